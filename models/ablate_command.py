@@ -13,12 +13,12 @@ from models.errors import InputError
 from models.opening import load
 from models.runs.scope import Scope
 from models.runs.sweep import Sweep
-from models.tasks import NAMES, DataError, Task, reopen_task
+from models.tasks import TASK_NAMES, DataError, Task, reopen_task
 from models.tasks.pair_files import names, read_lines, read_pairs
 from models.tokenizers.base import Encoding
 
-FEWEST = 8  # texts in a sweep
-BASELINES = ("zero", "uniform")
+MIN_ABLATION_TEXTS = 8  # texts in a sweep
+ABLATION_BASELINES = ("zero", "uniform")
 
 
 def ablate(options: argparse.Namespace) -> int:
@@ -51,22 +51,22 @@ def held_out(scope: Scope, paths: Sequence[Path] | None, limit: int) -> list[dic
         ValueError: there are too few.
     """
     texts: list[dict[str, Encoding]] = []
-    for values in held_out_texts(scope, paths, limit):
+    for values in yield_held_out(scope, paths, limit):
         if len(texts) == limit:
             break
         try:
             texts.append(scope.encode(*values))
         except InputError:
             continue
-    if len(texts) < FEWEST:
+    if len(texts) < MIN_ABLATION_TEXTS:
         raise ValueError(
             f"{names(paths) if paths else 'the record'} holds {len(texts)} texts that {scope.name} can read; "
-            f"at least {FEWEST} are needed"
+            f"at least {MIN_ABLATION_TEXTS} are needed"
         )
     return texts
 
 
-def held_out_texts(
+def yield_held_out(
     scope: Scope, paths: Sequence[Path] | None, limit: int
 ) -> Iterator[Sequence[str]]:
     """Yield held-out texts for the model's fields, at least `limit` if there are as many.
@@ -89,7 +89,7 @@ def held_out_texts(
 def _trained_on(scope: Scope, paths: Sequence[Path] | None) -> Task | None:
     """Return the task that the model was trained on, if this is its data."""
     trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
-    if scope.task not in NAMES or (paths is None and "generator" not in trained_on):
+    if scope.task not in TASK_NAMES or (paths is None and "generator" not in trained_on):
         return None
     settings = {"tokenizer": scope.tokenizer, "n_ctx": scope.n_ctx}
     try:

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from models import weights
-from models.architectures import ARCHITECTURES, Config, Model, family_of, name_of
+from models.architectures import ARCHITECTURES, Config, Model, architecture_name, family_of
 from models.architectures.base import Family
 from models.architectures.config_checks import check_types
 from models.checkpoint_files import (
+    CHECKPOINT_FILES,
     CONFIG,
-    FILES,
     RECORD,
     TOKENIZER,
     WEIGHTS,
@@ -37,7 +37,7 @@ from models.scores import at_snapshot
 from models.tokenizers.base import Tokenizer
 from models.training_record import check_record
 
-BEFORE = f"{WEIGHTS} before"  # key in the checksums for the weights being replaced
+PREVIOUS_WEIGHTS = f"{WEIGHTS} before"  # key in the checksums for the weights being replaced
 ATTEMPTS = 3  # at reading a checkpoint that is being written
 
 
@@ -57,7 +57,7 @@ def fingerprint(model: Model, tokenizer: Tokenizer, digest: str) -> str:
     Models with the same fingerprint give the same answers.
     """
     config = json.dumps(
-        {"architecture": name_of(model.config), **asdict(model.config)}, sort_keys=True
+        {"architecture": architecture_name(model.config), **asdict(model.config)}, sort_keys=True
     )
     return sha256(f"{config}\n{tokenizer.to_json()}\n{digest}".encode()).hexdigest()
 
@@ -66,7 +66,7 @@ def save_checkpoint(
     folder: Path, model: Model, tokenizer: Tokenizer, training: dict[str, Any]
 ) -> None:
     """Write or update a checkpoint folder; `training["step"]` is the step of these weights."""
-    config = {"architecture": name_of(model.config), **asdict(model.config)}
+    config = {"architecture": architecture_name(model.config), **asdict(model.config)}
     contents = {
         CONFIG: json.dumps(config, indent=1).encode(),
         TOKENIZER: tokenizer.to_json().encode(),
@@ -77,7 +77,9 @@ def save_checkpoint(
     write_bytes(folder / CONFIG, contents[CONFIG])
     write_bytes(folder / TOKENIZER, contents[TOKENIZER])
     if WEIGHTS in old_sums:  # if killed before the new weights are written, the old ones count
-        _write_record(folder, training | {"checksums": sums | {BEFORE: old_sums[WEIGHTS]}})
+        _write_record(
+            folder, training | {"checksums": sums | {PREVIOUS_WEIGHTS: old_sums[WEIGHTS]}}
+        )
     write_bytes(folder / WEIGHTS, contents[WEIGHTS])
     _write_record(folder, training | {"checksums": sums})
 
@@ -137,7 +139,7 @@ def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = N
     """Open a checkpoint; `claimed`, if given, replaces the checksums in the record."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder")
-    missing = [name for name in FILES if not (folder / name).is_file()]
+    missing = [name for name in CHECKPOINT_FILES if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(f"{folder}: not a checkpoint, {', '.join(missing)} is missing")
     path = folder / WEIGHTS if snapshot is None else snapshot_path(folder, snapshot)
@@ -189,7 +191,7 @@ class Description:
     training: dict[str, Any]
 
 
-def describe(folder: str | Path) -> Description:
+def describe_own(folder: str | Path) -> Description:
     """Describe a checkpoint without reading weights or building the model.
 
     Raises:
@@ -198,10 +200,10 @@ def describe(folder: str | Path) -> Description:
     training = read_json(Path(folder) / RECORD)
     with naming_file(Path(folder) / RECORD):
         check_record(training)
-    return Description(family_of(config_of(folder)), training)
+    return Description(family_of(read_config(folder)), training)
 
 
-def config_of(folder: str | Path) -> Config:
+def read_config(folder: str | Path) -> Config:
     """Return the configuration of a checkpoint's model without building it.
 
     Raises:
@@ -219,7 +221,9 @@ def _check_sums(folder: Path, contents: dict[Path, bytes], claimed: dict[str, st
     for path, content in contents.items():
         name = path.relative_to(folder).as_posix()
         expected = [
-            claimed[n] for n in ((name, BEFORE) if name == WEIGHTS else (name,)) if n in claimed
+            claimed[n]
+            for n in ((name, PREVIOUS_WEIGHTS) if name == WEIGHTS else (name,))
+            if n in claimed
         ]
         if expected and checksum(content) not in expected:
             raise CheckpointError(

@@ -14,17 +14,17 @@ from typing import Any, BinaryIO
 from models import loading, weights
 from models.errors import CheckpointError
 
-CONFIG, TOKENIZER, RECORD, WEIGHTS = FILES = (
+CONFIG, TOKENIZER, RECORD, WEIGHTS = CHECKPOINT_FILES = (
     "config.json",
     "tokenizer.json",
     "training.json",
     "model.safetensors",
 )
-LARGEST = {
+MAX_FILE_BYTES = {
     CONFIG: 2**14,
     TOKENIZER: 2**25,
     RECORD: 2**24,
-    WEIGHTS: weights.LARGEST,
+    WEIGHTS: weights.MAX_WEIGHTS_BYTES,
 }  # bytes, at most, of each file
 CHUNK = 2**24  # bytes of weights per read
 
@@ -90,7 +90,7 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
         CheckpointError: The file is unreadable, too large or not a regular file. Pipes and devices
             are refused before any read, which might never end.
     """
-    largest = LARGEST.get(path.name, LARGEST[WEIGHTS]) if largest is None else largest
+    largest = MAX_FILE_BYTES.get(path.name, MAX_FILE_BYTES[WEIGHTS]) if largest is None else largest
     try:
         with open(path, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())

@@ -19,11 +19,11 @@ from models import (
     train_command,
 )
 from models.analysis.head_matching import ADVISED
-from models.architectures.base import ORDER
+from models.architectures.base import ORDER_FIELD
 from models.checkpoint import CheckpointError, seal
 from models.devices import chosen_device
 from models.errors import InputError
-from models.hub.describe import description
+from models.hub.describe import model_summary
 from models.hub.model import HubModel
 from models.opening import folder_of, load
 from models.percent import percent
@@ -37,9 +37,9 @@ DTYPES = ("float32", "bfloat16", "float16")
 DTYPE_HELP = (
     "dtype for Hugging Face models (default: the checkpoint's); values are shown in float32"
 )
-PAIRS = {"nargs": "+", "metavar": "FILE"}
+PAIR_FILES = {"nargs": "+", "metavar": "FILE"}
 TWO_WAYS = "a tab-separated file, or two files aligned line by line; .gz too"
-TEXTS = (
+TEXT_FILES_HELP = (
     "text files, or the first column of .tsv tables (language, mlm, permutation); "
     "tab-separated question, context and answer (span); tab-separated text and label (classify)"
 )
@@ -182,13 +182,19 @@ def _add_train(commands: Any) -> argparse.ArgumentParser:
     kinds = sorted({model for plans in PLANS.values() for model in plans})
     train.add_argument("--model", choices=kinds, help="model to train (the task's first)")
     train.add_argument(
-        "--data", type=Path, **PAIRS, help=f"the sentence pairs: {TWO_WAYS} (translation); {TEXTS}"
+        "--data",
+        type=Path,
+        **PAIR_FILES,
+        help=f"the sentence pairs: {TWO_WAYS} (translation); {TEXT_FILES_HELP}",
     )
     train.add_argument(
-        "--valid", type=Path, **PAIRS, help="pairs to validate on, instead of 1 %% of --data"
+        "--valid", type=Path, **PAIR_FILES, help="pairs to validate on, instead of 1 %% of --data"
     )
     train.add_argument(
-        "--test", type=Path, **PAIRS, help="pairs to score at the end, instead of 2 %% of --data"
+        "--test",
+        type=Path,
+        **PAIR_FILES,
+        help="pairs to score at the end, instead of 2 %% of --data",
     )
     train.add_argument(
         "--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokenizer (translation)"
@@ -256,11 +262,14 @@ def _add_evaluate(commands: Any) -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--data",
         type=Path,
-        **PAIRS,
-        help=f"the pairs to split (translation); {TEXTS}",
+        **PAIR_FILES,
+        help=f"the pairs to split (translation); {TEXT_FILES_HELP}",
     )
     evaluate.add_argument(
-        "--test", type=Path, **PAIRS, help=f"pairs to score, all of them: {TWO_WAYS} (translation)"
+        "--test",
+        type=Path,
+        **PAIR_FILES,
+        help=f"pairs to score, all of them: {TWO_WAYS} (translation)",
     )
     evaluate.add_argument("--limit", type=_positive, help="maximum number of cases")
     evaluate.add_argument(
@@ -286,7 +295,7 @@ def _add_ablate(commands: Any) -> argparse.ArgumentParser:
     ablate.add_argument(
         "--data",
         type=Path,
-        **PAIRS,
+        **PAIR_FILES,
         help="the files trained on, which are split again, or any of held-out pairs or lines "
         "(default: the texts in the checkpoint's record)",
     )
@@ -295,7 +304,7 @@ def _add_ablate(commands: Any) -> argparse.ArgumentParser:
     )
     ablate.add_argument(
         "--baseline",
-        choices=ablate_command.BASELINES,
+        choices=ablate_command.ABLATION_BASELINES,
         default="zero",
         help="what a head that is off passes on: zero, or uniform weights",
     )
@@ -324,7 +333,7 @@ def _add_compare(commands: Any) -> argparse.ArgumentParser:
     compare.add_argument(
         "--data",
         type=Path,
-        **PAIRS,
+        **PAIR_FILES,
         help="the files A was trained on, which are split again, or any of pairs or lines "
         "(default: the texts in A's record)",
     )
@@ -342,7 +351,7 @@ def _add_compare(commands: Any) -> argparse.ArgumentParser:
     compare.add_argument(
         "--out", type=Path, help="where everything is saved as JSON (compare-A-B.json)"
     )
-    compare.set_defaults(run=compare_command.compare)
+    compare.set_defaults(run=compare_command.run_compare)
     return compare
 
 
@@ -398,7 +407,7 @@ def _open_scope(options: argparse.Namespace, device: str | torch.device) -> Scop
 
 def _decode(options: argparse.Namespace) -> int:
     scope = _open_scope(options, chosen_device(options.device))
-    orders = [field.name for field in scope.model.fields if field.kind == ORDER]
+    orders = [field.name for field in scope.model.fields if field.kind == ORDER_FIELD]
     if options.order and not orders:
         raise ValueError(f"--order does not apply to {scope.name}: it does not predict in an order")
     if not scope.model.can_write:
@@ -458,7 +467,7 @@ def _seal(options: argparse.Namespace) -> int:
 def _inspect(options: argparse.Namespace) -> int:
     scope = _open_scope(options, "cpu")
     if isinstance(scope.model, HubModel):
-        print("\n".join(description(scope)))
+        print("\n".join(model_summary(scope)))
         return 0
     record = scope.training
     print(

@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from models.ablate_command import FEWEST, held_out_texts
+from models.ablate_command import MIN_ABLATION_TEXTS, yield_held_out
 from models.analysis.comparison import POSITIONS, WORDS
 from models.analysis.head_matching import (
     ADVISED,
@@ -22,7 +22,7 @@ from models.analysis.head_matching import (
     similarity_within,
 )
 from models.analysis.paired import Interval, bootstrap
-from models.architectures.base import TEXT
+from models.architectures.base import TEXT_FIELD
 from models.checkpoint_files import write_bytes
 from models.devices import chosen_device
 from models.errors import InputError
@@ -31,16 +31,16 @@ from models.runs.scope import Scope
 from models.tasks.pair_files import names as names_of
 from models.trace import Trace
 
-BATCH = 32  # texts in one pass
-HOW = {
+COMPARED_PER_PASS = 32  # texts in one pass
+COMPARED_BY = {
     WORDS: "compared by words: the mean over a word's queries, the sum over its keys",
     POSITIONS: "some texts differ and are compared by position",
 }
-Fields = tuple[str, ...]
+RunFields = tuple[str, ...]
 Intervals = list[list[Interval]]  # by layer and head
 
 
-def compare(options: argparse.Namespace) -> int:
+def run_compare(options: argparse.Namespace) -> int:
     """Run `attnscope compare`; return the exit status."""
     device = chosen_device(options.device)
     if len(options.null) == 1:
@@ -63,7 +63,9 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def common_texts(scopes: Sequence[Scope], paths: Sequence[Path] | None, limit: int) -> list[Fields]:
+def common_texts(
+    scopes: Sequence[Scope], paths: Sequence[Path] | None, limit: int
+) -> list[RunFields]:
     """Return the first held-out texts of the first checkpoint that all can read.
 
     A model that does not translate reads the first text of a pair.
@@ -71,8 +73,8 @@ def common_texts(scopes: Sequence[Scope], paths: Sequence[Path] | None, limit: i
     Raises:
         ValueError: there are too few.
     """
-    texts: list[Fields] = []
-    for values in map(tuple, held_out_texts(scopes[0], paths, limit)):
+    texts: list[RunFields] = []
+    for values in map(tuple, yield_held_out(scopes[0], paths, limit)):
         if len(texts) == limit:
             break
         try:
@@ -81,24 +83,24 @@ def common_texts(scopes: Sequence[Scope], paths: Sequence[Path] | None, limit: i
         except InputError:
             continue
         texts.append(values)
-    if len(texts) < FEWEST:
+    if len(texts) < MIN_ABLATION_TEXTS:
         names = ", ".join(dict.fromkeys(scope.name for scope in scopes))
         raise ValueError(
             f"{names_of(paths) if paths else 'the record'} holds {len(texts)} texts that all of {names} can read; "
-            f"at least {FEWEST} are needed"
+            f"at least {MIN_ABLATION_TEXTS} are needed"
         )
     return texts
 
 
-def runs(scope: Scope, texts: Sequence[Fields]) -> Iterator[Trace]:
+def runs(scope: Scope, texts: Sequence[RunFields]) -> Iterator[Trace]:
     """Yield a run on each text, teacher-forced where it is a pair."""
-    n = BATCH if scope.model.pads else 1
+    n = COMPARED_PER_PASS if scope.model.pads else 1
     for i in range(0, len(texts), n):
         yield from scope.run_batch([_fields(scope, values) for values in texts[i : i + n]])
 
 
-def _fields(scope: Scope, values: Fields) -> Fields:
-    n = sum(field.kind == TEXT for field in scope.model.fields)
+def _fields(scope: Scope, values: RunFields) -> RunFields:
+    n = sum(field.kind == TEXT_FIELD for field in scope.model.fields)
     return values[: n if scope.model.translates else min(n, 1)]
 
 
@@ -109,7 +111,7 @@ def _seen(traces: Iterator[Trace], bar: tqdm) -> Iterator[Trace]:
 
 
 def _distances(
-    first: Scope, second: Scope, texts: Sequence[Fields], bar: tqdm
+    first: Scope, second: Scope, texts: Sequence[RunFields], bar: tqdm
 ) -> list[KindDistances]:
     both = zip(runs(first, texts), runs(second, texts), strict=True)
     return mean_distances(both, bar.update)
@@ -119,7 +121,7 @@ def _saved(
     first: Scope,
     second: Scope,
     others: Sequence[Scope],
-    texts: Sequence[Fields],
+    texts: Sequence[RunFields],
     found: Sequence[KindDistances],
     within: Sequence[KindDistances],
     intervals: Mapping[str, Intervals],
@@ -175,7 +177,7 @@ def _report(
         "head from the same head, in bits from 0 to 1, with its 95 % bootstrap interval"
     )
     for kind in found:
-        notes = [HOW[how] for how in kind.how if how in HOW]
+        notes = [COMPARED_BY[how] for how in kind.how if how in COMPARED_BY]
         print("; ".join([kind.title, *notes]))
         for i, layer in enumerate(intervals[kind.kind]):
             for head, one in enumerate(layer):

@@ -16,8 +16,8 @@ from models.runs.scope import Scope
 from models.tasks import reopen_task
 from models.tasks.pair_files import as_paths, file_record, read_pairs
 from models.tasks.translation import TranslationTask, as_cases
-from models.training.evaluation import METRICS, TextCases, by_length, signature
-from models.training.task import Evaluated, Evaluation, Progress, Task, held_out_texts
+from models.training.evaluation import METRICS, TextCases, scores_by_length, signature
+from models.training.task import Evaluated, Evaluation, Progress, Task, validation_texts
 
 
 def record_score(task: Task, out: Path, device: torch.device) -> None:
@@ -115,7 +115,7 @@ def _report(metric: str, evaluation: Evaluation, *, lengths: bool = False) -> No
             print(f"{name:32} {value:10,.3f}")
         print(over)
     if lengths:
-        for group in by_length(evaluation.texts, evaluation.cases, metric):
+        for group in scores_by_length(evaluation.texts, evaluation.cases, metric):
             print(
                 f"  {group.least:2}-{group.most:2} words  {metric} {group.score:6.2f}  {group.cases:5} cases"
             )
@@ -126,9 +126,9 @@ def _record(scope: Scope, cases: Evaluated, evaluation: Evaluation) -> None:
     metric = cases.metric
     entry = _entry(scope, metric, evaluation)
     if isinstance(cases, Task):
-        entry["held_out"] = held_out_texts(cases, scope.n_ctx)
+        entry["held_out"] = validation_texts(cases, scope.n_ctx)
     if metric in METRICS:
-        groups = by_length(evaluation.texts, evaluation.cases, metric)
+        groups = scores_by_length(evaluation.texts, evaluation.cases, metric)
         entry["by_length"] = [
             asdict(group) | {"score": round(group.score, evaluation.digits)} for group in groups
         ]

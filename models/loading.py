@@ -33,7 +33,7 @@ class Cancelled(CheckpointError):
 
 
 @contextmanager
-def watched(watcher: Watcher) -> Iterator[None]:
+def report_loading(watcher: Watcher) -> Iterator[None]:
     """Report the progress of loading in this thread to the watcher.
 
     An exception raised by the watcher ends the loading.

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from models.checkpoint import CheckpointError, Description, load_checkpoint
-from models.checkpoint import describe as describe_checkpoint
+from models.checkpoint import describe_own as describe_checkpoint
 from models.devices import chosen_device
 from models.hub import load as hub
 from models.runs.scope import Scope
@@ -52,7 +52,7 @@ def load(
     """
     folder, device = folder_of(name), chosen_device(device)
     if hub.is_folder(folder):
-        return Scope(hub.load(folder, device, dtype), device)
+        return Scope(hub.open_folder(folder, device, dtype), device)
     return Scope(load_checkpoint(folder, snapshot), device)
 
 
@@ -63,7 +63,7 @@ def describe(name: str | Path) -> Description:
         CheckpointError: The configuration or the record cannot be read.
     """
     folder = folder_of(name)
-    return hub.describe(folder) if hub.is_folder(folder) else describe_checkpoint(folder)
+    return hub.describe_folder(folder) if hub.is_folder(folder) else describe_checkpoint(folder)
 
 
 def folder_of(name: str | Path) -> Path:

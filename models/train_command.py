@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from models.architectures import ARCHITECTURES, Config, name_of
+from models.architectures import ARCHITECTURES, Config, architecture_name
 from models.devices import chosen_device
 from models.evaluate_command import record_score
 from models.opening import load
@@ -22,9 +22,9 @@ from models.tasks.pair_files import read_pairs
 from models.training.controlled import follow_controlled
 from models.training.processes import joined_processes
 from models.training.recipe import Recipe
-from models.training.recipes import PLANS, Plan, in_words, plan_for
+from models.training.recipes import PLANS, Plan, plan_for, settings_line
 from models.training.run_folder import claimed, clear, leftovers
-from models.training.start import Start, sizes_of
+from models.training.start import Start, shared_sizes
 from models.training.task import Task
 from models.training.trainer import Trainer
 from models.training.watched import reporting
@@ -94,12 +94,12 @@ def plan_of(
     for flag, is_given in (("vocabulary", options.vocabulary), ("from", start)):
         if is_given and "vocab_size" not in plan.data:
             raise ValueError(f"--{flag} does not apply to the task {options.task}")
-    if start and name_of(start.config) != _model(options):
+    if start and architecture_name(start.config) != _model(options):
         raise ValueError(
             f"--from must be a {_model(options)} checkpoint; "
-            f"{start.name} is a {name_of(start.config)}"
+            f"{start.name} is a {architecture_name(start.config)}"
         )
-    sizes = plan.sizes | (sizes_of(start.config) if start else {}) | flags["model"]
+    sizes = plan.sizes | (shared_sizes(start.config) if start else {}) | flags["model"]
     recipe, data = replace(plan.recipe, **flags["recipe"]), plan.data | flags["data"]
     if "n_ctx" in data:
         data |= {"n_ctx": sizes["n_ctx"]}  # a row of text fills the model's context
@@ -109,7 +109,7 @@ def plan_of(
     return Plan(plan.config, sizes, recipe, data)
 
 
-def config_of(plan: Plan, task: Task) -> Config:
+def planned_config(plan: Plan, task: Task) -> Config:
     """Return the configuration of the plan's model for the vocabulary and the classes of a task.
 
     Raises:
@@ -145,7 +145,7 @@ def train(options: argparse.Namespace) -> int:
             **plan.data,
             **{name: files for name, files in held_out_files.items() if files},
         )
-        config = config_of(plan, task)
+        config = planned_config(plan, task)
         begin = Start(start.name, start.weights_digest, start.model.state_dict()) if start else None
         trainer = Trainer(
             task, config, plan.recipe, out, device, options.command, begin, options.languages
@@ -197,7 +197,7 @@ def _begin(out: Path, overwrite: bool) -> None:
 def _print_beginning(n_pairs: int, plan: Plan, data: dict[str, Any]) -> None:
     """Print the sizes of the splits, and the sizes and settings of the run."""
     sets, n_left_out, n_removed = data["pairs"], data["left out"], data.get("taken out", 0)
-    print(f"{n_pairs:,} pairs: {in_words(plan)}")
+    print(f"{n_pairs:,} pairs: {settings_line(plan)}")
     print(
         f"{sets['train']:,} pairs to train on, {sets['validation']:,} to validate on, {sets['test']:,} to test on"
     )
@@ -212,7 +212,7 @@ def _print_beginning(n_pairs: int, plan: Plan, data: dict[str, Any]) -> None:
 
 def _print_texts(plan: Plan, data: dict[str, Any]) -> None:
     """Print the sizes of the splits of running text, and the sizes and settings of the run."""
-    print(f"{sum(data['characters'].values()):,} characters of text: {in_words(plan)}")
+    print(f"{sum(data['characters'].values()):,} characters of text: {settings_line(plan)}")
     parts = (
         f"{data['documents'][name]:,} documents ({data['characters'][name]:,} characters) to {what}"
         for name, what in (

@@ -18,16 +18,16 @@ from torch.overrides import TorchFunctionMode
 from models import loading
 from models.architectures import Config, Model, build
 
-LARGEST = 4 * 2**30  # bytes that opening one model may take
-HEADER = 2**20  # bytes of a header, four times what 256 layers need
-FLOATS = ("F16", "BF16", "F32")
+MAX_WEIGHTS_BYTES = 4 * 2**30  # bytes that opening one model may take
+MAX_HEADER_BYTES = 2**20  # bytes of a header, four times what 256 layers need
+STORED_FLOATS = ("F16", "BF16", "F32")
 # bytes while a model is opened: a parameter in the file, as read, and in the model; a value of a
 # position table while it is computed
 _PARAMETER, _POSITION = 4 + 4 + 4, 28
 
 
 @dataclass(frozen=True)
-class Header:
+class WeightsHeader:
     """Tensor shapes and training step from the header of a safetensors file."""
 
     shapes: dict[str, tuple[int, ...]]
@@ -53,14 +53,14 @@ def half_bytes(state: dict[str, Shaped[Tensor, "..."]], metadata: dict[str, str]
     return safetensors.torch.save(half, metadata)
 
 
-def header_of(content: bytes) -> Header:
+def header_of(content: bytes) -> WeightsHeader:
     """Parse the header of a safetensors file.
 
     Raises:
         ValueError: This is not a safetensors file of floating-point tensors.
     """
     size = int.from_bytes(content[:8], "little")
-    if size > HEADER or 8 + size > len(content):
+    if size > MAX_HEADER_BYTES or 8 + size > len(content):
         raise ValueError(
             f"not readable as safetensors (a header of {size:,} bytes in a file of {len(content):,})"
         )
@@ -73,15 +73,15 @@ def header_of(content: bytes) -> Header:
         unsupported = (
             [step]
             if not (step.isascii() and step.isdigit() and len(step) <= 12)
-            else [k for k in kinds if k not in FLOATS]
+            else [k for k in kinds if k not in STORED_FLOATS]
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"not readable as safetensors ({error!r:.80})") from None
     if unsupported:
         raise ValueError(
-            f"expected dtypes {', '.join(FLOATS)} and a step, got {unsupported[0]!r:.40}"
+            f"expected dtypes {', '.join(STORED_FLOATS)} and a step, got {unsupported[0]!r:.40}"
         )
-    return Header(shapes, int(step))
+    return WeightsHeader(shapes, int(step))
 
 
 class _Unfilled(TorchFunctionMode):
@@ -110,10 +110,10 @@ def blank(config: Config) -> Model:
     n_bytes = _PARAMETER * sum(p.numel() for p in model.parameters()) + _POSITION * sum(
         b.numel() for b in model.buffers()
     )
-    if n_bytes > LARGEST:
+    if n_bytes > MAX_WEIGHTS_BYTES:
         raise ValueError(
             f"opening a model of these sizes takes {n_bytes / 2**30:,.1f} GB; "
-            f"the limit is {LARGEST / 2**30:,.1f} GB"
+            f"the limit is {MAX_WEIGHTS_BYTES / 2**30:,.1f} GB"
         )
     return model
 

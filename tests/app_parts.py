@@ -38,7 +38,7 @@ class _SessionState:
 def pick_model(app: AppTest, name: str) -> AppTest:
     """Choose a model, as the picker in the browser does, and run the page."""
     with patch("streamlit.session_state", _SessionState(app)):
-        form.pick(name)
+        form.pick_model(name)
     return app.run()
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from models.architectures.base import CLASSES, Answers, Architecture, Family, Field
+from models.architectures.base import CLASSES_OUTPUT, Answers, Architecture, Family, Field
 from models.layers import masks
 from models.layers.attention import MultiHeadAttention
 from models.layers.blocks import SelfLayer, Stack
@@ -90,15 +90,19 @@ class Perceiver(Architecture):
         latents = self.latents.expand(len(text), -1, -1)
         latents = latents + self.read(latents, x, allowed[self.reading.name])
         latents = self.encoder(latents, allowed[THINKING.name])
-        return {CLASSES: self.classes(latents[:, 0])}
+        return {CLASSES_OUTPUT: self.classes(latents[:, 0])}
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        classes = ClassProbabilities("latents", 0, CLASS_NAMES, answers[CLASSES])
-        return {CLASSES: Ranking("latents", classes.predicted) if self.config.ranks else classes}
+        classes = ClassProbabilities("latents", 0, CLASS_NAMES, answers[CLASSES_OUTPUT])
+        return {
+            CLASSES_OUTPUT: Ranking("latents", classes.predicted) if self.config.ranks else classes
+        }
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return outputs[CLASSES].best if self.config.ranks else outputs[CLASSES].predicted
+        return (
+            outputs[CLASSES_OUTPUT].best if self.config.ranks else outputs[CLASSES_OUTPUT].predicted
+        )

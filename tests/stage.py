@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 from served_app import PATIENCE
 
-from viz_app.components import stamped
+from viz_app.components import stamp_payload
 from viz_app.components.catalogue import COMPONENTS
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import pack, unpack
@@ -100,7 +100,7 @@ class Stage:
         self.page.evaluate("([...all]) => stage.mount(...all)", [opened, COLOURS, 400])
 
     def show(self, data: bytes | dict, edition: tuple[int, int] = (1, 1), key: str = "") -> "Stage":
-        sent = stamped(data, key or self.name, edition)
+        sent = stamp_payload(data, key or self.name, edition)
         packed = base64.b64encode(sent).decode() if isinstance(sent, bytes) else sent
         self.page.evaluate("(data) => stage.show(data)", packed)
         return self

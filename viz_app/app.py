@@ -3,6 +3,6 @@
 A tensor at its top level would outlive its rerun.
 """
 
-from viz_app.navigation import main
+from viz_app.navigation import run_app
 
-main()
+run_app()

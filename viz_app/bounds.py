@@ -4,8 +4,8 @@ import logging
 import time
 from contextlib import suppress
 
-SECOND = 1.0
-REMEMBERED = 200  # lines
+LOG_SECONDS = 1.0
+N_REMEMBERED_LINES = 200  # lines
 
 
 def more_files() -> None:
@@ -36,9 +36,9 @@ class NoRepeats(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         line, now = (record.name, record.getMessage()), time.monotonic()
-        if now - self._written.get(line, -SECOND) < SECOND:
+        if now - self._written.get(line, -LOG_SECONDS) < LOG_SECONDS:
             return False
-        if len(self._written) >= REMEMBERED:
+        if len(self._written) >= N_REMEMBERED_LINES:
             self._written = {}
         self._written[line] = now
         return True

@@ -11,7 +11,7 @@ from pathlib import Path
 import models
 from models import Scope
 from models.checkpoint import CheckpointError
-from models.checkpoint_files import FILES
+from models.checkpoint_files import CHECKPOINT_FILES
 from models.hub.files import config
 from models.hub.own.module import scope_of
 from models.printable import printable
@@ -19,43 +19,48 @@ from viz_app.session import run_owners
 from viz_app.trainers import folders
 
 # environment variables, set by command.py
-MODELS, SHARED, MODULE, DTYPE = (
+MODELS_VARIABLE, SHARED_VARIABLE, MODULE_VARIABLE, DTYPE_VARIABLE = (
     "ATTNSCOPE_MODELS",
     "ATTNSCOPE_SHARE",
     "ATTNSCOPE_MODULE",
     "ATTNSCOPE_DTYPE",
 )
 # keys that name the kind of model, in our config.json and in that of transformers
-KINDS = {"architecture", "architectures", "model_type"}
-LANDING = "eng-fra"  # the checkpoint a newcomer sees first
-DEPTH = 2  # levels of folders below --models that are searched
+ARCHITECTURE_KEYS = {"architecture", "architectures", "model_type"}
+LANDING_CHECKPOINT = "eng-fra"  # the checkpoint a newcomer sees first
+SEARCH_DEPTH = 2  # levels of folders below --models that are searched
 NOT_OFFERED = "There is no such model here. Pick one from the list."
-LONGEST_NAME = 200  # characters of a name that are repeated in an error message
+MAX_QUOTED_NAME = 200  # characters of a name that are repeated in an error message
 
 
 def is_shared() -> bool:
     """Return True if the app is open to people other than the one at this machine."""
-    return bool(os.environ.get(SHARED))
+    return bool(os.environ.get(SHARED_VARIABLE))
 
 
 def module() -> str | None:
     """Return the user's own module given at start-up (path/to/file.py:function), or None."""
-    return os.environ.get(MODULE)
+    return os.environ.get(MODULE_VARIABLE)
 
 
 def available() -> list[str]:
     """Return the names of the menu."""
-    return [*filter(None, [module()]), *models.shipped(), *_own(), *run_owners.offered(is_shared())]
+    return [
+        *filter(None, [module()]),
+        *models.shipped(),
+        *_own(),
+        *run_owners.offered_runs(is_shared()),
+    ]
 
 
-def open_scope(named: str) -> Scope:
+def open_found(named: str) -> Scope:
     """Open what `folder` returned for a name: a checkpoint, or the user's own module.
 
     Raises:
         CheckpointError: it cannot be opened.
     """
     if named != module():
-        return models.load(named, dtype=os.environ.get(DTYPE))
+        return models.load(named, dtype=os.environ.get(DTYPE_VARIABLE))
     try:
         return scope_of(named)
     except Exception as error:  # user code, which may raise anything
@@ -72,7 +77,7 @@ def folder(name: str) -> str:
         return name
     if name in (offered := _own()):
         return str(offered[name])
-    if name in (trained := run_owners.offered(is_shared())):
+    if name in (trained := run_owners.offered_runs(is_shared())):
         return str(trained[name])
     if is_shared():
         raise CheckpointError(NOT_OFFERED)
@@ -86,13 +91,13 @@ def folder(name: str) -> str:
         raise CheckpointError(
             f"{name} leads out of the folder of --models, or holds a link that does; type the path it leads to"
         )
-    short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+    short = name if len(name) <= MAX_QUOTED_NAME else f"{name[:MAX_QUOTED_NAME]}…"
     raise CheckpointError(
         f"No model called “{short}”. Pick one from the list, or type the path of a folder."
     )
 
 
-def missing(name: str) -> str:
+def why_refused(name: str) -> str:
     """Return why `folder` refuses this name, in one line; "" if it accepts it."""
     try:
         folder(name)
@@ -104,7 +109,9 @@ def missing(name: str) -> str:
 def error_message(error: Exception) -> str:
     """Return the message of an error in one line; a shared app hides where its folders are."""
     message = str(error)
-    for root in filter(None, map(os.environ.get, (MODELS, folders.FOLDER, run_owners.WATCHED))):
+    for root in filter(
+        None, map(os.environ.get, (MODELS_VARIABLE, folders.RUNS_VARIABLE, run_owners.WATCHED))
+    ):
         message = message.replace(root, Path(root).name) if is_shared() else message
     return printable(message)
 
@@ -115,7 +122,7 @@ def _own() -> dict[str, Path]:
     Left out are folders that are, or contain, links out of it, and parts of models, such as
     1_Pooling of sentence-transformers.
     """
-    root = Path(os.environ.get(MODELS, "")).resolve()
+    root = Path(os.environ.get(MODELS_VARIABLE, "")).resolve()
     return {
         name: path
         for name, path in _candidates().items()
@@ -125,12 +132,12 @@ def _own() -> dict[str, Path]:
 
 def _candidates() -> dict[str, Path]:
     """Return all folders with a config.json in the folder of --models, by name."""
-    if not (models_folder := os.environ.get(MODELS)):
+    if not (models_folder := os.environ.get(MODELS_VARIABLE)):
         return {}
     root = Path(models_folder).resolve()
     configured = sorted(
         config.parent
-        for depth in range(DEPTH)
+        for depth in range(SEARCH_DEPTH)
         for config in root.glob("*/" * (depth + 1) + "config.json")
     )
     return {f"{root.name}/{path.relative_to(root).as_posix()}": path for path in configured}
@@ -139,7 +146,7 @@ def _candidates() -> dict[str, Path]:
 def _leads_out(name: str) -> bool:
     """Return True if this folder below --models is not offered because of a link out of it."""
     return name in (candidates := _candidates()) and not _is_within(
-        candidates[name], Path(os.environ[MODELS]).resolve()
+        candidates[name], Path(os.environ[MODELS_VARIABLE]).resolve()
     )
 
 
@@ -149,13 +156,18 @@ def _is_model(folder: Path) -> bool:
     What is unreadable is reported when it is picked.
     """
     try:
-        return bool(config(folder).keys() & KINDS)
+        return bool(config(folder).keys() & ARCHITECTURE_KEYS)
     except CheckpointError:
         return True
 
 
 def _is_within(path: Path, root: Path) -> bool:
-    files = [path, *(path / name for name in FILES), *path.glob("*"), *path.glob("snapshots/*")]
+    files = [
+        path,
+        *(path / name for name in CHECKPOINT_FILES),
+        *path.glob("*"),
+        *path.glob("snapshots/*"),
+    ]
     try:
         return all(file.resolve().is_relative_to(root) for file in files)
     except (OSError, RuntimeError):  # a link in a circle

@@ -32,7 +32,7 @@ def main() -> int:
     try:
         from models import cli
 
-        return cli.main(open_app=open_app, write_handout=write_handout, export_site=export_site)
+        return cli.main(open_app=open_app, write_handout=run_handout, export_site=run_export_site)
     except KeyboardInterrupt:
         print("attnscope: stopped", file=sys.stderr)
         return 130
@@ -61,11 +61,11 @@ def open_app(options: Namespace) -> int:
     if options.device:
         os.environ["ATTNSCOPE_DEVICE"] = options.device
     if options.dtype:
-        os.environ[checkpoints.DTYPE] = options.dtype
+        os.environ[checkpoints.DTYPE_VARIABLE] = options.dtype
     if options.models:
         if not options.models.is_dir():
             raise ValueError(f"--models {options.models}: no such folder")
-        os.environ[checkpoints.MODELS] = str(options.models.resolve())
+        os.environ[checkpoints.MODELS_VARIABLE] = str(options.models.resolve())
     if options.lessons:
         _use_lessons(options.lessons)
     if options.watch:
@@ -75,8 +75,8 @@ def open_app(options: Namespace) -> int:
             )
         os.environ[WATCHED] = str(options.watch.resolve())
     if options.module:
-        os.environ[checkpoints.MODULE] = options.module
-        checkpoints.open_scope(options.module)  # raises now, not on every page
+        os.environ[checkpoints.MODULE_VARIABLE] = options.module
+        checkpoints.open_found(options.module)  # raises now, not on every page
     if options.allow_host:
         os.environ[ALLOWED] = ",".join(options.allow_host)
     with _trainers(options):
@@ -90,7 +90,7 @@ def _serve(options: Namespace, n: int, kept: float) -> int:
 
     flags = []
     if options.share:
-        os.environ[checkpoints.SHARED] = "1"
+        os.environ[checkpoints.SHARED_VARIABLE] = "1"
         flags.append("--client.showErrorDetails=none")
         print(
             WARNING.format(address=options.share, port=options.port, models=_offered(options)),
@@ -99,7 +99,7 @@ def _serve(options: Namespace, n: int, kept: float) -> int:
     if n > 1:
         os.environ[byte_cache.BUDGET_VARIABLE] = str(kept / byte_cache.MEGABYTE / n)
         address = options.share or "localhost"
-        return workers.serve(n, address, options.port, flags, not options.no_browser)
+        return workers.serve_app(n, address, options.port, flags, not options.no_browser)
     if options.share:
         flags.append(f"--server.address={options.share}")
     headless = str(options.no_browser).lower()
@@ -108,7 +108,7 @@ def _serve(options: Namespace, n: int, kept: float) -> int:
     )
 
 
-def write_handout(options: Namespace) -> int:
+def run_handout(options: Namespace) -> int:
     """Write a lesson as a file.
 
     Raises:
@@ -121,7 +121,7 @@ def write_handout(options: Namespace) -> int:
     return handout.write_handout(options)
 
 
-def export_site(options: Namespace) -> int:
+def run_export_site(options: Namespace) -> int:
     """Write the static edition into a folder.
 
     Raises:
@@ -147,13 +147,13 @@ def _trainers(options: Namespace) -> Iterator[None]:
     n = options.trainers
     if n is None:
         n = 0 if options.share else 1
-    if not 0 <= n <= pool.MOST:
-        raise ValueError(f"--trainers must be between 0 and {pool.MOST}, not {n}")
-    os.environ[pool.NUMBER] = str(n)
+    if not 0 <= n <= pool.MAX_TRAINERS:
+        raise ValueError(f"--trainers must be between 0 and {pool.MAX_TRAINERS}, not {n}")
+    os.environ[pool.TRAINERS_VARIABLE] = str(n)
     if options.runs and options.runs.exists() and not options.runs.is_dir():
         raise ValueError(f"--runs {options.runs}: not a folder")
     with TemporaryDirectory(prefix="attnscope-runs-", ignore_cleanup_errors=True) as temporary:
-        os.environ[folders.FOLDER] = str((options.runs or Path(temporary)).resolve())
+        os.environ[folders.RUNS_VARIABLE] = str((options.runs or Path(temporary)).resolve())
         yield
 
 
@@ -164,13 +164,13 @@ def _use_lessons(folder: Path) -> None:
         ValueError: there is no such folder, or a file in it is not a lesson.
     """
     import viz_app.navigation  # noqa: F401  # declares every URL parameter
-    from viz_app.controls.lesson_panel import offered
+    from viz_app.controls.lesson_panel import offered_lessons
     from viz_app.lessons import library
 
     if not folder.is_dir():
         raise ValueError(f"--lessons {folder}: no such folder")
-    os.environ[library.FOLDER] = str(folder.resolve())
-    if errors := offered().errors:
+    os.environ[library.LESSONS_VARIABLE] = str(folder.resolve())
+    if errors := offered_lessons().errors:
         raise ValueError(f"--lessons {folder}: {'; '.join(errors)}")
 
 
@@ -180,13 +180,13 @@ def _workers(options: Namespace) -> int:
     Raises:
         ValueError: --workers is out of range.
     """
-    from viz_app.workers import MOST
+    from viz_app.workers import MAX_WORKERS
 
     n = options.workers
     if n is None:
         n = min(os.cpu_count() or 1, SHARING) if options.share else 1
-    if not 1 <= n <= MOST:
-        raise ValueError(f"--workers must be between 1 and {MOST}, not {n}")
+    if not 1 <= n <= MAX_WORKERS:
+        raise ValueError(f"--workers must be between 1 and {MAX_WORKERS}, not {n}")
     return n
 
 

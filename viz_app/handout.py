@@ -24,16 +24,16 @@ import viz_app
 import viz_app.navigation  # declares every URL parameter
 from models.checkpoint_files import write_bytes
 from viz_app.components.catalogue import COMPONENTS
-from viz_app.controls.lesson_panel import KEY, offered
-from viz_app.lessons.document import StepOnPaper, document
+from viz_app.controls.lesson_panel import LESSON_KEY, offered_lessons
+from viz_app.lessons.document import StepOnPaper, lesson_document
 from viz_app.lessons.form import any_prediction
 from viz_app.lessons.lesson import Lesson
 from viz_app.notebook.picture import Mounted, Picture
-from viz_app.session.lesson_state import LESSON, LESSON_STEP, PREDICTED
-from viz_app.session.pinned import PREFIX
+from viz_app.session.lesson_state import LESSON_NAME, LESSON_STEP, PREDICTED
+from viz_app.session.pinned import PIN_PREFIX
 from viz_app.without_server import many_runs
 
-PATIENCE = 600.0  # s for a page and for a model to open
+OPENING_SECONDS = 600.0  # s for a page and for a model to open
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "msedge")
 NO_BROWSER = (
     "a PDF is printed by Chromium, Chrome or Edge, and none is installed here. "
@@ -47,9 +47,9 @@ def write_handout(options: Namespace) -> int:
     Raises:
         ValueError: there is no such lesson, or no browser that prints a PDF.
     """
-    lesson = offered().named(options.lesson)
+    lesson = offered_lessons().named(options.lesson)
     if lesson is None:
-        names = ", ".join(one.name for one in offered().lessons)
+        names = ", ".join(one.name for one in offered_lessons().lessons)
         raise ValueError(f"there is no lesson {options.lesson}, only {names}")
     is_pdf = options.out.suffix.lower() == ".pdf"
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -64,7 +64,7 @@ def write_handout(options: Namespace) -> int:
 def handout(lesson: Lesson, has_answers: bool) -> str:
     """Return a lesson as a page of its own, with what happened if it `has_answers`."""
     paper = on_paper(lesson, has_answers)
-    body = document(lesson, paper.steps, paper.about)
+    body = lesson_document(lesson, paper.steps, paper.about)
     return Picture(lesson.title, "", paper.parts, theme="light", body=body).html
 
 
@@ -89,12 +89,12 @@ def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
         print(f"{lesson.name}: question {number} of {len(lesson.steps)}", flush=True)
         with many_runs():
             asked = _shown(lesson, number, step.page, step.query)
-            form = asked[KEY].payload["asks"]
+            form = asked[LESSON_KEY].payload["asks"]
             told = _told(lesson, number, any_prediction(form)) if has_answers else {}
         steps.append(
             StepOnPaper(
-                asked[KEY].payload,
-                told[KEY].payload["told"] if told else None,
+                asked[LESSON_KEY].payload,
+                told[LESSON_KEY].payload["told"] if told else None,
                 _placed(asked.get(step.looks_at), parts),
                 _placed(told.get(step.looks_at), parts),
             )
@@ -116,7 +116,7 @@ def _told(lesson: Lesson, number: int, said: str) -> dict[str, Mounted]:
     step = lesson.steps[number - 1]
     query = {**step.query, **step.then}
     if step.pins:
-        query |= {f"{PREFIX}{name}": texts for name, texts in step.query.items()}
+        query |= {f"{PIN_PREFIX}{name}": texts for name, texts in step.query.items()}
     return _shown(
         lesson, number, step.page_when(True), query | {PREDICTED.name: [f"{number}.{said}"]}
     )
@@ -130,20 +130,24 @@ def _shown(
     Raises:
         ValueError: the step cannot be shown.
     """
-    app = AppTest.from_file(Path(viz_app.__file__).with_name("app.py"), default_timeout=PATIENCE)
+    app = AppTest.from_file(
+        Path(viz_app.__file__).with_name("app.py"), default_timeout=OPENING_SECONDS
+    )
     app._page_hash = calc_hash(page)
-    address = {**query, LESSON.name: [lesson.name], LESSON_STEP.name: [str(number)]}
+    address = {**query, LESSON_NAME.name: [lesson.name], LESSON_STEP.name: [str(number)]}
     for name, texts in address.items():
         app.query_params[name] = list(texts)
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + OPENING_SECONDS
     while True:
         app.run()
         parts = _parts(app)
-        if KEY in parts or app.exception or time.monotonic() > end:
+        if LESSON_KEY in parts or app.exception or time.monotonic() > end:
             break
         time.sleep(0.2)  # a model is being opened
-    if KEY not in parts or "error" in parts[KEY].payload:
-        why = parts[KEY].payload["error"] if KEY in parts else "its page does not open"
+    if LESSON_KEY not in parts or "error" in parts[LESSON_KEY].payload:
+        why = (
+            parts[LESSON_KEY].payload["error"] if LESSON_KEY in parts else "its page does not open"
+        )
         raise ValueError(f"{lesson.name}, question {number}: {why}")
     return parts
 
@@ -178,7 +182,7 @@ def _printed(page: bytes, browser: str) -> bytes:
             *("--no-pdf-header-footer", "--virtual-time-budget=20000", f"--print-to-pdf={pdf}"),
         ]
         subprocess.run(
-            [*command, html.as_uri()], capture_output=True, timeout=PATIENCE, check=False
+            [*command, html.as_uri()], capture_output=True, timeout=OPENING_SECONDS, check=False
         )
         if not pdf.is_file():
             raise ValueError(f"{browser} printed nothing; write the HTML file and print that")

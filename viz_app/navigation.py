@@ -15,51 +15,51 @@ from viz_app import checkpoints, ui, words
 from viz_app.components.catalogue import LIVE, TOOLS
 from viz_app.components.mounting import show
 from viz_app.controls import lesson_panel
-from viz_app.controls.pin_bar import pin
+from viz_app.controls.pin_bar import toggle_pin
 from viz_app.input_bar.examples import holds_lines
 from viz_app.input_bar.form import input_bar
 from viz_app.session import live, pinned, process, training, url_state
 from viz_app.session.classes import Standing
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.lanes import is_long
+from viz_app.session.lanes import are_long
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import LONGEST_TEXT
-from viz_app.session.respond import answering
-from viz_app.views.attention.page import ATTENTION
-from viz_app.views.compare.page import COMPARE
-from viz_app.views.decoding.page import DECODING
+from viz_app.session.respond import text_responder
+from viz_app.views.attention.page import ATTENTION_PAGE
+from viz_app.views.compare.page import COMPARE_PAGE
+from viz_app.views.decoding.page import DECODING_PAGE
 from viz_app.views.frame import Draw, show_page
-from viz_app.views.from_rnn.page import FROM_RNN
-from viz_app.views.inside.page import INSIDE
-from viz_app.views.interventions.page import INTERVENTIONS
-from viz_app.views.layer.page import LAYER
-from viz_app.views.lessons.page import LESSONS
-from viz_app.views.masks.page import MASKS
-from viz_app.views.models.page import MODELS
+from viz_app.views.from_rnn.page import FROM_RNN_PAGE
+from viz_app.views.inside.page import INSIDE_PAGE
+from viz_app.views.interventions.page import INTERVENTIONS_PAGE
+from viz_app.views.layer.page import LAYER_PAGE
+from viz_app.views.lessons.page import LESSONS_PAGE
+from viz_app.views.masks.page import MASKS_PAGE
+from viz_app.views.models.page import MODELS_PAGE
 from viz_app.views.page import Page
-from viz_app.views.positions.page import POSITIONS
-from viz_app.views.task.page import TASK
-from viz_app.views.train.page import TRAIN
+from viz_app.views.positions.page import POSITIONS_PAGE
+from viz_app.views.task.page import TASK_PAGE
+from viz_app.views.train.page import TRAIN_PAGE
 
 NEWCOMER = "New here? Lesson 1"
 UNFIT = "Part of this link could not be restored: {}. Showing the default instead."
-LANDING = "attention"  # the page at "/"
+LANDING_PAGE = "attention"  # the page at "/"
 WATCHES = "train"  # the page to which `attnscope watch` leads
 # URL path → page
 PAGES: dict[str, Page] = {
-    "lessons": LESSONS,
-    "train": TRAIN,
-    "attention": ATTENTION,
-    "task": TASK,
-    "inside": INSIDE,
-    "layer": LAYER,
-    "positions": POSITIONS,
-    "masks": MASKS,
-    "interventions": INTERVENTIONS,
-    "decoding": DECODING,
-    "compare": COMPARE,
-    "from-rnn": FROM_RNN,
-    "models": MODELS,
+    "lessons": LESSONS_PAGE,
+    "train": TRAIN_PAGE,
+    "attention": ATTENTION_PAGE,
+    "task": TASK_PAGE,
+    "inside": INSIDE_PAGE,
+    "layer": LAYER_PAGE,
+    "positions": POSITIONS_PAGE,
+    "masks": MASKS_PAGE,
+    "interventions": INTERVENTIONS_PAGE,
+    "decoding": DECODING_PAGE,
+    "compare": COMPARE_PAGE,
+    "from-rnn": FROM_RNN_PAGE,
+    "models": MODELS_PAGE,
 }
 # first page of a group → the label before its tab
 GROUPS = {"attention": "See", "inside": "Understand", "compare": ""}
@@ -78,42 +78,42 @@ def _labels() -> str:
 _STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}{_labels()}</style>"
 
 
-def main() -> None:
+def run_app() -> None:
     """Run the app once."""
     process.prepare()
     st.set_page_config(
         page_title="Attnscope", page_icon="👁", layout="wide", initial_sidebar_state="collapsed"
     )
-    st.html(_STYLE + words.entries())
+    st.html(_STYLE + words.glossary_html())
     pages = {
         address: st.Page(
             lambda: None,
             title=page.title,
-            url_path=None if address == LANDING else address,
-            default=address == LANDING,
+            url_path=None if address == LANDING_PAGE else address,
+            default=address == LANDING_PAGE,
         )
         for address, page in PAGES.items()
     }
     # Streamlit serves the default page only at "/"; serve it under its name, too
-    title = PAGES[LANDING].title
-    named = st.Page(lambda: None, title=title, url_path=LANDING, visibility="hidden")
+    title = PAGES[LANDING_PAGE].title
+    named = st.Page(lambda: None, title=title, url_path=LANDING_PAGE, visibility="hidden")
     chosen = st.navigation([*pages.values(), named], position="top")
     st.set_page_config(page_title=f"{chosen.title} · Attnscope")
-    _page(next((one for one, page in pages.items() if page is chosen), LANDING), pages)
+    _page(next((one for one, page in pages.items() if page is chosen), LANDING_PAGE), pages)
     process.settle()
 
 
 @st.fragment
 def _page(address: str, pages: dict[str, Any]) -> None:
     """Draw the page at this address; `pages` holds Streamlit's pages by address."""
-    page, session = PAGES[address], live.session()
+    page, session = PAGES[address], live.live_session()
     to, session.leaves_for = session.leaves_for, ""
-    if training.is_led_to(address != LANDING or not url_state.is_plain()):
+    if training.is_led_to(address != LANDING_PAGE or not url_state.is_plain()):
         to = WATCHES
     if to not in ("", address):
         url_state.leave_for(pages[to])
     url_state.arrive(page)
-    standing = lesson_panel.follow(session)
+    standing = lesson_panel.follow_class(session)
     to, session.leaves_for = session.leaves_for, ""
     if to not in ("", address):
         url_state.leave_for(pages[to])
@@ -123,14 +123,14 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     shown = input_bar(page.opens_on)
     note_room = st.container()
     if session.member.note:
-        ui.note(note_room, session.member.note, key="class")
+        ui.show_note(note_room, session.member.note, key="class")
         session.member.note = ""
     if shown is None:
         ui.nothing(session.opening is not None)
     else:
         pictures = _with_lesson(address, session, shown, standing)
         session.answer = (
-            answering(session, pictures) if pictures and session.scope is shown.scope else None
+            text_responder(session, pictures) if pictures and session.scope is shown.scope else None
         )
     typed = session.scope.model.text_fields if session.scope else ()
     fields = [url_state.parameter_of(field).name for field in typed]
@@ -140,13 +140,18 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         "pinned": bool(pinned.checkpoint()),
         "pins": session.run is not None,
     }
-    show(TOOLS, tools, on_present=partial(url_state.keep, ui.PRESENT), on_pin=partial(pin, session))
+    show(
+        TOOLS,
+        tools,
+        on_present=partial(url_state.set_value, ui.PRESENT),
+        on_pin=partial(toggle_pin, session),
+    )
     if unfit := url_state.unfit():
-        ui.note(note_room, UNFIT.format("; ".join(unfit)), bad=True, key="address")
+        ui.show_note(note_room, UNFIT.format("; ".join(unfit)), bad=True, key="address")
     standing = url_state.postpone() if session.opening else url_state.publish()
     listening = {
         "token": session.token,
-        "path": live.path(),
+        "path": live.socket_path(),
         "open": session.is_open,
         "pause": session.pause,
         "longest": LONGEST_TEXT,
@@ -155,7 +160,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         "address": asdict(standing),
     }
     show(LIVE, listening)
-    if session.run and is_long(session.run.trace.fields.values()):
+    if session.run and are_long(session.run.trace.fields.values()):
         process.give_back_soon()
 
 
@@ -165,7 +170,7 @@ def _with_lesson(
     """Draw the page, beside the step of the open lesson and its class if there are any."""
     page, lesson = PAGES[address], lesson_panel.open_lesson(standing)
     if lesson is None:
-        if address == LANDING and (first := lesson_panel.first()):
+        if address == LANDING_PAGE and (first := lesson_panel.first()):
             with st.container(key="first-lesson"):
                 st.button(
                     NEWCOMER, type="tertiary", on_click=lesson_panel.begin_lesson, args=(first,)
@@ -175,7 +180,9 @@ def _with_lesson(
     with place:
         pictures = _pictures(page, session, run)
     with beside, st.container(key="lesson-room"):
-        of_lesson = lesson_panel.draw(*lesson, address, session, session.change(run), standing)
+        of_lesson = lesson_panel.draw_lesson(
+            *lesson, address, session, session.change(run), standing
+        )
     return pictures and (lambda other: pictures(other) | of_lesson(other))
 
 
@@ -184,5 +191,5 @@ def _pictures(page: Page, session: LiveSession, run: CurrentRun) -> Draw | None:
     try:
         return show_page(page, session, run)
     except InputError as error:
-        ui.note(st.container(), checkpoints.error_message(error), bad=True, key="failed")
+        ui.show_note(st.container(), checkpoints.error_message(error), bad=True, key="failed")
         return None

@@ -53,19 +53,19 @@ def _open_first() -> None:
     import_module("viz_app.navigation")
     if not checkpoints.module():
         with suppress(CheckpointError):
-            cache.scope(checkpoints.LANDING)
+            cache.scope(checkpoints.LANDING_CHECKPOINT)
 
 
 app = st.App(
     "app.py",
     routes=[
-        *live.routes(),
-        *downloads.routes(),
-        *opening_route.routes(),
-        *class_route.routes(),
-        *own_data_route.routes(),
-        *own_images.routes(),
-        *reference.routes(),
+        *live.socket_routes(),
+        *downloads.download_routes(),
+        *opening_route.opening_routes(),
+        *class_route.class_routes(),
+        *own_data_route.own_data_routes(),
+        *own_images.own_images_routes(),
+        *reference.reference_routes(),
     ],
     middleware=[
         Middleware(ResponseHeaders),

@@ -24,11 +24,11 @@ __all__ = [
     "downloads",
     "headline",
     "is_dark",
-    "note",
     "nothing",
     "page_look",
     "presented",
     "run_strip",
+    "show_note",
     "small_print",
     "strip",
 ]
@@ -36,7 +36,7 @@ __all__ = [
 PRESENT = Switch("present", on="1")  # presentation mode: larger type
 
 
-def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> None:
+def show_note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> None:
     """Show a line of small print below a control, or the control's error message."""
     with slot:
         show(PLAIN, small_print(text, bad), key=f"note {key}")

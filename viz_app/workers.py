@@ -26,10 +26,12 @@ from pathlib import Path
 
 from viz_app import bounds, common_folder
 
-NUMBER = "ATTNSCOPE_WORKER"  # environment variable: this process's number among the workers
+WORKER_VARIABLE = (
+    "ATTNSCOPE_WORKER"  # environment variable: this process's number among the workers
+)
 ADDRESS = "ATTNSCOPE_ADDRESS"  # environment variable: the address that the front listens on
-COOKIE = "attnscope_worker"
-MOST = 64  # workers
+WORKER_COOKIE = "attnscope_worker"
+MAX_WORKERS = 64  # workers
 _HEAD = 64 * 1024  # bytes of a request's head
 _PATIENCE = 15.0  # s for a head to arrive and for a worker to be connected
 _PIECE = 64 * 1024  # bytes passed on at a time
@@ -37,23 +39,27 @@ _LOOK = 0.25  # s between two looks at the workers
 _PAUSE = 2.0  # s before a worker that ended while it started is started again
 _ARRIVAL = 10.0  # s in which a newcomer's page opens its sockets
 _TOKEN = re.compile(rb"(?<![\w.-])(\d{1,2})\.[\w-]{22}(?![\w.-])")
-_CHOSEN = re.compile(rb"(?:^|;)\s*" + COOKIE.encode() + rb"=(\d{1,2})\s*(?:;|$)")
+_CHOSEN = re.compile(rb"(?:^|;)\s*" + WORKER_COOKIE.encode() + rb"=(\d{1,2})\s*(?:;|$)")
 _BAD = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _AWAY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
 
 def new_token() -> str:
     """Return a new secret token, which names this process among the workers."""
-    return f"{os.environ.get(NUMBER, '0')}.{secrets.token_urlsafe(16)}"
+    return f"{os.environ.get(WORKER_VARIABLE, '0')}.{secrets.token_urlsafe(16)}"
 
 
 def cookie() -> dict[str, str]:
     """Return the header that brings a browser back to this worker; none without other workers."""
-    number = os.environ.get(NUMBER)
-    return {"Set-Cookie": f"{COOKIE}={number}; Path=/; HttpOnly; SameSite=Lax"} if number else {}
+    number = os.environ.get(WORKER_VARIABLE)
+    return (
+        {"Set-Cookie": f"{WORKER_COOKIE}={number}; Path=/; HttpOnly; SameSite=Lax"}
+        if number
+        else {}
+    )
 
 
-class Request:
+class RequestHead:
     """The head of a request: where it goes, and the bytes that a worker gets.
 
     Unless it opens a WebSocket, the connection is closed after its answer: behind a proxy, the next
@@ -99,7 +105,7 @@ def run_server(flags: Sequence[str]) -> int:
     return streamlit(["run", str(app), *flags], prog_name="attnscope", standalone_mode=False) or 0
 
 
-def serve(n: int, address: str, port: int, flags: list[str], browser: bool) -> int:
+def serve_app(n: int, address: str, port: int, flags: list[str], browser: bool) -> int:
     """Serve the app with n workers until Ctrl-C; returns the exit status.
 
     Raises:
@@ -153,7 +159,7 @@ class _Front:
         """Pass one connection to its worker, until either side ends it."""
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _PATIENCE)
-            request = Request(head)
+            request = RequestHead(head)
         except (ValueError, asyncio.LimitOverrunError):
             await _end(writer, _BAD)
             return
@@ -235,7 +241,7 @@ class _Worker:
 
 def _work(number: int, n: int, address: str, flags: list[str]) -> None:
     """Serve the app in this process, on a port of its own that only the front connects to."""
-    os.environ[NUMBER], os.environ[ADDRESS] = str(number), address
+    os.environ[WORKER_VARIABLE], os.environ[ADDRESS] = str(number), address
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // n)))
     threading.Thread(target=_end_with_front, daemon=True).start()
     signal.signal(

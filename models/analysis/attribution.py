@@ -8,14 +8,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.analysis.cells import Pairs, paired
+from models.analysis.cells import PositionPairs, paired
 from models.analysis.effects import HeadEffects, Runner, head_effects
 from models.analysis.metrics import Metric, logits_of
 from models.trace import Trace
 from models.trace.edits import Patch
 from models.trace.edits.watched import Gated, Nudged
 
-N_STEPS = 32  # of the path of integrated gradients
+N_PATH_STEPS = 32  # of the path of integrated gradients
 
 
 def attention_gradients(
@@ -58,7 +58,7 @@ class IntegratedGradients:
 
 
 def integrated_gradients(
-    scope: Runner, run: Trace, metric: Metric, sites: Sequence[str] = (), steps: int = N_STEPS
+    scope: Runner, run: Trace, metric: Metric, sites: Sequence[str] = (), steps: int = N_PATH_STEPS
 ) -> IntegratedGradients:
     """Return ∫₀¹ a·∂f(α·a)/∂a dα for each weight of these attentions, by default of all.
 
@@ -129,7 +129,7 @@ def guessed_effects(
     run: Trace,
     other: Trace,
     exact: HeadEffects,
-    alignments: Mapping[str, Pairs] | None = None,
+    alignments: Mapping[str, PositionPairs] | None = None,
 ) -> dict[str, Float[Tensor, "layer head"]]:
     """Return ∂f/∂z·(z_other − z) of each head, set out as its exact effects (Nanda 2023).
 

@@ -14,9 +14,9 @@ from models.analysis.metrics import Metric, logits_of
 from models.trace import Trace
 from models.trace.edits import ActivationPart, AttentionPart, Edit
 
-STEP = 1e-2  # of the way from a head output to another, for a slope
+SLOPE_STEP = 1e-2  # of the way from a head output to another, for a slope
 
-Pairs = Sequence[tuple[int, int]]  # (position here, position in the other run)
+PositionPairs = Sequence[tuple[int, int]]  # (position here, position in the other run)
 Places = Mapping[str, Sequence[tuple[int, int]]]  # name → (batch row, position or head)
 
 
@@ -83,7 +83,7 @@ def cell_effects(
     metric: Metric,
     other: Trace,
     names: Sequence[str],
-    alignment: Pairs = (),
+    alignment: PositionPairs = (),
     positions: Sequence[int] | None = None,
 ) -> Float[Tensor, "name position *row"]:
     """Return the effect of patching each position of these intermediates from another run.
@@ -109,7 +109,7 @@ def part_effects(
     metric: Metric,
     other: Trace,
     names: Sequence[str],
-    alignments: Mapping[str, Pairs] | None = None,
+    alignments: Mapping[str, PositionPairs] | None = None,
     positions: Sequence[int] | None = None,
     *,
     with_heads: bool = True,
@@ -158,7 +158,7 @@ def part_effects(
 
 
 def paired(
-    run: Trace, other: Trace, stream: str, alignment: Pairs | None = None
+    run: Trace, other: Trace, stream: str, alignment: PositionPairs | None = None
 ) -> list[tuple[int, int]]:
     """Return which position of another run belongs to each position of this one.
 
@@ -178,7 +178,7 @@ def _cells(
     run: Trace,
     other: Trace,
     names: Sequence[str],
-    alignment: Pairs,
+    alignment: PositionPairs,
     positions: Sequence[int] | None,
 ) -> tuple[list[_Part], list[tuple[str, int]]]:
     """Return the cells that differ, and those that are the same in both runs."""
@@ -217,8 +217,8 @@ def head_slope(
     metric: Metric,
     other: Trace,
     head: tuple[str, int],
-    alignment: Pairs = (),
-    step: float = STEP,
+    alignment: PositionPairs = (),
+    step: float = SLOPE_STEP,
 ) -> float:
     """Return the slope of the metric as a head (site, number) goes towards another run's.
 

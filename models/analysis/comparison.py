@@ -27,11 +27,11 @@ from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import AttentionSite, Trace
 
 TOKENS, WORDS, POSITIONS = "tokens", "words", "positions"  # how two rows of tokens are compared
-LARGEST = 2**22  # weights worked on at once
+WEIGHTS_AT_ONCE = 2**22  # weights worked on at once
 OUTSIDE = -1  # the unit of a token that has no counterpart
 _WORD = re.compile(r"\S+")
 
-Span = tuple[int, int]
+WordSpan = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Axis:
     how: str
     n: int
     units: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-    spans: tuple[Span, ...] = ()
+    spans: tuple[WordSpan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class KindPair:
         attended to.
         """
         site = (self.first, self.second)[side][layer]
-        if head is None and site.n_heads * site.n_query * site.n_key > LARGEST:
+        if head is None and site.n_heads * site.n_query * site.n_key > WEIGHTS_AT_ONCE:
             return torch.stack([self.maps(side, layer, one) for one in range(site.n_heads)])
         return _over(site.weights(head), side, self.queries, self.keys)
 
@@ -231,7 +231,7 @@ def head_distances(
     first: Float[Tensor, "head query key"], second: Float[Tensor, "other query key"]
 ) -> Float[Tensor, "head other"]:
     """Return the mean divergence of every head of one run from every head of another."""
-    n = max(1, LARGEST // max(1, second.numel()))
+    n = max(1, WEIGHTS_AT_ONCE // max(1, second.numel()))
     return torch.cat(
         [
             _mean(row_distances(*torch.broadcast_tensors(part[:, None], second[None])))
@@ -299,7 +299,7 @@ def _words(first: Encoding, second: Encoding) -> Axis | None:
     """
     rows = [[s if s and s[0] < s[1] else None for s in row.offsets] for row in (first, second)]
     spans = [s for row in rows for s in row if s] + [m.span() for m in _WORD.finditer(first.text)]
-    joint: list[Span] = []
+    joint: list[WordSpan] = []
     for start, end in sorted(spans):
         if joint and start < joint[-1][1]:
             joint[-1] = joint[-1][0], max(joint[-1][1], end)

@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from models.analysis.head_walk import block
+from models.analysis.head_walk import head_projection
 from models.architectures import Model
 from models.layers.sublayers import Sublayer, gain_and_bias, norm_name
 from models.trace import AttentionSite, Trace
 
-ROUNDING = 1e-3  # of the largest part, between the sum of the parts and the logits
+LOGITS_ROUNDING = 1e-3  # of the largest part, between the sum of the parts and the logits
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ def logit_parts(model: Model, trace: Trace, token: int, other: int, position: in
     others = {name: value for (name, head), value in added.items() if head < 0}
     bias = _logit_bias(model, token, other)
     largest = max(1.0, abs(total), *(abs(value) for value in added.values()))
-    if abs(rest - bias) > ROUNDING * largest:
+    if abs(rest - bias) > LOGITS_ROUNDING * largest:
         raise ValueError("the logits of this model are no linear reading of the residual stream")
     if bias:
         others["bias of the logits"] = bias
@@ -98,7 +98,7 @@ def _made(
     if site is None or "W_O" not in site.projections:
         return {(part.out, -1): made}
     added = {
-        (part.path, head): site.out[0, head, position] @ block(site, "W_O", head)[0]
+        (part.path, head): site.out[0, head, position] @ head_projection(site, "W_O", head)[0]
         for head in range(site.n_heads)
     }
     bias = site.projections["W_O"][1]

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-MOST = 1.0  # bits, for two rows without a common key
+MAX_DIVERGENCE = 1.0  # bits, for two rows without a common key
 
 
 def jensen_shannon(

@@ -10,7 +10,7 @@ from torch import Tensor
 from models.analysis.checks import Check
 from models.trace.outputs import NextToken
 
-CELLS = 2**22  # probabilities computed at a time
+PROBABILITIES_AT_ONCE = 2**22  # probabilities computed at a time
 
 
 @dataclass(frozen=True)
@@ -87,5 +87,5 @@ def check_expectations(output: NextToken) -> list[Check]:
 
 
 def _slices(rows: Tensor) -> list[slice]:
-    step = max(1, CELLS // rows.shape[1])
+    step = max(1, PROBABILITIES_AT_ONCE // rows.shape[1])
     return [slice(start, start + step) for start in range(0, len(rows), step)]

@@ -21,7 +21,7 @@ from models.trace import Trace
 
 ADVISED = 200  # texts, below which a match says little
 
-Place = tuple[int, int]  # a layer and a head, from 0
+HeadIndex = tuple[int, int]  # a layer and a head, from 0
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class KindDistances:
 
     kind: str
     title: str
-    first: tuple[Place, ...]
-    second: tuple[Place, ...]
+    first: tuple[HeadIndex, ...]
+    second: tuple[HeadIndex, ...]
     mean: Float[Tensor, "first second"]
     own: Float[Tensor, "text layer head"]
     how: tuple[str, ...]  # in how many ways texts were compared (comparison.TOKENS and so on)
@@ -50,8 +50,8 @@ class Match:
     other checkpoints of the same recipe are at least as close; None without such checkpoints.
     """
 
-    first: Place
-    second: Place
+    first: HeadIndex
+    second: HeadIndex
     distance: float
     margin: float
     p: float | None = None

@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.analysis.head_walk import block, check_index
+from models.analysis.head_walk import check_index, head_projection
 from models.analysis.slices import row_slices, slice_with
 from models.trace import AttentionSite, Trace
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadSum:
     """Concat(head_out)·W_O of one query, head by head: total = Σ added + bias (§3.2.2).
 
     Norms are Euclidean lengths. `bias` is None if W_O has none.
@@ -49,7 +49,7 @@ class Heads:
         return _cosine(self.added[:, None], self.added)
 
 
-def heads(trace: Trace, site: AttentionSite, query: int) -> Heads:
+def head_sum(trace: Trace, site: AttentionSite, query: int) -> HeadSum:
     """Return the part of each head for one query.
 
     Raises:
@@ -60,17 +60,19 @@ def heads(trace: Trace, site: AttentionSite, query: int) -> Heads:
         raise ValueError(f"{site.name} has no W_O: its context is used as it is")
     rows, place = slice_with(site, query, site.n_heads)
     head_out = site.head_out(rows=rows)[:, place]  # (head, d_head)
-    added = torch.stack([head_out[h] @ block(site, "W_O", h)[0] for h in range(site.n_heads)])
+    added = torch.stack(
+        [head_out[h] @ head_projection(site, "W_O", h)[0] for h in range(site.n_heads)]
+    )
     bias, stream = site.projections["W_O"][1], residual(trace, site)
     total = added.sum(0) if bias is None else added.sum(0) + bias
-    return Heads(head_out, added, bias, total, None if stream is None else stream[query])
+    return HeadSum(head_out, added, bias, total, None if stream is None else stream[query])
 
 
 def added_norms(site: AttentionSite, batch: int = 0) -> Float[Tensor, "head query"]:
     """Return the length of each head's part at each query, head by head and some rows at a time."""
     site, norms = site.read("q", "k", "v"), torch.zeros(site.n_heads, site.n_query)
     for head in range(site.n_heads):
-        w_o_block = block(site, "W_O", head)[0]
+        w_o_block = head_projection(site, "W_O", head)[0]
         for rows in row_slices(site):
             norms[head, rows] = (site.head_out(head, batch, rows) @ w_o_block).norm(dim=-1)
     return norms

@@ -61,7 +61,7 @@ class Walk:
         return self.comparison.terms.sum(-1)
 
 
-def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
+def head_walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
     """Return the steps from one token's vector to the head's output.
 
     Scores, weights and b are the site's, to the last digit; check_walk verifies that the terms and
@@ -105,11 +105,11 @@ def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
         weights,
         weights[:, None] * v,
         b,
-        b @ block(site, "W_O", head)[0] if site.projections else None,
+        b @ head_projection(site, "W_O", head)[0] if site.projections else None,
     )
 
 
-def block(
+def head_projection(
     site: AttentionSite, name: str, head: int
 ) -> tuple[Float[Tensor, "d_in d_out"], Float[Tensor, "d_bias"] | None]:
     """Return a head's own part of a projection: (weight, bias), with q = a·weight + bias.

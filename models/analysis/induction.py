@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.analysis.head_walk import block
+from models.analysis.head_walk import head_projection
 from models.architectures import Model
 from models.layers.sublayers import Sublayer
 from models.trace import Recording, record
 
-BLOCK = 4  # tokens that are repeated, at most
-GAP = 8  # other tokens before they are repeated, at most
+MAX_REPEATED = 4  # tokens that are repeated, at most
+MAX_BETWEEN = 8  # other tokens before they are repeated, at most
 N_TEXTS = 4  # of each distance
 SMALLEST_JUMP = 0.2  # a score that rises by less in all has no jump
 
@@ -76,10 +76,10 @@ def repeated(
     Raises:
         ValueError: there are too few tokens, or too few positions.
     """
-    n = min(BLOCK, len(tokens) - 1, (n_ctx - 2) // 2)
+    n = min(MAX_REPEATED, len(tokens) - 1, (n_ctx - 2) // 2)
     if n < 2:
         raise ValueError(f"induction needs 3 tokens and 6 positions, not {len(tokens)} and {n_ctx}")
-    most = min(GAP, len(tokens) - n, n_ctx - 1 - 2 * n)
+    most = min(MAX_BETWEEN, len(tokens) - n, n_ctx - 1 - 2 * n)
     rng, rows = torch.Generator().manual_seed(seed), []
     gaps = torch.arange(most + 1).repeat_interleave(n_texts)
     for gap in gaps.tolist():
@@ -150,7 +150,7 @@ def _copying(
     wanted = nn.functional.one_hot(repeats.keys - 1, repeats.n).bool()  # (query, token)
     raised = []
     for head in range(site.n_heads):
-        W_O, _ = block(site, "W_O", head)  # (d_head, d_model)
+        W_O, _ = head_projection(site, "W_O", head)  # (d_head, d_model)
         added = part.scale * site.out[texts, head, queries] @ W_O
         added = (added - added.mean(-1, keepdim=True)) * scale
         logits = added @ directions.mT  # (text, query, token)

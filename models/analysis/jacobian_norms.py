@@ -21,7 +21,7 @@ from models.analysis.sequence_layers import (
     Recurrent,
     SelfAttention,
 )
-from models.layers.similarity import Similarity
+from models.layers.similarity import AttentionSimilarity
 from models.trace import record
 
 Norms = Float[Tensor, "n n"]  # [i, j] = ‖∂y_i/∂x_j‖
@@ -164,7 +164,7 @@ def _self_attention(layer: SelfAttention, x: Tensor) -> Tensor:
 
 
 def score_gradients(
-    similarity: Similarity, q: Float[Tensor, "head n d"], k: Float[Tensor, "head n d"]
+    similarity: AttentionSimilarity, q: Float[Tensor, "head n d"], k: Float[Tensor, "head n d"]
 ) -> tuple[Float[Tensor, "head n n d"], Float[Tensor, "head n n d"]]:
     """Return ∂score_ij/∂q_i and ∂score_ij/∂k_j at [head, i, j], for any similarity.
 

@@ -33,7 +33,7 @@ RNN, BIDIRECTIONAL, CNN, SELF_ATTENTION = LAYER_KINDS = (
 )
 DIRECTIONS = {RNN: (FORWARD,), BIDIRECTIONAL: (FORWARD, BACKWARD)}
 D_NEW = 64  # outputs of a new RNN, in each direction, and of a new CNN
-CHECKED = 3  # tokens that also go through plain autograd, which is slow for more
+N_CHECKED = 3  # tokens that also go through plain autograd, which is slow for more
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def has_layer(model: Model, kind: str) -> bool:
     )
 
 
-def reach(
+def layer_reach(
     model: Model, ids: tuple[int, ...], choice: LayerChoice, *, gap: float | None = None
 ) -> Reach:
     """Return the reach of the layer at the encoder's embeddings of these source tokens.
@@ -125,9 +125,9 @@ def autograd_gap(model: Model, ids: tuple[int, ...], choice: LayerChoice) -> flo
     Only the first CHECKED tokens are used.
 
     Raises:
-        ValueError: As for `reach`.
+        ValueError: As for `layer_reach`.
     """
-    layer, x, _ = _layer(model, ids[:CHECKED], choice)
+    layer, x, _ = _layer(model, ids[:N_CHECKED], choice)
     i = len(x) // 2
     with torch.no_grad():
         norms = jacobian_norms.norms(layer, x)[i]

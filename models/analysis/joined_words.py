@@ -20,9 +20,9 @@ from torch import Tensor
 from models.layers.masks import Mask, MaskLayer
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding
-from models.tokenizers.words import Span
+from models.tokenizers.words import CharSpan
 from models.trace import AttentionSite, Trace
-from models.trace.site import Rows
+from models.trace.site import RowSlice
 
 UNKNOWN_WORDS = "its tokenizer does not say which tokens are of one word"
 _ANY = 0.5  # rows of weights sum to 1, or to 0 if every key is blocked
@@ -66,7 +66,7 @@ class WordSite(AttentionSite):
         return len(self.columns)
 
     def weights(
-        self, head: int | None = None, batch: int = 0, rows: Rows = None
+        self, head: int | None = None, batch: int = 0, rows: RowSlice = None
     ) -> Float[Tensor, "*head query key"]:
         """Return A·W·B for the words of a slice, from the rows of W that it needs."""
         words = range(self.n_query)[rows or slice(None)]
@@ -145,7 +145,7 @@ def word_starts(row: Encoding, tokenizer: Tokenizer) -> tuple[int, ...]:
     return tuple(i for i, owner in enumerate(owners) if i == 0 or owner != owners[i - 1])
 
 
-def _containing(words: Sequence[Span], place: Span) -> int | None:
+def _containing(words: Sequence[CharSpan], place: CharSpan) -> int | None:
     """Return the index of the word that contains a token's span, None if there is none."""
     i = bisect_right(words, place[0], key=lambda word: word[0]) - 1
     return i if i >= 0 and place[1] <= words[i][1] else None
@@ -171,7 +171,7 @@ def _words(row: Encoding, starts: Sequence[int], numbers: dict[tuple[int, ...], 
     )
 
 
-def _named(row: Encoding, word: slice) -> tuple[str, Span | None]:
+def _named(row: Encoding, word: slice) -> tuple[str, CharSpan | None]:
     """Return a word in readable form and its span in the text.
 
     ▁ is the space before it, if its first token has one.

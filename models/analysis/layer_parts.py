@@ -83,7 +83,7 @@ class SublayerEffect:
         return self.before if self.read is None else self.read
 
 
-def parts(
+def sublayer_effects(
     model: Architecture, trace: Trace, stream: str, position: int, states: str = ""
 ) -> list[SublayerEffect]:
     """Return every sublayer along a stream, or one of its rows of states, at one token, in order.

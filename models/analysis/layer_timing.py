@@ -19,7 +19,7 @@ from models.architectures.encoder_decoder import ENCODER_SELF
 from models.layers.attention import MultiHeadAttention
 from models.layers.masks import Mask
 
-LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
+TIMED_LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 WARM_UP = 1  # passes that are not counted
 
 
@@ -36,12 +36,12 @@ class Timing:
         return median(self.seconds)
 
 
-def measure(
+def time_layers(
     d: int,
     width: int,
     repetitions: int,
     device: torch.device,
-    lengths: Sequence[int] = LENGTHS,
+    lengths: Sequence[int] = TIMED_LENGTHS,
     seed: int = 1,
 ) -> Iterator[Timing]:
     """Yield timings of one layer of each kind with `d` features in and out, length by length.

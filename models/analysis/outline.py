@@ -8,11 +8,11 @@ from torch import Tensor
 
 from models import weights
 from models.architectures import Config, Model
-from models.architectures.base import ORDER
+from models.architectures.base import ORDER_FIELD
 from models.layers.masks import SiteKind
 
-LENGTHS = 6, 5  # tokens on the first stream, and on the second
-IN_ORDER = (2, 1, 3, 0)  # for order-based models: 3 → 2 → 4 → 1 (Yang et al. 2019, fig. 1)
+OUTLINE_LENGTHS = 6, 5  # tokens on the first stream, and on the second
+OUTLINE_ORDER = (2, 1, 3, 0)  # for order-based models: 3 → 2 → 4 → 1 (Yang et al. 2019, fig. 1)
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ def outline(config: Config) -> Outline:
 def example_masks(model: Model) -> dict[SiteKind, Bool[Tensor, "query key"]]:
     """Return each kind's mask on a short row of every stream, in IN_ORDER if order-based."""
     token = int(model.config.pad_id == 0)
-    ordered = any(field.kind == ORDER for field in model.fields)
-    lengths = [len(IN_ORDER)] if ordered else LENGTHS[: len(model.streams)]
+    ordered = any(field.kind == ORDER_FIELD for field in model.fields)
+    lengths = [len(OUTLINE_ORDER)] if ordered else OUTLINE_LENGTHS[: len(model.streams)]
     rows = [torch.full((1, n), token) for n in lengths]
-    masks = model.masks(*rows, *[torch.tensor([IN_ORDER]).argsort()] * ordered)
+    masks = model.masks(*rows, *[torch.tensor([OUTLINE_ORDER]).argsort()] * ordered)
     n = dict(zip(model.streams, lengths, strict=True))
     return {
         kind: masks[kind.name].expanded(0, 0, n[kind.query_stream], n[kind.key_stream])

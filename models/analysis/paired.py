@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-N_RESAMPLES = 10_000
+N_SIGN_RESAMPLES = 10_000
 LEVEL = 0.05
-LARGEST = 2**22  # numbers drawn at once
+DRAWS_AT_ONCE = 2**22  # numbers drawn at once
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ def bootstrap(differences: Float[Tensor, "text"], seed: int = 0) -> Interval:
     p is twice the share of resampled means on the other side of 0, at least 1/(resamples + 1).
     """
     n, rng = len(differences), torch.Generator().manual_seed(seed)
-    values, part = differences.double(), max(1, LARGEST // n)
-    sizes = [min(part, N_RESAMPLES - done) for done in range(0, N_RESAMPLES, part)]
+    values, part = differences.double(), max(1, DRAWS_AT_ONCE // n)
+    sizes = [min(part, N_SIGN_RESAMPLES - done) for done in range(0, N_SIGN_RESAMPLES, part)]
     drawn = (torch.randint(n, (size, n), generator=rng) for size in sizes)
     means = torch.cat([values[each].mean(1) for each in drawn])
     low, high = torch.quantile(means, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
-    p = min(1.0, 2 * (beyond + 1) / (N_RESAMPLES + 1))
+    p = min(1.0, 2 * (beyond + 1) / (N_SIGN_RESAMPLES + 1))
     return Interval(float(differences.double().mean()), low, high, p)
 
 

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from models.layers.positions import exponents, formula_table
 
-Table = Float[Tensor, "n d_model"]
+PositionVectorTable = Float[Tensor, "n d_model"]
 
 
-def rotation(formula: str, k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
+def rotation_matrix(formula: str, k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
     """R_k in float64: turns each pair of dimensions by k / 10000^e, e of its even dimension.
 
     PE(pos+k) = R_k·PE(pos) for all pos if a pair is (sin, cos) of one angle (Vaswani et al. 2017,
@@ -37,7 +37,7 @@ def rotation_miss(formula: str, k: int, n: int, d_model: int) -> float:
     It is the root mean square, relative to their length.
     """
     table = formula_table(formula, n + k, d_model)
-    return _miss(table[:n] @ rotation(formula, k, d_model).T, table[k:])
+    return _miss(table[:n] @ rotation_matrix(formula, k, d_model).T, table[k:])
 
 
 def best_linear_miss(formula: str, k: int, n: int, d_model: int) -> float:
@@ -76,7 +76,7 @@ class SimilarityByDistance:
         return float((self.largest - self.least).max())
 
 
-def similarity_by_distance(table: Table) -> SimilarityByDistance:
+def similarity_by_distance(table: PositionVectorTable) -> SimilarityByDistance:
     """Return PE·PEᵀ along its diagonals."""
     products = table.double() @ table.double().T
     diagonals = [products.diagonal(k) for k in range(len(table))]
@@ -113,7 +113,7 @@ class Neighbours:
         return int(((self.nearest - here).abs() > 1).sum())
 
 
-def neighbours(table: Table) -> Neighbours:
+def neighbours(table: PositionVectorTable) -> Neighbours:
     """Return the nearest neighbour of each position.
 
     If an adjacent position ties with a further one up to rounding, the adjacent one counts.
@@ -137,7 +137,7 @@ def neighbours(table: Table) -> Neighbours:
     return Neighbours(nearest, distance, length)
 
 
-def n_varying(table: Table, least: float = 0.01) -> int:
+def n_varying(table: PositionVectorTable, least: float = 0.01) -> int:
     """Return the number of dimensions that change by at least `least` anywhere in the table."""
     return int(((table.amax(0) - table.amin(0)) >= least).sum())
 
@@ -176,7 +176,7 @@ class FormulaMeasures:
     """
 
     formula: str
-    table: Table
+    table: PositionVectorTable
     n_varying: int
     similarity: SimilarityByDistance
     neighbours: Neighbours
@@ -186,7 +186,7 @@ class FormulaMeasures:
     best_linear_miss: float
 
 
-def measure(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
+def measure_formula(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
     """Return all measures of one of FORMULAS over n positions (at least 2), in float64."""
     table = formula_table(formula, n, d_model)
     n_fit = max(n, 4 * d_model)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from models.layers.similarity import CAPPED, TIMES, Similarity
+from models.layers.similarity import CAPPED, DOT_TIMES, AttentionSimilarity
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class ScoreComparison:
     terms: Float[Tensor, "key d"]
 
 
-def sides(
-    similarity: Similarity, q: Float[Tensor, "*query d"], k: Float[Tensor, "*key e"]
+def compared_vectors(
+    similarity: AttentionSimilarity, q: Float[Tensor, "*query d"], k: Float[Tensor, "*key e"]
 ) -> tuple[Float[Tensor, "*query f"], Float[Tensor, "*key f"]]:
     """Return queries and keys as they are compared, vector by vector."""
     learned = similarity.learned
@@ -35,16 +35,16 @@ def sides(
 
 
 def compare_scores(
-    similarity: Similarity, q: Float[Tensor, "d"], k: Float[Tensor, "key e"]
+    similarity: AttentionSimilarity, q: Float[Tensor, "d"], k: Float[Tensor, "key e"]
 ) -> ScoreComparison:
     """Compare one query with every key, by the readable route of models/layers/similarity.py."""
-    q, k = sides(similarity, q, k)
+    q, k = compared_vectors(similarity, q, k)
     elementwise = (q + k).tanh() if similarity.name == "additive" else q * k
     terms = {
         "scaled dot": lambda: elementwise / q.shape[-1] ** 0.5,
         "cosine": lambda: similarity.learned["log_t"].exp() * elementwise,
         "additive": lambda: similarity.learned["v"] * elementwise,
-        TIMES: lambda: similarity.learned["s"] * elementwise,
+        DOT_TIMES: lambda: similarity.learned["s"] * elementwise,
         CAPPED: lambda: _pulled_in(similarity.learned["s"] * elementwise, similarity.learned["c"]),
     }.get(similarity.name, lambda: elementwise)()
     return ScoreComparison(q, k, elementwise, terms)

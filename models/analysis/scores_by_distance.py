@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from models.analysis.slices import CELLS
+from models.analysis.slices import WEIGHTS_PER_SLICE
 from models.layers.rotation import Rotation
 from models.trace import AttentionSite
 
@@ -34,7 +34,7 @@ def scores_by_distance(site: AttentionSite, head: int, *, back_only: bool) -> Sc
     site, size = site.read("q", "k"), 2 * n - 1
     total, pairs = torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.long)
     least, largest = torch.full((size,), torch.inf), torch.full((size,), -torch.inf)
-    step = max(1, CELLS // n)
+    step = max(1, WEIGHTS_PER_SLICE // n)
     for start in range(0, n, step):
         rows = slice(start, min(n, start + step))
         scores = site.scores(head, rows=rows).float().cpu().flatten()

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from models.analysis.checks import Check, rounding_in
-from models.analysis.head_sum import heads
-from models.analysis.head_walk import Walk, block, walk
+from models.analysis.head_sum import head_sum
+from models.analysis.head_walk import Walk, head_projection, head_walk
 from models.trace import AttentionSite, Trace
 
 
@@ -15,7 +15,7 @@ def check_walk(trace: Trace, site: AttentionSite, query: int, head: int) -> list
     Limits are as in models.analysis.checks: 1e-5 of the size of what is summed, more in half
     precision.
     """
-    w = walk(site, query, head)
+    w = head_walk(site, query, head)
     terms = torch.cat([w.comparison.terms, *(term.products for term in w.named_terms)], -1)
     score = " + ".join([site.similarity.formula, *(term.name for term in w.named_terms)])
     within = [
@@ -48,7 +48,7 @@ def check_walk(trace: Trace, site: AttentionSite, query: int, head: int) -> list
 
 def _check_projections(trace: Trace, site: AttentionSite, w: Walk) -> list[Check]:
     """Check the projections to q, k and v, and the sum of the heads."""
-    heads_of_query = heads(trace, site, w.query)
+    heads_of_query = head_sum(trace, site, w.query)
     differences = torch.cat(
         [
             _projected(site, "W_Q", w.head, w.a) - w.q,
@@ -105,5 +105,5 @@ def _check(
 
 
 def _projected(site: AttentionSite, name: str, head: int, x: Tensor) -> Tensor:
-    weight, bias = block(site, name, head)
+    weight, bias = head_projection(site, name, head)
     return x @ weight if bias is None else x @ weight + bias

@@ -20,7 +20,7 @@ ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
 }
 
 
-def name_of(config: Config) -> str:
+def architecture_name(config: Config) -> str:
     """Return the architecture of a configuration; an unregistered one names its own."""
     names = (name for name, (_, kind) in ARCHITECTURES.items() if type(config) is kind)
     return next(names, "") or getattr(config, "architecture", type(config).__name__)
@@ -28,10 +28,10 @@ def name_of(config: Config) -> str:
 
 def family_of(config: Config) -> Family:
     """Return the family of a model; one that does not name any sorts last, by its architecture."""
-    return getattr(config, "family", Family(name_of(config), 9999))
+    return getattr(config, "family", Family(architecture_name(config), 9999))
 
 
 def build(config: Config) -> Model:
     """Return a new model of these sizes, with weights drawn by torch's generator."""
-    make, _ = ARCHITECTURES[name_of(config)]
+    make, _ = ARCHITECTURES[architecture_name(config)]
     return make(config)

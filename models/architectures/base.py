@@ -21,10 +21,15 @@ from models.trace import Placed, tap
 from models.trace.outputs import NextToken, Output, first_choices
 
 NEXT_TOKEN = "next token"  # output of every model that generates text
-CLASSES = "classes"  # output of a text classifier
-MASKED = "masked token"  # output of a masked language model
+CLASSES_OUTPUT = "classes"  # output of a text classifier
+MASKED_OUTPUT = "masked token"  # output of a masked language model
 
-TEXT, POSITIONS, ORDER, IMAGE = "text", "positions", "order", "image"  # kinds of fields
+TEXT_FIELD, POSITIONS_FIELD, ORDER_FIELD, IMAGE_FIELD = (
+    "text",
+    "positions",
+    "order",
+    "image",
+)  # kinds of fields
 
 # How a model knows the order of its tokens: by added position vectors, a term of each score,
 # rotated queries and keys, a recurrent state, its mask alone, or by means that a run does not show
@@ -78,7 +83,7 @@ class Field:
     after: str = ""  # special token after the text
     closing: str = ""  # special token after the whole stream
     segment: int | None = None  # number of this text on its stream; None: not marked
-    kind: str = TEXT
+    kind: str = TEXT_FIELD
 
     @property
     def title(self) -> str:
@@ -174,7 +179,7 @@ class Architecture(nn.Module, metaclass=_Named):
     @property
     def text_fields(self) -> tuple[Field, ...]:
         """The fields that are texts."""
-        return tuple(field for field in self.fields if field.kind == TEXT)
+        return tuple(field for field in self.fields if field.kind == TEXT_FIELD)
 
     @property
     def can_write(self) -> bool:

@@ -14,10 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from models.architectures.base import (
-    CLASSES,
-    MASKED,
+    CLASSES_OUTPUT,
+    MASKED_OUTPUT,
     NEXT_TOKEN,
-    POSITIONS,
+    POSITIONS_FIELD,
     Answers,
     Architecture,
     Family,
@@ -34,15 +34,15 @@ from models.tokenizers.wordpiece import CONTINUATION
 from models.trace import tap
 from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span, best_span
 
-SELF = SiteKind("self", "encoder", "self", "text", "text")
-NEXT_SENTENCE, SPAN = "next sentence", "span"
+BERT_SELF = SiteKind("self", "encoder", "self", "text", "text")
+NEXT_SENTENCE, SPAN_HEAD = "next sentence", "span"
 IS_NEXT = ("next", "not next")  # of NEXT_SENTENCE, by its class
 
 _FIRST = {"before": "cls", "after": "sep", "segment": 0}
 _SECOND = {"after": "sep", "segment": 1}
 _TEXTS = (Field("text", "text", **_FIRST), Field("second_text", "text", optional=True, **_SECOND))
-_HIDDEN = Field("masked", "text", optional=True, kind=POSITIONS)
-FIELDS = {  # head → what it is asked
+_HIDDEN = Field("masked", "text", optional=True, kind=POSITIONS_FIELD)
+BERT_FIELDS = {  # head → what it is asked
     "pretraining": (*_TEXTS, _HIDDEN),
     "span": (Field("question", "text", **_FIRST), Field("context", "text", **_SECOND)),
     "classes": _TEXTS,
@@ -96,12 +96,12 @@ class BERT(Architecture):
     """
 
     streams = ("text",)
-    kinds = (SELF,)
+    kinds = (BERT_SELF,)
     positions: Positions
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__(config, positions=True, dropout=config.dropout)
-        self.fields = FIELDS[config.head]
+        self.fields = BERT_FIELDS[config.head]
         self.of_two = NEXT_SENTENCE if config.head == "pretraining" else ""
         self.segments = nn.Embedding(config.n_segments, config.d_model)
         self.embedding_norm = nn.LayerNorm(config.d_model)
@@ -115,7 +115,7 @@ class BERT(Architecture):
         )
 
         def make() -> SelfLayer:
-            return SelfLayer(*sizes, kind=SELF, activation=config.activation)
+            return SelfLayer(*sizes, kind=BERT_SELF, activation=config.activation)
 
         self.encoder = Stack(make, config.n_layers, config.d_model, "post", config.init)
         self.heads = nn.ModuleDict(_heads(config))
@@ -131,7 +131,7 @@ class BERT(Architecture):
     @classmethod
     def possible_fields(cls) -> tuple[Field, ...]:
         """Return the fields of all heads."""
-        return tuple(dict.fromkeys(field for fields in FIELDS.values() for field in fields))
+        return tuple(dict.fromkeys(field for fields in BERT_FIELDS.values() for field in fields))
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
@@ -160,7 +160,7 @@ class BERT(Architecture):
             self.heads["pooler"](h[:, 0])
         )  # (batch, d_model): what [CLS] has gathered
         if self.config.head == "classes":
-            return {CLASSES: self.heads["classes"](pooled)}
+            return {CLASSES_OUTPUT: self.heads["classes"](pooled)}
         if positions is not None:
             h = h.gather(1, positions[..., None].expand(-1, -1, h.shape[2]))
         guesses = self.heads["masked"](h, self.embedding.weight)  # (batch, k, vocab)
@@ -168,11 +168,11 @@ class BERT(Architecture):
             guesses = tap(
                 "", "logits", guesses, "text", "vocab", "LayerNorm(gelu(h·W + b))·embeddingᵀ + bias"
             )
-        return {MASKED: guesses, NEXT_SENTENCE: self.heads["next"](pooled)}
+        return {MASKED_OUTPUT: guesses, NEXT_SENTENCE: self.heads["next"](pooled)}
 
     def masks(self, text: Int[Tensor, "batch n"]) -> Masks:
         """Return padding alone: every token attends to every other."""
-        return {SELF.name: Mask([masks.padding(text, self.config.pad_id)])}
+        return {BERT_SELF.name: Mask([masks.padding(text, self.config.pad_id)])}
 
     def encode(
         self,
@@ -199,7 +199,7 @@ class BERT(Architecture):
         x = self.embedding_norm(token + position + segment)
         formula = "LayerNorm(token + position + segment)"
         x = tap("encoder", "embedded", x, "text", "d_model", formula)
-        return self.encoder(self.dropout(x), masks[SELF.name])
+        return self.encoder(self.dropout(x), masks[BERT_SELF.name])
 
     @property
     def read_stream(self) -> str:
@@ -208,7 +208,7 @@ class BERT(Architecture):
 
     @property
     def read_outputs(self) -> tuple[str, ...]:
-        return (MASKED,) if self.config.head == "pretraining" else ()
+        return (MASKED_OUTPUT,) if self.config.head == "pretraining" else ()
 
     def readout(
         self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
@@ -228,16 +228,18 @@ class BERT(Architecture):
         """Return the outputs of the head: masked tokens and next sentence, a span, or classes."""
         row = streams["text"]
         if self.config.head == "span":
-            return {SPAN: _span(answers, row)}
+            return {SPAN_HEAD: _span(answers, row)}
         if self.config.head == "classes":
             return {
-                CLASSES: ClassProbabilities("text", 0, self.config.class_names, answers[CLASSES])
+                CLASSES_OUTPUT: ClassProbabilities(
+                    "text", 0, self.config.class_names, answers[CLASSES_OUTPUT]
+                )
             }
         positions = tuple(i for i, token in enumerate(row.ids) if token == tokenizer.mask_id)
-        logits, originals = answers[MASKED][list(positions)], dict(row.hidden)
+        logits, originals = answers[MASKED_OUTPUT][list(positions)], dict(row.hidden)
         predicted = tokenizer.tokens(logits.argmax(-1).tolist())
         outputs: dict[str, Output] = {
-            MASKED: MaskedToken(
+            MASKED_OUTPUT: MaskedToken(
                 "text", positions, tuple(originals.get(i) for i in positions), logits, predicted
             )
         }
@@ -249,9 +251,9 @@ class BERT(Architecture):
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
         """Return the answer, the text with its masks filled in, or the most probable class."""
-        if SPAN in outputs:
-            return cast(Span, outputs[SPAN]).text
-        masked = outputs.get(MASKED)
+        if SPAN_HEAD in outputs:
+            return cast(Span, outputs[SPAN_HEAD]).text
+        masked = outputs.get(MASKED_OUTPUT)
         if isinstance(masked, MaskedToken) and masked.positions:
             return _filled(streams["text"], masked)
         return next(

@@ -3,15 +3,15 @@
 from dataclasses import fields
 from typing import Any
 
-from models.architectures.base import CLASSES
+from models.architectures.base import CLASSES_OUTPUT
 
 # field → smallest and largest value; the largest, far beyond real models, catch mistyped numbers
-SIZES = {
+SIZE_LIMITS = {
     "vocab_size": (1, 2**20), "d_model": (1, 2**16), "d_ff": (1, 2**18), "d_hidden": (1, 2**16), "d_align": (1, 2**16),
     "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
     "n_ctx": (2, 2**16), "window": (0, 2**16), "n_segments": (1, 16), "n_texts": (1, 2),
 }  # fmt: skip
-CHOICES = {
+CONFIG_CHOICES = {
     "init": ("xavier", "scaled", "normal"),
     "decoder_mask": ("look-ahead", "none"),
     "head": ("pretraining", "span", "classes"),
@@ -43,12 +43,12 @@ def check_fields(config: Any) -> None:
     """
     check_types(type(config), vars(config))
     for name, value in vars(config).items():
-        least, largest = SIZES.get(name, (value, value))
+        least, largest = SIZE_LIMITS.get(name, (value, value))
         if value < least:
             raise ValueError(f"{name} must be at least {least}, not {value}")
         if value > largest:
             raise ValueError(f"{name} must be at most {largest:,}, not {value:,}")
-    for name, values in CHOICES.items():
+    for name, values in CONFIG_CHOICES.items():
         if (value := getattr(config, name, values[0])) not in values:
             raise ValueError(f"{name} must be one of {', '.join(values)}, not {value!r}")
     if not 0 <= getattr(config, "dropout", 0) < 1:
@@ -70,7 +70,7 @@ def check_classes(head: str, classes: str) -> None:
     Raises:
         ValueError: it is not so.
     """
-    if (head == CLASSES) != (len(class_names(classes)) > 1):
+    if (head == CLASSES_OUTPUT) != (len(class_names(classes)) > 1):
         raise ValueError(
             f"classes must be two names or more for the head classes, and none for another, not {classes!r}"
         )

@@ -11,7 +11,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import CLASSES, NEXT_TOKEN, Answers, Architecture, Family, Field
+from models.architectures.base import (
+    CLASSES_OUTPUT,
+    NEXT_TOKEN,
+    Answers,
+    Architecture,
+    Family,
+    Field,
+)
 from models.architectures.config_checks import check_classes, check_fields, class_names
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, SelfLayer, Stack
@@ -23,12 +30,15 @@ from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.edits import MaskChange, ready_made
 from models.trace.outputs import ClassProbabilities, Output
 
-SELF = SiteKind("self", "decoder", "self", "text", "text")
-HEADS = ("pretraining", CLASSES)
+GPT_SELF = SiteKind("self", "decoder", "self", "text", "text")
+GPT_HEADS = ("pretraining", CLASSES_OUTPUT)
 
-CONTINUED = (Field("text", "text", before="start"), Field("continuation", "text", optional=True))
+CONTINUED_FIELDS = (
+    Field("text", "text", before="start"),
+    Field("continuation", "text", optional=True),
+)
 # one text, or two with a delimiter between them; the token after the last is classified (§3.3)
-CLASSIFIED = (
+CLASSIFIER_FIELDS = (
     Field("text", "text", before="start", closing="extract"),
     Field("second_text", "text", before="delimiter", optional=True),
 )
@@ -64,8 +74,8 @@ class GPTConfig:
             object.__setattr__(self, "d_ff", 4 * self.d_model)
         check_fields(self)
         check_classes(self.head, self.classes)
-        if self.head not in HEADS:
-            raise ValueError(f"head of a GPT must be {' or '.join(HEADS)}, not {self.head!r}")
+        if self.head not in GPT_HEADS:
+            raise ValueError(f"head of a GPT must be {' or '.join(GPT_HEADS)}, not {self.head!r}")
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -93,10 +103,10 @@ class GPT(Architecture):
     token closes the text, so nothing can be generated after it.
     """
 
-    fields = CONTINUED
+    fields = CONTINUED_FIELDS
     streams = ("text",)
     writes = "text"
-    kinds = (SELF,)
+    kinds = (GPT_SELF,)
 
     positions: Positions
 
@@ -112,15 +122,15 @@ class GPT(Architecture):
         )
 
         def make() -> SelfLayer:
-            return SelfLayer(*sizes, kind=SELF, activation=config.activation)
+            return SelfLayer(*sizes, kind=GPT_SELF, activation=config.activation)
 
         self.decoder = Stack(make, config.n_layers, config.d_model, config.norm, config.init)
         self.heads = nn.ModuleDict()
-        if config.head == CLASSES:
-            self.fields = CLASSIFIED[: config.n_texts]
+        if config.head == CLASSES_OUTPUT:
+            self.fields = CLASSIFIER_FIELDS[: config.n_texts]
             W_y = nn.Linear(config.d_model, len(config.class_names), bias=False)
             nn.init.normal_(W_y.weight, std=NORMAL_STD)
-            self.heads[CLASSES] = W_y
+            self.heads[CLASSES_OUTPUT] = W_y
         # as in the papers, whatever the init of the layers
         for table in (self.embedding.weight, self.positions.table):
             if isinstance(table, nn.Parameter):
@@ -129,12 +139,12 @@ class GPT(Architecture):
     @classmethod
     def possible_fields(cls) -> tuple[Field, ...]:
         """Return the fields of both heads."""
-        return tuple(dict.fromkeys((*CONTINUED, *CLASSIFIED)))
+        return tuple(dict.fromkeys((*CONTINUED_FIELDS, *CLASSIFIER_FIELDS)))
 
     @property
     def can_write(self) -> bool:
         """True if its text is open at the end."""
-        return self.config.head != CLASSES
+        return self.config.head != CLASSES_OUTPUT
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
@@ -150,11 +160,11 @@ class GPT(Architecture):
         """Return the logits after each position, and those of the classes if it has any."""
         h = self._states(text, self.masks(text) if masks is None else masks)  # (batch, n, d_model)
         following = self._logits(h, FORMULA)
-        if self.config.head != CLASSES:
+        if self.config.head != CLASSES_OUTPUT:
             return following
         last = (text != self.config.pad_id).sum(1) - 1  # of each row
         return {
-            CLASSES: self.heads[CLASSES](self.dropout(h[torch.arange(len(h)), last])),
+            CLASSES_OUTPUT: self.heads[CLASSES_OUTPUT](self.dropout(h[torch.arange(len(h)), last])),
             NEXT_TOKEN: following,
         }
 
@@ -183,7 +193,7 @@ class GPT(Architecture):
                     ready_made(window.preset, k, m, m)[None, None, start:].to(row.device),
                 )
             )
-        return {SELF.name: Mask(layers, start)}
+        return {GPT_SELF.name: Mask(layers, start)}
 
     def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> None:
         """Return None: there is no source."""
@@ -204,18 +214,20 @@ class GPT(Architecture):
         self, row: Int[Tensor, "batch m"], masks: Masks, cache: Cache | None = None, start: int = 0
     ) -> Float[Tensor, "batch m d_model"]:
         """Return the last layer's vectors, hₙ."""
-        return self.decoder(self._embed(row, "text", "decoder", start), masks[SELF.name], cache)
+        return self.decoder(self._embed(row, "text", "decoder", start), masks[GPT_SELF.name], cache)
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         """Return the classes, if it has any, and the next token."""
         outputs = super().outputs(answers, streams, tokenizer)
-        if self.config.head != CLASSES:
+        if self.config.head != CLASSES_OUTPUT:
             return outputs
         last = len(streams["text"].ids) - 1
         return {
-            CLASSES: ClassProbabilities("text", last, self.config.class_names, answers[CLASSES]),
+            CLASSES_OUTPUT: ClassProbabilities(
+                "text", last, self.config.class_names, answers[CLASSES_OUTPUT]
+            ),
             **outputs,
         }
 
@@ -224,8 +236,8 @@ class GPT(Architecture):
     ) -> str:
         """Return the most probable class, or the first choice after each position."""
         return (
-            cast(ClassProbabilities, outputs[CLASSES]).predicted
-            if CLASSES in outputs
+            cast(ClassProbabilities, outputs[CLASSES_OUTPUT]).predicted
+            if CLASSES_OUTPUT in outputs
             else super().answer(outputs, streams, tokenizer)
         )
 

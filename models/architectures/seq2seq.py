@@ -32,8 +32,8 @@ from models.trace import Placed, current, tap
 from models.trace.attend import Attending
 
 ALIGNMENT = SiteKind("cross", "decoder", "alignment", "target", "source")
-CELLS = {"tanh": (nn.RNN, nn.RNNCell), "gru": (nn.GRU, nn.GRUCell)}
-FORMULAS = {"tanh": "tanh(W x_t + U h_{t−1} + b)", "gru": "(1 − z)∘n + z∘h_{t−1}"}
+RNN_CELLS = {"tanh": (nn.RNN, nn.RNNCell), "gru": (nn.GRU, nn.GRUCell)}
+CELL_FORMULAS = {"tanh": "tanh(W x_t + U h_{t−1} + b)", "gru": "(1 − z)∘n + z∘h_{t−1}"}
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Seq2SeqConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.cell not in CELLS:
-            raise ValueError(f"cell must be {' or '.join(CELLS)}, not {self.cell!r}")
+        if self.cell not in RNN_CELLS:
+            raise ValueError(f"cell must be {' or '.join(RNN_CELLS)}, not {self.cell!r}")
         if self.attention not in ("bahdanau", "none"):
             raise ValueError(f"attention must be bahdanau or none, not {self.attention!r}")
 
@@ -78,7 +78,7 @@ class Encoder(nn.Module):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.d_hidden, self.cell = config.d_hidden, config.cell
-        sequence, _ = CELLS[config.cell]
+        sequence, _ = RNN_CELLS[config.cell]
         self.recurrence = sequence(
             config.d_model, config.d_hidden, batch_first=True, bidirectional=config.bidirectional
         )
@@ -101,7 +101,7 @@ class Encoder(nn.Module):
         ]  # (batch, 1, d_hidden)
         forward = torch.where(real[:, :, None], h[..., : self.d_hidden], last)
         h = torch.cat([forward, h[..., self.d_hidden :]], dim=-1)
-        formula = f"h_t = {FORMULAS[self.cell]}, in each direction"
+        formula = f"h_t = {CELL_FORMULAS[self.cell]}, in each direction"
         return tap("encoder", "states", h, "source", "d_memory", formula)
 
     def last_state(
@@ -159,7 +159,7 @@ class Decoder(Placed):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.cell = config.cell
-        sequence, cell = CELLS[config.cell]
+        sequence, cell = RNN_CELLS[config.cell]
         self.W_s = nn.Linear(config.d_memory, config.d_hidden)  # s_0 = tanh(W_s h_m + b)
         if config.attention == "none":
             self.alignment = None
@@ -195,7 +195,7 @@ class Decoder(Placed):
                 self.path, "contexts", contexts, "target", "d_memory", "c_i = Σ_j α_ij h_j"
             )
             parts = "s_i; y_{i−1}; c_i"
-        formula = f"s_i = {FORMULAS[self.cell]} of s_{{i−1}}"
+        formula = f"s_i = {CELL_FORMULAS[self.cell]} of s_{{i−1}}"
         shown = tap(self.path, "states", states, "target", "d_hidden", formula)
         read = torch.cat([shown, y] if contexts is None else [shown, y, contexts], dim=-1)
         if cache is not None:

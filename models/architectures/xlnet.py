@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import ORDER, Answers, Architecture, Family, Field
+from models.architectures.base import ORDER_FIELD, Answers, Architecture, Family, Field
 from models.architectures.config_checks import check_fields
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, AddNorm, FeedForward
@@ -25,9 +25,9 @@ from models.tokenizers.encoding import Encoding
 from models.trace import Placed, tap
 from models.trace.outputs import Output, TokenInOrder
 
-CONTENT = SiteKind("content", "encoder", "content", "text", "text")
-QUERY = SiteKind("query", "encoder", "query", "text", "text")
-IN_ORDER = "token in order"  # its output
+XLNET_CONTENT = SiteKind("content", "encoder", "content", "text", "text")
+XLNET_QUERY = SiteKind("query", "encoder", "query", "text", "text")
+TOKEN_IN_ORDER = "token in order"  # its output
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class TwoStreamLayer(Placed):
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__()
         d_model, dropout = config.d_model, config.dropout
-        self.content_attn = RelativeAttention(d_model, config.n_heads, CONTENT, QUERY)
+        self.content_attn = RelativeAttention(d_model, config.n_heads, XLNET_CONTENT, XLNET_QUERY)
         self.ff = FeedForward(d_model, config.d_ff, "text", config.activation)
         self.add_norm_1, self.add_norm_2 = (
             AddNorm(d_model, dropout, "post", "text") for _ in range(2)
@@ -82,8 +82,8 @@ class TwoStreamLayer(Placed):
         """Sublayers of the content stream, then those of the query stream."""
         paths = self.content_attn.path, self.content_attn.query_path
         return (
-            *self._sublayers(paths[0], CONTENT.role, ""),
-            *self._sublayers(paths[1], QUERY.role, "query_"),
+            *self._sublayers(paths[0], XLNET_CONTENT.role, ""),
+            *self._sublayers(paths[1], XLNET_QUERY.role, "query_"),
         )
 
     def _sublayers(self, site: str, states: str, mark: str) -> tuple[Sublayer, ...]:
@@ -147,10 +147,10 @@ class XLNet(Architecture):
     fields = (
         Field("text", "text", segment=0),
         Field("second_text", "text", optional=True, segment=1),
-        Field("order", "text", optional=True, kind=ORDER),
+        Field("order", "text", optional=True, kind=ORDER_FIELD),
     )
     streams = ("text",)
-    kinds = (CONTENT, QUERY)
+    kinds = (XLNET_CONTENT, XLNET_QUERY)
     relative_positions = True
 
     def __init__(self, config: XLNetConfig) -> None:
@@ -185,10 +185,10 @@ class XLNet(Architecture):
         g = self.dropout(self.placeholder.expand_as(h))
         formula = "w, the same at every position"
         g = tap("encoder", "query_embedding", g, "text", "d_model", formula)
-        _, g = self.encoder(h, g, segments, (masks[CONTENT.name], masks[QUERY.name]))
+        _, g = self.encoder(h, g, segments, (masks[XLNET_CONTENT.name], masks[XLNET_QUERY.name]))
         logits = F.linear(self.dropout(g), self.embedding.weight, self.output_bias)
         logits = tap("", "logits", logits, "text", "vocab", "query stream · embeddingᵀ + b")
-        return {IN_ORDER: logits}
+        return {TOKEN_IN_ORDER: logits}
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         """Return the ids of the rows, the rank of each position and its segment."""
@@ -208,9 +208,12 @@ class XLNet(Architecture):
     ) -> dict[str, Output]:
         """Return the distribution at each position."""
         row = streams["text"]
-        logits, order = answers[IN_ORDER][: len(row.ids)], row.order or tuple(range(len(row.ids)))
+        logits, order = (
+            answers[TOKEN_IN_ORDER][: len(row.ids)],
+            row.order or tuple(range(len(row.ids))),
+        )
         return {
-            IN_ORDER: TokenInOrder(
+            TOKEN_IN_ORDER: TokenInOrder(
                 "text", order, row.ids, logits, tokenizer.tokens(logits.argmax(-1).tolist())
             )
         }
@@ -219,7 +222,7 @@ class XLNet(Architecture):
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
         """Return the first choice at each position, as a text."""
-        in_order = cast(TokenInOrder, outputs[IN_ORDER])
+        in_order = cast(TokenInOrder, outputs[TOKEN_IN_ORDER])
         return tokenizer.decode(in_order.logits.argmax(-1).tolist())
 
     def masks(
@@ -231,7 +234,9 @@ class XLNet(Architecture):
             if rank is None
             else rank
         )
-        layers = {kind: masks.in_order(rank, itself=kind is CONTENT) for kind in self.kinds}
+        layers = {
+            kind: masks.before_in_order(rank, itself=kind is XLNET_CONTENT) for kind in self.kinds
+        }
         return {
             kind.name: Mask([masks.padding(text, self.config.pad_id), layer])
             for kind, layer in layers.items()

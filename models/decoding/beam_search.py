@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from models.architectures import Model
-from models.decoding.incremental import Forced, Incremental, by_position, limit_of, row_of
+from models.decoding.incremental import Forced, Incremental, by_position, id_row, limit_of
 from models.trace.edits import Edit
 
 
@@ -59,7 +59,7 @@ def beam(
         raise ValueError(f"beam width must be at least 1, not {width}")
     limit = limit_of(model, given, max_new)
     at = model.always_taken(limit) | by_position(forced)
-    run = Incremental(model, row_of(given, model), edits=edits)
+    run = Incremental(model, id_row(given, model), edits=edits)
     opening = run.opening[0].tolist()
     kept: list[Hypothesis] = []
     for index in range(limit):
@@ -68,7 +68,7 @@ def beam(
             return
         prefixes = [kept[i].tokens if i >= 0 else () for i in alive]
         log_probs = run.next_log_probs(
-            torch.cat([row_of([*opening, *p], model) for p in prefixes])
+            torch.cat([id_row([*opening, *p], model) for p in prefixes])
         ).cpu()
         candidates = [replace(h, parent=i) for i, h in enumerate(kept) if h.ended]
         for i, row in zip(alive, log_probs, strict=True):

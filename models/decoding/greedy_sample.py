@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from models.architectures import Model
-from models.decoding.incremental import Forced, Incremental, by_position, limit_of, row_of
+from models.decoding.incremental import Forced, Incremental, by_position, id_row, limit_of
 from models.trace import Recording, record
 from models.trace.edits import Edit, editing
 
@@ -62,9 +62,9 @@ def teacher_forced(
 
     A source ends with </s>; `written` is y₁ … yₘ without special tokens.
     """
-    rows = row_of(given, model)
+    rows = id_row(given, model)
     opening = model.opening(rows)[0].tolist()
-    row = row_of([*opening, *written], model)
+    row = id_row([*opening, *written], model)
     with record() if recorded else nullcontext() as recording, editing(edits):
         masks = model.written_masks(rows, row)
         logits = model.decode(row, model.encode(rows, masks), masks)[0, len(opening) - 1 :]
@@ -167,14 +167,14 @@ def generate(
     prefix: list[int] = []
     with torch.inference_mode():
         run = Incremental(
-            model, row_of(given, model), use_cache=use_cache, edits=edits, memory=memory
+            model, id_row(given, model), use_cache=use_cache, edits=edits, memory=memory
         )
         row = run.opening
     usable = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
     while len(prefix) < limit and not any(end in prefix for end in ends):
         guess = _propose_continuation(prefix, usable)[: limit - 1 - len(prefix)]
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:
-            with_guess = torch.cat([row, row_of(guess, model)], dim=1) if guess else row
+            with_guess = torch.cat([row, id_row(guess, model)], dim=1) if guess else row
             ahead = run.new_log_probs(with_guess)[0, -len(guess) - 1 :].cpu()
         n_read = len(prefix)
         for log_probs, guessed in zip(ahead, [*guess, None], strict=True):
@@ -184,7 +184,7 @@ def generate(
             prefix.append(token)
             if token != guessed or token in ends:
                 break
-        row = torch.cat([row, row_of(prefix[n_read:], model)], dim=1)
+        row = torch.cat([row, id_row(prefix[n_read:], model)], dim=1)
         if guess:
             run.cut(row.shape[1] - 1)
 

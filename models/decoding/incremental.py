@@ -97,7 +97,7 @@ class Incremental:
             self.cache.reorder(rows)
 
 
-def row_of(ids: Sequence[int], model: Model) -> Int[Tensor, "1 n"]:
+def id_row(ids: Sequence[int], model: Model) -> Int[Tensor, "1 n"]:
     """Return these tokens as a batch of one on the model's device."""
     return torch.tensor([list(ids)], device=model.device)
 
@@ -119,5 +119,5 @@ def limit_of(model: Model, given: Sequence[int], max_new: int | None) -> int:
         return model.longest(len(given))
     if max_new < 1:
         raise ValueError(f"max_new must be at least 1, not {max_new}")
-    n_opening = model.opening(row_of(given, model)).shape[1]
+    n_opening = model.opening(id_row(given, model)).shape[1]
     return min(max_new, model.config.n_ctx - n_opening)

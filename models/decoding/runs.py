@@ -22,7 +22,7 @@ from models.decoding.run_rows import PassRows, StepRows
 from models.trace import Activation, AttentionSite, Recording, Trace, in_float32
 from models.trace.edits import Edit
 
-METHODS = ("greedy", "sample", "beam")
+DECODING_METHODS = ("greedy", "sample", "beam")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def of_trace(trace: Trace, first: int = 0) -> Run:
 
 
 @torch.inference_mode()
-def single_pass(
+def uncached_run(
     model: Model, given: Sequence[int], tokens: Sequence[int], edits: Sequence[Edit] = ()
 ) -> Run:
     """Return one uncached pass under these edits, over tokens that follow the given ones.
@@ -176,7 +176,7 @@ def autoregressive(
             method, _one_by_one(model, given, decoding.sample(model, given, **settings, **how))
         )
     if method.how != "beam":
-        raise ValueError(f"how must be {', '.join(METHODS)}, not {method.how!r}")
+        raise ValueError(f"how must be {', '.join(DECODING_METHODS)}, not {method.how!r}")
     settings = {n: getattr(method, n) for n in ("width", "alpha", "max_new")}
     steps = tuple(decoding.beam(model, given, forced=forced, edits=edits, **settings))
     best = steps[-1].hypotheses[0].tokens

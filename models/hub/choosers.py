@@ -13,21 +13,21 @@ from torch import Tensor, nn
 from models.architectures.base import Answers, Field
 from models.architectures.bert import IS_NEXT, NEXT_SENTENCE
 from models.hub.model import HubModel
-from models.hub.readers import MASKED, ONE_TEXT, SECOND_TEXT, Classifier, MaskedLM
+from models.hub.readers import MASKED_OUTPUT, ONE_TEXT_FIELD, SECOND_TEXT, Classifier, MaskedLM
 from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING, frames_of
 from models.layers.masks import SiteKind
 from models.tokenizers.base import Encoding, Tokenizer
 from models.tokenizers.encoding import concatenate
 from models.trace.outputs import ChoiceProbabilities, ClassProbabilities, Output
 
-CHOICE = "choice"
-ROWS = tuple(f"row of choice {i}" for i in range(1, 5))
+CHOICE_HEAD = "choice"
+CHOICE_ROWS = tuple(f"row of choice {i}" for i in range(1, 5))
 
 
 class NextSentence(Classifier):
     """Return True if the second of two texts follows the first (Devlin et al. 2019, §3.1)."""
 
-    fields = (ONE_TEXT, replace(SECOND_TEXT, optional=False))
+    fields = (ONE_TEXT_FIELD, replace(SECOND_TEXT, optional=False))
     of_two = output_name = NEXT_SENTENCE
     what_it_answers = "whether a second text follows the first"
 
@@ -49,7 +49,7 @@ class MaskedPair(MaskedLM):
         of_pair = next(
             output[name] for name in output if name.endswith(("relationship_logits", "sop_logits"))
         )
-        return {MASKED: output.prediction_logits, NEXT_SENTENCE: of_pair}
+        return {MASKED_OUTPUT: output.prediction_logits, NEXT_SENTENCE: of_pair}
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
@@ -68,7 +68,7 @@ class MultipleChoice(HubModel):
     """
 
     fields = (
-        Field("question", ROWS[0], before=OPENING, after=CLOSING, segment=0),
+        Field("question", CHOICE_ROWS[0], before=OPENING, after=CLOSING, segment=0),
         *(
             Field(
                 f"choice_{i + 1}",
@@ -78,12 +78,12 @@ class MultipleChoice(HubModel):
                 after=SECOND_CLOSING,
                 segment=1,
             )
-            for i, row in enumerate(ROWS)
+            for i, row in enumerate(CHOICE_ROWS)
         ),
     )
-    streams = ROWS
+    streams = CHOICE_ROWS
     kinds = tuple(
-        SiteKind(f"self_{i + 1}", "encoder", "self", row, row) for i, row in enumerate(ROWS)
+        SiteKind(f"self_{i + 1}", "encoder", "self", row, row) for i, row in enumerate(CHOICE_ROWS)
     )
     what_it_answers = "which of several texts goes best with a question"
 
@@ -109,7 +109,7 @@ class MultipleChoice(HubModel):
 
         A row of an earlier run holds both already.
         """
-        first = streams[ROWS[0]]
+        first = streams[CHOICE_ROWS[0]]
         n = first.segments.index(1)
         text_end = max(offset[1] for offset in first.offsets[:n] if offset is not None)
         question = Encoding(
@@ -122,9 +122,9 @@ class MultipleChoice(HubModel):
         others = {
             row: choice if 0 in choice.segments else concatenate(question, choice, " ")
             for row, choice in streams.items()
-            if row != ROWS[0]
+            if row != CHOICE_ROWS[0]
         }
-        return {ROWS[0]: first, **others}
+        return {CHOICE_ROWS[0]: first, **others}
 
     def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
         """Two equal choices."""
@@ -136,8 +136,8 @@ class MultipleChoice(HubModel):
 
         Raises ValueError for rows with different numbers of choices.
         """
-        present = [row for row in ROWS if row in rows[0]]
-        if any([name for name in ROWS if name in row] != present for row in rows):
+        present = [row for row in CHOICE_ROWS if row in rows[0]]
+        if any([name for name in CHOICE_ROWS if name in row] != present for row in rows):
             raise ValueError("rows with different numbers of choices cannot run as one batch")
         ids = [self.padded([row[name].ids for row in rows], self.config.pad_id) for name in present]
         if not self.marks_segments:
@@ -152,15 +152,19 @@ class MultipleChoice(HubModel):
             row = self.row(ids) | self._segments(parts)
             one = {name: values[:, None] for name, values in row.items()}  # (batch, 1, n)
             logits.append(self.ask(self.pass_context(ids, kind=kind), **one).logits)
-        return {CHOICE: torch.cat(logits, -1)}
+        return {CHOICE_HEAD: torch.cat(logits, -1)}
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        names = tuple(self._choice(streams[row]) for row in ROWS if row in streams)
-        best = int(answers[CHOICE].argmax())
-        position = self.position % len(streams[ROWS[best]].ids)
-        return {CHOICE: ChoiceProbabilities(ROWS[best], position, names, answers[CHOICE])}
+        names = tuple(self._choice(streams[row]) for row in CHOICE_ROWS if row in streams)
+        best = int(answers[CHOICE_HEAD].argmax())
+        position = self.position % len(streams[CHOICE_ROWS[best]].ids)
+        return {
+            CHOICE_HEAD: ChoiceProbabilities(
+                CHOICE_ROWS[best], position, names, answers[CHOICE_HEAD]
+            )
+        }
 
     @staticmethod
     def _choice(row: Encoding) -> str:
@@ -171,4 +175,4 @@ class MultipleChoice(HubModel):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return cast(ChoiceProbabilities, outputs[CHOICE]).predicted
+        return cast(ChoiceProbabilities, outputs[CHOICE_HEAD]).predicted

@@ -15,7 +15,7 @@ from models.hub.layer_map import LayerMap
 from models.hub.logits import change_between, soft_caps
 from models.hub.model import HubModel
 from models.hub.probe import short_text
-from models.hub.readers import Head, HeadReader
+from models.hub.readers import HeadReader, OutputHead
 from models.layers.sublayers import Sublayer, normalised
 from models.trace import Recording, record
 
@@ -56,7 +56,7 @@ def _adds_up(model: HubModel) -> bool:
     if not names <= set(activations) or not _attend(model, recording):
         return False
     value = {name: activations[name].value for name in names}
-    model.rescale(scales(model.sublayers, value))
+    model.rescale(output_scales(model.sublayers, value))
     streams = _streams(model.sublayers, value)
     if any(before.shape != value[p.out].shape for p, before, _ in streams):
         return False
@@ -85,7 +85,7 @@ def _attend(model: HubModel, recording: Recording) -> bool:
     return any(p.attends for p in model.sublayers)
 
 
-def scales(
+def output_scales(
     sublayers: Sequence[Sublayer], value: Mapping[str, Float[Tensor, "*batch token d_model"]]
 ) -> tuple[float, ...]:
     """Return the factor of each sublayer's output where it is added, measured.
@@ -136,7 +136,7 @@ def _pairs(
     return pairs
 
 
-def _head(model: HeadReader) -> Head | None:
+def _head(model: HeadReader) -> OutputHead | None:
     """Return the first head that turns the last states into the run's own logits, if any."""
     with record() as recording:
         output = model(*model.repeated(short_text(model.module, model.config)))[model.output_name]

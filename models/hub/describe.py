@@ -18,7 +18,7 @@ from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
 
 
-def description(scope: Scope) -> Iterator[str]:
+def model_summary(scope: Scope) -> Iterator[str]:
     """Line by line; its example is run once, because only a run tells what is recorded."""
     model, config = cast(HubModel, scope.model), cast(HubConfig, scope.config)
     n_parameters = sum(p.numel() for p in model.module.parameters())

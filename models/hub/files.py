@@ -47,10 +47,10 @@ BYTES = {
     "U8": 1,
     "BOOL": 1,
 }
-FLOATS = ("F64", "F32", "F16", "BF16")
+HUB_FLOATS = ("F64", "F32", "F16", "BF16")
 PREPROCESSOR = "preprocessor_config.json"  # how an image or a sound becomes a model's input
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-MISSING = "its weights are missing: neither model.safetensors nor an index of shards"
+HUB_WEIGHTS, SHARD_INDEX = "model.safetensors", "model.safetensors.index.json"
+WEIGHTS_MISSING = "its weights are missing: neither model.safetensors nor an index of shards"
 PICKLED = (
     "its weights are in a .bin file, which would have to be unpickled and could run any code: open it once in transformers and "
     "write it with save_pretrained(folder, safe_serialization=True)"
@@ -82,10 +82,14 @@ def weight_files(folder: Path) -> list[Path]:
 
     Raises CheckpointError if one is missing.
     """
-    paths = [folder / name for name in dict.fromkeys(shards(folder).values())] or [folder / WEIGHTS]
+    paths = [folder / name for name in dict.fromkeys(shards(folder).values())] or [
+        folder / HUB_WEIGHTS
+    ]
     gone = [path.name for path in paths if not path.is_file()]
-    if gone == [WEIGHTS]:
-        raise CheckpointError(PICKLED if any(folder.glob("pytorch_model*.bin")) else MISSING)
+    if gone == [HUB_WEIGHTS]:
+        raise CheckpointError(
+            PICKLED if any(folder.glob("pytorch_model*.bin")) else WEIGHTS_MISSING
+        )
     if gone:
         raise CheckpointError(f"{len(gone)} of its weight files are missing, {gone[0]} for one")
     return paths
@@ -96,11 +100,11 @@ def shards(folder: Path) -> dict[str, str]:
 
     Raises CheckpointError for an index that names no shards.
     """
-    if (folder / WEIGHTS).is_file() or not os.path.lexists(folder / INDEX):
+    if (folder / HUB_WEIGHTS).is_file() or not os.path.lexists(folder / SHARD_INDEX):
         return {}
-    names = read_json(folder / INDEX, largest=LARGEST_INDEX).get("weight_map")
+    names = read_json(folder / SHARD_INDEX, largest=LARGEST_INDEX).get("weight_map")
     if not isinstance(names, dict) or not names or not all(map(_is_shard, names.values())):
-        raise CheckpointError(f"{INDEX} names no shards")
+        raise CheckpointError(f"{SHARD_INDEX} names no shards")
     return names
 
 
@@ -122,7 +126,8 @@ def _needed(path: Path, dtype: torch.dtype | None) -> int:
     """
     to = None if dtype is None else torch.empty((), dtype=dtype).element_size()
     return sum(
-        n // BYTES.get(kind, 1) * to if to and kind in FLOATS else n for kind, n in _tensors(path)
+        n // BYTES.get(kind, 1) * to if to and kind in HUB_FLOATS else n
+        for kind, n in _tensors(path)
     )
 
 
@@ -217,7 +222,7 @@ def _link_weights(folder: Path, private: Path) -> None:
         (private / path.name).symlink_to(path.resolve())
     if names:
         index = {"metadata": {}, "weight_map": names}
-        (private / INDEX).write_text(json.dumps(index), "utf-8")
+        (private / SHARD_INDEX).write_text(json.dumps(index), "utf-8")
 
 
 def _inward(value: Any, *, strict: bool, is_token: bool = False) -> Any:

@@ -18,7 +18,7 @@ from models.hub.model import HubModel
 from models.hub.readers import Classifier, MaskedLM, QuestionAnswering, TokenClassifier
 from models.hub.writers import CausalLM, EncoderDecoderLM, is_two_stacks
 
-N, SHORT = 5, 3  # tokens of the runs
+N_LONG, N_SHORT = 5, 3  # tokens of the runs
 _SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
 _TOKENS = {F.scaled_dot_product_attention: -2, F.multi_head_attention_forward: 0}  # their axis
 
@@ -38,15 +38,15 @@ def why_nothing_is_shown(module: nn.Module, otherwise: str = "") -> str:
     counter = _Softmaxes()
     try:
         with counter:
-            _run(module, N)
+            _run(module, N_LONG)
     except Exception as error:  # the library raises what it likes
-        return _does_not_run(module, N, error)
+        return _does_not_run(module, N_LONG, error)
     if not counter.shapes:
         return "no softmax is taken in a run, so there are no weights with which its tokens read one another"
-    if (N, N) not in counter.shapes:
+    if (N_LONG, N_LONG) not in counter.shapes:
         shapes = " and ".join(f"{q} × {k}" for q, k in sorted(counter.shapes))
         return (
-            f"its attention is not between the tokens of a text: in a run of {N} tokens it weighs {shapes} "
+            f"its attention is not between the tokens of a text: in a run of {N_LONG} tokens it weighs {shapes} "
             "places of its own"
         )
     return otherwise or (
@@ -58,7 +58,7 @@ def why_nothing_is_shown(module: nn.Module, otherwise: str = "") -> str:
 @torch.no_grad()
 def why_it_does_not_run(module: nn.Module) -> str:
     """Return why a model does not run on a text alone, in its library's words; empty if it does."""
-    for n in (SHORT, N):
+    for n in (N_SHORT, N_LONG):
         try:
             _run(module, n)
         except Exception as error:  # the library raises what it likes
@@ -68,7 +68,7 @@ def why_it_does_not_run(module: nn.Module) -> str:
 
 def _run(module: Any, n: int) -> None:
     """Run a model on n tokens, which its decoder is given too if it has one."""
-    ids = torch.arange(3, 3 + n)[None] % max(2, getattr(module.config, "vocab_size", N + 3))
+    ids = torch.arange(3, 3 + n)[None] % max(2, getattr(module.config, "vocab_size", N_LONG + 3))
     ids = ids.to(next(module.parameters()).device)
     module(input_ids=ids, **({"decoder_input_ids": ids} if is_two_stacks(module) else {}))
 
@@ -104,7 +104,7 @@ class _Softmaxes(TorchFunctionMode):
 
 
 # transformers' table of classes, its class that opens them, and ours
-KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
+HUB_KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
     ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "AutoModelForSeq2SeqLM", EncoderDecoderLM),
     ("MODEL_FOR_MASKED_LM_MAPPING_NAMES", "AutoModelForMaskedLM", MaskedLM),
     (
@@ -138,11 +138,11 @@ KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
         ImageClassifier,
     ),
 )
-TOWERS = ("get_text_features", "get_image_features")  # of a class with two
+TOWER_METHODS = ("get_text_features", "get_image_features")  # of a class with two
 PIXELS = "pixel values"  # what a class that reads an image alone is called with
 
 
-def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
+def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
     """Return the name of a folder's class, transformers' class that opens it, and our own class.
 
     Raises CheckpointError for a class that cannot be opened here.
@@ -164,7 +164,7 @@ def kind_of(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
         raise CheckpointError(
             "config.json names no architectures, so nothing says what the model was made for"
         )
-    for table, opens, ask in KINDS:
+    for table, opens, ask in HUB_KINDS:
         classes = getattr(modeling_auto, table).get(kind, ())
         if names[0] in ((classes,) if isinstance(classes, str) else classes):
             return names[0], opens, _with_image(transformers, names[0]) if ask is HubModel else ask
@@ -186,5 +186,5 @@ def _with_image(transformers: Any, name: str) -> type[HubModel]:
     if other_input(transformers, name) == PIXELS:
         return ImageModel
     made = getattr(transformers, name, None)
-    both = all(hasattr(made, tower) for tower in TOWERS)
+    both = all(hasattr(made, tower) for tower in TOWER_METHODS)
     return TextImageModel if both else HubModel

@@ -28,7 +28,7 @@ from models.layers.sublayers import FEED_FORWARD, MIXER, Sublayer, norm_name
 from models.trace.lazy import LazyGated, LazyLinear
 from models.trace.recorder import LARGEST_KEPT
 
-LARGEST = (
+MAX_INNER_NUMBERS = (
     4 * LARGEST_KEPT
 )  # numbers of what stands within a layer; the streams between layers are always kept
 
@@ -93,16 +93,19 @@ class LayerMap:
             yield p.layer, Tap(p.before, True, "residual stream before the layer")
         elif p.before and p.stack.norm == "pre":
             path = p.norm or p.path
-            yield path, Tap(p.before, True, between, largest=LARGEST, in_place=True)
+            yield path, Tap(p.before, True, between, largest=MAX_INNER_NUMBERS, in_place=True)
         if p.is_last:
             yield p.layer, Tap(p.after, False, "residual stream behind the layer")
         elif p.after and p.stack.norm == "post":
-            yield p.norm, Tap(p.after, False, between, largest=LARGEST)
+            yield p.norm, Tap(p.after, False, between, largest=MAX_INNER_NUMBERS)
         if p.normed and not p.shares_norm:
-            yield p.norm, Tap(p.normed, False, f"{norm_name(self._norm(p))}(x)", largest=LARGEST)
+            yield (
+                p.norm,
+                Tap(p.normed, False, f"{norm_name(self._norm(p))}(x)", largest=MAX_INNER_NUMBERS),
+            )
         if p.out_norm:
             formula = f"{norm_name(self.module.get_submodule(p.out_norm))}({_MADE[type(p.part)]})"
-            yield p.out_norm, Tap(p.out, False, formula, largest=LARGEST)
+            yield p.out_norm, Tap(p.out, False, formula, largest=MAX_INNER_NUMBERS)
         if p.part.last:
             yield p.within(p.part.last), self._output_tap(p)
         if isinstance(p.part, FFPaths):
@@ -113,7 +116,12 @@ class LayerMap:
         adds_up = not p.before or not p.after
         formula = f"the {_MADE[type(p.part)]}'s contribution"
         return Tap(
-            p.made, False, formula, largest=LARGEST, copies=adds_up, is_product=p.is_attention
+            p.made,
+            False,
+            formula,
+            largest=MAX_INNER_NUMBERS,
+            copies=adds_up,
+            is_product=p.is_attention,
         )
 
     def _feed_forward_taps(
@@ -128,13 +136,13 @@ class LayerMap:
         pre, post = (f"{p.path}.{name}" for name in ("ff_pre", "ff_post"))
         of_input, activated = "x·W₁", "activation(ff_pre)"
         if exact:
-            yield p.within(part.first), Tap(pre, False, of_input, "d_ff", LARGEST)
-            yield p.within(part.second), Tap(post, True, activated, "d_ff", LARGEST)
+            yield p.within(part.first), Tap(pre, False, of_input, "d_ff", MAX_INNER_NUMBERS)
+            yield p.within(part.second), Tap(post, True, activated, "d_ff", MAX_INNER_NUMBERS)
         else:
             make = lambda x: _product(first, x)  # noqa: E731
-            yield p.within(part.first), Tap(pre, True, of_input, "d_ff", LARGEST, make)
+            yield p.within(part.first), Tap(pre, True, of_input, "d_ff", MAX_INNER_NUMBERS, make)
             make = lambda x: _product(first, x, function, other)  # noqa: E731
-            yield p.within(part.first), Tap(post, True, activated, "d_ff", LARGEST, make)
+            yield p.within(part.first), Tap(post, True, activated, "d_ff", MAX_INNER_NUMBERS, make)
 
     def _sublayer(self, p: LayerPart, kind: SiteKind) -> Sublayer:
         part, function, biased, gated = p.part, "", False, False

@@ -26,13 +26,19 @@ from models.hub.files import staged
 from models.hub.images import load as images
 from models.hub.images.model import ImageModel
 from models.hub.images.text_image import TEXT_TOWER, TextImageModel, check_towers
-from models.hub.kinds import kind_of, why_it_does_not_run, why_nothing_is_shown
+from models.hub.kinds import model_kind, why_it_does_not_run, why_nothing_is_shown
 from models.hub.layouts import layer_maps, rotary_paths
 from models.hub.model import BACKWARDS, READER, HubModel
 from models.hub.python_tokenizer import PythonTokenizer
-from models.hub.readers import REPLACED, Classifier, Discriminator, MaskedLM, TokenClassifier
+from models.hub.readers import (
+    ORIGINAL_OR_REPLACED,
+    Classifier,
+    Discriminator,
+    MaskedLM,
+    TokenClassifier,
+)
 from models.hub.routing import find_routings
-from models.hub.sizes import HubConfig, check_settings, missing_in, sizes_of
+from models.hub.sizes import HubConfig, check_settings, hub_sizes, missing_in
 from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, frames_of
 from models.hub.trial import client as trials
 from models.hub.writers import (
@@ -45,7 +51,7 @@ from models.hub.writers import (
 )
 from models.tokenizers.base import Tokenizer
 
-INSTALL = 'this is a Hugging Face checkpoint, for which transformers has to be installed: pip install "attnscope[hub]"'
+INSTALL_TRANSFORMERS = 'this is a Hugging Face checkpoint, for which transformers has to be installed: pip install "attnscope[hub]"'
 
 
 def is_folder(folder: Path) -> bool:
@@ -59,14 +65,16 @@ def is_folder(folder: Path) -> bool:
     return "architecture" not in config and ("model_type" in config or "architectures" in config)
 
 
-def describe(folder: Path) -> Description:
+def describe_folder(folder: Path) -> Description:
     """Describe a folder by its config.json. Raises CheckpointError."""
     with _named(folder):
         names = files.config(folder).get("architectures") or [""]
     return Description(Family(f"{names[0]!s:.60} (Hugging Face)", 9999), {})
 
 
-def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = None) -> Checkpoint:
+def open_folder(
+    folder: Path, device: torch.device, dtype: str | torch.dtype | None = None
+) -> Checkpoint:
     """Open a folder; `dtype` is that of the stored numbers if None.
 
     Raises CheckpointError, saying what is wrong with it.
@@ -75,7 +83,7 @@ def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = N
     transformers_library()
     with _named(folder):
         described, number = files.config(folder), _dtype(dtype)
-        kind_of(described)
+        model_kind(described)
         files.check_weights(folder, device, number)
         check_settings(described, files.stored_numbers(folder))
         with staged(folder) as private, _named(folder, private):
@@ -139,7 +147,7 @@ class OpeningPlan:
 def opening_plan(folder: Path) -> OpeningPlan:
     """Read the configuration of a folder. Raises CheckpointError, or what transformers raises."""
     transformers = transformers_library()
-    name, opens, ask = kind_of(files.config(folder))
+    name, opens, ask = model_kind(files.config(folder))
     config = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
@@ -152,7 +160,7 @@ def transformers_library() -> Any:
     try:
         import transformers
     except ImportError:
-        raise CheckpointError(INSTALL) from None
+        raise CheckpointError(INSTALL_TRANSFORMERS) from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     if loading.is_watched() and hasattr(transformers.logging, "set_tqdm_hook"):
@@ -257,7 +265,7 @@ def library_tokenizer(folder: Path) -> Any:
 def _known_sizes(name: str, module: nn.Module, config: Any, library: Any, gives: bool) -> HubConfig:
     """Return the sizes of a model. Raises CheckpointError, with the reason, if it has no heads."""
     try:
-        return sizes_of(name, module, config, library, gives)
+        return hub_sizes(name, module, config, library, gives)
     except (AttributeError, NotImplementedError, TypeError):
         raise CheckpointError(why_nothing_is_shown(module, missing_in(module, config))) from None
 
@@ -314,7 +322,7 @@ def _hub_model(
     kind = _measured(kind, module, sizes)
     names = [str(config.id2label[i]) for i in sorted(config.id2label)]
     if kind is Discriminator:
-        settings |= {"names": REPLACED}
+        settings |= {"names": ORIGINAL_OR_REPLACED}
     elif kind is TokenClassifier:
         settings |= {"names": names}
     elif kind is TwoStackClassifier:

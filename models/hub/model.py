@@ -29,7 +29,7 @@ from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import current
 from models.trace.outputs import Numbers, Output
 
-NUMBERS = "numbers"
+NUMBERS_OUTPUT = "numbers"
 READER = SiteKind("self", "encoder", "self", "text", "text")
 BACKWARDS = SiteKind(
     "self", "decoder", "self", "text", "text"
@@ -43,7 +43,7 @@ class Turning(Protocol):
 
 
 @runtime_checkable
-class Experts(Protocol):
+class ExpertLayer(Protocol):
     """The experts of one feed-forward (models.hub.routing)."""
 
     def taps(self) -> Iterator[tuple[str, Tap]]: ...
@@ -95,14 +95,14 @@ class HubModel(Architecture):
     def record_layers(self, layer_map: LayerMap | None) -> None:
         """Record from now on what these layers hold; of None nothing but attention."""
         self.logit_change = UNCHANGED
-        self.routings: dict[str, Experts] = {}  # by the path of a feed-forward
+        self.routings: dict[str, ExpertLayer] = {}  # by the path of a feed-forward
         self.layer_map, self._sublayers = (
             layer_map,
             () if layer_map is None else layer_map.sublayers(self.kinds),
         )
         self.taps.update(Taps() if layer_map is None else layer_map.taps())
 
-    def record_experts(self, routings: Mapping[str, Experts]) -> None:
+    def record_experts(self, routings: Mapping[str, ExpertLayer]) -> None:
         """Record from now on also which experts each token goes to."""
         self.routings = dict(routings)
         for experts in routings.values():
@@ -208,14 +208,14 @@ class HubModel(Architecture):
 
     def answers_of(self, output: Any) -> Answers:
         """Return the answers in an output of the module, batch first."""
-        return {NUMBERS: next(t for t in output.values() if isinstance(t, Tensor))}
+        return {NUMBERS_OUTPUT: next(t for t in output.values() if isinstance(t, Tensor))}
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         stream = self.streams[0]
-        n, shape = len(streams[stream].ids), tuple(answers[NUMBERS].shape)
-        return {NUMBERS: Numbers(stream, (n, *shape[1:]) if len(shape) > 1 else shape)}
+        n, shape = len(streams[stream].ids), tuple(answers[NUMBERS_OUTPUT].shape)
+        return {NUMBERS_OUTPUT: Numbers(stream, (n, *shape[1:]) if len(shape) > 1 else shape)}
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
@@ -261,7 +261,7 @@ class HubModel(Architecture):
                 kind: given_weights.attention_weights(output, name)
                 for name, kind in returned.items()
             }
-            given_weights.record(forward_pass, weights, self.misfits)
+            given_weights.record_given_weights(forward_pass, weights, self.misfits)
             return output
 
     def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:

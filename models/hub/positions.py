@@ -72,7 +72,7 @@ def _is_table(t: object, n: int) -> bool:
     )
 
 
-PLACES = (
+PROBED_PLACES = (
     0,
     1,
     2,
@@ -82,7 +82,7 @@ PLACES = (
     23,
     47,
 )  # positions that a token is asked at, of those that the model has
-LENGTH = 7  # tokens of the row
+PROBED_LENGTH = 7  # tokens of the row
 
 
 @torch.no_grad()
@@ -95,7 +95,7 @@ def told_by(model: HubModel) -> str:
         return BY_VECTORS
     config = model.config
     token = next(i for i in range(config.vocab_size) if i not in (config.fill_id, config.end_id))
-    ids = torch.full((1, min(LENGTH, config.n_ctx)), token, device=model.device)
+    ids = torch.full((1, min(PROBED_LENGTH, config.n_ctx)), token, device=model.device)
     with record() as recording:
         model(*model.repeated(ids))
     sites = [s for s in recording.attention.values() if s.kind == model.kinds[0].name]
@@ -163,7 +163,7 @@ def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
     """
     there = dict(model.module.named_modules())
     candidate = next((Rotary(there[path]) for path in paths if path in there), None)
-    positions = torch.tensor([p for p in PLACES if p < model.config.n_ctx])
+    positions = torch.tensor([p for p in PROBED_PLACES if p < model.config.n_ctx])
     rotation = None if candidate is None else candidate.rotation(int(positions[-1]) + 1)
     if candidate is None or rotation is None or len(positions) < 2:
         return None

@@ -22,11 +22,11 @@ from models.hub.tokenizer import (
 )
 from models.tokenizers.encoding import Encoding, concatenate
 
-Span = tuple[int, int]
+TokenSpan = tuple[int, int]
 AHEAD = 24  # letters that are searched for a token that does not follow the one before it
 
 
-def aligned(text: str, tokens: Sequence[str]) -> list[Span]:
+def aligned(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
     """Return the (start, end) of each token in the text, spaces left out.
 
     A token that is not found as it is spelt, such as an unknown one, gets the letters that no
@@ -35,7 +35,7 @@ def aligned(text: str, tokens: Sequence[str]) -> list[Span]:
     return _of_bytes(text, tokens) or _of_letters(text, tokens)
 
 
-def _of_bytes(text: str, tokens: Sequence[str]) -> list[Span]:
+def _of_bytes(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
     """Return the character that each token is a byte of; empty if they are not the text's bytes."""
     if "".join(tokens) != text.encode("utf-8", "replace").decode("latin-1"):
         return []
@@ -45,7 +45,7 @@ def _of_bytes(text: str, tokens: Sequence[str]) -> list[Span]:
     return places if len(places) == len(tokens) else []
 
 
-def _of_letters(text: str, tokens: Sequence[str]) -> list[Span]:
+def _of_letters(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
     """Return spans by spelling, ignoring case, accents, spaces and the marks of subwords."""
     letters, origin = _letters(text)
     places, at = [], 0
@@ -75,7 +75,7 @@ def _compared(text: str) -> str:
     return "".join(c for c in decomposed if not c.isspace() and not unicodedata.combining(c))
 
 
-def _find(letters: str, token: str, at: int) -> Span | None:
+def _find(letters: str, token: str, at: int) -> TokenSpan | None:
     spellings = [spelling for spelling in map(_compared, _spellings(token)) if spelling]
     for spelling in spellings:
         if letters.startswith(spelling, at):
@@ -96,7 +96,7 @@ def _spellings(token: str) -> Iterator[str]:
         yield bare[1:-1]
 
 
-def _in_text(text: str, origin: Sequence[int], start: int, end: int) -> Span:
+def _in_text(text: str, origin: Sequence[int], start: int, end: int) -> TokenSpan:
     if start >= end:
         place = origin[start] if start < len(origin) else len(text)
         return place, place

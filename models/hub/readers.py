@@ -10,7 +10,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from models.architectures.base import CLASSES, MASKED, NEXT_TOKEN, POSITIONS, Answers, Field
+from models.architectures.base import (
+    CLASSES_OUTPUT,
+    MASKED_OUTPUT,
+    NEXT_TOKEN,
+    POSITIONS_FIELD,
+    Answers,
+    Field,
+)
 from models.hub.model import HubModel
 from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING, frames_of
 from models.tokenizers.base import Encoding, Tokenizer
@@ -23,10 +30,10 @@ from models.trace.outputs import (
     best_span,
 )
 
-Head = Callable[[Float[Tensor, "*places d_model"]], Float[Tensor, "*places logit"]]
+OutputHead = Callable[[Float[Tensor, "*places d_model"]], Float[Tensor, "*places logit"]]
 
 
-def class_heads(module: Any) -> list[Head]:
+def class_heads(module: Any) -> list[OutputHead]:
     """Return the heads for classes that are tried.
 
     One matrix (GPT-2, Llama); a head that reads one vector (BART, T5); a pooler and a matrix
@@ -43,7 +50,7 @@ def class_heads(module: Any) -> list[Head]:
     ]
 
 
-def masked_heads(module: Any) -> list[Head]:
+def masked_heads(module: Any) -> list[OutputHead]:
     """Return the heads for masked tokens that are tried.
 
     One head (BERT, DeBERTa; RoBERTa; ALBERT), one part of it (BERT with both pretraining tasks),
@@ -62,8 +69,8 @@ def masked_heads(module: Any) -> list[Head]:
     ]
 
 
-SPAN = "span"
-ONE_TEXT = Field("text", "text", before=OPENING, after=CLOSING, segment=0)
+SPAN_READER = "span"
+ONE_TEXT_FIELD = Field("text", "text", before=OPENING, after=CLOSING, segment=0)
 SECOND_TEXT = Field(
     "second_text", "text", optional=True, before=SECOND_OPENING, after=SECOND_CLOSING, segment=1
 )
@@ -73,7 +80,7 @@ class HeadReader(HubModel):
     """A model whose answer comes from one head on the states of its last layer."""
 
     output_name: str  # of the output that the head makes
-    head: Head | None = None  # where a run bears one out (probe.py)
+    head: OutputHead | None = None  # where a run bears one out (probe.py)
 
     @property
     def read_stream(self) -> str:
@@ -91,7 +98,7 @@ class HeadReader(HubModel):
             return super().readout(x, output)
         return self.head(self.last_norm(x))
 
-    def possible_heads(self) -> list[Head]:
+    def possible_heads(self) -> list[OutputHead]:
         """Return the ways from the states to the answer that are tried."""
         raise NotImplementedError
 
@@ -105,12 +112,16 @@ class HeadReader(HubModel):
 class MaskedLM(HeadReader):
     """Tokens in whose place a mask stands are guessed from both sides."""
 
-    output_name = MASKED
+    output_name = MASKED_OUTPUT
 
-    fields = (ONE_TEXT, SECOND_TEXT, Field("masked", "text", optional=True, kind=POSITIONS))
+    fields = (
+        ONE_TEXT_FIELD,
+        SECOND_TEXT,
+        Field("masked", "text", optional=True, kind=POSITIONS_FIELD),
+    )
     what_it_answers = "the token behind each mask"
 
-    def possible_heads(self) -> list[Head]:
+    def possible_heads(self) -> list[OutputHead]:
         return masked_heads(self.module)
 
     def _examples(self, tokenizer: Tokenizer) -> list[Any]:
@@ -118,17 +129,17 @@ class MaskedLM(HeadReader):
         return [f"The little dog was very {mask}.", f"She is {mask} a book."]
 
     def answers_of(self, output: Any) -> Answers:
-        return {MASKED: output.logits}
+        return {MASKED_OUTPUT: output.logits}
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         row = streams["text"]
         positions = tuple(i for i, token in enumerate(row.ids) if token == tokenizer.mask_id)
-        logits, originals = answers[MASKED][list(positions)], dict(row.hidden)
+        logits, originals = answers[MASKED_OUTPUT][list(positions)], dict(row.hidden)
         predicted = tokenizer.tokens(logits.argmax(-1).tolist())
         return {
-            MASKED: MaskedToken(
+            MASKED_OUTPUT: MaskedToken(
                 "text", positions, tuple(originals.get(i) for i in positions), logits, predicted
             )
         }
@@ -137,7 +148,7 @@ class MaskedLM(HeadReader):
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
         """Return the text with its masks filled in."""
-        masked, ids = cast(MaskedToken, outputs[MASKED]), list(streams["text"].ids)
+        masked, ids = cast(MaskedToken, outputs[MASKED_OUTPUT]), list(streams["text"].ids)
         for position, best in zip(masked.positions, masked.logits.argmax(-1).tolist(), strict=True):
             ids[position] = best
         return (
@@ -153,8 +164,8 @@ class Classifier(HeadReader):
     `position` is of the token whose vector answers: 0, or −1 for the last.
     """
 
-    fields = (ONE_TEXT, SECOND_TEXT)
-    output_name = CLASSES
+    fields = (ONE_TEXT_FIELD, SECOND_TEXT)
+    output_name = CLASSES_OUTPUT
     what_it_answers = "a class of the text"
 
     def __init__(
@@ -163,7 +174,7 @@ class Classifier(HeadReader):
         super().__init__(*args, **settings)
         self.names, self.position = tuple(names), position
 
-    def possible_heads(self) -> list[Head]:
+    def possible_heads(self) -> list[OutputHead]:
         return class_heads(self.module)
 
     def answering(self, states: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch d_model"]:
@@ -212,7 +223,7 @@ class QuestionAnswering(HubModel):
         )
         first, last = best_span(start, end)
         return {
-            SPAN: Span(
+            SPAN_READER: Span(
                 "text",
                 start,
                 end,
@@ -225,11 +236,11 @@ class QuestionAnswering(HubModel):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return cast(Span, outputs[SPAN]).text
+        return cast(Span, outputs[SPAN_READER]).text
 
 
 TOKEN_CLASSES = "token classes"
-REPLACED = ("original", "replaced")  # by the sign of a discriminator's logit
+ORIGINAL_OR_REPLACED = ("original", "replaced")  # by the sign of a discriminator's logit
 
 
 def text_between(row: Encoding, first: int, last: int) -> str:
@@ -241,7 +252,7 @@ def text_between(row: Encoding, first: int, last: int) -> str:
 class TokenClassifier(HubModel):
     """A class for each token, as in named-entity recognition."""
 
-    fields = (ONE_TEXT, SECOND_TEXT)
+    fields = (ONE_TEXT_FIELD, SECOND_TEXT)
     what_it_answers = "a class of each token"
 
     def __init__(self, *args: Any, names: Sequence[str], **settings: Any) -> None:

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from models.hub.close import close
-from models.hub.layer_map import LARGEST
+from models.hub.layer_map import MAX_INNER_NUMBERS
 from models.hub.model import HubModel
 from models.hub.probe import short_text
 from models.hub.recording.context import Tap
@@ -48,9 +48,15 @@ class Routing:
     def taps(self) -> Iterator[tuple[str, Tap]]:
         """Yield what is recorded of it, with the path of its module."""
         chosen, weights, total = self.names
-        yield self.path, Tap(chosen, True, "the experts of a token", "expert", LARGEST, which=1)
-        yield self.path, Tap(weights, True, "their weights", "expert", LARGEST, which=2)
-        yield self.path, Tap(total, False, "Σ weight · expert(x)", largest=LARGEST, copies=True)
+        yield (
+            self.path,
+            Tap(chosen, True, "the experts of a token", "expert", MAX_INNER_NUMBERS, which=1),
+        )
+        yield self.path, Tap(weights, True, "their weights", "expert", MAX_INNER_NUMBERS, which=2)
+        yield (
+            self.path,
+            Tap(total, False, "Σ weight · expert(x)", largest=MAX_INNER_NUMBERS, copies=True),
+        )
 
     @torch.no_grad()
     def outputs(

@@ -43,7 +43,7 @@ class HubConfig:
         return Family(f"{self.architecture} ({self.source})", 9999)
 
 
-LONGEST = 4096  # tokens of a text that are read here, however many a model reads
+MAX_HUB_TOKENS = 4096  # tokens of a text that are read here, however many a model reads
 MOST_LAYERS = 1024
 _LAYERS = re.compile(r"(layer|layers|block|blocks|repeats)$")
 _WIDTHS = re.compile(
@@ -71,7 +71,7 @@ def check_settings(described: dict[str, Any], stored: int) -> None:
                 )
 
 
-def sizes_of(name: str, module: Any, config: Any, library: Any, gives_weights: bool) -> HubConfig:
+def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: bool) -> HubConfig:
     """Return the sizes of a model of transformers.
 
     Raises:
@@ -157,8 +157,8 @@ def _n_ctx(text: Any, module: Any, library: Any) -> int:
         and table.num_embeddings == by_config
         and table.padding_idx is not None
     ]
-    by_tokenizer = getattr(library, "model_max_length", None) or LONGEST
-    longest = int(min([by_config, LONGEST, by_tokenizer, *by_tables]))
+    by_tokenizer = getattr(library, "model_max_length", None) or MAX_HUB_TOKENS
+    longest = int(min([by_config, MAX_HUB_TOKENS, by_tokenizer, *by_tables]))
     if longest < 1:
         raise CheckpointError(
             f"it reads at most {longest} tokens: model_max_length is {by_tokenizer}"

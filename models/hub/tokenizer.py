@@ -14,7 +14,7 @@ from tokenizers import decoders
 
 from models.tokenizers import byte_level
 from models.tokenizers.base import Tokenizer, panics_named
-from models.tokenizers.encoding import Encoding, framed, span
+from models.tokenizers.encoding import Encoding, token_span, with_special_tokens
 
 # where a text stands in the template; names that fields give as `before` and `after`
 OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING = (
@@ -59,9 +59,9 @@ class LibraryTokenizer(Tokenizer):
     def _framed(self, row: Encoding, before: str, after: str) -> Encoding:
         """Return a row with the special tokens that belong around it."""
         for i in reversed(self._frame(before)):
-            row = framed(row, (i, self.token(i)), None)
+            row = with_special_tokens(row, (i, self.token(i)), None)
         for i in self._frame(after):
-            row = framed(row, None, (i, self.token(i)))
+            row = with_special_tokens(row, None, (i, self.token(i)))
         return row
 
     def _frame(self, name: str) -> tuple[int, ...]:
@@ -109,7 +109,9 @@ class HubTokenizer(LibraryTokenizer):
         raw = self._reading_specials.encode(text, add_special_tokens=False)
         following = [*(start for start, _ in raw.offsets[1:]), len(text)]
         spans = zip(raw.tokens, raw.offsets, following[: len(raw.ids)], strict=True)
-        offsets = tuple(span(text, token, start, end, last) for token, (start, end), last in spans)
+        offsets = tuple(
+            token_span(text, token, start, end, last) for token, (start, end), last in spans
+        )
         return Encoding(text, tuple(raw.ids), self.tokens(raw.ids), offsets)
 
     @panics_named()
@@ -129,7 +131,7 @@ class HubTokenizer(LibraryTokenizer):
         if not self._of_bytes or i in self._all_special:
             return token
         try:
-            return byte_level.readable(token)
+            return byte_level.readable_bytes(token)
         except KeyError:  # added later, as text
             return token
 
@@ -191,7 +193,7 @@ class IdTokenizer(Tokenizer):
                 )
             ids.append(int(word))
             offsets.append((start, at))
-        return framed(
+        return with_special_tokens(
             Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)),
             self.special(before),
             self.special(after),
@@ -217,7 +219,7 @@ class IdTokenizer(Tokenizer):
     def spell(self, ids: Sequence[int]) -> Encoding:
         ids, text = [int(i) for i in ids], self.decode(ids)
         row = Encoding(text, tuple(ids), self.tokens(ids), tuple(self._spans(ids)))
-        return framed(row, self.special("start"), None)
+        return with_special_tokens(row, self.special("start"), None)
 
     @property
     def _of_bytes(self) -> bool:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from models.architectures.base import Answers, Architecture, Field
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF
-from models.hub.model import BACKWARDS, NUMBERS, HubModel
-from models.hub.readers import CLASSES, Classifier
+from models.hub.model import BACKWARDS, NUMBERS_OUTPUT, HubModel
+from models.hub.readers import CLASSES_OUTPUT, Classifier
 from models.hub.recording.context import ModuleCall, PassContext
 from models.hub.recording.projections import same_memory
 from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING
@@ -126,8 +126,8 @@ class TwoStackReader(TwoStacks):
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        vectors = answers[NUMBERS][: len(streams[SHIFTED].ids)]
-        return {NUMBERS: Numbers(SHIFTED, tuple(vectors.shape))}
+        vectors = answers[NUMBERS_OUTPUT][: len(streams[SHIFTED].ids)]
+        return {NUMBERS_OUTPUT: Numbers(SHIFTED, tuple(vectors.shape))}
 
 
 class TwoStackClassifier(TwoStackReader, Classifier):
@@ -154,7 +154,9 @@ class TwoStackClassifier(TwoStackReader, Classifier):
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         last = len(streams[SHIFTED].ids) - 1
-        return {CLASSES: ClassProbabilities(SHIFTED, last, self.names, answers[CLASSES])}
+        return {
+            CLASSES_OUTPUT: ClassProbabilities(SHIFTED, last, self.names, answers[CLASSES_OUTPUT])
+        }
 
 
 def is_two_stacks(module: nn.Module) -> bool:

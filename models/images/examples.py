@@ -8,7 +8,7 @@ from PIL import Image
 
 from models.images.file import ImageFile
 
-SIDE = 224  # pixels
+EXAMPLE_SIDE = 224  # pixels
 _SKY, _GRASS = (207, 226, 243), (106, 168, 79)
 _RED, _YELLOW, _BLUE = (204, 51, 51), (241, 194, 50), (61, 90, 160)
 
@@ -23,8 +23,8 @@ def _square(x: np.ndarray, y: np.ndarray, at: tuple[int, int], half: int) -> np.
 
 def _shapes(circle: tuple[int, int], square: tuple[int, int]) -> np.ndarray:
     """Return a red circle and a blue square with a yellow middle, on grass below a sky."""
-    y, x = np.mgrid[:SIDE, :SIDE]
-    picture = np.empty((SIDE, SIDE, 3), np.uint8)
+    y, x = np.mgrid[:EXAMPLE_SIDE, :EXAMPLE_SIDE]
+    picture = np.empty((EXAMPLE_SIDE, EXAMPLE_SIDE, 3), np.uint8)
     picture[:] = _SKY
     for where, colour in (
         (y >= 150, _GRASS),

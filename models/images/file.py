@@ -12,14 +12,14 @@ from PIL import Image
 from models.checkpoint_files import read_bytes
 from models.printable import printable
 
-LARGEST = 5_000_000  # bytes of a file
+MAX_IMAGE_BYTES = 5_000_000  # bytes of a file
 MOST_PIXELS = 16_000_000
 LONGEST_SIDE = 8192  # pixels
 MOST_TIMES = 8  # as wide as high, or as high as wide: resizing by the shorter side makes it longer
 FORMATS = ("PNG", "JPEG", "WEBP")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")  # 8 bits a channel
 MOST_SCANS = 100  # of a JPEG, each of which goes through all its pixels; usual are up to 12
-LONGEST_NAME = 60  # characters of a file's name
+MAX_IMAGE_NAME = 60  # characters of a file's name
 _AT_MOST = f"at most {MOST_PIXELS / 1e6:g} million are read, and {LONGEST_SIDE:,} a side"
 _SCAN = b"\xff\xda"
 _ORIENTATION = 0x0112  # of EXIF, the only metadata that is read
@@ -45,7 +45,7 @@ class ImageFile(str):
 
     def __new__(cls, name: str, content: bytes) -> ImageFile:
         """Return a file of this name, shortened to what is shown of it."""
-        file = super().__new__(cls, printable(name)[:LONGEST_NAME] or "image")
+        file = super().__new__(cls, printable(name)[:MAX_IMAGE_NAME] or "image")
         file.content = content
         return file
 
@@ -73,7 +73,7 @@ def read(path: str | Path) -> ImageFile:
         CheckpointError: it cannot be read, is no regular file or is too large.
     """
     path = Path(path)
-    return ImageFile(path.name, read_bytes(path, LARGEST))
+    return ImageFile(path.name, read_bytes(path, MAX_IMAGE_BYTES))
 
 
 def decoded(file: ImageFile) -> Image.Image:
@@ -104,8 +104,8 @@ class _Refused(ValueError):
 
 
 def _check_content(content: bytes) -> None:
-    if len(content) > LARGEST:
-        raise _Refused(f"the file has {len(content):,} bytes; at most {LARGEST:,} are read")
+    if len(content) > MAX_IMAGE_BYTES:
+        raise _Refused(f"the file has {len(content):,} bytes; at most {MAX_IMAGE_BYTES:,} are read")
     if size := _webp_size(content):  # whose decoder takes its memory as soon as it is opened
         _check_size(*size)
     if (scans := content.count(_SCAN)) > MOST_SCANS and content.startswith(b"\xff\xd8"):

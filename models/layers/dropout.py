@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-STEPS = 2**16  # resolution of a probability: 16 random bits per element
+DROPOUT_STEPS = 2**16  # resolution of a probability: 16 random bits per element
 
 
 class Dropout(nn.Module):
@@ -31,9 +31,9 @@ def keep_mask(shape: torch.Size, p: float) -> Tensor:
 
     It draws from torch's default generator.
     """
-    n, dropped = shape.numel(), round(p * STEPS)
+    n, dropped = shape.numel(), round(p * DROPOUT_STEPS)
     bits = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None)  # all 64 bits
     drawn = bits.view(torch.int16)[:n].view(shape).float()  # four numbers of 16 bits each
     # the smallest number that stays; whole numbers below it are clamped to 0
-    least = dropped - STEPS // 2
-    return drawn.sub_(least - 1).clamp_(0, 1).mul_(STEPS / (STEPS - dropped))
+    least = dropped - DROPOUT_STEPS // 2
+    return drawn.sub_(least - 1).clamp_(0, 1).mul_(DROPOUT_STEPS / (DROPOUT_STEPS - dropped))

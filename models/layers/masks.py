@@ -13,7 +13,7 @@ from torch import Tensor
 
 PADDING = "padding"
 LOOK_AHEAD = "look-ahead"
-ORDER = "factorisation order"
+ORDER_MASK = "factorisation order"
 DRAWN = "drawn by hand"
 LARGEST_ADDED = 2**15  # cells of a stored additive mask (128 kB)
 
@@ -218,14 +218,14 @@ def _nothing_ahead(device: torch.device | None) -> MaskLayer:
         return MaskLayer(LOOK_AHEAD, torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device))
 
 
-def in_order(rank: Int[Tensor, "batch n"], *, itself: bool) -> MaskLayer:
+def before_in_order(rank: Int[Tensor, "batch n"], *, itself: bool) -> MaskLayer:
     """Allow keys that come before the query in a factorisation order (Yang et al. 2019, fig. 1).
 
     `rank` is the step at which the token at each position is predicted; `itself` allows the query's
     own token too.
     """
     query, key = rank[:, None, :, None], rank[:, None, None, :]
-    return MaskLayer(ORDER, key <= query if itself else key < query)
+    return MaskLayer(ORDER_MASK, key <= query if itself else key < query)
 
 
 def custom_layer(allowed: Bool[Tensor, "query key"]) -> MaskLayer:

@@ -58,7 +58,7 @@ def additive(
 
 
 @dataclass(frozen=True)
-class Kind:
+class SimilarityKind:
     """One similarity: its function, formula and initial parameters.
 
     `initialise` takes the sizes of queries, keys and hidden units; `initialisation` describes the
@@ -90,13 +90,13 @@ def _initialise_additive(d: int, e: int, a: int) -> dict[str, Tensor]:
 
 
 SIMILARITIES = {
-    "dot": Kind(dot, "q·k"),
-    "scaled dot": Kind(scaled_dot, "q·k/√d"),
-    "cosine": Kind(cosine, "t·cos(q, k)", _initialise_cosine, "t is 10"),
-    "general": Kind(
+    "dot": SimilarityKind(dot, "q·k"),
+    "scaled dot": SimilarityKind(scaled_dot, "q·k/√d"),
+    "cosine": SimilarityKind(cosine, "t·cos(q, k)", _initialise_cosine, "t is 10"),
+    "general": SimilarityKind(
         general, "q·M·k", _initialise_general, "M is I/√d, which gives the scaled dot product"
     ),
-    "additive": Kind(
+    "additive": SimilarityKind(
         additive, "v·tanh(W q + U k)", _initialise_additive, "W, U and v are drawn at random"
     ),
 }
@@ -120,11 +120,11 @@ def capped(
 
 
 CAPPED = "capped dot"  # as TIMES
-TIMES = "dot times a constant"  # of third-party models only
+DOT_TIMES = "dot times a constant"  # of third-party models only
 
 
 @dataclass(frozen=True)
-class Similarity:
+class AttentionSimilarity:
     """A similarity with its learned parameters; called with q and k it returns their scores."""
 
     name: str = "scaled dot"
@@ -138,29 +138,36 @@ class Similarity:
         return self._kind.formula
 
     @property
-    def _kind(self) -> Kind:
+    def _kind(self) -> SimilarityKind:
         return SIMILARITIES.get(self.name) or _CONSTANTS[self.name]
 
-    def map_tensors(self, transform: Callable[[Tensor], Tensor]) -> "Similarity":
+    def map_tensors(self, transform: Callable[[Tensor], Tensor]) -> "AttentionSimilarity":
         """Return the similarity with `transform` applied to its parameters."""
         return replace(
             self, learned={name: transform(number) for name, number in self.learned.items()}
         )
 
 
-_CONSTANTS = {TIMES: Kind(times, "s·q·k"), CAPPED: Kind(capped, "c·tanh(s·q·k/c)")}
+_CONSTANTS = {
+    DOT_TIMES: SimilarityKind(times, "s·q·k"),
+    CAPPED: SimilarityKind(capped, "c·tanh(s·q·k/c)"),
+}
 
 
-def capped_dot(scale: float, cap: float) -> Similarity:
+def capped_dot(scale: float, cap: float) -> AttentionSimilarity:
     """Return the dot product times a scale, kept below a cap."""
-    return Similarity(CAPPED, {"s": torch.tensor(scale), "c": torch.tensor(cap)})
+    return AttentionSimilarity(CAPPED, {"s": torch.tensor(scale), "c": torch.tensor(cap)})
 
 
-def of_scale(scale: float | None, d_head: int) -> Similarity:
+def of_scale(scale: float | None, d_head: int) -> AttentionSimilarity:
     """Return the dot product times a scale (None for 1/√d_head) as a named similarity."""
     if scale is None or math.isclose(scale, d_head**-0.5, rel_tol=1e-6):
-        return Similarity("scaled dot")
-    return Similarity("dot") if scale == 1 else Similarity(TIMES, {"s": torch.tensor(scale)})
+        return AttentionSimilarity("scaled dot")
+    return (
+        AttentionSimilarity("dot")
+        if scale == 1
+        else AttentionSimilarity(DOT_TIMES, {"s": torch.tensor(scale)})
+    )
 
 
 class LearnedSimilarity(nn.Module):
@@ -188,10 +195,10 @@ class LearnedSimilarity(nn.Module):
         ):
             self.register_parameter(parameter, nn.Parameter(value))
 
-    def detached(self) -> Similarity:
+    def detached(self) -> AttentionSimilarity:
         """Return the similarity with the parameters learned so far, without gradients."""
         learned = {name: p.detach() for name, p in self._parameters.items() if p is not None}
-        return Similarity(self.name, learned)
+        return AttentionSimilarity(self.name, learned)
 
     def forward(self, q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key e"]) -> Scores:
         return SIMILARITIES[self.name].function(q, k, **dict(self.named_parameters()))

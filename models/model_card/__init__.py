@@ -11,7 +11,7 @@ from models.checkpoint_files import write_bytes
 from models.errors import CheckpointError
 from models.hub.model import HubModel
 from models.model_card.header import LIBRARY, metadata, yaml
-from models.model_card.text import sections
+from models.model_card.text import card_sections
 from models.opening import folder_of, load
 from models.runs.scope import Scope
 
@@ -36,5 +36,5 @@ def card_text(scope: Scope) -> str:
     if isinstance(scope.model, HubModel):
         raise CheckpointError(f"{scope.name}: cards are written for checkpoints of {LIBRARY} only")
     header = "\n".join(yaml(metadata(scope)))
-    body = "\n\n".join(filter(None, map("\n".join, sections(scope))))
+    body = "\n\n".join(filter(None, map("\n".join, card_sections(scope))))
     return f"---\n{header}\n---\n\n{body}\n"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from models.architectures import name_of
+from models.architectures import architecture_name
 from models.runs.scope import Scope
 from models.tasks import TASKS
 from models.tasks.forms import FORMS
@@ -47,7 +47,7 @@ def metadata(scope: Scope) -> dict[str, Any]:
         "language": record.get("languages", []),
         "library_name": LIBRARY,
         "pipeline_tag": tag if task else "",
-        "tags": [name_of(scope.config).replace(" ", "-"), "attention", "visualization"],
+        "tags": [architecture_name(scope.config).replace(" ", "-"), "attention", "visualization"],
         "metrics": list(dict.fromkeys(metric["type"] for metric in results["metrics"])),
         "model-index": [{"name": scope.name, "results": [results]}] if results["metrics"] else [],
     }

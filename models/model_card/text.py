@@ -7,13 +7,13 @@ from typing import Any
 
 from models.architectures import family_of
 from models.runs.scope import Scope
-from models.tasks.purpose import purpose
+from models.tasks.purpose import task_purpose
 
 
-def sections(scope: Scope) -> Iterator[list[str]]:
+def card_sections(scope: Scope) -> Iterator[list[str]]:
     """Yield the sections of the text, each as its lines; an empty one is left out."""
     record = scope.training
-    does, n = purpose(record, scope.config), sum(p.numel() for p in scope.model.parameters())
+    does, n = task_purpose(record, scope.config), sum(p.numel() for p in scope.model.parameters())
     family = family_of(scope.config).name
     yield [f"# {scope.name}"]
     yield [

@@ -14,7 +14,7 @@ from models.analysis.effects import LARGEST_BATCH
 from models.analysis.metrics import logits_of
 from models.architectures import Model
 from models.architectures.base import Architecture
-from models.decoding.incremental import Incremental, row_of, sees_ahead
+from models.decoding.incremental import Incremental, id_row, sees_ahead
 from models.tokenizers.base import Encoding
 from models.trace import AttentionSite, Placed, Trace
 from models.trace.edits import Edit, Edits, SetWeights, Where
@@ -29,11 +29,11 @@ from models.trace.outputs import (
     TokenInOrder,
 )
 
-DIGITS = 6  # of a weight that is set by hand, so that an edit is short
+WEIGHT_DIGITS = 6  # of a weight that is set by hand, so that an edit is short
 
 
 @runtime_checkable
-class Runner(Protocol):
+class EditRunner(Protocol):
     """A runner of batches and of edits that need other runs, such as a Scope."""
 
     model: Model
@@ -91,7 +91,7 @@ class AttentionRow:
     The run's own edits stay in force, before the row is replaced.
     """
 
-    scope: Runner
+    scope: EditRunner
     trace: Trace
     site: str
     head: int
@@ -166,7 +166,7 @@ class AttentionRow:
         run.cache = copy.deepcopy(run.cache)  # which is written into
         run.reorder(torch.zeros(len(rows), dtype=torch.long, device=run.given.device))
         run.edits, run.one_token = (*run.edits, edit), run.model
-        row = row_of(ids[: self.query + 1], run.model).expand(len(rows), -1)
+        row = id_row(ids[: self.query + 1], run.model).expand(len(rows), -1)
         return run.new_log_probs(row)[:, -1].cpu()
 
     @cached_property
@@ -187,16 +187,16 @@ class AttentionRow:
         edits = self.scope.with_material(edits, streams)
         with torch.no_grad():
             run = Incremental(
-                model, row_of(streams[model.fields[0].stream].ids, model), edits=edits
+                model, id_row(streams[model.fields[0].stream].ids, model), edits=edits
             )
             if self.query:
-                run.new_log_probs(row_of(streams[model.writes].ids[: self.query], model))
+                run.new_log_probs(id_row(streams[model.writes].ids[: self.query], model))
         return run
 
 
 def rounded(weights: Float[Tensor, "key"]) -> Float[Tensor, "key"]:
     """Return weights with DIGITS digits that still sum to 1; keys of weight 0 keep it."""
-    unit = 10**DIGITS
+    unit = 10**WEIGHT_DIGITS
     exact = [w * unit for w in weights.detach().double().tolist()]
     counts = [int(w) for w in exact]
     # what is left goes to the largest fractions, one unit each

@@ -13,7 +13,7 @@ from models.trace.edits import Edits, of_row
 
 
 @dataclass(frozen=True)
-class Batch:
+class RecordedBatch:
     """Inputs, one a row, with the logits and the recording of their pass."""
 
     model: Model

@@ -49,7 +49,7 @@ def check_activations(edits: Edits, offered: Collection[str]) -> None:
             )
 
 
-def check_rows(edits: Edits, n_rows: int) -> None:
+def check_edited_rows(edits: Edits, n_rows: int) -> None:
     """Check before a run that the batch has every row that an edit names.
 
     Raises:

@@ -19,7 +19,7 @@ from models.trace.edits import SetWeights
 LN_2 = math.log(2)  # bound of a Jensen-Shannon divergence
 EPSILON = 0.05  # total variation of the answer that an adversary may cause
 N_PERMUTATIONS = 100
-N_STARTS, N_STEPS = 8, 60  # of the adversary's gradient ascent
+N_ASCENT_STARTS, N_ASCENT_STEPS = 8, 60  # of the adversary's gradient ascent
 LONGEST_SEARCH = 1.5  # seconds of gradient ascent
 MOST_CORNERS = 64  # keys that the adversary tries to put all weight on
 RATE, PENALTY = 0.3, 20.0
@@ -161,8 +161,8 @@ def adversary(
     row: AttentionRow,
     *,
     epsilon: float = EPSILON,
-    n_starts: int = N_STARTS,
-    n_steps: int = N_STEPS,
+    n_starts: int = N_ASCENT_STARTS,
+    n_steps: int = N_ASCENT_STEPS,
     seed: int = 0,
     longest: float = LONGEST_SEARCH,
 ) -> Adversary:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.analysis.metrics import logits_of
 from models.runs.scope import Scope
-from models.runs.spec import reading
+from models.runs.spec import read_values
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Where
 from models.trace.edits.watched import GivenWeights
@@ -47,7 +47,7 @@ def read_by(other: Scope, trace: Trace) -> Trace:
     """
     values = tuple(
         value if isinstance(value, str) or value is None else getattr(value, "text", value)
-        for value in reading(other, trace)
+        for value in read_values(other, trace)
     )
     if len(trace.streams) != len(other.model.streams):
         raise ValueError(f"{other.name} reads other fields")
@@ -96,7 +96,7 @@ def transplant(other: Scope, trace: Trace, kind: str) -> Transplant:
 
 
 @runtime_checkable
-class Trained(Protocol):
+class TrainedModel(Protocol):
     """A configuration and a training record, such as those of a Scope."""
 
     @property
@@ -105,7 +105,7 @@ class Trained(Protocol):
     def training(self) -> Mapping[str, Any]: ...
 
 
-def is_other_seed(one: Trained, other: Trained) -> bool:
+def is_other_seed(one: TrainedModel, other: TrainedModel) -> bool:
     """Return True if two checkpoints are of one recipe, model and data, and of different seeds.
 
     Whether snapshots were kept makes no difference to the weights.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.trace import Trace
 from models.trace.edits import Where
-from models.trace.edits.material import Table
+from models.trace.edits.material import PositionVectors
 
 FEWEST_TEXTS = 8  # that a mean is taken over
 
@@ -43,7 +43,7 @@ class HeldOut:
             if where.meets(kind, name, layer)
         }
 
-    def mean(self, site: str) -> Table:
+    def mean(self, site: str) -> PositionVectors:
         """Return the mean head output at each position.
 
         Positions that fewer than FEWEST_TEXTS texts reach share one mean.
@@ -64,11 +64,11 @@ class HeldOut:
         if longest[0] > n_alone:
             rest = torch.cat([out[:, n_alone:] for out in outputs], dim=1)
             columns.append(rest.mean(1))
-        return Table(torch.stack(columns, dim=1), repeats=True)
+        return PositionVectors(torch.stack(columns, dim=1), repeats=True)
 
     def resampled(
         self, site: str, seed: int, row: Mapping[str, tuple[int, ...]], first: str, *, grows: bool
-    ) -> Table:
+    ) -> PositionVectors:
         """Return the head output of this attention on another text than `row`.
 
         `first` is the stream by which texts are told apart. If the queries' stream `grows`, each
@@ -90,7 +90,7 @@ class HeldOut:
                     f"too little held-out text: none of {len(outputs)} other texts has {n} "
                     f"{stream} tokens"
                 )
-            return Table(same[0])
+            return PositionVectors(same[0])
         longest = max((out.shape[1] for out in outputs), default=0)
         if longest < max(n, 1):
             raise ValueError(
@@ -98,7 +98,7 @@ class HeldOut:
                 f"{longest} {stream} tokens, and {n} are needed"
             )
         columns = [next(o[:, p] for o in outputs if o.shape[1] > p) for p in range(longest)]
-        return Table(torch.stack(columns, dim=1), repeats=True)
+        return PositionVectors(torch.stack(columns, dim=1), repeats=True)
 
 
 def _outputs(trace: Trace, name: str) -> Float[Tensor, "head position d_head"]:

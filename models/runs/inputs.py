@@ -4,22 +4,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from models.architectures.base import IMAGE, ORDER, POSITIONS, TEXT, Field
+from models.architectures.base import IMAGE_FIELD, ORDER_FIELD, POSITIONS_FIELD, TEXT_FIELD, Field
 from models.errors import CheckpointError, InputError
 from models.images import ImageFile
 from models.tokenizers.base import Tokenizer
-from models.tokenizers.encoding import Encoding, concatenate, framed
-from models.tokenizers.special_tokens import BERT
+from models.tokenizers.encoding import Encoding, concatenate, with_special_tokens
+from models.tokenizers.special_tokens import BERT_SPECIAL
 
-Value = str | Encoding | Sequence[int] | None  # a text, an encoded text, or positions; None: absent
-Texts = Sequence[Value]  # of the model's fields, in order; the last ones may be absent
+FieldInput = (
+    str | Encoding | Sequence[int] | None
+)  # a text, an encoded text, or positions; None: absent
+Texts = Sequence[FieldInput]  # of the model's fields, in order; the last ones may be absent
 
-MASK = BERT["mask"]
+MASK = BERT_SPECIAL["mask"]
 READS = "models.images.read"  # makes the value of an image field
 
 
 def values_in_order(
-    fields: Sequence[Field], values: Texts, named: Mapping[str, Value], model: str
+    fields: Sequence[Field], values: Texts, named: Mapping[str, FieldInput], model: str
 ) -> Texts:
     """Return one value per field, from values in order and by name.
 
@@ -72,16 +74,16 @@ def encoded(
         follows = field.stream in streams and bool(field.segment or field.before)
         if value is None or (follows and field.optional and _is_blank(value)):
             continue
-        if field.kind == POSITIONS:
+        if field.kind == POSITIONS_FIELD:
             positions = cast(Sequence[int], value)
             streams[field.stream] = _hiding(streams[field.stream], positions, tokenizer, field)
             continue
-        if field.kind == ORDER:
+        if field.kind == ORDER_FIELD:
             streams[field.stream] = _ordered(
                 streams[field.stream], cast(Sequence[int], value), field
             )
             continue
-        make = _image_row if field.kind == IMAGE else _row
+        make = _image_row if field.kind == IMAGE_FIELD else _row
         row = value if isinstance(value, Encoding) else make(value, field, tokenizer, n_ctx)
         streams[field.stream] = (
             concatenate(streams[field.stream], row, " " * follows)
@@ -96,7 +98,9 @@ def encoded(
             and (mark := tokenizer.special(field.closing))
         ):
             # an encoded text is closed already
-            streams[field.stream] = row if row.ids[-1] == mark[0] else framed(row, None, mark)
+            streams[field.stream] = (
+                row if row.ids[-1] == mark[0] else with_special_tokens(row, None, mark)
+            )
             _check_length(streams[field.stream], field, fields, n_ctx)
     return streams
 
@@ -115,14 +119,14 @@ def check_lengths(streams: Mapping[str, Encoding], fields: Sequence[Field], n_ct
             )
 
 
-def warnings(fields: Sequence[Field], values: Texts, tokenizer: Tokenizer) -> dict[str, str]:
+def field_warnings(fields: Sequence[Field], values: Texts, tokenizer: Tokenizer) -> dict[str, str]:
     """Return a note for each field whose text may not be read as intended."""
     if tokenizer.mask_id is not None:
         return {}
     texts = {
         f.name: value
         for f, value in zip(fields, values, strict=False)
-        if f.kind == TEXT and isinstance(value, str)
+        if f.kind == TEXT_FIELD and isinstance(value, str)
     }
     return {
         name: f"{MASK} is plain text here: this model has no such token"
@@ -131,11 +135,11 @@ def warnings(fields: Sequence[Field], values: Texts, tokenizer: Tokenizer) -> di
     }
 
 
-def _is_blank(value: Value) -> bool:
+def _is_blank(value: FieldInput) -> bool:
     return isinstance(value, str) and not value.strip()
 
 
-def _image_row(file: Value, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
+def _image_row(file: FieldInput, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
     if not isinstance(file, ImageFile):
         raise InputError(f"the {field.title} must be an image file, read by {READS}", field.name)
     try:
@@ -144,7 +148,7 @@ def _image_row(file: Value, field: Field, tokenizer: Tokenizer, n_ctx: int) -> E
         raise InputError(f"the {field.title} cannot be read: {error}", field.name) from None
 
 
-def _row(text: Value, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
+def _row(text: FieldInput, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
     if not isinstance(text, str) or isinstance(text, ImageFile):
         raise InputError(f"the {field.title} must be a text", field.name)
     if not text.strip():
@@ -189,7 +193,7 @@ def _check_length(row: Encoding, field: Field, fields: Sequence[Field], n_ctx: i
     texts = [
         each
         for each in fields[: fields.index(field) + 1]
-        if each.stream == field.stream and each.kind == TEXT
+        if each.stream == field.stream and each.kind == TEXT_FIELD
     ]
     if field.segment and len(texts) > 1:
         names = " and ".join(each.title for each in texts)

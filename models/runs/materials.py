@@ -12,13 +12,13 @@ from torch import Tensor
 
 from models.architectures import Model
 from models.runs.held_out import HeldOut
-from models.runs.inputs import Value
+from models.runs.inputs import FieldInput
 from models.tokenizers.base import Encoding
 from models.trace import AttentionSite, Trace
 from models.trace.edits import FROM_TEXTS, Edit, Edits, HeadOff, Patch
-from models.trace.edits.material import Kept, Material, Table
+from models.trace.edits.material import Kept, Material, PositionVectors
 
-Row = Mapping[str, Encoding]  # the streams of one input
+StreamEncodings = Mapping[str, Encoding]  # the streams of one input
 
 
 @runtime_checkable
@@ -28,7 +28,7 @@ class RunMaker(Protocol):
     model: Model
 
     def run_batch(
-        self, requests: Sequence[Sequence[Value]], *, edits: Sequence[Edit] = ()
+        self, requests: Sequence[Sequence[FieldInput]], *, edits: Sequence[Edit] = ()
     ) -> list[Trace]: ...
     def held_out_outputs(self, texts: tuple[tuple[str | None, ...], ...]) -> HeldOut: ...
 
@@ -39,7 +39,7 @@ def needs_material(edit: Edit) -> bool:
 
 
 def with_material(
-    scope: RunMaker, edits: Edits, rows: Sequence[Row], *, generating: bool = False
+    scope: RunMaker, edits: Edits, rows: Sequence[StreamEncodings], *, generating: bool = False
 ) -> Edits:
     """Return the edits with the numbers they take from other runs.
 
@@ -61,9 +61,9 @@ class _Maker:
     """The numbers for the edits of one batch; each other run is made once."""
 
     scope: RunMaker
-    rows: Sequence[Row]
+    rows: Sequence[StreamEncodings]
     generating: bool
-    others: dict[tuple[Value, ...], tuple[Trace, Kept]] = field(default_factory=dict)
+    others: dict[tuple[FieldInput, ...], tuple[Trace, Kept]] = field(default_factory=dict)
 
     def of(self, edit: Edit) -> Iterator[Edit]:
         """Yield an edit with its numbers, once for each row if they differ."""
@@ -95,7 +95,7 @@ class _Maker:
             for name, stream in held_out.at(edit.where).items()
         }
 
-    def _patched(self, edit: Patch, row: Row) -> Material:
+    def _patched(self, edit: Patch, row: StreamEncodings) -> Material:
         trace, kept = self._other(edit, row)
         if edit.of == "activation":
             name = edit.where.activation or ""
@@ -111,8 +111,8 @@ class _Maker:
         }
 
     def _of_site(
-        self, edit: Patch, row: Row, trace: Trace, kept: Kept, site: AttentionSite
-    ) -> Table:
+        self, edit: Patch, row: StreamEncodings, trace: Trace, kept: Kept, site: AttentionSite
+    ) -> PositionVectors:
         index = self._index(edit, row, trace, site.query_stream)
         if edit.of == "head output":
             return _placed(site.out[0], index)
@@ -125,10 +125,10 @@ class _Maker:
             self._check_counts(edit, row, trace, site.key_stream)
         return _placed(weights, index)
 
-    def _other(self, edit: Patch, row: Row) -> tuple[Trace, Kept]:
+    def _other(self, edit: Patch, row: StreamEncodings) -> tuple[Trace, Kept]:
         """Return the other run, which reads this row's own text where the edit names none."""
         model = self.scope.model
-        values: list[Value] = list(edit.fields)
+        values: list[FieldInput] = list(edit.fields)
         for i, each in enumerate(model.fields[: len(values)]):
             if values[i] is None and model.translates and each.stream == model.writes:
                 values[i] = row.get(model.writes)
@@ -143,7 +143,9 @@ class _Maker:
             self.others[key] = self.scope.run_batch([values], edits=[kept])[0], kept
         return self.others[key]
 
-    def _index(self, edit: Patch, row: Row, trace: Trace, stream: str) -> list[tuple[int, int]]:
+    def _index(
+        self, edit: Patch, row: StreamEncodings, trace: Trace, stream: str
+    ) -> list[tuple[int, int]]:
         """Return (position here, position there) pairs on a stream.
 
         Raises:
@@ -169,7 +171,7 @@ class _Maker:
         return list(edit.alignment)
 
     @staticmethod
-    def _check_counts(edit: Patch, row: Row, trace: Trace, stream: str) -> None:
+    def _check_counts(edit: Patch, row: StreamEncodings, trace: Trace, stream: str) -> None:
         n_here, n_there = len(row[stream].ids), len(trace.streams[stream].ids)
         if n_here != n_there:
             raise ValueError(
@@ -180,14 +182,14 @@ class _Maker:
 
 def _placed(
     vectors: Float[Tensor, "*head position feature"], index: Sequence[tuple[int, int]]
-) -> Table:
+) -> PositionVectors:
     """Return the vectors at the positions of the run that they go into."""
     if all(here == there for here, there in index) and len(index) == vectors.shape[-2]:
-        return Table(vectors)
+        return PositionVectors(vectors)
     n = max(here for here, _ in index) + 1
     here, there = torch.tensor(index).T
     placed = vectors.new_zeros(*vectors.shape[:-2], n, vectors.shape[-1])
     placed[..., here, :] = vectors[..., there, :]
     covered = torch.zeros(n, dtype=torch.bool)
     covered[here] = True
-    return Table(placed, covered)
+    return PositionVectors(placed, covered)

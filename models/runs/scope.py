@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 from models.analysis.shuffle import without_positions
-from models.architectures import Config, Model, build, name_of
+from models.architectures import Config, Model, architecture_name, build
 from models.architectures.base import NEXT_TOKEN, Answers
 from models.checkpoint import Checkpoint, fingerprint
 from models.checkpoint_files import snapshots
 from models.printable import printable
 from models.runs import inputs
-from models.runs.batch import Batch
-from models.runs.edit_checks import check_activations, check_model, check_rows, check_sites
+from models.runs.batch import RecordedBatch
+from models.runs.edit_checks import check_activations, check_edited_rows, check_model, check_sites
 from models.runs.held_out import HeldOut
-from models.runs.inputs import InputError, Texts, Value
+from models.runs.inputs import FieldInput, InputError, Texts
 from models.runs.materials import needs_material, with_material
-from models.runs.writing import Written, spelled, write, written_rows
+from models.runs.writing import Written, spelled, write_text, written_rows
 from models.scores import of_weights, unmeasured
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, record
@@ -56,7 +56,7 @@ class Scope:
 
     @property
     def task(self) -> str:
-        """Name of the task it was trained on (models.tasks.NAMES), or "unknown"."""
+        """Name of the task it was trained on (models.tasks.TASK_NAMES), or "unknown"."""
         return self.training.get("task", "unknown")
 
     @property
@@ -121,7 +121,7 @@ class Scope:
         checkpoint = Checkpoint(self.path, model, self.tokenizer, unmeasured(self.training))
         return Scope(checkpoint, self.device)
 
-    def encode(self, *values: Value, **named: Value) -> dict[str, Encoding]:
+    def encode(self, *values: FieldInput, **named: FieldInput) -> dict[str, Encoding]:
         """Return the tokens of each stream for these fields, given in order or by name.
 
         A stream whose fields are all absent has none.
@@ -132,16 +132,16 @@ class Scope:
         """
         return self._encoded(self._in_order(values, named))
 
-    def warnings(self, *values: Value) -> dict[str, str]:
+    def warnings(self, *values: FieldInput) -> dict[str, str]:
         """Return a note for each field whose text may not be read as intended."""
-        return inputs.warnings(self.model.fields, values, self.tokenizer)
+        return inputs.field_warnings(self.model.fields, values, self.tokenizer)
 
     def run(
         self,
-        *values: Value,
+        *values: FieldInput,
         edits: Sequence[Edit] = (),
         drafts: Sequence[Sequence[int]] = (),
-        **named: Value,
+        **named: FieldInput,
     ) -> Trace:
         """Return one recorded forward pass over the model's fields, given in order or by name.
 
@@ -181,7 +181,7 @@ class Scope:
         """
         edits = effective(edits)
         check_model(edits, self.model, self.name)
-        check_rows(edits, len(requests))
+        check_edited_rows(edits, len(requests))
         rows = [
             self._with_own_words(texts, draft, ids)
             for texts, draft, ids in zip(
@@ -215,7 +215,7 @@ class Scope:
         """
         edits = effective(edits)
         check_model(edits, self.model, self.name)
-        check_rows(edits, len(rows))
+        check_edited_rows(edits, len(rows))
         edits = with_material(self, edits, rows)
         with torch.set_grad_enabled(gradients):
             answers = self._edited_pass(rows, edits)
@@ -300,7 +300,7 @@ class Scope:
             )
         return self._traces(requests, rows, answers, recording)
 
-    def write(self, given: Value, how: str = "greedy", **settings: Any) -> Written:
+    def write(self, given: FieldInput, how: str = "greedy", **settings: Any) -> Written:
         """Generate from a source or a prompt with "greedy", "sample" (needs seed=) or "beam".
 
         `settings` go to that decoder.
@@ -315,9 +315,9 @@ class Scope:
         if any(needs_material(edit) for edit in settings.get("edits", ())):
             streams = self._with_own_words([given], (), None)
             settings["edits"] = self.with_material(settings["edits"], streams)
-        return write(self.model, self.tokenizer, ids, how, **settings)
+        return write_text(self.model, self.tokenizer, ids, how, **settings)
 
-    def given_ids(self, given: Value) -> tuple[int, ...]:
+    def given_ids(self, given: FieldInput) -> tuple[int, ...]:
         """Return the tokens of the model's first field, from which generation continues.
 
         Raises:
@@ -325,7 +325,7 @@ class Scope:
         """
         return self.encode(given)[self.model.fields[0].stream].ids
 
-    def _in_order(self, values: Texts, named: Mapping[str, Value]) -> Texts:
+    def _in_order(self, values: Texts, named: Mapping[str, FieldInput]) -> Texts:
         return inputs.values_in_order(self.model.fields, values, named, self.name)
 
     def _encoded(self, values: Texts) -> dict[str, Encoding]:
@@ -350,9 +350,13 @@ class Scope:
         padded: bool = False,
     ) -> list[Trace]:
         of = RunModel(
-            self.name, name_of(self.config), self.fingerprint, self.training, self.tokenizer
+            self.name,
+            architecture_name(self.config),
+            self.fingerprint,
+            self.training,
+            self.tokenizer,
         )
-        batch = Batch(self.model, self.tokenizer, requests, rows, answers, recording, edits)
+        batch = RecordedBatch(self.model, self.tokenizer, requests, rows, answers, recording, edits)
         return batch.traces(of, padded=padded)
 
     def _edited_pass(self, rows: Sequence[Mapping[str, Encoding]], edits: Edits) -> Answers:

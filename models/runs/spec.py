@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from models.runs.inputs import Value
+from models.runs.inputs import FieldInput
 from models.runs.scope import Scope
 from models.trace import Trace
 from models.trace.edits import Edits, MaskChange
 
-Forced = tuple[tuple[int, int], ...]
+ForcedPairs = tuple[tuple[int, int], ...]
 Load = Callable[..., Scope]  # models.load, or what takes its first argument and `snapshot`
-Keep = Callable[[Scope, str, Callable[[], Scope]], Scope]
+KeepScope = Callable[[Scope, str, Callable[[], Scope]], Scope]
 
 
 def _make(scope: Scope, change: str, make: Callable[[], Scope]) -> Scope:
@@ -34,7 +34,7 @@ class ModelRef:
         """The checkpoint as it was trained."""
         return ModelRef(self.checkpoint)
 
-    def open(self, load: Load, keep: Keep = _make) -> Scope:
+    def open(self, load: Load, keep: KeepScope = _make) -> Scope:
         """Open the checkpoint with `load` (models.load) and make the changes.
 
         `keep(scope, change, make)` may return an earlier result of `make` for the same weights and
@@ -62,9 +62,9 @@ class RunSpec:
     """
 
     model: ModelRef
-    fields: tuple[Value | None, ...]  # of the model, in their order
+    fields: tuple[FieldInput | None, ...]  # of the model, in their order
     edits: Edits = ()
-    forced: Forced = ()
+    forced: ForcedPairs = ()
 
     @property
     def unchanged(self) -> RunSpec:
@@ -111,10 +111,10 @@ class RunSpec:
 
     def reread(self, scope: Scope, trace: Trace) -> Trace:
         """Return the run of the changed model on the streams of the unchanged one, `trace`."""
-        return scope.run_batch([reading(scope, trace)], edits=self.edits)[0]
+        return scope.run_batch([read_values(scope, trace)], edits=self.edits)[0]
 
 
-def reading(scope: Scope, trace: Trace) -> tuple[Value | None, ...]:
+def read_values(scope: Scope, trace: Trace) -> tuple[FieldInput | None, ...]:
     """Return what a run read, for the fields of this model.
 
     Each stream is the value of its first field; a stream whose tokens the model chooses itself

@@ -14,24 +14,24 @@ from torch import Tensor
 from models.analysis.paired import Interval, bootstrap, holm
 from models.checkpoint_files import write_bytes
 from models.runs.scope import Scope
-from models.runs.text_loss import UNITS, TextLosses
+from models.runs.text_loss import LOSS_UNITS, TextLosses
 from models.tokenizers.base import Encoding
 from models.trace import Trace
 from models.trace.edits import Edit, HeadOff, Where
 from models.trace.edits.watched import Nudged
 
-BATCH = 32  # texts in one pass
-SHARES = (
+SWEPT_PER_PASS = 32  # texts in one pass
+SWEPT_SHARES = (
     0.25,
     0.5,
     0.75,
     1.0,
 )  # of the heads of a kind that are off, as near as their number allows
 CURVE_TEXTS = 100  # of the reported half, for the curves
-OWN = "own"
+OWN_BASELINE = "own"
 
-Head = tuple[str, int]
-Streams = Mapping[str, Encoding]
+SiteHead = tuple[str, int]
+EncodingByStream = Mapping[str, Encoding]
 
 
 @dataclass(frozen=True)
@@ -100,16 +100,16 @@ class Sweep:
     """
 
     scope: Scope
-    texts: Sequence[Streams]
+    texts: Sequence[EncodingByStream]
     path: Path | None = None
     baseline: str = "zero"
     n_orders: int = 20
     seed: int = 0
-    batch: int = BATCH
+    batch: int = SWEPT_PER_PASS
     losses: dict[str, list[float]] = field(default_factory=dict)
     _example: Trace = field(init=False, repr=False)
     _measure: TextLosses = field(init=False, repr=False)
-    _ranked: dict[Head, float] | None = field(init=False, repr=False, default=None)
+    _ranked: dict[SiteHead, float] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         fields = {field.stream for field in self.scope.model.text_fields}
@@ -120,7 +120,7 @@ class Sweep:
         self._continue()
 
     @property
-    def heads(self) -> dict[Head, tuple[str, int]]:
+    def heads(self) -> dict[SiteHead, tuple[str, int]]:
         """Kind and layer of each (site, head)."""
         trace = self._example
         return {
@@ -130,15 +130,15 @@ class Sweep:
             for head in range(site.n_heads)
         }
 
-    def passes(self) -> Iterator[tuple[str, tuple[Edit, ...], Sequence[Streams]]]:
+    def passes(self) -> Iterator[tuple[str, tuple[Edit, ...], Sequence[EncodingByStream]]]:
         """Yield (name, edits, texts) of every pass, those of the curves after all others."""
-        yield OWN, (), self.texts
+        yield OWN_BASELINE, (), self.texts
         for site, head in self.heads:
             yield f"{site} {head}", (self._off([(site, head)]),), self.texts
         reported = self.texts[1::2][:CURVE_TEXTS]
         for kind, orders in self.orders().items():
             for name, order in orders.items():
-                for share in SHARES if name == "importance" else SHARES[:-1]:
+                for share in SWEPT_SHARES if name == "importance" else SWEPT_SHARES[:-1]:
                     off = order[: n_off(share, len(order))]
                     edits = tuple(self._off([one]) for one in off)
                     yield f"{kind} {name} {share:g}", edits, reported
@@ -146,12 +146,12 @@ class Sweep:
     @property
     def unit(self) -> str:
         """The unit of the losses."""
-        return UNITS[self._measure.kind]
+        return LOSS_UNITS[self._measure.kind]
 
     @property
     def n_passes(self) -> int:
         kinds = len({kind for kind, _ in self.heads.values()})
-        per_kind = len(SHARES) + self.n_orders * (len(SHARES) - 1)
+        per_kind = len(SWEPT_SHARES) + self.n_orders * (len(SWEPT_SHARES) - 1)
         return 1 + len(self.heads) + kinds * per_kind
 
     def run(self, progress: Callable[[int, int], object]) -> None:
@@ -180,7 +180,7 @@ class Sweep:
 
     def results(self) -> list[HeadResult]:
         """Return the effect of each head, largest first."""
-        own = torch.tensor(self.losses[OWN])
+        own = torch.tensor(self.losses[OWN_BASELINE])
         heads = list(self.heads.items())
         changes = [torch.tensor(self.losses[f"{site} {head}"]) - own for (site, head), _ in heads]
         marks = holm([bootstrap(change[::2], self.seed).p for change in changes])
@@ -196,10 +196,10 @@ class Sweep:
         The least important are off first. The four numbers are the change of the loss in that
         order, and the lowest, median and highest of the random orders.
         """
-        own = torch.tensor(self.losses[OWN])[1::2][:CURVE_TEXTS]
+        own = torch.tensor(self.losses[OWN_BASELINE])[1::2][:CURVE_TEXTS]
         found: dict[str, dict[str, tuple[float, float, float, float]]] = {}
         for kind in dict.fromkeys(kind for kind, _ in self.heads.values()):
-            for share in SHARES:
+            for share in SWEPT_SHARES:
                 orders = ["importance", *(f"random {i}" for i in range(self.n_orders))]
                 names = [f"{kind} {order} {share:g}" for order in orders]
                 changes = [
@@ -212,7 +212,7 @@ class Sweep:
                 found.setdefault(kind, {})[f"{share:g}"] = (changes[0], drawn[0], median, drawn[-1])
         return found
 
-    def orders(self) -> dict[str, dict[str, list[Head]]]:
+    def orders(self) -> dict[str, dict[str, list[SiteHead]]]:
         """Return the orders in which the heads of each kind go off."""
         importance, found = self._importance(), {}
         for kind in dict.fromkeys(kind for kind, _ in self.heads.values()):
@@ -224,7 +224,7 @@ class Sweep:
             found[kind] = orders
         return found
 
-    def _importance(self) -> dict[Head, float]:
+    def _importance(self) -> dict[SiteHead, float]:
         """Return E|zᵀ ∂L/∂z| of each head over the selecting half, in units of its layer's length.
 
         z is the head output; Michel et al. (2019, eq. 2 and the end of §4.1).
@@ -252,18 +252,20 @@ class Sweep:
         }
         return self._ranked
 
-    def _off(self, heads: Sequence[Head]) -> Edit:
+    def _off(self, heads: Sequence[SiteHead]) -> Edit:
         (site, head), *_ = heads
         return HeadOff(Where(site=site, heads=(head,)), baseline=self.baseline)
 
-    def _batches(self, texts: Sequence[Streams]) -> Iterator[list[int]]:
+    def _batches(self, texts: Sequence[EncodingByStream]) -> Iterator[list[int]]:
         """Yield the indices of texts of like lengths, which need little padding."""
         by_length = sorted(range(len(texts)), key=lambda i: [len(r.ids) for r in texts[i].values()])
         size = self.batch if self.scope.model.pads else 1
         for first in range(0, len(texts), size):
             yield by_length[first : first + size]
 
-    def _losses(self, texts: Sequence[Streams], edits: Sequence[Edit]) -> Float[Tensor, "text"]:
+    def _losses(
+        self, texts: Sequence[EncodingByStream], edits: Sequence[Edit]
+    ) -> Float[Tensor, "text"]:
         outputs = self.scope.outputs_batch(texts, edits)
         return self._measure.losses(texts, outputs)
 

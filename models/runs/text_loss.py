@@ -13,28 +13,34 @@ from models.tokenizers.base import Encoding
 from models.tokenizers.encoding import hidable
 from models.trace.outputs import MaskedToken, NextToken, Output, TokenInOrder
 
-TOKENS, MASKED, ANSWER = "tokens", "masked", "answer"
-UNITS = {TOKENS: "nats a token", MASKED: "nats a masked token", ANSWER: "nats an answer"}
-SHARE = 0.15  # of the tokens of a text that are masked (Devlin et al. 2019)
+TOKEN_LOSS, MASKED_LOSS, ANSWER_LOSS = "tokens", "masked", "answer"
+LOSS_UNITS = {
+    TOKEN_LOSS: "nats a token",
+    MASKED_LOSS: "nats a masked token",
+    ANSWER_LOSS: "nats an answer",
+}
+LOSS_MASKED_SHARE = 0.15  # of the tokens of a text that are masked (Devlin et al. 2019)
 
-Streams = Mapping[str, Encoding]
+EncodedStreams = Mapping[str, Encoding]
 
 
 def loss_kind(outputs: Mapping[str, Output]) -> str | None:
     """Return the kind of loss, a key of UNITS; None of an answer without probabilities."""
     output = next(iter(outputs.values()), None)
     if isinstance(output, NextToken | TokenInOrder):
-        return TOKENS
+        return TOKEN_LOSS
     if isinstance(output, MaskedToken):
-        return MASKED
+        return MASKED_LOSS
     try:
         logits_of(outputs)
     except ValueError:
         return None
-    return ANSWER
+    return ANSWER_LOSS
 
 
-def with_hidden(scope: Scope, texts: Sequence[Streams], seed: int = 0) -> list[Streams]:
+def with_hidden(
+    scope: Scope, texts: Sequence[EncodedStreams], seed: int = 0
+) -> list[EncodedStreams]:
     """Return texts with 15 % of their tokens masked, drawn by the seed, at least one.
 
     A [MASK] of a text's own stays; the token it hides is not known, so it has no part in the loss.
@@ -46,7 +52,7 @@ def with_hidden(scope: Scope, texts: Sequence[Streams], seed: int = 0) -> list[S
         places = sorted(hidable(row, mask_id))
         if places:
             rng = Random(f"{seed} {row.ids}")
-            hidden = rng.sample(places, max(1, round(SHARE * len(places))))
+            hidden = rng.sample(places, max(1, round(LOSS_MASKED_SHARE * len(places))))
             found.append({stream: scope.tokenizer.hiding(row, sorted(hidden))})
     return found
 
@@ -79,20 +85,20 @@ class TextLosses:
         ValueError: the model's answer has no probabilities.
     """
 
-    def __init__(self, scope: Scope, texts: Sequence[Streams], seed: int = 0) -> None:
+    def __init__(self, scope: Scope, texts: Sequence[EncodedStreams], seed: int = 0) -> None:
         self.scope = scope
         kind = loss_kind(scope.outputs_batch(texts[:1])[0])
         if kind is None:
             raise ValueError(f"{scope.name} gives no probabilities, so texts have no loss")
         self.kind = kind
-        self.texts = with_hidden(scope, texts, seed) if kind == MASKED else list(texts)
+        self.texts = with_hidden(scope, texts, seed) if kind == MASKED_LOSS else list(texts)
         self._chosen: dict[tuple[tuple[int, ...], ...], tuple[int | None, ...]] = {}
 
     def labels(
-        self, texts: Sequence[Streams], outputs: Sequence[Mapping[str, Output]]
+        self, texts: Sequence[EncodedStreams], outputs: Sequence[Mapping[str, Output]]
     ) -> list[tuple[int | None, ...]]:
         """Return the labels of each text; `outputs` are its answers, under whatever edits."""
-        if self.kind != ANSWER:
+        if self.kind != ANSWER_LOSS:
             return [labels_of(one) for one in outputs]
         keys = [tuple(tuple(row.ids) for row in text.values()) for text in texts]
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._chosen}
@@ -102,7 +108,7 @@ class TextLosses:
         return [self._chosen[key] for key in keys]
 
     def losses(
-        self, texts: Sequence[Streams], outputs: Sequence[Mapping[str, Output]]
+        self, texts: Sequence[EncodedStreams], outputs: Sequence[Mapping[str, Output]]
     ) -> Float[Tensor, "text"]:
         """Return the loss of each text from its answers."""
         every = zip(outputs, self.labels(texts, outputs), strict=True)

@@ -21,7 +21,7 @@ class Written:
     steps: tuple[decoding.Step, ...]
 
 
-def write(
+def write_text(
     model: Model, tokenizer: Tokenizer, ids: tuple[int, ...], how: str, **settings: Any
 ) -> Written:
     """Generate from these tokens with "greedy", "sample" or "beam"; `settings` go to the decoder.

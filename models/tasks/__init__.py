@@ -16,7 +16,7 @@ from models.tasks.text_files import DOCUMENTS
 from models.tasks.translation import TranslationTask
 from models.training.task import DataError, Task
 
-__all__ = ["NAMES", "DataError", "Task", "open_task", "reopen_task"]
+__all__ = ["TASK_NAMES", "DataError", "Task", "open_task", "reopen_task"]
 
 _OF_FILES = {
     **{task.name: ("files of text", task) for task in (LanguageTask, MaskedTask, PermutationTask)},
@@ -37,7 +37,7 @@ TASKS: dict[str, type[Any]] = {
 }
 # tasks whose texts are made by a rule and are no sentences
 GENERATED: dict[str, type[Any]] = {DatesTask.name: DatesTask} | SMALL_TASKS
-NAMES = tuple(TASKS)
+TASK_NAMES = tuple(TASKS)
 # settings that `data` stores under their own names
 STORED = ("lm_weight", "fold", "form", "digits", "period")
 
@@ -77,7 +77,7 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
                 "translation needs a tab-separated file of sentence pairs (--data FILE)"
             )
         return cast(Task, TranslationTask(data, **settings))
-    if settings.keys() & {"validation_files", "test_files"} and name in NAMES:
+    if settings.keys() & {"validation_files", "test_files"} and name in TASK_NAMES:
         raise DataError(
             f"{name} splits its own files; --valid and --test apply to translation only"
         )
@@ -93,4 +93,4 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
                 f"span takes one file of questions, contexts and answers, got {len(files)}"
             )
         return cast(Task, SpanTask(files[0], **settings))
-    raise DataError(f"task must be one of {', '.join(NAMES)}, got {name!r}")
+    raise DataError(f"task must be one of {', '.join(TASK_NAMES)}, got {name!r}")

@@ -17,20 +17,20 @@ from typing import Any
 import torch
 
 from models.architectures import Config, Model, bert, gpt
-from models.architectures.base import CLASSES, NEXT_TOKEN, Answers
+from models.architectures.base import CLASSES_OUTPUT, NEXT_TOKEN, Answers
 from models.runs.inputs import encoded
 from models.tasks.pair_files import file_record, names, read_lines
 from models.tasks.running_text import by_hash
-from models.tasks.split import FOLDS, SETS, fold_of, sets_of
+from models.tasks.split import FOLDS, SPLIT_SETS, fold_of, sets_of
 from models.tasks.text_files import licence_of
 from models.tokenizers.base import Tokenizer
-from models.training.bag_of_words import NaiveBayes, words
+from models.training.bag_of_words import NaiveBayes, text_words
 from models.training.batches import Batch, Labelled, bucketed, collate_labelled
 from models.training.objectives import Losses, label_smoothed_loss, text_classes
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
-TOKENS = ("byte pairs", "word pieces")
-ROWS = 64  # per batch in `evaluate`
+CLASSIFY_TOKENS = ("byte pairs", "word pieces")
+CLASSIFY_EVAL_ROWS = 64  # per batch in `evaluate`
 N_BEST = 1000  # validation texts
 
 
@@ -67,8 +67,8 @@ class ClassifyTask:
         tokenizer: Tokenizer | None = None,
         licence: str | None = None,
     ) -> None:
-        if tokens not in TOKENS:
-            raise DataError(f"tokens must be {' or '.join(TOKENS)}, not {tokens!r}")
+        if tokens not in CLASSIFY_TOKENS:
+            raise DataError(f"tokens must be {' or '.join(CLASSIFY_TOKENS)}, not {tokens!r}")
         if lm_weight < 0:
             raise DataError(f"lm_weight must be at least 0, not {lm_weight}")
         if fold not in range(FOLDS):
@@ -86,7 +86,8 @@ class ClassifyTask:
             )
         belongs = sets_of((text.texts[0] for text in self._texts), {}, partial(fold_of, fold=fold))
         self._split = {
-            name: [text for text in self._texts if belongs[text.texts[0]] == name] for name in SETS
+            name: [text for text in self._texts if belongs[text.texts[0]] == name]
+            for name in SPLIT_SETS
         }
         self._n_left_out = len(self._texts) - sum(map(len, self._split.values()))
 
@@ -114,7 +115,11 @@ class ClassifyTask:
 
     def example(self, text: LabelledText) -> Labelled:
         """Return the row, truncated to what the model reads, and its class."""
-        fields = bert.FIELDS["classes"] if self.tokenizer.cls_id is not None else gpt.CLASSIFIED
+        fields = (
+            bert.BERT_FIELDS["classes"]
+            if self.tokenizer.cls_id is not None
+            else gpt.CLASSIFIER_FIELDS
+        )
         row = encoded(fields, text.texts, self.tokenizer, 10**9)["text"]
         # the last token is special, and stays
         positions = [*range(min(len(row.ids), self.n_ctx) - 1), len(row.ids) - 1]
@@ -182,14 +187,14 @@ class ClassifyTask:
         held_out = self._ordered(validation)[:n]
         examples = [self.example(text) for text in held_out]
         classes, n_correct, nats, n_tokens = [kind for *_, (kind,) in examples], 0, 0.0, 0
-        for start in range(0, len(examples), ROWS):
-            batch = self.collate(examples[start : start + ROWS]).to(model.device)
+        for start in range(0, len(examples), CLASSIFY_EVAL_ROWS):
+            batch = self.collate(examples[start : start + CLASSIFY_EVAL_ROWS]).to(model.device)
             answers = model(*batch.inputs)
-            n_correct += int((answers[CLASSES].argmax(-1) == batch.classes).sum())
+            n_correct += int((answers[CLASSES_OUTPUT].argmax(-1) == batch.classes).sum())
             if NEXT_TOKEN in answers:
                 nats += float(label_smoothed_loss(answers[NEXT_TOKEN], batch.labels))
                 n_tokens += batch.n_labels
-            progress(min(start + ROWS, len(examples)), len(examples))
+            progress(min(start + CLASSIFY_EVAL_ROWS, len(examples)), len(examples))
         measures = {self.metric: 100 * n_correct / len(classes)} | self._baselines(
             held_out, classes
         )
@@ -215,7 +220,7 @@ class ClassifyTask:
 
     @staticmethod
     def _words(texts: Sequence[LabelledText]) -> list[list[str]]:
-        return [words(" ".join(text.texts)) for text in texts]
+        return [text_words(" ".join(text.texts)) for text in texts]
 
     def _ids(self, texts: Sequence[LabelledText]) -> list[list[int]]:
         return self.tokenizer.encode_many([" ".join(text.texts) for text in texts])

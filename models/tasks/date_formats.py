@@ -23,13 +23,13 @@ from datetime import date
 from functools import cache, lru_cache
 from random import Random
 
-from models.tasks.date_languages import DIGITS, LANGUAGES, WITH_MONTH_NAMES
+from models.tasks.date_languages import DIGITS_ONLY, LANGUAGES, WITH_MONTH_NAMES
 
 FIRST_DATE, LAST_DATE = date(1950, 1, 1), date(2049, 12, 31)
 PIVOT_YEAR = 1969  # earlier years are never written with two digits
 MAX_SOURCE_LENGTH, TARGET_LENGTH = 44, 10  # characters
 
-ALPHABET = (
+DATE_ALPHABET = (
     " '(),-./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
     "ºÁÄÇÉÌÛáäçéìû一三二五六周四土年日星曜月期木水火金"
 )  # every character of any source or target, in code-point order
@@ -51,7 +51,7 @@ class DateExample:
     format: str  # pattern of the source, as in "French: le d month year"
 
 
-SHARES = tuple(language.share for language in LANGUAGES)
+LANGUAGE_SHARES = tuple(language.share for language in LANGUAGES)
 
 # probabilities of the variants; the rest is written plainly
 P_WEEKDAY, P_SHORT_YEAR, P_PADDED_DAY, P_FIRST, P_RECASED, P_WITHOUT_ACCENTS = (
@@ -71,11 +71,11 @@ def _label(language: str, pattern: str) -> str:
     return f"{language}: " + pattern.replace("{w}", "").replace("{", "").replace("}", "")
 
 
-def write(rng: Random, day: date) -> DateExample:
+def write_date(rng: Random, day: date) -> DateExample:
     """Write `day` in a random language, pattern and style."""
-    language = rng.choices(LANGUAGES, SHARES)[0]
+    language = rng.choices(LANGUAGES, LANGUAGE_SHARES)[0]
     pattern = rng.choice(language.patterns)
-    names = rng.choice(WITH_MONTH_NAMES) if language is DIGITS else language
+    names = rng.choice(WITH_MONTH_NAMES) if language is DIGITS_ONLY else language
     weekday = plain_day = year = ""
     if rng.random() < P_WEEKDAY:
         weekday = rng.choice(names.weekday_rows)[day.weekday()] + rng.choice(names.after_weekday)
@@ -105,7 +105,7 @@ def write(rng: Random, day: date) -> DateExample:
     return DateExample(source, day.isoformat(), _label(language.name, pattern))
 
 
-def is_held_out(target: str) -> bool:
+def is_held_out_date(target: str) -> bool:
     """Return True if this date (ISO) is kept from training in every format.
 
     About 5 % of dates are, by SHA-256 of the target. Splitting by date is stricter than by source:
@@ -118,7 +118,7 @@ def _random_date(rng: Random, held_out: bool) -> date:
     """Return a date on that side of the split, uniform over the years covered."""
     while True:
         day = date.fromordinal(rng.randint(FIRST_DATE.toordinal(), LAST_DATE.toordinal()))
-        if is_held_out(day.isoformat()) == held_out:
+        if is_held_out_date(day.isoformat()) == held_out:
             return day
 
 
@@ -128,7 +128,7 @@ def training_examples(seed: int, step: int, n: int) -> list[DateExample]:
     It is a function of the arguments alone, so that a run can resume.
     """
     rng = Random(f"training {seed} {step}")
-    return [write(rng, _random_date(rng, held_out=False)) for _ in range(n)]
+    return [write_date(rng, _random_date(rng, held_out=False)) for _ in range(n)]
 
 
 def held_out_examples(seed: int, n: int) -> list[DateExample]:
@@ -141,6 +141,6 @@ def _held_out_examples(seed: int, n: int) -> tuple[DateExample, ...]:
     rng = Random(f"held out {seed}")
     by_source: dict[str, DateExample] = {}
     while len(by_source) < n:
-        example = write(rng, _random_date(rng, held_out=True))
+        example = write_date(rng, _random_date(rng, held_out=True))
         by_source.setdefault(example.source, example)
     return tuple(by_source.values())

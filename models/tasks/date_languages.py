@@ -182,7 +182,7 @@ JAPANESE = Language(
     ),
     after_weekday=("",),
 )
-DIGITS = Language(  # weekdays are borrowed from any of WITH_MONTH_NAMES
+DIGITS_ONLY = Language(  # weekdays are borrowed from any of WITH_MONTH_NAMES
     "Digits",
     share=6,
     patterns=(
@@ -194,4 +194,4 @@ DIGITS = Language(  # weekdays are borrowed from any of WITH_MONTH_NAMES
     ),
 )  # fmt: skip
 WITH_MONTH_NAMES = (ENGLISH, FRENCH, GERMAN, SPANISH, ITALIAN, PORTUGUESE, DUTCH)
-LANGUAGES = (*WITH_MONTH_NAMES, CHINESE, JAPANESE, DIGITS)
+LANGUAGES = (*WITH_MONTH_NAMES, CHINESE, JAPANESE, DIGITS_ONLY)

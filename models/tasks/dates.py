@@ -28,7 +28,7 @@ class DatesTask(TextTask):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        return Tokenizer.characters(date_formats.ALPHABET)
+        return Tokenizer.characters(date_formats.DATE_ALPHABET)
 
     def batches(self, seed: int) -> Iterator[Sequence[Pair]]:
         step = 0

@@ -14,19 +14,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.architectures import Model
-from models.architectures.base import MASKED
-from models.architectures.xlnet import IN_ORDER
+from models.architectures.base import MASKED_OUTPUT
+from models.architectures.xlnet import TOKEN_IN_ORDER
 from models.tokenizers.base import Tokenizer
-from models.tokenizers.special_tokens import BERT
+from models.tokenizers.special_tokens import BERT_SPECIAL
 from models.training import batches, objectives
 from models.training.batches import NO_LABEL, Batch, Masked, Pair, Window
 from models.training.objectives import Losses
 from models.training.task import Case, Progress, no_progress
 
-PAIRS, CONTINUED = "source and target", "one text"
-HIDDEN, ORDERED = "masked letters", "letters in an order"
-ROWS = 250  # per batch in `accuracy`
-SHARE = 0.1  # of the letters of a text that are predicted at once, at least one
+PAIRED_FORM, ONE_TEXT_FORM = "source and target", "one text"
+MASKED_FORM, ORDERED = "masked letters", "letters in an order"
+FORM_EVAL_ROWS = 250  # per batch in `accuracy`
+LETTERS_MASKED_SHARE = 0.1  # of the letters of a text that are predicted at once, at least one
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class Strings:
 
     def predicted(self, rng: Random) -> list[int]:
         """Return the places of a few of these letters, in a random order."""
-        n = max(1, round(SHARE * len(self.text)))
+        n = max(1, round(LETTERS_MASKED_SHARE * len(self.text)))
         return rng.sample(self.known, min(n, len(self.known)))
 
 
-class Form:
+class ReadingForm:
     """A way to read examples: the answer is written if `writes`, else letters are predicted."""
 
     metric = "exact match"
@@ -96,7 +96,7 @@ class Form:
         return answers
 
 
-class Pairs(Form):
+class PairForm(ReadingForm):
     """An encoder-decoder reads the source and writes the answer."""
 
     def examples(self, strings: Sequence[Strings], tokenizer: Tokenizer, rng: Random) -> list[Pair]:
@@ -110,7 +110,7 @@ class Pairs(Form):
         return Case(strings.source, (strings.answer,), (strings.source, strings.answer))
 
 
-class Continued(Form):
+class Continued(ReadingForm):
     """A language model reads the source and continues it; only the answer is learned."""
 
     pipeline_tag = "text-generation"
@@ -135,13 +135,13 @@ class Continued(Form):
         return Case(strings.prompt, (strings.answer,), (strings.text,))
 
 
-class Hidden(Form):
+class Hidden(ReadingForm):
     """BERT reads both as one text and fills in masked letters."""
 
     metric, writes, pipeline_tag = "masked accuracy", False, "fill-mask"
 
     def tokenizer(self, alphabet: str) -> Tokenizer:
-        return Tokenizer.characters(alphabet, BERT)
+        return Tokenizer.characters(alphabet, BERT_SPECIAL)
 
     def examples(
         self, strings: Sequence[Strings], tokenizer: Tokenizer, rng: Random
@@ -164,14 +164,14 @@ class Hidden(Form):
 
     def case(self, strings: Strings, rng: Random) -> Case:
         places = strings.predicted(rng)
-        letters = (BERT["mask"] if i in places else c for i, c in enumerate(strings.text))
+        letters = (BERT_SPECIAL["mask"] if i in places else c for i, c in enumerate(strings.text))
         return Case("".join(letters), (strings.text,), (strings.text,))
 
     def logits(self, answers: Any) -> Float[Tensor, "batch m vocab"]:
-        return answers[MASKED]
+        return answers[MASKED_OUTPUT]
 
 
-class Ordered(Form):
+class OrderedForm(ReadingForm):
     """XLNet reads both as one text and predicts the last letters of a random order."""
 
     metric, writes, pipeline_tag = "accuracy", False, "text-generation"
@@ -200,17 +200,17 @@ class Ordered(Form):
         return Case(strings.text, (strings.text,), (strings.text,))
 
     def logits(self, answers: Any) -> Float[Tensor, "batch m vocab"]:
-        return answers[IN_ORDER]
+        return answers[TOKEN_IN_ORDER]
 
 
-FORMS: dict[str, Form] = {
-    PAIRS: Pairs(), CONTINUED: Continued(), HIDDEN: Hidden(), ORDERED: Ordered(),
+FORMS: dict[str, ReadingForm] = {
+    PAIRED_FORM: PairForm(), ONE_TEXT_FORM: Continued(), MASKED_FORM: Hidden(), ORDERED: OrderedForm(),
 }  # fmt: skip
 
 
 @torch.inference_mode()
 def accuracy(
-    form: Form,
+    form: ReadingForm,
     model: Model,
     examples: Sequence[Any],
     tokenizer: Tokenizer,
@@ -219,10 +219,10 @@ def accuracy(
     """Return the percentage of labels that are the model's first choice."""
     model.eval()
     n_correct, n_labels = 0, 0
-    for start in range(0, len(examples), ROWS):
-        batch = form.collate(examples[start : start + ROWS], tokenizer).to(model.device)
+    for start in range(0, len(examples), FORM_EVAL_ROWS):
+        batch = form.collate(examples[start : start + FORM_EVAL_ROWS], tokenizer).to(model.device)
         first_choices = form.logits(model(*batch.inputs)).argmax(-1)
         n_correct += int((first_choices == batch.labels).sum())
         n_labels += batch.n_labels
-        progress(min(start + ROWS, len(examples)), len(examples))
+        progress(min(start + FORM_EVAL_ROWS, len(examples)), len(examples))
     return 100 * n_correct / n_labels

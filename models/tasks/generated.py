@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from models.architectures import Model
-from models.tasks.forms import FORMS, PAIRS, Form, Strings, accuracy
+from models.tasks.forms import FORMS, PAIRED_FORM, ReadingForm, Strings, accuracy
 from models.tokenizers.base import Tokenizer
-from models.training.batches import Batch, Example
+from models.training.batches import Batch, TrainingExample
 from models.training.evaluation import TextCases
 from models.training.objectives import Losses
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
@@ -21,7 +21,7 @@ _HELD_OUT = 13  # of 256: 5.1 %
 N_TEST, N_VALIDATION = 2000, 1000
 
 
-def is_held_out(source: str) -> bool:
+def is_held_out_source(source: str) -> bool:
     """Return True if this source is kept from training (about 5 % are), by its SHA-256."""
     return hashlib.sha256(source.encode()).digest()[0] < _HELD_OUT
 
@@ -37,16 +37,16 @@ class GeneratedTask:
     purpose: str
     alphabet: str
     joint = "="
-    forms: tuple[str, ...] = (PAIRS,)
+    forms: tuple[str, ...] = (PAIRED_FORM,)
     pipeline_tag = "text2text-generation"
     model_settings: tuple[str, ...] = ("form",)
 
-    def __init__(self, *, batch_size: int = 64, form: str = PAIRS) -> None:
+    def __init__(self, *, batch_size: int = 64, form: str = PAIRED_FORM) -> None:
         if form not in self.forms:
             raise DataError(f"form of {self.name} must be {' or '.join(self.forms)}, not {form!r}")
         self.batch_size, self.form = batch_size, form
-        self.read: Form = FORMS[form]
-        joint = "" if form == PAIRS else self.joint
+        self.read: ReadingForm = FORMS[form]
+        joint = "" if form == PAIRED_FORM else self.joint
         self.tokenizer: Tokenizer = self.read.tokenizer(self.alphabet + joint)
 
     @property
@@ -82,17 +82,17 @@ class GeneratedTask:
         """Return the sources of one training step, a function of the arguments alone."""
         rng, sources = Random(f"training {seed} {step}"), []
         while len(sources) < self.batch_size:
-            if not is_held_out(source := self.draw(rng)):
+            if not is_held_out_source(source := self.draw(rng)):
                 sources.append(source)
         return sources
 
-    def batches(self, seed: int) -> Iterator[Sequence[Example]]:
+    def batches(self, seed: int) -> Iterator[Sequence[TrainingExample]]:
         step = 0
         while True:
             yield self.examples(self.sources(seed, step), Random(f"form {seed} {step}"))
             step += 1
 
-    def examples(self, sources: Sequence[str], rng: Random) -> list[Example]:
+    def examples(self, sources: Sequence[str], rng: Random) -> list[TrainingExample]:
         """Return sources and answers in the form of the model; `rng` draws what it predicts."""
         return self.read.examples([self.strings(each) for each in sources], self.tokenizer, rng)
 
@@ -106,7 +106,7 @@ class GeneratedTask:
         every = _held_out(type(self), tuple(self.settings.items()))
         return every[N_TEST:] if validation else every[:N_TEST]
 
-    def validation(self) -> Sequence[Example]:
+    def validation(self) -> Sequence[TrainingExample]:
         return self.examples(self._held_out_sources(True), Random("validation"))
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
@@ -137,6 +137,6 @@ def _held_out(task: type[GeneratedTask], settings: tuple[tuple[str, Any], ...]) 
     rng, drawn = Random("held out"), task(form=task.forms[0], **dict(settings))
     sources: dict[str, None] = {}
     while len(sources) < N_TEST + N_VALIDATION:
-        if is_held_out(source := drawn.draw(rng)):
+        if is_held_out_source(source := drawn.draw(rng)):
             sources[source] = None
     return tuple(sources)

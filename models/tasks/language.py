@@ -110,9 +110,11 @@ class LanguageTask(RunningText):
         Of a whole text the paragraphs count as documents.
         """
         documents = self._as_read("validation" if validation else "test")
-        return [as_case(document) for document in documents if len(document.split()) > N_BEGINNING][
-            :n
-        ]
+        return [
+            continuation_case(document)
+            for document in documents
+            if len(document.split()) > N_BEGINNING
+        ][:n]
 
 
 def cut_document(
@@ -126,7 +128,7 @@ def cut_document(
         yield [start_id, *piece[:-1]], piece
 
 
-def as_case(document: str) -> Case:
+def continuation_case(document: str) -> Case:
     """Return the first words as the source, the whole document as the reference."""
     beginning = re.match(rf"(?:\S+\s+){{{N_BEGINNING - 1}}}\S+", document)
     if beginning is None:

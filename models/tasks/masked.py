@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from models.architectures import Model
-from models.architectures.bert import MASKED, NEXT_SENTENCE
+from models.architectures.bert import MASKED_OUTPUT, NEXT_SENTENCE
 from models.tasks.pair_files import file_record, names
 from models.tasks.running_text import TextFiles, by_hash
 from models.tasks.text_files import is_table, separated
@@ -27,15 +27,18 @@ from models.training.batches import NO_LABEL, Batch, Masked, bucketed, collate_m
 from models.training.objectives import masked_tokens
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
-SHARE = 0.15  # share of the tokens to predict
-HIDDEN, REPLACED = 0.8, 0.1  # shares of these: [MASK]; another token; the rest is unchanged
-SHORT = 0.3  # share of the rows of running text that do not fill the context
-AGAIN = 3  # passes over running text per epoch, because there is less of it than of sentences
-ROWS = 64  # per batch in `evaluate`
+PREDICTED_SHARE = 0.15  # share of the tokens to predict
+SHARE_HIDDEN, SHARE_REPLACED = (
+    0.8,
+    0.1,
+)  # shares of these: [MASK]; another token; the rest is unchanged
+SHARE_SHORT = 0.3  # share of the rows of running text that do not fill the context
+TEXT_PASSES = 3  # passes over running text per epoch, because there is less of it than of sentences
+MASKED_EVAL_ROWS = 64  # per batch in `evaluate`
 FOLLOWS, FOREIGN = 0, 1  # the classes of a pair
 _END = re.compile(r"[.!?]+[\"'”’)_]*\s+(?=[\"'“‘(_]*[A-Z0-9])")
 
-Row = tuple[list[int], list[int], int]  # ids, segments, class
+MaskedRow = tuple[list[int], list[int], int]  # ids, segments, class
 
 
 class MaskedTask(TextFiles):
@@ -80,13 +83,13 @@ class MaskedTask(TextFiles):
         running, alone = self._train
         for epoch in count():
             rng = random.Random(f"{seed}/{epoch}")
-            rows = [row for _ in range(AGAIN) for row in self._pairs(running, rng)] + [
+            rows = [row for _ in range(TEXT_PASSES) for row in self._pairs(running, rng)] + [
                 self._row(ids) for ids in alone
             ]
             for batch in bucketed([(len(ids) - 1,) for ids, *_ in rows], self.max_tokens, rng):
                 yield [self._hidden(rows[i], rng) for i in batch]
 
-    def _pairs(self, running: Sequence[list[list[int]]], rng: random.Random) -> Iterator[Row]:
+    def _pairs(self, running: Sequence[list[list[int]]], rng: random.Random) -> Iterator[MaskedRow]:
         """Yield running text as rows of two pieces.
 
         Half of the second pieces follow the first, half begin at a sentence elsewhere.
@@ -95,7 +98,7 @@ class MaskedTask(TextFiles):
             start = 0
             while start < len(text):
                 room = self.n_ctx - 3
-                room = rng.randint(min(8, room), room) if rng.random() < SHORT else room
+                room = rng.randint(min(8, room), room) if rng.random() < SHARE_SHORT else room
                 end, n = start, 0
                 while end < len(text) and (end == start or n + len(text[end]) <= room):
                     n += len(text[end])
@@ -138,7 +141,9 @@ class MaskedTask(TextFiles):
             piece += sentence
         return piece
 
-    def _row(self, first: Sequence[int], second: Sequence[int] = (), kind: int = NO_LABEL) -> Row:
+    def _row(
+        self, first: Sequence[int], second: Sequence[int] = (), kind: int = NO_LABEL
+    ) -> MaskedRow:
         """Return [CLS] first [SEP] second [SEP], the longer piece cut until both fit."""
         first, second, special = list(first), list(second), 3 if second else 2
         while len(first) + len(second) + special > self.n_ctx:
@@ -152,17 +157,21 @@ class MaskedTask(TextFiles):
             raise DataError(f"masked language modelling needs a vocabulary with [{name.upper()}]")
         return special[0]
 
-    def _hidden(self, row: Row, rng: random.Random, *, always: bool = False) -> Masked:
+    def _hidden(self, row: MaskedRow, rng: random.Random, *, always: bool = False) -> Masked:
         """Return the row with tokens masked (all with `always`), replaced or unchanged."""
         ids, segments, kind = list(row[0]), row[1], row[2]
         places = [i for i, token in enumerate(ids) if not self.tokenizer.is_special(token)]
-        chosen = sorted(rng.sample(places, max(1, round(SHARE * len(places))))) if places else []
+        chosen = (
+            sorted(rng.sample(places, max(1, round(PREDICTED_SHARE * len(places)))))
+            if places
+            else []
+        )
         labels = [ids[i] for i in chosen]
         for i in chosen:
             draw = rng.random()
-            if always or draw < HIDDEN:
+            if always or draw < SHARE_HIDDEN:
                 ids[i] = self._special_id("mask")
-            elif draw < HIDDEN + REPLACED:
+            elif draw < SHARE_HIDDEN + SHARE_REPLACED:
                 ids[i] = rng.randrange(len(self.tokenizer.special_ids), self.tokenizer.vocab_size)
         return ids, segments, chosen, labels, (kind,)
 
@@ -190,7 +199,9 @@ class MaskedTask(TextFiles):
         """Return held-out sentences, by their hash, with one word masked: the reference."""
         part = "validation" if validation else "test"
         texts = [*self._single[part], *(s for text in self._whole[part] for s in sentences(text))]
-        return [as_case(text) for text in by_hash(texts) if 4 <= len(text.split()) <= 20][:n]
+        return [masked_word_case(text) for text in by_hash(texts) if 4 <= len(text.split()) <= 20][
+            :n
+        ]
 
     @torch.inference_mode()
     def evaluate(
@@ -207,10 +218,10 @@ class MaskedTask(TextFiles):
         n_correct, nats, total, n_correct_pairs = 0, 0.0, 0, 0
         hidden: Counter[int] = Counter()
         kinds = Counter(kind for *_, (kind,) in rows if kind != NO_LABEL)
-        for start in range(0, len(rows), ROWS):
-            batch = self.collate(rows[start : start + ROWS]).to(model.device)
+        for start in range(0, len(rows), MASKED_EVAL_ROWS):
+            batch = self.collate(rows[start : start + MASKED_EVAL_ROWS]).to(model.device)
             answers, real = model(*batch.inputs), batch.labels != NO_LABEL
-            logits, labels = answers[MASKED][real].float(), batch.labels[real]
+            logits, labels = answers[MASKED_OUTPUT][real].float(), batch.labels[real]
             n_correct += int((logits.argmax(-1) == labels).sum())
             nats += float(F.cross_entropy(logits, labels, reduction="sum"))
             total += len(labels)
@@ -219,7 +230,7 @@ class MaskedTask(TextFiles):
             n_correct_pairs += int(
                 (answers[NEXT_SENTENCE].argmax(-1) == batch.classes)[paired].sum()
             )
-            progress(min(start + ROWS, len(rows)), len(rows))
+            progress(min(start + MASKED_EVAL_ROWS, len(rows)), len(rows))
         measures = {
             self.metric: 100 * n_correct / total,
             "masked perplexity": float(torch.tensor(nats / total).exp()),
@@ -265,7 +276,7 @@ def sentences(text: str) -> list[str]:
     return [part for a, b in pairwise(ends) if (part := plain[a:b].strip())]
 
 
-def as_case(text: str) -> Case:
+def masked_word_case(text: str) -> Case:
     """Return the text with its longest word masked; ties go to the first."""
     word = max(re.findall(r"[^\W\d_]+", text), key=len, default="")
     return (

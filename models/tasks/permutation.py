@@ -18,12 +18,12 @@ from models.architectures import Model
 from models.tasks.running_text import RunningText, by_hash, document_pieces
 from models.training.batches import NO_LABEL, Batch, Ordered, bucketed, collate_ordered
 from models.training.ngrams import KneserNey
-from models.training.objectives import LABELS, tokens_in_order
+from models.training.objectives import LABEL_BATCH, tokens_in_order
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
 RANDOM, LEFT_TO_RIGHT = "random", "left to right"
 IN_TWO = 0.1  # share of the documents followed by the file's next one as a second segment
-ROWS = 64  # per batch in `evaluate`
+PERMUTATION_EVAL_ROWS = 64  # per batch in `evaluate`
 
 
 class PermutationTask(RunningText):
@@ -138,13 +138,15 @@ class PermutationTask(RunningText):
             for ids in rows
         ]
         shortest = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        for start in range(0, len(rows), ROWS):
-            part = shortest[start : start + ROWS]
+        for start in range(0, len(rows), PERMUTATION_EVAL_ROWS):
+            part = shortest[start : start + PERMUTATION_EVAL_ROWS]
             for order in (RANDOM, LEFT_TO_RIGHT):
                 batch = self.collate(
                     [(rows[i], orders[i][order], [0] * len(rows[i]), rows[i]) for i in part]
                 ).to(model.device)
-                totals[order] += float(self.objective(model(*batch.inputs), batch, 0.0)[LABELS])
+                totals[order] += float(
+                    self.objective(model(*batch.inputs), batch, 0.0)[LABEL_BATCH]
+                )
             progress(start + len(part), len(rows))
         totals["unigram"] = -sum(
             map(KneserNey(self._train, self.tokenizer.vocab_size, 1).log_prob, rows)

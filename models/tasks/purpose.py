@@ -7,7 +7,7 @@ from models.tasks import TASKS
 from models.tasks.languages import language_name
 
 
-def purpose(training: Mapping[str, Any], config: Any = None) -> str:
+def task_purpose(training: Mapping[str, Any], config: Any = None) -> str:
     """Return what a model does, for example "translates English to French"; "" if unknown.
 
     The task says it; a translator adds its languages, a classifier its classes.

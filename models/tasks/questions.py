@@ -15,12 +15,12 @@ import torch
 
 from models.architectures import Model
 from models.architectures.base import Answers
-from models.architectures.bert import FIELDS, SPAN
+from models.architectures.bert import BERT_FIELDS, SPAN_HEAD
 from models.runs.inputs import encoded
 from models.tasks import stories
 from models.tasks.pair_files import file_record, read_lines
-from models.tasks.split import SETS, sets_of
-from models.tasks.stories import BabiStory, Part
+from models.tasks.split import SPLIT_SETS, sets_of
+from models.tasks.stories import BabiStory, StoryPart
 from models.tokenizers.base import Tokenizer
 from models.trace.outputs import Span
 from models.training.batches import Batch, Question, bucketed, collate_questions
@@ -28,10 +28,10 @@ from models.training.evaluation import exact_match
 from models.training.objectives import span_loss
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
-N_HELD_OUT = 2000  # stories
+N_HELD_OUT_STORIES = 2000  # stories
 N_FOR_VOCABULARY = 5000
 FACTS = {1: "one-fact exact match", 2: "two-fact exact match"}
-BATCH = 100  # questions per batch in `answers`
+QUESTIONS_PER_BATCH = 100  # questions per batch in `answers`
 
 
 class SpanTask:
@@ -77,11 +77,13 @@ class SpanTask:
             self._vocab_size,
         )
 
-    def _of(self, part: Part, n: int | None) -> list[BabiStory]:
+    def _of(self, part: StoryPart, n: int | None) -> list[BabiStory]:
         """Return the first n stories of a set; with n None, all questions of a file."""
         if self.path is None:
             return list(
-                itertools.islice(stories.stories(part, part), N_HELD_OUT if n is None else n)
+                itertools.islice(
+                    stories.stories(part, part), N_HELD_OUT_STORIES if n is None else n
+                )
             )
         if not self._split[part]:
             n_all = sum(map(len, self._split.values()))
@@ -92,7 +94,7 @@ class SpanTask:
 
     def example(self, story: BabiStory) -> Question | None:
         """Return the row, and its answer's first and last token; None if it exceeds the context."""
-        row = encoded(FIELDS["span"], (story.question, story.context), self.tokenizer, 10**9)[
+        row = encoded(BERT_FIELDS["span"], (story.question, story.context), self.tokenizer, 10**9)[
             "text"
         ]
         if len(row.ids) > self.n_ctx:
@@ -186,25 +188,27 @@ def answer_texts(
     """Return the answers to (question, context) pairs; "" for one longer than the context."""
     model.eval()
     texts = [""] * len(pairs)
-    encodings = {i: encoded(FIELDS["span"], pair, tokenizer, 10**9) for i, pair in enumerate(pairs)}
+    encodings = {
+        i: encoded(BERT_FIELDS["span"], pair, tokenizer, 10**9) for i, pair in enumerate(pairs)
+    }
     lengths = {i: len(encoding["text"].ids) for i, encoding in encodings.items()}
     order = sorted(
         (i for i, n in lengths.items() if n <= model.config.n_ctx), key=lambda i: lengths[i]
     )
-    for start in range(0, len(order), BATCH):
-        part = order[start : start + BATCH]
+    for start in range(0, len(order), QUESTIONS_PER_BATCH):
+        part = order[start : start + QUESTIONS_PER_BATCH]
         logits_by_name: Answers = model(*model.inputs([encodings[i] for i in part]))
         for number, i in enumerate(part):
             logits = {name: rows[number].float().cpu() for name, rows in logits_by_name.items()}
-            span = model.outputs(logits, encodings[i], tokenizer)[SPAN]
+            span = model.outputs(logits, encodings[i], tokenizer)[SPAN_HEAD]
             texts[i] = cast(Span, span).text
-        progress(min(start + BATCH, len(order)), len(order))
+        progress(min(start + QUESTIONS_PER_BATCH, len(order)), len(order))
     return texts
 
 
 def last_place(context: str) -> str:
     """Return the place that a story names last: a baseline that ignores names."""
-    return max(stories.PLACES, key=context.rfind)
+    return max(stories.ROOMS, key=context.rfind)
 
 
 def read_questions(path: Path) -> list[BabiStory]:
@@ -239,5 +243,5 @@ def _separated(questions: Sequence[BabiStory]) -> dict[str, list[BabiStory]]:
     belongs = sets_of((question.context for question in questions), {})
     return {
         name: [question for question in questions if belongs[question.context] == name]
-        for name in SETS
+        for name in SPLIT_SETS
     }

@@ -10,17 +10,17 @@ from typing import Any
 
 from models.analysis.induction import Repeats, induction, is_measurable, repeated
 from models.architectures import Model
-from models.tasks.forms import CONTINUED, Strings, accuracy
+from models.tasks.forms import ONE_TEXT_FORM, Strings, accuracy
 from models.tasks.generated import GeneratedTask
 from models.training.task import MARKS, Case, DataError, Evaluation, Progress, no_progress
 
-LETTERS = "abcdefghijkl"
-LENGTH = 30  # letters of a text; with <s> they fill a model's context
-FITTING = LENGTH + 1 - MARKS  # letters of a text that a record stores
+REPEAT_LETTERS = "abcdefghijkl"
+REPEAT_LENGTH = 30  # letters of a text; with <s> they fill a model's context
+REPEAT_STORED_LENGTH = REPEAT_LENGTH + 1 - MARKS  # letters of a text that a record stores
 VARIED, FIXED = "varied", "fixed"
-BLOCK, GAP = (3, 5), (0, 3)  # letters of a block, and between two: from, to
+BLOCK_LENGTHS, GAP_LENGTHS = (3, 5), (0, 3)  # letters of a block, and between two: from, to
 PERIOD = 8  # letters of a block that returns at once
-OTHER, OTHER_PERIODS = "accuracy on other periods", (3, 4, 5, 6, 7, 9, 10)
+OTHER_PERIODS_ACCURACY, OTHER_PERIODS = "accuracy on other periods", (3, 4, 5, 6, 7, 9, 10)
 INDUCTION = "induction score"
 
 
@@ -28,11 +28,11 @@ class RepeatTask(GeneratedTask):
     """Texts of one block of distinct letters; those that follow what was there are predicted."""
 
     name, purpose = "repeat", "repeats what followed a letter before"
-    alphabet, joint = LETTERS, ""
-    forms = (CONTINUED,)
+    alphabet, joint = REPEAT_LETTERS, ""
+    forms = (ONE_TEXT_FORM,)
     model_settings = ("form", "period")
 
-    def __init__(self, *, period: str = VARIED, form: str = CONTINUED, **settings: Any) -> None:
+    def __init__(self, *, period: str = VARIED, form: str = ONE_TEXT_FORM, **settings: Any) -> None:
         if period not in (VARIED, FIXED):
             raise DataError(f"period must be {VARIED} or {FIXED}, not {period!r}")
         self.period = period
@@ -55,7 +55,7 @@ class RepeatTask(GeneratedTask):
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Return each held-out text up to the first letter that can be known, and the rest."""
         texts = [(text, known(text)[0]) for text in self._held_out_sources(validation)[:n]]
-        return [Case(text[:i], (text[i:],), (text[:FITTING],)) for text, i in texts]
+        return [Case(text[:i], (text[i:],), (text[:REPEAT_STORED_LENGTH],)) for text, i in texts]
 
     def evaluate(
         self, model: Model, n: int | None = None, *, validation: bool = False,
@@ -68,7 +68,7 @@ class RepeatTask(GeneratedTask):
         sources, rng = self._held_out_sources(validation)[:n], Random("other periods")
         others = [periodic(rng, rng.choice(OTHER_PERIODS)) for _ in sources]
         measures = {}
-        for name, texts in ((self.metric, sources), (OTHER, others)):
+        for name, texts in ((self.metric, sources), (OTHER_PERIODS_ACCURACY, others)):
             report = progress if texts is sources else no_progress
             examples = self.examples(texts, Random("evaluation"))
             measures[name] = accuracy(self.read, model, examples, self.tokenizer, report)
@@ -82,23 +82,23 @@ class RepeatTask(GeneratedTask):
 
     def repeats(self, model: Model) -> Repeats:
         """Return the texts of random letters that induction is measured on."""
-        ids = self.tokenizer.encode(LETTERS).ids
+        ids = self.tokenizer.encode(REPEAT_LETTERS).ids
         return repeated(ids, model.config.n_ctx, self.tokenizer.special_ids["start"])
 
 
 def periodic(rng: Random, period: int) -> str:
     """Return a block of so many distinct letters again and again."""
-    return ("".join(rng.sample(LETTERS, period)) * LENGTH)[:LENGTH]
+    return ("".join(rng.sample(REPEAT_LETTERS, period)) * REPEAT_LENGTH)[:REPEAT_LENGTH]
 
 
 def with_gaps(rng: Random) -> str:
     """Return a block of distinct letters again and again, with other letters in between."""
-    block = rng.sample(LETTERS, rng.randint(*BLOCK))
-    others = [letter for letter in LETTERS if letter not in block]
-    letters = rng.choices(others, k=rng.randint(*GAP))
-    while len(letters) < LENGTH:
-        letters += block + rng.choices(others, k=rng.randint(*GAP))
-    return "".join(letters[:LENGTH])
+    block = rng.sample(REPEAT_LETTERS, rng.randint(*BLOCK_LENGTHS))
+    others = [letter for letter in REPEAT_LETTERS if letter not in block]
+    letters = rng.choices(others, k=rng.randint(*GAP_LENGTHS))
+    while len(letters) < REPEAT_LENGTH:
+        letters += block + rng.choices(others, k=rng.randint(*GAP_LENGTHS))
+    return "".join(letters[:REPEAT_LENGTH])
 
 
 def known(text: str) -> list[int]:

@@ -13,7 +13,7 @@ from models.tasks.text_files import licence_of, separated
 from models.tokenizers.base import Tokenizer
 from models.training.task import DataError
 
-TOKENS = ("byte pairs", "characters")
+RUNNING_TEXT_TOKENS = ("byte pairs", "characters")
 
 
 class TextFiles:
@@ -44,8 +44,8 @@ class RunningText(TextFiles):
         self, files: Sequence[str | Path] | str | Path, *, documents: str = "paragraphs", tokens: str = "byte pairs",
         **settings: Any,
     ) -> None:  # fmt: skip
-        if tokens not in TOKENS:
-            raise DataError(f"tokens must be {' or '.join(TOKENS)}, not {tokens!r}")
+        if tokens not in RUNNING_TEXT_TOKENS:
+            raise DataError(f"tokens must be {' or '.join(RUNNING_TEXT_TOKENS)}, not {tokens!r}")
         super().__init__(files, **settings)
         self._documents, self._tokens = documents, tokens
         self._split, self._n_left_out = separated(self.paths, documents)

@@ -3,25 +3,25 @@
 from random import Random
 from typing import Any
 
-from models.tasks.forms import CONTINUED, HIDDEN, ORDERED, PAIRS
+from models.tasks.forms import MASKED_FORM, ONE_TEXT_FORM, ORDERED, PAIRED_FORM
 from models.tasks.generated import GeneratedTask
 from models.tasks.markov import MarkovTask
 from models.tasks.repeat import RepeatTask
 from models.training.task import DataError
 
-LETTERS = "abcdefghij"
-SHORTEST, LONGEST = 4, 8  # letters of a source
-DIGITS, N_DIGITS = "0123456789", 3  # of each number
-REVERSED, PLAIN = "reversed", "plain"
+COPY_LETTERS = "abcdefghij"
+MIN_LETTERS, MAX_LETTERS = 4, 8  # letters of a source
+DECIMAL_DIGITS, N_DIGITS = "0123456789", 3  # of each number
+REVERSED_ORDER, PLAIN_ORDER = "reversed", "plain"
 
 
 class LettersTask(GeneratedTask):
     """Strings of random letters."""
 
-    alphabet = LETTERS
+    alphabet = COPY_LETTERS
 
     def draw(self, rng: Random) -> str:
-        return "".join(rng.choices(LETTERS, k=rng.randint(SHORTEST, LONGEST)))
+        return "".join(rng.choices(COPY_LETTERS, k=rng.randint(MIN_LETTERS, MAX_LETTERS)))
 
 
 class CopyTask(LettersTask):
@@ -46,7 +46,7 @@ class SortTask(LettersTask):
     """Letters, to be written in the order of the alphabet."""
 
     name, purpose = "sort", "sorts letters"
-    forms = (PAIRS, CONTINUED, HIDDEN, ORDERED)
+    forms = (PAIRED_FORM, ONE_TEXT_FORM, MASKED_FORM, ORDERED)
 
     def answer(self, source: str) -> str:
         return "".join(sorted(source))
@@ -59,13 +59,13 @@ class AdditionTask(GeneratedTask):
     """
 
     name, purpose = "addition", "adds two numbers"
-    alphabet = f"{DIGITS}+"
-    forms = (PAIRS, CONTINUED)
+    alphabet = f"{DECIMAL_DIGITS}+"
+    forms = (PAIRED_FORM, ONE_TEXT_FORM)
     model_settings = ("form", "digits")
 
-    def __init__(self, *, digits: str = REVERSED, **settings: Any) -> None:
-        if digits not in (REVERSED, PLAIN):
-            raise DataError(f"digits must be {REVERSED} or {PLAIN}, not {digits!r}")
+    def __init__(self, *, digits: str = REVERSED_ORDER, **settings: Any) -> None:
+        if digits not in (REVERSED_ORDER, PLAIN_ORDER):
+            raise DataError(f"digits must be {REVERSED_ORDER} or {PLAIN_ORDER}, not {digits!r}")
         self.digits = digits
         super().__init__(**settings)
 
@@ -78,7 +78,7 @@ class AdditionTask(GeneratedTask):
 
     def answer(self, source: str) -> str:
         total = f"{sum(map(int, source.split('+'))):0{N_DIGITS + 1}}"
-        return total[::-1] if self.digits == REVERSED else total
+        return total[::-1] if self.digits == REVERSED_ORDER else total
 
 
 SMALL_TASKS: dict[str, type[GeneratedTask]] = {

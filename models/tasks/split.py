@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 
 # duplicates belong to the first of these sets that one of them is in
-SETS = ("train", "test", "validation")
+SPLIT_SETS = ("train", "test", "validation")
 
 SIGNS = re.compile(r"[^\w\s]|_")  # also vowel signs of Indic scripts, which belong to their letters
 
@@ -75,7 +75,7 @@ def sets_of(
     }
     first: dict[str, str] = {}
     for source, text in normal_forms.items():
-        first[text] = min(hashed[source], first.get(text, hashed[source]), key=SETS.index)
+        first[text] = min(hashed[source], first.get(text, hashed[source]), key=SPLIT_SETS.index)
     return {
         source: "taken out"
         if text in held_out

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-NAMES = (
+PEOPLE = (
     "Mary",
     "John",
     "Sandra",
@@ -26,7 +26,7 @@ NAMES = (
     "Tom",
     "Ruth",
 )
-PLACES = (
+ROOMS = (
     "garden", "kitchen", "bathroom", "bedroom", "hallway", "office", "school", "park", "cinema", "library", "station", "market",
 )  # fmt: skip
 THINGS = ("football", "apple", "milk", "book", "key", "hat", "letter", "lamp")
@@ -35,7 +35,7 @@ TAKES = ("picked up the", "took the", "got the", "grabbed the")
 N_FACTS = (1, 2)
 MAX_SENTENCES = 6
 
-Part = Literal["train", "validation", "test"]
+StoryPart = Literal["train", "validation", "test"]
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class BabiStory:
     n_facts: int
 
 
-def part_of(name: str, place: str) -> Part:
+def part_of(name: str, place: str) -> StoryPart:
     """Return the set that a pair of person and place belongs to.
 
     Ten in twelve pairs are in training; every name and every place is in pairs of each set.
     """
-    remainder = (NAMES.index(name) + PLACES.index(place)) % 12
-    held_out: dict[int, Part] = {0: "test", 6: "validation"}
+    remainder = (PEOPLE.index(name) + ROOMS.index(place)) % 12
+    held_out: dict[int, StoryPart] = {0: "test", 6: "validation"}
     return held_out.get(remainder, "train")
 
 
-def stories(part: Part, seed: str) -> Iterator[BabiStory]:
+def stories(part: StoryPart, seed: str) -> Iterator[BabiStory]:
     """Yield stories endlessly, with one and two supporting facts in turn."""
     rng = random.Random(seed)
     while True:
@@ -67,13 +67,13 @@ def stories(part: Part, seed: str) -> Iterator[BabiStory]:
             yield make_story(part, n_facts, rng)
 
 
-def make_story(part: Part, n_facts: int, rng: random.Random) -> BabiStory:
+def make_story(part: StoryPart, n_facts: int, rng: random.Random) -> BabiStory:
     """Return a story of at most six sentences whose answer is a pair of the set `part`.
 
     The other sentences are about training pairs.
     """
-    name = rng.choice(NAMES)
-    place = rng.choice([each for each in PLACES if part_of(name, each) == part])
+    name = rng.choice(PEOPLE)
+    place = rng.choice([each for each in ROOMS if part_of(name, each) == part])
     events = _events(rng.randint(2, MAX_SENTENCES) - n_facts, rng)
     events.insert(rng.randint(0, len(events)), ("goes", name, place))
     thing = ""
@@ -93,7 +93,7 @@ def _events(n: int, rng: random.Random) -> list[tuple[str, str, str]]:
     things = rng.sample(THINGS, len(THINGS) - 1)
     events: list[tuple[str, str, str]] = []
     for _ in range(n):
-        name = rng.choice(NAMES)
+        name = rng.choice(PEOPLE)
         if things and rng.random() < 0.35:
             events.append(("takes", name, things.pop()))
         else:
@@ -101,7 +101,7 @@ def _events(n: int, rng: random.Random) -> list[tuple[str, str, str]]:
                 (
                     "goes",
                     name,
-                    rng.choice([place for place in PLACES if part_of(name, place) == "train"]),
+                    rng.choice([place for place in ROOMS if part_of(name, place) == "train"]),
                 )
             )
     return events

@@ -6,11 +6,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from models.tasks.pair_files import read_lines
-from models.tasks.split import SETS, sets_of
+from models.tasks.split import SPLIT_SETS, sets_of
 from models.tasks.translation import TATOEBA_LICENCE
 from models.training.task import DataError
 
-PARTS = ("train", "validation", "test")  # of a whole text, in their order
+TEXT_PARTS = ("train", "validation", "test")  # of a whole text, in their order
 _CUTS = (0.89, 0.9)
 DOCUMENTS = ("lines", "paragraphs", "whole")
 
@@ -59,20 +59,20 @@ def separated(paths: Sequence[Path], documents: str) -> tuple[dict[str, list[str
 
     Lines and paragraphs are split by their hash, a whole text into contiguous parts.
     """
-    split: dict[str, list[str]] = {name: [] for name in SETS}
+    split: dict[str, list[str]] = {name: [] for name in SPLIT_SETS}
     hashed: dict[str, None] = {}
     for path in paths:
         texts = read_documents(path, documents)
         if documents == "whole" and not is_table(path):
-            for name, part in zip(PARTS, in_parts(texts[0], _CUTS), strict=True):
+            for name, part in zip(TEXT_PARTS, in_parts(texts[0], _CUTS), strict=True):
                 split[name] += [part] if part.strip() else []
         else:
             hashed |= dict.fromkeys(texts)
     belongs = sets_of(hashed, {})
     for document in hashed:
-        if belongs[document] in SETS:
+        if belongs[document] in SPLIT_SETS:
             split[belongs[document]].append(document)
-    return split, sum(belongs[document] not in SETS for document in hashed)
+    return split, sum(belongs[document] not in SPLIT_SETS for document in hashed)
 
 
 def licence_of(paths: Sequence[Path]) -> str:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from models.tasks.pair_files import Files, TextPair, as_paths, file_record, names, read_pairs
-from models.tasks.split import SETS, same_text, sets_of
+from models.tasks.split import SPLIT_SETS, same_text, sets_of
 from models.tokenizers.base import Tokenizer
 from models.training.batches import Batch, Pair, bucketed, collate
 from models.training.evaluation import TextTask
@@ -67,11 +67,11 @@ class TranslationTask(TextTask):
             (source for source, _ in pairs),
             {name: [s for s, _ in rows] for name, rows in from_files.items()},
         )
-        split: dict[str, list[TextPair]] = {name: [] for name in SETS}
+        split: dict[str, list[TextPair]] = {name: [] for name in SPLIT_SETS}
         unused = Counter(**{"left out": 0})
         for pair in pairs:
             where = belongs[pair[0]]
-            if where in SETS:
+            if where in SPLIT_SETS:
                 split[where].append(pair)
             else:
                 unused[where] += 1

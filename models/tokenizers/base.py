@@ -18,13 +18,20 @@ from tokenizers import models as algorithms
 
 from models.errors import CheckpointError
 from models.tokenizers import byte_level, wordpiece, words
-from models.tokenizers.encoding import Encoding, concatenate, framed, hiding, span, trimmed
+from models.tokenizers.encoding import (
+    Encoding,
+    concatenate,
+    hiding,
+    token_span,
+    trimmed,
+    with_special_tokens,
+)
 from models.tokenizers.pieces import alphabet, by_character, by_piece, trainer
-from models.tokenizers.special_tokens import CLASSIFIED, PLAIN
+from models.tokenizers.special_tokens import CLASSIFIER_SPECIAL, PLAIN_SPECIAL
 from models.tokenizers.stored import ids_of_specials, with_vocabulary_of
 
 PAD, START, END, UNKNOWN = range(4)  # ids in a vocabulary that begins with PLAIN
-SPECIALS = list(PLAIN.values())
+SPECIALS = list(PLAIN_SPECIAL.values())
 
 _TRIAL = [
     "",
@@ -72,7 +79,7 @@ class Tokenizer:
 
     @classmethod
     def characters(
-        cls, alphabet: Iterable[str], specials: Mapping[str, str] = PLAIN
+        cls, alphabet: Iterable[str], specials: Mapping[str, str] = PLAIN_SPECIAL
     ) -> "Tokenizer":
         """Create a tokenizer of characters; those outside the alphabet become <unk>.
 
@@ -84,7 +91,7 @@ class Tokenizer:
     @classmethod
     def bpe(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":
         """Train byte-pair encoding (Sennrich et al. 2016), with merges inside words only."""
-        backend = by_piece(algorithms.BPE(unk_token=PLAIN["unknown"]))
+        backend = by_piece(algorithms.BPE(unk_token=PLAIN_SPECIAL["unknown"]))
         texts = list(texts)
         characters = alphabet(backend.normalizer.normalize_str(text) for text in texts)
         backend.train_from_iterator(texts, trainer(vocab_size, characters))
@@ -94,7 +101,7 @@ class Tokenizer:
     def byte_level(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":
         """Train byte-level BPE: lossless, without unknown tokens."""
         backend = byte_level.by_bytes(algorithms.BPE())
-        backend.train_from_iterator(texts, trainer(vocab_size, sorted(byte_level.ALPHABET)))
+        backend.train_from_iterator(texts, trainer(vocab_size, sorted(byte_level.BYTE_ALPHABET)))
         return cls(backend)
 
     @classmethod
@@ -116,12 +123,14 @@ class Tokenizer:
             return self
         content = json.loads(self.to_json())
         vocabulary = content["model"]["vocab"]
-        if clashes := [token for token in CLASSIFIED.values() if token in vocabulary]:
+        if clashes := [token for token in CLASSIFIER_SPECIAL.values() if token in vocabulary]:
             raise ValueError(
                 f"the vocabulary already has a token {clashes[0]}, which is needed as a special "
                 "token for classification"
             )
-        vocabulary |= {token: len(vocabulary) + i for i, token in enumerate(CLASSIFIED.values())}
+        vocabulary |= {
+            token: len(vocabulary) + i for i, token in enumerate(CLASSIFIER_SPECIAL.values())
+        }
         return Tokenizer(with_vocabulary_of(content))
 
     @property
@@ -195,13 +204,15 @@ class Tokenizer:
             row = self._plain(first)
             for part in rest:
                 row = concatenate(concatenate(row, typed_mask), self._plain(part))
-        return framed(row, self.special(before), self.special(after))
+        return with_special_tokens(row, self.special(before), self.special(after))
 
     def _plain(self, text: str) -> Encoding:
         raw = self.backend.encode(_replace_surrogates(text), add_special_tokens=False)
         following = [*(start for start, _ in raw.offsets[1:]), len(text)]
         spans = zip(raw.tokens, raw.offsets, following[: len(raw.ids)], strict=True)
-        offsets = tuple(span(text, token, start, end, last) for token, (start, end), last in spans)
+        offsets = tuple(
+            token_span(text, token, start, end, last) for token, (start, end), last in spans
+        )
         return Encoding(text, tuple(raw.ids), self.tokens(raw.ids), offsets)
 
     def encode_image(self, file: str) -> Encoding:
@@ -223,9 +234,9 @@ class Tokenizer:
         return hiding(encoding, positions, mask)
 
     @panics_named()
-    def words(self, text: str) -> list[words.Span] | None:
+    def words(self, text: str) -> list[words.CharSpan] | None:
         """Return the spans of a text's words; None if the tokenizer does not split into words."""
-        return words.spans(self.backend, _replace_surrogates(text))
+        return words.word_spans(self.backend, _replace_surrogates(text))
 
     @panics_named()
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
@@ -258,7 +269,7 @@ class Tokenizer:
         """Return the decoder input <s> y₁ … yₘ of generated tokens, with their decoded text."""
         ids, text = [int(i) for i in ids], self.decode(ids)
         offsets = [trimmed(text, start, end) for start, end in self._spans(ids)]
-        return framed(
+        return with_special_tokens(
             Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)),
             self.special("start"),
             None,
@@ -270,14 +281,18 @@ class Tokenizer:
             before_end = list(itertools.takewhile(lambda i: i != self.end_id, ids))
             tokens = ["" if self.is_special(i) else self._stored_token(i) for i in before_end]
             length = len(self.decode(ids))
-            return byte_level.spans(tokens) + [(length, length)] * (len(ids) - len(before_end))
+            return byte_level.token_spans(tokens) + [(length, length)] * (
+                len(ids) - len(before_end)
+            )
         ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
         return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
 
     def token(self, i: int) -> str:
         """Return a token in readable form; a leading ▁ is the space before it."""
         token = self._stored_token(int(i))
-        return byte_level.readable(token) if self._of_bytes and not self.is_special(i) else token
+        return (
+            byte_level.readable_bytes(token) if self._of_bytes and not self.is_special(i) else token
+        )
 
     def tokens(self, ids: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.token(i) for i in ids)

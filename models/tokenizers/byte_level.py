@@ -1,7 +1,7 @@
 """Byte-level byte-pair encoding (Radford et al. 2019, §2.2): lossless for every text.
 
-The library spells each byte as one printable character (a space as Ġ); `readable` turns tokens back
-into text.
+The library spells each byte as one printable character (a space as Ġ); `readable_bytes` turns
+tokens back into text.
 """
 
 import codecs
@@ -24,7 +24,7 @@ def _alphabet() -> dict[str, int]:
     }
 
 
-ALPHABET = _alphabet()  # character → byte
+BYTE_ALPHABET = _alphabet()  # character → byte
 
 
 def by_bytes(algorithm: algorithms.BPE) -> tokenizers.Tokenizer:
@@ -45,7 +45,7 @@ def bytes_of(token: str) -> bytes:
     Raises:
         KeyError: A character does not stand for a byte.
     """
-    return bytes(ALPHABET[character] for character in token)
+    return bytes(BYTE_ALPHABET[character] for character in token)
 
 
 def text_of(tokens: Iterable[str]) -> str:
@@ -53,7 +53,7 @@ def text_of(tokens: Iterable[str]) -> str:
     return b"".join(map(bytes_of, tokens)).decode("utf-8", "replace")
 
 
-def readable(token: str) -> str:
+def readable_bytes(token: str) -> str:
     """Return a token as text, with ▁ for a space and <0xE2> for bytes of split characters."""
     text, rest = "", bytes_of(token)
     while rest:
@@ -66,7 +66,7 @@ def readable(token: str) -> str:
     return text
 
 
-def spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
+def token_spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
     """Return the span of each token in their `text_of`; tokens may share a character."""
     decoder, done = codecs.getincrementaldecoder("utf-8")("replace"), 0
     result: list[tuple[int, int]] = []

@@ -53,7 +53,7 @@ def concatenate(first: Encoding, second: Encoding, between: str = "") -> Encodin
     )
 
 
-def framed(
+def with_special_tokens(
     encoding: Encoding, before: tuple[int, str] | None, after: tuple[int, str] | None
 ) -> Encoding:
     """Return the row with a special token (id, token) before and one after it."""
@@ -128,7 +128,7 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return (start, end) if stripped == end - start else (start + stripped, end)
 
 
-def span(text: str, token: str, start: int, end: int, following: int) -> tuple[int, int]:
+def token_span(text: str, token: str, start: int, end: int, following: int) -> tuple[int, int]:
     """Return a token's span in the text, correcting the library's offsets.
 
     The space sign added before the first word has an empty span, and combining accents that the

@@ -8,12 +8,12 @@ import tokenizers
 from tokenizers import Regex, decoders, normalizers, pre_tokenizers, trainers
 from tokenizers import models as algorithms
 
-from models.tokenizers.special_tokens import PLAIN, UNKNOWN_TOKENS
+from models.tokenizers.special_tokens import PLAIN_SPECIAL, UNKNOWN_TOKENS
 
 # a word with its apostrophe (l', don'), one digit, or one other sign, each after a ▁ for a space
 _PIECES = r"▁?\p{L}[\p{L}\p{M}]*'?|▁?\p{N}|▁?[^▁\p{L}\p{N}]|▁"
 
-LONGEST_TOKEN = 1000  # characters
+MAX_PIECE = 1000  # characters
 
 
 def by_character(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
@@ -45,12 +45,12 @@ def trainer(vocab_size: int, alphabet: list[str]) -> trainers.BpeTrainer:
     """Return a trainer of BPE merges, with the special tokens first."""
     return trainers.BpeTrainer(
         vocab_size=vocab_size,
-        special_tokens=list(PLAIN.values()),
+        special_tokens=list(PLAIN_SPECIAL.values()),
         show_progress=False,
         min_frequency=2,
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
-        max_token_length=LONGEST_TOKEN,
+        max_token_length=MAX_PIECE,
     )
 
 

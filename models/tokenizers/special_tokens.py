@@ -5,20 +5,20 @@ Models and pages look them up by name, never by id.
 
 from collections.abc import Iterable
 
-PLAIN = {"pad": "<pad>", "start": "<s>", "end": "</s>", "unknown": "<unk>"}
-BERT = {
+PLAIN_SPECIAL = {"pad": "<pad>", "start": "<s>", "end": "</s>", "unknown": "<unk>"}
+BERT_SPECIAL = {
     "pad": "[PAD]",
     "unknown": "[UNK]",
     "cls": "[CLS]",
     "sep": "[SEP]",
     "mask": "[MASK]",
 }  # Devlin et al. 2019, §3
-SETS = (PLAIN, BERT)
+SPECIAL_SETS = (PLAIN_SPECIAL, BERT_SPECIAL)
 # at the end of a PLAIN vocabulary: between two texts to classify, and after the last
 # (Radford et al. 2018, §3.3)
-CLASSIFIED = {"delimiter": "<$>", "extract": "<e>"}
+CLASSIFIER_SPECIAL = {"delimiter": "<$>", "extract": "<e>"}
 
-UNKNOWN_TOKENS = frozenset(names["unknown"] for names in SETS)
+UNKNOWN_TOKENS = frozenset(names["unknown"] for names in SPECIAL_SETS)
 
 
 def special_ids(vocabulary: Iterable[str]) -> dict[str, int]:
@@ -30,15 +30,17 @@ def special_ids(vocabulary: Iterable[str]) -> dict[str, int]:
         ValueError: It begins with none of SETS.
     """
     tokens = list(vocabulary)
-    for names in SETS:
+    for names in SPECIAL_SETS:
         if tokens[: len(names)] == list(names.values()):
             leading = {name: i for i, name in enumerate(names)}
-            added = names is PLAIN and tokens[-len(CLASSIFIED) :] == list(CLASSIFIED.values())
+            added = names is PLAIN_SPECIAL and tokens[-len(CLASSIFIER_SPECIAL) :] == list(
+                CLASSIFIER_SPECIAL.values()
+            )
             return leading | {
-                name: len(tokens) - len(CLASSIFIED) + i
-                for i, name in enumerate(CLASSIFIED)
+                name: len(tokens) - len(CLASSIFIER_SPECIAL) + i
+                for i, name in enumerate(CLASSIFIER_SPECIAL)
                 if added
             }
     raise ValueError(
-        f"its first tokens must be {' or '.join(' '.join(names.values()) for names in SETS)}"
+        f"its first tokens must be {' or '.join(' '.join(names.values()) for names in SPECIAL_SETS)}"
     )

@@ -7,8 +7,8 @@ from tokenizers import AddedToken
 from tokenizers import models as algorithms
 
 from models.tokenizers import byte_level
-from models.tokenizers.pieces import LONGEST_TOKEN, by_character, by_piece
-from models.tokenizers.special_tokens import BERT, PLAIN, special_ids
+from models.tokenizers.pieces import MAX_PIECE, by_character, by_piece
+from models.tokenizers.special_tokens import BERT_SPECIAL, PLAIN_SPECIAL, special_ids
 from models.tokenizers.wordpiece import by_wordpiece
 
 _FOREIGN = "not a tokenizer of this project"
@@ -29,15 +29,15 @@ def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
         raise ValueError(f"{_FOREIGN}: its tokens must have the ids 0, 1, 2 …")
     tokens = _by_id(vocabulary)
     masks = model.get("type") == "WordPiece" or (
-        model.get("type") == "WordLevel" and tokens[:1] == [BERT["pad"]]
+        model.get("type") == "WordLevel" and tokens[:1] == [BERT_SPECIAL["pad"]]
     )
-    specials = BERT if masks else PLAIN
+    specials = BERT_SPECIAL if masks else PLAIN_SPECIAL
     if tokens[: len(specials)] != list(specials.values()):
         raise ValueError(
             f"{_FOREIGN}: ids 0–{len(specials) - 1} must be {' '.join(specials.values())}"
         )
-    if not all(0 < len(token) <= LONGEST_TOKEN for token in vocabulary):
-        raise ValueError(f"{_FOREIGN}: a token must have 1 to {LONGEST_TOKEN} characters")
+    if not all(0 < len(token) <= MAX_PIECE for token in vocabulary):
+        raise ValueError(f"{_FOREIGN}: a token must have 1 to {MAX_PIECE} characters")
     if model.get("type") == "WordLevel":
         return by_character(vocabulary)
     backend = (
@@ -59,9 +59,9 @@ def _by_merges(content: dict[str, Any], vocabulary: dict[str, int]) -> tokenizer
         raise ValueError(f"{_FOREIGN}: a merge must join two tokens into a third")
     merges = [tuple(merge) for merge in merges]
     if not _is_byte_level(content):
-        return by_piece(algorithms.BPE(vocabulary, merges, unk_token=PLAIN["unknown"]))
-    spelled = set("".join(vocabulary.keys() - set(PLAIN.values())))
-    if not spelled <= byte_level.ALPHABET.keys() <= vocabulary.keys():
+        return by_piece(algorithms.BPE(vocabulary, merges, unk_token=PLAIN_SPECIAL["unknown"]))
+    spelled = set("".join(vocabulary.keys() - set(PLAIN_SPECIAL.values())))
+    if not spelled <= byte_level.BYTE_ALPHABET.keys() <= vocabulary.keys():
         raise ValueError(
             f"{_FOREIGN}: a byte-level vocabulary must hold every byte, and only bytes"
         )

@@ -12,7 +12,7 @@ from tokenizers import decoders, normalizers, pre_tokenizers, trainers
 from tokenizers import models as algorithms
 
 from models.tokenizers.pieces import alphabet
-from models.tokenizers.special_tokens import BERT
+from models.tokenizers.special_tokens import BERT_SPECIAL
 
 CONTINUATION = "##"  # before a piece that continues a word
 
@@ -21,7 +21,9 @@ def by_wordpiece(vocabulary: dict[str, int] | None = None) -> tokenizers.Tokeniz
     """Return a tokenizer with this vocabulary, or an untrained one."""
     backend = tokenizers.Tokenizer(
         algorithms.WordPiece(
-            vocabulary or {}, unk_token=BERT["unknown"], continuing_subword_prefix=CONTINUATION
+            vocabulary or {},
+            unk_token=BERT_SPECIAL["unknown"],
+            continuing_subword_prefix=CONTINUATION,
         )
     )
     backend.normalizer = normalizers.Sequence(
@@ -47,7 +49,7 @@ def trained_backend(texts: Iterable[str], vocab_size: int) -> tokenizers.Tokeniz
         for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)
         for c in word[1:]
     }
-    named = [*BERT.values(), *letters, *(CONTINUATION + c for c in letters if c in inside)]
+    named = [*BERT_SPECIAL.values(), *letters, *(CONTINUATION + c for c in letters if c in inside)]
     backend.train_from_iterator(texts, trainers.WordPieceTrainer(
         vocab_size=vocab_size, special_tokens=named, show_progress=False, min_frequency=2, limit_alphabet=len(letters),
         initial_alphabet=letters, continuing_subword_prefix=CONTINUATION,

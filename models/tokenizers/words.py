@@ -4,13 +4,13 @@ import re
 
 import tokenizers
 
-Span = tuple[int, int]  # start and end in a text
+CharSpan = tuple[int, int]  # start and end in a text
 
 _TRIAL, _FIRST = "ab ab", 2  # two words, and the end of the first
 _SPACES = ("▁", "Ġ")  # stand for a space within a token
 
 
-def spans(backend: tokenizers.Tokenizer, text: str) -> list[Span] | None:
+def word_spans(backend: tokenizers.Tokenizer, text: str) -> list[CharSpan] | None:
     """Return the spans of the words of a text, in order; None if it has no words.
 
     A character tokenizer has none. If the library does not split into words but marks spaces within

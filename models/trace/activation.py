@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from models.trace.lazy import LazyTensor, read
+from models.trace.lazy import LazyTensor, read_lazy
 
 
 @dataclass(frozen=True)
@@ -23,4 +23,4 @@ class Activation:
     @property
     def value(self) -> Float[Tensor, "batch token feature"]:
         """The tensor, worked out if it is lazy."""
-        return read(self.lazy_value)
+        return read_lazy(self.lazy_value)

@@ -60,7 +60,7 @@ class LazyLinear:
     def read(self) -> Float[Tensor, "*batch token d"]:
         """Return the whole tensor."""
         self._check()
-        y = F.linear(read(self.x), self.weight, self.bias)
+        y = F.linear(read_lazy(self.x), self.weight, self.bias)
         y = y if self.activation is None else self.activation(y)
         return y if self.n_heads is None else y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
@@ -71,7 +71,7 @@ class LazyLinear:
         d_head = self.shape[3]
         rows = slice(head * d_head, (head + 1) * d_head)
         bias = None if self.bias is None else self.bias[rows]
-        return F.linear(read(self.x)[batch], self.weight[rows], bias)
+        return F.linear(read_lazy(self.x)[batch], self.weight[rows], bias)
 
     def map_tensors(self, transform: Callable[[Tensor], Tensor]) -> LazyLinear:
         """Return the product with `transform` applied to x.
@@ -116,7 +116,7 @@ class LazyGated(LazyLinear):
 LazyTensor = Tensor | LazyLinear
 
 
-def read(lazy: LazyTensor) -> Tensor:
+def read_lazy(lazy: LazyTensor) -> Tensor:
     """Return the tensor, worked out if it is lazy."""
     return lazy.read() if isinstance(lazy, LazyLinear) else lazy
 

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from models.layers.masks import Mask, SiteKind
-from models.layers.similarity import LearnedSimilarity, Similarity, masked_softmax
+from models.layers.similarity import AttentionSimilarity, LearnedSimilarity, masked_softmax
 from models.trace.edits.base import (
     AttentionPart,
     Edits,
@@ -25,10 +25,10 @@ from models.trace.edits.base import (
     edited_value_weights,
     edited_weights,
 )
-from models.trace.lazy import LazyLinear, LazyTensor, read
+from models.trace.lazy import LazyLinear, LazyTensor, read_lazy
 from models.trace.terms import ScoreTerm
 
-Rows = slice | None  # of queries; None for all
+RowSlice = slice | None  # of queries; None for all
 Projection = tuple[Tensor, Tensor | None]  # weight and bias
 
 
@@ -68,7 +68,7 @@ class AttentionSite:
     lazy_v: LazyTensor
     out: Tensor
     mask: Mask
-    similarity: Similarity
+    similarity: AttentionSimilarity
     projections: Mapping[str, Projection]  # by W_Q W_K W_V W_O; empty if q is not x·W
     query_tokens: tuple[str, ...] = ()
     key_tokens: tuple[str, ...] = ()
@@ -81,15 +81,15 @@ class AttentionSite:
 
     @property
     def q(self) -> Float[Tensor, "batch head query d_head"]:
-        return read(self.lazy_q)
+        return read_lazy(self.lazy_q)
 
     @property
     def k(self) -> Float[Tensor, "batch key_head key d_head"]:
-        return read(self.lazy_k)
+        return read_lazy(self.lazy_k)
 
     @property
     def v(self) -> Float[Tensor, "batch key_head key d_head"]:
-        return read(self.lazy_v)
+        return read_lazy(self.lazy_v)
 
     @property
     def has_causes(self) -> bool:
@@ -141,7 +141,7 @@ class AttentionSite:
         return self.lazy_k.shape[2]
 
     def allowed(
-        self, batch: int = 0, head: int | None = 0, rows: Rows = None
+        self, batch: int = 0, head: int | None = 0, rows: RowSlice = None
     ) -> Bool[Tensor, "*head query key"]:
         """Return the mask of one head, or (None) of all heads; True = may attend."""
         allowed = self.mask.expanded(batch, head, self.n_query, self.n_key)[
@@ -158,7 +158,11 @@ class AttentionSite:
         return replace(self, **{f"lazy_{part}": getattr(self, part) for part in parts})
 
     def scores(
-        self, head: int | None = None, batch: int = 0, rows: Rows = None, n_key: int | None = None
+        self,
+        head: int | None = None,
+        batch: int = 0,
+        rows: RowSlice = None,
+        n_key: int | None = None,
     ) -> Float[Tensor, "*head query key"]:
         """Return the scaled similarity plus the named terms, before the mask.
 
@@ -179,7 +183,7 @@ class AttentionSite:
         return scores + reduce(add, terms)[..., :n_key]
 
     def weights(
-        self, head: int | None = None, batch: int = 0, rows: Rows = None
+        self, head: int | None = None, batch: int = 0, rows: RowSlice = None
     ) -> Float[Tensor, "*head query key"]:
         """Return the softmax of the masked scores, after edits.
 
@@ -197,7 +201,7 @@ class AttentionSite:
         return _in_part(edited_weights, self.edits, weights, part)
 
     def head_out(
-        self, head: int | None = None, batch: int = 0, rows: Rows = None
+        self, head: int | None = None, batch: int = 0, rows: RowSlice = None
     ) -> Float[Tensor, "*head query d_head"]:
         """Return weights · v, after edits, before W_O.
 
@@ -212,7 +216,7 @@ class AttentionSite:
         weights: Float[Tensor, "*head query key"],
         head: int | None = None,
         batch: int = 0,
-        rows: Rows = None,
+        rows: RowSlice = None,
     ) -> Float[Tensor, "*head query d_head"]:
         """Return weights · v, after edits, for weights that have been computed already."""
         values = self._head(self.lazy_v, head, batch)
@@ -224,7 +228,7 @@ class AttentionSite:
         return _in_part(edited_head_out, self.edits, factors @ values, part)
 
     def _edited_part(
-        self, head: int | None, batch: int, rows: Rows, weights: Tensor, allowed: Tensor
+        self, head: int | None, batch: int, rows: RowSlice, weights: Tensor, allowed: Tensor
     ) -> AttentionPart:
         heads = range(self.n_heads) if head is None else (head,)
         queries = range(self.mask.start, self.mask.start + self.n_query)[rows or slice(None)]
@@ -248,7 +252,7 @@ class AttentionSite:
     def _head(self, part: LazyTensor, head: int | None, batch: int) -> Tensor:
         """Return one head, or (None) all, of q, k or v."""
         if head is None:
-            return per_head(read(part)[batch], self.n_heads, 0)
+            return per_head(read_lazy(part)[batch], self.n_heads, 0)
         head //= self.n_heads // part.shape[1]
         return part.read_head(batch, head) if isinstance(part, LazyLinear) else part[batch, head]
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-Axis = int
+AxisIndex = int
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ScoreTerm:
         return self.scores(head, torch.tensor([query]), n_key, batch)[0][:, None]
 
     def map_tensors(
-        self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
+        self, per_token: Callable[[Tensor, AxisIndex], Tensor], shared: Callable[[Tensor], Tensor]
     ) -> ScoreTerm:
         """Apply `per_token(tensor, token axis)` to tensors of tokens, `shared` to the others."""
         raise NotImplementedError
@@ -61,7 +61,7 @@ class DistanceTerm(ScoreTerm):
         return (self.table if head is None else self.table[head])[..., column]
 
     def map_tensors(
-        self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
+        self, per_token: Callable[[Tensor, AxisIndex], Tensor], shared: Callable[[Tensor], Tensor]
     ) -> DistanceTerm:
         return replace(self, table=shared(self.table))
 
@@ -98,7 +98,7 @@ class RelativePositionTerm(ScoreTerm):
         return met.gather(-1, column.expand(*met.shape[:-1], n_key))
 
     def map_tensors(
-        self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
+        self, per_token: Callable[[Tensor, AxisIndex], Tensor], shared: Callable[[Tensor], Tensor]
     ) -> RelativePositionTerm:
         return replace(self, q=per_token(self.q, 2), keys=shared(self.keys))
 
@@ -137,7 +137,7 @@ class SegmentTerm(ScoreTerm):
         return torch.where(differs, met[..., 1:], met[..., :1])
 
     def map_tensors(
-        self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
+        self, per_token: Callable[[Tensor, AxisIndex], Tensor], shared: Callable[[Tensor], Tensor]
     ) -> SegmentTerm:
         return replace(
             self,

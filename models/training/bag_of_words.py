@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 _WORD = re.compile(r"\w+(?:'\w+)?")
 
 
-def words(text: str) -> list[str]:
+def text_words(text: str) -> list[str]:
     """Return the words in lower case, without punctuation."""
     return _WORD.findall(text.casefold().replace("’", "'"))
 

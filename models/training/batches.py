@@ -24,7 +24,7 @@ Question = tuple[Sequence[int], Sequence[int], tuple[int, int]]
 Labelled = tuple[Sequence[int], Sequence[int], tuple[int]]
 # ids of a row, rank of each position in the prediction order, segments, and labels
 Ordered = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
-Example = Pair | Window | Masked | Question | Labelled | Ordered
+TrainingExample = Pair | Window | Masked | Question | Labelled | Ordered
 
 
 @dataclass(frozen=True)

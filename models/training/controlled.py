@@ -16,9 +16,9 @@ from models.training.fixed_example import FixedExample
 from models.training.recipe import StepRecord
 from models.training.trainer import Trainer
 
-EVERY = 0.2  # s between two reports
-SHARE = 0.07  # of the processor time, at most, for watching the example
-LONGEST = 1000  # characters of a command
+STEP_REPORT_SECONDS = 0.2  # s between two reports
+CONTROLLED_WATCH_SHARE = 0.07  # of the processor time, at most, for watching the example
+MAX_COMMAND = 1000  # characters of a command
 SOON = 0.15  # s in which a pause is answered, even if a step or a validation is under way
 
 
@@ -57,7 +57,7 @@ class Controls:
 
     def _read(self) -> None:
         try:
-            while line := self._commands.readline(LONGEST):
+            while line := self._commands.readline(MAX_COMMAND):
                 self._obey(*line.split(maxsplit=1))
         finally:
             self._obey("stop")
@@ -116,7 +116,11 @@ class Controlled:
             if (record := next(steps, None)) is None:
                 self._describe(state="trained")
                 return True
-            if time.monotonic() - self._last >= EVERY or record.validation or record.step == 1:
+            if (
+                time.monotonic() - self._last >= STEP_REPORT_SECONDS
+                or record.validation
+                or record.step == 1
+            ):
                 self._describe(record, state="running")
         trainer.save_state()
         if not trainer.recipe.patience:
@@ -140,7 +144,7 @@ class Controlled:
         self._last = time.monotonic()
 
     def _may_watch(self) -> bool:
-        return self._watching <= SHARE * (time.thread_time() - self._begun)
+        return self._watching <= CONTROLLED_WATCH_SHARE * (time.thread_time() - self._begun)
 
 
 def follow_controlled(trainer: Trainer, score: Callable[[], None]) -> int:

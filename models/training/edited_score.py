@@ -10,12 +10,12 @@ from torch import Tensor
 
 from models.analysis.paired import Interval, bootstrap
 from models.runs.scope import Scope
-from models.runs.text_loss import UNITS, TextLosses
+from models.runs.text_loss import LOSS_UNITS, TextLosses
 from models.trace.edits import Edit
 from models.training.evaluation import METRICS
 from models.training.task import Case, Progress, no_progress
 
-N_RESAMPLES = 1000  # of corpus BLEU, as in Koehn 2004
+N_BLEU_RESAMPLES = 1000  # of corpus BLEU, as in Koehn 2004
 OF_TASK = {"translation": "BLEU"} | dict.fromkeys(
     ("dates", "copy", "reverse", "sort", "addition"), "exact match"
 )
@@ -92,7 +92,7 @@ class EditedScoring:
         """Return the score, all texts done."""
         if not self.is_written:
             was, now = (torch.tensor(one) for one in zip(*self._losses, strict=True))
-            unit = UNITS[self._measure.kind] if self._measure else ""
+            unit = LOSS_UNITS[self._measure.kind] if self._measure else ""
             change = bootstrap(now - was, self.seed)
             before, after = float(was.mean()), float(now.mean())
             return EditedScore(f"loss in {unit}", before, after, change, (), self.n)
@@ -154,13 +154,13 @@ def _change(
     was, now = (_counts(texts, cases) for texts in (before, after))
     whole = _bleu(now.sum(0)) - _bleu(was.sum(0))
     rng = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(len(cases), (N_RESAMPLES, len(cases)), generator=rng)
+    drawn = torch.randint(len(cases), (N_BLEU_RESAMPLES, len(cases)), generator=rng)
     changes = torch.tensor(
         [_bleu(now[i].sum(0)) - _bleu(was[i].sum(0)) for i in drawn], dtype=torch.float64
     )
     low, high = torch.quantile(changes, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     beyond = min(int((changes <= 0).sum()), int((changes >= 0).sum()))
-    return Interval(whole, low, high, min(1.0, 2 * (beyond + 1) / (N_RESAMPLES + 1)))
+    return Interval(whole, low, high, min(1.0, 2 * (beyond + 1) / (N_BLEU_RESAMPLES + 1)))
 
 
 def _counts(texts: Sequence[str], cases: Sequence[Case]) -> Float[Tensor, "text ten"]:

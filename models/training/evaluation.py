@@ -74,7 +74,7 @@ def single_source(case: Case) -> str:
     return case.source
 
 
-def score(model: Model, tokenizer: Tokenizer, cases: Sequence[Case], metric: str) -> float:
+def score_cases(model: Model, tokenizer: Tokenizer, cases: Sequence[Case], metric: str) -> float:
     """Return the metric over all cases, in percent."""
     return METRICS[metric](hypotheses(model, tokenizer, cases), cases)
 
@@ -135,7 +135,7 @@ class LengthScore:
     score: float
 
 
-def by_length(
+def scores_by_length(
     texts: Sequence[str], cases: Sequence[Case], metric: str, n_groups: int = 6
 ) -> list[LengthScore]:
     """Return the metric in groups of similar source length.

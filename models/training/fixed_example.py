@@ -14,7 +14,7 @@ from models.runs.scope import Scope
 from models.trace import record
 from models.training.task import Task
 
-LARGEST = 2**15  # weights in one report; a site with more is not watched
+MAX_WATCHED_WEIGHTS = 2**15  # weights in one report; a site with more is not watched
 
 
 def example_fields(task: Task, model: Model) -> list[str]:
@@ -56,7 +56,7 @@ class FixedExample:
         if site not in recording.attention:
             return {}
         weights = recording.attention[site].weights(None, 0).float().cpu()
-        if weights.numel() > LARGEST:
+        if weights.numel() > MAX_WATCHED_WEIGHTS:
             return {}
         raw = base64.b64encode(weights.contiguous().numpy().tobytes()).decode()
         return {"site": site, "shape": list(weights.shape), "float32": raw}

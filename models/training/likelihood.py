@@ -12,7 +12,7 @@ from models.training.objectives import label_smoothed_loss
 from models.training.task import Passage, Progress, no_progress
 
 BATCH_TOKENS = 8192  # padded positions per batch
-PERPLEXITY, BITS, NATS = "perplexity", "bits per byte", "nats per character"
+TOKEN_PERPLEXITY, BITS, NATS = "perplexity", "bits per byte", "nats per character"
 
 
 def likelihoods(
@@ -36,7 +36,7 @@ def likelihood_measures(nats: float, passages: Iterable[Passage]) -> dict[str, f
         )
     )
     return {
-        PERPLEXITY: math.exp(nats / tokens),
+        TOKEN_PERPLEXITY: math.exp(nats / tokens),
         BITS: nats / math.log(2) / n_bytes,
         NATS: nats / characters,
     }
@@ -52,7 +52,10 @@ def baselines(
         values = likelihood_measures(
             -sum(model.log_prob(passage.labels) for passage in passages), passages
         )
-        result |= {f"{name} {PERPLEXITY}": values[PERPLEXITY], f"{name} {BITS}": values[BITS]}
+        result |= {
+            f"{name} {TOKEN_PERPLEXITY}": values[TOKEN_PERPLEXITY],
+            f"{name} {BITS}": values[BITS],
+        }
     return result
 
 

@@ -7,7 +7,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-BEFORE = -1  # not a token: pads the context before the first one
+NGRAM_PADDING = -1  # not a token: pads the context before the first one
 
 
 class KneserNey:
@@ -34,7 +34,7 @@ class KneserNey:
                 self._followers[gram[:-1]] += 1
 
     def _grams(self, row: Sequence[int]) -> list[tuple[int, ...]]:
-        whole = [BEFORE] * (self.order - 1) + list(row)
+        whole = [NGRAM_PADDING] * (self.order - 1) + list(row)
         return list(zip(*(whole[i:] for i in range(self.order)), strict=False))
 
     def prob(self, token: int, context: tuple[int, ...] = ()) -> float:

@@ -12,19 +12,19 @@ from torch import Tensor
 
 from models.architectures import base
 from models.architectures.base import NEXT_TOKEN, Answers
-from models.architectures.bert import MASKED, NEXT_SENTENCE
-from models.architectures.xlnet import IN_ORDER
+from models.architectures.bert import MASKED_OUTPUT, NEXT_SENTENCE
+from models.architectures.xlnet import TOKEN_IN_ORDER
 from models.training.batches import NO_LABEL, Batch
 
 Losses = dict[str, Tensor]  # LABELS or CLASSES → nats, summed
-LABELS, CLASSES = "labels", "classes"
+LABEL_BATCH, CLASS_BATCH = "labels", "classes"
 
-ROWS = 64  # positions per block, so that their logits stay in the processor's cache
+POSITIONS_PER_BLOCK = 64  # positions per block, so that their logits stay in the processor's cache
 
 
 def label_counts(batch: Batch, least: int = 1) -> dict[str, int]:
     """Return the number of labels that each loss of a batch is summed over."""
-    return {LABELS: max(least, batch.n_labels), CLASSES: max(least, batch.n_classes)}
+    return {LABEL_BATCH: max(least, batch.n_labels), CLASS_BATCH: max(least, batch.n_classes)}
 
 
 def label_smoothed_loss(
@@ -39,7 +39,7 @@ def label_smoothed_loss(
 
 def next_tokens(logits: Float[Tensor, "batch m vocab"], batch: Batch, smoothing: float) -> Losses:
     """Return the loss of every token given those before it."""
-    return {LABELS: label_smoothed_loss(logits, batch.labels, smoothing)}
+    return {LABEL_BATCH: label_smoothed_loss(logits, batch.labels, smoothing)}
 
 
 def masked_tokens(answers: Answers, batch: Batch, smoothing: float) -> Losses:
@@ -54,8 +54,8 @@ def masked_tokens(answers: Answers, batch: Batch, smoothing: float) -> Losses:
         reduction="sum",
     )
     return {
-        LABELS: label_smoothed_loss(answers[MASKED], batch.labels, smoothing),
-        CLASSES: following,
+        LABEL_BATCH: label_smoothed_loss(answers[MASKED_OUTPUT], batch.labels, smoothing),
+        CLASS_BATCH: following,
     }
 
 
@@ -67,7 +67,7 @@ def _classes(batch: Batch) -> Int[Tensor, "batch"]:
 
 def tokens_in_order(answers: Answers, batch: Batch, smoothing: float) -> Losses:
     """Return the loss of tokens given those before them in an order (Yang et al. 2019, eq. 5)."""
-    return {LABELS: label_smoothed_loss(answers[IN_ORDER], batch.labels, smoothing)}
+    return {LABEL_BATCH: label_smoothed_loss(answers[TOKEN_IN_ORDER], batch.labels, smoothing)}
 
 
 def span_loss(answers: Answers, batch: Batch, smoothing: float) -> Losses:
@@ -81,7 +81,7 @@ def span_loss(answers: Answers, batch: Batch, smoothing: float) -> Losses:
         )
         for i, name in enumerate(("start", "end"))
     )
-    return {LABELS: start + end}
+    return {LABEL_BATCH: start + end}
 
 
 def text_classes(answers: Answers, batch: Batch, smoothing: float, lm_weight: float) -> Losses:
@@ -91,13 +91,16 @@ def text_classes(answers: Answers, batch: Batch, smoothing: float, lm_weight: fl
     `lm_weight`, and L1 is left out if it is 0.
     """
     class_loss = F.cross_entropy(
-        answers[base.CLASSES].float(), _classes(batch), label_smoothing=smoothing, reduction="sum"
+        answers[base.CLASSES_OUTPUT].float(),
+        _classes(batch),
+        label_smoothing=smoothing,
+        reduction="sum",
     )
     if not lm_weight:
-        return {CLASSES: class_loss}
+        return {CLASS_BATCH: class_loss}
     return {
-        CLASSES: class_loss,
-        LABELS: lm_weight * label_smoothed_loss(answers[NEXT_TOKEN], batch.labels),
+        CLASS_BATCH: class_loss,
+        LABEL_BATCH: lm_weight * label_smoothed_loss(answers[NEXT_TOKEN], batch.labels),
     }
 
 
@@ -112,8 +115,8 @@ class _CrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
         each, total = smoothing / logits.shape[1], logits.new_zeros(())
         slope = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
-        for start in range(0, len(logits), ROWS):
-            rows = slice(start, start + ROWS)
+        for start in range(0, len(logits), POSITIONS_PER_BLOCK):
+            rows = slice(start, start + POSITIONS_PER_BLOCK)
             row, real = logits[rows], labels[rows, None] != NO_LABEL
             label = labels[rows, None].where(real, 0)
             # written into the memory of the gradient

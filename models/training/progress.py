@@ -9,31 +9,31 @@ from models.architectures import Model
 from models.trace import record
 from models.training.batches import NO_LABEL, Batch
 
-LOSS, FLATNESS = "validation loss", "cross-attention entropy"
+VALIDATION_LOSS, FLATNESS = "validation loss", "cross-attention entropy"
 # share of the largest entropy; reached if one of twelve tokens has 2.4 times the others' weight
 FLAT = 0.98
 LATE = 3  # validations without a new best before a warning
 
-Row = dict[str, float]
+CurveRow = dict[str, float]
 
 
-def validations(curve: Sequence[Row]) -> list[Row]:
-    return [row for row in curve if LOSS in row]
+def validations(curve: Sequence[CurveRow]) -> list[CurveRow]:
+    return [row for row in curve if VALIDATION_LOSS in row]
 
 
-def best(curve: Sequence[Row]) -> Row | None:
+def best(curve: Sequence[CurveRow]) -> CurveRow | None:
     """Return the validation with the smallest loss; ties go to the first."""
-    return min(validations(curve), key=lambda row: row[LOSS], default=None)
+    return min(validations(curve), key=lambda row: row[VALIDATION_LOSS], default=None)
 
 
-def since_best(curve: Sequence[Row]) -> int:
+def since_best(curve: Sequence[CurveRow]) -> int:
     """Return the number of validations after the best."""
     rows = validations(curve)
     least = best(curve)
     return len(rows) - 1 - rows.index(least) if least is not None else 0
 
 
-def warnings(curve: Sequence[Row], warmup: int) -> list[str]:
+def training_warnings(curve: Sequence[CurveRow], warmup: int) -> list[str]:
     """Return warnings after the last validation, in words; empty if all is well."""
     rows = validations(curve)
     if not rows:
@@ -47,7 +47,7 @@ def warnings(curve: Sequence[Row], warmup: int) -> list[str]:
     least = best(curve)
     if least is not None and since_best(curve) >= LATE:
         messages.append(
-            f"the validation loss has not fallen since step {least['step']:,} ({least[LOSS]:.3f})"
+            f"the validation loss has not fallen since step {least['step']:,} ({least[VALIDATION_LOSS]:.3f})"
         )
     return messages
 

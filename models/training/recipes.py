@@ -225,7 +225,7 @@ def for_small_file(plan: Plan, n_characters: int) -> Plan:
     return replace(plan, sizes=sizes, data=data, recipe=replace(plan.recipe, **shorter))
 
 
-def in_words(plan: Plan) -> str:
+def settings_line(plan: Plan) -> str:
     """Return sizes and settings under the names of their flags."""
     recipe = {
         name: getattr(plan.recipe, name)

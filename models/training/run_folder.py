@@ -13,7 +13,13 @@ from filelock import FileLock, Timeout
 
 from models.architectures import Model
 from models.checkpoint import CheckpointError
-from models.checkpoint_files import FILES, checksum, snapshot_path, snapshots, write_bytes
+from models.checkpoint_files import (
+    CHECKPOINT_FILES,
+    checksum,
+    snapshot_path,
+    snapshots,
+    write_bytes,
+)
 from models.weights import half_bytes
 
 try:
@@ -22,8 +28,8 @@ except ImportError:  # Windows
     fcntl = None
 
 STATE = "state.pt"
-LOCK = ".lock"
-PATIENCE = 0.2  # s, longer than somebody else looks whether the folder is claimed
+LOCK_FILE = ".lock"
+CLAIM_SECONDS = 0.2  # s, longer than somebody else looks whether the folder is claimed
 _MARK = b"\nSHA-256 "  # in state.pt, between torch's content and its checksum
 
 
@@ -36,7 +42,7 @@ def claimed(folder: Path) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(folder / LOCK, timeout=PATIENCE):
+        with FileLock(folder / LOCK_FILE, timeout=CLAIM_SECONDS):
             yield
     except Timeout:
         raise ValueError(
@@ -51,13 +57,13 @@ def is_claimed(folder: Path) -> bool:
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
-        file = os.open(folder / LOCK, flags)
+        file = os.open(folder / LOCK_FILE, flags)
     except OSError:  # none, or a link
         return False
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             return False
-        return _is_locked(folder / LOCK, file)
+        return _is_locked(folder / LOCK_FILE, file)
     finally:
         os.close(file)
 
@@ -80,7 +86,7 @@ def leftovers(folder: Path) -> list[Path]:
 
     Other files in the folder are not listed.
     """
-    named = [folder / name for name in (STATE, *FILES)] + [
+    named = [folder / name for name in (STATE, *CHECKPOINT_FILES)] + [
         snapshot_path(folder, step) for step in snapshots(folder)
     ]
     return [

@@ -73,7 +73,7 @@ def _zero_first_rows(n: int, gradient: Tensor) -> Tensor:
     return result
 
 
-def sizes_of(config: Config) -> dict[str, Any]:
+def shared_sizes(config: Config) -> dict[str, Any]:
     """Return the sizes that a model continuing from this configuration must share."""
     return {
         name: value

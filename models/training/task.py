@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.tokenizers.base import Tokenizer
-from models.training.batches import Batch, Example
+from models.training.batches import Batch, TrainingExample
 
 
 class DataError(ValueError):
@@ -48,21 +48,21 @@ class Passage:
     n_bytes: int
 
 
-N_HELD_OUT = 64  # texts stored with a checkpoint
-LONGEST = 64  # tokens of such a text
+N_STORED_TEXTS = 64  # texts stored with a checkpoint
+MAX_STORED_TOKENS = 64  # tokens of such a text
 MARKS = 3  # tokens that a model may add to it
 
 
-def held_out_texts(task: "Task", n_ctx: int) -> list[list[str]]:
+def validation_texts(task: "Task", n_ctx: int) -> list[list[str]]:
     """Return texts of the validation split for the record: what a model reads, field by field.
 
     They are what the baselines "mean" and "resample" of an intervention are taken from.
     """
-    longest = min(n_ctx, LONGEST) - MARKS
-    texts = [case.fields for case in task.held_out(4 * N_HELD_OUT, validation=True)]
+    longest = min(n_ctx, MAX_STORED_TOKENS) - MARKS
+    texts = [case.fields for case in task.held_out(4 * N_STORED_TEXTS, validation=True)]
     lengths = [sum(len(task.tokenizer.encode(field).ids) for field in text) for text in texts]
     fitting = [text for text, n in zip(texts, lengths, strict=True) if n <= longest]
-    return fitting[:N_HELD_OUT]
+    return fitting[:N_STORED_TEXTS]
 
 
 Progress = Callable[[int, int], object]  # called with the number of cases done and of all cases
@@ -133,7 +133,7 @@ class Task(Evaluated, Protocol):
         """Vocabulary of the task, given or learned from its training data."""
         ...
 
-    def batches(self, seed: int) -> Iterator[Sequence[Example]]:
+    def batches(self, seed: int) -> Iterator[Sequence[TrainingExample]]:
         """Yield training batches without end, as a pure function of the seed.
 
         A resumed run can therefore skip to its step.
@@ -153,7 +153,7 @@ class Task(Evaluated, Protocol):
         """
         ...
 
-    def validation(self) -> Sequence[Example]:
+    def validation(self) -> Sequence[TrainingExample]:
         """Return examples for the validation loss; neither trained on nor in `held_out`."""
         ...
 

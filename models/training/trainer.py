@@ -22,7 +22,7 @@ from torch.optim.swa_utils import AveragedModel
 from models.architectures import Config, Model, build
 from models.checkpoint import add_to_record, save_checkpoint
 from models.training import progress
-from models.training.batches import Batch, Example
+from models.training.batches import Batch, TrainingExample
 from models.training.fixed_example import example_fields
 from models.training.objectives import Losses, label_counts
 from models.training.processes import Processes
@@ -30,7 +30,7 @@ from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_
 from models.training.run_folder import STATE, read_state, write_snapshot, write_state
 from models.training.run_identity import check_same_run, run_identity
 from models.training.start import Start, freeze
-from models.training.task import SnapshotMeasured, Task, held_out_texts
+from models.training.task import SnapshotMeasured, Task, validation_texts
 from models.training.validation import validation_losses, validation_scores
 
 N_EXAMPLES = 5  # held-out sources stored in a checkpoint as examples
@@ -104,7 +104,9 @@ class Trainer:
             raise ValueError("no step of this run has been validated yet")
         return int(best["step"])
 
-    def _update(self, wrapped: torch.nn.Module, examples: Sequence[Example]) -> tuple[float, int]:
+    def _update(
+        self, wrapped: torch.nn.Module, examples: Sequence[TrainingExample]
+    ) -> tuple[float, int]:
         """Take one gradient step on a global batch.
 
         Return the mean loss and the number of target tokens, over all processes.
@@ -162,7 +164,9 @@ class Trainer:
     def _validate(self) -> dict[str, float]:
         model = self.best_model.eval()
         result = validation_losses(model, self.task, self._losses, self.device)
-        result[progress.LOSS] = self.processes.broadcast(result[progress.LOSS], self.device)
+        result[progress.VALIDATION_LOSS] = self.processes.broadcast(
+            result[progress.VALIDATION_LOSS], self.device
+        )
         return result | (
             validation_scores(model, self.task, self.recipe.score_cases)
             if self.recipe.score_cases
@@ -177,7 +181,9 @@ class Trainer:
             row = {"step": self.step, "loss": round(record.loss, 4)}
             self.curve.append(row | {k: round(v, 4) for k, v in measures.items()})
         if record.validation:
-            record = replace(record, warnings=progress.warnings(self.curve, self.recipe.warmup))
+            record = replace(
+                record, warnings=progress.training_warnings(self.curve, self.recipe.warmup)
+            )
         if not self.processes.is_first:
             return record
         if record.validation:
@@ -232,7 +238,7 @@ class Trainer:
                 case.as_example() for case in self.task.held_out(N_EXAMPLES, validation=True)
             ],
             "example": example_fields(self.task, self.model),
-            "held_out": held_out_texts(self.task, self.model.config.n_ctx),
+            "held_out": validation_texts(self.task, self.model.config.n_ctx),
             "training_seconds": round(self.seconds),
             "device": str(self.device),
             "processes": self.processes.n,

@@ -29,7 +29,11 @@ def validation_losses(
         batch = task.collate(examples[start : start + BATCH_SIZE]).to(device)
         totals.update({name: float(value) for name, value in losses(model, batch, 0.0).items()})
         counts.update(label_counts(batch, least=0))
-    result = {progress.LOSS: sum(total / max(1, counts[name]) for name, total in totals.items())}
+    result = {
+        progress.VALIDATION_LOSS: sum(
+            total / max(1, counts[name]) for name, total in totals.items()
+        )
+    }
     some = task.collate(examples[:: max(1, len(examples) // N_WATCHED)]).to(device)
     if (flatness := progress.cross_attention_entropy(model, some, model.config.pad_id)) is not None:
         result[progress.FLATNESS] = flatness

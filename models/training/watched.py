@@ -21,12 +21,12 @@ from models.training.trainer import Trainer
 from models.training_record import check_record
 
 REQUEST, REPORT = ".watch", ".report.json"
-EVERY = 0.5  # s between two reports
+REPORT_SECONDS = 0.5  # s between two reports
 FRESH = 10.0  # s for which a request holds
-SHARE = 0.07  # of the time, at most, for reports
-ROWS = 500  # rows of the curve in a report, the newest; the record has those before
-LONGEST = 200  # bytes of a request
-LARGEST = 2**20  # bytes of a report
+REPORT_SHARE = 0.07  # of the time, at most, for reports
+REPORTED_ROWS = 500  # rows of the curve in a report, the newest; the record has those before
+MAX_REQUEST_BYTES = 200  # bytes of a request
+MAX_REPORT_BYTES = 2**20  # bytes of a report
 
 
 @contextmanager
@@ -49,10 +49,10 @@ class _Reports:
     def report(self, record: StepRecord) -> None:
         """Report a step, if somebody looks and time allows; a full disk does not stop the run."""
         now = time.perf_counter()
-        if now - self._last < EVERY or self._spent > SHARE * (now - self._begun):
+        if now - self._last < REPORT_SECONDS or self._spent > REPORT_SHARE * (now - self._begun):
             return
         self._last = now
-        if (site := asked(self._trainer.folder)) is not None:
+        if (site := requested_site(self._trainer.folder)) is not None:
             content = json.dumps(self._describe(record, site)).encode()
             with suppress(OSError):
                 write_bytes(self._trainer.folder / REPORT, content)
@@ -64,7 +64,11 @@ class _Reports:
                 (self._trainer.folder / name).unlink(missing_ok=True)
 
     def _describe(self, record: StepRecord, site: str) -> dict[str, Any]:
-        entries = {"step": record.step, "loss": record.loss, "rows": self._trainer.curve[-ROWS:]}
+        entries = {
+            "step": record.step,
+            "loss": record.loss,
+            "rows": self._trainer.curve[-REPORTED_ROWS:],
+        }
         if not site:
             return entries
         if self._example is None:
@@ -72,7 +76,7 @@ class _Reports:
         return entries | {"attention": self._example.weights(site)}
 
 
-def ask(folder: Path, site: str) -> None:
+def request_attention(folder: Path, site: str) -> None:
     """Ask the run in a folder for reports with the attention of a site; "" for none.
 
     Only a plain file of this name is written, never one that a link leads to. In a folder that may
@@ -85,18 +89,18 @@ def ask(folder: Path, site: str) -> None:
             status = os.fstat(file)
             if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
                 os.ftruncate(file, 0)
-                os.write(file, site.encode()[:LONGEST])
+                os.write(file, site.encode()[:MAX_REQUEST_BYTES])
                 os.utime(folder / REQUEST, follow_symlinks=False)
         finally:
             os.close(file)
 
 
-def asked(folder: Path) -> str | None:
+def requested_site(folder: Path) -> str | None:
     """Return the site of a fresh request; None if nobody looks."""
     try:
         if abs(time.time() - (folder / REQUEST).lstat().st_mtime) > FRESH:
             return None
-        return read_bytes(folder / REQUEST, LONGEST).decode("utf-8", "replace").strip()
+        return read_bytes(folder / REQUEST, MAX_REQUEST_BYTES).decode("utf-8", "replace").strip()
     except (OSError, CheckpointError):
         return None
 
@@ -110,7 +114,7 @@ def read_report(folder: Path) -> dict[str, Any]:
     path = folder / REPORT
     if not os.path.lexists(path):
         return {}
-    report = read_json(path, largest=LARGEST)
+    report = read_json(path, largest=MAX_REPORT_BYTES)
     row = {"step": report.get("step"), "loss": report.get("loss")}
     try:
         check_record({"curve": [row, *report.get("rows", ())]})

@@ -24,4 +24,4 @@ def _installed_components() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "PATIENCE", 600)
+    monkeypatch.setattr(opening, "BAR_DELAY", 600)

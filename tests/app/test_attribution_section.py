@@ -12,11 +12,11 @@ import models
 from models.analysis import attention_gradients, flow, integrated_gradients, rollout
 from models.analysis.metrics import LogProbability
 from viz_app.views.interventions import attribution_text as text
-from viz_app.views.interventions.attribution import LONGEST
+from viz_app.views.interventions.attribution import MAX_ATTRIBUTED_TOKENS
 
 CROSS, SELF = "decoder.layers.2.cross_attn", "encoder.layers.1.self_attn"
 SOURCE = "I like cats."
-DIRECT = {"interventions-section": "Attribution", "if-attribution": text.DIRECT}
+DIRECT = {"interventions-section": "Attribution", "if-attribution": text.DIRECT_METHOD}
 
 
 def opened(method: str, **more: str) -> AppTest:
@@ -38,7 +38,9 @@ def shown(method: str, **more: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("checkpoint", ["eng-fra", "gpt", "bert", "xlnet", "dates-bahdanau"])
-@pytest.mark.parametrize("method", [text.GRADIENT, text.INTEGRATED, text.ROLLOUT])
+@pytest.mark.parametrize(
+    "method", [text.GRADIENT_METHOD, text.INTEGRATED_METHOD, text.ROLLOUT_METHOD]
+)
 def test_every_family_is_attributed_and_its_identity_holds(checkpoint: str, method: str) -> None:
     app = app_at(
         "interventions",
@@ -58,9 +60,9 @@ def test_the_gradients_are_those_of_the_analysis() -> None:
     run = scope.run(SOURCE)
     metric = LogProbability(run.next_token.labels[3], 3)
     values = attention_gradients(scope, run, metric)[CROSS][3]
-    np.testing.assert_allclose(shown(text.GRADIENT), values, atol=1e-5)
+    np.testing.assert_allclose(shown(text.GRADIENT_METHOD), values, atol=1e-5)
     parts = integrated_gradients(scope, run, metric, [CROSS]).parts[CROSS][3]
-    np.testing.assert_allclose(shown(text.INTEGRATED), parts, atol=1e-4)
+    np.testing.assert_allclose(shown(text.INTEGRATED_METHOD), parts, atol=1e-4)
 
 
 def test_the_direct_parts_are_those_of_hooks_on_the_output_projection() -> None:
@@ -118,7 +120,7 @@ def test_heads_and_the_rest_add_up_to_the_difference_of_two_logits(checkpoint: s
 def test_logits_that_are_no_sum_offer_no_direct_part(checkpoint: str) -> None:
     app = app_at("interventions", checkpoint=checkpoint, **DIRECT)
     assert not app.exception
-    assert text.DIRECT not in app.session_state["url"].values.values()
+    assert text.DIRECT_METHOD not in app.session_state["url"].values.values()
 
 
 def test_the_sentence_on_the_direct_parts_turns_with_the_sign() -> None:
@@ -133,28 +135,33 @@ def test_rollout_and_flow_are_of_all_layers_and_no_decision() -> None:
     run = models.load("eng-fra", device="cpu").run(SOURCE)
     kind = run.attention[SELF].kind
     np.testing.assert_allclose(
-        shown(text.ROLLOUT, site=SELF, head="0"), rollout(run, kind)[-1], atol=1e-5
+        shown(text.ROLLOUT_METHOD, site=SELF, head="0"), rollout(run, kind)[-1], atol=1e-5
     )
-    np.testing.assert_allclose(shown(text.FLOW, site=SELF, head="0"), flow(run, kind), atol=1e-5)
+    np.testing.assert_allclose(
+        shown(text.FLOW_METHOD, site=SELF, head="0"), flow(run, kind), atol=1e-5
+    )
 
 
-@pytest.mark.parametrize("method", text.METHODS)
+@pytest.mark.parametrize("method", text.METHOD_TITLES)
 def test_the_answer_speaks_of_a_chosen_token_only_where_one_is_followed(method: str) -> None:
     """A title names the token of a method that follows one."""
-    follows = "“cat”" in text.title(method, "here", "cat", "dog")
-    assert ("the chosen token" in text.answer(method)) == follows
+    follows = "“cat”" in text.attribution_title(method, "here", "cat", "dog")
+    assert ("the chosen token" in text.attribution_answer(method)) == follows
 
 
 def test_the_sentence_turns_with_the_sign() -> None:
-    more = text.sentence(text.GRADIENT, "“a”", "“b”", 0.5, "cat")
-    less = text.sentence(text.GRADIENT, "“a”", "“b”", -0.5, "cat")
+    more = text.strongest_cell_sentence(text.GRADIENT_METHOD, "“a”", "“b”", 0.5, "cat")
+    less = text.strongest_cell_sentence(text.GRADIENT_METHOD, "“a”", "“b”", -0.5, "cat")
     assert "0.5 nats towards" in more
     assert "0.5 nats away from" in less
-    assert text.sentence(text.GRADIENT, "“a”", "“b”", 0.0, "cat") == "No cell counts here."
+    assert (
+        text.strongest_cell_sentence(text.GRADIENT_METHOD, "“a”", "“b”", 0.0, "cat")
+        == "No cell counts here."
+    )
 
 
 def test_the_sentence_is_of_the_strongest_cell() -> None:
-    app = opened(text.GRADIENT)
+    app = opened(text.GRADIENT_METHOD)
     header, arrays = picture(app, "attribution")
     values = arrays["states"]
     row, column = divmod(int(np.abs(values).argmax()), values.shape[1])
@@ -169,9 +176,9 @@ def test_a_text_too_long_for_flow_says_so() -> None:
         "interventions",
         **{
             "checkpoint": "eng-fra", "source": "I like cats. " * 12, "site": SELF,
-            "interventions-section": "Attribution", "if-attribution": text.FLOW,
+            "interventions-section": "Attribution", "if-attribution": text.FLOW_METHOD,
         },
     )  # fmt: skip
     assert not app.exception
     ((_, line),) = said(app, "attribution note")["rows"]
-    assert f"at most {LONGEST[text.FLOW]}" in line
+    assert f"at most {MAX_ATTRIBUTED_TOKENS[text.FLOW_METHOD]}" in line

@@ -46,12 +46,12 @@ def shelf(tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> P
     (shelf / "half" / "config.json").write_text("{}")
     (shelf / "half" / "model.safetensors").symlink_to(elsewhere / "model.safetensors")
     (shelf / "empty").mkdir()
-    monkeypatch.setenv(checkpoints.MODELS, str(shelf))
+    monkeypatch.setenv(checkpoints.MODELS_VARIABLE, str(shelf))
     return shelf
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(checkpoints.SHARED, "1")
+    monkeypatch.setenv(checkpoints.SHARED_VARIABLE, "1")
 
 
 def opened(name: str) -> AppTest:
@@ -243,7 +243,7 @@ def test_shared_it_says_the_same_of_every_name_that_is_not_offered(
         with pytest.raises(CheckpointError) as error:
             checkpoints.folder(name)
         assert str(error.value) == "There is no such model here. Pick one from the list.", name
-        assert checkpoints.missing(name)
+        assert checkpoints.why_refused(name)
 
 
 def test_no_name_makes_it_hang_or_fail_on_ones_own_machine(shelf: Path, elsewhere: Path) -> None:
@@ -276,7 +276,7 @@ def test_shared_the_disk_is_asked_the_same_whatever_the_name(
     asked_for = {}
     for name in (str(elsewhere), "/no/such/folder", "~root", "shelf/linked", "shelf/nothing"):
         asked.clear()
-        assert checkpoints.missing(name)
+        assert checkpoints.why_refused(name)
         asked_for[name] = tuple(asked)
     assert len(set(asked_for.values())) == 1
 

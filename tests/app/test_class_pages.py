@@ -7,10 +7,10 @@ from app_parts import app_at, prose, said
 from streamlit.testing.v1 import AppTest
 
 from viz_app import common_folder
-from viz_app.controls.lesson_panel import offered
+from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.lessons.form import form_of
 from viz_app.session import class_route, class_state
-from viz_app.session.classes import classes
+from viz_app.session.classes import open_classes
 from viz_app.session.live import LiveSession
 
 LESSON = "6-positions"
@@ -28,7 +28,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def code() -> str:
-    return classes().start("t" * 22, LESSON)
+    return open_classes().start("t" * 22, LESSON)
 
 
 def session_of(app: AppTest) -> LiveSession:
@@ -49,8 +49,8 @@ def test_a_teacher_and_three_pupils(code: str) -> None:
         asked = said(pupil, "lesson")
         assert (asked["part"], asked["asks"]["kind"], asked["told"]) == ("pupil", "choose", None)
         session = session_of(pupil)
-        form = classes().form(code, 1)
-        classes().vote(code, session.member.person, 1, form, prediction)
+        form = open_classes().form(code, 1)
+        open_classes().vote(code, session.member.person, 1, form, prediction)
         waits = said(pupil.run(), "lesson")
         assert waits["told"] is None
         assert waits["waits"]["said"].startswith(prediction.capitalize())
@@ -60,7 +60,7 @@ def test_a_teacher_and_three_pupils(code: str) -> None:
     assert (
         said(teacher, "classroom")["news"]["pupils"] == 4
     )  # the teacher's page joined as a pupil first
-    classes().release(code, "t" * 22)
+    open_classes().release(code, "t" * 22)
     told = said(pupils[0].run(), "lesson")["told"]
     assert told["agrees"] is True
     assert said(pupils[1].run(), "lesson")["told"]["agrees"] is False
@@ -70,7 +70,7 @@ def test_a_teacher_and_three_pupils(code: str) -> None:
 
 def test_a_class_ends_for_everyone(code: str) -> None:
     pupil = app_at("", **STEP, **{"class": code})
-    classes().end(code, "t" * 22)
+    open_classes().end(code, "t" * 22)
     pupil.run()
     assert class_state.ENDED in prose(pupil)
     assert session_of(pupil).member.code == ""
@@ -79,7 +79,7 @@ def test_a_class_ends_for_everyone(code: str) -> None:
 
 def test_the_step_is_the_teachers_whatever_the_address_says(code: str) -> None:
     """A pupil who writes another step into the address does not see that step's reveal."""
-    classes().release(code, "t" * 22)
+    open_classes().release(code, "t" * 22)
     pupil = app_at(
         "", **STEP, **{"class": code, "lesson": LESSON, "lesson-step": "4", "predicted": "4.yes"}
     )
@@ -97,7 +97,7 @@ def test_wrong_codes_are_said_and_few(code: str) -> None:
     app.text_input(key="class-code").set_value(code)
     app.button(key="class-join").click().run()
     assert class_state.TOO_MANY in prose(app)
-    assert classes().pupils(code) == 0
+    assert open_classes().pupils(code) == 0
 
 
 @pytest.mark.parametrize("text", ["", "<b>1</b>", "9" * 5000, "12 34-56.78", "🐈"])
@@ -113,17 +113,17 @@ def test_before_the_reveal_only_the_teacher_knows_the_votes(code: str) -> None:
     teacher, pupil = LiveSession(), LiveSession()
     teacher.member.person, teacher.member.code = "t" * 22, code
     pupil.member.person, pupil.member.code = "p" * 22, code
-    classes().join(code, "p" * 22)
+    open_classes().join(code, "p" * 22)
     form = {"kind": "number", "unit": "words"}
-    classes().ask(code, "t" * 22, 1, form)
-    classes().vote(code, "p" * 22, 1, form, "4")
+    open_classes().ask(code, "t" * 22, 1, form)
+    open_classes().vote(code, "p" * 22, 1, form, "4")
     before = class_state.version(class_state.news(pupil))
     assert set(class_state.news(pupil)) == {"stage"}
     assert class_state.news(teacher)["votes"] == 1
     assert class_state.news(LiveSession()) is None
     assert class_state.leads(teacher)
     assert not class_state.leads(pupil)
-    classes().release(code, "t" * 22)
+    open_classes().release(code, "t" * 22)
     assert class_state.news(pupil)["votes"] == 1
     assert class_state.version(class_state.news(pupil)) != before
     table = class_route._csv(code).splitlines()
@@ -132,13 +132,13 @@ def test_before_the_reveal_only_the_teacher_knows_the_votes(code: str) -> None:
 
 def test_the_table_of_predictions_runs_no_formula(code: str) -> None:
     form = {"kind": "choose", "options": [["a", "=HYPERLINK(1)"], ["b", "b"]]}
-    classes().ask(code, "t" * 22, 1, form)
-    classes().join(code, "p" * 22)
-    classes().vote(code, "p" * 22, 1, form, "a")
+    open_classes().ask(code, "t" * 22, 1, form)
+    open_classes().join(code, "p" * 22)
+    open_classes().vote(code, "p" * 22, 1, form, "a")
     assert class_route._csv(code).splitlines()[1] == "1,'=HYPERLINK(1),1"
 
 
 def test_the_form_of_the_class_is_that_of_the_lesson(code: str) -> None:
     teacher = as_teacher(app_at("", **STEP, **{"class": code}))
-    step = offered().named(LESSON).steps[0]
-    assert classes().form(code, 1) == form_of(step.prediction, session_of(teacher).shown)
+    step = offered_lessons().named(LESSON).steps[0]
+    assert open_classes().form(code, 1) == form_of(step.prediction, session_of(teacher).shown)

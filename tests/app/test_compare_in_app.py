@@ -106,7 +106,7 @@ def test_heads_are_compared_over_many_texts(
     monkeypatch: pytest.MonkeyPatch, beside: dict[str, str]
 ) -> None:
     monkeypatch.setattr("viz_app.controls.matching.ADVISED", 9)
-    monkeypatch.setattr("viz_app.controls.slices.SLICE", 100.0)
+    monkeypatch.setattr("viz_app.controls.slices.SLICE_SECONDS", 100.0)
     query = {"checkpoint": "dates", "compare-section": "Many texts", "compare-kind": "cross"}
     app = page_at("compare", **query, **beside)
     assert not app.exception

@@ -22,9 +22,9 @@ from viz_app.drawing.payload import unpack
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import steps as decoding_payloads
-from viz_app.views.decoding.payloads import Place
-from viz_app.views.decoding.state import FORCED, MEAN, NODE, STEP
-from viz_app.views.decoding.story import Story, reading
+from viz_app.views.decoding.payloads import ReadingState
+from viz_app.views.decoding.state import DECODING_STEP, FORCED_CHANGE, MEAN_OF_HEADS, NODE
+from viz_app.views.decoding.story import Story, decoder_attention
 
 SOURCE = "March 5, 2021"
 TERMS = words.terms("dates")
@@ -58,7 +58,7 @@ def digit(scope: Scope, text: str) -> int:
 def test_the_payload_holds_both_runs(dates: Scope) -> None:
     told = story(dates, "2020-03-05", Method(forced=((5, digit(dates, "1")),)))
     header, arrays = unpack(
-        decoding_payloads.stepper(told, dates, reading(told.trace, 1, 2), TERMS, 3)
+        decoding_payloads.stepper(told, dates, decoder_attention(told.trace, 1, 2), TERMS, 3)
     )
     assert header["step"] == 3
     assert header["steps"] == 11
@@ -85,7 +85,9 @@ def test_the_payload_holds_both_runs(dates: Scope) -> None:
 
 def test_the_mean_over_heads(dates: Scope) -> None:
     told = story(dates)
-    header, arrays = unpack(decoding_payloads.stepper(told, dates, reading(told.trace), TERMS, 0))
+    header, arrays = unpack(
+        decoding_payloads.stepper(told, dates, decoder_attention(told.trace), TERMS, 0)
+    )
     assert header["reading"] == "decoder layer 1, mean over its 4 heads"
     by_hand = told.trace.attention["decoder.layers.0.cross_attn"].weights().mean(0)
     np.testing.assert_allclose(arrays["parallel_cross"], by_hand.numpy(), atol=1e-6)
@@ -93,7 +95,7 @@ def test_the_mean_over_heads(dates: Scope) -> None:
 
 def test_the_token_taken_is_always_among_the_candidates(dates: Scope) -> None:
     told = story(dates, method=Method(forced=((2, digit(dates, "z")),)))
-    ids = decoding_payloads.candidates(told.serial)
+    ids = decoding_payloads.candidate_tokens(told.serial)
     assert ids.shape[1] == decoding_payloads.CANDIDATES + 1
     for row, token, log_probs in zip(
         ids.tolist(), told.serial.taken, told.serial.log_probs, strict=True
@@ -113,7 +115,7 @@ def test_what_a_sampled_token_was_drawn_from(dates: Scope) -> None:
     torch.testing.assert_close(drawn.sum(-1), torch.ones(len(drawn)))
     assert ((drawn > 0).sum(-1) == 3).all()
     header, arrays = unpack(
-        decoding_payloads.stepper(told, dates, reading(told.trace, 0, 0), TERMS, 0)
+        decoding_payloads.stepper(told, dates, decoder_attention(told.trace, 0, 0), TERMS, 0)
     )
     assert header["sampling"]
     ids = torch.from_numpy(arrays["serial_ids"].astype(np.int64))
@@ -142,9 +144,16 @@ def test_the_beam_payload_holds_every_hypothesis_and_the_node(dates: Scope) -> N
     ).beam
     node = (4, 1)
     tokens = steps[4].hypotheses[1].tokens
-    run = decoding_runs.single_pass(dates.model, trace.streams["source"].ids, tokens)
+    run = decoding_runs.uncached_run(dates.model, trace.streams["source"].ids, tokens)
     payload = decoding_beam.beam_tree(
-        steps, node, run, Story(trace, run, run, Method()), dates, reading(trace, 1, 0), TERMS, 0.6
+        steps,
+        node,
+        run,
+        Story(trace, run, run, Method()),
+        dates,
+        decoder_attention(trace, 1, 0),
+        TERMS,
+        0.6,
     )
     header, arrays = unpack(payload)
     assert [[n["score"] for n in column] for column in header["steps"]] == [
@@ -169,10 +178,10 @@ def test_the_best_path_leads_from_the_first_step_to_the_best(dates: Scope) -> No
 def test_a_node_that_is_not_there_gives_way_to_the_best(dates: Scope) -> None:
     source = dates.encode(source=SOURCE)["source"].ids
     steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=2)).beam
-    step, rank = decoding_beam.nearest(steps, (99, 0))
+    step, rank = decoding_beam.nearest_node(steps, (99, 0))
     assert steps[step].hypotheses[rank].tokens == steps[-1].hypotheses[0].tokens
     assert len(steps[step].hypotheses[rank].tokens) == step + 1
-    assert decoding_beam.nearest(steps, (1, 1)) == (1, 1)
+    assert decoding_beam.nearest_node(steps, (1, 1)) == (1, 1)
 
 
 # files
@@ -180,7 +189,7 @@ def test_a_node_that_is_not_there_gives_way_to_the_best(dates: Scope) -> None:
 
 def test_the_table_says_what_the_runs_say(dates: Scope) -> None:
     told = story(dates, method=Method(forced=((3, digit(dates, "0")),)))
-    rows = list(csv.DictReader(io.StringIO(decoding_files.table(told, dates))))
+    rows = list(csv.DictReader(io.StringIO(decoding_files.decoding_table(told, dates))))
     assert len(rows) == len(told.parallel) + len(told.serial) + len(told.free)
     forced = next(r for r in rows if r["run"] == "autoregressive, greedy" and r["position"] == "4")
     assert (forced["takes"], forced["forced"], forced["from the cache"]) == ("0", "1", "3")
@@ -205,7 +214,7 @@ def test_the_arrays_are_the_runs(dates: Scope) -> None:
 def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope) -> None:
     told = story(dates, "20<&>0")
     svg = ElementTree.fromstring(
-        decoding_files.drawing(told, dates, reading(told.trace), 2, "a <title> & more")
+        decoding_files.drawing(told, dates, decoder_attention(told.trace), 2, "a <title> & more")
     )
     texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert "a <title> & more" in texts
@@ -219,8 +228,13 @@ def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope
 
 
 def test_a_place_is_counted_from_1_in_the_url() -> None:
-    place = Place(4, ((1, 7), (3, 2)), (2, 1), True)
-    values = {STEP: place.step + 1, FORCED: place.forced, NODE: place.node, MEAN: place.mean}
+    place = ReadingState(4, ((1, 7), (3, 2)), (2, 1), True)
+    values = {
+        DECODING_STEP: place.step + 1,
+        FORCED_CHANGE: place.forced,
+        NODE: place.node,
+        MEAN_OF_HEADS: place.mean,
+    }
     written = {parameter.name: parameter.in_url(value) for parameter, value in values.items()}
     assert written == {"step": ["5"], "force": ["2:7,4:2"], "node": ["3:2"], "heads": ["mean"]}
     assert {
@@ -232,7 +246,10 @@ def test_a_place_is_counted_from_1_in_the_url() -> None:
     "junk", ["-1", "x", "1e9", "0", "99999999999", "1:", ":", "1:2:3", "<b>", ""]
 )
 def test_junk_in_the_url_is_left_out(junk: str) -> None:
-    assert [parameter.from_url([junk]) for parameter in (STEP, FORCED, NODE, MEAN)] == [
+    assert [
+        parameter.from_url([junk])
+        for parameter in (DECODING_STEP, FORCED_CHANGE, NODE, MEAN_OF_HEADS)
+    ] == [
         1,
         (),
         None,
@@ -241,7 +258,7 @@ def test_junk_in_the_url_is_left_out(junk: str) -> None:
 
 
 def test_only_tokens_that_can_be_written_are_forced(dates: Scope) -> None:
-    wild = Place(forced=((0, PAD), (1, START), (2, END), (3, 10**6), (10**4, 5)))
+    wild = ReadingState(forced=((0, PAD), (1, START), (2, END), (3, 10**6), (10**4, 5)))
     assert wild.within(dates).forced == ((2, END),)
 
 

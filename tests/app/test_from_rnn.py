@@ -27,14 +27,14 @@ from models.analysis.jacobian_reach import (
     SELF_ATTENTION,
     LayerChoice,
     Reach,
-    reach,
+    layer_reach,
 )
-from models.analysis.layer_timing import LENGTHS as LENGTHS_MEASURED
+from models.analysis.layer_timing import TIMED_LENGTHS as LENGTHS_MEASURED
 from models.analysis.layer_timing import Timing
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.checkpoint import save_checkpoint
 from viz_app.controls import measuring
-from viz_app.controls.layer_choice import LONGEST, too_long
+from viz_app.controls.layer_choice import MAX_JACOBIAN_TOKENS, layer_text_too_long
 from viz_app.drawing.look import LIGHT
 from viz_app.drawing.payload import unpack
 from viz_app.session.cache import opened as opened_models
@@ -44,7 +44,7 @@ from viz_app.views.from_rnn import learning as say
 from viz_app.views.from_rnn import maps as draw
 from viz_app.views.from_rnn import pair as heads
 from viz_app.views.from_rnn import reach as reach_text
-from viz_app.views.from_rnn.page import SECTIONS
+from viz_app.views.from_rnn.page import FROM_RNN_SECTIONS
 from viz_app.views.from_rnn.three import other_tokens
 
 APP = Path(__file__).parents[2] / "viz_app" / "app.py"
@@ -145,7 +145,7 @@ def test_a_pinned_run_is_drawn_on_the_same_scales(shipped, section):
     same_scales(alone, both, follows=PINNED[section])
 
 
-@pytest.mark.parametrize("section", [name for name in SECTIONS if name not in PINNED])
+@pytest.mark.parametrize("section", [name for name in FROM_RNN_SECTIONS if name not in PINNED])
 def test_what_is_the_same_for_every_run_or_has_no_scale_stands_beside_a_pinned_run(
     shipped, section
 ):
@@ -158,12 +158,12 @@ def test_what_is_the_same_for_every_run_or_has_no_scale_stands_beside_a_pinned_r
 def test_a_pinned_text_too_long_for_jacobians_is_said_beside_the_picture(shipped):
     pinned = {"pin.checkpoint": "eng-fra-rnn", "pin.source": "ab" * 40}
     at = page("eng-fra", "What reaches what", **pinned)
-    assert too_long(81, LONGEST) in prose(at)
+    assert layer_text_too_long(81, MAX_JACOBIAN_TOKENS) in prose(at)
     assert "from-rnn-maps" in pictures(at)
 
 
 PICTURES = dict(
-    zip(SECTIONS, (1, 1, 2, 1, 1, 0, 0), strict=True)
+    zip(FROM_RNN_SECTIONS, (1, 1, 2, 1, 1, 0, 0), strict=True)
 )  # on each section; there are no models of dates to draw
 
 
@@ -175,7 +175,7 @@ def drawn(at: AppTest) -> list:
     ]
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", FROM_RNN_SECTIONS)
 @pytest.mark.parametrize("name", ["eng-fra", "eng-fra-bahdanau", "eng-fra-rnn"])
 def test_every_section_stands_for_every_model(shipped, name, section):
     at = page(name, section)
@@ -252,7 +252,7 @@ def test_the_maps_are_the_models_norms_and_say_whose(shipped):
     ]  # fmt: skip
     for i, (scope, choice) in enumerate(wanted):
         np.testing.assert_array_equal(
-            arrays[f"map{i}"], reach(scope.model, tokens, choice).norms.numpy()
+            arrays[f"map{i}"], layer_reach(scope.model, tokens, choice).norms.numpy()
         )
     said = [one["note"] for one in header["maps"]]
     assert said[0].startswith("trained, eng-fra-bahdanau encoder, forward direction")
@@ -269,7 +269,7 @@ def test_without_a_trained_layer_it_is_new_and_says_so(alone):
     for i, kind in enumerate((RNN, BIDIRECTIONAL)):
         np.testing.assert_array_equal(
             arrays[f"map{i}"],
-            reach(scope.model, ids(scope.path), LayerChoice(kind, 7)).norms.numpy(),
+            layer_reach(scope.model, ids(scope.path), LayerChoice(kind, 7)).norms.numpy(),
         )
         assert header["maps"][i]["note"].startswith("random weights, seed 7: untrained")
     one_way, _ = payload(page(alone / "eng-fra-rnn"), "from-rnn-maps")
@@ -284,7 +284,7 @@ def test_without_a_trained_layer_it_is_new_and_says_so(alone):
     ]
 
 
-@pytest.mark.parametrize("scale", draw.SCALES)
+@pytest.mark.parametrize("scale", draw.MAP_SCALES)
 def test_the_colour_scale_is_said_and_right(shipped, scale):
     header, arrays = payload(page("eng-fra", scale=scale), "from-rnn-maps")
     tops = [float(arrays[f"map{i}"].max()) for i in range(4)]
@@ -292,7 +292,7 @@ def test_the_colour_scale_is_said_and_right(shipped, scale):
         assert one["largest"] == pytest.approx(max(tops) if scale == "one" else own)
         assert one["scale"] == {"root": "root", "linear": "linear"}.get(scale, "log")
         assert one["least"] == pytest.approx(one["largest"] / 1000)
-    assert draw.SCALES[scale][0][1:] in header["title"]
+    assert draw.MAP_SCALES[scale][0][1:] in header["title"]
 
 
 def test_an_unknown_scale_is_refused(shipped):
@@ -305,18 +305,20 @@ def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
     at = page("eng-fra")
     before = payload(at, "from-rnn-maps")[1]["map0"]
     at.text_area(key="source").set_value("ab" * 40).run()
-    assert too_long(81, LONGEST) in notes(at)
+    assert layer_text_too_long(81, MAX_JACOBIAN_TOKENS) in notes(at)
     np.testing.assert_array_equal(payload(at, "from-rnn-maps")[1]["map0"], before)
     at.text_area(key="source").set_value("ba").run()
     assert payload(at, "from-rnn-maps")[1]["map0"].shape == (3, 3)
     alone = page("eng-fra", source="ab" * 40)
-    assert too_long(81, LONGEST) in notes(alone)
+    assert layer_text_too_long(81, MAX_JACOBIAN_TOKENS) in notes(alone)
     assert not [c for c in alone.get("bidi_component") if c.proto.id.endswith("from-rnn-maps")]
 
 
 def test_the_curve_is_the_mean_by_distance(shipped):
     scope = models.load("eng-fra", device="cpu")
-    reaches = [reach(scope.model, ids(scope.path), LayerChoice(kind, 1)) for kind in LAYER_KINDS]
+    reaches = [
+        layer_reach(scope.model, ids(scope.path), LayerChoice(kind, 1)) for kind in LAYER_KINDS
+    ]
     lines = {
         line.name: dict(zip(line.x, line.y, strict=True))
         for line in charts.fading(reaches, LIGHT, "t").data
@@ -334,9 +336,11 @@ def test_the_curve_is_the_mean_by_distance(shipped):
 
 def test_the_words_state_the_numbers(shipped):
     scope = models.load("eng-fra", device="cpu")
-    reaches = [reach(scope.model, ids(scope.path), LayerChoice(kind, 1)) for kind in LAYER_KINDS]
+    reaches = [
+        layer_reach(scope.model, ids(scope.path), LayerChoice(kind, 1)) for kind in LAYER_KINDS
+    ]
     outside = 36 - int(reaches[2].reaches.sum())
-    said = reach_text.explanation(reaches)
+    said = reach_text.explain_reach(reaches)
     assert (
         f"= 7 tokens, centred on the output's own. The other {outside} of 36 pairs are exactly 0"
         in said
@@ -365,20 +369,20 @@ UNEVEN = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
 
 
 def test_an_rnn_that_fades_and_one_that_does_not_are_told_apart():
-    text = reach_text.explanation([by_hand(RNN, FADING)])
+    text = reach_text.explain_reach([by_hand(RNN, FADING)])
     assert (
         "at distance 1 is 3, mean of 2 pairs. At distance 2 it is 3 times weaker: 1, one pair."
         in text
     )
     grown = [[9.0, 0, 0], [4.0, 9.0, 0], [15.0, 2.0, 9.0]]
-    assert "At distance 2 it is 5 times stronger: 15, one pair." in reach_text.explanation(
+    assert "At distance 2 it is 5 times stronger: 15, one pair." in reach_text.explain_reach(
         [by_hand(RNN, grown)]
     )
-    assert "times" not in reach_text.explanation([by_hand(RNN, [[9.0, 0], [4.0, 9.0]])])
+    assert "times" not in reach_text.explain_reach([by_hand(RNN, [[9.0, 0], [4.0, 9.0]])])
 
 
 def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
-    text = reach_text.explanation([by_hand(BIDIRECTIONAL, UNEVEN)])
+    text = reach_text.explain_reach([by_hand(BIDIRECTIONAL, UNEVEN)])
     assert (
         "Left of the diagonal, read forwards, the influence at distance 1 is 3, mean of 2 pairs. "
         "At distance 2 it is 6 times weaker: 0.5, one pair." in text
@@ -395,21 +399,24 @@ def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
      "the token 2 positions after its own (0.5, one pair)"),
 ])  # fmt: skip
 def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least):
-    text = reach_text.explanation([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
+    text = reach_text.explain_reach([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
     assert f"responds most to {most}. It responds least to {least}." in text
     assert "x hold the position vectors" in text
-    assert "It has no positions" in reach_text.explanation([by_hand(SELF_ATTENTION, norms)])
+    assert "It has no positions" in reach_text.explain_reach([by_hand(SELF_ATTENTION, norms)])
     assert (
-        reach_text.explanation([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
+        reach_text.explain_reach([by_hand(SELF_ATTENTION, [[9.0]])])
+        == "- **self-attention.** Full."
     )
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "none"])
 def test_what_attention_is_told_of_places_is_the_models(positions):
     model = random_model(vocab_size=9, n_encoder_layers=1, n_ctx=97, positions=positions)
-    own, new = (reach(model, (4, 5, 6, 2), LayerChoice(SELF_ATTENTION, seed)) for seed in (None, 1))
+    own, new = (
+        layer_reach(model, (4, 5, 6, 2), LayerChoice(SELF_ATTENTION, seed)) for seed in (None, 1)
+    )
     assert (own.positioned, new.positioned) == (positions != "none", False)
-    turned = reach(model, (6, 5, 4, 2), LayerChoice(SELF_ATTENTION)).norms[[2, 1, 0, 3]][
+    turned = layer_reach(model, (6, 5, 4, 2), LayerChoice(SELF_ATTENTION)).norms[[2, 1, 0, 3]][
         :, [2, 1, 0, 3]
     ]
     assert torch.allclose(own.norms, turned, atol=1e-5) == (
@@ -429,8 +436,8 @@ def test_what_attention_is_told_of_places_is_the_models(positions):
 ])  # fmt: skip
 def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
     scope = models.load("eng-fra", device="cpu")
-    found = reach(scope.model, ids(scope.path), LayerChoice(CNN, 1, width, depth))
-    assert said in reach_text.explanation([found])
+    found = layer_reach(scope.model, ids(scope.path), LayerChoice(CNN, 1, width, depth))
+    assert said in reach_text.explain_reach([found])
     longest = "no path" if width == 1 else str(-(-5 // (width // 2)))
     table = cost_text.comparison_table([found], [])
     assert (
@@ -444,7 +451,9 @@ def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
 
 def test_table_1_counts_on_the_graphs(shipped):
     scope = models.load("eng-fra", device="cpu")
-    reaches = [reach(scope.model, ids(scope.path), LayerChoice(kind, 1)) for kind in LAYER_KINDS]
+    reaches = [
+        layer_reach(scope.model, ids(scope.path), LayerChoice(kind, 1)) for kind in LAYER_KINDS
+    ]
     table = cost_text.comparison_table(reaches, [])
     assert "| RNN | O(n·d²) | O(n) (**6**) | O(n) (**6**) | – |" in table
     assert "| CNN | O(k·n·d²) | O(1) (**3**) | O(log_k n); contiguous O(n/k) (**5**) | – |" in table
@@ -483,7 +492,7 @@ def test_nothing_is_measured_until_it_is_asked_for_and_what_is_stays(shipped, mo
             Timing(kind, n, (n * 1e-3,) * 3) for n in (8, 16, 32, 64) for kind in LAYER_KINDS
         )
 
-    monkeypatch.setattr(measuring, "measure", few)
+    monkeypatch.setattr(measuring, "time_layers", few)
     at = page("eng-fra", "Parallel and cost", cost="Times")
     assert "Nothing is measured before" in at.get("progress")[0].proto.text
     at.button(key="from-rnn-measure").click().run()
@@ -500,9 +509,9 @@ def test_stopping_keeps_what_was_measured(shipped, monkeypatch):
         while True:
             yield Timing(RNN, 8, (1e-3,) * 3)
 
-    monkeypatch.setattr(measuring, "measure", endless)
-    monkeypatch.setattr(measuring, "LENGTHS", range(10**9))
-    monkeypatch.setattr(measuring, "SLICE", 0.001)
+    monkeypatch.setattr(measuring, "time_layers", endless)
+    monkeypatch.setattr(measuring, "TIMED_LENGTHS", range(10**9))
+    monkeypatch.setattr(measuring, "TIMING_SLICE", 0.001)
     at = page("eng-fra", "Parallel and cost", cost="Times")
     at.button(key="from-rnn-measure").click().run()
     assert ": measuring." in at.get("progress")[0].proto.text
@@ -519,12 +528,12 @@ def test_the_lengths_are_those_of_the_records_and_the_missing_ones_are_named(shi
         in prose(at)
     )
     assert "attnscope evaluate eng-fra-bahdanau" in prose(at)
-    assert say.SCORED in prose(at)
+    assert say.SCORED_NOTE in prose(at)
     assert "nothing here runs in parallel" in prose(page("eng-fra", "Parallel and cost"))
     assert "attnscope evaluate eng-fra --data" not in prose(at)
     assert "Each point is a score over 13 to 71 cases" in prose(at)
     assert "best on its longest" in say.score_drop({"x": [LENGTHS[0]]}, {"x": 1})
-    chart = charts.by_length({"a": LENGTHS}, "t").to_dict()
+    chart = charts.length_chart({"a": LENGTHS}, "t").to_dict()
     assert [r["words"] for r in next(iter(chart["datasets"].values()))] == [2.0, 6.5]
 
 
@@ -620,7 +629,7 @@ def test_a_missing_partner_and_other_tokens_are_said(alone):
 
 def test_files_hold_every_number(shipped):
     scope = models.load("eng-fra", device="cpu")
-    found = reach(scope.model, ids(scope.path), LayerChoice(CNN, 1))
+    found = layer_reach(scope.model, ids(scope.path), LayerChoice(CNN, 1))
     named = [draw.LayerReach(found, "random")]
     rows = list(csv.DictReader(io.StringIO(files.influence_csv(named, [*TEXT, "[end]"]))))
     assert len(rows) == 36

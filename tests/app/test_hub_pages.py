@@ -164,8 +164,8 @@ def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(
 def test_checks_of_a_model_that_runs_in_half_precision_pass(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, dtype: str, name: str
 ) -> None:
-    monkeypatch.setenv(checkpoints.DTYPE, dtype)
-    monkeypatch.setattr(store, "kept", ByteCache(512 * MEGABYTE))
+    monkeypatch.setenv(checkpoints.DTYPE_VARIABLE, dtype)
+    monkeypatch.setattr(store, "cache_store", ByteCache(512 * MEGABYTE))
     app = opened(folders["GPT2LMHeadModel"], name)
     assert cache.scope(str(folders["GPT2LMHeadModel"])).config.dtype == dtype
     assert not app.exception
@@ -191,7 +191,7 @@ def test_forty_thousand_tokens_are_refused_in_a_sentence_and_the_picture_stays(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = folders["GPT2LMHeadModel"]
-    monkeypatch.setenv(checkpoints.MODELS, str(folder.parent))
+    monkeypatch.setenv(checkpoints.MODELS_VARIABLE, str(folder.parent))
     app = opened(Path(folder.parent.name, folder.name), "attention")
     before, weights = picture(app, "head")
     for text, sentence in (
@@ -221,7 +221,7 @@ def test_a_module_of_ones_own_is_what_the_app_opens_with(
     """The lines of README, started as `attnscope --module` starts them: no name is in the address, and Attention shows it."""
     file = tmp_path / "mine.py"
     file.write_text(own_module_of_readme(), "utf-8")
-    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")
     app = app_at(text="hello")
     assert picker(app)["value"] == f"{file}:make_scope"
     own = picker(app)["groups"][-1]
@@ -240,7 +240,7 @@ def test_a_module_that_fails_is_said_beside_the_picker(
 ) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def make_scope():\n    raise KeyError('<b>no weights</b>')\n", "utf-8")
-    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")
     app = app_at()
     note = said(app, "note checkpoint")
     assert (note["look"], note["rows"]) == (
@@ -256,7 +256,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, name: str) 
     body = textwrap.indent(textwrap.dedent(lines).strip(), "    ")
     end = "\n    return models.watch(net.eval(), encode=lambda text: [ord(c) % 7 for c in text], **how)\n"
     file.write_text(start + body + end, "utf-8")
-    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")
     return page_at(name, text="hello")
 
 
@@ -322,7 +322,7 @@ def test_a_model_is_described_in_one_place(tmp_path: Path, monkeypatch) -> None:
     picked, noted = described(str(tmp_path / "shelf" / "mine"))
     assert picked == ""
     assert "GPT2LMHeadModel" in noted
-    monkeypatch.setenv(checkpoints.MODELS, str(tmp_path / "shelf"))
+    monkeypatch.setenv(checkpoints.MODELS_VARIABLE, str(tmp_path / "shelf"))
     listed = next(name for name in checkpoints.available() if name.endswith("mine"))
     picked, noted = described(listed)
     assert "GPT2LMHeadModel" in picked

@@ -56,7 +56,7 @@ def trace(scope: Scope) -> Trace:
 
 
 @pytest.fixture(params=SITES)
-def at(trace: Trace, request) -> inside_cell.Cell:
+def at(trace: Trace, request) -> inside_cell.WeightCell:
     return chosen_cell(trace, trace.attention[request.param], 1, 2, 1)
 
 
@@ -92,8 +92,8 @@ def test_a_long_input_shows_the_strongest_keys_and_the_chosen_one():
 
 
 def test_the_walks_payload_is_the_walk(trace, at):
-    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
-    w = head_walk.walk(at.site, at.query, at.head)
+    header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
+    w = head_walk.head_walk(at.site, at.query, at.head)
     assert header["indices"] == list(range(at.site.k.shape[2]))
     np.testing.assert_array_equal(arrays["products"], w.comparison.elementwise.numpy())
     np.testing.assert_array_equal(arrays["terms"], w.comparison.terms.numpy())
@@ -115,7 +115,7 @@ def test_the_walks_payload_is_the_walk(trace, at):
 def test_keys_without_room_are_summed_up_and_named(trace, monkeypatch):
     monkeypatch.setattr(inside_cell, "SHOWN_KEYS", 3)
     at = chosen_cell(trace, trace.attention[SITES[0]], 1, 2, 1)
-    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
     assert len(header["indices"]) == 3
     assert [label[0].split()[0] for label in header["keyLabels"]] == [
         str(j) for j in header["indices"]
@@ -127,7 +127,7 @@ def test_keys_without_room_are_summed_up_and_named(trace, monkeypatch):
 
 
 def test_the_heads_payload_adds_up(trace, at):
-    header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.head_sum_payload(trace, at, TERMS))
     own = trace.activations[f"{at.site.name}.attn_out"].value[0, at.query].numpy()
     np.testing.assert_allclose(arrays["added"].sum(0) + arrays["bias"], own, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(arrays["total"], arrays["added"].sum(0) + arrays["bias"])
@@ -169,7 +169,7 @@ def test_every_equation_of_the_matrices_holds(trace, at, convention):
         product = left @ right
         name = terms[2]["matrix"]
         if name in ("q", "k", "v"):
-            bias = head_walk.block(at.site, f"W_{name.upper()}", at.head)[1].numpy()
+            bias = head_walk.head_projection(at.site, f"W_{name.upper()}", at.head)[1].numpy()
             product = product + (bias[:, None] if convention == "columns" else bias)
         if name == "scores":
             product = product / math.sqrt(at.site.d_head)
@@ -191,7 +191,7 @@ def test_a_convention_must_be_one_of_two(trace, at):
 
 
 def test_the_softmax_with_and_without(trace, at):
-    c = inside_scaling.compare(at)
+    c = inside_scaling.compare_scaling(at)
     torch.testing.assert_close(c.with_root.weights, at.site.weights(at.head)[at.query])
     raw = at.site.scores(at.head) * math.sqrt(at.site.d_head)
     by_hand = raw.masked_fill(~at.site.allowed(), -torch.inf).softmax(-1)
@@ -204,13 +204,15 @@ def test_the_softmax_with_and_without(trace, at):
 
 
 def test_the_curves_pass_through_the_models_own_divisor(at):
-    curve = inside_scaling.curves(at)
+    curve = inside_scaling.scaling_curves(at)
     assert len(curve) == inside_scaling.POINTS
     entropies = [point["entropy"] for point in curve]
     assert np.diff(entropies).min() > -1e-5
     root = math.sqrt(at.site.d_head)
     inner = np.interp(math.log(root), [math.log(p["divisor"]) for p in curve], entropies)
-    assert inner == pytest.approx(float(inside_scaling.compare(at).with_root.entropy), abs=0.02)
+    assert inner == pytest.approx(
+        float(inside_scaling.compare_scaling(at).with_root.entropy), abs=0.02
+    )
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -239,7 +241,7 @@ def by_autograd(raw: torch.Tensor, allowed: torch.Tensor, divisor: float) -> tup
 
 
 def test_the_gradients_with_and_without_are_softmaxs(at):
-    site, c = at.site, inside_scaling.compare(at)
+    site, c = at.site, inside_scaling.compare_scaling(at)
     raw, allowed, root = (
         (site.q[0, at.head] @ site.k[0, at.head].T).double(),
         site.allowed(head=at.head),
@@ -254,21 +256,21 @@ def test_the_gradients_with_and_without_are_softmaxs(at):
         assert (c.mean_gradient[place], c.mean_product_gradient[place]) == pytest.approx(
             tuple(means), rel=1e-3
         )
-    curve = inside_scaling.curves(at)[-1]
+    curve = inside_scaling.scaling_curves(at)[-1]
     wanted = by_autograd(raw[at.query], allowed[at.query], curve["divisor"])
     assert (curve["gradient"], curve["product_gradient"]) == pytest.approx(
         wanted, rel=1e-3, abs=1e-6
     )
 
 
-def longer(trace: Trace, times: float) -> inside_cell.Cell:
+def longer(trace: Trace, times: float) -> inside_cell.WeightCell:
     """A head whose queries are so many times as long."""
     site = trace.attention[SITES[0]]
     return chosen_cell(trace, replace(site, lazy_q=site.q * times), 1, 2, 1)
 
 
 @pytest.fixture(params=[0.01, 0.3, 2.0], ids=["flat", "usual", "settled"])
-def scaled(trace, request) -> inside_cell.Cell:
+def scaled(trace, request) -> inside_cell.WeightCell:
     return longer(trace, request.param)
 
 
@@ -315,7 +317,7 @@ def as_strongly(change: float) -> str:
 def test_the_table_of_the_division_holds_the_gradients_by_scores_and_by_products(at):
     lines = {
         row[1].strip(): row[2:4]
-        for row in (line.split("|") for line in inside_scaling.table(at).splitlines()[2:])
+        for row in (line.split("|") for line in inside_scaling.scaling_table(at).splitlines()[2:])
     }
     own, root = lines["gradient of this query, ‖diag(p) − p·pᵀ‖"], math.sqrt(at.site.d_head)
     by_products = lines["the same by q·k, ÷ the divisor"]
@@ -344,7 +346,7 @@ def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):
     ],
 )
 def test_shares(weight, said):
-    assert inside_text.share(weight) == said
+    assert inside_text.weight_share(weight) == said
 
 
 def test_tokens_in_sentences():
@@ -355,11 +357,11 @@ def test_tokens_in_sentences():
 
 def test_a_blocked_key_says_so(trace):
     at = chosen_cell(trace, trace.attention[SITES[1]], 0, 1, 3)
-    stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
+    stages = {stage.name: stage.sentence for stage in inside_cell.cell_stages(trace, at, TERMS)}
     assert "2 of 4 tokens are blocked" in stages["mask"]
     assert "2 by the look-ahead mask" in stages["mask"]
     assert "its score becomes −∞" in stages["mask"]
-    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
     assert "comes to give none of its attention" in header["title"]
     assert arrays["masked"][3] == -np.inf
 
@@ -371,7 +373,7 @@ def test_a_blocked_key_says_so(trace):
 def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
     at = chosen_cell(trace, trace.attention[SITES[1]], 0, query, 0)
     assert int((at.site.weights(0)[query] > 0).sum()) == query + 1
-    stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
+    stages = {stage.name: stage.sentence for stage in inside_cell.cell_stages(trace, at, TERMS)}
     assert stages["b"].endswith(said)
     assert ("a mask will hide what comes after it" in stages["a"]) == (query < 3)
 
@@ -380,22 +382,22 @@ def test_what_the_heads_add_up_to_has_the_bias_on_both_sides(trace, at):
     site, head_out = at.site, at.site.head_out()[:, at.query]
     weight, bias = site.projections["W_O"]
     together = weight @ head_out.flatten() + bias  # Concat(b¹ … bʰ)·W_O + bias
-    text = inside_text.explain("heads", site, TERMS)
+    text = inside_text.explain_view("heads", site, TERMS)
     assert (
         r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$: joining the 3 results"
         in text
     )
-    _, arrays = unpack(inside_cell.heads(trace, at, TERMS))
+    _, arrays = unpack(inside_cell.head_sum_payload(trace, at, TERMS))
     np.testing.assert_allclose(arrays["total"], together.numpy(), rtol=1e-4, atol=1e-5)
     output = next(
-        stage.sentence for stage in inside_cell.stages(trace, at, TERMS) if stage.name == "W_O"
+        stage.sentence for stage in inside_cell.cell_stages(trace, at, TERMS) if stage.name == "W_O"
     )
     own = weight[:, at.head * site.d_head : (at.head + 1) * site.d_head] @ head_out[at.head]
     assert (
         f"This head's part has length {own.norm():.2f}, the sum with the bias {together.norm():.2f}."
         in output
     )
-    sentence = unpack(inside_cell.heads(trace, at, TERMS))[0]["sentence"]
+    sentence = unpack(inside_cell.head_sum_payload(trace, at, TERMS))[0]["sentence"]
     assert f"All heads and the bias together make one of length {together.norm():.2f}" in sentence
 
 
@@ -407,17 +409,19 @@ def test_one_head_is_not_called_the_strongest():
     )
     at = chosen_cell(trace, trace.attention["encoder.layers.0.self_attn"], 0, 1, 1)
     beginning = r"$b\,W_O + \text{bias}$: with one head there is one part, and the bias."
-    assert inside_text.explain("heads", at.site, TERMS).startswith(beginning)
-    sentence = unpack(inside_cell.heads(trace, at, TERMS))[0]["sentence"]
+    assert inside_text.explain_view("heads", at.site, TERMS).startswith(beginning)
+    sentence = unpack(inside_cell.head_sum_payload(trace, at, TERMS))[0]["sentence"]
     assert "the one head adds a vector of length" in sentence
-    assert "which are passed on as they are" in inside_cell.stages(trace, at, TERMS)[-1].sentence
+    assert (
+        "which are passed on as they are" in inside_cell.cell_stages(trace, at, TERMS)[-1].sentence
+    )
 
 
 def test_a_cosine_alone_cannot_be_sharp(scope):
     """Between −1 and 1: the largest weight softmax can give is e² times the least."""
     trace = scope.with_similarity("cosine").run("abcde", "edc")
     at = chosen_cell(trace, trace.attention[SITES[0]], 1, 2, 1)
-    said = " ".join(stage.sentence for stage in inside_cell.stages(trace, at, TERMS))
+    said = " ".join(stage.sentence for stage in inside_cell.cell_stages(trace, at, TERMS))
     weights = torch.tensor([1.0, -1.0]).softmax(-1)
     assert (
         f"no weight could be more than e² ≈ {float(weights[0] / weights[1]):.1f} times another"
@@ -430,11 +434,11 @@ def test_a_query_that_may_read_nothing_says_so(scope):
     drawn[2] = False
     trace = scope.run("abcde", "edc", edits=forbidding({"decoder_self": drawn}))
     at = chosen_cell(trace, trace.attention[SITES[1]], 0, 2, 0)
-    stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
+    stages = {stage.name: stage.sentence for stage in inside_cell.cell_stages(trace, at, TERMS)}
     assert "attends to nothing: all its weights are 0" in stages["softmax"]
     assert "Nothing was taken, so the output of this head for “d” is all zeros." in stages["b"]
-    assert not unpack(inside_cell.walk(trace, at, TERMS))[1]["b"].any()
-    inside_cell.heads(trace, at, TERMS)
+    assert not unpack(inside_cell.walk_payload(trace, at, TERMS))[1]["b"].any()
+    inside_cell.head_sum_payload(trace, at, TERMS)
     inside_scaling.weights_chart(trace, at)
 
 
@@ -464,7 +468,7 @@ def test_the_other_files(trace, at):
     np.testing.assert_array_equal(kept["weights"], at.site.weights(at.head).numpy())
     rows = list(csv.reader(io.StringIO(inside_files.heads_csv(trace, at))))
     assert [row[0] for row in rows] == ["head", "1", "2", "3", "bias", "output", "stream"]
-    assert np.float32(rows[2][1]) == head_sum.heads(trace, at.site, at.query).norms[1].numpy()
+    assert np.float32(rows[2][1]) == head_sum.head_sum(trace, at.site, at.query).norms[1].numpy()
     assert inside_files.scaling_csv(trace, at).count("without") == at.site.k.shape[2]
 
 

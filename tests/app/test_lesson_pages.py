@@ -11,12 +11,19 @@ from streamlit.testing.v1 import AppTest
 import models
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
 from models.analysis.shuffle import without_positions
-from viz_app.controls.lesson_panel import offered
+from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.lessons import library
-from viz_app.lessons.lesson import CELLS, CHOOSE, NUMBER, ORDER, TOKEN, Step
-from viz_app.session.pinned import PREFIX
+from viz_app.lessons.lesson import (
+    CELLS_STEP,
+    CHOOSE_STEP,
+    NUMBER_STEP,
+    ORDER_STEP,
+    TOKEN_STEP,
+    LessonStep,
+)
+from viz_app.session.pinned import PIN_PREFIX
 
-LESSONS = {lesson.name: lesson for lesson in offered().lessons}
+LESSONS = {lesson.name: lesson for lesson in offered_lessons().lessons}
 STEPS = [(name, i) for name, one in LESSONS.items() for i in range(1, len(one.steps) + 1)]
 
 
@@ -32,7 +39,7 @@ def opened(name: str, number: int, said_: str = "", **other: str) -> AppTest:
         query |= step.then
         if step.pins:
             pins = ("checkpoint", "source", "target", "text", "edits", "positions")
-            query |= {f"{PREFIX}{key}": step.query[key] for key in pins if key in step.query}
+            query |= {f"{PIN_PREFIX}{key}": step.query[key] for key in pins if key in step.query}
     address = {"lesson": name, "lesson-step": str(number)}
     address |= {"predicted": f"{number}.{said_}"} if said_ else {}
     return app_at(
@@ -40,11 +47,16 @@ def opened(name: str, number: int, said_: str = "", **other: str) -> AppTest:
     )
 
 
-def guess(step: Step) -> str:
+def guess(step: LessonStep) -> str:
     kind = step.prediction.kind
-    if kind == CHOOSE:
+    if kind == CHOOSE_STEP:
         return next(iter(step.prediction.options))
-    return {NUMBER: "7", TOKEN: "0", ORDER: "3-2-1-0", CELLS: "-".join(["10000"] * 5)}[kind]
+    return {
+        NUMBER_STEP: "7",
+        TOKEN_STEP: "0",
+        ORDER_STEP: "3-2-1-0",
+        CELLS_STEP: "-".join(["10000"] * 5),
+    }[kind]
 
 
 @pytest.mark.parametrize(("name", "number"), STEPS)
@@ -61,7 +73,7 @@ def test_a_step_asks_and_then_tells_of_the_run(name: str, number: int) -> None:
     assert told["asks"] is None
     assert len(told["told"]["reveal"]) == len(step.reveal)
     assert told["told"]["happened"]
-    if step.prediction.kind == CHOOSE:
+    if step.prediction.kind == CHOOSE_STEP:
         assert told["told"]["happened"] in step.prediction.options.values()
 
 
@@ -153,7 +165,7 @@ def test_the_page_can_be_left_and_the_step_goes_on() -> None:
 
 
 def test_the_list_names_every_lesson() -> None:
-    files = sorted(path.stem for path in library.SHIPPED.glob("*.md"))
+    files = sorted(path.stem for path in library.SHIPPED_LESSONS.glob("*.md"))
     assert list(LESSONS) == files
     listed = said(app_at("lessons"), "lesson_list")["lessons"]
     assert [one["name"] for one in listed] == list(LESSONS)
@@ -162,8 +174,8 @@ def test_the_list_names_every_lesson() -> None:
 def test_an_own_lesson_is_text_and_a_broken_one_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.FOLDER, str(tmp_path))
-    text = (library.SHIPPED / "6-positions.md").read_text()
+    monkeypatch.setenv(library.LESSONS_VARIABLE, str(tmp_path))
+    text = (library.SHIPPED_LESSONS / "6-positions.md").read_text()
     (tmp_path / "mine.md").write_text(text.replace("# Shuffle", "# <img src=x onerror=alert(1)>"))
     (tmp_path / "broken.md").write_text("# Only a title\n")
     app = app_at("lessons")

@@ -94,7 +94,7 @@ async def messages(url: str, method: str) -> list[dict]:
     async def receive() -> dict:
         await asyncio.Event().wait()
 
-    (route,) = downloads.routes()
+    (route,) = downloads.download_routes()
     scope = {"type": "http", "method": method, "path": url, "headers": [], "query_string": b"", "root_path": ""}  # fmt: skip
     await route.handle(scope | route.matches(scope)[1], receive, send)
     return sent

@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 import viz_app
 from models import Scope
-from viz_app.components import stamped
+from viz_app.components import stamp_payload
 from viz_app.drawing.payload import unpack
 from viz_app.session import cache, live, process, respond
 from viz_app.session.byte_cache import ByteCache
@@ -149,7 +149,7 @@ def test_the_box_waits_for_a_rest_only_where_the_socket_answers(
     app.run()
     assert pause(app) == 0
     monkeypatch.setattr(live, "_served", live.threading.Event())
-    live.routes()
+    live.socket_routes()
     app.run()
     assert pause(app) == 1500
     assert json.loads(component(app, "live").json)["open"] is True
@@ -225,9 +225,13 @@ def test_an_answer_by_the_choices_of_an_older_rerun_is_older() -> None:
 
 
 def test_a_stamp_says_whose_and_which() -> None:
-    assert stamped({"rows": []}, "note", (7, 2)) == {"rows": [], "key": "note", "edition": (7, 2)}
+    assert stamp_payload({"rows": []}, "note", (7, 2)) == {
+        "rows": [],
+        "key": "note",
+        "edition": (7, 2),
+    }
     assert (
-        stamped(b"abc", "é", (258, 3))
+        stamp_payload(b"abc", "é", (258, 3))
         == b"abc" + "é".encode() + b"\2\0\0\0" + b"\2\1\0\0" + b"\3\0\0\0"
     )
 
@@ -337,7 +341,8 @@ def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch
     assert together[1:] == [[("No.", None), ("Yes.", "Oui.")]]  # a blank target is none
     longest = "word" + " word" * 62
     assert (
-        len(live.cache.scope("eng-fra").encode(source=longest)["source"].ids) == runs.SHORT
+        len(live.cache.scope("eng-fra").encode(source=longest)["source"].ids)
+        == runs.MAX_BATCHED_TOKENS
     )  # with its end mark
     live.cache.run_together(
         [("eng-fra", (longest, ""), ()), ("eng-fra", (f"{longest} word", ""), ())]
@@ -402,11 +407,11 @@ def test_a_run_of_a_model_that_the_session_has_left_is_not_shown(
     session.change = lambda own: replace(own, spec=changed)
     before = session.run
     monkeypatch.setattr(cache, "trace", leave)
-    respond.read(session, AFTER, "")
+    respond.run_texts(session, AFTER, "")
     assert session.run is before
     monkeypatch.undo()
     assert answer(AFTER, "") == {}  # of the page that showed the model before
-    run, _ = respond.read(session, AFTER, "")
+    run, _ = respond.run_texts(session, AFTER, "")
     assert session.run is run
     assert session.shown is run  # changes were made about the other model
 
@@ -414,7 +419,7 @@ def test_a_run_of_a_model_that_the_session_has_left_is_not_shown(
 def test_a_closed_page_holds_no_run_and_one_that_comes_back_has_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(store, "kept", ByteCache(1))  # keeps nothing
+    monkeypatch.setattr(store, "cache_store", ByteCache(1))  # keeps nothing
     soon: list[None] = []
     monkeypatch.setattr(process, "give_back_soon", lambda: soon.append(None))
     app = opened("", "similarity=cosine")
@@ -448,7 +453,7 @@ def test_memory_is_given_back_after_a_rerun_with_a_long_text(
 
 def test_requests_for_memory_join(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds: list[int] = []
-    monkeypatch.setattr(process, "REST", 3600)
+    monkeypatch.setattr(process, "MERGE_SECONDS", 3600)
     monkeypatch.setattr(process, "_trim", lambda: rounds.append)
     for n in (1, 2):
         for _ in range(3):

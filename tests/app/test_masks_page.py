@@ -228,7 +228,7 @@ def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> Non
         )
         assert name == "none" or "position" in label
         assert name == "none" or ("in the source" in why and "in the target" in why)
-        assert "look-ahead" not in masks_text.layer(KIND[kind], layer)
+        assert "look-ahead" not in masks_text.mask_layer_name(KIND[kind], layer)
     else:
         assert "source" not in label
         assert ("does not exist yet" in why) == (kind == "decoder_self" and name == "causal")
@@ -240,7 +240,7 @@ def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> Non
         kind == "decoder_self" and not ahead and name in ("window", "block-diagonal")
     )
     if name == "causal" and kind == "cross":
-        assert (label, masks_text.layer(KIND[kind], layer)) == (
+        assert (label, masks_text.mask_layer_name(KIND[kind], layer)) == (
             "source positions up to its own",
             "positions up to its own",
         )
@@ -330,7 +330,7 @@ def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(
     view = MaskView(
         own[0], run, changes, "decoder_self", "decoder.layers.0.self_attn", 1, words.terms("dates")
     )
-    assert any("“2 → " in line for line in painter.story(view))
+    assert any("“2 → " in line for line in painter.painted_outcome(view))
 
 
 def test_cells_beyond_the_mask_do_nothing(dates: Scope, own: list[MaskedRun]) -> None:
@@ -359,19 +359,24 @@ CELLS = some.lists(
 def test_a_change_goes_through_the_url_unharmed(
     cells: list, kind: str, ready: str, k: int, padded: bool
 ) -> None:
-    drawn = masks_notation.paint(MaskChange(), cells)
-    change = masks_notation.mask_padding(masks_notation.choose(KIND[kind], drawn, ready, k), padded)
-    found = masks_notation.from_text(masks_notation.to_text(change))
+    drawn = masks_notation.with_painted(MaskChange(), cells)
+    change = masks_notation.with_padding_masked(
+        masks_notation.with_preset(KIND[kind], drawn, ready, k), padded
+    )
+    found = masks_notation.parse_mask(masks_notation.mask_to_text(change))
     assert (found.removed_layers, found.preset, found.block, found.allow) == (
         change.removed_layers, change.preset, change.block, change.allow,
     )  # fmt: skip
     assert found.preset_name == change.preset_name
-    assert masks_notation.choice(KIND[kind], found) == ready
+    assert masks_notation.preset_of(KIND[kind], found) == ready
 
 
 def test_painted_cells_make_a_short_text() -> None:
     cells = [(q, k, 0) for q in range(3, 9) for k in range(2, 20)] + [(0, 5, 1)]
-    assert masks_notation.to_text(masks_notation.paint(MaskChange(), cells)) == "f3-8.2-19_a0.5"
+    assert (
+        masks_notation.mask_to_text(masks_notation.with_painted(MaskChange(), cells))
+        == "f3-8.2-19_a0.5"
+    )
 
 
 @pytest.mark.parametrize(
@@ -392,20 +397,20 @@ def test_painted_cells_make_a_short_text() -> None:
     ],
 )
 def test_an_unreadable_text_paints_nothing(text: str) -> None:
-    assert masks_notation.from_text(text) == MaskChange()
+    assert masks_notation.parse_mask(text) == MaskChange()
 
 
 @pytest.mark.parametrize("name", ["none", "window", "causal"])
 def test_the_models_own_layers_are_lifted_by_none_alone_and_padding_never(name: str) -> None:
     kind = SiteKind("self", "decoder", "self", "text", "text")
     own = (PADDING, LOOK_AHEAD, "window of 3")
-    change = masks_notation.choose(kind, MaskChange(), name, 2, own)
+    change = masks_notation.with_preset(kind, MaskChange(), name, 2, own)
     assert change.removed_layers == (own[1:] if name == "none" else ())
 
 
 def test_a_ready_made_mask_that_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="is one of"):
-        masks_notation.choose(KIND["cross"], MaskChange(), "diagonal", 1)
+        masks_notation.with_preset(KIND["cross"], MaskChange(), "diagonal", 1)
 
 
 # what the browser is given, and files
@@ -448,11 +453,11 @@ def test_the_payload_holds_the_models_numbers(painted: MaskView) -> None:
 
 
 def test_the_checks_pass_and_would_not_if_a_painted_cell_had_weight(painted: MaskView) -> None:
-    assert all(check.passed for check in mask_view.checks(painted))
+    assert all(check.passed for check in mask_view.mask_checks(painted))
     unpainted = MaskView(
         painted.before, painted.before, PAINTED, "cross", painted.site, 2, painted.terms
     )
-    assert [check.passed for check in mask_view.checks(unpainted)] == [True, False]
+    assert [check.passed for check in mask_view.mask_checks(unpainted)] == [True, False]
 
 
 def test_files(painted: MaskView) -> None:
@@ -461,7 +466,7 @@ def test_files(painted: MaskView) -> None:
         *painted.after.log_probs,
         painted.after.log_prob,
     ]
-    table = list(csv.DictReader(masks_files.head_csv(painted)))
+    table = list(csv.DictReader(masks_files.masked_head_csv(painted)))
     after = painted.sites[1]
     weights = [np.float32(row["weight after"]) for row in table]
     np.testing.assert_array_equal(weights, after.weights(2).flatten().numpy())

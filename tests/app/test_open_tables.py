@@ -78,7 +78,7 @@ def test_every_page_opens_with_an_own_module_that_names_its_text(
     """Its name may be new, that of another parameter, or that of another model's field."""
     file = tmp_path / "mine.py"
     file.write_text(own_module_of_readme().replace("encode=", f'fields=("{field}",), encode='))
-    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")
     parameter = url_state.parameter_of(Field(field, "text")).name
     app = page_at(name, **{parameter: "hello"})
     box = app.text_area(key=parameter)

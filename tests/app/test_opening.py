@@ -41,7 +41,7 @@ class Slow:
         )
         self.calls, self.ended, self.fails = 0, threading.Event(), ""
 
-    def __call__(self, name: str, own: Callable[[str], Scope] = checkpoints.open_scope) -> Scope:
+    def __call__(self, name: str, own: Callable[[str], Scope] = checkpoints.open_found) -> Scope:
         if name != self.name:
             return own(name)
         self.calls += 1
@@ -61,8 +61,8 @@ class Slow:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     made = Slow("dates-bahdanau")
-    monkeypatch.setattr(store, "kept", ByteCache(512 * MEGABYTE))
-    monkeypatch.setattr(checkpoints, "open_scope", made)
+    monkeypatch.setattr(store, "cache_store", ByteCache(512 * MEGABYTE))
+    monkeypatch.setattr(checkpoints, "open_found", made)
     yield made
     made.free.set()
     opening.try_again()
@@ -74,7 +74,7 @@ def app_on(name: str) -> AppTest:
 
 def pick(app: AppTest, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """Pick the slow one, and look before it has come."""
-    monkeypatch.setattr(opening, "PATIENCE", 0)
+    monkeypatch.setattr(opening, "BAR_DELAY", 0)
     pick_model(app, slow.name)
     assert slow.at.wait(60)
     app.run()
@@ -95,7 +95,7 @@ def head(app: AppTest) -> tuple[str, np.ndarray]:
 
 def finished(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """The page when nothing is under way any more."""
-    monkeypatch.setattr(opening, "PATIENCE", 600)
+    monkeypatch.setattr(opening, "BAR_DELAY", 600)
     for each in list(opening._under_way.values()):
         assert each.ready(60)
     return app.run()
@@ -105,7 +105,7 @@ def test_what_the_address_chooses_is_set_by_each_run_until_it_stands(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A browser sees the last of runs that follow quickly; it would take the first model of the menu for the chosen one."""
-    monkeypatch.setattr(opening, "PATIENCE", 0)
+    monkeypatch.setattr(opening, "BAR_DELAY", 0)
     app = app_on(slow.name)
     assert slow.at.wait(60)
     for _ in range(2):
@@ -132,7 +132,7 @@ def test_a_first_page_waits_for_the_model_but_one_with_something_to_show_does_no
     monkeypatch.setattr(Opening, "ready", ready)
     app = app_on(slow.name)
     app.run()
-    assert waits == [opening.PATIENCE, opening_bar.WAIT]
+    assert waits == [opening.BAR_DELAY, opening_bar.WAIT]
     waits.clear()
     app.session_state["live session"].run = CurrentRun(
         dates := cache.scope("dates"), dates.run(DATE)
@@ -196,7 +196,7 @@ def test_the_browser_is_told_how_far_an_opening_has_come(
     }
     assert Asked(session.opening.number, "of nobody").answer() == {}
     assert Asked(session.opening.number + 1, session.token).answer() == {"ready": True}
-    monkeypatch.setattr(opening_route, "TICK", 60)
+    monkeypatch.setattr(opening_route, "OPENING_LOOK_SECONDS", 60)
     threading.Timer(0.05, slow.free.set).start()
     assert asked.answer()["ready"]  # as soon as it has ended
     finished(app, monkeypatch)
@@ -206,7 +206,7 @@ def test_the_browser_is_told_how_far_an_opening_has_come(
 def test_who_needs_a_model_that_others_gave_up_opens_it(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = opening.ask(slow.name, "a session that gives up")
+    one = opening.opening_for(slow.name, "a session that gives up")
     assert slow.at.wait(60)
     opened: list[Scope] = []
     waiting = threading.Thread(target=lambda: opened.append(cache.scope(slow.name)))
@@ -298,24 +298,26 @@ def test_two_sessions_open_it_once_and_one_of_them_may_leave(
 def test_a_model_too_large_to_be_kept_is_opened_once_and_goes_with_who_looks_at_it(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "kept", ByteCache(MEGABYTE))
+    monkeypatch.setattr(store, "cache_store", ByteCache(MEGABYTE))
     app = pick(app_on("dates-rnn"), slow, monkeypatch)
     slow.free.set()
     finished(app, monkeypatch)
     app.run()
     assert f"model: {slow.name}\n" in head(app)[0]
     assert slow.calls == 1
-    assert not [key for key in (*store.kept._long, *store.kept._others) if key[0] == "opened"]
+    assert not [
+        key for key in (*store.cache_store._long, *store.cache_store._others) if key[0] == "opened"
+    ]
     assert opening._under_way == {}
 
 
 def test_what_nobody_takes_is_not_held(slow: Slow) -> None:
-    one = opening.ask(slow.name, "a session that goes")
+    one = opening.opening_for(slow.name, "a session that goes")
     slow.free.set()
     assert one.ready(60)
     assert opening._under_way == {}
     slow.fails, slow.name = "odd", "dates-rnn"
-    other = opening.ask("dates-rnn", "s")
+    other = opening.opening_for("dates-rnn", "s")
     assert other.ready(60)
     error = other.future.exception()
     frames = []
@@ -329,7 +331,7 @@ def test_what_nobody_takes_is_not_held(slow: Slow) -> None:
 
 def test_another_pick_gives_up_the_one_before(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     app = pick(app_on("dates"), slow, monkeypatch)
-    monkeypatch.setattr(opening, "PATIENCE", 600)
+    monkeypatch.setattr(opening, "BAR_DELAY", 600)
     pick_model(app, "dates-scaled-dot")
     assert "model: dates-scaled-dot\n" in head(app)[0]
     slow.free.set()
@@ -340,7 +342,7 @@ def test_another_pick_gives_up_the_one_before(slow: Slow, monkeypatch: pytest.Mo
 def test_a_link_to_a_model_that_is_being_opened_keeps_what_it_says(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "PATIENCE", 0)
+    monkeypatch.setattr(opening, "BAR_DELAY", 0)
     app = app_at(checkpoint=slow.name, source="7 July 1977", strength="root")
     assert slow.at.wait(60)
     app.run()
@@ -361,11 +363,11 @@ def test_what_waits_for_its_turn_says_so(slow: Slow, monkeypatch: pytest.MonkeyP
         assert held.wait(60)
         raise CheckpointError(name)
 
-    monkeypatch.setattr(checkpoints, "open_scope", hold)
-    others = [opening.ask(f"other {n}", "s") for n in range(opening.AT_ONCE)]
+    monkeypatch.setattr(checkpoints, "open_found", hold)
+    others = [opening.opening_for(f"other {n}", "s") for n in range(opening.MAX_OPENINGS)]
     for _ in others:
         assert entered.acquire(timeout=PATIENCE)
-    last = opening.ask("last", "s")
+    last = opening.opening_for("last", "s")
     while last.progress == "Loading the model…":
         time.sleep(0.01)
     assert (last.progress, last.share) == ("Waiting for another model to open…", 0)
@@ -394,20 +396,20 @@ def test_folders_that_are_tried_out_for_ever_hold_up_no_others(
                 loading.report_progress(loading.TRIED, 0, 1)
                 time.sleep(0.01)
 
-    monkeypatch.setattr(checkpoints, "open_scope", hold)
-    stuck = [opening.ask(f"stuck {n}", "s") for n in range(3 * opening.AT_ONCE)]
+    monkeypatch.setattr(checkpoints, "open_found", hold)
+    stuck = [opening.opening_for(f"stuck {n}", "s") for n in range(3 * opening.MAX_OPENINGS)]
     for _ in stuck:
         assert entered.acquire(timeout=PATIENCE)
-    other = opening.ask("other", "t")
+    other = opening.opening_for("other", "t")
     assert other.ready(60)
     assert opening.result(other).name == "dates"
     assert stuck[0].progress == "Checking that the model is safe to open…"
     for each in stuck:
         each.give_up("s")
         assert isinstance(each.future.exception(60), CheckpointError)
-    free = [opening._turns.acquire(blocking=False) for _ in range(opening.AT_ONCE + 1)]
-    assert free == [True] * opening.AT_ONCE + [False]
-    for _ in range(opening.AT_ONCE):
+    free = [opening._turns.acquire(blocking=False) for _ in range(opening.MAX_OPENINGS + 1)]
+    assert free == [True] * opening.MAX_OPENINGS + [False]
+    for _ in range(opening.MAX_OPENINGS):
         opening._turns.release()
 
 
@@ -426,7 +428,7 @@ def test_the_bar_goes_on_through_all_that_is_counted(slow: Slow) -> None:
 
 def test_a_checkpoint_tells_what_has_been_read_and_ends_where_it_is_given_up() -> None:
     told = []
-    with loading.watched(lambda *reached: told.append(reached)):
+    with loading.report_loading(lambda *reached: told.append(reached)):
         scope = models.load("dates", device="cpu")
     size = (scope.path / "model.safetensors").stat().st_size
     assert told[0][0] == loading.READ
@@ -437,6 +439,6 @@ def test_a_checkpoint_tells_what_has_been_read_and_ends_where_it_is_given_up() -
     def stop(what: str, done: int, total: int) -> None:
         raise loading.Cancelled("enough")
 
-    with loading.watched(stop), pytest.raises(loading.Cancelled, match="enough"):
+    with loading.report_loading(stop), pytest.raises(loading.Cancelled, match="enough"):
         models.load("dates", device="cpu")
     assert not loading.is_watched()

@@ -10,7 +10,7 @@ from app_parts import app_at, picture, said
 from streamlit.testing.v1 import AppTest
 
 import models
-from models.training.recipes import in_words
+from models.training.recipes import settings_line
 from viz_app import checkpoints
 from viz_app.controls.train import text
 from viz_app.session import run_owners
@@ -21,7 +21,7 @@ PAIRS = "\n".join(f"word {i} <b>here\the{i} x" for i in range(300)).encode()
 
 @pytest.fixture(autouse=True)
 def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(folders.FOLDER, str(tmp_path / "runs"))
+    monkeypatch.setenv(folders.RUNS_VARIABLE, str(tmp_path / "runs"))
     run_owners.pool.cache_clear()
     yield
     run_owners.pool.cache_clear()
@@ -36,7 +36,7 @@ def page(**more: str) -> AppTest:
 
 
 def with_data(app: AppTest, name: str = "<img src=x>.tsv") -> own_data.OwnData:
-    data = own_data.keep(PAIRS, "own pairs", name)
+    data = own_data.keep_own_data(PAIRS, "own pairs", name)
     app.session_state["live session"].own_data = data
     app.run()
     assert not app.exception
@@ -48,7 +48,7 @@ def test_without_data_nothing_can_begin_and_the_box_says_what_is_expected() -> N
     assert app.button(key="train-start").disabled
     assert text.NO_DATA in next_run(app)
     box = said(app, "train-own-data")
-    assert box["expects"] == own_data.KINDS["own pairs"].expects
+    assert box["expects"] == own_data.DATA_KINDS["own pairs"].expects
     assert box["kept"] == ""
     app.session_state["training"].start(None)
     assert app.session_state["training"].run is None
@@ -59,7 +59,7 @@ def test_with_data_the_recipe_is_said_in_words_and_the_form_changes_it() -> None
     data = with_data(app)
     assert said(app, "train-own-data")["kept"] == f"<img src=x>.tsv: {data.in_words}"
     assert not app.button(key="train-start").disabled
-    assert f"{data.in_words}: {in_words(data.plan('transformer'))}" in next_run(app)
+    assert f"{data.in_words}: {settings_line(data.plan('transformer'))}" in next_run(app)
     app.number_input(key="train-d-model").set_value(32).run()
     assert "d_model 32" in next_run(app)
     assert "differs from the recipe: d_model 32 (64)" in next_run(app)
@@ -93,8 +93,8 @@ def test_a_run_on_own_data_is_stepped_and_drawn_and_says_where_it_is_kept() -> N
 
 
 def test_a_shared_app_without_trainers_takes_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(pool.NUMBER, "0")
-    monkeypatch.setenv(checkpoints.SHARED, "1")
+    monkeypatch.setenv(pool.TRAINERS_VARIABLE, "0")
+    monkeypatch.setenv(checkpoints.SHARED_VARIABLE, "1")
     app = page()
     assert text.OFF in [one.value for one in app.markdown]
     assert not [one for one in app.button if (one.key or "").startswith("train")]

@@ -60,7 +60,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The module of one's own that is shown."""
     file = tmp_path / "mine.py"
     file.write_text(MODULE, "utf-8")
-    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")
 
 
 @pytest.mark.parametrize("module", [MODULE, WRITER], ids=["shown", "writes"])
@@ -70,7 +70,7 @@ def test_every_page_opens(
 ) -> None:
     file = tmp_path / "mine.py"
     file.write_text(module, "utf-8")
-    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")
     page_at(view)
 
 

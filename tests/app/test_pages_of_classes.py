@@ -21,7 +21,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.reference_models import alike_but_for_lambda
 from viz_app.views.task.classes import LambdaRun, _score, check_probabilities, class_probabilities
-from viz_app.views.task.reading import Choices
+from viz_app.views.task.reading import TaskChoices
 
 TEXT = "a fine day"
 PAGES = ("attention", "task", "inside", "layer", "positions", "masks", "decoding", "from-rnn")
@@ -66,7 +66,7 @@ def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
 def shown(scope: Scope, text: str = TEXT) -> tuple[dict[str, bytes], list[Check]]:
     trace = scope.run(text)
     return class_probabilities(
-        CurrentRun(scope, trace), trace.outputs["classes"], Choices(None, Focus())
+        CurrentRun(scope, trace), trace.outputs["classes"], TaskChoices(None, Focus())
     )
 
 

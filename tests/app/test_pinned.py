@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 import models
 from models.trace.edits import MaskChange, for_kinds
-from viz_app.drawing.extent import OWN, Scaled, on_one_scale, widened
+from viz_app.drawing.extent import OWN_EXTENT, Scaled, on_one_scale, widened
 from viz_app.drawing.payload import pack, unpack
 from viz_app.session import live, opening, pinned, url_state
 from viz_app.session.byte_cache import ByteCache
@@ -31,7 +31,7 @@ def page(name: str) -> None:
     from viz_app.session import live
 
     _page(name, {})
-    st.session_state["of the test"] = live.session()
+    st.session_state["of the test"] = live.live_session()
 
 
 def opened(name: str, **asked: str) -> AppTest:
@@ -111,7 +111,7 @@ def test_pin_and_unpin_go_by_the_address() -> None:
         from viz_app.navigation import _page
         from viz_app.session import live
 
-        pin_bar.pin(live.session(), True)
+        pin_bar.toggle_pin(live.live_session(), True)
         _page("attention", {})
 
     address = said_address(app)
@@ -268,7 +268,7 @@ def test_a_fixed_pinned_text_is_not_run_or_drawn_again_at_a_key(
 
 
 def test_a_closed_page_holds_no_pinned_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "kept", ByteCache(1))  # keeps nothing
+    monkeypatch.setattr(store, "cache_store", ByteCache(1))  # keeps nothing
     traces = []
     beside = pinned.Pinned.beside
 
@@ -300,12 +300,12 @@ def test_the_pinned_run_takes_no_changes() -> None:
     sent = {e.proto.id.rpartition("-")[2] for e in app.get("bidi_component")}
     assert {"mask_painter", "pin mask_painter"} <= sent
     from viz_app.views.masks.page import ALL_MASKS
-    from viz_app.views.masks.payloads import Choices
+    from viz_app.views.masks.payloads import MaskChoices
 
     session = app.session_state["of the test"]
     shown = next(
         cell
-        for cell in ALL_MASKS.layout(session.shown, Choices("", "", 0, "cross", "", 0), {})
+        for cell in ALL_MASKS.layout(session.shown, MaskChoices("", "", 0, "cross", "", 0), {})
         if getattr(cell, "picture", "") == "mask_painter"
     )
     assert set(shown.change) == {"on_paint"}
@@ -315,7 +315,7 @@ def test_the_pinned_run_takes_no_changes() -> None:
 
 
 def drawn_to(value: float):
-    def draw(extent=OWN) -> bytes:
+    def draw(extent=OWN_EXTENT) -> bytes:
         own = {"size": value}
         return pack({"extent": own, "scale": widened(own, extent)["size"]}, values=np.ones(3))
 

@@ -18,7 +18,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.views.positions import page as positions
 from viz_app.views.positions import text as say
 
-OWN = {"positions-table": say.NAMES[say.OWN]}
+OWN = {"positions-table": say.TABLE_NAMES[say.OWN_TABLE]}
 # section → what its address says, and if a scale in it follows from the numbers
 POSITIONS = {
     "Shuffle test": ({}, False), "Curves": (OWN, True), "Map": (OWN, True), "Added or concatenated": ({}, True),
@@ -133,7 +133,7 @@ def test_rotations_of_both_runs_are_on_one_scale(folders: dict[str, Path]) -> No
         assert scales(current) == scales(pinned)
 
 
-@pytest.mark.parametrize("section", positions.SECTIONS)
+@pytest.mark.parametrize("section", positions.POSITIONS_SECTIONS)
 def test_positions_stand_beside_a_model_without_any(folders: dict[str, Path], section: str) -> None:
     asked = {"checkpoint": str(folders["learned"]), "source": "abcde", **OWN}
     app = opened(

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 import models
-from models.analysis.position_measures import measure, similarity_by_distance
+from models.analysis.position_measures import measure_formula, similarity_by_distance
 from models.analysis.shuffle import ORDERS, new_order, shuffle_test, without_positions
 from models.checkpoint import save_checkpoint
 from models.decoding import greedy
@@ -27,7 +27,7 @@ from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
 from viz_app.views.positions import misprints as measured
 from viz_app.views.positions import text as say
-from viz_app.views.positions.page import SECTIONS, answer
+from viz_app.views.positions.page import POSITIONS_SECTIONS, positions_answer
 
 APP = Path(__file__).parents[2] / "viz_app" / "app.py"
 TEXT = "abcde"
@@ -63,7 +63,7 @@ def page(
     return at
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", POSITIONS_SECTIONS)
 @pytest.mark.parametrize("kind", [*KINDS, "pre"])
 def test_every_section_stands_for_every_kind_of_model(folders, kind, section):
     at = page(folders[kind], section=section)
@@ -148,7 +148,7 @@ def test_the_model_may_write_from_the_reordered_tokens(folders):
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_picked_formula_is_the_one_drawn(folders, formula):
     at = page(
-        folders["learned"], section="Map", table=say.NAMES[formula], d_model="16", length="40"
+        folders["learned"], section="Map", table=say.TABLE_NAMES[formula], d_model="16", length="40"
     )
     table = formula_table(formula, 40, 16)
     np.testing.assert_allclose(heatmap(at, "positions-map"), table.float().numpy())
@@ -157,7 +157,7 @@ def test_a_picked_formula_is_the_one_drawn(folders, formula):
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
 def test_the_models_own_table_is_the_one_drawn(folders, kind):
-    at = page(folders[kind], section="Map", table=say.NAMES[say.OWN])
+    at = page(folders[kind], section="Map", table=say.TABLE_NAMES[say.OWN_TABLE])
     own = models.load(folders[kind]).model.positions.table.detach()
     np.testing.assert_array_equal(heatmap(at, "positions-map"), own)
     assert at.number_input[0].value == own.shape[1]
@@ -166,7 +166,7 @@ def test_the_models_own_table_is_the_one_drawn(folders, kind):
 
 
 def test_learned_curves_have_no_wavelength(folders):
-    at = page(folders["learned"], section="Curves", table=say.NAMES[say.OWN])
+    at = page(folders["learned"], section="Curves", table=say.TABLE_NAMES[say.OWN_TABLE])
     assert "no wavelength" in prose(at)
 
 
@@ -195,9 +195,9 @@ def test_the_comparison_says_what_was_measured(folders):
         page(folders["sinusoidal"], section="Two misprints", d_model="32", length="60", shift="7")
     )
     for formula in FORMULAS:
-        m = measure(formula, 60, 32, 7)
+        m = measure_formula(formula, 60, 32, 7)
         assert f"| {m.n_varying} of 32 |" in text
-        assert f"| {measured.share(m.best_linear_miss)} |" in text
+        assert f"| {measured.length_share(m.best_linear_miss)} |" in text
         assert (
             "{} and {}, ".format(*m.neighbours.closest_pair) + f"{m.neighbours.least:.3f} apart"
             in text
@@ -223,7 +223,7 @@ def test_the_query_is_the_models_own(folders, head):
 
 def test_curves_hold_the_tables_values():
     table = formula_table("paper", 7, 6)
-    data = draw.curves(table, [1, 4], ["one", "four"], "t").data
+    data = draw.dimension_chart(table, [1, 4], ["one", "four"], "t").data
     assert data[data.dimension == "four"].value.tolist() == table[:, 4].tolist()
 
 
@@ -264,14 +264,14 @@ RECURRENT = {way: random_seq2seq(vocab_size=9, bidirectional=way) for way in (Tr
     (RECURRENT[True], "the order is in its states", "Attention"),
 ])  # fmt: skip
 def test_the_page_says_how_this_model_knows_the_order(model, said, unsaid):
-    text = answer(model)
+    text = positions_answer(model)
     assert said in text
     assert unsaid not in text
 
 
 def test_only_attention_without_a_mask_is_blind_to_order():
     """What the page says of attention by itself: reordered tokens give reordered vectors, but not under look-ahead."""
-    assert "Attention alone ignores order." in answer(random_model())
+    assert "Attention alone ignores order." in positions_answer(random_model())
     layer = random_model(positions="none").encoder.layers[0].self_attn
     x, order = (
         torch.randn(1, 7, layer.d_model if hasattr(layer, "d_model") else 15),
@@ -290,7 +290,7 @@ def test_only_attention_without_a_mask_is_blind_to_order():
 def test_an_rnn_says_which_states_moved(both):
     ids, order = (4, 5, 6, 7, 8, 2), (0, 2, 1, 3, 4, 5)
     model = RECURRENT[both]
-    text = say.recurrent(shuffle_test(model, ids, order))
+    text = say.explain_recurrent_shuffle(shuffle_test(model, ids, order))
     with torch.no_grad():
         run = [model.encoder.recurrence(model.embedding(torch.tensor([[ids[i] for i in way]])) * 17**0.5)[0][0].numpy()
                for way in (range(6), order)]  # fmt: skip
@@ -318,7 +318,7 @@ def test_a_rotation_is_there_for_the_paper_and_no_matrix_at_all_for_two_sines():
             np.linalg.norm(here @ np.linalg.lstsq(here, there, rcond=None)[0] - there)
             / np.linalg.norm(there)
         )
-    text = measured.verdict(measure("sin-sin", 100, 64, 5))
+    text = measured.explain_misprint(measure_formula("sin-sin", 100, 64, 5))
     assert (
         f"Over 256 positions together the best matrix misses by {100 * missed[0]:.1f} % of the vectors' length"
         in text
@@ -328,7 +328,7 @@ def test_a_rotation_is_there_for_the_paper_and_no_matrix_at_all_for_two_sines():
 
 
 def test_a_dimension_stands_still_over_the_positions_shown():
-    text = measured.verdict(measure("paper", 4, 64, 1))
+    text = measured.explain_misprint(measure_formula("paper", 4, 64, 1))
     still = int((np.ptp(formula_table("paper", 4, 64).numpy(), axis=0) < 0.01).sum())
     products = formula_table("paper", 4, 64).numpy()
     alike = (products @ products.T).min() / 32
@@ -358,7 +358,10 @@ def test_whose_the_products_are_is_said(changes, said):
 
 
 def test_verdicts_follow_the_numbers():
-    at_64 = {formula: measured.verdict(measure(formula, 100, 64, 5)) for formula in FORMULAS}
+    at_64 = {
+        formula: measured.explain_misprint(measure_formula(formula, 100, 64, 5))
+        for formula in FORMULAS
+    }
     assert "is the same rotation at every position" in at_64["paper"]
     assert "hardly change" not in at_64["paper"]
     assert "52 of 64 dimensions hardly change" in at_64["2^i"]
@@ -366,19 +369,23 @@ def test_verdicts_follow_the_numbers():
     moving = int((np.ptp(formula_table("paper", 100, 64).numpy(), axis=0) >= 0.01).sum())
     assert f"{moving} of 64 dimensions change." in at_64["paper"]
     assert "dimensions change." not in at_64["2^i"] + at_64["sin-sin"]
-    assert "positions are more like a distant one" in measured.verdict(measure("paper", 100, 2, 5))
-    assert "rounding" in measured.share(1e-9)
+    assert "positions are more like a distant one" in measured.explain_misprint(
+        measure_formula("paper", 100, 2, 5)
+    )
+    assert "rounding" in measured.length_share(1e-9)
 
 
 def test_a_false_claim_fails():
     table = formula_table("paper", 9, 6)
-    assert all(c.passed for c in claims.table("paper", table, similarity_by_distance(table)))
+    assert all(c.passed for c in claims.table_checks("paper", table, similarity_by_distance(table)))
     broken = table.clone()
     broken[3, 2] += 0.5
-    assert not any(c.passed for c in claims.table("paper", broken, similarity_by_distance(broken)))
-    assert not claims.own_table(broken[:4], table, "sinusoidal", table)[0].passed
+    assert not any(
+        c.passed for c in claims.table_checks("paper", broken, similarity_by_distance(broken))
+    )
+    assert not claims.own_table_checks(broken[:4], table, "sinusoidal", table)[0].passed
     positioned = shuffle_test(random_model(), [4, 5, 6, 2], (1, 0, 2, 3))
-    assert not claims.shuffled(positioned, positioned, positioned.original[-1])[0].passed
+    assert not claims.shuffle_checks(positioned, positioned, positioned.original[-1])[0].passed
 
 
 def test_files_hold_the_same_numbers():
@@ -390,8 +397,8 @@ def test_files_hold_the_same_numbers():
     ) as kept:
         assert kept["table"].tolist() == table.tolist()
         assert kept["similarity_mean"].tolist() == similarity_by_distance(table).mean.tolist()
-    measures = [measure(formula, 9, 6, 2) for formula in FORMULAS]
-    rows = list(csv.DictReader(io.StringIO(files.measures_csv(measures))))
+    measures = [measure_formula(formula, 9, 6, 2) for formula in FORMULAS]
+    rows = list(csv.DictReader(io.StringIO(files.formula_measures_csv(measures))))
     assert [float(row["best matrix misses by"]) for row in rows] == [
         m.best_linear_miss for m in measures
     ]

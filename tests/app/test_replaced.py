@@ -194,7 +194,7 @@ def shown_reach(app: AppTest) -> np.ndarray:
 
 
 def reached(scope: models.Scope) -> np.ndarray:
-    return jacobian_reach.reach(
+    return jacobian_reach.layer_reach(
         scope.model,
         scope.encode(source=SOURCE)["source"].ids,
         jacobian_reach.LayerChoice(jacobian_reach.SELF_ATTENTION),

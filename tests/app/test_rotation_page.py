@@ -161,7 +161,7 @@ def test_typing_draws_the_scores_of_the_new_text_over_the_socket(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     folder = folders[name]
-    monkeypatch.setenv(checkpoints.MODELS, str(folder.parent))
+    monkeypatch.setenv(checkpoints.MODELS_VARIABLE, str(folder.parent))
     app = opened(
         Path(folder.parent.name, folder.name),
         "Score by distance",
@@ -246,9 +246,11 @@ def test_one_query_and_key_carried_to_each_distance(folders: dict[str, Path], na
     torch.testing.assert_close(
         alone.scores().double(), by_formula(site, head, query, key), rtol=1e-4, atol=1e-5
     )
-    assert all(check.passed for check in claims.rotated_pair(alone, site, head, query - key))
+    assert all(check.passed for check in claims.rotated_pair_checks(alone, site, head, query - key))
     wrong = replace(alone, places=(4, 2))
-    assert [check.passed for check in claims.rotated_pair(wrong, site, head, query - key)] == [
+    assert [
+        check.passed for check in claims.rotated_pair_checks(wrong, site, head, query - key)
+    ] == [
         True,
         False,
         True,

@@ -18,7 +18,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import declared
 from viz_app.views.positions.rotation import ROTATION
-from viz_app.views.run_difference import EQUAL, KEYS, NOTE, Quantity, differences
+from viz_app.views.run_difference import DIFFERENCE_NOTE, EQUAL, KEYS, Quantity, differences
 
 SECTION = "positions-section"
 CATS, DOGS = {"source": "I like cats."}, {"source": "I like dogs."}
@@ -51,7 +51,7 @@ def drawn(app: AppTest) -> list[tuple[dict[str, Any], np.ndarray]]:
 
 
 def note(app: AppTest) -> str:
-    return " ".join(line for _, line in said(app, NOTE)["rows"])
+    return " ".join(line for _, line in said(app, DIFFERENCE_NOTE)["rows"])
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -152,8 +152,8 @@ def test_the_most_probable_columns_of_either_run_are_drawn() -> None:
 
 def test_widths_that_differ_are_said() -> None:
     drawn = differences([quantity([[1.0, 2.0]])], [quantity([[1.0, 2.0, 3.0]])])
-    assert list(drawn) == [NOTE]
-    (_, line), *_ = drawn[NOTE]["rows"]
+    assert list(drawn) == [DIFFERENCE_NOTE]
+    (_, line), *_ = drawn[DIFFERENCE_NOTE]["rows"]
     assert "2 here and 3 in the pinned run" in line
 
 
@@ -169,7 +169,7 @@ def test_a_row_with_another_token_in_each_run_says_which_is_whose() -> None:
 def test_models_that_learned_apart_are_said_to_have(weights: str, is_said: bool) -> None:
     first = quantity([[1.0]], weights="a", note="They learned apart.")
     second = replace(first, values=torch.tensor([[2.0]]), weights=weights)
-    note = differences([first], [second])[NOTE]
+    note = differences([first], [second])[DIFFERENCE_NOTE]
     assert (["line", first.note] in [[*row] for row in note["rows"]]) == is_said
 
 
@@ -180,7 +180,7 @@ def test_a_difference_is_not_said_to_be_none() -> None:
         ([[1.0, 2.0 + 1e-9]], True),
         ([[1.0, 2.5]], False),
     ):
-        note = differences([quantity([[1.0, 2.0]])], [quantity(second)])[NOTE]
+        note = differences([quantity([[1.0, 2.0]])], [quantity(second)])[DIFFERENCE_NOTE]
         assert (("line", name) in map(tuple, note["rows"])) == is_equal
 
 
@@ -208,5 +208,5 @@ def test_the_angles_of_two_rotations_are_subtracted(tmp_path: Path) -> None:
     assert header["unit"] == "turns"
     _, back = unpack(differences(theirs, ours)[KEYS[0]])
     np.testing.assert_array_equal(back["states"], -arrays["states"])
-    (_, said), *_ = differences(ours, ours)[NOTE]["rows"]
+    (_, said), *_ = differences(ours, ours)[DIFFERENCE_NOTE]["rows"]
     assert said == EQUAL.format("the angles")

@@ -92,4 +92,4 @@ def test_a_shorter_text_keeps_the_choice_for_when_it_grows() -> None:
 
 
 def test_the_explanation_stands_beside_it() -> None:
-    assert text.NEXT.strip().splitlines()[0] in prose(opened())
+    assert text.SURPRISAL_NOTE.strip().splitlines()[0] in prose(opened())

@@ -25,7 +25,7 @@ SITE = "decoder.layers.0.cross_attn"
 
 @pytest.fixture(autouse=True)
 def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv(folders.FOLDER, str(tmp_path / "runs"))
+    monkeypatch.setenv(folders.RUNS_VARIABLE, str(tmp_path / "runs"))
     run_owners.pool.cache_clear()
     yield
     run_owners.pool.cache_clear()
@@ -85,7 +85,7 @@ def test_an_address_asks_for_nothing_that_is_not_offered(address: dict[str, str]
 
 def test_a_run_is_stepped_gone_back_over_and_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     app = app_at("train", **SIZES)
-    assert text.NOTHING_YET in [one.value for one in app.markdown]
+    assert text.NOTHING_TRAINED in [one.value for one in app.markdown]
     stepped(app, 3)
     run = trained(app).run
     assert run.snapshots == [0, 1, 2, 3]
@@ -133,7 +133,7 @@ def test_the_run_before_stays_beside_the_next_and_what_differs_is_named() -> Non
 
 
 def test_without_trainers_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(pool.NUMBER, "0")
+    monkeypatch.setenv(pool.TRAINERS_VARIABLE, "0")
     app = app_at("train")
     assert text.OFF in [one.value for one in app.markdown]
     assert not [button for button in app.button if (button.key or "").startswith("train")]

@@ -15,7 +15,7 @@ from streamlit.util import calc_hash
 import viz_app
 import viz_app.navigation  # every page declares its parameters
 from viz_app.session import url_state
-from viz_app.session.focus import HEAD
+from viz_app.session.focus import FOCUS_HEAD
 from viz_app.session.parameters import (
     Choice,
     Number,
@@ -25,7 +25,7 @@ from viz_app.session.parameters import (
     Text,
     Whole,
     declared,
-    whole,
+    replace_surrogates,
 )
 
 APP = Path(viz_app.__file__).with_name("app.py")
@@ -94,7 +94,7 @@ def test_a_value_from_the_url_is_one_of_its_type_or_the_default(parameter: Param
         elif isinstance(parameter, Switch):
             assert value is True
         elif isinstance(parameter, Text):
-            assert value.encode().decode() == value == whole(text)
+            assert value.encode().decode() == value == replace_surrogates(text)
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
@@ -172,15 +172,15 @@ def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) 
 def test_a_name_is_one_parameters() -> None:
     with pytest.raises(ValueError, match="'head' is declared twice"):
         Text("head")
-    assert declared()["head"] is HEAD
+    assert declared()["head"] is FOCUS_HEAD
 
 
 def test_texts_have_whole_characters() -> None:
-    assert whole("a\ud83d😀\udc00") == "a\ufffd😀\ufffd"
+    assert replace_surrogates("a\ud83d😀\udc00") == "a\ufffd😀\ufffd"
     for text in hundreds():
-        assert whole(text).encode().decode() == whole(text)
-        assert len(whole(text)) == len(text)
-    assert whole("é漢\x00 \u202e") == "é漢\x00 \u202e"
+        assert replace_surrogates(text).encode().decode() == replace_surrogates(text)
+        assert len(replace_surrogates(text)) == len(text)
+    assert replace_surrogates("é漢\x00 \u202e") == "é漢\x00 \u202e"
 
 
 @pytest.mark.parametrize(("page", "section"), VIEWS)

@@ -34,8 +34,8 @@ def folder(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     """A copy of a finished run, watched."""
     copy = Path(shutil.copytree(finished, tmp_path / "mine"))
     monkeypatch.setenv(run_owners.WATCHED, str(copy))
-    monkeypatch.setenv(folders.FOLDER, str(tmp_path / "runs"))
-    monkeypatch.setattr(watched, "LOOK", 0.0)
+    monkeypatch.setenv(folders.RUNS_VARIABLE, str(tmp_path / "runs"))
+    monkeypatch.setattr(watched, "FOLDER_LOOK_SECONDS", 0.0)
     run_owners.pool.cache_clear()
     run_owners._watched.cache_clear()
     yield copy
@@ -78,7 +78,7 @@ def test_it_is_told_whether_its_process_is_there(folder: Path) -> None:
     with claimed(folder):
         app.run()
         assert "training · step 6 of 12" in status(app)
-        assert text.NOT_HERE in status(app)
+        assert text.ONLY_IN_TERMINAL in status(app)
 
 
 def test_what_cannot_be_done_with_it_is_disabled_and_says_why(folder: Path) -> None:
@@ -86,7 +86,7 @@ def test_what_cannot_be_done_with_it_is_disabled_and_says_why(folder: Path) -> N
         app = app_at("train")
         for key in ("train-pause", "train-step-button", "train-reset"):
             assert app.button(key=key).disabled
-            assert app.button(key=key).help == text.NOT_HERE
+            assert app.button(key=key).help == text.ONLY_IN_TERMINAL
         assert app.selectbox(key="train-speed").disabled
         assert not app.button(key="train-start").disabled
         training = app.session_state["training"]
@@ -101,10 +101,10 @@ def test_a_run_begun_here_stands_beside_it_and_a_reset_leads_back(folder: Path) 
     assert not app.exception
     training = app.session_state["training"]
     assert training.controlled is not None
-    assert training.before.run is run_owners.watched()
+    assert training.before.run is run_owners.watched_run()
     assert not app.button(key="train-reset").disabled
     app.button(key="train-reset").click().run()
-    assert training.watched is run_owners.watched()
+    assert training.watched is run_owners.watched_run()
     assert "mine: done" in status(app)
 
 
@@ -120,8 +120,8 @@ def test_a_step_of_it_opens_on_the_other_pages(folder: Path) -> None:
 def test_a_shared_app_without_trainers_shows_it_and_begins_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(pool.NUMBER, "0")
-    monkeypatch.setenv(checkpoints.SHARED, "1")
+    monkeypatch.setenv(pool.TRAINERS_VARIABLE, "0")
+    monkeypatch.setenv(checkpoints.SHARED_VARIABLE, "1")
     app = app_at("train")
     assert "mine: done" in status(app)
     assert app.button(key="train-start").disabled

@@ -55,11 +55,11 @@ def test_many_layers_and_heads_are_lists() -> None:
         import streamlit as st
         from drawn import letters
 
-        from viz_app.controls.which_head import row, which_head
+        from viz_app.controls.which_head import head_row, which_head
 
         trace = letters("gpt", n_layers=32, n_heads=32, d_model=64).run("abc")
         sites = list(trace.attention.values())
-        with row():
+        with head_row():
             which_head(
                 {"self": sites},
                 sites[30],

@@ -17,7 +17,7 @@ def passes(address: str, query: str, patch: pytest.MonkeyPatch) -> Counter[str]:
     """Calls of the encoder and of the decoder for one edit of the source, with nothing of it in the cache."""
     app = opened(address, query)
     session, counts = app.session_state["live session"], Counter()
-    patch.setattr(store, "kept", ByteCache(2**29))
+    patch.setattr(store, "cache_store", ByteCache(2**29))
     cache.scope("dates")
     cache.written_ids(session.scope, KNOWN_SECOND)
     for name in ("encode", "decode"):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from models.architectures.bert import BERT, BERTConfig
 from models.architectures.gpt import GPT, GPTConfig
 from models.training.batches import Batch, Masked, collate_masked, collate_windows
-from models.training.objectives import CLASSES, LABELS, masked_tokens, next_tokens
+from models.training.objectives import CLASS_BATCH, LABEL_BATCH, masked_tokens, next_tokens
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
 VOCAB = 4000
@@ -83,8 +83,8 @@ def masked_batches() -> list[Batch]:
 def our_loss(objective: Callable[..., dict[str, Tensor]], model: nn.Module, batch: Batch) -> Tensor:
     """As models.training.trainer.Trainer adds it up."""
     losses = objective(model(*batch.inputs), batch, 0.0)
-    return losses[LABELS] / batch.n_labels + (
-        losses[CLASSES] / batch.n_classes if CLASSES in losses else 0.0
+    return losses[LABEL_BATCH] / batch.n_labels + (
+        losses[CLASS_BATCH] / batch.n_classes if CLASS_BATCH in losses else 0.0
     )
 
 

@@ -6,7 +6,7 @@ times one."""
 import torch
 from torch import Tensor
 
-from models.architectures.xlnet import CONTENT, QUERY, XLNet, XLNetConfig
+from models.architectures.xlnet import XLNET_CONTENT, XLNET_QUERY, XLNet, XLNetConfig
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
 SIZES = {  # what → (sizes, texts, tokens each)
@@ -24,7 +24,7 @@ def compare(what: str, rounds: int, passes: int = 2) -> Result:
     model = XLNet(config).eval()
     ids = torch.randint(4, config.vocab_size, (n_texts, n))
     masks = model.masks(ids, torch.rand(n_texts, n).argsort())
-    both = masks[CONTENT.name], masks[QUERY.name]
+    both = masks[XLNET_CONTENT.name], masks[XLNET_QUERY.name]
     h, segments = model.embedding(ids), torch.zeros_like(ids)
     g = model.placeholder.expand_as(h)
 

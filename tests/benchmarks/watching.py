@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from models.tasks import open_task
-from models.train_command import config_of
+from models.train_command import planned_config
 from models.training.controlled import Controlled
 from models.training.recipes import plan_for
 from models.training.trainer import Trainer
@@ -29,7 +29,7 @@ def _trainer(folder: str, steps: int) -> Trainer:
     task = open_task("copy", **plan.data)
     settings = {"validate_every": steps, "save_every": steps, "score_cases": 0, "snapshots": False}
     recipe = replace(plan.recipe, steps=steps, **settings)
-    return Trainer(task, config_of(plan, task), recipe, Path(folder), torch.device("cpu"))
+    return Trainer(task, planned_config(plan, task), recipe, Path(folder), torch.device("cpu"))
 
 
 def _alone(steps: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from served_app import boxes, cell_of, take
 
-from viz_app.components import stamped
+from viz_app.components import stamp_payload
 from viz_app.components.catalogue import HEAD, OVERVIEW
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import pack
@@ -52,7 +52,7 @@ def mount(page: Page) -> Callable[..., Show]:
         page.goto("about:blank")
         page.evaluate(LOAD, [PARTS[name], COLOURS, width])
         return lambda payload, edition=(1, 1): page.evaluate(
-            "show", base64.b64encode(stamped(payload, name, edition)).decode()
+            "show", base64.b64encode(stamp_payload(payload, name, edition)).decode()
         )
 
     return load

@@ -170,7 +170,7 @@ def test_a_node_of_the_beam_shows_its_attention(shared_page: Page, dates: Scope)
     assert shown == pytest.approx([h.score for s in steps for h in s.hypotheses], abs=1e-4)
     shared_page.locator(".beam .node[data-step='4'][data-rank='2']").click()
     expect(shared_page.locator(".beam[data-step='4'][data-rank='2']")).to_be_visible()
-    run = decoding_runs.single_pass(dates.model, source, steps[3].hypotheses[1].tokens)
+    run = decoding_runs.uncached_run(dates.model, source, steps[3].hypotheses[1].tokens)
     chips = shared_page.locator(".beam .chips[data-side=cross] .chip-token")
     same(
         [float(w) for w in chips.evaluate_all("all => all.map(e => e.dataset.weight)")],

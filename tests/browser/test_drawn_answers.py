@@ -16,8 +16,8 @@ from models.runs.scope import Scope
 from viz_app.drawing.payload import pack, unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
-from viz_app.views.task.presentations import payloads
-from viz_app.views.task.reading import Choices
+from viz_app.views.task.presentations import task_payloads
+from viz_app.views.task.reading import TaskChoices
 
 FIRST, SECOND, QUESTION = "Mary went to the garden.", "John took milk.", "Where is Mary?"
 SITE = "encoder.layers.1.self_attn"
@@ -28,9 +28,9 @@ def payload(key: str, head: str, *asked: Any) -> bytes:
     tokenizer = words_of(FIRST, SECOND, QUESTION)
     model = random_bert(vocab_size=tokenizer.vocab_size, head=head)
     scope = Scope(Checkpoint(Path("words"), model, tokenizer, {"task": "mlm"}), torch.device("cpu"))
-    return on_screen(payloads(CurrentRun(scope, scope.run(*asked)), Choices(None, Focus(SITE, 1))))[
-        key
-    ]
+    return on_screen(
+        task_payloads(CurrentRun(scope, scope.run(*asked)), TaskChoices(None, Focus(SITE, 1)))
+    )[key]
 
 
 # a click on a token hides it

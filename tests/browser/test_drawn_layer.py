@@ -12,7 +12,7 @@ from stage import Stage, alike, weight_colour
 from viz_app.drawing.payload import pack, unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import payloads
-from viz_app.views.layer.token_view import Choices, token_view
+from viz_app.views.layer.token_view import LayerChoices, token_view
 
 ROWS = "(root) => [...root.querySelectorAll('.all g')]"
 
@@ -23,7 +23,7 @@ def payload(
 ) -> bytes:
     scope = drawn.letters(family)
     run = CurrentRun(scope, scope.run("abcde", "edc"))
-    return payloads.layer(token_view(run, Choices(stream, layer, position)))
+    return payloads.layer_payload(token_view(run, LayerChoices(stream, layer, position)))
 
 
 def shown(
@@ -186,7 +186,7 @@ def test_nothing_moves_when_another_text_is_shown(stage: Stage) -> None:
     scope = drawn.letters("transformer")
     for texts in (("a", "b"), ("abcdeab", "abcdedcbae"), ("abcde", "edc")):
         run = CurrentRun(scope, scope.run(*texts))
-        stage.show(payloads.layer(token_view(run, Choices("target", 1, 2))))
+        stage.show(payloads.layer_payload(token_view(run, LayerChoices("target", 1, 2))))
         assert [
             stage.box(part) for part in (".tokens", ".all svg", ".one svg", ".firing", ".note")
         ] == places

@@ -14,7 +14,7 @@ from drawn import mixed
 from stage import ACCENT, DARK, HEADS, INK, PAPER, Stage, alike, hex_of
 
 from viz_app import components
-from viz_app.components import mounting, stamped
+from viz_app.components import mounting, stamp_payload
 from viz_app.components.catalogue import COMPONENTS
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.notes import rows
@@ -553,7 +553,7 @@ def test_what_was_taken_away_is_forgotten(stage: Stage) -> None:
 def test_the_stamp_is_read_as_it_is_written(stage: Stage) -> None:
     stage.functions("choice", "stampOf", "older", "unpack")
     for key, edition in (("k", (0, 1)), ("schlüssel-ж", (4_000_000_000, 70_000)), ("", (1, 256))):
-        data = list(stamped(b"\x01\x02\x03payload", key, edition))
+        data = list(stamp_payload(b"\x01\x02\x03payload", key, edition))
         assert stage.page.evaluate("(data) => own.stampOf(Uint8Array.from(data))", data) == {
             "key": key,
             "edition": list(edition),
@@ -840,7 +840,7 @@ def shown(name: str, data: bytes | dict, **handlers: Callable) -> dict[str, Any]
     calls: list[dict[str, Any]] = []
     with (
         mock.patch.object(mounting, "_registered", return_value=lambda **how: calls.append(how)),
-        mock.patch.object(mounting, "session", return_value=mock.Mock(edition=(0, 0))),
+        mock.patch.object(mounting, "live_session", return_value=mock.Mock(edition=(0, 0))),
     ):
         mounting.show(COMPONENTS[name], data, **handlers)
     return calls[0]
@@ -898,7 +898,7 @@ def test_a_gesture_reaches_python(name: str, trigger: str, value: dict, told: li
     }
     call = shown(name, b"payload", **handlers)
     assert call["key"] == name
-    assert call["data"] == stamped(b"payload", name, (0, 0))
+    assert call["data"] == stamp_payload(b"payload", name, (0, 0))
     with mock.patch.object(st, "session_state", {name: value}):
         call[trigger]()
     assert heard == told
@@ -930,6 +930,6 @@ def test_every_folder_with_scripts_is_a_component() -> None:
 
 
 def test_what_is_shown_is_stamped_with_its_key_and_edition() -> None:
-    assert stamped({"a": 1}, "k", (3, 4)) == {"a": 1, "key": "k", "edition": (3, 4)}
-    data = stamped(b"xyz", "ж", (3, 4))
+    assert stamp_payload({"a": 1}, "k", (3, 4)) == {"a": 1, "key": "k", "edition": (3, 4)}
+    data = stamp_payload(b"xyz", "ж", (3, 4))
     assert data == b"xyz" + "ж".encode() + struct.pack("<III", 2, 3, 4)

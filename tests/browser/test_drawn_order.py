@@ -17,8 +17,8 @@ from viz_app.drawing.labels import token_label
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
-from viz_app.views.task.in_order import in_order
-from viz_app.views.task.reading import Choices
+from viz_app.views.task.in_order import draw_in_order
+from viz_app.views.task.reading import TaskChoices
 
 SITE = "encoder.layers.1.query_attn"
 
@@ -36,9 +36,9 @@ def payload(
     scope: Scope, order: tuple[int, ...] = (2, 1, 3, 0), position: int | None = None
 ) -> bytes:
     run = CurrentRun(scope, scope.run("badc", order=order))
-    return in_order(run, run.trace.outputs["token in order"], Choices(position, Focus(SITE, 1)))[0][
-        "order"
-    ]
+    return draw_in_order(
+        run, run.trace.outputs["token in order"], TaskChoices(position, Focus(SITE, 1))
+    )[0]["order"]
 
 
 def chips(stage: Stage) -> list[str]:

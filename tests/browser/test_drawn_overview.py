@@ -21,7 +21,7 @@ from stage import (
     mixed,
 )
 
-from viz_app.components import stamped
+from viz_app.components import stamp_payload
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import pack, unpack
 
@@ -378,7 +378,7 @@ def retyped(stage: Stage, data: bytes) -> None:
     stage.page.evaluate(
         "(data) => { const picture = attnscopePictures.get('overview');"
         " picture.data = Uint8Array.from(atob(data), (c) => c.charCodeAt(0)); picture.show(); }",
-        base64.b64encode(stamped(data, "overview", (2, 1))).decode(),
+        base64.b64encode(stamp_payload(data, "overview", (2, 1))).decode(),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from viz_app.views.interventions import explanation_payload as explanation
 from viz_app.views.interventions import patch_effects, patch_payloads
 from viz_app.views.interventions import payloads as heads
 from viz_app.views.task import presentations
-from viz_app.views.task.reading import Choices
+from viz_app.views.task.reading import TaskChoices
 
 from . import test_drawn_versions as versions
 from .test_drawn_files import SVG, Pdf
@@ -39,28 +39,32 @@ def run_of(name: str) -> CurrentRun:
 
 @cache
 def task(name: str) -> dict[str, Any]:
-    return presentations.payloads(run_of(name), Choices(None, Focus()))
+    return presentations.task_payloads(run_of(name), TaskChoices(None, Focus()))
 
 
 @cache
 def interventions() -> dict[str, Any]:
-    return heads.payloads(run_of("eng-fra"), heads.Choices(None, "log-probability", "zero"))
+    return heads.head_off_payloads(
+        run_of("eng-fra"), heads.HeadOffChoices(None, "log-probability", "zero")
+    )
 
 
 def patch() -> dict[str, Any]:
     other = ("The dog is black.",)
-    choices = patch_effects.Choices(other, (), None, "", "residual", "difference", "needed", ())
-    return patch_payloads.payloads(run_of("eng-fra"), choices)["patch"]
+    choices = patch_effects.PatchChoices(
+        other, (), None, "", "residual", "difference", "needed", ()
+    )
+    return patch_payloads.patch_section_payloads(run_of("eng-fra"), choices)["patch"]
 
 
 def row_tests() -> dict[str, Any]:
     choices = explanation.RowChoices(None, CROSS, 0, None, ())
-    return explanation.payloads(run_of("eng-fra"), choices)["row_tests"]
+    return explanation.explanation_payloads(run_of("eng-fra"), choices)["row_tests"]
 
 
 def distances() -> dict[str, Any]:
-    choices = compare.Choices(None, Focus(CROSS, 0), None)
-    return compare.payloads(run_of("eng-fra"), choices)["distances"]
+    choices = compare.CompareChoices(None, Focus(CROSS, 0), None)
+    return compare.compare_payloads(run_of("eng-fra"), choices)["distances"]
 
 
 def three_versions() -> bytes:
@@ -211,7 +215,7 @@ def test_cells_have_their_colours_and_stand_where_they_stand_on_the_page(stage: 
 def test_what_scrolls_is_in_the_file_whole(stage: Stage) -> None:
     run = run_of("gpt")
     long = CurrentRun(run.scope, run.scope.run(" ".join(["The boy said it ."] * 20)))
-    data = presentations.payloads(long, Choices(None, Focus()))["answers"]
+    data = presentations.task_payloads(long, TaskChoices(None, Focus()))["answers"]
     stage.mount("answers", 600).show(data)
     strip = "(root) => root.querySelector('.strip')"
     assert stage.js(f"(root) => ({strip})(root).scrollHeight - ({strip})(root).clientHeight") > 100
@@ -229,5 +233,5 @@ def test_what_scrolls_is_in_the_file_whole(stage: Stage) -> None:
 
 
 def test_a_pair_that_waits_has_nothing_to_take(stage: Stage) -> None:
-    stage.mount("pair").show(presentations.waiting())
+    stage.mount("pair").show(presentations.second_text_missing())
     assert stage.box(".files")["width"] == 0

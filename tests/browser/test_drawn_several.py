@@ -11,7 +11,7 @@ from stage import HEADS, Stage, alike, hex_of, weight_colour
 
 from viz_app import words
 from viz_app.drawing.payload import pack, unpack
-from viz_app.views.inside.several import HeadGroup, several
+from viz_app.views.inside.several import HeadGroup, several_payload
 
 TERMS = words.terms("letters")
 DASHES = ["", "7 4", "2 3", "10 3 2 3"]
@@ -24,7 +24,9 @@ def payload(
     query: int | None = None,
     text: str = "abcab=d",
 ) -> bytes:
-    return several(HeadGroup(drawn.letters("gpt").run(text), "self", measure, chosen), TERMS, query)
+    return several_payload(
+        HeadGroup(drawn.letters("gpt").run(text), "self", measure, chosen), TERMS, query
+    )
 
 
 def shown(

@@ -7,7 +7,7 @@ import pytest
 from stage import LINE, Stage, alike, weight_colour
 
 from viz_app.drawing.payload import pack, unpack
-from viz_app.drawing.scale import NAMES, Scale
+from viz_app.drawing.scale import SCALE_NAMES, Scale
 
 from .test_drawn_head import (
     CELLS,
@@ -31,7 +31,7 @@ def strengths(weights: np.ndarray, scale: str, hides: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("hides", [False, True])
-@pytest.mark.parametrize("scale", NAMES)
+@pytest.mark.parametrize("scale", SCALE_NAMES)
 def test_cells_and_lines_have_the_same_strength(stage: Stage, scale: str, hides: bool) -> None:
     """That of the drawings made in Python."""
     weights = weights_of()

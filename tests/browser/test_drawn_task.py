@@ -13,7 +13,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task.next_token import next_token
-from viz_app.views.task.reading import Choices
+from viz_app.views.task.reading import TaskChoices
 
 TEXT = "abcab=d"
 GPT_SELF = "decoder.layers.1.self_attn"
@@ -28,7 +28,7 @@ def payload(
 ) -> bytes:
     scope = drawn.letters(family)
     run = CurrentRun(scope, scope.run(*texts))
-    pictures, _ = next_token(run, run.trace.next_token, Choices(position, Focus(site, 1)))
+    pictures, _ = next_token(run, run.trace.next_token, TaskChoices(position, Focus(site, 1)))
     return pictures["answers"]
 
 

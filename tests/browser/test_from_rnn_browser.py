@@ -17,7 +17,7 @@ from models.analysis.jacobian_reach import (
     SELF_ATTENTION,
     LayerChoice,
     Reach,
-    reach,
+    layer_reach,
 )
 from models.checkpoint import save_checkpoint
 
@@ -54,7 +54,7 @@ def opened(page: Page, folder: Path, ready: str = ".maps[data-painted]", **param
 
 def computed(folder: Path, kind: str, text: str = TEXT, **sizes: int) -> Reach:
     scope = models.load(folder, device="cpu")
-    return reach(
+    return layer_reach(
         scope.model,
         scope.given_ids(text),
         LayerChoice(kind, None if kind == SELF_ATTENTION else SEED, **sizes),

@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 from served_app import frames, go, laid_out, open_details, rest_on, rested
 
 from viz_app.words import GLOSSARY
-from viz_app.words.glossary import LETTERS, SYMBOLS
+from viz_app.words.glossary import LETTER_MEANINGS, SYMBOLS
 
 FIND = """([word, within]) => {
   const roots = [document];
@@ -82,7 +82,7 @@ def test_a_formula_says_what_each_of_its_symbols_means(shared_page: Page) -> Non
         ["α", "i", "j", "q", "·", "k", "√", "d_k"]
     )
     expect(tip).to_contain_text(SYMBOLS["d_k"])
-    expect(tip).to_contain_text(LETTERS["i"])
+    expect(tip).to_contain_text(LETTER_MEANINGS["i"])
     open_details(shared_page)
     laid_out(shared_page)
     rest_on(shared_page, shared_page.locator(".st-key-explanation .katex").last)

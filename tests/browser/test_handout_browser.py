@@ -9,7 +9,7 @@ from served_app import CHROMIUM
 
 import models
 from viz_app import handout
-from viz_app.controls.lesson_panel import offered
+from viz_app.controls.lesson_panel import offered_lessons
 
 LESSON = "2-alignment"
 PAINTED = """() => [...document.querySelectorAll("[data-part] > div")].map((place) =>
@@ -18,7 +18,7 @@ PAINTED = """() => [...document.querySelectorAll("[data-part] > div")].map((plac
 
 @pytest.fixture(scope="module")
 def pages() -> dict[bool, str]:
-    lesson = offered().named(LESSON)
+    lesson = offered_lessons().named(LESSON)
     return {answers: handout.handout(lesson, answers) for answers in (False, True)}
 
 

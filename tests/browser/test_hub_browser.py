@@ -36,7 +36,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(shelf: Path) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(checkpoints.MODELS, str(shelf))
+        patch.setenv(checkpoints.MODELS_VARIABLE, str(shelf))
         with served(APP) as address:
             yield address
 

@@ -60,7 +60,7 @@ def opened(shared_page: Page, folder: Path) -> Callable[..., Page]:
 
 
 def walk_of(trace: Trace, query: int = QUERY) -> Walk:
-    return head_walk.walk(trace.attention[SITE], query, HEAD)
+    return head_walk.head_walk(trace.attention[SITE], query, HEAD)
 
 
 def near(shown: str | float, computed: float) -> bool:
@@ -103,7 +103,7 @@ def test_the_slider_walks_from_the_vectors_to_the_output(opened, trace):
         if stage == 7:
             for cell in range(d):
                 assert near(pointed(page, "parts", 1 + n, cell, d)["value"], w.b[cell])
-    every = head_sum.heads(trace, trace.attention[SITE], QUERY)
+    every = head_sum.head_sum(trace, trace.attention[SITE], QUERY)
     assert near(pointed(page, "added", HEAD, 4, d_model)["value"], w.added[4])
     assert near(pointed(page, "norm", HEAD)["value"], every.norms[HEAD])
     assert near(pointed(page, "added", len(every.added) + 1, 4, d_model)["value"], every.total[4])

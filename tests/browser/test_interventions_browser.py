@@ -9,7 +9,7 @@ from models.runs.scope import Scope
 from models.runs.sweep import Sweep
 from models.trace.edits import HeadOff, HeadScale, to_text
 from models.training.edited_score import edited_score
-from viz_app.controls.scoring import sentence
+from viz_app.controls.scoring import score_sentence
 
 SOURCE, SITE, HEAD = "She is reading a book.", "decoder.layers.2.cross_attn", 5
 READY = ".outcome[data-painted]"
@@ -189,5 +189,5 @@ def test_the_score_over_held_out_texts_is_stopped_goes_on_and_is_that_of_the_mod
     said = shared_page.get_by_text("Exact match in %: ")
     expect(said).to_be_visible(timeout=240_000)
     found = edited_score(model, [off])
-    expect(said).to_have_text(sentence(found).replace("**", ""))
+    expect(said).to_have_text(score_sentence(found).replace("**", ""))
     expect(start.first).to_be_disabled()

@@ -132,7 +132,7 @@ def test_a_click_on_a_head_in_the_pages_that_readmes_lines_save(
 def test_a_head_that_is_not_carried_is_named_by_its_call(
     run: Trace, offline: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notebook, "MOST_WEIGHTS", 10)
+    monkeypatch.setattr(notebook, "MAX_EMBEDDED", 10)
     page = offline(heads(run))
     expect(page.locator(".call")).to_be_hidden()
     page.locator('button[data-site="decoder.layers.1.self_attn"][data-head="2"]').click()

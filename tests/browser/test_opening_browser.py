@@ -47,7 +47,7 @@ def module(tmp_path: Path, gate: Path) -> str:
 @pytest.fixture
 def address(module: str) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(checkpoints.MODULE, module)
+        patch.setenv(checkpoints.MODULE_VARIABLE, module)
         with served(APP) as address:
             yield address
 

@@ -12,7 +12,7 @@ from served_app import PATIENCE, boxes, go, in_url, open_details, resized, reste
 from small import Reversal, random_model
 
 import models
-from models.analysis.position_measures import measure
+from models.analysis.position_measures import measure_formula
 from models.analysis.shuffle import new_order, shuffle_test, without_positions
 from models.checkpoint import save_checkpoint
 from models.layers.positions import FORMULAS, formula_table
@@ -82,14 +82,14 @@ def moved(page: Page, name: str, wanted: np.ndarray) -> np.ndarray:
 def test_picking_a_formula_draws_it(shared_page, checkpoint):
     opened(shared_page, checkpoint, section="Map", d_model="16", length="40")
     for formula in ("2^i", "sin-sin", "paper"):
-        shared_page.get_by_text(say.NAMES[formula], exact=True).click()
+        shared_page.get_by_text(say.TABLE_NAMES[formula], exact=True).click()
         table = formula_table(formula, 40, 16)
         drawn = cells(shared_page, "positions-map", table.numpy())
         np.testing.assert_allclose(drawn, table.float().numpy(), atol=1e-7)
-    shared_page.get_by_text(say.NAMES[say.OWN], exact=True).click()
+    shared_page.get_by_text(say.TABLE_NAMES[say.OWN_TABLE], exact=True).click()
     own = models.load(checkpoint, device="cpu").model.positions.table.detach().numpy()
     np.testing.assert_array_equal(cells(shared_page, "positions-map", own).astype("float32"), own)
-    in_url(shared_page, "positions-table", say.NAMES[say.OWN])
+    in_url(shared_page, "positions-table", say.TABLE_NAMES[say.OWN_TABLE])
     assert "✗" not in shared_page.locator(".checks").text_content()
 
 
@@ -99,9 +99,9 @@ def test_the_misprints_are_measured_as_models_measures_them(shared_page, checkpo
     rows = shared_page.locator("table tr")
     expect(rows).to_have_count(9)
     found = [row.split("\t") for row in rows.all_inner_texts()]
-    measures = [measure(formula, 60, 32, 7) for formula in FORMULAS]
+    measures = [measure_formula(formula, 60, 32, 7) for formula in FORMULAS]
     assert [row[1:] for row in found[1:]] == [values for _, values in measured_rows(measures)]
-    assert found[0][1:] == [say.NAMES[formula] for formula in FORMULAS]
+    assert found[0][1:] == [say.TABLE_NAMES[formula] for formula in FORMULAS]
 
 
 def test_reordering_the_tokens_is_the_shuffle_test(shared_page, checkpoint):
@@ -161,7 +161,7 @@ def test_a_link_shows_the_same_view(page, checkpoint):
         dims="3",
         d_model="8",
         length="60",
-        table=say.NAMES["sin-sin"],
+        table=say.TABLE_NAMES["sin-sin"],
     )
     expect(page.locator(".st-key-positions-dims")).to_contain_text("3")
     expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)

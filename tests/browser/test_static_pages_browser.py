@@ -9,9 +9,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import models
-from viz_app.controls.lesson_panel import offered
+from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.static_pages import crawl, export
-from viz_app.static_pages.contents import Example
+from viz_app.static_pages.contents import ModelTexts
 from viz_app.static_pages.folder import write_site
 
 AXE = Axe()
@@ -23,7 +23,7 @@ HELD = "encoder.layers.1.self_attn", 2, 3, 5  # a head, and a cell of it
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crawl, "MOST", 24)
+        patch.setattr(crawl, "MAX_STILLS", 24)
         write_site(
             folder, export.site_files(["bert"], ["attention", "task", "inside", "decoding"], [])
         )
@@ -86,7 +86,7 @@ def test_a_click_shows_a_head_and_a_hover_its_weight(page: Page, site: Path) -> 
     pick(page, name, number)
     page.mouse.move(*place(page, query, key))
     shown = page.locator(".st-key-head .tip .value").inner_text()
-    expected = models.load("bert").run(Example("bert").texts[0]).attention[name]
+    expected = models.load("bert").run(ModelTexts("bert").texts[0]).attention[name]
     q, k = expected.q[0, number, query], expected.k[0, number]
     row = (k @ q / len(q) ** 0.5).softmax(-1)
     assert float(shown.split()[-1]) == pytest.approx(float(row[key]), rel=1e-4)
@@ -115,7 +115,7 @@ def test_the_question_leads_to_the_weight_that_it_names(page: Page, site: Path) 
     assert share
     expect(walk.locator(".title")).to_contain_text(share[0])
     data = walk.evaluate("(one) => ({ ...one.dataset })")
-    expected = models.load("bert").run(Example("bert").texts[0]).attention[HELD[0]]
+    expected = models.load("bert").run(ModelTexts("bert").texts[0]).attention[HELD[0]]
     weight = expected.weights(HELD[1])[int(data["query"]), int(data["key"])]
     assert f"{100 * float(weight):.0f} %" == share[0]
 
@@ -151,7 +151,7 @@ def test_a_question_that_only_the_app_answers_is_no_link(page: Page, site: Path)
 
 
 def test_a_lesson_keeps_what_happened_until_it_is_asked_for(page: Page, tmp_path: Path) -> None:
-    lesson = offered().named("2-alignment")
+    lesson = offered_lessons().named("2-alignment")
     assert lesson
     write_site(tmp_path, export.site_files(["eng-fra-bahdanau"], ["attention"], [lesson]))
     page.goto((tmp_path / "index.html").as_uri())
@@ -182,7 +182,7 @@ def test_the_link_past_the_navigation_changes_nothing(page: Page, site: Path) ->
 
 
 def test_nothing_keeps_people_out(browser: Browser, site: Path, tmp_path: Path) -> None:
-    lesson = offered().named("4-masks")
+    lesson = offered_lessons().named("4-masks")
     assert lesson
     write_site(tmp_path, export.site_files(["eng-fra-bahdanau"], ["attention"], [lesson]))
     for scheme in ("light", "dark"):
@@ -236,11 +236,11 @@ def test_a_page_runs_no_script_that_is_not_its_own(browser: Browser, site: Path)
 def test_a_text_is_shown_as_text(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Hostile(Example):
+    class Hostile(ModelTexts):
         texts = (f"</script></template>{EVIL}", "")
 
-    monkeypatch.setattr(export, "Example", Hostile)
-    monkeypatch.setattr(crawl, "MOST", 2)
+    monkeypatch.setattr(export, "ModelTexts", Hostile)
+    monkeypatch.setattr(crawl, "MAX_STILLS", 2)
     write_site(tmp_path, export.site_files(["gpt"], ["attention"], []))
     page.goto((tmp_path / "index.html").as_uri())
     expect(page.locator("table")).to_contain_text("onerror")

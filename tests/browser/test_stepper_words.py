@@ -14,13 +14,13 @@ from models.checkpoint import Checkpoint
 from models.decoding.runs import Method
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
-from viz_app.components import stamped
+from viz_app.components import stamp_payload
 from viz_app.components.catalogue import STEPPER
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import steps as decoding_payloads
-from viz_app.views.decoding.payloads import Choices, Place, given_ids
-from viz_app.views.decoding.payloads import story as told
-from viz_app.views.decoding.story import reading
+from viz_app.views.decoding.payloads import DecodingChoices, ReadingState, given_ids
+from viz_app.views.decoding.payloads import compare_decoding as told
+from viz_app.views.decoding.story import decoder_attention
 
 from .test_components import COLOURS, LOAD
 
@@ -37,13 +37,17 @@ def words_at(page: Page, model: Model, step: int) -> str:
 
 
 def mounted(page: Page, run: CurrentRun, method: Method, step: int) -> str:
-    choices = Choices(method, reading(run.trace), Place(step=step), given_ids(run))
+    choices = DecodingChoices(
+        method, decoder_attention(run.trace), ReadingState(step=step), given_ids(run)
+    )
     _, story = told(run, choices)
     page.set_viewport_size({"width": 1280, "height": 1200})  # with room for all pictures
     page.goto("about:blank")
     page.evaluate(LOAD, [PART, COLOURS, 1100])
-    payload = decoding_payloads.stepper(story, run.scope, reading(run.trace), run.terms, step)
-    page.evaluate("show", base64.b64encode(stamped(payload, "stepper", (1, 1))).decode())
+    payload = decoding_payloads.stepper(
+        story, run.scope, decoder_attention(run.trace), run.terms, step
+    )
+    page.evaluate("show", base64.b64encode(stamp_payload(payload, "stepper", (1, 1))).decode())
     return page.locator(".stepper").inner_text()
 
 

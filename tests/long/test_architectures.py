@@ -17,7 +17,7 @@ from transformers import CONFIG_MAPPING
 
 import models
 from models import Scope
-from models.analysis.layer_parts import check_parts, parts
+from models.analysis.layer_parts import check_parts, sublayer_effects
 from models.analysis.routing import routed
 from models.errors import CheckpointError
 from models.hub.routing import may_be_mixture
@@ -272,7 +272,7 @@ def check_layers(asked: Asked) -> None:
     """What is shown of the layers adds up, and the stream before each is the library's hidden state."""
     model, trace, last = asked.model, asked.trace, 2
     for stream in model.streams:
-        if found := parts(model, trace, stream, last):
+        if found := sublayer_effects(model, trace, stream, last):
             failed = [
                 check.name for check in check_parts(model, trace, found, last) if not check.passed
             ]

@@ -10,10 +10,10 @@ from playwright.sync_api import Browser, Page, expect
 from served_app import PATIENCE, app_address, in_url, resized, rested, watched
 
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
-from viz_app.controls.lesson_panel import offered
+from viz_app.controls.lesson_panel import offered_lessons
 
 LESSON = "5-one-wrong-word"
-TITLE = offered().named(LESSON).title
+TITLE = offered_lessons().named(LESSON).title
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from playwright.sync_api import Page, expect
 from served_app import back, boxes, go, in_url, resized, rested
 
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
-from viz_app.controls.lesson_panel import offered
+from viz_app.controls.lesson_panel import offered_lessons
 
-LESSONS = {lesson.name: lesson for lesson in offered().lessons}
+LESSONS = {lesson.name: lesson for lesson in offered_lessons().lessons}
 NAMES = list(LESSONS)
 AXE = Axe()
 # one picture has the line round it

@@ -8,7 +8,7 @@ from app_parts import page_at, prose, said
 from models.cli import main
 from models.opening import load
 from models.tasks import open_task
-from models.tasks.generated import GeneratedTask, is_held_out
+from models.tasks.generated import GeneratedTask, is_held_out_source
 from models.tasks.small import SMALL_TASKS
 from models.training.recipes import PLANS
 from viz_app.input_bar.examples import readable_examples
@@ -33,7 +33,7 @@ def test_every_task_and_every_form_has_its_model() -> None:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch) -> None:
     """A page that is run once waits for its model."""
-    monkeypatch.setattr(opening, "PATIENCE", 600)
+    monkeypatch.setattr(opening, "BAR_DELAY", 600)
 
 
 @pytest.fixture(scope="module", params=MODELS, ids=" ".join)
@@ -75,4 +75,4 @@ def test_the_text_shown_first_is_held_out(folder):
     if scope.task in ("repeat", "markov"):  # which show the beginning of a text
         task = open_task(scope.task, form=scope.training["data"]["form"])
         (text,) = (each for each in task._held_out_sources(True) if each.startswith(text))
-    assert is_held_out(text.partition("=")[0])
+    assert is_held_out_source(text.partition("=")[0])

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from viz_app.static_pages import export
-from viz_app.static_pages.contents import MODELS
+from viz_app.static_pages.contents import STATIC_MODELS
 from viz_app.static_pages.folder import write_site
 from viz_app.static_pages.page import POLICY
 
@@ -20,9 +20,9 @@ EMPTY = """() => [...document.querySelectorAll("main [class^=st-key]")].filter((
 
 SMALL = """
 import hashlib
-from viz_app.controls.lesson_panel import offered
+from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.static_pages import export
-made = export.site_files(["eng-fra-bahdanau"], ["attention", "masks"], offered().lessons[:1])
+made = export.site_files(["eng-fra-bahdanau"], ["attention", "masks"], offered_lessons().lessons[:1])
 print("sum", hashlib.sha256(repr(sorted(made.items())).encode()).hexdigest())
 """
 
@@ -36,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_site_is_small_and_has_every_model(site: Path) -> None:
     assert sum(path.stat().st_size for path in site.rglob("*")) <= 20_000_000
-    for model in MODELS:
+    for model in STATIC_MODELS:
         pages = {path.stem for path in (site / model).glob("*.html")}
         assert {"attention", "task", "inside", "masks"} <= pages
 

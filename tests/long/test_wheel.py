@@ -93,14 +93,14 @@ from pathlib import Path
 from streamlit.testing.v1 import AppTest
 app = AppTest.from_file(str(Path(viz_app.__file__).with_name("app.py")), default_timeout=240).run()
 from viz_app.components.catalogue import COMPONENTS
-from viz_app.controls.lesson_panel import offered
+from viz_app.controls.lesson_panel import offered_lessons
 print(json.dumps({
     "from": [models.__file__, viz_app.__file__],
     "errors": [str(error) for error in app.exception],
     "text": app.text_area[0].value,
     "settings": Path(viz_app.__file__).with_name(".streamlit").joinpath("config.toml").is_file(),
     "parts": sum(len(part.files["js"]) > 0 for part in COMPONENTS.values()),
-    "lessons": len(offered().lessons),
+    "lessons": len(offered_lessons().lessons),
 }))
 """
     said = run(sys.executable, "-c", script, folder=elsewhere, PYTHONPATH=str(installed))

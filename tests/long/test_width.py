@@ -8,10 +8,10 @@ from served_app import go
 from small import Reversal, random_model
 
 from models.checkpoint import save_checkpoint
-from viz_app.views.positions.page import SECTIONS
+from viz_app.views.positions.page import POSITIONS_SECTIONS
 
 PLACES = [
-    *[("positions", section) for section in SECTIONS],
+    *[("positions", section) for section in POSITIONS_SECTIONS],
     *[("from-rnn", section) for section in ("What reaches what", "Parallel and cost", "Sentence length", "Two alignments")],
 ]  # fmt: skip
 

@@ -90,11 +90,11 @@ def all_answers(folder: Path, scope: models.Scope) -> dict[str, Any]:
     record = scope.training
     (
         words.training_summary(record),
-        from_rnn_learners.table([from_rnn_learners._learner(scope, "one")]),
+        from_rnn_learners.learner_table([from_rnn_learners._learner(scope, "one")]),
     )
     loss_curve.loss_curve(record.get("curve", []), 7, "#000", "#000")
     if record.get("by_length"):
-        from_rnn_charts.by_length({scope.name: record["by_length"]}, "title")
+        from_rnn_charts.length_chart({scope.name: record["by_length"]}, "title")
     answers(scope, scope.examples[:1])  # it must run; which text it is, is the record's business
     found = answers(scope, ["bac", "de e"])
     found["beam"] = scope.write("bac", "beam").text if scope.n_ctx > 4 else ""

@@ -28,7 +28,7 @@ from tests.benchmarks.serving import served
 from tests.served_app import CHROMIUM, FLAGS
 from viz_app.drawing.payload import unpack
 from viz_app.session import live, opening
-from viz_app.session.parameters import whole
+from viz_app.session.parameters import replace_surrogates
 
 APP = Path(viz_app.__file__).with_name("app.py")
 CHECKPOINTS = ("dates", "eng-fra")
@@ -137,14 +137,14 @@ def through_live_answers(texts: Sequence[str], found: Counter) -> None:
             )
             rows, note = dict(header["said"]["written"]["rows"]), header["said"]["note source"]
             assert bool(rows["stale"]) == (note["look"] == "note bad")
-            read = whole(json.loads(sent)["texts"][0])  # JSON joins two halves
+            read = replace_surrogates(json.loads(sent)["texts"][0])  # JSON joins two halves
             assert rows["stale"] or rows["source"] == show_directions(read)
 
 
 def through_pages(texts: Sequence[str], found: Counter) -> None:
     """Each text in the box of a page, by Streamlit's own reruns: it stands in no HTML and in no Markdown."""
     app = _opened(PLAIN[0])
-    for text in map(whole, texts):
+    for text in map(replace_surrogates, texts):
         with counted(found, "shown by a page", text):
             app.text_area(key="source").set_value(text).run()
             assert not app.exception, app.exception[0].message
@@ -165,7 +165,7 @@ def through_a_browser(texts: Sequence[str], found: Counter) -> None:
         for i, text in enumerate(texts):
             with counted(found, "shown by a browser", text):
                 box = page.locator(".st-key-source textarea")
-                box.fill(whole(text))
+                box.fill(replace_surrogates(text))
                 if i % 10 == 0:
                     box.press("Enter")
                     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
@@ -187,7 +187,7 @@ def injected(page: Page) -> int:
 
 
 def _opened(source: str) -> AppTest:
-    opening.PATIENCE = 600  # one run of the page waits for its model
+    opening.BAR_DELAY = 600  # one run of the page waits for its model
     app = AppTest.from_file(str(APP), default_timeout=120)
     app.query_params["checkpoint"], app.query_params["source"] = "dates", source
     app.run()

@@ -12,7 +12,7 @@ from models.tasks import reopen_task
 from models.tasks.pair_files import read_pairs
 from models.tasks.split import split_of
 from models.tasks.translation import TranslationTask
-from models.training.task import held_out_texts
+from models.training.task import validation_texts
 
 FILES = {path.name: path for path in DATA.rglob("*") if path.is_file()}
 
@@ -86,7 +86,7 @@ def test_the_texts_in_the_record_are_held_out_of_training(name):
     paths = [FILES[one] for one in file.split(" + ")] if file else None
     settings = {"tokenizer": scope.tokenizer, "n_ctx": scope.n_ctx}
     task = reopen_task(scope.task, paths, scope.training["data"], **settings)
-    assert scope.held_out == held_out_texts(task, scope.n_ctx)
+    assert scope.held_out == validation_texts(task, scope.n_ctx)
     assert len(scope.held_out) >= FEWEST_TEXTS
     for text in scope.held_out:
         scope.encode(*text)

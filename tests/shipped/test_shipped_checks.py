@@ -21,7 +21,7 @@ from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.views.attention import payloads as attention
 from viz_app.views.decoding import payloads as decoding
-from viz_app.views.decoding.story import reading
+from viz_app.views.decoding.story import decoder_attention
 from viz_app.views.masks import payloads as masks
 from viz_app.views.task import presentations as task
 
@@ -37,18 +37,25 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
     """What the pages show of a run as they open; Decoding of a model that writes in its three ways, Masks with a cell forbidden
     too."""
     trace, model = run.trace, run.scope.model
-    drawn = {"task": on_screen(task.payloads(run, task.Choices(None, Focus())))}
+    drawn = {"task": on_screen(task.task_payloads(run, task.TaskChoices(None, Focus())))}
     most = MOST_WRITTEN if model.continues else None
     for how in ("greedy", "sample", "beam") if model.can_write else ():
-        choices = decoding.Choices(
-            Method(how, max_new=most), reading(trace), decoding.Place(), decoding.given_ids(run)
+        choices = decoding.DecodingChoices(
+            Method(how, max_new=most),
+            decoder_attention(trace),
+            decoding.ReadingState(),
+            decoding.given_ids(run),
         )
-        drawn[f"decoding, {how}"] = on_screen(decoding.payloads(run, choices))
+        drawn[f"decoding, {how}"] = on_screen(decoding.decoding_payloads(run, choices))
     for site in list(trace.attention.values())[-1:]:
-        drawn["attention"] = on_screen(attention.payloads(run, attention.Choices(Focus(site.name))))
+        drawn["attention"] = on_screen(
+            attention.attention_payloads(run, attention.AttentionChoices(Focus(site.name)))
+        )
         for edits in ((), for_kinds(**{site.kind: MaskChange(block=((1, 0),))})):
-            choices = masks.Choices("", "", 0, site.kind, site.name, 0)
-            drawn[f"masks, {len(edits)}"] = on_screen(masks.payloads(edited(run, edits), choices))
+            choices = masks.MaskChoices("", "", 0, site.kind, site.name, 0)
+            drawn[f"masks, {len(edits)}"] = on_screen(
+                masks.mask_payloads(edited(run, edits), choices)
+            )
     return drawn
 
 

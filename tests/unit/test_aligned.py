@@ -39,7 +39,7 @@ def written(model: Transformer, method: Method = GREEDY, n: int = 5) -> decoding
 
 def test_both_ways_through_the_decoder_give_the_same_numbers(tiny: Transformer) -> None:
     serial = written(tiny)
-    parallel = decoding_runs.single_pass(tiny, SOURCE, serial.taken)
+    parallel = decoding_runs.uncached_run(tiny, SOURCE, serial.taken)
     assert serial.taken == parallel.taken
     assert serial.read == parallel.read == (START, *serial.taken[:-1])
     torch.testing.assert_close(serial.log_probs, parallel.log_probs, rtol=1e-4, atol=1e-4)
@@ -62,7 +62,7 @@ def test_every_step_from_the_cache_is_the_step_without_it(tiny: Transformer) -> 
 
 def test_the_keys_from_the_cache_are_the_earlier_positions(tiny: Transformer) -> None:
     assert written(tiny).cached == (0, 1, 2, 3, 4, 5)
-    assert decoding_runs.single_pass(tiny, SOURCE, [5, 6, 7]).cached == (0, 0, 0)
+    assert decoding_runs.uncached_run(tiny, SOURCE, [5, 6, 7]).cached == (0, 0, 0)
 
 
 def test_weights_are_those_of_a_recorded_pass_by_hand(tiny: Transformer) -> None:
@@ -108,7 +108,7 @@ def test_a_forced_token_stands_and_the_model_goes_on_from_it(scope: Scope) -> No
     free = decoding_runs.autoregressive(scope.model, source, Method()).run
     assert run.taken[0] == free.taken[0]
     assert run.taken[1] == token
-    after = decoding_runs.single_pass(scope.model, source, [run.taken[0], token, END])
+    after = decoding_runs.uncached_run(scope.model, source, [run.taken[0], token, END])
     assert run.taken[2] == int(after.log_probs[2].argmax())
 
 
@@ -211,8 +211,8 @@ def test_a_run_that_was_cut_has_not_ended(scope: Scope) -> None:
     endless = Transformer(cut).eval()
     endless.load_state_dict(scope.model.state_dict())
     assert run.taken[-1] == end
-    assert not decoding_runs.single_pass(endless, given, run.taken).ended
-    assert decoding_runs.single_pass(endless, given, (*run.taken[:-1], 7)).ended
+    assert not decoding_runs.uncached_run(endless, given, run.taken).ended
+    assert decoding_runs.uncached_run(endless, given, (*run.taken[:-1], 7)).ended
 
 
 def test_the_first_divergence_of_runs_of_unequal_length(scope: Scope) -> None:

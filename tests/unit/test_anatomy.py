@@ -55,7 +55,7 @@ def test_the_walk_ends_where_the_module_does(run, name, head):
     _, trace = run
     site = trace.attention[name]
     query = site.q.shape[2] - 2
-    w = head_walk.walk(site, query, head)
+    w = head_walk.head_walk(site, query, head)
     torch.testing.assert_close(w.b, site.out[0, head, query])
     torch.testing.assert_close(w.comparison.terms.sum(-1), w.scores)
     torch.testing.assert_close(w.comparison.elementwise.sum(-1), w.raw)
@@ -73,12 +73,12 @@ def test_q_k_v_come_from_the_modules_own_projections(run, name):
     model, trace = run
     site, module = trace.attention[name], model.get_submodule(name)
     for head in range(HEADS):
-        w = head_walk.walk(site, 1, head)
+        w = head_walk.head_walk(site, 1, head)
         own = slice(head * D_HEAD, (head + 1) * D_HEAD)
         torch.testing.assert_close(w.q, module.W_Q(w.a)[own])
         torch.testing.assert_close(w.k, module.W_K(w.memory)[:, own])
         torch.testing.assert_close(w.v, module.W_V(w.memory)[:, own])
-        weight, bias = head_walk.block(site, "W_Q", head)
+        weight, bias = head_walk.head_projection(site, "W_Q", head)
         torch.testing.assert_close(w.a @ weight + bias, w.q)
 
 
@@ -87,14 +87,14 @@ def test_the_heads_add_up_to_the_sublayers_output(run, name):
     model, trace = run
     site, module = trace.attention[name], model.get_submodule(name)
     query = 3
-    parts = head_sum.heads(trace, site, query)
+    parts = head_sum.head_sum(trace, site, query)
     torch.testing.assert_close(parts.total, trace.activations[f"{name}.attn_out"].value[0, query])
     torch.testing.assert_close(parts.total, module.W_O(parts.head_out.flatten()))
     blocks = module.W_O.weight.unflatten(1, (HEADS, D_HEAD))
     torch.testing.assert_close(parts.added, torch.einsum("hd,mhd->hm", parts.head_out, blocks))
     torch.testing.assert_close(parts.norms, head_sum.added_norms(site)[:, query])
     for head in range(HEADS):
-        torch.testing.assert_close(parts.added[head], head_walk.walk(site, query, head).added)
+        torch.testing.assert_close(parts.added[head], head_walk.head_walk(site, query, head).added)
 
 
 def test_added_norms_of_any_row_of_a_batch():
@@ -111,14 +111,18 @@ def test_added_norms_of_any_row_of_a_batch():
             torch.testing.assert_close(
                 head_sum.added_norms(site, batch), by_hand, rtol=1e-4, atol=1e-5
             )
-            walked = head_walk.walk(site, 3, 1, batch)
+            walked = head_walk.head_walk(site, 3, 1, batch)
             torch.testing.assert_close(walked.a, site.x[batch, 3])
             torch.testing.assert_close(walked.b, site.out[batch, 1, 3], rtol=1e-4, atol=1e-5)
             assert torch.equal(walked.allowed, site.allowed(batch, 1)[3])
             raw = torch.einsum("qd,kd->qk", site.q[batch, 2], site.k[batch, 2])
             torch.testing.assert_close(softmax.raw_scores(site, 2, batch), raw)
     site = recording.attention["decoder.layers.1.self_attn"]
-    assert (head_walk.walk(site, 3, 1).query, head_walk.walk(site, 3, 1).head, site.layer) == (
+    assert (
+        head_walk.head_walk(site, 3, 1).query,
+        head_walk.head_walk(site, 3, 1).head,
+        site.layer,
+    ) == (
         3,
         1,
         1,
@@ -133,9 +137,9 @@ def test_an_alignment_has_no_heads_to_add(run):
     with pytest.raises(
         ValueError, match=r"^decoder\.alignment has no W_O: its context is used as it is$"
     ):
-        head_sum.heads(trace, recording.attention["decoder.alignment"], 0)
+        head_sum.head_sum(trace, recording.attention["decoder.alignment"], 0)
     with pytest.raises(ValueError, match=r"^query must be 0 to 12 at this site, not 13$"):
-        head_sum.heads(trace, recording.attention["decoder.alignment"], 13)
+        head_sum.head_sum(trace, recording.attention["decoder.alignment"], 13)
 
 
 def test_the_residual_stream_is_what_the_next_activation_was_made_from(run):
@@ -147,7 +151,7 @@ def test_the_residual_stream_is_what_the_next_activation_was_made_from(run):
     ):
         layer = name.rsplit(".", 1)[0]
         for query in range(4):
-            parts = head_sum.heads(trace, trace.attention[name], query)
+            parts = head_sum.head_sum(trace, trace.attention[name], query)
             summed = parts.residual + parts.total
             if model.config.norm == "post":
                 owner = model.get_submodule(layer)
@@ -161,7 +165,7 @@ def test_the_residual_stream_is_what_the_next_activation_was_made_from(run):
 
 def test_cosines(run):
     _, trace = run
-    parts = head_sum.heads(trace, trace.attention[SITES[0]], 2)
+    parts = head_sum.head_sum(trace, trace.attention[SITES[0]], 2)
     by_hand = (parts.added @ parts.total) / (parts.norms * parts.total.norm())
     torch.testing.assert_close(parts.along_total, by_hand)
     stream = trace.activations["encoder.layers.1.resid_pre"].value[0, 2]
@@ -233,7 +237,7 @@ def test_a_row_the_mask_empties_gives_zeros():
     drawn[4] = False
     trace = made.run("abcdefg", "hihaga gig", edits=forbidding({"decoder_self": drawn}))
     site = trace.attention[SITES[1]]
-    w = head_walk.walk(site, 4, 0)
+    w = head_walk.head_walk(site, 4, 0)
     assert not w.allowed.any()
     assert w.weights.eq(0).all()
     assert w.b.eq(0).all()
@@ -262,7 +266,7 @@ def test_the_checks_pass_on_a_true_run(run):
 def test_what_is_not_there_is_named(run, query, head, message):
     _, trace = run
     with pytest.raises(ValueError, match=message):
-        head_walk.walk(trace.attention[SITES[0]], query, head)
+        head_walk.head_walk(trace.attention[SITES[0]], query, head)
 
 
 def terms_by_hand(name: str, q: Tensor, k: Tensor, learned: dict[str, Tensor]) -> Tensor:
@@ -283,7 +287,7 @@ def test_the_walk_of_any_similarity_adds_up(similarity):
     with record() as recording:
         made(*padded_ids())
     for site in recording.attention.values():
-        w = head_walk.walk(site, 2, 1)
+        w = head_walk.head_walk(site, 2, 1)
         q, k, learned = site.q[0, 1, 2], site.k[0, 1], site.similarity.learned
         compared = {
             "q": q,

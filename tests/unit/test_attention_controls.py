@@ -7,20 +7,20 @@ from test_parts import Session, session
 from viz_app.controls import tile
 from viz_app.drawing.scale import Scale
 from viz_app.session import url_state
-from viz_app.session.focus import LOCK, lock_token
+from viz_app.session.focus import FOCUS_LOCK, lock_token
 from viz_app.views.attention import page
 from viz_app.views.attention.page import widths
 
 
 def test_how_strongly_weights_are_drawn(session: Session) -> None:
-    assert session.run(page.scale) == Scale("auto", False)
+    assert session.run(page.chosen_scale) == Scale("auto", False)
     assert session.says == {}
     page.choose_scale("root", True)
-    assert session.run(page.scale) == Scale("root", True)
+    assert session.run(page.chosen_scale) == Scale("root", True)
     assert session.says == {"strength": "root", "hide-sinks": "true"}
     page.choose_scale("of a forged message", False)
-    assert session.run(page.scale) == Scale("auto", False)
-    assert session.run(page.scale, strength="row", hide_sinks="true") == Scale("row", True)
+    assert session.run(page.chosen_scale) == Scale("auto", False)
+    assert session.run(page.chosen_scale, strength="row", hide_sinks="true") == Scale("row", True)
 
 
 def test_which_part_of_a_long_text_is_shown(session: Session) -> None:
@@ -42,7 +42,7 @@ def test_sub_words_are_joined_and_parted(session: Session) -> None:
     tile.choose_tile((1200, 37))
     lock_token("q30")
     page.choose_words(True)
-    assert session.run(lambda: (page.joins(), tile.tile(), url_state.get(LOCK))) == (
+    assert session.run(lambda: (page.joins(), tile.tile(), url_state.get(FOCUS_LOCK))) == (
         True,
         None,
         "",
@@ -53,13 +53,13 @@ def test_sub_words_are_joined_and_parted(session: Session) -> None:
     assert session.says == {}
     assert session.run(page.joins, words="true") is True
     assert session.run(page.joins, words="perhaps") is False
-    assert page.WORDS.is_step
+    assert page.JOINS_WORDS.is_step
 
 
 def test_a_part_is_a_step_that_back_takes_back_and_a_scale_is_none() -> None:
-    assert tile.TILE.is_step
-    assert not page.SCALE.is_step
-    assert not page.HIDES.is_step
+    assert tile.CHOSEN_TILE.is_step
+    assert not page.CHOSEN_SCALE.is_step
+    assert not page.HIDES_SINKS.is_step
 
 
 def test_many_heads_have_a_wider_column() -> None:

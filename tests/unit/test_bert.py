@@ -8,7 +8,7 @@ import torch
 from small import BATCH, N_CTX, random_bert, random_ids, words_of
 
 from models.analysis import layer_parts
-from models.architectures.bert import BERT, FIELDS, BERTConfig
+from models.architectures.bert import BERT, BERT_FIELDS, BERTConfig
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
 from models.errors import InputError
 from models.runs.scope import Scope
@@ -359,7 +359,7 @@ def test_a_checkpoint_keeps_it_and_its_special_tokens(tmp_path):
     opened = load_checkpoint(tmp_path)
     assert opened.tokenizer.special_ids == {"pad": 0, "unknown": 1, "cls": 2, "sep": 3, "mask": 4}
     assert opened.model.config == model.config
-    assert opened.model.fields == FIELDS["span"]
+    assert opened.model.fields == BERT_FIELDS["span"]
     config = (tmp_path / "config.json").read_text().replace('"pad_id": 0', '"pad_id": 3')
     (tmp_path / "config.json").write_text(config)
     (tmp_path / "training.json").write_text("{}")
@@ -386,7 +386,7 @@ def test_its_layers_are_laid_open():
     run, model = asked.run("the cat sat", "a dog ran"), asked.model
     assert {sublayer.stream for sublayer in model.sublayers} == {"text"}
     for position in range(len(run.streams["text"].ids)):
-        found = layer_parts.parts(model, run, "text", position)
+        found = layer_parts.sublayer_effects(model, run, "text", position)
         assert [part.sublayer.role for part in found] == [
             "self",
             "feed-forward",

@@ -12,7 +12,7 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from models.architectures.bert import BERT, MASKED, NEXT_SENTENCE, BERTConfig
+from models.architectures.bert import BERT, MASKED_OUTPUT, NEXT_SENTENCE, BERTConfig
 from models.trace import record
 
 N, FIRST = 13, 7  # tokens of a row, and of its first text
@@ -87,7 +87,7 @@ def test_masked_tokens_next_sentence_and_every_head(activation):
     theirs.cls.seq_relationship.load_state_dict(model.heads["next"].state_dict())
     ours, made, recording = run(model, theirs)
     real = rows()[2]
-    torch.testing.assert_close(ours[MASKED][real], made.prediction_logits[real])
+    torch.testing.assert_close(ours[MASKED_OUTPUT][real], made.prediction_logits[real])
     torch.testing.assert_close(ours[NEXT_SENTENCE], made.seq_relationship_logits)
     assert len(made.attentions) == len(recording.attention) == 2
     for weights, site in zip(made.attentions, recording.attention.values(), strict=True):
@@ -104,7 +104,7 @@ def test_masked_tokens_without_the_pooler():
     copied_guesses(model, theirs.cls.predictions)
     ours, made, _ = run(model, theirs)
     real = rows()[2]
-    torch.testing.assert_close(ours[MASKED][real], made.logits[real])
+    torch.testing.assert_close(ours[MASKED_OUTPUT][real], made.logits[real])
 
 
 @torch.no_grad()

@@ -9,16 +9,16 @@ import torch
 
 import models
 from models.architectures import build
-from models.checkpoint import config_of
+from models.checkpoint import read_config
 from models.opening import shipped_folder
 from models.weights import blank
 
 ALL_BLANK = """
 import sys
 from pathlib import Path
-from models.checkpoint import config_of
+from models.checkpoint import read_config
 from models.weights import blank
-for config in map(config_of, Path(sys.argv[1]).iterdir()):
+for config in map(read_config, Path(sys.argv[1]).iterdir()):
     assert all(parameter.is_meta for parameter in blank(config).parameters())
 print("torch._dynamo" in sys.modules)
 """
@@ -26,7 +26,7 @@ print("torch._dynamo" in sys.modules)
 
 @pytest.mark.parametrize("name", models.shipped())
 def test_it_has_the_parameters_and_buffers_of_the_real_one(name: str) -> None:
-    config = config_of(shipped_folder() / name)
+    config = read_config(shipped_folder() / name)
     real, without = build(config), blank(config)
     for kind in ("named_parameters", "named_buffers"):
         shapes = [

@@ -109,4 +109,4 @@ def test_what_it_remembers_is_bounded() -> None:
     repeats = NoRepeats()
     for i in range(10_000):
         assert repeats.filter(logging.LogRecord("x", logging.ERROR, "", 0, "line %d", (i,), None))
-    assert len(repeats._written) <= bounds.REMEMBERED
+    assert len(repeats._written) <= bounds.N_REMEMBERED_LINES

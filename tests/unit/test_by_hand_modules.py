@@ -9,7 +9,7 @@ from torch import nn
 import models
 from models import InputError
 from models.analysis.checks import check_site
-from models.hub.recording.by_hand.heads import Head, Heads
+from models.hub.recording.by_hand.heads import FollowedHead, FollowedHeads
 from models.layers.masks import SiteKind
 from models.trace import AttentionSite
 from models.trace.edits import HeadScale, MaskChange, Where, editing, for_kinds
@@ -52,11 +52,11 @@ def test_heads_of_one_attention_follow_one_another_in_their_list(other: int, n_h
     kind, x, found = (
         SiteKind("self", "decoder", "self", "text", "text"),
         torch.randn(1, 3, 4),
-        Heads(),
+        FollowedHeads(),
     )
     for i in (0, other):
         path = f"part.heads.{i}"
-        group = found.add(Head(path, path, kind, 0, x, x, torch.randn(1, 1, 3, 2), None))
+        group = found.add(FollowedHead(path, path, kind, 0, x, x, torch.randn(1, 1, 3, 2), None))
     assert len(group) == n_heads
 
 

@@ -18,7 +18,7 @@ from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app import command
 from viz_app.session import cache
-from viz_app.session.byte_cache import MEGABYTE, ByteCache, budget, parts
+from viz_app.session.byte_cache import MEGABYTE, ByteCache, budget, held_parts
 from viz_app.session.cache import store
 from viz_app.session.current_run import CurrentRun
 
@@ -31,7 +31,7 @@ def block(n: int) -> np.ndarray:
 
 
 def size(value: object) -> int:
-    return sum(parts(value).values())
+    return sum(held_parts(value).values())
 
 
 # --- how large a value is
@@ -78,14 +78,14 @@ def test_a_run_holds_its_tensors_and_its_models_weights() -> None:
     tensors = {
         t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in every_tensor(trace)
     }
-    found = {key[1]: value for key, value in parts(trace).items() if isinstance(key, tuple)}
+    found = {key[1]: value for key, value in held_parts(trace).items() if isinstance(key, tuple)}
     assert {address: n for address, n in found.items() if n} == {
         address: n for address, n in tensors.items() if n
     }
     weights = sum(4 * p.numel() for p in scope.model.parameters())
     assert weights < size(scope) < weights + 2 * MEGABYTE
-    held = parts(scope)
-    assert sum(n for part, n in parts(trace).items() if part not in held) < size(
+    held = held_parts(scope)
+    assert sum(n for part, n in held_parts(trace).items() if part not in held) < size(
         trace
     )  # W_Q … are the model's own
 
@@ -262,7 +262,7 @@ def test_the_count_is_right_after_many_values_have_come_and_gone() -> None:
         held = {}
         for entries in (kept._long, kept._others):
             for entry in entries.values():
-                held |= parts(entry.value)
+                held |= held_parts(entry.value)
         assert kept.bytes == sum(held.values()) <= kept.budget
     assert len(kept) > 3
 
@@ -348,7 +348,7 @@ def test_five_hundred_words_again_and_again_stay_within_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = ByteCache(6 * MEGABYTE)
-    monkeypatch.setattr(store, "kept", kept)
+    monkeypatch.setattr(store, "cache_store", kept)
     scope, made = random_scope(n_ctx=1009), 0
     for i in range(9):
         text = " ".join("abcdefghijklmnopqrstuvwxyz"[(i + j) % 26] for j in range(500))
@@ -359,7 +359,7 @@ def test_five_hundred_words_again_and_again_stay_within_the_budget(
         swapped = replace(run.spec, model=replace(run.spec.model, similarity="dot"))
         runs = [
             trace,
-            cache.single_pass(run, source, target[1:9]),
+            cache.cached_single_pass(run, source, target[1:9]),
             cache.changed_run(run, swapped).trace,
         ]
         made += size(trace)

@@ -72,8 +72,8 @@ def test_each_character_of_the_alphabet_is_the_librarys_own_for_its_byte():
     from tokenizers import pre_tokenizers
 
     split = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    assert byte_level.ALPHABET.keys() == set(pre_tokenizers.ByteLevel.alphabet())
-    assert sorted(byte_level.ALPHABET.values()) == list(range(256))
+    assert byte_level.BYTE_ALPHABET.keys() == set(pre_tokenizers.ByteLevel.alphabet())
+    assert sorted(byte_level.BYTE_ALPHABET.values()) == list(range(256))
     for text in (*map(chr, range(128)), "éÿ", "日本", "👍", "\u0301߿"):
         ((spelled, _),) = split.pre_tokenize_str(text)
         assert byte_level.bytes_of(spelled) == text.encode()
@@ -94,8 +94,8 @@ def test_each_character_of_the_alphabet_is_the_librarys_own_for_its_byte():
     ],
 )
 def test_bytes_that_are_no_character_stand_as_their_number(content, shown):
-    characters = {byte: character for character, byte in byte_level.ALPHABET.items()}
-    assert byte_level.readable("".join(characters[byte] for byte in content)) == shown
+    characters = {byte: character for character, byte in byte_level.BYTE_ALPHABET.items()}
+    assert byte_level.readable_bytes("".join(characters[byte] for byte in content)) == shown
 
 
 def test_what_a_model_wrote_need_not_be_utf_8():

@@ -11,7 +11,7 @@ from drawn import letters
 
 import models
 from models import Trace
-from models.architectures.base import MASKED
+from models.architectures.base import MASKED_OUTPUT
 from models.decoding.runs import Method
 from models.trace.edits import Edit, HeadOff
 from viz_app.session import cache
@@ -51,13 +51,13 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[Any], torch.Tensor], tuple,
         (3,),
     ),
     "a single pass over other tokens": (
-        lambda *tokens: cache.single_pass(run(), given(), tokens),
+        lambda *tokens: cache.cached_single_pass(run(), given(), tokens),
         lambda found: torch.tensor(found.taken),
         (4, 5),
         (5, 4),
     ),
     "a single pass": (
-        lambda *edits: cache.single_pass(run(*edits), given(), (4, 5)),
+        lambda *edits: cache.cached_single_pass(run(*edits), given(), (4, 5)),
         lambda found: found.log_probs,
         (),
         (OFF,),
@@ -93,7 +93,7 @@ def test_hidden_tokens_and_an_order_are_in_the_key_where_they_change_the_run() -
     bert = models.load("bert")
     texts = ("He forgot his umbrella.", "")
     nothing, *hidden = (reads(bert, texts, one) for one in (None, (2,), (3,)))
-    positions = [trace.outputs[MASKED].positions for trace in hidden]
+    positions = [trace.outputs[MASKED_OUTPUT].positions for trace in hidden]
     assert [list(one) for one in positions] == [[2], [3]]
     n = len(nothing.streams["text"].ids)
     assert reads(bert, texts, (0, n - 1, n)) is nothing  # [CLS], [SEP] and what is not there

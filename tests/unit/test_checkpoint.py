@@ -14,14 +14,14 @@ from safetensors.torch import load_file, save_file
 from models import checkpoint as module
 from models import checkpoint_files
 from models.checkpoint import (
-    BEFORE,
+    PREVIOUS_WEIGHTS,
     CheckpointError,
     add_to_record,
     load_checkpoint,
     save_checkpoint,
     seal,
 )
-from models.checkpoint_files import FILES, snapshot_path, snapshots, write_bytes
+from models.checkpoint_files import CHECKPOINT_FILES, snapshot_path, snapshots, write_bytes
 from models.opening import load
 from models.tokenizers.base import Tokenizer
 
@@ -36,7 +36,7 @@ def test_round_trip(tiny, tmp_path):
     }
     save_checkpoint(tmp_path / "deep" / "folder", tiny, tokenizer, training)
     again = load_checkpoint(tmp_path / "deep" / "folder")
-    assert sorted(p.name for p in again.path.iterdir()) == sorted(FILES)
+    assert sorted(p.name for p in again.path.iterdir()) == sorted(CHECKPOINT_FILES)
     assert again.model.config == tiny.config
     assert again.training == training
     assert again.tokenizer.encode("café?") == tokenizer.encode("café?")
@@ -209,7 +209,7 @@ def with_infinity(state):
 
 
 DAMAGES = {
-    **{f"{name} missing": (lambda f, n=name: (f / n).unlink(), f"not a checkpoint, {name} is missing") for name in FILES},
+    **{f"{name} missing": (lambda f, n=name: (f / n).unlink(), f"not a checkpoint, {name} is missing") for name in CHECKPOINT_FILES},
     "weights cut in half": (cut("model.safetensors", 0.5), "model.safetensors: not readable as safetensors"),
     "weights cut in their header": (cut("model.safetensors", 0.01), "model.safetensors: not readable as safetensors"),
     "weights empty": (cut("model.safetensors", 0), "model.safetensors: not readable as safetensors"),
@@ -388,9 +388,9 @@ def test_a_run_killed_between_any_two_files_leaves_a_checkpoint_that_opens(
     )
     after = load_checkpoint(checkpoint)
     assert after.training["step"] == (499 if "model.safetensors" in names else 199)
-    assert (BEFORE in json.loads((checkpoint / "training.json").read_text())["checksums"]) == (
-        written in (3, 4)
-    )
+    assert (
+        PREVIOUS_WEIGHTS in json.loads((checkpoint / "training.json").read_text())["checksums"]
+    ) == (written in (3, 4))
 
 
 @pytest.mark.parametrize("saved", [1, 2, 3])
@@ -428,7 +428,7 @@ class Bomb:
         return (os.system, (f"touch {self.target}",))
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", CHECKPOINT_FILES)
 @pytest.mark.parametrize("writer", ["pickle", "torch.save"])
 def test_a_pickle_in_disguise_is_never_unpickled(checkpoint, tmp_path, name, writer):
     bomb = {"embedding.weight": Bomb(tmp_path / "exploded")}

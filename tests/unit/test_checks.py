@@ -11,7 +11,7 @@ from models.analysis import slices
 from models.analysis.checks import check_site, check_used, room_of_scores
 from models.layers import similarity
 from models.layers.masks import LOOK_AHEAD, Mask, SiteKind
-from models.layers.similarity import Similarity
+from models.layers.similarity import AttentionSimilarity
 from models.trace import AttentionSite
 
 SITES = ["encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.0.cross_attn"]
@@ -52,7 +52,7 @@ TAMPERED = {
     "values": lambda site: {"lazy_v": site.v * 1.01},
     "queries": lambda site: {"lazy_q": site.q.flip(1)},
     "keys": lambda site: {"lazy_k": site.k[:, :, [1, 0, 2, 3]]},
-    "similarity": lambda site: {"similarity": Similarity("dot")},
+    "similarity": lambda site: {"similarity": AttentionSimilarity("dot")},
     "mask": lambda site: {
         "mask": Mask(layer for layer in site.mask.layers if layer.name != LOOK_AHEAD)
     },
@@ -110,7 +110,7 @@ def test_a_row_with_nothing_allowed_is_no_failure(scope):
 
 @pytest.fixture(scope="module")
 def steep():
-    """A site whose scores are in the millions, each row's best two closer than float32 can tell apart there, and a `Similarity`'s
+    """A site whose scores are in the millions, each row's best two closer than float32 can tell apart there, and a `AttentionSimilarity`'s
     scores of it in float64."""
     rng = torch.Generator().manual_seed(5)
     q, v = torch.randn(1, 2, 7, 31, generator=rng), 300 * torch.randn(1, 2, 5, 31, generator=rng)
@@ -120,7 +120,7 @@ def steep():
     def make(out: torch.Tensor, q_scale: float = 3e5) -> AttentionSite:
         kind = SiteKind("cross", "decoder", "cross", "target", "source")
         return AttentionSite(
-            "cross", kind, q, k, q_scale * q, k, v, out.float(), Mask(), Similarity(), {}
+            "cross", kind, q, k, q_scale * q, k, v, out.float(), Mask(), AttentionSimilarity(), {}
         )
 
     return make, exact, v
@@ -182,7 +182,7 @@ def test_a_group_of_heads_has_the_room_of_its_own_values(steep):
 
 
 def test_a_long_sites_rows_are_looked_at_head_by_head(site, monkeypatch):
-    monkeypatch.setattr(slices, "CELLS", 5)  # one row of four keys at a time
+    monkeypatch.setattr(slices, "WEIGHTS_PER_SLICE", 5)  # one row of four keys at a time
     assert failed(site) == []
     assert "18 blocked cells of all heads" in check_site(site)[1].sentence
     for head, query in ((0, 0), (2, 3)):

@@ -12,14 +12,18 @@ from models.analysis.checks import Check
 from models.analysis.divergence import jensen_shannon
 from models.analysis.jacobian_reach import (
     BIDIRECTIONAL,
-    CHECKED,
     CNN,
+    N_CHECKED,
     RNN,
     SELF_ATTENTION,
     LayerChoice,
-    reach,
+    layer_reach,
 )
-from models.analysis.position_measures import add_or_concatenate, measure, similarity_by_distance
+from models.analysis.position_measures import (
+    add_or_concatenate,
+    measure_formula,
+    similarity_by_distance,
+)
 from models.analysis.sequence_layers import Recurrent, SelfAttention
 from models.analysis.shuffle import ShuffleTest
 from models.layers.masks import Mask, MaskLayer
@@ -50,7 +54,7 @@ def moved(tensor: torch.Tensor, at: tuple, by: float) -> torch.Tensor:
 
 
 def test_the_claims_of_the_three_formulas():
-    measures = [measure(formula, 19, 6, 3) for formula in ("paper", "2^i", "sin-sin")]
+    measures = [measure_formula(formula, 19, 6, 3) for formula in ("paper", "2^i", "sin-sin")]
     checks = positions_claims.formulas(measures)
     assert failed(checks) == {}
     over = "R·PE(pos) against PE(pos+3) over 24 positions, as a share of their length"
@@ -78,7 +82,7 @@ def test_the_claims_of_the_three_formulas():
 def test_the_claims_of_one_table():
     values = formula_table("paper", 19, 6)
     similarity = similarity_by_distance(values)
-    checks = positions_claims.table("paper", values, similarity)
+    checks = positions_claims.table_checks("paper", values, similarity)
     assert failed(checks) == {}
     length, distance = "all vectors have length √(d/2)", "only the distance counts"
     assert [(c.name, c.limit, c.sentence) for c in checks] == [
@@ -87,37 +91,37 @@ def test_the_claims_of_one_table():
     ]
     shorter = values.clone()
     shorter[4] *= 0.5
-    assert failed(positions_claims.table("paper", shorter, similarity)) == {
+    assert failed(positions_claims.table_checks("paper", shorter, similarity)) == {
         length: pytest.approx(0.5 * 3**0.5)
     }
     uneven = replace(similarity, least=moved(similarity.least, (5,), -0.25))
-    assert failed(positions_claims.table("paper", values, uneven)) == {
+    assert failed(positions_claims.table_checks("paper", values, uneven)) == {
         distance: pytest.approx(0.25)
     }
     sines = formula_table("sin-sin", 19, 6)
-    (zero,) = positions_claims.table("sin-sin", sines, similarity_by_distance(sines))
+    (zero,) = positions_claims.table_checks("sin-sin", sines, similarity_by_distance(sines))
     assert (zero.name, zero.passed) == ("Misprint sin, sin: PE(0) is zero", True)
 
 
 def test_the_claims_of_the_models_own_table():
     whole = sinusoidal(19, 6)
     same, papers = "the model adds this table", "it is the paper's formula"
-    checks = positions_claims.own_table(whole[:7], whole, "sinusoidal", sinusoidal(19, 6))
+    checks = positions_claims.own_table_checks(whole[:7], whole, "sinusoidal", sinusoidal(19, 6))
     assert [(c.name, c.passed, c.limit, c.sentence) for c in checks] == [
         (same, True, 0.0, "Largest difference from the run on your text"),
         (papers, True, 1e-6, "Largest difference over 19 positions"),
     ]
     used = moved(whole[:7], (6, 5), -1e-3)
-    assert failed(positions_claims.own_table(used, whole, "sinusoidal", whole)) == {
+    assert failed(positions_claims.own_table_checks(used, whole, "sinusoidal", whole)) == {
         same: pytest.approx(1e-3, rel=1e-3)
     }
     other = moved(whole, (18, 2), 1e-3)
-    assert failed(positions_claims.own_table(other[:7], other, "sinusoidal", whole)) == {
+    assert failed(positions_claims.own_table_checks(other[:7], other, "sinusoidal", whole)) == {
         papers: pytest.approx(1e-3, rel=1e-3)
     }
-    assert [c.name for c in positions_claims.own_table(other[:7], other, "learned", whole)] == [
-        same
-    ]
+    assert [
+        c.name for c in positions_claims.own_table_checks(other[:7], other, "learned", whole)
+    ] == [same]
 
 
 def shuffled(change: torch.Tensor, order: tuple[int, ...], stages: tuple[str, ...]) -> ShuffleTest:
@@ -134,23 +138,23 @@ def test_the_claims_of_the_shuffle_test():
     positioned, bare = shuffled(changed, order, stages), shuffled(still, order, stages)
     unseen, same = "without positions, order is invisible", "the same run as on the other pages"
     recorded = positioned.original[1]
-    checks = positions_claims.shuffled(positioned, bare, recorded)
+    checks = positions_claims.shuffle_checks(positioned, bare, recorded)
     assert [(c.name, c.passed, c.limit, c.sentence) for c in checks] == [
         (unseen, True, 1e-4, "Largest change of any vector at any layer, as a share of its length"),
         (same, True, 1e-5, "Largest difference from the last layer as recorded"),
     ]
     for at in ((0, 2), (1, 0)):
         moved_one = shuffled(moved(still, at, 2e-4), order, stages)
-        assert failed(positions_claims.shuffled(positioned, moved_one, recorded)) == {
+        assert failed(positions_claims.shuffle_checks(positioned, moved_one, recorded)) == {
             unseen: pytest.approx(2e-4)
         }
     forged = moved(recorded, (2, 1), -0.25)
-    assert failed(positions_claims.shuffled(positioned, bare, forged)) == {
+    assert failed(positions_claims.shuffle_checks(positioned, bare, forged)) == {
         same: pytest.approx(0.25)
     }
-    assert positions_claims.shuffled(positioned, bare, 1000 * recorded)[1].limit == pytest.approx(
-        1e-2
-    )
+    assert positions_claims.shuffle_checks(positioned, bare, 1000 * recorded)[
+        1
+    ].limit == pytest.approx(1e-2)
 
 
 def test_under_pre_ln_the_layer_before_the_last_norm_is_the_one_recorded():
@@ -160,7 +164,7 @@ def test_under_pre_ln_the_layer_before_the_last_norm_is_the_one_recorded():
         test, original=torch.stack([test.original[0], 2 * test.original[1], 3 * test.original[2]])
     )
     for stage, passed in enumerate((False, True, False)):
-        assert positions_claims.shuffled(test, test, test.original[stage])[1].passed is passed
+        assert positions_claims.shuffle_checks(test, test, test.original[stage])[1].passed is passed
 
 
 def test_the_claims_of_a_recurrent_shuffle_test():
@@ -170,7 +174,7 @@ def test_the_claims_of_a_recurrent_shuffle_test():
     test = shuffled(change, order, stages)
     before, behind = "what is read before cannot change", "nor what is read before, backwards"
     same = "the same run as on the other pages"
-    checks = positions_claims.recurrent(test, test.original)
+    checks = positions_claims.recurrent_checks(test, test.original)
     assert [(c.name, c.passed, c.limit) for c in checks] == [
         (before, True, 1e-6),
         (behind, True, 1e-6),
@@ -183,20 +187,23 @@ def test_the_claims_of_a_recurrent_shuffle_test():
     ]
     for at, name in (((0, 1), before), ((0, 0), before), ((1, 4), behind)):
         forged = shuffled(moved(change, at, 2e-6), order, stages)
-        assert failed(positions_claims.recurrent(forged, forged.original)) == {
+        assert failed(positions_claims.recurrent_checks(forged, forged.original)) == {
             name: pytest.approx(2e-6)
         }
-    assert failed(positions_claims.recurrent(test, moved(test.original, (1, 2, 0), -0.25))) == {
-        same: pytest.approx(0.25)
-    }
+    assert failed(
+        positions_claims.recurrent_checks(test, moved(test.original, (1, 2, 0), -0.25))
+    ) == {same: pytest.approx(0.25)}
     one_way = shuffled(change[:1], order, ("states",))
-    assert [c.name for c in positions_claims.recurrent(one_way, one_way.original)] == [before, same]
+    assert [c.name for c in positions_claims.recurrent_checks(one_way, one_way.original)] == [
+        before,
+        same,
+    ]
     whole = shuffled(
         moved(torch.zeros(2, 5), (0, 4), 2e-6), (0, 1, 2, 3, 4), stages
     )  # nothing moved: nothing may change
-    assert list(failed(positions_claims.recurrent(whole, whole.original))) == [before]
+    assert list(failed(positions_claims.recurrent_checks(whole, whole.original))) == [before]
     whole = shuffled(moved(torch.zeros(2, 5), (1, 0), 2e-6), (0, 1, 2, 3, 4), stages)
-    assert list(failed(positions_claims.recurrent(whole, whole.original))) == [behind]
+    assert list(failed(positions_claims.recurrent_checks(whole, whole.original))) == [behind]
 
 
 def test_the_claims_of_adding_and_concatenating():
@@ -248,10 +255,10 @@ LEAK, OWN, AUTOGRAD = (
 
 def test_the_claims_of_reach():
     model, ids = recurrence()
-    found = [reach(model, ids, LayerChoice(kind)) for kind in (RNN, BIDIRECTIONAL)] + [
-        reach(model, ids, LayerChoice(CNN, 1))
+    found = [layer_reach(model, ids, LayerChoice(kind)) for kind in (RNN, BIDIRECTIONAL)] + [
+        layer_reach(model, ids, LayerChoice(CNN, 1))
     ]
-    checks = reach_text.checks(found)
+    checks = reach_text.reach_checks(found)
     assert [(c.name, c.passed, c.limit) for c in checks] == [
         (LEAK, True, 0.0),
         (OWN, True, 1e-5),
@@ -270,7 +277,7 @@ def test_the_claims_of_reach():
     }
     for name, one in forged.items():
         for layers in ([one, found[1]], [found[1], one]):
-            assert list(failed(reach_text.checks(layers))) == [name]
+            assert list(failed(reach_text.reach_checks(layers))) == [name]
     assert (
         replace(found[0], norms=moved(found[0].norms, (3, 1), 1.0)).leak == 0
     )  # there it may be anything
@@ -289,7 +296,7 @@ def test_a_layer_that_is_not_what_the_model_computes_shows_a_gap(monkeypatch, ki
         "__call__",
         lambda self, x: call(self, x) * torch.tensor([1, 1, 1, 1.25, 1])[: len(x), None],
     )
-    found = reach(model, (5, 6, 7, 8, 9), LayerChoice(kind, seed), gap=0.0)
+    found = layer_reach(model, (5, 6, 7, 8, 9), LayerChoice(kind, seed), gap=0.0)
     if kind == SELF_ATTENTION and seed is not None:
         assert found.output_gap == 0  # of a new one there is no other pass
         return
@@ -325,18 +332,22 @@ def test_norms_that_are_not_autograds_show_a_gap(monkeypatch, kind):
         return norms(layer, x) * torch.tensor([1.0, 1.5, 1.0, 1.0, 1.0])[: len(x), None]
 
     monkeypatch.setattr(jacobian_norms, "norms", forged)
-    assert reach(model, ids, LayerChoice(kind, 1)).autograd_gap == pytest.approx(0.5, rel=1e-3)
-    assert rows == [5, CHECKED] == [5, 3]
-    assert reach(model, ids, LayerChoice(kind, 1), gap=0.125).autograd_gap == 0.125  # known already
+    assert layer_reach(model, ids, LayerChoice(kind, 1)).autograd_gap == pytest.approx(
+        0.5, rel=1e-3
+    )
+    assert rows == [5, N_CHECKED] == [5, 3]
+    assert (
+        layer_reach(model, ids, LayerChoice(kind, 1), gap=0.125).autograd_gap == 0.125
+    )  # known already
 
 
 def test_norms_where_a_layer_cannot_reach_are_a_leak(monkeypatch):
     norms = jacobian_norms.norms
     monkeypatch.setattr(jacobian_norms, "norms", lambda layer, x: norms(layer, x) + 1e-6)
     model, ids = recurrence()
-    assert reach(model, ids, LayerChoice(RNN), gap=0.0).leak == pytest.approx(1e-6)
-    assert reach(model, ids, LayerChoice(CNN, 1, 3, 1), gap=0.0).leak == pytest.approx(1e-6)
-    assert reach(model, ids, LayerChoice(BIDIRECTIONAL), gap=0.0).leak == 0
+    assert layer_reach(model, ids, LayerChoice(RNN), gap=0.0).leak == pytest.approx(1e-6)
+    assert layer_reach(model, ids, LayerChoice(CNN, 1, 3, 1), gap=0.0).leak == pytest.approx(1e-6)
+    assert layer_reach(model, ids, LayerChoice(BIDIRECTIONAL), gap=0.0).leak == 0
 
 
 # Two alignments
@@ -346,7 +357,7 @@ def test_the_claims_of_a_pair(scope):
     traces = [scope.run("abc", "cba"), scope.run("abd", "cba")]
     p, q = (trace.attention["decoder.layers.0.cross_attn"].weights(0) for trace in traces)
     pair, apart = [AlignmentMap("one", "", p), AlignmentMap("other", "", q)], jensen_shannon(p, q)
-    checks = from_rnn_pair.checks(traces, pair, apart)
+    checks = from_rnn_pair.pair_checks(traces, pair, apart)
     sums, same, again = (
         "rows sum to 1",
         "both read the same target",
@@ -357,16 +368,16 @@ def test_the_claims_of_a_pair(scope):
         (same, True, 0.0, "Target tokens that differ between the two runs"),
         (again, True, 1e-5, "½·KL(p‖m) + ½·KL(q‖m), m = (p + q)/2; largest gap in bits"),
     ]
-    assert failed(from_rnn_pair.checks(traces, pair, moved(apart, (2,), -0.25))) == {
+    assert failed(from_rnn_pair.pair_checks(traces, pair, moved(apart, (2,), -0.25))) == {
         again: pytest.approx(0.25, abs=1e-5)
     }
     other = [traces[0], scope.run("abd", "cda")]
-    assert failed(from_rnn_pair.checks(other, pair, apart)) == {same: 1.0}
+    assert failed(from_rnn_pair.pair_checks(other, pair, apart)) == {same: 1.0}
     for i, weights in enumerate((p, q)):
         forged = list(pair)
         forged[i] = AlignmentMap("forged", "", moved(weights, (3, 1), -1e-3))
         found = failed(
-            from_rnn_pair.checks(
+            from_rnn_pair.pair_checks(
                 traces, forged, jensen_shannon(forged[0].weights, forged[1].weights)
             )
         )
@@ -385,7 +396,7 @@ def test_the_claims_of_painted_masks(scope, head):
         before, after, changes, "cross", "decoder.layers.0.cross_attn", head, words.terms("dates")
     )
     together, touched = "the mask is all its layers together", "forbidden cells are 0"
-    checks = mask_view.checks(view)
+    checks = mask_view.mask_checks(view)
     assert [(c.name, c.value, c.limit, c.sentence) for c in checks] == [
         (together, 0.0, 0.0, "Cells that differ from the AND of the layers"),
         (touched, 0.0, 0.0, "Largest weight on a cell you blocked, over all layers and heads"),
@@ -406,7 +417,7 @@ def test_the_claims_of_painted_masks(scope, head):
         if len(open_.mask.layers) == len(site.mask.layers)
         else {touched: pytest.approx(largest, abs=1e-5)}
     )
-    assert failed(mask_view.checks(forged)) == wanted != {}
+    assert failed(mask_view.mask_checks(forged)) == wanted != {}
 
     class Claims(Mask):
         """Says that a cell more is open than its layers allow."""
@@ -423,4 +434,4 @@ def test_the_claims_of_painted_masks(scope, head):
             after, trace=replace(after.trace, attention={**after.trace.attention, view.site: lying})
         ),
     )
-    assert failed(mask_view.checks(forged))[together] == 1.0
+    assert failed(mask_view.mask_checks(forged))[together] == 1.0

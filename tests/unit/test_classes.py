@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from viz_app.lessons.form import LONGEST, value_of, words_of
+from viz_app.lessons.form import MAX_PREDICTION, value_of, words_of
 from viz_app.lessons.histogram import histogram
 from viz_app.session import classes as module
-from viz_app.session.classes import MOST_CLASSES, MOST_PUPILS, ClassError, Classes, spaced
+from viz_app.session.classes import MAX_OPEN_CLASSES, MAX_PUPILS, ClassError, Classes, spaced
 
 CHOICE = {"kind": "choose", "options": [["yes", "Yes, it does"], ["no", "No"]]}
 NUMBER = {"kind": "number", "unit": "heads"}
@@ -53,11 +53,11 @@ def test_pupils_predict_and_the_teacher_shows_what_happened(held: Classes) -> No
 
 
 def test_a_code_is_eight_digits_and_no_two_classes_share_one(held: Classes) -> None:
-    codes = [held.start(f"teacher {i}", "a-lesson") for i in range(MOST_CLASSES)]
-    assert len(set(codes)) == MOST_CLASSES
+    codes = [held.start(f"teacher {i}", "a-lesson") for i in range(MAX_OPEN_CLASSES)]
+    assert len(set(codes)) == MAX_OPEN_CLASSES
     assert all(len(code) == 8 and code.isdecimal() for code in codes)
     assert spaced("12345678") == "1234 5678"
-    with pytest.raises(ClassError, match=str(MOST_CLASSES)):
+    with pytest.raises(ClassError, match=str(MAX_OPEN_CLASSES)):
         held.start("one more", "a-lesson")
     held.start("teacher 0", "a-lesson")  # in place of an own one
     assert held.standing(codes[0]) is None
@@ -122,8 +122,8 @@ def test_nothing_counts_once_it_is_shown_or_ended(held: Classes) -> None:
 
 
 def test_a_class_is_bounded(held: Classes) -> None:
-    code = opened(held, pupils=MOST_PUPILS)
-    with pytest.raises(ClassError, match=str(MOST_PUPILS)):
+    code = opened(held, pupils=MAX_PUPILS)
+    with pytest.raises(ClassError, match=str(MAX_PUPILS)):
         held.join(code, "one more")
     held.join(code, "pupil 7")  # who is in it stays in it
     held.join("00000000", "nobody")  # no class: nothing is kept
@@ -213,7 +213,7 @@ def test_a_prediction_is_read(form: dict, said: str, value: object, words: str) 
         (ORDER, "0-1-1"),
         (CELLS, "100"),
         (CELLS, "100-0111"),
-        (CELLS, "1" * (LONGEST + 1)),
+        (CELLS, "1" * (MAX_PREDICTION + 1)),
     ],
 )
 def test_what_does_not_fit_the_form_is_refused(form: dict, said: str) -> None:

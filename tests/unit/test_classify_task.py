@@ -22,8 +22,8 @@ from models.tasks import DataError, open_task
 from models.tasks.classify import ClassifyTask, LabelledText, read_labelled
 from models.tasks.split import FOLDS, fold_of, same_text
 from models.tokenizers.base import Tokenizer
-from models.training.bag_of_words import NaiveBayes, words
-from models.training.objectives import CLASSES, LABELS
+from models.training.bag_of_words import NaiveBayes, text_words
+from models.training.objectives import CLASS_BATCH, LABEL_BATCH
 from models.training.recipe import Recipe
 from models.training.start import Start
 from models.training.trainer import Trainer
@@ -160,7 +160,7 @@ def test_the_same_for_bert_with_its_own_special_tokens(files):
         "majority accuracy",
     ]
     batch = of_bert.collate(of_bert.validation()[:3])
-    assert list(of_bert.objective(model(*batch.inputs), batch, 0.0)) == [CLASSES]
+    assert list(of_bert.objective(model(*batch.inputs), batch, 0.0)) == [CLASS_BATCH]
 
 
 @torch.no_grad()
@@ -176,15 +176,15 @@ def test_l3_by_a_second_route(task):
         l2 -= math.log(torch.softmax(alone["classes"][0], 0)[kind])
         following = torch.softmax(alone["next token"][0], 1)
         l1 -= sum(math.log(following[i, label]) for i, label in enumerate(ids[1:]))
-    assert float(losses[CLASSES]) == pytest.approx(l2, rel=1e-4)
-    assert float(losses[LABELS]) == pytest.approx(0.25 * l1, rel=1e-4)
+    assert float(losses[CLASS_BATCH]) == pytest.approx(l2, rel=1e-4)
+    assert float(losses[LABEL_BATCH]) == pytest.approx(0.25 * l1, rel=1e-4)
     assert batch.n_labels == sum(len(ids) - 1 for ids, *_ in examples)
     assert batch.n_classes == 7
     smoothed = task.objective(model(*batch.inputs), batch, 0.3)
     logits = torch.cat([model(torch.tensor([ids]))["classes"] for ids, *_ in examples])
     expected = F.cross_entropy(logits, batch.classes, label_smoothing=0.3, reduction="sum")
-    torch.testing.assert_close(smoothed[CLASSES], expected)
-    assert smoothed[LABELS] == losses[LABELS]  # the text's own tokens are not smoothed
+    torch.testing.assert_close(smoothed[CLASS_BATCH], expected)
+    assert smoothed[LABEL_BATCH] == losses[LABEL_BATCH]  # the text's own tokens are not smoothed
 
 
 def test_naive_bayes_by_hand():
@@ -197,7 +197,7 @@ def test_naive_bayes_by_hand():
         0,
         0,
     )
-    assert words("GOOD day, sir; it isn’t 3!") == ["good", "day", "sir", "it", "isn't", "3"]
+    assert text_words("GOOD day, sir; it isn’t 3!") == ["good", "day", "sir", "it", "isn't", "3"]
 
 
 def test_baselines_are_of_the_training_texts(task):

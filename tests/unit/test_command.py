@@ -43,7 +43,10 @@ def test_it_listens_on_this_machine_and_opens_any_folder(
         ]
     ]
     assert not checkpoints.is_shared()
-    assert not any(name in os.environ for name in (checkpoints.MODELS, checkpoints.SHARED, ALLOWED))
+    assert not any(
+        name in os.environ
+        for name in (checkpoints.MODELS_VARIABLE, checkpoints.SHARED_VARIABLE, ALLOWED)
+    )
     assert capsys.readouterr().err == ""
 
 
@@ -110,7 +113,7 @@ def test_workers_share_the_address_and_what_is_kept(
 ) -> None:
     asked: list[tuple] = []
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(workers, "serve", lambda *arguments: asked.append(arguments) or 0)
+    monkeypatch.setattr(workers, "serve_app", lambda *arguments: asked.append(arguments) or 0)
     assert attnscope(monkeypatch, *given, "--keep", "840", "--port", "8999") == 0
     assert not started
     address = "0.0.0.0" if "--share" in given else "localhost"
@@ -136,9 +139,9 @@ def test_the_numbers_that_models_run_in_reach_the_app(
     asked: list[str | None] = []
     monkeypatch.setattr(checkpoints.models, "load", lambda name, dtype=None: asked.append(dtype))
     assert attnscope(monkeypatch) == 0
-    checkpoints.open_scope("a folder")
+    checkpoints.open_found("a folder")
     assert attnscope(monkeypatch, "--dtype", "bfloat16") == 0
-    checkpoints.open_scope("a folder")
+    checkpoints.open_found("a folder")
     assert asked == [None, "bfloat16"]
 
 
@@ -187,9 +190,11 @@ def test_a_folder_of_lessons_reaches_the_app_and_a_broken_one_is_named(
     assert not started
     assert attnscope(monkeypatch, "--lessons", "/no/such/folder") == 1
     assert "--lessons /no/such/folder: no such folder" in capsys.readouterr().err
-    (tmp_path / "mine.md").write_text((library.SHIPPED / "6-positions.md").read_text("utf-8"))
+    (tmp_path / "mine.md").write_text(
+        (library.SHIPPED_LESSONS / "6-positions.md").read_text("utf-8")
+    )
     assert attnscope(monkeypatch, "--lessons", str(tmp_path)) == 0
-    assert os.environ[library.FOLDER] == str(tmp_path)
+    assert os.environ[library.LESSONS_VARIABLE] == str(tmp_path)
     assert started
 
 

@@ -17,7 +17,12 @@ from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.session.pinned import Pinned
 from viz_app.views.compare import text
-from viz_app.views.compare.payloads import Choices, compared, payloads, table
+from viz_app.views.compare.payloads import (
+    CompareChoices,
+    compare_payloads,
+    compared,
+    distance_table,
+)
 
 TEXT = "She is reading a book."
 MODELS = [
@@ -30,7 +35,7 @@ MODELS = [
     "gpt-sentiment",
     "bert-where",
 ]
-ALONE = Choices(None, Focus(), None)
+ALONE = CompareChoices(None, Focus(), None)
 SITE = "decoder.layers.2.cross_attn"
 
 
@@ -57,8 +62,10 @@ def pinned(name: str, texts: tuple[str, ...] | None = None, *edits: Edit) -> Pin
     )
 
 
-def with_pinned(name: str, *edits: Edit, focus: Focus | None = None, **more: object) -> Choices:
-    return Choices(pinned(name, None, *edits), focus or Focus(), None)
+def with_pinned(
+    name: str, *edits: Edit, focus: Focus | None = None, **more: object
+) -> CompareChoices:
+    return CompareChoices(pinned(name, None, *edits), focus or Focus(), None)
 
 
 def failed(drawn: Pictures) -> list[str]:
@@ -68,7 +75,7 @@ def failed(drawn: Pictures) -> list[str]:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_run_beside_itself_compares_its_heads_with_one(name: str) -> None:
     run = example_of(name)
-    drawn = payloads(run, ALONE)
+    drawn = compare_payloads(run, ALONE)
     grid, (header, arrays) = drawn["distances"], unpack(drawn["difference"])
     assert failed(drawn) == []
     reference = grid["reference"]
@@ -98,7 +105,9 @@ def test_a_run_pinned_as_it_is_differs_nowhere(name: str) -> None:
     )
     n = len(run.scope.model.text_fields)
     chosen = tuple(list(run.trace.fields.values())[n:])
-    drawn = payloads(run, Choices(Pinned(run.scope, texts[:n], chosen), Focus(), None))
+    drawn = compare_payloads(
+        run, CompareChoices(Pinned(run.scope, texts[:n], chosen), Focus(), None)
+    )
     for kind in drawn["distances"]["kinds"]:
         assert not np.any(kind["values"])
     header, arrays = unpack(drawn["difference"])
@@ -114,7 +123,7 @@ def test_the_grid_of_two_runs_holds_the_distances_of_both() -> None:
         run_of("eng-fra"),
         pinned("eng-fra", None, *for_kinds(cross=MaskChange(block=((0, 0),)))),
     )
-    drawn = payloads(run, Choices(other, Focus(SITE, 4), None))
+    drawn = compare_payloads(run, CompareChoices(other, Focus(SITE, 4), None))
     found = compare(run.trace, other.beside(run).trace)
     assert [kind["title"] for kind in drawn["distances"]["kinds"]] == [
         "Encoder self-attention", "Decoder masked self-attention", "Cross-attention",
@@ -133,7 +142,9 @@ def test_each_map_is_hatched_by_the_mask_of_its_own_layer() -> None:
     edited = changed_run(run_of("eng-fra"), replace(run_of("eng-fra").spec, edits=edits))
     first, second = (f"decoder.layers.{layer}.cross_attn" for layer in (0, 1))
     for one, other in ((first, second), (second, first)):
-        _, arrays = unpack(payloads(edited, Choices(None, Focus(one, 0), (other, 2)))["difference"])
+        _, arrays = unpack(
+            compare_payloads(edited, CompareChoices(None, Focus(one, 0), (other, 2)))["difference"]
+        )
         blocked = [bool(arrays[name][0, 0]) for name in ("blockedFirst", "blockedSecond")]
         assert sorted(blocked) == [False, True]
         assert blocked == [float(arrays[name][0, 0]) == 0 for name in ("first", "second")]
@@ -142,7 +153,7 @@ def test_each_map_is_hatched_by_the_mask_of_its_own_layer() -> None:
 def test_a_position_with_a_token_of_each_text_says_which_is_whose() -> None:
     other = pinned("dates", ("4 May 1999", ""))
     focus = Focus("encoder.layers.0.self_attn", 0)
-    drawn = payloads(run_of("dates", "3 May 1999"), Choices(other, focus, None))
+    drawn = compare_payloads(run_of("dates", "3 May 1999"), CompareChoices(other, focus, None))
     first = unpack(drawn["difference"])[0]["keys"][0]
     assert first == ["3 | 4", "3 in this run, 4 in the pinned run", False]
 
@@ -154,10 +165,10 @@ def test_swapped_runs_keep_the_distances_and_negate_the_difference() -> None:
         replace(run_of("eng-fra").spec, edits=for_kinds(cross=MaskChange(block=((1, 0),)))),
     )
     focus = Focus(SITE, 1)
-    one = payloads(
-        run_of("eng-fra"), Choices(pinned("eng-fra", None, *edited.spec.edits), focus, None)
+    one = compare_payloads(
+        run_of("eng-fra"), CompareChoices(pinned("eng-fra", None, *edited.spec.edits), focus, None)
     )
-    other = payloads(edited, Choices(pinned("eng-fra"), focus, None))
+    other = compare_payloads(edited, CompareChoices(pinned("eng-fra"), focus, None))
     for kind, turned in zip(one["distances"]["kinds"], other["distances"]["kinds"], strict=True):
         assert kind["values"] == turned["values"]
     (header, arrays), (turned_header, turned_arrays) = (
@@ -171,7 +182,7 @@ def test_swapped_runs_keep_the_distances_and_negate_the_difference() -> None:
 
 
 def test_the_cell_named_is_the_one_that_differs_most() -> None:
-    header, arrays = unpack(payloads(run_of("gpt"), with_pinned("gpt-char"))["difference"])
+    header, arrays = unpack(compare_payloads(run_of("gpt"), with_pinned("gpt-char"))["difference"])
     row, column = np.unravel_index(
         np.abs(arrays["difference"]).argmax(), arrays["difference"].shape
     )
@@ -183,7 +194,7 @@ def test_the_cell_named_is_the_one_that_differs_most() -> None:
 def test_the_scale_of_the_difference_is_one_for_all_heads() -> None:
     scales, largest = set(), 0.0
     for head in range(6):
-        drawn = payloads(
+        drawn = compare_payloads(
             run_of("eng-fra"), with_pinned("eng-fra-bahdanau", focus=Focus(SITE, head))
         )
         header, arrays = unpack(drawn["difference"])
@@ -196,17 +207,19 @@ def test_the_scale_of_the_difference_is_one_for_all_heads() -> None:
 def test_two_models_that_translate_read_one_answer() -> None:
     other = models.load("dates-bahdanau", device="cpu")
     run = run_of("dates", "Friday, the 31st of May, 2024")
-    what = compared(run, Choices(Pinned(other, None, ()), Focus(), None))
+    what = compared(run, CompareChoices(Pinned(other, None, ()), Focus(), None))
     assert what.found.second.streams["target"].tokens == run.trace.streams["target"].tokens
-    header, _ = unpack(payloads(run, Choices(Pinned(other, None, ()), Focus(), None))["difference"])
+    header, _ = unpack(
+        compare_payloads(run, CompareChoices(Pinned(other, None, ()), Focus(), None))["difference"]
+    )
     assert header["answers"][1]["words"] == [other.run("Friday, the 31st of May, 2024").output]
 
 
 def test_another_tokenizer_is_said_to_be_compared_by_words() -> None:
-    header, arrays = unpack(payloads(run_of("gpt"), with_pinned("bert"))["difference"])
+    header, arrays = unpack(compare_payloads(run_of("gpt"), with_pinned("bert"))["difference"])
     assert "by words" in header["how"]
     assert [label[0] for label in header["queries"]] == TEXT.split()
-    assert header["keys"][-1][0] == text.REST
+    assert header["keys"][-1][0] == text.OTHER_TOKENS
     np.testing.assert_allclose(arrays["first"].sum(1), 1, atol=1e-5)
     assert header["verdict"] == text.OTHER_TASK
 
@@ -219,8 +232,8 @@ def test_answers_are_kept_apart_for_a_reason_that_is_known() -> None:
 
 def test_one_head_of_the_pinned_run() -> None:
     run, other = run_of("eng-fra"), (SITE, 3)
-    drawn = payloads(
-        run, Choices(pinned("eng-fra"), Focus("decoder.layers.0.cross_attn", 1), other)
+    drawn = compare_payloads(
+        run, CompareChoices(pinned("eng-fra"), Focus("decoder.layers.0.cross_attn", 1), other)
     )
     (kind,) = drawn["distances"]["kinds"]
     assert kind["values"][2][3] == 0.0
@@ -228,7 +241,7 @@ def test_one_head_of_the_pinned_run() -> None:
     np.testing.assert_allclose(arrays["second"], run.trace.attention[SITE].weights(3), atol=1e-6)
     assert (header["site"], header["head"]) == ("decoder.layers.0.cross_attn", 1)
     assert "of the pinned run" in drawn["distances"]["title"]
-    itself = text.place(run.trace.attention[SITE], 3)
+    itself = text.compared_head_name(run.trace.attention[SITE], 3)
     assert drawn["distances"]["sentence"] == (
         f"Nearest to {itself} of the pinned run: {itself}, 0.000 bits away."
     )
@@ -244,7 +257,7 @@ def test_one_head_of_the_pinned_run() -> None:
 def test_what_cannot_be_compared_says_why_and_takes_no_picture_away(
     run: str, other: str, why: str
 ) -> None:
-    drawn = payloads(run_of(run), with_pinned(other))
+    drawn = compare_payloads(run_of(run), with_pinned(other))
     assert why in drawn["distances"]["why"]
     assert set(drawn) == {"distances"}
 
@@ -252,19 +265,23 @@ def test_what_cannot_be_compared_says_why_and_takes_no_picture_away(
 def test_a_text_that_is_too_long_says_so() -> None:
     scope = models.load("eng-fra", device="cpu")
     trace = scope.run("We like him and " * 90)
-    drawn = payloads(CurrentRun(scope, trace), ALONE)
+    drawn = compare_payloads(CurrentRun(scope, trace), ALONE)
     assert "too long" in drawn["distances"]["why"]
 
 
 def test_a_head_that_the_run_lacks_is_not_looked_at() -> None:
-    usual = unpack(payloads(run_of("eng-fra"), with_pinned("eng-fra-bahdanau"))["difference"])[0]
+    usual = unpack(
+        compare_payloads(run_of("eng-fra"), with_pinned("eng-fra-bahdanau"))["difference"]
+    )[0]
     for focus in (Focus("nosuch", 0), Focus(SITE, 99)):
         shown = unpack(
-            payloads(run_of("eng-fra"), with_pinned("eng-fra-bahdanau", focus=focus))["difference"]
+            compare_payloads(run_of("eng-fra"), with_pinned("eng-fra-bahdanau", focus=focus))[
+                "difference"
+            ]
         )[0]
         assert shown["site"] == usual["site"]
     for other in (("nosuch", 0), (SITE, 99)):
-        drawn = payloads(run_of("eng-fra"), Choices(None, Focus(SITE, 0), other))
+        drawn = compare_payloads(run_of("eng-fra"), CompareChoices(None, Focus(SITE, 0), other))
         assert drawn["distances"]["why"] == ""
 
 
@@ -272,16 +289,16 @@ def test_where_answers_part() -> None:
     assert text.parting(["a", "b"], ["a", "b"]) == -1
     assert text.parting(["a", "b"], ["a", "c"]) == 1
     assert text.parting(["a"], ["a", "b"]) == 1
-    said = text.verdict(["a", "b"], ["a", "c"])
+    said = text.compared_answers(["a", "b"], ["a", "c"])
     assert "“b” in this run" in said
     assert "“c” in the pinned run" in said
-    assert "nothing in this run" in text.verdict(["a"], ["a", "b"])
+    assert "nothing in this run" in text.compared_answers(["a"], ["a", "b"])
 
 
 def test_the_table_holds_every_distance_of_the_page() -> None:
     run, choices = run_of("eng-fra"), with_pinned("eng-fra-bahdanau")
-    head, *lines = table(run, choices)
-    grid = payloads(run, choices)["distances"]["kinds"]
+    head, *lines = distance_table(run, choices)
+    grid = compare_payloads(run, choices)["distances"]["kinds"]
     assert head[1:] == ["layer", "head", "distance in bits"]
     assert [line[1:3] for line in lines] == [
         [layer + 1, number + 1]

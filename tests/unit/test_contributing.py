@@ -19,7 +19,7 @@ from models.tokenizers.base import Tokenizer
 from models.trace.edits.base import TYPES
 from models.trace.edits.stored import from_json, to_json
 from viz_app import components
-from viz_app.controls.lesson_panel import PAGES as LESSON_PAGES
+from viz_app.controls.lesson_panel import LESSON_PAGE_NAMES as LESSON_PAGES
 from viz_app.lessons.reader import parse_lesson
 from viz_app.lessons.readings import finder
 from viz_app.navigation import PAGES
@@ -84,8 +84,11 @@ def test_the_architecture_is_saved_opened_recorded_and_writes(
 def test_a_plain_gpt_is_still_a_gpt_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ARCHITECTURES, "strided gpt", None)
     names = executed("An architecture")
-    assert models.architectures.name_of(random_gpt().config) == "gpt"
-    assert models.architectures.name_of(names["StridedConfig"](vocab_size=31)) == "strided gpt"
+    assert models.architectures.architecture_name(random_gpt().config) == "gpt"
+    assert (
+        models.architectures.architecture_name(names["StridedConfig"](vocab_size=31))
+        == "strided gpt"
+    )
 
 
 def test_the_page_counts_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +96,9 @@ def test_the_page_counts_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
         from viz_app.session import live
         from viz_app.views.frame import show_page
 
-        live.session().scope = run.scope
-        live.session().show(run)
-        show_page(page, live.session(), run)
+        live.live_session().scope = run.scope
+        live.live_session().show(run)
+        show_page(page, live.live_session(), run)
 
     monkeypatch.setitem(PAGES, "tokens", None)
     executed("A page")

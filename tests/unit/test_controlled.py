@@ -155,7 +155,7 @@ def test_a_site_that_is_not_there_or_too_large_is_not_reported(tmp_path, monkeyp
     example = FixedExample(trainer.task, trainer.model)
     assert example.weights("nowhere") == {}
     assert example.weights(SITE)["shape"][0] == trainer.model.config.n_heads
-    monkeypatch.setattr("models.training.fixed_example.LARGEST", 3)
+    monkeypatch.setattr("models.training.fixed_example.MAX_WATCHED_WEIGHTS", 3)
     assert example.weights(SITE) == {}
 
 
@@ -179,7 +179,7 @@ def test_a_pause_is_answered_while_a_step_takes_long(tmp_path, monkeypatch):
 
 
 def test_watching_takes_a_small_share_of_the_processor_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(controlled, "EVERY", 0.0)
+    monkeypatch.setattr(controlled, "STEP_REPORT_SECONDS", 0.0)
     spent = []  # (on pictures before, in all before) at each picture
 
     def busy(self: FixedExample, site: str) -> dict[str, Any]:

@@ -75,7 +75,8 @@ def many() -> list[dates.DateExample]:
     rng, first, last = Random(7), dates.FIRST_DATE.toordinal(), dates.LAST_DATE.toordinal()
     with unchecked():
         return [
-            dates.write(rng, date.fromordinal(rng.randint(first, last))) for _ in range(200_000)
+            dates.write_date(rng, date.fromordinal(rng.randint(first, last)))
+            for _ in range(200_000)
         ]
 
 
@@ -99,7 +100,7 @@ def test_all_writings_of_a_pair_of_easily_swapped_dates_are_distinct():
         date(2004, 5, 3),
     )
     with unchecked():
-        written = [{dates.write(Random(i), day).source for i in range(20_000)} for day in days]
+        written = [{dates.write_date(Random(i), day).source for i in range(20_000)} for day in days]
     assert len(set().union(*written)) == sum(map(len, written))
 
 
@@ -143,11 +144,11 @@ def test_a_weekday_is_the_true_one(many):
 
 
 def test_alphabet_is_exactly_what_occurs(many):
-    assert "".join(sorted({c for e in many for c in e.source + e.target})) == dates.ALPHABET
+    assert "".join(sorted({c for e in many for c in e.source + e.target})) == dates.DATE_ALPHABET
     tables = "".join(
         row for language in date_languages.LANGUAGES for row in language.weekdays + language.months
     )
-    assert set(tables + tables.upper() + tables.lower()) <= set(dates.ALPHABET)
+    assert set(tables + tables.upper() + tables.lower()) <= set(dates.DATE_ALPHABET)
 
 
 def test_lengths_and_spacing(many):
@@ -228,8 +229,8 @@ def test_training_and_held_out_share_no_date():
     training = [e for step in range(80) for e in dates.training_examples(1, step, 256)]
     held_out = dates.held_out_examples(1, 2_003)
     assert len({e.source for e in held_out}) == len(held_out) == 2_003
-    assert all(dates.is_held_out(e.target) for e in held_out)
-    assert not any(dates.is_held_out(e.target) for e in training)
+    assert all(dates.is_held_out_date(e.target) for e in held_out)
+    assert not any(dates.is_held_out_date(e.target) for e in training)
     assert {e.target for e in training}.isdisjoint(e.target for e in held_out)
 
 
@@ -272,7 +273,10 @@ def test_the_examples_are_those_that_the_shipped_checkpoints_were_trained_and_sc
 def test_about_five_percent_of_dates_are_held_out():
     days = range(dates.FIRST_DATE.toordinal(), dates.LAST_DATE.toordinal() + 1)
     # Golden count: a change would put trained dates into the held-out set of every shipped checkpoint.
-    assert (sum(dates.is_held_out(date.fromordinal(d).isoformat()) for d in days), len(days)) == (
+    assert (
+        sum(dates.is_held_out_date(date.fromordinal(d).isoformat()) for d in days),
+        len(days),
+    ) == (
         1_820,
         36_525,
     )
@@ -282,6 +286,8 @@ def test_about_five_percent_of_dates_are_held_out():
 def test_shown_examples_are_of_the_task_and_held_out(label, source):
     target = read(source)
     assert label
-    assert dates.is_held_out(target)
+    assert dates.is_held_out_date(target)
     rng = Random(5)
-    assert any(dates.write(rng, date.fromisoformat(target)).source == source for _ in range(60_000))
+    assert any(
+        dates.write_date(rng, date.fromisoformat(target)).source == source for _ in range(60_000)
+    )

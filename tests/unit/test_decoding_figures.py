@@ -29,7 +29,7 @@ from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import files as decoding_svg
 from viz_app.views.decoding import steps as decoding_payloads
-from viz_app.views.decoding.story import ShownAttention, Story, reading
+from viz_app.views.decoding.story import ShownAttention, Story, decoder_attention
 
 TERMS = words.terms("translation", ("en", "fr"))
 CROSS, OWN = "decoder.layers.1.cross_attn", "decoder.layers.1.self_attn"
@@ -84,21 +84,24 @@ def called(ids: list[int] | tuple[int, ...]) -> list[str]:
 
 def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
     trace = scope.run("abcde", "edc")
-    assert reading(trace, 1, 2) == ShownAttention(
+    assert decoder_attention(trace, 1, 2) == ShownAttention(
         CROSS, OWN, 2, "decoder layer 2, head 3", "Cross-attention"
     )
-    assert reading(trace) == ShownAttention(
+    assert decoder_attention(trace) == ShownAttention(
         "decoder.layers.0.cross_attn", "decoder.layers.0.self_attn", None, "decoder layer 1, mean over its 3 heads",
         "Cross-attention",
     )  # fmt: skip
     bahdanau = letters("recurrent").run("abcde", "edc")
-    assert reading(bahdanau, 1, 2) == ShownAttention(
+    assert decoder_attention(bahdanau, 1, 2) == ShownAttention(
         "decoder.alignment", "", 0, "weights α of the context", "Alignment"
     )
-    assert reading(letters("recurrent", attention="none").run("abcde", "edc")) == ShownAttention()
+    assert (
+        decoder_attention(letters("recurrent", attention="none").run("abcde", "edc"))
+        == ShownAttention()
+    )
     alone = letters("attention only").run("abcde", "edc")
     (cross,) = (site.name for site in alone.attention.values() if site.kind == "cross")
-    found = reading(alone, 1, 0)
+    found = decoder_attention(alone, 1, 0)
     assert (found.cross, found.name) == (cross, "decoder layer 2, head 1")
     assert alone.attention[found.self_attention].layer == 1
 
@@ -108,7 +111,9 @@ def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
 
 def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
     header, arrays = unpack(
-        decoding_payloads.stepper(forced, scope, reading(forced.trace, 1, 2), TERMS, 2, "A note.")
+        decoding_payloads.stepper(
+            forced, scope, decoder_attention(forced.trace, 1, 2), TERMS, 2, "A note."
+        )
     )
     del header["arrays"]
     n, count = (
@@ -176,7 +181,9 @@ def writer_labels(run: Run) -> list:
 
 def test_a_story_without_forced_tokens_has_no_other(scope: Scope) -> None:
     told = story(scope, None)
-    header, arrays = unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))
+    header, arrays = unpack(
+        decoding_payloads.stepper(told, scope, decoder_attention(told.trace), TERMS, 0)
+    )
     assert (
         header["free"],
         header["forced"],
@@ -190,12 +197,16 @@ def test_a_story_without_forced_tokens_has_no_other(scope: Scope) -> None:
 def test_sampling_and_beam_are_called_what_they_are(scope: Scope) -> None:
     told = story(scope, method=Method("sample", seed=2))
     assert (
-        unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))[0]["how"]
+        unpack(decoding_payloads.stepper(told, scope, decoder_attention(told.trace), TERMS, 0))[0][
+            "how"
+        ]
         == "sampling"
     )
     told = story(scope, method=Method("beam", width=2))
     assert (
-        unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))[0]["how"]
+        unpack(decoding_payloads.stepper(told, scope, decoder_attention(told.trace), TERMS, 0))[0][
+            "how"
+        ]
         == "beam search, its best"
     )
 
@@ -203,7 +214,9 @@ def test_sampling_and_beam_are_called_what_they_are(scope: Scope) -> None:
 def test_a_recurrent_decoder_shows_its_states_on_one_scale() -> None:
     scope = letters("recurrent", n_ctx=13)
     told = story(scope)
-    header, arrays = unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))
+    header, arrays = unpack(
+        decoding_payloads.stepper(told, scope, decoder_attention(told.trace), TERMS, 0)
+    )
     assert (header["family"], header["own"], header["cross"], header["work"]["state"]) == (
         "recurrent",
         False,
@@ -240,11 +253,11 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
     steps = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).beam
     step, rank = 4, 2
     node = steps[step].hypotheses[rank]
-    run = decoding_runs.single_pass(scope.model, trace.streams["source"].ids, node.tokens)
+    run = decoding_runs.uncached_run(scope.model, trace.streams["source"].ids, node.tokens)
     both = Story(trace, decoding_runs.of_trace(trace), run, Method())
     header, arrays = unpack(
         decoding_beam.beam_tree(
-            steps, (step, rank), run, both, scope, reading(trace, 1, 3), TERMS, 0.6
+            steps, (step, rank), run, both, scope, decoder_attention(trace, 1, 3), TERMS, 0.6
         )
     )
     best = steps[-1].hypotheses[0].tokens
@@ -316,7 +329,7 @@ def test_a_node_that_is_asked_for_is_shown_if_it_is_there(
             if h.tokens == best.tokens
         ),
     )
-    assert decoding_beam.nearest(steps, node) == (found or ended)
+    assert decoding_beam.nearest_node(steps, node) == (found or ended)
 
 
 def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
@@ -344,12 +357,14 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
     )
     steps = BeamStep(0, (kept[0],)), BeamStep(1, (kept[1],))
     for i, node in enumerate(((0, 0), (1, 0))):
-        run = decoding_runs.single_pass(
+        run = decoding_runs.uncached_run(
             model, trace.streams["source"].ids, steps[i].hypotheses[0].tokens
         )
         both = Story(trace, decoding_runs.of_trace(trace), run, Method())
         header, arrays = unpack(
-            decoding_beam.beam_tree(steps, node, run, both, scope, reading(trace), TERMS, 0.6)
+            decoding_beam.beam_tree(
+                steps, node, run, both, scope, decoder_attention(trace), TERMS, 0.6
+            )
         )
         assert [column[0]["label"][0] for column in header["steps"]] == ["book", "·book"]
         assert header["token"][0] == ("·book" if i else "book")
@@ -360,13 +375,15 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
     method = Method(forced=((0, book), (1, book)))
     run = decoding_runs.autoregressive(model, trace.streams["source"].ids, method).run
     told = Story(trace, decoding_runs.of_trace(trace), run, method)
-    header, arrays = unpack(decoding_payloads.stepper(told, scope, reading(trace), TERMS, 0))
+    header, arrays = unpack(
+        decoding_payloads.stepper(told, scope, decoder_attention(trace), TERMS, 0)
+    )
     assert [label[0] for label in header["serial"]["written"]][:2] == ["book", "·book"]
     for name in ("parallel", "serial"):
         for i in (0, 1):
             shown = [label[0] for label in header[name]["candidates"][i]]
             assert shown == labels_of(arrays[f"{name}_ids"][i].tolist(), first=not i)
-    drawing = Drawing(decoding_svg.drawing(told, scope, reading(trace), 1, "t"))
+    drawing = Drawing(decoding_svg.drawing(told, scope, decoder_attention(trace), 1, "t"))
     y = drawing.said("and writes").get("y")
     assert [text.text for text in drawing.texts if text.get("y") == y] == [
         "and writes",
@@ -396,7 +413,7 @@ def test_what_goes_on_with_a_text_keeps_its_leading_space() -> None:
 
 def test_the_rows_of_tokens_stand_one_above_the_other(scope: Scope, forced: Story) -> None:
     drawing = Drawing(
-        decoding_svg.drawing(forced, scope, reading(forced.trace, 1, 2), 2, "The title")
+        decoding_svg.drawing(forced, scope, decoder_attention(forced.trace, 1, 2), 2, "The title")
     )
     title = drawing.said("The title")
     assert (title.get("font-weight"), title.get("x"), title.get("y"), title.get("font-size")) == (
@@ -451,7 +468,7 @@ def test_the_rows_of_tokens_stand_one_above_the_other(scope: Scope, forced: Stor
 def test_where_both_write_the_same_nothing_is_framed(scope: Scope) -> None:
     told = story(scope, None)
     assert told.divergence is None
-    svg = decoding_svg.drawing(told, scope, reading(told.trace), 0, "t")
+    svg = decoding_svg.drawing(told, scope, decoder_attention(told.trace), 0, "t")
     assert "#D55E00" not in svg
 
 
@@ -461,7 +478,9 @@ def test_both_halves_show_the_step_with_its_own_numbers(
 ) -> None:
     """Bars of 200 px for 1; chips in the colour of their weight; a run that is shorter shows its last position."""
     step = min(step, forced.n_steps - 1)
-    drawing = Drawing(decoding_svg.drawing(forced, scope, reading(forced.trace, 1, 2), step, "t"))
+    drawing = Drawing(
+        decoding_svg.drawing(forced, scope, decoder_attention(forced.trace, 1, 2), step, "t")
+    )
     for name, run, left in (
         ("Training, teacher-forced", forced.parallel, 10),
         ("Inference", forced.serial, 510),
@@ -533,7 +552,7 @@ def test_long_tokens_are_shortened_in_the_middle(token: str, short: str) -> None
 
 
 def test_the_table_read_back(scope: Scope, forced: Story) -> None:
-    heading, *rows = csv.reader(io.StringIO(decoding_files.table(forced, scope)))
+    heading, *rows = csv.reader(io.StringIO(decoding_files.decoding_table(forced, scope)))
     choices = [f"choice {n}" for n in range(1, 9)]
     columns = [
         "run",
@@ -608,7 +627,7 @@ def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
                 forced.trace.attention[site].weights().numpy(),
                 atol=1e-6,
             )
-        again = decoding_runs.single_pass(
+        again = decoding_runs.uncached_run(
             scope.model, forced.trace.streams["source"].ids, forced.serial.taken
         )  # in one pass
         np.testing.assert_allclose(
@@ -639,7 +658,9 @@ def test_what_two_texts_share_is_in_both_and_in_one_order() -> None:
 
 
 def test_the_forced_and_the_free_run_say_where_they_differ(scope: Scope, forced: Story) -> None:
-    header, _ = unpack(decoding_payloads.stepper(forced, scope, reading(forced.trace), TERMS, 0))
+    header, _ = unpack(
+        decoding_payloads.stepper(forced, scope, decoder_attention(forced.trace), TERMS, 0)
+    )
     free, ours = header["free"], forced.serial.taken
     assert (free["shared"], free["sharedByForced"]) == shared(forced.free.taken, ours)
     kept = [token for token, both in zip(forced.free.taken, free["shared"], strict=True) if both]

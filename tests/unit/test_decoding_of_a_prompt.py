@@ -21,8 +21,8 @@ from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import files as decoding_svg
 from viz_app.views.decoding import payloads as decoding_payloads
 from viz_app.views.decoding import text as decoding_text
-from viz_app.views.decoding.payloads import Choices, Place
-from viz_app.views.decoding.story import ShownAttention, reading
+from viz_app.views.decoding.payloads import DecodingChoices, ReadingState
+from viz_app.views.decoding.story import ShownAttention, decoder_attention
 
 NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]  # of the vocabulary, by id
 PROMPT, CONTINUATION = "abcab", "edc"
@@ -41,12 +41,12 @@ def run_of(scope: Scope, continuation: str | None = None, prompt: str = PROMPT) 
     return CurrentRun(scope, scope.run(prompt, continuation))
 
 
-def choices_of(run: CurrentRun, method: Method | None = None, **place: object) -> Choices:
+def choices_of(run: CurrentRun, method: Method | None = None, **place: object) -> DecodingChoices:
     method = method or Method(max_new=5)
-    return Choices(
+    return DecodingChoices(
         method,
-        reading(run.trace, 1, 2),
-        Place(forced=method.forced, **place),
+        decoder_attention(run.trace, 1, 2),
+        ReadingState(forced=method.forced, **place),
         tuple(GIVEN),
         is_tree=True,
     )
@@ -111,7 +111,7 @@ def test_nothing_is_taken_outside_the_text(scope: Scope, first: int) -> None:
         decoding_runs.of_trace(scope.run(PROMPT, CONTINUATION), first)
 
 
-@pytest.mark.parametrize("how", decoding_runs.METHODS)
+@pytest.mark.parametrize("how", decoding_runs.DECODING_METHODS)
 def test_a_run_stops_after_so_many_tokens_or_at_the_context(scope: Scope, how: str) -> None:
     """Every token is forced, so that none of them is the end."""
     forced, room = tuple((i, 5) for i in range(N_CTX)), N_CTX - len(GIVEN)
@@ -129,7 +129,7 @@ def test_a_prompt_as_long_as_the_context_leaves_no_room(scope: Scope) -> None:
         decoding_runs.autoregressive(scope.model, [4] * N_CTX, Method())
     run = run_of(scope, prompt="a" * (N_CTX - 1))
     assert not decoding_payloads.has_room(run)
-    drawn = on_screen(decoding_payloads.payloads(run, choices_of(run)))
+    drawn = on_screen(decoding_payloads.decoding_payloads(run, choices_of(run)))
     assert list(drawn) == ["note decoding"]
     assert drawn["note decoding"]["rows"] == [["line", decoding_text.no_room(N_CTX)]]
     assert "all 17 tokens that this model can read" in decoding_text.no_room(N_CTX)
@@ -141,8 +141,10 @@ def test_a_prompt_as_long_as_the_context_leaves_no_room(scope: Scope) -> None:
 
 def test_its_own_attention_is_shown_and_no_other(scope: Scope) -> None:
     trace = scope.run(PROMPT)
-    assert reading(trace, 1, 2) == ShownAttention("", OWN, 2, "decoder layer 2, head 3", "")
-    assert reading(trace) == ShownAttention(
+    assert decoder_attention(trace, 1, 2) == ShownAttention(
+        "", OWN, 2, "decoder layer 2, head 3", ""
+    )
+    assert decoder_attention(trace) == ShownAttention(
         "", "decoder.layers.0.self_attn", None, "decoder layer 1, mean over its 3 heads", ""
     )
 
@@ -152,7 +154,9 @@ def test_its_own_attention_is_shown_and_no_other(scope: Scope) -> None:
 
 def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) -> None:
     run = run_of(scope, CONTINUATION)
-    header, arrays = unpack(on_screen(decoding_payloads.payloads(run, choices_of(run)))["stepper"])
+    header, arrays = unpack(
+        on_screen(decoding_payloads.decoding_payloads(run, choices_of(run)))["stepper"]
+    )
     own = greedy(scope, 5)
     assert texts(header["prompt"]) == ["[start]", *"abca"]
     teacher, writer = header["parallel"], header["serial"]
@@ -203,7 +207,7 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
 def test_without_a_continuation_the_models_own_text_is_read_at_once(scope: Scope) -> None:
     run, forced = run_of(scope), Method(forced=((1, 5),), max_new=4)
     header, arrays = unpack(
-        on_screen(decoding_payloads.payloads(run, choices_of(run, forced)))["stepper"]
+        on_screen(decoding_payloads.decoding_payloads(run, choices_of(run, forced)))["stepper"]
     )
     own = greedy(scope, 4)
     assert header["ownText"]
@@ -220,11 +224,11 @@ def test_without_a_continuation_the_models_own_text_is_read_at_once(scope: Scope
 
 
 @pytest.mark.parametrize("continuation", [None, CONTINUATION])
-@pytest.mark.parametrize("how", decoding_runs.METHODS)
+@pytest.mark.parametrize("how", decoding_runs.DECODING_METHODS)
 def test_every_check_holds(scope: Scope, how: str, continuation: str | None) -> None:
     run = run_of(scope, continuation)
     drawn = on_screen(
-        decoding_payloads.payloads(run, choices_of(run, Method(how, seed=3, max_new=5)))
+        decoding_payloads.decoding_payloads(run, choices_of(run, Method(how, seed=3, max_new=5)))
     )
     looks = [look for look, _ in drawn["checks"]["rows"]]
     assert (looks.count("passed"), looks.count("failed")) == (5, 0)
@@ -238,7 +242,7 @@ def test_another_prompt_lets_forced_tokens_go_but_another_continuation_does_not(
     choices = choices_of(run, Method(forced=((0, 5),), max_new=3), step=2)
     assert choices.of(decoding_payloads.given_ids(run_of(scope, "abc"))) is choices
     other = run_of(scope, CONTINUATION, prompt="abc")
-    header, _ = unpack(on_screen(decoding_payloads.payloads(other, choices))["stepper"])
+    header, _ = unpack(on_screen(decoding_payloads.decoding_payloads(other, choices))["stepper"])
     assert header["note"] == "The forced tokens belonged to another text and were removed."
     assert (header["forced"], header["step"]) == ([], 0)
 
@@ -247,7 +251,7 @@ def test_the_beam_goes_on_from_the_prompt(scope: Scope) -> None:
     run = run_of(scope, CONTINUATION)
     method = Method("beam", width=3, max_new=3)
     header, arrays = unpack(
-        on_screen(decoding_payloads.payloads(run, choices_of(run, method, node=(1, 2))))[
+        on_screen(decoding_payloads.decoding_payloads(run, choices_of(run, method, node=(1, 2))))[
             "beam_tree"
         ]
     )
@@ -272,14 +276,14 @@ def test_the_beam_goes_on_from_the_prompt(scope: Scope) -> None:
 def test_files_hold_the_prompt_and_both_runs(scope: Scope) -> None:
     run = run_of(scope, CONTINUATION)
     choices = choices_of(run)
-    _, both = decoding_payloads.story(run, choices)
+    _, both = decoding_payloads.compare_decoding(run, choices)
     held = saved(decoding_files.arrays(both, scope))
     assert held["text_tokens"].tolist() == ["[start]", *PROMPT]
     assert "source_tokens" not in held
     assert held["parallel.taken"].tolist() == FOLLOWS
     assert held["parallel.decoder.layer2.self_attn"].shape == (3, 3, 8)
     assert held["serial.decoder.layer2.self_attn"].shape == (3, 5, 10)
-    table = list(csv.DictReader(io.StringIO(decoding_files.table(both, scope))))
+    table = list(csv.DictReader(io.StringIO(decoding_files.decoding_table(both, scope))))
     assert [row["takes"] for row in table if row["run"] == "teacher-forced"] == [*CONTINUATION]
     assert [row["reads"] for row in table][:3] == ["b", *"ed"]
     drawing = Drawing(decoding_svg.drawing(both, scope, choices.reading, 1, "A title"))
@@ -296,7 +300,7 @@ def test_files_hold_the_prompt_and_both_runs(scope: Scope) -> None:
 
 
 def test_what_is_said_of_a_text_that_goes_on(scope: Scope) -> None:
-    told = decoding_text.why(scope.model)
+    told = decoding_text.explain_decoding(scope.model)
     assert "The whole text is known beforehand" in told
     assert "The look-ahead mask (hatched) hides" in told
     assert "the first step computes the whole prompt and each later one a single position" in told
@@ -317,5 +321,5 @@ def test_the_work_is_that_of_the_formulas(similarity: str) -> None:
 
 def test_a_run_without_attention_reads_nothing() -> None:
     none = letters("gpt", n_layers=0)
-    assert reading(none.run(PROMPT)) == ShownAttention()
+    assert decoder_attention(none.run(PROMPT)) == ShownAttention()
     assert isinstance(decoding_runs.of_trace(none.run(PROMPT)), Run)

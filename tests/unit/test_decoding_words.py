@@ -36,12 +36,12 @@ def moved(model: Model, place: int) -> list[bool]:
 
 
 def test_a_decoder_that_reads_itself_needs_look_ahead_and_one_that_does_not_has_nothing_to_hide():
-    text = say.why(random_model())
+    text = say.explain_decoding(random_model())
     assert "The look-ahead mask (hatched) hides" in text
     assert "Keys and values of earlier positions never change" in text
     assert moved(random_model(), 3) == [False] * 3 + [True] * 4
     alone = random_attention_only(n_self_layers=0)
-    text = say.why(alone)
+    text = say.explain_decoding(alone)
     assert "look-ahead" not in text
     assert "reads its own token and the source" in text
     assert moved(alone, 3) == [False] * 3 + [True] + [False] * 3
@@ -54,7 +54,7 @@ def test_a_lifted_look_ahead_mask_hides_nothing_and_leaves_nothing_to_keep() -> 
         kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == "target"
     )
     lift = MaskChange(Where(kind=kind), removed_layers=("look-ahead",))
-    text = say.why(model, [lift])
+    text = say.explain_decoding(model, [lift])
     assert "hides" not in text
     assert "may attend to the very token that it should predict" in text
     assert "**No cache is used here.** With this run's changed mask" in text
@@ -64,7 +64,7 @@ def test_a_lifted_look_ahead_mask_hides_nothing_and_leaves_nothing_to_keep() -> 
     with torch.no_grad(), editing([lift]):
         moved = ~torch.isclose(model(SOURCE, TARGET), model(SOURCE, other), atol=1e-6)[0].all(-1)
     assert bool(moved[:3].all())
-    assert "What the cache keeps" in say.why(
+    assert "What the cache keeps" in say.explain_decoding(
         model, [MaskChange(Where(kind=kind), preset="window", k=2)]
     )
 
@@ -72,19 +72,19 @@ def test_a_lifted_look_ahead_mask_hides_nothing_and_leaves_nothing_to_keep() -> 
 @pytest.mark.parametrize("attention", ["bahdanau", "none"])
 def test_what_a_recurrence_keeps_is_its_state(attention):
     model = random_seq2seq(attention=attention)
-    text = say.why(model)
+    text = say.explain_decoding(model)
     assert "Only the state: 7 numbers" in text
     assert ("U h(j)" in text) == (attention == "bahdanau")
     assert ("may forget its own text" in text) == (attention == "bahdanau")
     assert ("may forget either text" in text) == (attention == "none")
     assert moved(model, 3)[:3] == [False] * 3
     assert moved(model, 3)[3]
-    assert "each state waits for the one before" in say.answer(model)
-    assert "all positions in parallel" in say.answer(random_model())
+    assert "each state waits for the one before" in say.decoding_answer(model)
+    assert "all positions in parallel" in say.decoding_answer(random_model())
 
 
 def test_of_a_model_that_does_not_write_it_is_not_said_that_it_reads_its_own_tokens():
-    sentence = say.answer(random_bert())
+    sentence = say.decoding_answer(random_bert())
     assert "no text" in sentence
     assert "feeds" not in sentence
 

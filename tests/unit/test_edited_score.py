@@ -12,7 +12,7 @@ from models.trace.edits import HeadOff, HeadScale, Patch, Where
 from models.training import edited_score as module
 from models.training.edited_score import EditedScore, edited_score, held_out_cases
 from models.training.task import Case
-from viz_app.controls.scoring import sentence
+from viz_app.controls.scoring import score_sentence
 
 N = 12
 
@@ -117,7 +117,9 @@ def test_an_edit_that_a_text_cannot_take_names_the_text(scopes) -> None:
 )
 def test_the_sentence_turns_with_the_change(metric, interval, wanted) -> None:
     mean, low, high = interval
-    said = sentence(EditedScore(metric, 40.0, 40.0 + mean, Interval(mean, low, high, 0.5), (), 64))
+    said = score_sentence(
+        EditedScore(metric, 40.0, 40.0 + mean, Interval(mean, low, high, 0.5), (), 64)
+    )
     assert wanted in said
     assert not [
         word for word in ("worse", "better", "no clear") if word in said and word not in wanted

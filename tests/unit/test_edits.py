@@ -34,7 +34,7 @@ from models.trace.edits import (
     Where,
     ZeroValue,
 )
-from models.trace.edits.material import Table
+from models.trace.edits.material import PositionVectors
 
 FAMILIES = {
     "transformer": (random_model, padded_ids),
@@ -244,7 +244,7 @@ def test_one_row_of_one_head(family, name):
     torch.testing.assert_close(site.out[1, 0, 4], column @ own.v[1, 0], atol=1e-5, rtol=1e-4)
     assert check_used(site, 1).passed
 
-    table = {name: Table(own.out[1])}
+    table = {name: PositionVectors(own.out[1])}
     itself, patched = run(family, [Patch(where, fields=("itself",), material=table)])
     assert torch.equal(patched.attention[name].out, own.out)
     assert equal(itself, run(family)[0])

@@ -20,7 +20,7 @@ from models.trace.edits import (
     ZeroValue,
     editing,
 )
-from models.trace.edits.material import Kept, Table
+from models.trace.edits.material import Kept, PositionVectors
 
 MODELS = {
     "encoder-decoder": (lambda: random_model(norm="post"), (7, 5)),
@@ -35,14 +35,16 @@ def run(model: Model, ids: list[torch.Tensor], edits=()) -> tuple[torch.Tensor, 
         return model(*ids)[0], recording
 
 
-def another_run(model: Model, ids: list[torch.Tensor]) -> tuple[Kept, dict[str, Table]]:
+def another_run(model: Model, ids: list[torch.Tensor]) -> tuple[Kept, dict[str, PositionVectors]]:
     """The intermediates of a run on other ids, and its head outputs."""
     kept = Kept(wants_weights=True, wants_activations=True)
     _, recording = run(model, ids, [kept])
-    return kept, {name: Table(site.out[0]) for name, site in recording.attention.items()}
+    return kept, {name: PositionVectors(site.out[0]) for name, site in recording.attention.items()}
 
 
-def random_edit(rng: Random, recording: Recording, kept: Kept, outputs: dict[str, Table]) -> Edit:
+def random_edit(
+    rng: Random, recording: Recording, kept: Kept, outputs: dict[str, PositionVectors]
+) -> Edit:
     site = rng.choice(list(recording.attention.values()))
     some = lambda n: tuple(rng.sample(range(n), rng.randint(1, n)))  # noqa: E731
     where = Where(
@@ -61,7 +63,7 @@ def random_edit(rng: Random, recording: Recording, kept: Kept, outputs: dict[str
     keys = some(min(3, site.n_key))
     shares = [rng.random() for _ in range(len(keys) + 1)]
     cells = tuple((key, share / sum(shares)) for key, share in zip(keys, shares, strict=False))
-    weights = {name: Table(kept.weights_of(name)) for name in recording.attention}
+    weights = {name: PositionVectors(kept.weights_of(name)) for name in recording.attention}
     return rng.choice(
         [
             HeadOff(where),
@@ -76,7 +78,7 @@ def random_edit(rng: Random, recording: Recording, kept: Kept, outputs: dict[str
             Patch(
                 Where(activation=name, queries=rng.choice([None, some(5)])),
                 fields=("x",),
-                material={name: Table(kept.activations[name])},
+                material={name: PositionVectors(kept.activations[name])},
             ),
         ]
     )

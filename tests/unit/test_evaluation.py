@@ -8,11 +8,11 @@ import sacrebleu
 from models.training.evaluation import (
     METRICS,
     bleu,
-    by_length,
     exact_match,
     generate_texts,
     hypotheses,
-    score,
+    score_cases,
+    scores_by_length,
     signature,
 )
 from models.training.task import Case
@@ -116,11 +116,11 @@ def test_each_text_is_counted_for_its_own_source(scope, reversal):
     assert sum(text == word[::-1] for text, word in zip(alone, words, strict=True)) >= 5
     seen = []
     cases = [Case(word, (text,)) for word, text in zip(words, alone, strict=True)]
-    assert score(scope.model, scope.tokenizer, cases, "exact match") == 100
+    assert score_cases(scope.model, scope.tokenizer, cases, "exact match") == 100
     assert hypotheses(scope.model, scope.tokenizer, cases, lambda *at: seen.append(at)) == alone
     assert seen == [(i, 6) for i in range(1, 7)]
     wrong = [Case(word, ("no",)) for word in words]
-    assert score(scope.model, scope.tokenizer, wrong, "exact match") == 0
+    assert score_cases(scope.model, scope.tokenizer, wrong, "exact match") == 0
 
 
 def test_groups_of_length_hold_every_case_once_and_score_their_own():
@@ -138,16 +138,16 @@ def test_groups_of_length_hold_every_case_once_and_score_their_own():
         for i in range(count)
     ]
     texts = ["right" if case.source.startswith("0 ") else "wrong" for case in cases]
-    groups = by_length(texts, cases, "exact match", n_groups=4)
+    groups = scores_by_length(texts, cases, "exact match", n_groups=4)
     assert [(g.least, g.most, g.cases, round(g.score, 3)) for g in groups] == [
         (2, 3, 4, 50.0), (4, 4, 2, 50.0), (7, 7, 1, 100.0), (8, 21, 3, 66.667),
     ]  # fmt: skip
     order = [5, 0, 9, 3, 1, 8, 2, 7, 4, 6]
-    again = by_length(
+    again = scores_by_length(
         [texts[i] for i in order], [cases[i] for i in order], "exact match", n_groups=4
     )
     assert again == groups
-    assert [(g.least, g.most, g.cases) for g in by_length(texts, cases, "exact match")] == [
+    assert [(g.least, g.most, g.cases) for g in scores_by_length(texts, cases, "exact match")] == [
         (2, 3, 4), (4, 4, 2), (7, 7, 1), (8, 8, 1), (21, 21, 2),
     ]  # fmt: skip
     longer = [
@@ -157,7 +157,7 @@ def test_groups_of_length_hold_every_case_once_and_score_their_own():
     ]  # the sixth group is the last
     assert [
         (g.least, g.most, g.cases)
-        for g in by_length([*texts, "right", "wrong"], longer, "exact match")
+        for g in scores_by_length([*texts, "right", "wrong"], longer, "exact match")
     ][4:] == [(12, 21, 4)]
-    (whole,) = by_length(HYPOTHESES, CASES, "BLEU")
+    (whole,) = scores_by_length(HYPOTHESES, CASES, "BLEU")
     assert (whole.least, whole.most, whole.cases, whole.score) == (1, 1, 4, bleu(HYPOTHESES, CASES))

@@ -26,10 +26,10 @@ from viz_app.views.interventions import explanation
 from viz_app.views.interventions import explanation_text as text
 from viz_app.views.interventions.explanation_payload import (
     ADVERSARY,
-    LONGEST,
+    MAX_EXPLAINED_TOKENS,
     RowChoices,
-    payloads,
-    row_of,
+    asked_row,
+    explanation_payloads,
 )
 
 ROWS = {
@@ -58,7 +58,7 @@ def with_edits(run: CurrentRun, *edits: Edit) -> CurrentRun:
 
 
 def columns(run: CurrentRun, choices: RowChoices) -> dict[str, dict]:
-    return {one["name"]: one for one in payloads(run, choices)["row_tests"]["columns"]}
+    return {one["name"]: one for one in explanation_payloads(run, choices)["row_tests"]["columns"]}
 
 
 def probabilities(run: CurrentRun, row: int) -> np.ndarray:
@@ -70,7 +70,7 @@ def probabilities(run: CurrentRun, row: int) -> np.ndarray:
 @pytest.mark.parametrize("name", ROWS)
 def test_each_column_is_the_run_with_its_weights(name: str) -> None:
     run, choices = run_of(name), usual(name)
-    what, row = row_of(run, choices)
+    what, row = asked_row(run, choices)
     row_finding(row, ADVERSARY, partial(adversary, row, n_steps=3))
     before = probabilities(run, what.chosen)
     for column in list(columns(run, choices).values())[1:]:
@@ -101,7 +101,7 @@ def test_each_column_is_the_run_with_its_weights(name: str) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_all_checks_pass(name: str) -> None:
-    lines = payloads(run_of(name), usual(name))["checks"]["rows"]
+    lines = explanation_payloads(run_of(name), usual(name))["checks"]["rows"]
     assert len([line for look, line in lines if look == "passed"]) == 6
     assert not [line for look, line in lines if look == "failed"]
 
@@ -112,7 +112,7 @@ def test_an_adversary_is_shown_only_after_a_search() -> None:
     column = columns(run, choices)[ADVERSARY]
     assert column["search"]
     assert column["weights"] is None
-    _, row = row_of(run, choices)
+    _, row = asked_row(run, choices)
     found = row_finding(row, ADVERSARY, partial(adversary, row))
     column = columns(run, choices)[ADVERSARY]
     assert "search" not in column
@@ -137,14 +137,16 @@ def test_a_row_with_one_key_says_so() -> None:
     ],
 )
 def test_a_model_without_such_a_row_says_why(name: str, why: str) -> None:
-    found = explanation.find(run_of(name))
+    found = explanation.find_explanation(run_of(name))
     assert (why in found) if isinstance(found, str) else not why
 
 
 def test_a_long_text_is_refused_in_words() -> None:
     scope = models.load("eng-fra", device="cpu")
-    found = explanation.find(CurrentRun(scope, scope.run("the cat " * LONGEST, "le chat")))
-    assert str(LONGEST) in found
+    found = explanation.find_explanation(
+        CurrentRun(scope, scope.run("the cat " * MAX_EXPLAINED_TOKENS, "le chat"))
+    )
+    assert str(MAX_EXPLAINED_TOKENS) in found
 
 
 def test_another_model_that_reads_other_tokens_says_so_and_the_rest_stays() -> None:
@@ -164,8 +166,8 @@ def test_seeds_are_told_apart_by_recipe_and_compared() -> None:
 
 
 def test_sentences_turned_round() -> None:
-    assert text.outcome("a", "a", 0.5, 0.4) == "Still “a” (p 0.500 → 0.400)."
-    assert text.outcome("a", "b", 0.5, 0.1) == "“a” becomes “b” (p 0.500 → 0.100)."
+    assert text.outcome_sentence("a", "a", 0.5, 0.4) == "Still “a” (p 0.500 → 0.400)."
+    assert text.outcome_sentence("a", "b", 0.5, 0.1) == "“a” becomes “b” (p 0.500 → 0.100)."
     assert [text.probability_text(p) for p in (0, 1e-4, 0.5, 0.9999, 1)] == ["0.000", "<0.001", "0.500", ">0.999", "1.000"]  # fmt: skip
     stay = {
         0: "none of 5 predictions stay",
@@ -189,7 +191,7 @@ def test_sentences_turned_round() -> None:
 
 def test_a_row_set_by_hand_keeps_its_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     run, choices = run_of("gpt"), usual("gpt", 2)
-    _, row = row_of(run, choices)
+    _, row = asked_row(run, choices)
     kept: list[tuple[Where, Edit | None]] = []
     monkeypatch.setattr(explanation, "_shown_row", lambda choices: row)
     monkeypatch.setattr(explanation.state, "put", lambda where, edit: kept.append((where, edit)))
@@ -233,13 +235,13 @@ def test_a_model_of_others_is_tried_as_one_of_ours(name: str, tmp_path: Path) ->
             library_tokenizer(tmp_path, SIZE)
         scope, words = models.load(tmp_path, device="cpu"), HUB[name]
     run = CurrentRun(scope, scope.run(words))
-    assert not isinstance(explanation.find(run), str)
+    assert not isinstance(explanation.find_explanation(run), str)
     (*_, site) = (one for sites in explanation._kinds(run.trace).values() for one in sites)
     choices = RowChoices(None, site.name, 0, None, ())
-    what, row = row_of(run, choices)
+    what, row = asked_row(run, choices)
     row_finding(row, ADVERSARY, partial(adversary, row, n_steps=3))
     before = probabilities(run, what.chosen)
-    drawn = payloads(run, choices)
+    drawn = explanation_payloads(run, choices)
     tried = [one for one in drawn["row_tests"]["columns"][1:] if one["weights"] is not None]
     assert [one["name"] for one in tried] == ["uniform", "permuted", ADVERSARY]
     assert not [line for look, line in drawn["checks"]["rows"] if look == "failed"]
@@ -259,13 +261,13 @@ def test_no_message_of_a_browser_sets_a_row_that_is_none(
     kinds = explanation._kinds(run.trace)
     site = list(kinds.values())[-1][-1]
     choices = RowChoices(
-        len(row_of(run, RowChoices(None, site.name, 0, None, ()))[0].all) - 1,
+        len(asked_row(run, RowChoices(None, site.name, 0, None, ()))[0].all) - 1,
         site.name,
         0,
         None,
         (),
     )
-    _, row = row_of(run, choices)
+    _, row = asked_row(run, choices)
     kept: list[Edit | None] = []
     monkeypatch.setattr(explanation, "_shown_row", lambda choices: row)
     monkeypatch.setattr(explanation.state, "put", lambda where, edit: kept.append(edit))
@@ -284,5 +286,7 @@ def test_no_message_of_a_browser_sets_a_row_that_is_none(
         assert all(weight > 0 and row.allowed[key] for key, weight in cells.items())
         after = with_edits(run, edit)
         assert np.isfinite(probabilities(after, row.decision)).all()
-    drawn = payloads(run, RowChoices(10**9, site.name, 10**9, "../../etc/passwd", ()))["row_tests"]
+    drawn = explanation_payloads(run, RowChoices(10**9, site.name, 10**9, "../../etc/passwd", ()))[
+        "row_tests"
+    ]
     assert drawn["columns"][0]["name"] == "own"

@@ -18,10 +18,16 @@ from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Trace, record
 from viz_app import words
 from viz_app.drawing import export
-from viz_app.drawing.colours import ACCENT, PAPER, ramp
-from viz_app.drawing.head import head
+from viz_app.drawing.colours import ACCENT_COLOUR, PAPER_COLOUR, ramp
+from viz_app.drawing.head import head_payload
 from viz_app.drawing.labels import labels, visible
-from viz_app.drawing.overview import LARGEST_BYTES, LARGEST_SIDE, overview, pooled_codes, side_for
+from viz_app.drawing.overview import (
+    LARGEST_BYTES,
+    MAX_THUMBNAIL_SIDE,
+    overview,
+    pooled_codes,
+    side_for,
+)
 from viz_app.drawing.payload import pack, unpack
 from viz_app.drawing.pooling import block_side
 from viz_app.drawing.sites import blocked_bits, by_kind, sharpest_head
@@ -87,7 +93,7 @@ def test_every_array_starts_at_a_multiple_of_eight() -> None:
 def test_the_heads_payload_holds_the_models_weights_exactly(trace: Trace) -> None:
     for site in trace.attention.values():
         for index in range(site.n_heads):
-            header, arrays = unpack(head(trace, site, index, TERMS))
+            header, arrays = unpack(head_payload(trace, site, index, TERMS))
             assert torch.equal(torch.from_numpy(arrays["weights"].copy()), site.weights(index))
             assert (len(header["queries"]), len(header["keys"])) == arrays["weights"].shape
 
@@ -103,7 +109,9 @@ def test_a_blocked_cell_names_its_masks_like_the_back_end(trace: Trace) -> None:
 
 
 def test_the_title_says_what_the_picture_is(trace: Trace) -> None:
-    header, _ = unpack(head(trace, trace.attention["decoder.layers.1.cross_attn"], 2, TERMS))
+    header, _ = unpack(
+        head_payload(trace, trace.attention["decoder.layers.1.cross_attn"], 2, TERMS)
+    )
     assert (
         header["title"]
         == "Decoder layer 2, head 3: what each French token attends to in the English sentence"
@@ -153,7 +161,7 @@ def test_many_heads_of_a_long_text_stay_under_a_megabyte() -> None:
     long = random_trace(127, 127, n_heads=12, d_model=24, n_encoder_layers=12, n_decoder_layers=1)
     assert len(overview(long, TERMS)) < 1_000_000
     assert side_for(432) ** 2 * 432 <= LARGEST_BYTES
-    assert block_side(127, 127, LARGEST_SIDE) == 2
+    assert block_side(127, 127, MAX_THUMBNAIL_SIDE) == 2
 
 
 def test_a_mask_of_one_head_is_drawn_in_that_head_only() -> None:
@@ -212,7 +220,7 @@ def test_spaces_and_control_characters_are_visible() -> None:
 
 def test_the_csv_gives_back_every_weight(trace: Trace) -> None:
     site = trace.attention["decoder.layers.0.cross_attn"]
-    rows = list(csv.reader(export.head_csv(trace, site, 1)))
+    rows = list(csv.reader(export.weights_csv(trace, site, 1)))
     weights = np.array([row[1:] for row in rows[1:]], dtype=np.float32)
     assert torch.equal(torch.from_numpy(weights), site.weights(1))
     assert rows[0][1:] == [
@@ -222,7 +230,7 @@ def test_the_csv_gives_back_every_weight(trace: Trace) -> None:
 
 def test_a_token_cannot_become_a_formula_in_a_spreadsheet(random_scope: Scope) -> None:
     run = random_scope.run("=a", "@b")
-    rows = csv.reader(export.head_csv(run, run.attention["decoder.layers.0.cross_attn"], 0))
+    rows = csv.reader(export.weights_csv(run, run.attention["decoder.layers.0.cross_attn"], 0))
     assert not any(cell[:1] in "=@+-" for row in rows for cell in row if cell)
 
 
@@ -270,8 +278,8 @@ def test_the_svg_draws_every_cell_and_escapes_the_text(pieces: Tokenizer) -> Non
 
 
 def test_the_colour_map_runs_from_paper_to_accent_evenly() -> None:
-    assert ramp(0.0) == PAPER
-    assert ramp(1.0) == ACCENT
+    assert ramp(0.0) == PAPER_COLOUR
+    assert ramp(1.0) == ACCENT_COLOUR
     steps = [ramp(i / 10) for i in range(11)]
     red = [int(colour[1:3], 16) for colour in steps]
     assert red == sorted(red, reverse=True)

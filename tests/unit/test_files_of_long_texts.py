@@ -18,17 +18,17 @@ from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
 from viz_app import ui, words
 from viz_app.drawing import cells, export, pooling
-from viz_app.drawing.npz import PIECE, Rows, npz
+from viz_app.drawing.npz import PIECE, RowwiseArray, npz
 from viz_app.drawing.scale import Scale
-from viz_app.drawing.stamp import pieces
+from viz_app.drawing.stamp import stamped_pieces
 from viz_app.session import downloads
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.attention import payloads as attention
-from viz_app.views.attention.files import files, note
+from viz_app.views.attention.files import attention_files, incomplete_files_note
 from viz_app.views.frame.one_run import offer
 from viz_app.views.masks import files as masks_files
-from viz_app.views.masks.payloads import Choices, views
+from viz_app.views.masks.payloads import MaskChoices, masked_views
 
 TERMS = words.terms("language")
 N, K = 601, 3  # 600 letters and <s>; in at most 256 blocks of 3
@@ -85,7 +85,7 @@ def taken(file: Iterator[bytes]) -> tuple[int, int]:
 def test_a_table_of_a_long_text_says_every_weight(
     trace: Trace, site: AttentionSite, together: list[int]
 ) -> None:
-    heading, *rows = csv.reader(export.head_csv(trace, site, 2))
+    heading, *rows = csv.reader(export.weights_csv(trace, site, 2))
     assert max(together) == SLAB
     assert len(rows) == N
     assert heading[:4] == ["query \\ key", "0 [start]", "1 a", "2 b"]
@@ -143,10 +143,10 @@ def test_a_file_is_never_there_at_once(
 ) -> None:
     """Neither its n² weights nor its text: what is held grows with a row, not with the rows."""
     for make, name, least in (
-        (export.head_csv, "a.csv", 4 * N * N),
+        (export.weights_csv, "a.csv", 4 * N * N),
         (export.head_npz, "a.npz", N * N),
     ):
-        size, held = taken(pieces(make(trace, site, 0), name, {"model": "m"}))
+        size, held = taken(stamped_pieces(make(trace, site, 0), name, {"model": "m"}))
         assert size > least
         assert (
             held < 2 * N * N
@@ -156,8 +156,8 @@ def test_a_file_is_never_there_at_once(
 def test_of_a_changed_mask_no_more_is_worked_out_at_once(
     scope: Scope, trace: Trace, together: list[int]
 ) -> None:
-    choices = Choices("", "", 0, "self", "decoder.layers.1.self_attn", 2)
-    view = views(CurrentRun(scope, trace), choices)[1]
+    choices = MaskChoices("", "", 0, "self", "decoder.layers.1.self_attn", 2)
+    view = masked_views(CurrentRun(scope, trace), choices)[1]
     own = view.after.trace.attention[view.site]
     together.clear()
     with saved(masks_files.everything_npz(view)) as held:
@@ -174,7 +174,7 @@ def test_of_a_changed_mask_no_more_is_worked_out_at_once(
         )
         assert held["self.after.additive"].dtype == np.float32
     together.clear()
-    heading, *rows = islice(csv.reader(masks_files.head_csv(view)), 1 + 30 * N)
+    heading, *rows = islice(csv.reader(masks_files.masked_head_csv(view)), 1 + 30 * N)
     assert heading == [
         "query",
         "key",
@@ -231,13 +231,13 @@ def test_the_drawing_of_a_part_has_its_exact_weights(
 ) -> None:
     drawing = Drawing(export.head_svg(trace, site, 1, "What it is", scale, TILE))
     shown, weights = drawing.titled(), site.weights(1).numpy()
-    assert len(shown) == cells.TILE**2
+    assert len(shown) == cells.TILE_SIDE**2
     assert (
         drawing.said("A part: queries 268–331 of 0–600, keys 0–63 of 0–600. All others are hidden.")
         is not None
     )
     for q, k in ((0, 0), (1, 40), (63, 63), (33, 2)):
-        box, said = shown[q * cells.TILE + k]
+        box, said = shown[q * cells.TILE_SIDE + k]
         assert np.float32(said) == pytest.approx(weights[268 + q, k], abs=1e-6)
         if scale.hides_sinks and k == 0:
             assert box.get("fill") == "#d3d9e6"
@@ -275,7 +275,7 @@ def test_arrays_are_read_back_as_they_were() -> None:
         "repeated": np.broadcast_to(np.float32([1, 2]), (PIECE // 4, 2)),
         "words": np.array(["é", "漢字", ""]),
     }
-    rows = Rows((5, 2), np.float32, lambda: (np.full((n, 2), n) for n in (2, 3)))
+    rows = RowwiseArray((5, 2), np.float32, lambda: (np.full((n, 2), n) for n in (2, 3)))
     with saved([*given.items(), ("rows", rows)]) as held:
         for name, array in given.items():
             assert held[name].dtype == array.dtype
@@ -285,7 +285,7 @@ def test_arrays_are_read_back_as_they_were() -> None:
 
 
 def test_rows_that_are_missing_are_named() -> None:
-    short = Rows((5, 2), np.float32, lambda: iter([np.zeros((3, 2))]))
+    short = RowwiseArray((5, 2), np.float32, lambda: iter([np.zeros((3, 2))]))
     with pytest.raises(
         ValueError, match=r"^rows: 4 of the numbers that its shape \(5, 2\) says are missing$"
     ):
@@ -300,10 +300,10 @@ def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_wha
 ) -> None:
     links: dict[str, str] = {}
     monkeypatch.setattr(ui, "show", lambda component, data: links.update(named(data)))
-    run, choices = CurrentRun(scope, trace), attention.Choices(Focus(site.name, 2), TILE)
-    offer(files(run, choices), lambda: run)
+    run, choices = CurrentRun(scope, trace), attention.AttentionChoices(Focus(site.name, 2), TILE)
+    offer(attention_files(run, choices), lambda: run)
     assert list(links) == ["This head, CSV", "This head, npz", "This head, SVG", "All heads, npz"]
-    assert note(run, choices) == (
+    assert incomplete_files_note(run, choices) == (
         "Of this head the CSV and the npz have all 361,201 weights (up to 5 and 2 MB). The SVG has the exact weights of the part "
         "that is shown. Of all heads the npz has the largest of each block of 3 × 3 weights."
     )
@@ -321,11 +321,13 @@ def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_wha
     assert table.startswith("# model: letters\r\n")
     assert len(table) < 5.1e6
     again = dict(links)
-    whole = attention.Choices(Focus(site.name, 1))
-    offer(files(run, whole), lambda: run)
+    whole = attention.AttentionChoices(Focus(site.name, 1))
+    offer(attention_files(run, whole), lambda: run)
     assert links == again  # a link on the page stays good
     assert "head2" in fetched(links["This head, CSV"])[1]["content-disposition"]
-    assert "The SVG has the largest of each block of 3 × 3 weights" in note(run, whole)
+    assert "The SVG has the largest of each block of 3 × 3 weights" in incomplete_files_note(
+        run, whole
+    )
 
 
 def named(data: dict) -> dict[str, str]:
@@ -351,7 +353,7 @@ def fetched(url: str) -> tuple[int, dict[str, str], bytes]:
     async def receive() -> dict:
         await asyncio.Event().wait()
 
-    (route,) = downloads.routes()
+    (route,) = downloads.download_routes()
     scope = {
         "type": "http",
         "method": "GET",

@@ -42,7 +42,7 @@ def runs(scope: Scope) -> dict[str, Run]:
     trace = scope.run("abc", "cab")
     serial = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, Method()).run
     assert scope.tokenizer.decode(serial.taken) == "cba"
-    uncached = decoding_runs.single_pass(scope.model, trace.streams["source"].ids, serial.taken)
+    uncached = decoding_runs.uncached_run(scope.model, trace.streams["source"].ids, serial.taken)
     return {"parallel": decoding_runs.of_trace(trace), "serial": serial, "uncached": uncached}
 
 
@@ -191,7 +191,7 @@ def test_the_kernels_error_is_measured_at_every_step(scope, monkeypatch, n_key):
 def test_a_kept_state_that_is_not_the_runs_own_fails(attention):
     model, source = random_seq2seq(attention=attention), [5, 9, 4, 7, END]
     serial = decoding_runs.autoregressive(model, source, Method(forced=((4, END),))).run
-    uncached = decoding_runs.single_pass(model, source, serial.taken)
+    uncached = decoding_runs.uncached_run(model, source, serial.taken)
     names = ["decoder.states"] + ["decoder.contexts"] * (attention == "bahdanau")
     assert sorted(serial.states) == sorted(names)
     checks = check_runs(uncached, serial, uncached)

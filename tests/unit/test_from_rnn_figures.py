@@ -123,7 +123,7 @@ def test_the_default_scale_shows_the_fade_of_a_recurrence_and_what_self_attentio
     None
 ):
     """By the component's own formula: a tenfold fade spans a good part of the colours, and a hundredth is well off white."""
-    assert next(iter(maps.SCALES)) == "root"
+    assert next(iter(maps.MAP_SCALES)) == "root"
     share = {"root": lambda v: v**0.5, "log": lambda v: 1 + math.log10(max(v, 1e-3)) / 3}
     spans = {name: share[name](1.0) - share[name](0.1) for name in share}
     assert spans["root"] > 0.6 > 2 * spans["log"] - 0.1
@@ -269,7 +269,7 @@ def test_score_by_length() -> None:
         ]
     }
     records["a"] = [{"least": 5, "most": 9, "cases": 3, "score": 12.25}]
-    chart = charts.by_length(records, "t").to_dict()
+    chart = charts.length_chart(records, "t").to_dict()
     assert next(iter(chart["datasets"].values())) == [
         {"model": "b", "words": 2.5, "lengths": "1–4", "score": 31.5, "cases": 7, "share": 1.0},
         {"model": "b", "words": 5.5, "lengths": "5–6", "score": 7.875, "cases": 2, "share": 0.25},
@@ -355,17 +355,17 @@ def test_forged_alignments_fail_their_checks() -> None:
         "both read the same target",
         "the divergence, by its other definition",
     ]
-    assert [(check.name, check.passed) for check in pair.checks(traces, two(), true)] == [
+    assert [(check.name, check.passed) for check in pair.pair_checks(traces, two(), true)] == [
         (name, True) for name in names
     ]
     short = [maps.AlignmentMap("", "", P * 0.9), maps.AlignmentMap("", "", Q)]
-    assert pair.checks(traces, short, true)[0].value == pytest.approx(0.1)
-    assert not pair.checks(traces, short, true)[0].passed
-    assert not pair.checks(traces, short[::-1], true)[0].passed
-    other = pair.checks([traces[0], scope.run("abc", "da")], two(), true)
+    assert pair.pair_checks(traces, short, true)[0].value == pytest.approx(0.1)
+    assert not pair.pair_checks(traces, short, true)[0].passed
+    assert not pair.pair_checks(traces, short[::-1], true)[0].passed
+    other = pair.pair_checks([traces[0], scope.run("abc", "da")], two(), true)
     assert [check.passed for check in other] == [True, False, True]
     assert other[1].value == 2
-    nats = pair.checks(traces, two(), true * math.log(2))
+    nats = pair.pair_checks(traces, two(), true * math.log(2))
     assert [check.passed for check in nats] == [True, True, False]
     assert nats[2].value == pytest.approx(1 - math.log(2), abs=1e-5)
     assert not pair.same_rows(traces[0], scope.run("abd", "ed"))
@@ -381,9 +381,9 @@ def test_the_nearest_head_is_the_one_least_apart() -> None:
         type("Site", (), {"n_heads": 2, "weights": lambda self, head, one=one: one[head]})()
         for one in weights
     ]
-    assert pair.nearest(Q, sites) == (0, 1)
-    assert pair.nearest(P, sites) == (0, 0)
-    assert pair.nearest(P * 0.5 + Q * 0.5, sites) == (1, 1)
+    assert pair.nearest_site_head(Q, sites) == (0, 1)
+    assert pair.nearest_site_head(P, sites) == (0, 0)
+    assert pair.nearest_site_head(P * 0.5 + Q * 0.5, sites) == (1, 1)
 
 
 def test_which_models_can_be_compared() -> None:
@@ -496,12 +496,12 @@ def test_how_models_learned_as_a_chart() -> None:
 
 
 def test_how_models_learned_as_a_table_and_a_file() -> None:
-    rows = from_rnn_learners.table([FAST, LOST])
+    rows = from_rnn_learners.learner_table([FAST, LOST])
     assert rows.to_dict("list") == {
         "Model": ["fast one", "lost one"], "Held-out right (%)": [96.5, pytest.approx(math.nan, nan_ok=True)],
         "Reached 90 % at step": ["400", "not reached"], "Steps": [400, 500], "Parameters": [10, 20], "Checkpoint": ["a", "b"],
     }  # fmt: skip
-    assert list(from_rnn_learners.table([FAST], ["x"]).columns)[:3] == [
+    assert list(from_rnn_learners.learner_table([FAST], ["x"]).columns)[:3] == [
         "Model",
         "Held-out right (%)",
         "Writes",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import viz_app
-from viz_app.words.glossary import LETTERS, SYMBOLS
+from viz_app.words.glossary import LETTER_MEANINGS, SYMBOLS
 
 NAMED = [
     "q",
@@ -48,4 +48,4 @@ def test_what_a_page_names_is_explained(symbol: str) -> None:
 def test_every_symbol_that_prose_writes_is_explained() -> None:
     used = written()
     assert {"h(m)", "c(i)", "W_O"} <= used
-    assert used <= {*SYMBOLS, *LETTERS}
+    assert used <= {*SYMBOLS, *LETTER_MEANINGS}

@@ -61,7 +61,7 @@ def test_means_are_over_the_pairs_that_they_name() -> None:
 def test_the_sentence_turns_with_the_numbers(sign: float, word: str, other: str) -> None:
     similarity = grid_similarity(table(smooth(sign)), GRID)
     assert (similarity.beside > similarity.elsewhere) == (word == "more")
-    told = section.explain(similarity, ("[CLS]",))
+    told = section.explain_grid(similarity, ("[CLS]",))
     assert f"beside each other are **{word} alike**" in told
     assert f"**{other} alike**" not in told
     assert "[CLS] is left out" in told
@@ -70,7 +70,7 @@ def test_the_sentence_turns_with_the_numbers(sign: float, word: str, other: str)
 
 def test_of_one_row_nothing_is_said_of_other_rows() -> None:
     similarity = grid_similarity(torch.randn(4, 7), PatchGrid(1, 4))
-    told = section.explain(similarity, ())
+    told = section.explain_grid(similarity, ())
     assert "nan" not in told
     assert "alike" not in told
     assert "left out" not in told
@@ -102,7 +102,7 @@ def test_the_picture_has_each_cosine_at_its_place_and_names_it() -> None:
 
 def test_of_a_large_grid_some_patches_have_no_tile_and_it_says_so() -> None:
     similarity = grid_similarity(torch.randn(30 * 30, 7), PatchGrid(30, 30))
-    assert section.steps(30) == list(range(0, 30, 3))
+    assert section.tile_indices(30) == list(range(0, 30, 3))
     assert cells_of(similarity)[0].shape == (10 * 31, 10 * 31)
-    assert "100 of 900 patches have a tile" in section.explain(similarity, ())
-    assert section.steps(14) == list(range(14))
+    assert "100 of 900 patches have a tile" in section.explain_grid(similarity, ())
+    assert section.tile_indices(14) == list(range(14))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from viz_app import command, handout
-from viz_app.controls.lesson_panel import offered
-from viz_app.lessons.document import StepOnPaper, document
+from viz_app.controls.lesson_panel import offered_lessons
+from viz_app.lessons.document import StepOnPaper, lesson_document
 from viz_app.lessons.form import any_prediction, value_of
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -22,7 +22,7 @@ FORMS = {
 
 def paper(form: dict, told: dict | None) -> str:
     asked = {"question": EVIL, "text": EVIL, "asks": form}
-    return document(offered().lessons[0], [StepOnPaper(asked, told, 0, None)], EVIL)
+    return lesson_document(offered_lessons().lessons[0], [StepOnPaper(asked, told, 0, None)], EVIL)
 
 
 @pytest.mark.parametrize("kind", FORMS)

@@ -14,7 +14,7 @@ from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing import export
 from viz_app.drawing.colours import ramp
-from viz_app.drawing.head import head
+from viz_app.drawing.head import head_payload
 from viz_app.drawing.labels import Label, labels, visible
 from viz_app.drawing.look import DARK, LIGHT, look
 from viz_app.drawing.overview import overview, side_for
@@ -126,7 +126,7 @@ def test_the_head_component_is_told_everything_by_its_name(
     trace: Trace, name: str, queries: list, keys: list, axes: tuple
 ) -> None:
     site = trace.attention[name]
-    header, arrays = unpack(head(trace, site, 2, TERMS, "q3"))
+    header, arrays = unpack(head_payload(trace, site, 2, TERMS, "q3"))
     del header["arrays"]
     assert [label[0] for label in header.pop("queries")] == queries
     assert [label[0] for label in header.pop("keys")] == keys
@@ -141,15 +141,15 @@ def test_the_head_component_is_told_everything_by_its_name(
     assert set(arrays) == {"weights", "blocked"}
     np.testing.assert_array_equal(arrays["blocked"] == 0, site.allowed().numpy())
     assert arrays["blocked"].dtype == np.uint8
-    assert unpack(head(trace, site, 0, TERMS))[0]["lock"] == ""
+    assert unpack(head_payload(trace, site, 0, TERMS))[0]["lock"] == ""
 
 
 def test_a_label_tells_the_component_its_hover_and_that_it_is_special(trace: Trace) -> None:
-    header, _ = unpack(head(trace, trace.attention[CROSS], 0, TERMS))
+    header, _ = unpack(head_payload(trace, trace.attention[CROSS], 0, TERMS))
     assert header["queries"][:2] == [
         ["[start] → e", "reading [start], writing e; [start]: special token <s>", False], ["e → d", "reading e, writing d", False],
     ]  # fmt: skip
-    header, _ = unpack(head(trace, trace.attention[OWN], 0, TERMS))
+    header, _ = unpack(head_payload(trace, trace.attention[OWN], 0, TERMS))
     assert header["keys"][:2] == [START_LABEL, ["e", "", False]]
 
 
@@ -226,7 +226,7 @@ def test_more_masks_than_bits_leave_the_first_eight(trace: Trace) -> None:
 
 def test_the_csv_is_a_row_a_query_and_a_column_a_key(trace: Trace) -> None:
     site = trace.attention[CROSS]
-    rows = list(csv.reader(export.head_csv(trace, site, 1)))
+    rows = list(csv.reader(export.weights_csv(trace, site, 1)))
     assert rows[0] == ["query \\ key", "0 a", "1 b", "2 c", "3 d", "4 e", "5 [end]"]
     assert [row[0] for row in rows[1:]] == [f"{i} {step}" for i, step in enumerate(STEPS)]
     for i, row in enumerate(rows[1:]):

@@ -48,7 +48,7 @@ def by_loops(trace: Trace, site: AttentionSite, head: int) -> dict[str, float]:
 def test_each_measure_is_its_formula(
     family: str, name: str, texts: tuple[str, str], cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "CELLS", cells)
+    monkeypatch.setattr(slices, "WEIGHTS_PER_SLICE", cells)
     trace, site = site_of(family, name, *texts)
     found = measures(site, *trace.axes(site))
     assert list(found) == list(MEASURES)

@@ -86,12 +86,12 @@ def test_a_configuration_is_held_against_its_file_before_anything_is_built(
         load_checkpoint(checkpoint)
 
 
-@pytest.mark.parametrize("name", files.FILES)
+@pytest.mark.parametrize("name", files.CHECKPOINT_FILES)
 def test_no_more_is_read_of_a_file_than_it_may_have(checkpoint, monkeypatch, name):
-    monkeypatch.setitem(files.LARGEST, name, (checkpoint / name).stat().st_size)
+    monkeypatch.setitem(files.MAX_FILE_BYTES, name, (checkpoint / name).stat().st_size)
     load_checkpoint(checkpoint)
-    largest = files.LARGEST[name] - 1
-    monkeypatch.setitem(files.LARGEST, name, largest)
+    largest = files.MAX_FILE_BYTES[name] - 1
+    monkeypatch.setitem(files.MAX_FILE_BYTES, name, largest)
     with pytest.raises(
         CheckpointError, match=f"{name}: larger than the limit of {largest:,} bytes"
     ):

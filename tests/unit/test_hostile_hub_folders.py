@@ -218,7 +218,7 @@ def test_no_line_of_another_file_becomes_a_token(
 @pytest.mark.parametrize("name", ["../secret.safetensors", "/etc/passwd", "sub/x.safetensors", "x.bin", 5])  # fmt: skip
 def test_an_index_names_shards_of_its_own_folder(folder: Path, name: object) -> None:
     (folder / "model.safetensors").rename(folder.parent / "secret.safetensors")
-    (folder / files.INDEX).write_text(json.dumps({"weight_map": {"a": name}}))
+    (folder / files.SHARD_INDEX).write_text(json.dumps({"weight_map": {"a": name}}))
     refused(folder, "model.safetensors.index.json names no shards")
 
 
@@ -226,7 +226,7 @@ def test_an_index_beside_the_weights_hides_nothing_of_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "small.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
-    (folder / files.INDEX).write_text(json.dumps({"weight_map": {"a": "small.safetensors"}}))
+    (folder / files.SHARD_INDEX).write_text(json.dumps({"weight_map": {"a": "small.safetensors"}}))
     monkeypatch.setattr(files, "free_memory", lambda device: 1000)
     refused(folder, "its weights take")
 
@@ -286,7 +286,7 @@ def endless(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Path]:
     prepare = trials._CODE
     trials._end()
     trials.verdicts.clear()
-    sleeping = "import time; from models.hub.trial import process; process.try_out = lambda *_: time.sleep(900); "
+    sleeping = "import time; from models.hub.trial import process; process.try_folder = lambda *_: time.sleep(900); "
     monkeypatch.setattr(trials, "_CODE", sleeping + prepare)
     yield folder
     trials._end()
@@ -304,7 +304,7 @@ def test_who_gives_up_waits_no_longer_for_a_trial(endless: Path) -> None:
     errors: list[str] = []
 
     def open_it() -> None:
-        with loading.watched(watch):
+        with loading.report_loading(watch):
             try:
                 models.load(endless, device="cpu")
             except loading.Cancelled as error:
@@ -319,7 +319,7 @@ def test_who_gives_up_waits_no_longer_for_a_trial(endless: Path) -> None:
 
 
 def test_a_trial_ends_by_itself(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "LONGEST", 1.0)
+    monkeypatch.setattr(trials, "TRIAL_SECONDS", 1.0)
     refused(endless, "its folder cannot be used: trying it out took over 1 s")
 
 

@@ -92,7 +92,7 @@ def test_it_writes_what_generate_writes(
         steps = models.decoding.greedy(model, given, max_new=MOST, **how)
         assert [step.token for step in steps] == wanted, how
     stepwise = runs.autoregressive(model, given, runs.Method(max_new=MOST)).run
-    whole = runs.single_pass(model, given, stepwise.taken)
+    whole = runs.uncached_run(model, given, stepwise.taken)
     assert (stepwise.log_probs - whole.log_probs).abs().max() < 1e-4
     assert max(stepwise.cached) == (len(GIVEN.split()) + MOST - 2 if keeps[0] else 0)
     assert stepwise.rows.keys() == whole.rows.keys()
@@ -166,5 +166,5 @@ def test_a_model_that_writes_its_own_padding_counts_it_alike_with_and_without_a_
         steps = models.decoding.greedy(model, given, max_new=MOST, **how)
         assert [step.token for step in steps] == wanted, how
     stepwise = runs.autoregressive(model, given, runs.Method(max_new=MOST)).run
-    whole = runs.single_pass(model, given, stepwise.taken)
+    whole = runs.uncached_run(model, given, stepwise.taken)
     assert (stepwise.log_probs - whole.log_probs).abs().max() < 1e-4

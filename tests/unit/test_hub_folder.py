@@ -26,7 +26,7 @@ from models.hub import files
 from models.hub import load as hub
 from models.hub.describe import layers_and_heads
 from models.hub.recording import watch as watch
-from models.hub.recording.masks import explain
+from models.hub.recording.masks import explain_mask
 from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
 
@@ -72,11 +72,13 @@ def test_weights_that_are_missing_or_cut_off(folder: Path) -> None:
     refused(folder, r"not a safetensors file, or was cut off")
     weights.unlink()
     refused(folder, "its weights are missing: neither")
-    (folder / files.INDEX).write_text(
+    (folder / files.SHARD_INDEX).write_text(
         json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}})
     )
     refused(folder, r"1 of its weight files are missing, model-00001")
-    (folder / files.INDEX).write_text(json.dumps({"weight_map": {"a": "../elsewhere.safetensors"}}))
+    (folder / files.SHARD_INDEX).write_text(
+        json.dumps({"weight_map": {"a": "../elsewhere.safetensors"}})
+    )
     refused(folder, "names no shards")
 
 
@@ -223,7 +225,7 @@ def test_what_is_shown_of_half_precision_is_worked_out_in_float32(
     trace = scope.run("7 11 13 17 19 23")
     given = scope.given_ids("7 11 13 17 19 23")
     serial = runs.autoregressive(scope.model, given, runs.Method(max_new=5)).run
-    uncached = runs.single_pass(scope.model, given, serial.taken)
+    uncached = runs.uncached_run(scope.model, given, serial.taken)
     assert serial.dtype == uncached.dtype == getattr(torch, dtype)
     for run in (serial, uncached):
         assert {row.dtype for rows in run.rows.values() for row in rows} == {torch.float32}
@@ -284,7 +286,7 @@ def test_a_folder_tells_how_far_it_has_come_and_ends_where_it_is_given_up(
     made: dict[str, Path],
 ) -> None:
     told: list[tuple[str, int, int]] = []
-    with loading.watched(lambda *reached: told.append(reached)):
+    with loading.report_loading(lambda *reached: told.append(reached)):
         scope = models.load(made["BertModel"], device="cpu")
     tensors = len(scope.model.state_dict())
     parts = {
@@ -305,7 +307,7 @@ def test_a_folder_tells_how_far_it_has_come_and_ends_where_it_is_given_up(
         if done == 5:
             raise loading.Cancelled("enough")
 
-    with loading.watched(stop), pytest.raises(loading.Cancelled, match="^enough$"):
+    with loading.report_loading(stop), pytest.raises(loading.Cancelled, match="^enough$"):
         models.load(made["BertModel"], device="cpu")
     assert (
         models.load(made["BertModel"], device="cpu").weights_digest == scope.weights_digest
@@ -421,7 +423,7 @@ def test_a_masks_layers_are_what_it_is_made_of() -> None:
             allowed[None, None],
             torch.zeros(3, 3).masked_fill(~allowed, torch.finfo(torch.float32).min),
         ):
-            found = explain(given, False, 3, 3, padding, torch.device("cpu"))
+            found = explain_mask(given, False, 3, 3, padding, torch.device("cpu"))
             assert {
                 layer.name: layer.allowed.expand(1, 1, 3, 3)[0, 0].tolist()
                 for layer in found.mask.layers
@@ -434,7 +436,7 @@ def test_a_bias_is_a_table_by_distance_where_it_is_one_and_else_itself() -> None
     table = torch.randn(3, 9)
     toeplitz, other = table[:, distance + 4][None], torch.randn(1, 3, 5, 5)
     for given, kind in ((toeplitz, "DistanceTerm"), (other, "BiasTerm")):
-        (term,) = explain(given, False, 5, 5, None, torch.device("cpu")).terms
+        (term,) = explain_mask(given, False, 5, 5, None, torch.device("cpu")).terms
         assert type(term).__name__ == kind
         assert term.scores(None, torch.arange(1, 4), 5).equal(given[0, :, 1:4])
         assert term.scores(2, torch.arange(5), 5).equal(given[0, 2])

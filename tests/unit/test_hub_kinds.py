@@ -17,7 +17,7 @@ import models
 from models import Scope
 from models.cli import main
 from models.errors import CheckpointError
-from models.hub.choosers import ROWS
+from models.hub.choosers import CHOICE_ROWS
 from models.hub.kinds import why_nothing_is_shown
 from models.trace import Trace
 
@@ -121,8 +121,8 @@ def test_each_choice_is_a_row_of_its_own_behind_the_question(folders: dict[str, 
     found, choices = trace.outputs["choice"], texts("BertForMultipleChoice")[1:]
     assert found.names == choices
     best = int(made.logits[0].argmax())
-    assert (found.predicted, found.stream, found.position) == (choices[best], ROWS[best], 0)
-    assert list(trace.streams) == list(ROWS[:3])
+    assert (found.predicted, found.stream, found.position) == (choices[best], CHOICE_ROWS[best], 0)
+    assert list(trace.streams) == list(CHOICE_ROWS[:3])
     scope, long = models.load(folders["BertForMultipleChoice"], device="cpu"), " ".join(["a"] * 300)
     with pytest.raises(models.InputError, match="row of choice 2 has"):
         scope.run(long, TEXT, long)

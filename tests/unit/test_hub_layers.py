@@ -18,7 +18,7 @@ from tiny_architectures import save
 
 import models
 from models import Scope, Trace
-from models.analysis.layer_parts import check_parts, lens, parts
+from models.analysis.layer_parts import check_parts, lens, sublayer_effects
 from models.hub import layer_map, layouts, readers
 from models.hub.layer_map import LayerMap
 from models.layers.sublayers import FEED_FORWARD, Sublayer
@@ -26,8 +26,8 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import firing_sentence, payloads, unkept
-from viz_app.views.layer.token_view import Choices, chosen_position, token_view
+from viz_app.views.layer.payloads import firing_sentence, layer_payloads, unkept
+from viz_app.views.layer.token_view import LayerChoices, clicked_token, token_view
 
 LONG, POSITION = "5 6 7 8 9 10 11 12 14 16 18", 4
 
@@ -124,7 +124,7 @@ def test_the_stream_between_layers_is_the_librarys_hidden_states(opened, name: s
     assert tuple(dict.fromkeys(s.stream for s in scope.model.sublayers)) == scope.model.streams
     for stream in scope.model.streams:
         states = hidden(made, stream)
-        found = parts(scope.model, trace, stream, POSITION)
+        found = sublayer_effects(scope.model, trace, stream, POSITION)
         per_layer = len(found) // scope.config.n_layers
         assert [p.sublayer.layer for p in found] == [
             n for n in range(scope.config.n_layers) for _ in range(per_layer)
@@ -173,7 +173,7 @@ def test_what_is_said_of_a_part_is_what_its_modules_took_and_gave(opened, name: 
         assert (sublayer.norm, sublayer.norm_name) == (norm, norm_name)
         part = next(
             p
-            for p in parts(scope.model, trace, sublayer.stream, POSITION)
+            for p in sublayer_effects(scope.model, trace, sublayer.stream, POSITION)
             if p.sublayer.path == sublayer.path
         )
         given, out = seen[placed.norm]
@@ -211,7 +211,7 @@ def test_every_check_passes_and_one_number_moved_fails_it(opened, name: str) -> 
     for stream in scope.model.streams:
         for position in range(len(trace.streams[stream].ids)):
             checks = check_parts(
-                scope.model, trace, parts(scope.model, trace, stream, position), position
+                scope.model, trace, sublayer_effects(scope.model, trace, stream, position), position
             )
             assert [check.name for check in checks if not check.passed] == []
             assert [check.name for check in checks][:2] == [
@@ -229,7 +229,10 @@ def test_every_check_passes_and_one_number_moved_fails_it(opened, name: str) -> 
             trace, activations={**trace.activations, sublayer.out: replace(held, lazy_value=value)}
         )
         checks = check_parts(
-            scope.model, forged, parts(scope.model, forged, sublayer.stream, POSITION), POSITION
+            scope.model,
+            forged,
+            sublayer_effects(scope.model, forged, sublayer.stream, POSITION),
+            POSITION,
         )
         assert not checks[0].passed
 
@@ -240,7 +243,7 @@ def test_the_lens_reads_a_state_as_the_librarys_output_path_does(opened, name: s
     scope = opened(name)
     trace = run(scope)
     stream = scope.model.writes
-    found = parts(scope.model, trace, stream, POSITION)
+    found = sublayer_effects(scope.model, trace, stream, POSITION)
     behind_first = found[len(found) // scope.config.n_layers - 1].after
     short = copy.deepcopy(scope.model.module)
     place = scope.model.layer_map.stacks[-1].layers.removesuffix(".{}")
@@ -280,7 +283,7 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
     library = classifier(name).save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     run = CurrentRun(scope, scope.run(LONG))
-    found = token_view(run, Choices("text", 0, None))
+    found = token_view(run, LayerChoices("text", 0, None))
     n, place = (
         len(run.trace.streams["text"].ids),
         CLASSIFIERS[name] % len(run.trace.streams["text"].ids),
@@ -308,24 +311,24 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
     checks = check_parts(scope.model, run.trace, found.parts, place)
     assert [check.passed for check in checks] == [True, True, True]
     assert "probabilities of the classes" in checks[-1].sentence
-    said = text.explain(
+    said = text.explain_stream(
         [part.sublayer for part in found.parts], found.output, scope.model.can_write
     )
     assert "output path to its classes, predicted from this token, with no later layer" in said
-    header, _ = unpack(on_screen(payloads(run, Choices("text", 0, None)))["layer"])
+    header, _ = unpack(on_screen(layer_payloads(run, LayerChoices("text", 0, None)))["layer"])
     best = int(answer.logits.argmax())
     assert header["answer"][0] == answer.names[best]
     assert header["stops"][-1]["best"][0][0][0] == answer.names[best]
     assert header["title"].endswith(f"to the class, “{answer.names[best]}”")
     other = (place + 2) % n
-    header, _ = unpack(on_screen(payloads(run, Choices("text", 0, other)))["layer"])
+    header, _ = unpack(on_screen(layer_payloads(run, LayerChoices("text", 0, other)))["layer"])
     assert header["answer"] is None
     assert "best" not in header["stops"][-1]
     assert header["without"].startswith(
         f"The prediction is read from the token “{found.tokens[place].text}” alone"
     )
-    assert chosen_position(run, Choices("text", 0, other), place) is None
-    assert chosen_position(run, Choices("text", 0, None), other) == other
+    assert clicked_token(run, LayerChoices("text", 0, other), place) is None
+    assert clicked_token(run, LayerChoices("text", 0, None), other) == other
 
 
 def _in_place_of(made: Any, state: torch.Tensor, place: int) -> Any:
@@ -357,7 +360,7 @@ def test_a_stack_is_named_by_what_its_attention_looks_at_and_not_by_what_it_is_a
         assert bool(site.projections) != name.startswith("Llama")  # whose queries are turned
         assert bool(site.weights().triu(1).any()) != looks_back
         assert ("both directions" in words.where_from(site, words.terms(""))) != looks_back
-    made = on_screen(payloads(CurrentRun(scope, trace), Choices("text", 0, 2)))["layer"]
+    made = on_screen(layer_payloads(CurrentRun(scope, trace), LayerChoices("text", 0, 2)))["layer"]
     assert unpack(made)[0]["oneTitle"] == f"{stack.capitalize()} layer 1, in full"
 
 
@@ -371,7 +374,7 @@ def test_a_head_that_a_run_does_not_bear_out_is_not_read(
         lambda module: [lambda x: 2 * module.score(x), lambda x: module.nothing(x)],
     )
     scope = models.load(tmp_path, device="cpu")
-    found = token_view(CurrentRun(scope, scope.run(LONG)), Choices("text", 0, None))
+    found = token_view(CurrentRun(scope, scope.run(LONG)), LayerChoices("text", 0, None))
     assert (scope.model.head, found.output, found.answering, found.position) == (None, "", [], 1)
     with pytest.raises(ValueError, match="'classes' is not read"):
         scope.model.readout(torch.zeros(1, 22), "classes")
@@ -398,14 +401,14 @@ def test_an_activation_is_told_by_what_it_makes() -> None:
 def test_of_a_text_too_long_for_it_the_page_says_so(
     opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layer_map, "LARGEST", 22 * 10)
+    monkeypatch.setattr(layer_map, "MAX_INNER_NUMBERS", 22 * 10)
     scope = opened("GPT-2")
     scope.model.record_layers(LayerMap(scope.model.module, scope.model.layer_map.stacks))
-    monkeypatch.setattr("viz_app.views.layer.payloads.LARGEST", 22 * 10)
+    monkeypatch.setattr("viz_app.views.layer.payloads.MAX_INNER_NUMBERS", 22 * 10)
     long = CurrentRun(scope, run(scope))
-    assert unkept(long) == text.too_long(11, 10)
+    assert unkept(long) == text.recording_too_long(11, 10)
     with pytest.raises(models.InputError, match="up to 10 tokens; this one has 11"):
-        on_screen(payloads(long, Choices("text", 0, 0)))
+        on_screen(layer_payloads(long, LayerChoices("text", 0, 0)))
     short = CurrentRun(scope, scope.run("5 6 7"))
     assert unkept(short) == ""
     monkeypatch.undo()
@@ -494,11 +497,11 @@ def test_the_page_names_what_this_family_does(
 
     scope = opened(name)
     current = CurrentRun(scope, run(scope))
-    choices = Choices(scope.model.streams[0], 1, POSITION)
-    header, _ = unpack(on_screen(payloads(current, choices))["layer"])
+    choices = LayerChoices(scope.model.streams[0], 1, POSITION)
+    header, _ = unpack(on_screen(layer_payloads(current, choices))["layer"])
     assert [row["name"] for row in header["rows"]] == rows
     found = token_view(current, choices)
-    assert says in text.explain([part.sublayer for part in found.parts], found.output)
+    assert says in text.explain_stream([part.sublayer for part in found.parts], found.output)
     assert ("gates are open" in header["firing"]) == (name in GATED)
     columns = files.layers_csv(found).splitlines()[0]
     assert f"{KNOWN[name][2]} of" in columns
@@ -513,7 +516,9 @@ def test_in_half_precision_the_parts_add_up_to_what_that_rounds(
     KNOWN[name][0].save(tmp_path)
     scope = models.load(tmp_path, device="cpu", dtype=dtype)
     trace = run(scope)
-    checks = check_parts(scope.model, trace, parts(scope.model, trace, "text", POSITION), POSITION)
+    checks = check_parts(
+        scope.model, trace, sublayer_effects(scope.model, trace, "text", POSITION), POSITION
+    )
     assert [check.name for check in checks if not check.passed] == []
     assert all(check.limit < 0.35 for check in checks)
 
@@ -548,10 +553,10 @@ def test_of_a_mixture_of_experts_the_sum_is_shown_and_no_units_inside(
     scope = models.load(tmp_path, device="cpu")
     trace = scope.run("She is reading")
     states = hidden(library(scope, trace), "text")
-    found = parts(scope.model, trace, "text", POSITION - 1)
+    found = sublayer_effects(scope.model, trace, "text", POSITION - 1)
     assert [part.sublayer.role for part in found] == ["self", "feed-forward"] * 2
     torch.testing.assert_close(found[2].before, states[1][POSITION - 1])
     assert all(check.passed for check in check_parts(scope.model, trace, found, POSITION - 1))
     assert [part.firing for part in found] == [None] * 4
-    view = token_view(CurrentRun(scope, trace), Choices("text", 0, None))
+    view = token_view(CurrentRun(scope, trace), LayerChoices("text", 0, None))
     assert firing_sentence(view) == ""  # its experts are named instead

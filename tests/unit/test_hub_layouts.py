@@ -20,16 +20,16 @@ import models
 from models import Scope, Trace
 from models.analysis.direct_logits import logit_parts
 from models.analysis.induction import is_measurable
-from models.analysis.layer_parts import check_parts, parts
-from models.hub.confirm import scales
+from models.analysis.layer_parts import check_parts, sublayer_effects
+from models.hub.confirm import output_scales
 from models.hub.logits import UNCHANGED, LogitChange, change_between, soft_caps
 from models.layers.sublayers import MIXER, gain_and_bias, norm_name
 from models.trace.edits import Where
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import payloads
-from viz_app.views.layer.token_view import Choices, token_view
+from viz_app.views.layer.payloads import layer_payloads
+from viz_app.views.layer.token_view import LayerChoices, token_view
 
 TEXT, TOKEN = "She is reading", 2
 # kind → norm before, norm of the output, type of the norm, what the page says of it
@@ -90,7 +90,7 @@ def test_the_parts_of_a_layer_are_what_its_modules_took_and_gave(tmp_path: Path,
     scope = opened(kind, tmp_path)
     trace = scope.run(TEXT)
     found, d = modules_of(scope, trace), scope.config.d_model
-    effects = parts(scope.model, trace, "text", TOKEN)
+    effects = sublayer_effects(scope.model, trace, "text", TOKEN)
     assert effects
     for placed, part in zip(scope.model.layer_map.parts, effects, strict=True):
         sublayer = part.sublayer
@@ -108,7 +108,7 @@ def test_the_parts_of_a_layer_are_what_its_modules_took_and_gave(tmp_path: Path,
             torch.testing.assert_close(part.added, row(given, d))
     checks = check_parts(scope.model, trace, effects, TOKEN)
     assert [check.name for check in checks if not check.passed] == []
-    assert words in text.explain([part.sublayer for part in effects], "")
+    assert words in text.explain_stream([part.sublayer for part in effects], "")
 
 
 @pytest.mark.parametrize("kind", ["gemma2", "olmo2"])
@@ -123,7 +123,7 @@ def test_a_number_moved_behind_or_before_the_norm_of_an_output_fails_a_check(
         value[0, TOKEN, 3] += 0.5
         forged = {**trace.activations, name: replace(held, lazy_value=value)}
         moved = replace(trace, activations=forged)
-        effects = parts(scope.model, moved, "text", TOKEN)
+        effects = sublayer_effects(scope.model, moved, "text", TOKEN)
         checks = check_parts(scope.model, moved, effects, TOKEN)
         assert not all(check.passed for check in checks)
 
@@ -131,7 +131,7 @@ def test_a_number_moved_behind_or_before_the_norm_of_an_output_fails_a_check(
 def test_the_page_shows_an_output_before_and_behind_its_norm(tmp_path: Path) -> None:
     scope = opened("gemma2", tmp_path)
     run = CurrentRun(scope, scope.run(TEXT))
-    header, _ = unpack(on_screen(payloads(run, Choices("text", 0, TOKEN)))["layer"])
+    header, _ = unpack(on_screen(layer_payloads(run, LayerChoices("text", 0, TOKEN)))["layer"])
     assert [line["name"] for line in header["rows"]] == [
         "stream before",
         "RMSNorm(stream), read",
@@ -144,7 +144,7 @@ def test_the_page_shows_an_output_before_and_behind_its_norm(tmp_path: Path) -> 
         "+ RMSNorm(feed-forward)",
         "= stream",
     ]
-    view = token_view(run, Choices("text", 0, TOKEN))
+    view = token_view(run, LayerChoices("text", 0, TOKEN))
     assert "RMSNorm of" in files.layers_csv(view).splitlines()[0]
     assert b"made" in files.layers_npz(view)
 
@@ -154,7 +154,7 @@ def test_a_layer_without_attention_adds_up_and_cannot_be_chosen(tmp_path: Path, 
     scope = opened(kind, tmp_path)
     trace = scope.run(TEXT)
     found, d = modules_of(scope, trace), scope.config.d_model
-    effects = parts(scope.model, trace, "text", TOKEN)
+    effects = sublayer_effects(scope.model, trace, "text", TOKEN)
     mixers = [part for part in effects if part.sublayer.role == MIXER]
     assert mixers
     for part in mixers:
@@ -163,12 +163,14 @@ def test_a_layer_without_attention_adds_up_and_cannot_be_chosen(tmp_path: Path, 
     assert all(check.passed for check in check_parts(scope.model, trace, effects, TOKEN))
     number = next(s.layer for s in scope.model.sublayers if s.attends)
     run = CurrentRun(scope, trace)
-    header, _ = unpack(on_screen(payloads(run, Choices("text", number, TOKEN)))["layer"])
+    header, _ = unpack(on_screen(layer_payloads(run, LayerChoices("text", number, TOKEN)))["layer"])
     for stop in header["stops"][1:]:
         assert bool(stop["site"]) == (stop["layer"] != text.layer_name(mixers[0].sublayer))
         assert stop["site"] in ("", *trace.attention)
-    assert "A **mixer** carries tokens forward" in text.explain(list(scope.model.sublayers), "")
-    assert "mixer" not in text.explain([s for s in scope.model.sublayers if s.attends], "")
+    assert "A **mixer** carries tokens forward" in text.explain_stream(
+        list(scope.model.sublayers), ""
+    )
+    assert "mixer" not in text.explain_stream([s for s in scope.model.sublayers if s.attends], "")
 
 
 def test_a_residual_multiplier_is_measured_and_named(tmp_path: Path) -> None:
@@ -176,17 +178,17 @@ def test_a_residual_multiplier_is_measured_and_named(tmp_path: Path) -> None:
     scope = opened("granite", tmp_path, **how)
     trace = scope.run(TEXT)
     found, d = modules_of(scope, trace), scope.config.d_model
-    effects = parts(scope.model, trace, "text", TOKEN)
+    effects = sublayer_effects(scope.model, trace, "text", TOKEN)
     for part in effects:
         assert part.sublayer.scale == pytest.approx(0.22, rel=1e-5)
         torch.testing.assert_close(part.added, 0.22 * row(found[part.sublayer.path][1], d))
     assert scope.model.logit_change.scale == pytest.approx(1 / 8, rel=1e-5)
     assert text.added_name(effects[0].sublayer) == "+ 0.22 · self-attention"
-    assert "**multiplied by 0.22**" in text.explain([p.sublayer for p in effects], "")
+    assert "**multiplied by 0.22**" in text.explain_stream([p.sublayer for p in effects], "")
     assert all(check.passed for check in check_parts(scope.model, trace, effects, TOKEN))
     plain = opened("granite", tmp_path / "plain")
     assert {s.scale for s in plain.model.sublayers} == {1.0}
-    assert "multiplied" not in text.explain(list(plain.model.sublayers), "")
+    assert "multiplied" not in text.explain_stream(list(plain.model.sublayers), "")
 
 
 def test_two_parts_beside_each_other_share_the_factor(tmp_path: Path) -> None:
@@ -195,7 +197,7 @@ def test_two_parts_beside_each_other_share_the_factor(tmp_path: Path) -> None:
     assert [bool(s.before) for s in scope.model.sublayers] == [True, True, False] * 2
     values = {name: a.value for name, a in scope.run(TEXT).activations.items()}
     values[scope.model.sublayers[1].after or scope.model.sublayers[2].after] *= 2
-    assert scales(scope.model.sublayers, values)[1] != pytest.approx(0.3, rel=1e-2)
+    assert output_scales(scope.model.sublayers, values)[1] != pytest.approx(0.3, rel=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +287,7 @@ def test_an_edited_output_moves_the_stream_by_as_much(tmp_path: Path, kind: str)
     patched = scope.run(TEXT, edits=[Added(Where(activation=sublayer.out))])
     change = patched.activations[sublayer.out].value - trace.activations[sublayer.out].value
     torch.testing.assert_close(change, ramp(change.shape[-1]).expand_as(change), atol=1e-5, rtol=0)
-    effects = parts(scope.model, patched, "text", TOKEN)
+    effects = sublayer_effects(scope.model, patched, "text", TOKEN)
     assert check_parts(scope.model, patched, effects, TOKEN)[0].passed
     before, after = (value(t, scope.model.sublayers[-1].after, TOKEN) for t in (trace, patched))
     assert (after - before).norm() > 0.1

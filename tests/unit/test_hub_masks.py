@@ -7,11 +7,11 @@ import torch
 from drawn import letters
 from torch import Tensor
 
-from models.hub.recording.masks import BiasTerm, as_attn_mask, explain
+from models.hub.recording.masks import BiasTerm, as_attn_mask, explain_mask
 from models.layers.masks import LOOK_AHEAD, PADDING, Mask
 from models.trace import DistanceTerm
 from viz_app import words
-from viz_app.views.inside.cell import Cell, stages
+from viz_app.views.inside.cell import WeightCell, cell_stages
 
 TERMS = words.terms("translation")
 
@@ -41,7 +41,7 @@ def weights(added: Tensor, scores: Tensor) -> Tensor:
 def test_a_strong_bias_is_a_bias_and_a_mask_beside_it_a_mask(value: float) -> None:
     """Every cell is worked out a second time, from scores to which the tensor is added as it is."""
     given, scores = alibi() + forbidding(value), torch.randn(HEADS, N, N)
-    found = explain(given, False, N, N, None, CPU)
+    found = explain_mask(given, False, N, N, None, CPU)
     assert [layer.name for layer in found.mask.layers] == [LOOK_AHEAD]
     assert torch.equal(found.mask.expanded(0, 0, N, N), BEHIND)
     (term,) = found.terms
@@ -59,14 +59,14 @@ def test_each_layer_of_a_mask_is_named_by_what_it_blocks(k: int) -> None:
         (window & BEHIND, [LOOK_AHEAD, f"window of {k}"]),
         (BEHIND & holds_token, [PADDING, LOOK_AHEAD]),
     ):
-        found = explain(mask[None, None], False, N, N, None, CPU).mask
+        found = explain_mask(mask[None, None], False, N, N, None, CPU).mask
         assert [layer.name for layer in found.layers] == names
         assert torch.equal(found.expanded(0, 0, N, N), mask)
 
 
 def test_a_bias_alone_forbids_nothing() -> None:
     for given in (alibi(), alibi()[:, :1], -alibi(), alibi()[:, 2:]):
-        found = explain(given, False, N, N, None, CPU)
+        found = explain_mask(given, False, N, N, None, CPU)
         assert found.mask.layers == ()
         torch.testing.assert_close(found.terms[0].scores(0, torch.arange(N), N), given[0, 0])
 
@@ -78,7 +78,7 @@ def test_a_mask_is_one_in_every_number_format(value: float | None, dtype: torch.
     lowest = torch.finfo(dtype).min if value is None else value
     for bias in (0.0, 5.0):
         given = forbidding(lowest, dtype) + torch.full((1, HEADS, 1, 1), bias, dtype=dtype)
-        found = explain(given, False, N, N, None, CPU)
+        found = explain_mask(given, False, N, N, None, CPU)
         assert [layer.name for layer in found.mask.layers] == [LOOK_AHEAD]
         assert torch.equal(found.mask.expanded(0, 0, N, N), BEHIND)
         assert len(found.terms) == (bias != 0)
@@ -91,7 +91,7 @@ def test_beyond_the_open_distances_a_bias_stays_what_it_is_at_their_ends() -> No
     table = torch.randn(HEADS, 2 * N - 1)
     allowed = (DISTANCE >= -3) & (DISTANCE <= 1)
     given = table[:, DISTANCE + N - 1].masked_fill(~allowed, -torch.inf)[None]
-    (term,) = explain(given, False, N, N, None, CPU).terms
+    (term,) = explain_mask(given, False, N, N, None, CPU).terms
     assert isinstance(term, DistanceTerm)
     held = table[:, DISTANCE.clamp(-3, 1) + N - 1]
     torch.testing.assert_close(term.scores(None, torch.arange(N), N), held)
@@ -100,7 +100,7 @@ def test_beyond_the_open_distances_a_bias_stays_what_it_is_at_their_ends() -> No
     torch.testing.assert_close(lifted[0], held)
     later = as_attn_mask(Mask(), (term,), 2, N, torch.float32)  # the last two queries of a cache
     torch.testing.assert_close(later[0], held[:, -2:])
-    (cached,) = explain(given[:, :, -2:], False, 2, N, None, CPU).terms
+    (cached,) = explain_mask(given[:, :, -2:], False, 2, N, None, CPU).terms
     is_open, found = allowed[-2:], cached.scores(None, torch.arange(N - 2, N), N)
     torch.testing.assert_close(found[:, is_open], held[:, -2:][:, is_open])
 
@@ -110,7 +110,7 @@ def test_a_bias_is_kept_for_every_row_head_and_query_of_its_own() -> None:
     for shape in ((2, HEADS, N, N), (2, 1, N, N), (1, HEADS, 1, N), (2, HEADS, 2, N)):
         given = torch.randn(shape)
         n_query = shape[2]
-        (term,) = explain(given, False, n_query, N, None, CPU).terms
+        (term,) = explain_mask(given, False, n_query, N, None, CPU).terms
         queries = torch.arange(N)[-n_query:]
         for batch in range(2):
             whole = given[min(batch, len(given) - 1)]
@@ -127,13 +127,13 @@ def test_what_one_head_may_read_is_neither_padding_nor_closed_to_a_bias() -> Non
     allowed[0, 0] = DISTANCE.abs() <= 1
     allowed[0, 1, :, 4] = False
     allowed[..., N - 1] = False
-    found = explain(allowed, False, N, N, None, CPU)
+    found = explain_mask(allowed, False, N, N, None, CPU)
     (padding,) = (layer.allowed for layer in found.mask.layers if layer.name == PADDING)
     assert padding.flatten().tolist() == [True] * (N - 1) + [False]
     other = alibi()
     other[0, 1, 5, 0] = 3.5  # as at no other cell that far apart
     for bias, kind in ((alibi(), DistanceTerm), (other, BiasTerm)):
-        found = explain(bias.masked_fill(~allowed, -torch.inf), False, N, N, None, CPU)
+        found = explain_mask(bias.masked_fill(~allowed, -torch.inf), False, N, N, None, CPU)
         (term,) = found.terms
         assert type(term) is kind
         for head in range(HEADS):
@@ -153,9 +153,9 @@ def test_the_walk_speaks_of_distance_only_where_the_bias_is_one_of_distance(
     table = torch.randn(HEADS, n, n)
     if by_distance:
         table = table[:, 0, (torch.arange(n)[None] - torch.arange(n)[:, None]).abs()]
-    (term,) = explain(table[None], False, n, n, None, CPU).terms
-    cell = Cell(replace(site, terms=(term,)), 1, 2, 4)
-    (told,) = (s for s in stages(trace, cell, TERMS) if s.name == term.name)
+    (term,) = explain_mask(table[None], False, n, n, None, CPU).terms
+    cell = WeightCell(replace(site, terms=(term,)), 1, 2, 4)
+    (told,) = (s for s in cell_stages(trace, cell, TERMS) if s.name == term.name)
     added = f"{float(table[1, 2, 4]):.2f}".replace("-", "−")
     assert told.sentence.endswith(f"adds {added}.")
     assert ("distance" in told.title) == by_distance

@@ -144,7 +144,7 @@ def test_the_cache_gives_what_one_pass_gives(hub_scope: Opened, name: str) -> No
     scope = hub_scope(name)
     given = scope.given_ids(SHORT)
     written = runs.autoregressive(scope.model, given, runs.Method(max_new=7)).run
-    whole = runs.single_pass(scope.model, given, written.taken)
+    whole = runs.uncached_run(scope.model, given, written.taken)
     assert (written.log_probs - whole.log_probs).abs().max() < 1e-4
     assert (max(written.cached) > 0) is scope.model.can_cache
     assert written.kernel_error < 1e-5

@@ -13,7 +13,7 @@ from PIL import Image
 
 from models.errors import CheckpointError
 from models.images import EXAMPLES, ImageFile, decoded, example, read
-from models.images.file import LARGEST, LONGEST_SIDE, MOST_PIXELS, MOST_TIMES
+from models.images.file import LONGEST_SIDE, MAX_IMAGE_BYTES, MOST_PIXELS, MOST_TIMES
 
 
 def saved(image: Image.Image, form: str = "PNG", **how: object) -> ImageFile:
@@ -103,8 +103,8 @@ JPEG = saved(noise(), "JPEG").content
 ATTACKS = {
     "nothing": (b"", DAMAGED),
     "text": (b"<svg onload=alert(1)>", DAMAGED),
-    "zeros": (bytes(LARGEST), DAMAGED),
-    "too many bytes": (bytes(LARGEST + 1), "5,000,001 bytes; at most 5,000,000"),
+    "zeros": (bytes(MAX_IMAGE_BYTES), DAMAGED),
+    "too many bytes": (bytes(MAX_IMAGE_BYTES + 1), "5,000,001 bytes; at most 5,000,000"),
     "a bomb of pixels": (png(30_000, 30_000, bytes(10)), TOO_LARGE),
     "a bomb of zeros": (png(8000, 8000, bytes(3 * 8000 * 800)), TOO_LARGE),
     "a long side": (png(LONGEST_SIDE + 1, 2000), TOO_LARGE),
@@ -190,7 +190,7 @@ def test_an_image_file_is_a_value_named_by_its_file(tmp_path) -> None:
 
 
 def test_a_file_is_read_within_its_limit_and_not_through_a_pipe(tmp_path) -> None:
-    (tmp_path / "large.png").write_bytes(bytes(LARGEST + 1))
+    (tmp_path / "large.png").write_bytes(bytes(MAX_IMAGE_BYTES + 1))
     os.mkfifo(tmp_path / "pipe.png")
     for name, message in (("large.png", "larger than"), ("pipe.png", "not a regular"), ("no.png", "cannot be read")):  # fmt: skip
         with pytest.raises(CheckpointError, match=message):

@@ -12,8 +12,8 @@ import torch
 
 from models.analysis.direct_logits import logit_parts
 from models.analysis.induction import (
-    BLOCK,
-    GAP,
+    MAX_BETWEEN,
+    MAX_REPEATED,
     SMALLEST_JUMP,
     Jump,
     Repeats,
@@ -45,14 +45,14 @@ def repeats_for(model: GPT, n_texts: int = 2) -> Repeats:
 
 def test_a_block_of_distinct_letters_comes_again_after_every_distance():
     repeats = repeats_for(language_model(), 3)
-    assert repeats.ids.shape == (3 * (GAP + 1), 1 + 2 * BLOCK + GAP)
-    assert repeats.gaps.tolist() == [gap for gap in range(GAP + 1) for _ in range(3)]
+    assert repeats.ids.shape == (3 * (MAX_BETWEEN + 1), 1 + 2 * MAX_REPEATED + MAX_BETWEEN)
+    assert repeats.gaps.tolist() == [gap for gap in range(MAX_BETWEEN + 1) for _ in range(3)]
     for (start, *row), gap in zip(repeats.ids.tolist(), repeats.gaps.tolist(), strict=True):
         assert start == LETTERS.start_id
-        assert row[:BLOCK] == row[BLOCK + gap : 2 * BLOCK + gap]
-        assert len(set(row)) == len(row) - BLOCK
+        assert row[:MAX_REPEATED] == row[MAX_REPEATED + gap : 2 * MAX_REPEATED + gap]
+        assert len(set(row)) == len(row) - MAX_REPEATED
         assert set(row) <= set(IDS)
-    assert len({tuple(row[: 1 + BLOCK]) for row in repeats.ids.tolist()}) > 2 * GAP
+    assert len({tuple(row[: 1 + MAX_REPEATED]) for row in repeats.ids.tolist()}) > 2 * MAX_BETWEEN
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_both_measures_are_their_formulas(activation):
                 for query, before in places:
                     cells[query - before] += [float(weights[query, before + 1])]
             least = min(sum(each) / len(each) for each in cells.values())
-            assert len(cells) == GAP + 1
+            assert len(cells) == MAX_BETWEEN + 1
             matching = float(found.prefix_matching[layer, head])
             assert matching == pytest.approx(least, rel=1e-4)
     layer, head, raised = 1, 2, []
@@ -101,7 +101,7 @@ def test_both_measures_are_their_formulas(activation):
         tokens = trace.streams["text"].ids
         for query, before in places:
             wanted = tokens[before + 1]
-            for other in set(tokens[1 : BLOCK + 1]) - {wanted}:
+            for other in set(tokens[1 : MAX_REPEATED + 1]) - {wanted}:
                 parts = logit_parts(model, trace, wanted, other, query)
                 raised.append(float(parts.heads[f"decoder.layers.{layer}.self_attn"][head]))
     copying = float(found.copying[layer, head])
@@ -115,10 +115,10 @@ def second_block(tokens: Sequence[int]) -> list[tuple[int, int]]:
     return [(i, j) for i, j in pairs if i + 1 < len(tokens) and tokens[i + 1] == tokens[j + 1]]
 
 
-@pytest.mark.parametrize("distance", [BLOCK, BLOCK + 3])
+@pytest.mark.parametrize("distance", [MAX_REPEATED, MAX_REPEATED + 3])
 def test_a_head_that_looks_back_by_one_distance_is_no_induction_head(distance):
     """The trap of one period: it matches at that distance, so its mean is not 0, but no other."""
-    n_ctx = 1 + 2 * BLOCK + GAP
+    n_ctx = 1 + 2 * MAX_REPEATED + MAX_BETWEEN
     model = language_model(n_layers=1, n_heads=1, d_model=32, n_ctx=n_ctx)
     attention = model.decoder.layers[0].self_attn
     with torch.no_grad():
@@ -133,7 +133,7 @@ def test_a_head_that_looks_back_by_one_distance_is_no_induction_head(distance):
             if name.endswith("bias"):
                 parameter.zero_()
     repeats = repeats_for(model)
-    here = repeats.gaps == distance - BLOCK
+    here = repeats.gaps == distance - MAX_REPEATED
     there = Repeats(repeats.ids[here], repeats.n, repeats.gaps[here])
     assert induction(model, there).score == pytest.approx(1, abs=1e-3)
     assert induction(model, repeats).score < 0.05

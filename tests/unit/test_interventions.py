@@ -25,10 +25,15 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import payloads as page_payloads
 from viz_app.views.interventions import text
 from viz_app.views.interventions.decisions import decisions, usual
-from viz_app.views.interventions.payloads import Choices, asked, measured, payloads
+from viz_app.views.interventions.payloads import (
+    HeadOffChoices,
+    asked_about,
+    head_off_payloads,
+    measure_heads,
+)
 
 MODELS = ["eng-fra", "gpt", "bert", "xlnet", "dates", "eng-fra-bahdanau", "gpt-sentiment"]
-USUAL = Choices(None, "log-probability", "zero")
+USUAL = HeadOffChoices(None, "log-probability", "zero")
 
 
 @cache
@@ -52,9 +57,9 @@ def log_prob(trace: Trace, row: int, option: int) -> float:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_number_of_a_head_is_the_difference_of_two_runs(name: str) -> None:
     run = run_of(name)
-    what = asked(run, USUAL).decision
+    what = asked_about(run, USUAL).decision
     before = log_prob(run.trace, what.row, what.option)
-    board = payloads(run, USUAL)["board"]
+    board = head_off_payloads(run, USUAL)["board"]
     largest = 0.0
     for kind in board["kinds"]:
         for site, effects in zip(kind["sites"], kind["effects"], strict=True):
@@ -69,7 +74,7 @@ def test_the_number_of_a_head_is_the_difference_of_two_runs(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_sentence_names_the_strongest_head_and_its_direction(name: str) -> None:
-    board = payloads(run_of(name), USUAL)["board"]
+    board = head_off_payloads(run_of(name), USUAL)["board"]
     every = [
         (effect, kind["title"], layer, head + 1)
         for kind in board["kinds"]
@@ -86,12 +91,12 @@ def test_the_sentence_names_the_strongest_head_and_its_direction(name: str) -> N
 
 
 def test_a_direction_turned_round_is_said_turned_round() -> None:
-    assert "lowers" in text.sentence("Here", "−1.00", 0, 4, -1.0, True)
-    assert "raises" in text.sentence("Here", "+1.00", 3, 4, 1.0, True)
-    assert text.sentence("Here", "0", 0, 4, 0.0, True) == text.sentence(
-        "Here", "0", 0, 4, 0.0, False
-    )
-    raising = text.sentence("Here", "+1.00", 0, 4, 1.0, False)
+    assert "lowers" in text.strongest_head_sentence("Here", "−1.00", 0, 4, -1.0, True)
+    assert "raises" in text.strongest_head_sentence("Here", "+1.00", 3, 4, 1.0, True)
+    assert text.strongest_head_sentence(
+        "Here", "0", 0, 4, 0.0, True
+    ) == text.strongest_head_sentence("Here", "0", 0, 4, 0.0, False)
+    raising = text.strongest_head_sentence("Here", "+1.00", 0, 4, 1.0, False)
     assert "raises" not in raising
     assert "lowers" not in raising
 
@@ -101,12 +106,12 @@ def test_the_distribution_is_that_of_both_runs(name: str) -> None:
     run = run_of(name)
     strongest = max(
         (abs(effect), site, head)
-        for kind in payloads(run, USUAL)["board"]["kinds"]
+        for kind in head_off_payloads(run, USUAL)["board"]["kinds"]
         for site, effects in zip(kind["sites"], kind["effects"], strict=True)
         for head, effect in enumerate(effects)
     )
     edited = with_edits(run, HeadOff(strongest[1], head=strongest[2]))
-    drawn, what = payloads(edited, USUAL)["outcome"], asked(edited, USUAL)
+    drawn, what = head_off_payloads(edited, USUAL)["outcome"], asked_about(edited, USUAL)
     (followed,) = [row for row in drawn["options"] if row["chosen"]]
     for side, trace in (("before", run.trace), ("after", edited.trace)):
         p = np.exp(log_prob(trace, what.decision.row, what.decision.option))
@@ -119,29 +124,32 @@ def test_the_distribution_is_that_of_both_runs(name: str) -> None:
 
 def test_the_first_difference_is_the_first() -> None:
     run = run_of("eng-fra-bahdanau")
-    drawn = payloads(with_edits(run, HeadOff(next(iter(run.trace.attention)), head=0)), USUAL)[
-        "outcome"
-    ]
+    drawn = head_off_payloads(
+        with_edits(run, HeadOff(next(iter(run.trace.attention)), head=0)), USUAL
+    )["outcome"]
     before, after = (answer["words"] for answer in drawn["answers"])
     first = drawn["answers"][1]["from"]
     assert before[:first] == after[:first]
     assert before[first] != after[first]
     assert f"word {first + 1}, “{before[first]}” became “{after[first]}”" in drawn["verdict"]
-    assert text.verdict(["a"], ["a", "b"], 1) == "First difference: word 2, “nothing” became “b”."
-    assert text.verdict(["a"], ["a"], -1) == "The same answer."
+    assert (
+        text.changed_answer(["a"], ["a", "b"], 1)
+        == "First difference: word 2, “nothing” became “b”."
+    )
+    assert text.changed_answer(["a"], ["a"], -1) == "The same answer."
 
 
 def test_a_change_is_told_from_before_to_after_and_a_row_counted_from_1() -> None:
-    said = text.fact("cat", -1.5, -0.25)
+    said = text.followed_token_line("cat", -1.5, -0.25)
     assert said == "log p(cat): −1.500 before, −0.250 after, +1.250 nats"
-    assert text.fact("cat", -1.5, -1.5).endswith("after, 0 nats")
+    assert text.followed_token_line("cat", -1.5, -1.5).endswith("after, 0 nats")
     row = Where(site="a", heads=(0,), queries=(2,))
     assert text.state(SetWeights(row, cells=((0, 1.0),))) == "weights set by hand at query 3"
 
 
 def test_nothing_is_said_to_have_changed_before_anything_is() -> None:
-    drawn = payloads(run_of("eng-fra"), USUAL)["outcome"]
-    assert drawn["verdict"] == text.NOTHING_YET
+    drawn = head_off_payloads(run_of("eng-fra"), USUAL)["outcome"]
+    assert drawn["verdict"] == text.NO_HEAD_CHANGED
     assert {decision["change"] for decision in drawn["decisions"]} == {None}
     assert all(row["before"] == row["after"] for row in drawn["options"])
 
@@ -150,7 +158,7 @@ def test_a_head_that_is_off_or_scaled_is_shown_so_and_has_no_effect_of_its_own()
     run = run_of("eng-fra")
     site = "decoder.layers.2.cross_attn"
     edited = with_edits(run, HeadOff(site, head=5), HeadScale(site, head=1, factor=-0.5))
-    kinds = payloads(edited, USUAL)["board"]["kinds"]
+    kinds = head_off_payloads(edited, USUAL)["board"]["kinds"]
     states, effects = next(
         (kind["states"][kind["sites"].index(site)], kind["effects"][kind["sites"].index(site)])
         for kind in kinds
@@ -163,7 +171,9 @@ def test_a_head_that_is_off_or_scaled_is_shown_so_and_has_no_effect_of_its_own()
 @pytest.mark.parametrize("metric", ["log-probability", "divergence"])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_check_passes(name: str, metric: str) -> None:
-    checks = payloads(run_of(name), Choices(None, metric, "uniform"))["checks"]["rows"]
+    checks = head_off_payloads(run_of(name), HeadOffChoices(None, metric, "uniform"))["checks"][
+        "rows"
+    ]
     passed = [line for look, line in checks if look == "passed"]
     assert len(passed) >= 4
     assert not [line for look, line in checks if look == "failed"]
@@ -172,12 +182,12 @@ def test_every_check_passes(name: str, metric: str) -> None:
 
 def test_a_check_fails_of_a_number_that_no_run_has(monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of("gpt")
-    effects = measured(asked(run, USUAL), USUAL)
+    effects = measure_heads(asked_about(run, USUAL), USUAL)
     for wrong in (lambda grid: -grid, lambda grid: grid * 1.01 + 0.01):
         turned = {kind: wrong(grid) for kind, grid in effects.values.items()}
         told = replace(effects, values=turned)
-        monkeypatch.setattr(page_payloads, "measured", lambda what, choices, told=told: told)
-        lines = payloads(run, USUAL)["checks"]["rows"]
+        monkeypatch.setattr(page_payloads, "measure_heads", lambda what, choices, told=told: told)
+        lines = head_off_payloads(run, USUAL)["checks"]["rows"]
         assert [line for look, line in lines if look == "failed"] == ["✗ the strongest head alone"]
 
 
@@ -219,7 +229,7 @@ def test_positions_are_left_out_only_where_a_model_has_them(
     name: str, left_out: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        run_changes.url_state, "get", lambda p: p is not run_changes.POSITIONS and p.default
+        run_changes.url_state, "get", lambda p: p is not run_changes.POSITIONS_CHANGE and p.default
     )
     assert run_changes.chosen_spec(run_of(name)).model.positions is not left_out
 

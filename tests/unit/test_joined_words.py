@@ -278,7 +278,7 @@ def test_each_tokenizer_says_what_its_words_are() -> None:
     for cut in (None, pre_tokenizers.Metaspace(split=False), pre_tokenizers.Metaspace(split=True)):
         assert [
             ("abc.  ab\nc a")[slice(*place)].strip()
-            for place in words.spans(marked(cut), "abc.  ab\nc a")
+            for place in words.word_spans(marked(cut), "abc.  ab\nc a")
         ] in (
             ["abc.", "ab", "c", "a"],
             ["abc.", "", "ab\nc", "a"],
@@ -287,10 +287,10 @@ def test_each_tokenizer_says_what_its_words_are() -> None:
 
 def test_a_tokenizer_without_words_or_signs_for_spaces_says_nothing() -> None:
     silent = tokenizers.Tokenizer(algorithms.BPE({"<unk>": 0, "a": 1, "b": 2, " ": 3}, []))
-    assert words.spans(silent, "ab ab") is None
+    assert words.word_spans(silent, "ab ab") is None
     alone = tokenizers.Tokenizer(algorithms.WordLevel({"<unk>": 0}, unk_token="<unk>"))
     alone.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), behavior="isolated")
-    assert words.spans(alone, "ab") is None
+    assert words.word_spans(alone, "ab") is None
 
 
 def test_special_and_hidden_tokens_stand_alone() -> None:

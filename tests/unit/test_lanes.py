@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from viz_app.session.lanes import LONG, TOGETHER, Lanes, Reply, Request, is_long
+from viz_app.session.lanes import LONG_REQUEST_BYTES, TOGETHER, LaneRequest, Lanes, Reply, are_long
 
-LONG_TEXT = "x" * (LONG + 1)
+LONG_TEXT = "x" * (LONG_REQUEST_BYTES + 1)
 PATIENCE = 30  # s after which a test that hangs fails
 
 
@@ -20,8 +20,8 @@ class Work:
         self.begun = {False: threading.Semaphore(0), True: threading.Semaphore(0)}
         self.batches: list[list[tuple[object, str]]] = []
 
-    def __call__(self, batch: Sequence[Request], reply: Reply) -> None:
-        long = is_long(batch[0].texts)
+    def __call__(self, batch: Sequence[LaneRequest], reply: Reply) -> None:
+        long = are_long(batch[0].texts)
         self.batches.append([(r.session, r.texts[0][-5:]) for r in batch])
         self.begun[long].release()
         assert self.gates[long].wait(PATIENCE)
@@ -140,7 +140,7 @@ def test_who_has_gone_is_not_waited_for() -> None:
 
 
 def test_work_that_breaks_down_leaves_nobody_waiting() -> None:
-    def breaks(batch: Sequence[Request], reply: Reply) -> None:
+    def breaks(batch: Sequence[LaneRequest], reply: Reply) -> None:
         raise RuntimeError("no memory")
 
     async def ask() -> list[bytes | None]:
@@ -152,9 +152,16 @@ def test_work_that_breaks_down_leaves_nobody_waiting() -> None:
 
 
 def test_bytes_decide_what_is_long() -> None:
-    assert [is_long(texts) for texts in (("x" * LONG, ""), ("x" * LONG, "y"), ("é" * LONG,))] == [
+    assert [
+        are_long(texts)
+        for texts in (
+            ("x" * LONG_REQUEST_BYTES, ""),
+            ("x" * LONG_REQUEST_BYTES, "y"),
+            ("é" * LONG_REQUEST_BYTES,),
+        )
+    ] == [
         False,
         True,
         True,
     ]
-    assert not is_long((None, (1, 2)))
+    assert not are_long((None, (1, 2)))

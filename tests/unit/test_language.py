@@ -22,7 +22,7 @@ from models.tokenizers.base import END, START
 from models.training import likelihood
 from models.training.batches import NO_LABEL
 from models.training.likelihood import baselines, likelihood_measures, likelihoods
-from models.training.ngrams import BEFORE, KneserNey
+from models.training.ngrams import NGRAM_PADDING, KneserNey
 from models.training.recipe import Recipe
 from models.training.task import DataError, Passage
 from models.training.trainer import Trainer
@@ -338,19 +338,27 @@ def test_a_bigram_by_hand():
     d = 5 / 7
     lower = {4: 1.5 / 7, 5: 0.5 / 7, 6: 2.5 / 7, 7: 0.5 / 7, 8: 0.0}
     lower = {token: p + 0.5 * 4 / 7 / 11 for token, p in lower.items()}
-    assert model.prob(4, (BEFORE,)) == pytest.approx((2 - d) / 3 + d * 2 / 3 * lower[4])
+    assert model.prob(4, (NGRAM_PADDING,)) == pytest.approx((2 - d) / 3 + d * 2 / 3 * lower[4])
     assert model.prob(5, (4,)) == pytest.approx((3 - d) / 3 + d * 1 / 3 * lower[5])
     assert model.prob(8, (5,)) == pytest.approx(d * 3 / 3 * lower[8])
     assert model.prob(6, (7,)) == pytest.approx(lower[6])  # nothing ever followed 7
     assert model.log_prob([4, 5]) == pytest.approx(
-        math.log(model.prob(4, (BEFORE,)) * model.prob(5, (4,)))
+        math.log(model.prob(4, (NGRAM_PADDING,)) * model.prob(5, (4,)))
     )
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_probabilities_sum_to_one_after_whatever_context(order):
     model = KneserNey(ROWS, 11, order)
-    for context in ((BEFORE, BEFORE), (BEFORE, 4), (4, 5), (5, 4), (6, 6), (9, 9), (4, 9)):
+    for context in (
+        (NGRAM_PADDING, NGRAM_PADDING),
+        (NGRAM_PADDING, 4),
+        (4, 5),
+        (5, 4),
+        (6, 6),
+        (9, 9),
+        (4, 9),
+    ):
         own = context[len(context) - order + 1 :] if order > 1 else ()
         assert sum(model.prob(token, own) for token in range(11)) == pytest.approx(1)
         assert min(model.prob(token, own) for token in range(11)) > 0

@@ -17,8 +17,8 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import LISTED, STRONGEST, layer, payloads
-from viz_app.views.layer.token_view import Choices, TokenView, chosen_position, token_view
+from viz_app.views.layer.payloads import N_TOP_TOKENS, STRONGEST, layer_payload, layer_payloads
+from viz_app.views.layer.token_view import LayerChoices, TokenView, clicked_token, token_view
 
 TERMS = words.terms("letters")
 
@@ -28,13 +28,13 @@ def run_of(family: str = "transformer", *texts: str, **sizes: Any) -> CurrentRun
     return CurrentRun(scope, scope.run(*(texts or ("abcde", "edc"))))
 
 
-def sent(run: CurrentRun, choices: Choices) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    return unpack(on_screen(payloads(run, choices))["layer"])
+def sent(run: CurrentRun, choices: LayerChoices) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    return unpack(on_screen(layer_payloads(run, choices))["layer"])
 
 
 @pytest.fixture(scope="module")
-def decoder() -> tuple[CurrentRun, Choices, dict[str, Any], dict[str, np.ndarray]]:
-    run, choices = run_of(), Choices("target", 1, 2)
+def decoder() -> tuple[CurrentRun, LayerChoices, dict[str, Any], dict[str, np.ndarray]]:
+    run, choices = run_of(), LayerChoices("target", 1, 2)
     return run, choices, *sent(run, choices)
 
 
@@ -97,7 +97,7 @@ def test_a_stop_says_what_would_follow(decoder) -> None:
     ):
         p = np.exp(table @ run.trace.activations[name].value[0, 2].numpy())
         p /= p.sum()
-        best = np.argsort(-p)[:LISTED]
+        best = np.argsort(-p)[:N_TOP_TOKENS]
         special = {"<s>": "[start]", "</s>": "[end]", "<pad>": "[padding]", "<unk>": "[unknown]"}
         assert [label[0] for label, _ in stop["best"]] == [
             special.get(t, t) for t in scope.tokenizer.tokens(best.tolist())
@@ -110,7 +110,7 @@ def test_a_stop_says_what_would_follow(decoder) -> None:
 def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
     run = run_of("gpt", "abcab", head="classes", classes="praise,complaint", norm=norm)
     model, n = run.scope.model, len(run.trace.streams["text"].ids)
-    header, _ = sent(run, Choices("text", 1, None))
+    header, _ = sent(run, LayerChoices("text", 1, None))
     names = [
         "decoder.layers.0.resid_pre",
         "decoder.layers.0.resid_mid",
@@ -137,11 +137,11 @@ def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
     assert header["stops"][-1]["answer"] == pytest.approx(
         float(answer.probabilities.max()), rel=1e-4
     )
-    found = token_view(run, Choices("text", 1, None))
+    found = token_view(run, LayerChoices("text", 1, None))
     assert found.position == answer.position == n - 1
     assert header["title"].endswith(f"token “b” to the class, “{answer.predicted}”")
     assert header["allTitle"] == "Logit lens: the class by “b” after each part"
-    assert "read by the model's own output path to its classes" in text.explain(
+    assert "read by the model's own output path to its classes" in text.explain_stream(
         [part.sublayer for part in found.parts], found.output
     )
     heading, *rows = csv.reader(io.StringIO(files.layers_csv(found)))
@@ -161,14 +161,14 @@ def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
 
 def test_elsewhere_in_a_text_that_is_classified_a_stop_says_what_would_follow() -> None:
     run = run_of("gpt", "abcab", head="classes", classes="praise,complaint")
-    found = token_view(run, Choices("text", 1, 2))
+    found = token_view(run, LayerChoices("text", 1, 2))
     torch.testing.assert_close(
         found.log_probs[-1], run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5
     )
-    assert "to the next token, with no later layer" in text.explain(
+    assert "to the next token, with no later layer" in text.explain_stream(
         [part.sublayer for part in found.parts], found.output
     )
-    assert "what follows it" in sent(run, Choices("text", 1, 2))[0]["title"]
+    assert "what follows it" in sent(run, LayerChoices("text", 1, 2))[0]["title"]
     with pytest.raises(ValueError, match="^'span' is not read from the stream 'text'$"):
         run.scope.model.readout(found.parts[0].after, "span")
 
@@ -209,7 +209,7 @@ def test_under_post_ln_the_layer_is_sums_and_norms_in_order(decoder) -> None:
 
 
 def test_under_pre_ln_each_part_reads_the_norm_and_the_stream_is_only_added_to() -> None:
-    run, choices = run_of("gpt", "abcab"), Choices("text", 0, 3)
+    run, choices = run_of("gpt", "abcab"), LayerChoices("text", 0, 3)
     header, arrays = sent(run, choices)
     assert [row["kind"] for row in header["rows"]] == [
         "stream",
@@ -239,7 +239,7 @@ def test_under_pre_ln_each_part_reads_the_norm_and_the_stream_is_only_added_to()
 
 def test_without_a_stream_what_attention_makes_takes_its_place() -> None:
     run = run_of("attention only")
-    header, arrays = sent(run, Choices("target", None, 1))
+    header, arrays = sent(run, LayerChoices("target", None, 1))
     assert header["adds"] is False
     assert [row["name"] for row in header["rows"]] == ["stream before", "cross-attention makes"]
     site = run.trace.attention["decoder.cross_attn"]
@@ -261,7 +261,7 @@ def test_without_a_stream_what_attention_makes_takes_its_place() -> None:
 )
 def test_how_many_numbers_fire_and_which_are_strongest(activation: str, name: str) -> None:
     run = run_of("gpt", "abcab", activation=activation)
-    header, _ = sent(run, Choices("text", 1, 2))
+    header, _ = sent(run, LayerChoices("text", 1, 2))
     pre = run.trace.activations["decoder.layers.1.ff.ff_pre"].value[0, 2].double()
     post = pre.clamp(min=0) if activation == "relu" else pre * (1 + torch.erf(pre / 2**0.5)) / 2
     strongest = sorted(range(len(post)), key=lambda i: -float(post[i]))[:STRONGEST]
@@ -304,21 +304,21 @@ def test_what_the_parts_of_a_layer_do_is_read_from_them(
 ) -> None:
     run = run_of("gpt", "abc") if family == "gpt" else run_of(family)
     sublayers = run.scope.model.sublayers
-    for said in (text.answer(sublayers), text.explain(sublayers, "").split("\n\n")[0]):
+    for said in (text.layer_answer(sublayers), text.explain_stream(sublayers, "").split("\n\n")[0]):
         assert ("feed-forward" in said) == feeds
         assert (" add" in said) == adds or "nothing is added" in said
         assert ("replace" in said or "in its place" in said) != adds
-    assert "In a Transformer" in text.answer(())
+    assert "In a Transformer" in text.layer_answer(())
 
 
 def test_an_encoder_is_asked_nothing_and_says_why() -> None:
     run = run_of()
-    header, _ = sent(run, Choices("source", 0, 4))
+    header, _ = sent(run, LayerChoices("source", 0, 4))
     assert header["without"] == (
         "No prediction is read from the encoder. Its stream ends in vectors for the decoder, and no next token is written "
         "from it."
     )
-    bare = text.no_lens(token_view(run, Choices("source", 0, 4)).parts[0].sublayer, "")
+    bare = text.no_lens(token_view(run, LayerChoices("source", 0, 4)).parts[0].sublayer, "")
     assert "no next token" in bare
     assert "cannot be asked" not in bare
     assert header["answer"] is None
@@ -331,28 +331,30 @@ def test_an_encoder_is_asked_nothing_and_says_why() -> None:
 def test_which_token_is_shown_where_none_is_chosen() -> None:
     run = run_of()
     positions = [
-        token_view(run, Choices("target", 0, position)).position for position in (None, 0, 3, 99)
+        token_view(run, LayerChoices("target", 0, position)).position
+        for position in (None, 0, 3, 99)
     ]
     assert positions == [1, 0, 3, 1]
     goes_on = run_of("gpt", "abcab")
     last = len(goes_on.trace.streams["text"].ids) - 1
     assert [
-        token_view(goes_on, Choices("text", 0, position)).position for position in (None, 2, 99)
+        token_view(goes_on, LayerChoices("text", 0, position)).position
+        for position in (None, 2, 99)
     ] == [last, 2, last]
-    assert chosen_position(goes_on, Choices("text", 0, None), last) is None
+    assert clicked_token(goes_on, LayerChoices("text", 0, None), last) is None
     judge = run_of("gpt", "abcab", head="classes", classes="a,b")
     answers = judge.trace.outputs["classes"].position
     assert [
-        token_view(judge, Choices("text", 0, position)).position for position in (None, 2, 99)
+        token_view(judge, LayerChoices("text", 0, position)).position for position in (None, 2, 99)
     ] == [answers, 2, answers]
-    assert chosen_position(judge, Choices("text", 0, None), answers) is None
-    assert chosen_position(goes_on, Choices("text", 0, None), 2) == 2
-    assert chosen_position(run, Choices("target", 0, None), 3) == 3
+    assert clicked_token(judge, LayerChoices("text", 0, None), answers) is None
+    assert clicked_token(goes_on, LayerChoices("text", 0, None), 2) == 2
+    assert clicked_token(run, LayerChoices("target", 0, None), 3) == 3
 
 
 def found(family: str, stream: str) -> tuple[Scope, TokenView]:
     run = run_of(family)
-    return run.scope, token_view(run, Choices(stream, 0, 2))
+    return run.scope, token_view(run, LayerChoices(stream, 0, 2))
 
 
 @pytest.mark.parametrize(
@@ -367,10 +369,10 @@ def found(family: str, stream: str) -> tuple[Scope, TokenView]:
 def test_the_table_read_back(family: str, stream: str) -> None:
     scope, at = found(family, stream)
     heading, *rows = csv.reader(io.StringIO(files.layers_csv(at)))
-    said = [f"{what} {i}" for i in range(1, LISTED + 1) for what in ("token", "probability")] * (
-        stream == scope.model.writes
-    )
-    assert heading == [*files.COLUMNS, *said, "token", "position", "model", "fingerprint"]
+    said = [
+        f"{what} {i}" for i in range(1, N_TOP_TOKENS + 1) for what in ("token", "probability")
+    ] * (stream == scope.model.writes)
+    assert heading == [*files.SUBLAYER_COLUMNS, *said, "token", "position", "model", "fingerprint"]
     assert len(rows) == len(at.parts)
     for i, (row, part) in enumerate(zip(rows, at.parts, strict=True)):
         told = dict(zip(heading, row, strict=True))
@@ -434,13 +436,15 @@ def test_the_vectors_read_back() -> None:
         )
         assert held["log_probs"].shape == (5, scope.config.vocab_size)
         assert (held["position"], str(held["fingerprint"])) == (3, scope.fingerprint)
-    assert files.name(at, "npz") == "letters.decoder.layers.token3.npz"
+    assert files.layer_file_name(at, "npz") == "letters.decoder.layers.token3.npz"
 
 
 def test_the_payload_is_the_same_for_the_same_run(decoder) -> None:
     run, choices, *_ = decoder
-    assert layer(token_view(run, choices)) == on_screen(payloads(run, choices))["layer"]
-    assert {look for look, _ in on_screen(payloads(run, choices))["checks"]["rows"]} == {
+    assert (
+        layer_payload(token_view(run, choices)) == on_screen(layer_payloads(run, choices))["layer"]
+    )
+    assert {look for look, _ in on_screen(layer_payloads(run, choices))["checks"]["rows"]} == {
         "title",
         "passed",
         "value",
@@ -454,7 +458,9 @@ def test_each_norm_has_its_own_words() -> None:
         "pre": run_of("gpt", "abc"),
         "none": run_of("attention only"),
     }.items():
-        said[name] = text.explain(run.scope.model.sublayers[:2], "next token" * (name == "pre"))
+        said[name] = text.explain_stream(
+            run.scope.model.sublayers[:2], "next token" * (name == "pre")
+        )
     assert "post-LN" in said["post"]
     assert "pre-LN" in said["pre"]
     assert "no residual connections and no LayerNorm" in said["none"]

@@ -17,7 +17,7 @@ from models.analysis.layer_parts import (
     cosine_between,
     lens,
     mean_and_spread,
-    parts,
+    sublayer_effects,
 )
 from models.architectures import Model
 from models.layers.attention import MultiHeadAttention
@@ -103,7 +103,7 @@ def test_what_is_found_of_a_token_is_what_its_modules_took_and_gave(run) -> None
     scope, trace = run
     seen = passed(scope, trace)
     for stream in streams(scope.model):
-        for part in parts(scope.model, trace, stream, POSITION):
+        for part in sublayer_effects(scope.model, trace, stream, POSITION):
             path, own = part.sublayer.path, {"rtol": 1e-4, "atol": 1e-5}
             attends = part.sublayer.role != "feed-forward"
             out = seen[path if attends else f"{path}.W_2"][1][POSITION]
@@ -133,7 +133,7 @@ def test_what_is_found_of_a_token_is_what_its_modules_took_and_gave(run) -> None
 def test_a_stream_goes_from_part_to_part(run) -> None:
     scope, trace = run
     for stream in streams(scope.model):
-        found = parts(scope.model, trace, stream, POSITION)
+        found = sublayer_effects(scope.model, trace, stream, POSITION)
         stack = found[0].sublayer.stack
         first = (
             trace.activations[f"{stack}.embedding"].value
@@ -173,7 +173,7 @@ def test_direction_mean_spread_and_firing_by_numpy() -> None:
 def test_the_lens_is_the_models_own_output_path() -> None:
     for family in ("post", "pre", "gpt", "attention", "residual attention"):
         scope, trace = made(family)
-        found = parts(scope.model, trace, scope.model.writes, POSITION)
+        found = sublayer_effects(scope.model, trace, scope.model.writes, POSITION)
         state = found[0].after.numpy().astype(np.float64)
         if family in ("pre", "gpt"):
             norm = scope.model.decoder.last_norm
@@ -191,16 +191,18 @@ def test_a_token_that_is_not_there_is_named(run) -> None:
     stream = streams(scope.model)[-1]
     n = len(trace.streams[stream].ids)
     with pytest.raises(ValueError, match=f"position must be 0 to {n - 1} on this stream, not {n}"):
-        parts(scope.model, trace, stream, n)
+        sublayer_effects(scope.model, trace, stream, n)
     with pytest.raises(ValueError, match="on this stream, not -1"):
-        parts(scope.model, trace, stream, -1)
+        sublayer_effects(scope.model, trace, stream, -1)
 
 
 # --- each check fails, alone, when the one thing it guards is changed
 
 
 def verdicts(scope: Scope, trace: Trace, stream: str, position: int = POSITION) -> list[Check]:
-    return check_parts(scope.model, trace, parts(scope.model, trace, stream, position), position)
+    return check_parts(
+        scope.model, trace, sublayer_effects(scope.model, trace, stream, position), position
+    )
 
 
 def failed(scope: Scope, trace: Trace, stream: str) -> dict[str, float]:
@@ -285,7 +287,7 @@ def test_no_number_is_no_pass() -> None:
 def test_the_direction_of_what_is_added_is_told_against_the_stream_before_it(run) -> None:
     """By numpy, and nowhere against the stream behind: that holds what was added already."""
     scope, trace = run
-    for part in parts(scope.model, trace, trace.next_token.stream, POSITION):
+    for part in sublayer_effects(scope.model, trace, trace.next_token.stream, POSITION):
         added, before = (vector.numpy().astype(np.float64) for vector in (part.added, part.before))
         expected = added @ before / (np.linalg.norm(added) * np.linalg.norm(before))
         assert part.direction == pytest.approx(expected, abs=1e-5)

@@ -18,7 +18,7 @@ from models.runs.scope import Scope
 from viz_app.drawing.look import LIGHT
 from viz_app.views.from_rnn import learners as from_rnn_learners
 from viz_app.views.from_rnn.learners import Learner
-from viz_app.views.from_rnn.learning import fastest, similarities
+from viz_app.views.from_rnn.learning import compare_similarities, fastest
 
 VOCAB = Reversal().tokenizer.vocab_size
 SMALL = {"vocab_size": VOCAB, "d_model": 12, "n_ctx": 13}
@@ -57,7 +57,7 @@ def scopes(tmp_path_factory) -> list[Scope]:
 
 
 def test_the_stages_stand_in_the_order_of_the_way(scopes):
-    found = from_rnn_learners.stages(scopes)
+    found = from_rnn_learners.stage_learners(scopes)
     assert [one.checkpoint for one in found] == [
         "vector",
         "aligned",
@@ -83,24 +83,24 @@ def test_the_stages_stand_in_the_order_of_the_way(scopes):
 
 
 def test_similarities_compares_only_what_shares_a_recipe(scopes):
-    found = from_rnn_learners.similarities(scopes)
+    found = from_rnn_learners.similarity_learners(scopes)
     assert {one.what for one in found} == set(KINDS)
     assert "long" not in {one.checkpoint for one in found}
-    assert from_rnn_learners.similarities(scopes[:7]) == []
-    assert from_rnn_learners.similarities([letters("gpt"), letters("gpt")]) == []
+    assert from_rnn_learners.similarity_learners(scopes[:7]) == []
+    assert from_rnn_learners.similarity_learners([letters("gpt"), letters("gpt")]) == []
 
 
 def test_what_the_similarities_share_is_counted(scopes):
-    found = from_rnn_learners.similarities(scopes)
+    found = from_rnn_learners.similarity_learners(scopes)
     sizes = sorted(
         sum(p.numel() for p in scope.model.parameters())
         for scope in scopes
         if scope.name.startswith("sim ")
     )
-    text = similarities(found)
+    text = compare_similarities(found)
     assert "trained for 4 steps each" in text
     assert f"in all {sizes[0]:,} to {sizes[-1]:,} parameters" in text
-    assert "for 4 to 9 steps under each similarity" in similarities(
+    assert "for 4 to 9 steps under each similarity" in compare_similarities(
         [*found, replace(found[0], steps=9)]
     )
     begun = {
@@ -152,7 +152,7 @@ def test_learned_is_the_first_step_over_the_bar():
     assert "Not reached within their training: **lost one** (400 steps)." in said
     assert "alike" not in said
     assert "at the same validated step, 200" in fastest([fast, fast])
-    rows = from_rnn_learners.table([fast, never], ["2001-01-01", "x"])
+    rows = from_rnn_learners.learner_table([fast, never], ["2001-01-01", "x"])
     assert list(rows["Reached 90 % at step"]) == ["200", "not reached"]
     assert list(rows["Writes"]) == ["2001-01-01", "x"]
     lines = from_rnn_learners.learning_csv([fast, never]).splitlines()

@@ -4,10 +4,10 @@ import pytest
 
 from models.tasks.repeat import INDUCTION
 from viz_app.drawing.learning_chart import (
-    HELD_OUT,
-    MATCHING,
-    MOST,
-    TRAINING,
+    HELD_OUT_LINE,
+    MATCHING_LINE,
+    MAX_POINTS,
+    TRAINING_LINE,
     Curve,
     learning_chart,
     unit,
@@ -32,8 +32,8 @@ def values(chart: dict, name: str, run: str = "this run") -> list[tuple[float, f
 
 def test_every_number_of_the_record_is_drawn():
     chart = learning_chart([Curve("this run", ROWS)], "exact match", 20, 97, LIGHT)
-    assert values(chart, TRAINING) == [(7, 3.5), (20, LEAST_LOSS)]
-    assert values(chart, HELD_OUT) == [(20, 0.25)]
+    assert values(chart, TRAINING_LINE) == [(7, 3.5), (20, LEAST_LOSS)]
+    assert values(chart, HELD_OUT_LINE) == [(20, 0.25)]
     assert values(chart, "exact match") == [(20, 62.5)]
     assert chart["layer"][0]["data"]["values"] == [{"step": 20}]
     assert chart["layer"][1]["encoding"]["x"]["scale"]["domain"] == [0, 97]
@@ -79,7 +79,7 @@ def test_the_jump_of_the_induction_score_is_a_band_over_its_steps():
     assert (steps["from"], steps["to"]) == (50, 60)
     assert "rises by 0.37" in steps["says"]
     colours = chart["layer"][1]["encoding"]["color"]["scale"]
-    assert dict(zip(colours["domain"], colours["range"], strict=True))[MATCHING] == LIGHT.third
+    assert dict(zip(colours["domain"], colours["range"], strict=True))[MATCHING_LINE] == LIGHT.third
 
 
 def test_without_a_jump_there_is_no_band():
@@ -87,14 +87,14 @@ def test_without_a_jump_there_is_no_band():
     chart = learning_chart([Curve("this run", rows)], "accuracy", 5, 97, LIGHT)
     assert all("layer" in layer for layer in chart["layer"][1:])
     chart = learning_chart([Curve("this run", ROWS)], "exact match", 5, 97, LIGHT)
-    assert MATCHING not in chart["layer"][1]["encoding"]["color"]["scale"]["domain"]
+    assert MATCHING_LINE not in chart["layer"][1]["encoding"]["color"]["scale"]["domain"]
 
 
 def test_two_runs_are_told_apart():
     other = [{"step": 5, "loss": 1.5}]
     curves = [Curve("this run", ROWS), Curve("the run before", other)]
     chart = learning_chart(curves, "exact match", 5, 97, LIGHT)
-    assert values(chart, TRAINING, "the run before") == [(5, 1.5)]
+    assert values(chart, TRAINING_LINE, "the run before") == [(5, 1.5)]
     dashes = chart["layer"][1]["encoding"]["strokeDash"]
     assert dashes["scale"]["domain"] == ["this run", "the run before"]
     gaps = [gap for _, gap in dashes["scale"]["range"]]
@@ -102,11 +102,21 @@ def test_two_runs_are_told_apart():
     assert chart["title"]["text"] == "solid: this run, dashed: the run before"
 
 
-@pytest.mark.parametrize("n", [MOST - 1, MOST, MOST + 1, 2 * MOST, 2 * MOST + 1, 13 * MOST + 5])
+@pytest.mark.parametrize(
+    "n",
+    [
+        MAX_POINTS - 1,
+        MAX_POINTS,
+        MAX_POINTS + 1,
+        2 * MAX_POINTS,
+        2 * MAX_POINTS + 1,
+        13 * MAX_POINTS + 5,
+    ],
+)
 def test_a_long_line_is_thinned_and_keeps_its_end(n):
     rows = [{"step": i + 1, "loss": 1.0 + i} for i in range(n)]
-    drawn = values(learning_chart([Curve("this run", rows)], "x", 1, n, LIGHT), TRAINING)
-    assert len(drawn) <= MOST + 1
+    drawn = values(learning_chart([Curve("this run", rows)], "x", 1, n, LIGHT), TRAINING_LINE)
+    assert len(drawn) <= MAX_POINTS + 1
     assert drawn[0] == (1, 1.0)
     assert drawn[-1] == (n, float(n))
     assert len(set(drawn)) == len(drawn)

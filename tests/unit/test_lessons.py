@@ -15,13 +15,13 @@ import torch
 import models
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
 from models.trace.edits import HeadOff, MaskChange, SetWeights, Where
-from viz_app.controls.lesson_panel import PAGES, offered
+from viz_app.controls.lesson_panel import LESSON_PAGE_NAMES, offered_lessons
 from viz_app.lessons import library
 from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.picture import lesson_picture
-from viz_app.lessons.reader import LARGEST, LessonError, parse_lesson, read_lesson
+from viz_app.lessons.reader import MAX_LESSON_BYTES, LessonError, parse_lesson, read_lesson
 from viz_app.lessons.readings import READINGS, finder
-from viz_app.lessons.sentence import Reading, Value, read_sentence
+from viz_app.lessons.sentence import Reading, ReadingValue, read_sentence
 from viz_app.navigation import PAGES as ALL_PAGES
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lesson_state import PREDICTED
@@ -45,7 +45,7 @@ LESSON = f"# A title\nWhat it is about.\nminutes: 5\n\n{STEP}"
 
 
 def parsed(text: str) -> Lesson:
-    return parse_lesson(text, Path("mine.md"), PAGES, declared())
+    return parse_lesson(text, Path("mine.md"), LESSON_PAGE_NAMES, declared())
 
 
 @cache
@@ -144,7 +144,7 @@ def test_a_hostile_file_is_refused_at_once(case: str, tmp_path: Path) -> None:
     path.write_text(ATTACKS[case])
     start = time.process_time()
     with pytest.raises(LessonError) as error:
-        read_lesson(path, PAGES, declared())
+        read_lesson(path, LESSON_PAGE_NAMES, declared())
     assert time.process_time() - start < 1
     assert "mine.md" in str(error.value)
     assert len(str(error.value)) < 500
@@ -160,36 +160,36 @@ def test_markup_in_an_option_stays_text() -> None:
 
 def test_a_file_is_read_with_a_bound(tmp_path: Path) -> None:
     large, pipe, latin = tmp_path / "large.md", tmp_path / "pipe.md", tmp_path / "latin.md"
-    large.write_text("# A\n" + "x" * LARGEST)
+    large.write_text("# A\n" + "x" * MAX_LESSON_BYTES)
     os.mkfifo(pipe)
     latin.write_bytes(b"# \xe9t\xe9\n")
     for path in (large, pipe, latin):
         with pytest.raises(LessonError):
-            read_lesson(path, PAGES, declared())
+            read_lesson(path, LESSON_PAGE_NAMES, declared())
 
 
 def test_own_lessons_are_offered_and_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(library.FOLDER, str(tmp_path))
-    shipped = [lesson.name for lesson in offered().lessons]
+    monkeypatch.setenv(library.LESSONS_VARIABLE, str(tmp_path))
+    shipped = [lesson.name for lesson in offered_lessons().lessons]
     (tmp_path / "mine.md").write_text(LESSON)
     (tmp_path / "broken.md").write_text("# A\n")
-    both = offered()
+    both = offered_lessons()
     assert [lesson.name for lesson in both.lessons] == ["mine", *shipped]
     assert [error.partition(",")[0] for error in both.errors] == ["broken.md"]
     (tmp_path / "mine.md").write_text(LESSON.replace("A title", "Another title"))
-    assert offered().named("mine").title == "Another title"
+    assert offered_lessons().named("mine").title == "Another title"
 
 
 def test_steps_open_every_page_of_a_run() -> None:
-    assert {*PAGES, "lessons", "train"} == set(ALL_PAGES)
+    assert {*LESSON_PAGE_NAMES, "lessons", "train"} == set(ALL_PAGES)
 
 
-@pytest.mark.parametrize("name", [lesson.name for lesson in offered().lessons])
+@pytest.mark.parametrize("name", [lesson.name for lesson in offered_lessons().lessons])
 def test_a_shipped_lesson_asks_before_it_tells(name: str) -> None:
-    lesson = offered().named(name)
-    assert not offered().errors
+    lesson = offered_lessons().named(name)
+    assert not offered_lessons().errors
     assert 3 <= len(lesson.steps) <= 8
     assert lesson.minutes <= 8
     for step in lesson.steps:
@@ -199,13 +199,13 @@ def test_a_shipped_lesson_asks_before_it_tells(name: str) -> None:
 
 
 FIND = {
-    "run.a": Value(2.0, "2.0", "{:.1f}".format),
-    "run.b": Value(0.5, "0.5", "{:.1f}".format),
-    "run.c": Value("x", "x"),
+    "run.a": ReadingValue(2.0, "2.0", "{:.1f}".format),
+    "run.b": ReadingValue(0.5, "0.5", "{:.1f}".format),
+    "run.c": ReadingValue("x", "x"),
 }
 
 
-def find(reading: Reading) -> Value:
+def find(reading: Reading) -> ReadingValue:
     return FIND[f"{reading.whose}.{reading.name}"]
 
 
@@ -347,7 +347,7 @@ def test_the_head_that_a_question_names_is_first_in_the_record() -> None:
     """Lesson 8 says of layer 3, head 3 that it raises the loss most."""
     first = models.load("eng-fra").training["ablation"]["heads"][0]
     assert (first["kind"], first["layer"], first["head"]) == ("cross", 2, 2)
-    text = (library.SHIPPED / "8-explanation.md").read_text("utf-8")
+    text = (library.SHIPPED_LESSONS / "8-explanation.md").read_text("utf-8")
     assert "Layer 3, head 3: of all heads" in text
     run = run_of("eng-fra", "We like him.")
     record = run.scope.training["ablation"]
@@ -371,13 +371,15 @@ GRANTED = [
 def test_what_a_question_takes_for_granted_is_so(
     lesson: str, words: str, model: str, reading: str, value: str
 ) -> None:
-    assert words in (library.SHIPPED / f"{lesson}.md").read_text("utf-8")
+    assert words in (library.SHIPPED_LESSONS / f"{lesson}.md").read_text("utf-8")
     assert found(reading, run_of(model, "The black cat is here.")) == value
 
 
 def revealed(lesson: str, step: int, run: CurrentRun, pinned: CurrentRun | None = None) -> str:
     """The whole of what a shipped step reveals of these runs."""
-    one = read_lesson(library.SHIPPED / f"{lesson}.md", PAGES, declared()).steps[step - 1]
+    one = read_lesson(
+        library.SHIPPED_LESSONS / f"{lesson}.md", LESSON_PAGE_NAMES, declared()
+    ).steps[step - 1]
     return " ".join(paragraph.words(finder(run, pinned)) for paragraph in one.reveal)
 
 

@@ -34,7 +34,7 @@ from viz_app.views.positions import grid
 
 TABLE = formula_table("paper", 13, 8)
 FRAMES = {      # what the charts are put into
-    "viz_app.drawing.frame.titled", "viz_app.drawing.frame.framed", "viz_app.views.positions.charts.banded",
+    "viz_app.drawing.frame.titled", "viz_app.drawing.frame.framed_figure", "viz_app.views.positions.charts.banded",
 }  # fmt: skip
 TELLING = ("strokeDash", "shape", "facet")
 
@@ -60,7 +60,7 @@ def scores() -> dict[str, list[dict]]:
     }
 
 
-def one_cell() -> tuple[Any, cell.Cell]:
+def one_cell() -> tuple[Any, cell.WeightCell]:
     trace = letters().run("abcde", "edc")
     return trace, chosen_cell(trace, trace.attention["decoder.layers.1.cross_attn"], 1, 2, 1)
 
@@ -82,7 +82,7 @@ def matched() -> tuple[Any, ...]:
 
 MADE = {
     matches.match_chart: lambda draw: draw(*matched()),
-    many_texts.curves: lambda draw: draw(*swept()),
+    many_texts.loss_curves: lambda draw: draw(*swept()),
     loss_curve.loss_curve: lambda draw: draw(
         [{"step": 1, "loss": 2.0, "validation loss": 3.0}], 1, "#111111", "#222222"
     ),
@@ -93,10 +93,10 @@ MADE = {
     charts.forward_times: lambda draw: draw(
         [Timing(kind, 16, (0.004, 0.001)) for kind in LAYER_KINDS], "t"
     ),
-    charts.by_length: lambda draw: draw(scores(), "t"),
+    charts.length_chart: lambda draw: draw(scores(), "t"),
     scaling.weights_chart: lambda draw: draw(*one_cell()),
     scaling.curve_chart: lambda draw: draw(one_cell()[1], "entropy", "t", "nats"),
-    positions.curves: lambda draw: draw(TABLE, range(8), list("abcdefgh"), "t"),
+    positions.dimension_chart: lambda draw: draw(TABLE, range(8), list("abcdefgh"), "t"),
     positions.wavelength_chart: lambda draw: draw(torch.arange(1.0, 9.0), range(8), 13, "t"),
     positions.heatmap: lambda draw: draw(TABLE, LIGHT, "t", ("position", "dimension")),
     positions.similarity_chart: lambda draw: draw(

@@ -8,13 +8,13 @@ from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing import cells as drawing
 from viz_app.drawing import pooling
-from viz_app.drawing.head import head
+from viz_app.drawing.head import head_payload
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.scale import Scale
 
 TERMS = words.terms("language")
 TEXT = "abcdeabcddeabcabdceab"  # 21 letters; with <s> before them 22 tokens
-LIMITS = drawing.LARGEST_WHOLE, drawing.LARGEST_POOLED, drawing.TILE
+LIMITS = drawing.LARGEST_WHOLE, drawing.LARGEST_POOLED, drawing.TILE_SIDE
 N, TILE, K = 22, 4, 5  # 22 tokens in at most 5 blocks: 5 to a block, 2 in the last
 
 
@@ -38,7 +38,7 @@ def site(trace: Trace) -> AttentionSite:
 
 
 def drawn(trace: Trace, site: AttentionSite, **how) -> tuple[dict, dict]:
-    return unpack(head(trace, site, 2, TERMS, **how))
+    return unpack(head_payload(trace, site, 2, TERMS, **how))
 
 
 def test_each_cell_is_the_largest_weight_of_its_block(trace: Trace, site: AttentionSite) -> None:

@@ -22,16 +22,16 @@ from viz_app.drawing.payload import unpack
 from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import payloads as decoding
-from viz_app.views.decoding.story import reading
+from viz_app.views.decoding.story import decoder_attention
 from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside import payloads as inside
 from viz_app.views.inside import several as several_heads
 from viz_app.views.inside.files import matrices_npz
-from viz_app.views.inside.several import HeadGroup, several
+from viz_app.views.inside.several import HeadGroup, several_payload
 from viz_app.views.masks import painter
 from viz_app.views.masks import payloads as masks
 from viz_app.views.masks.mask_view import MaskView
-from viz_app.views.masks.mask_view import checks as masks_checks
+from viz_app.views.masks.mask_view import mask_checks as masks_checks
 
 TERMS = words.terms("language")
 TEXT = "abcdeabcddeabcabdceab"  # with <s> before them 22 tokens
@@ -44,7 +44,7 @@ def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, limit in (("LARGEST_WHOLE", N - 1), ("LARGEST_POOLED", 5), ("TILE", TILE)):
         monkeypatch.setattr(cells, name, limit)
     monkeypatch.setattr(pooling, "SLAB", 7 * N)
-    monkeypatch.setattr(several_heads, "BLOCKS", 5)
+    monkeypatch.setattr(several_heads, "MAX_STRAND_BLOCKS", 5)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def largest(weights: np.ndarray, side: int = 1) -> np.ndarray:
 def test_a_line_of_several_heads_is_the_largest_weight_of_its_block(
     trace: Trace, site: AttentionSite
 ) -> None:
-    header, arrays = unpack(several(HeadGroup(trace, "self", "first", (4, 5)), TERMS, 13))
+    header, arrays = unpack(several_payload(HeadGroup(trace, "self", "first", (4, 5)), TERMS, 13))
     assert (header["block"], header["query"]) == (K, 2)
     assert [label[0] for label in header["queries"]] == ["0–4", "5–9", "10–14", "15–19", "20–21"]
     for drawn, head in zip(arrays["weights"], (1, 2), strict=True):
@@ -217,11 +217,13 @@ def test_the_rows_of_a_step_hold_the_largest_of_each_block(
 ) -> None:
     monkeypatch.setattr(cells, "LARGEST_WHOLE", 12)
     run = CurrentRun(scope, scope.run(TEXT[:6], TEXT[6:]))
-    shown = reading(run.trace, 1, HEAD)
+    shown = decoder_attention(run.trace, 1, HEAD)
     drawn = on_screen(
-        decoding.payloads(
+        decoding.decoding_payloads(
             run,
-            decoding.Choices(Method(max_new=3), shown, decoding.Place(), decoding.given_ids(run)),
+            decoding.DecodingChoices(
+                Method(max_new=3), shown, decoding.ReadingState(), decoding.given_ids(run)
+            ),
         )
     )
     header, arrays = unpack(drawn["stepper"])
@@ -279,26 +281,28 @@ def test_no_page_holds_all_weights_of_a_head(view: str, monkeypatch: pytest.Monk
 
     def pictures() -> dict:
         if view == "decoding":
-            shown = reading(run.trace, 1, HEAD)
+            shown = decoder_attention(run.trace, 1, HEAD)
             return on_screen(
-                decoding.payloads(
+                decoding.decoding_payloads(
                     run,
-                    decoding.Choices(
-                        Method(max_new=3), shown, decoding.Place(), decoding.given_ids(run)
+                    decoding.DecodingChoices(
+                        Method(max_new=3), shown, decoding.ReadingState(), decoding.given_ids(run)
                     ),
                 )
             )
         if "masks" in view:
             return on_screen(
-                masks.payloads(
+                masks.mask_payloads(
                     run,
-                    masks.Choices(
+                    masks.MaskChoices(
                         "", "", 0, "self", OWN, HEAD, (9, 3) if view != "masks" else None
                     ),
                 )
             )
         return on_screen(
-            inside.payloads(run, inside.Choices(view, "rows", OWN, HEAD, None, None, 0))
+            inside.walk_payloads(
+                run, inside.HeadWalkChoices(view, "rows", OWN, HEAD, None, None, 0)
+            )
         )
 
     first = pictures()  # what the model runs anew is kept

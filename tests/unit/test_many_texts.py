@@ -44,7 +44,7 @@ def cells(payload: dict[str, Any]) -> dict[tuple[str, int, int], tuple[float, di
 
 
 def test_each_cell_is_the_result_of_its_own_head(run, swept):
-    shown = cells(many_texts.board(run, swept))
+    shown = cells(many_texts.sweep_board(run, swept))
     titles = {kind: words.kind_title(sites[0]) for kind, sites in by_kind(run.trace)}
     assert len(shown) == len(swept.heads)
     for one in swept.heads:
@@ -67,20 +67,22 @@ def test_the_sentence_turns_with_the_sign(run, swept, effects, wanted, not_wante
         HeadResult(one.kind, one.layer, one.head, Interval(e, e - 0.01, e + 0.01, 0.0002), True)
         for one, e in zip(swept.heads, effects, strict=False)
     )
-    said = many_texts.sentence(run, replace(swept, heads=heads))
+    said = many_texts.needed_heads_sentence(run, replace(swept, heads=heads))
     assert wanted in said
     assert not_wanted not in said
 
 
 def test_nothing_significant_is_said_to_be_so(run, swept):
     heads = tuple(replace(one, is_marked=False) for one in swept.heads)
-    said = many_texts.sentence(run, replace(swept, heads=heads))
+    said = many_texts.needed_heads_sentence(run, replace(swept, heads=heads))
     assert said == f"None of {len(heads)} heads has a significant effect."
 
 
 def test_the_table_and_the_curves_hold_every_number(run, swept):
-    assert [row[3] for row in many_texts.table(swept)] == [one.effect.mean for one in swept.heads]
-    values = many_texts.curves(run, swept).to_dict()["data"]["values"]
+    assert [row[3] for row in many_texts.sweep_table(swept)] == [
+        one.effect.mean for one in swept.heads
+    ]
+    values = many_texts.loss_curves(run, swept).to_dict()["data"]["values"]
     for kind, curve in swept.curves.items():
         title = words.kind_title(dict(by_kind(run.trace))[kind][0])
         n_heads = sum(site.n_heads for site in dict(by_kind(run.trace))[kind])
@@ -107,18 +109,18 @@ def test_the_table_and_the_curves_hold_every_number(run, swept):
 def test_the_loss_of_each_kind_of_model_is_named(name, unit, said):
     scope = models.load(name, device="cpu")
     run = CurrentRun(scope, scope.run(*scope.held_out[0]))
-    view = many_texts.find(run)
+    view = many_texts.find_sweep(run)
     assert view is many_texts.MANY_TEXTS
-    assert said.replace("their", "texts'") in view.text(run, many_texts.Choices("zero"))
+    assert said.replace("their", "texts'") in view.text(run, many_texts.SweepChoices("zero"))
     sweep = Sweep(scope, [scope.encode(*text) for text in scope.held_out[:8]], n_orders=1)
     sweep.run(lambda done, of: None)
-    drawn = many_texts.board(run, sweep.swept())
+    drawn = many_texts.sweep_board(run, sweep.swept())
     assert drawn["unit"] == sweep.unit == unit
     assert len(cells(drawn)) == len(sweep.heads)
 
 
 def test_a_model_without_heads_says_why():
     scope = models.load("dates-rnn", device="cpu")
-    found = many_texts.find(CurrentRun(scope, scope.run(*scope.held_out[0])))
+    found = many_texts.find_sweep(CurrentRun(scope, scope.run(*scope.held_out[0])))
     assert isinstance(found, str)
     assert found.endswith(".")

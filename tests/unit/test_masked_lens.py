@@ -16,14 +16,14 @@ from hub_models import BY_NAME, TEXT, library_tokenizer
 
 import models
 from models.analysis.layer_parts import check_parts
-from models.architectures.base import MASKED
+from models.architectures.base import MASKED_OUTPUT
 from models.hub import readers
 from models.runs.scope import Scope
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import payloads
-from viz_app.views.layer.token_view import Choices, TokenView, chosen_position, token_view
+from viz_app.views.layer.payloads import layer_payloads
+from viz_app.views.layer.token_view import LayerChoices, TokenView, clicked_token, token_view
 
 HUB = ["BertForMaskedLM", "RobertaForMaskedLM", "DistilBertForMaskedLM", "ElectraForMaskedLM"]
 N_TOKENS = 101
@@ -58,15 +58,15 @@ def save(name: str, folder: Path) -> Any:
 
 
 def viewed(scope: Scope, asked: str, position: int | None = None) -> TokenView:
-    return token_view(CurrentRun(scope, scope.run(asked)), Choices("text", 0, position))
+    return token_view(CurrentRun(scope, scope.run(asked)), LayerChoices("text", 0, position))
 
 
 def sent(found: TokenView) -> dict[str, Any]:
-    return unpack(on_screen(payloads(found.run, found.choices))["layer"])[0]
+    return unpack(on_screen(layer_payloads(found.run, found.choices))["layer"])[0]
 
 
 def masks(found: TokenView) -> tuple[int, ...]:
-    return found.run.trace.outputs[MASKED].positions
+    return found.run.trace.outputs[MASKED_OUTPUT].positions
 
 
 @torch.no_grad()
@@ -74,7 +74,7 @@ def test_each_stop_is_the_head_for_masked_tokens_on_the_stream_there(bert: Scope
     head, table = bert.model.heads["masked"], bert.model.embedding.weight
     for position in masks(viewed(bert, TWO_MASKS)):
         found = viewed(bert, TWO_MASKS, position)
-        assert found.output == MASKED
+        assert found.output == MASKED_OUTPUT
         states = torch.stack([found.parts[0].before, *(part.after for part in found.parts)])
         h = F.gelu(states @ head.transform.weight.T + head.transform.bias)
         norm = head.layer_norm
@@ -90,13 +90,13 @@ def test_each_stop_is_the_head_for_masked_tokens_on_the_stream_there(bert: Scope
 def test_the_last_stop_is_the_models_own_answer_at_that_mask(bert: Scope) -> None:
     run = viewed(bert, TWO_MASKS).run
     ids = torch.tensor([run.trace.streams["text"].ids])
-    own = bert.model(ids)[MASKED][0].log_softmax(-1)
-    positions = run.trace.outputs[MASKED].positions
+    own = bert.model(ids)[MASKED_OUTPUT][0].log_softmax(-1)
+    positions = run.trace.outputs[MASKED_OUTPUT].positions
     assert len(positions) == 2
     for i, position in enumerate(positions):
         found = viewed(bert, TWO_MASKS, position)
         torch.testing.assert_close(found.log_probs[-1], own[position], atol=1e-4, rtol=1e-4)
-        best = run.trace.outputs[MASKED].predicted[i]
+        best = run.trace.outputs[MASKED_OUTPUT].predicted[i]
         assert best == bert.tokenizer.token(int(found.log_probs[-1].argmax()))
         checks = check_parts(bert.model, run.trace, found.parts, position)
         assert all(check.passed for check in checks)
@@ -106,7 +106,7 @@ def test_the_last_stop_is_the_models_own_answer_at_that_mask(bert: Scope) -> Non
 def test_the_page_says_what_is_guessed_and_the_table_holds_it(bert: Scope) -> None:
     found = viewed(bert, TWO_MASKS)
     assert found.position == masks(found)[0]  # where none is chosen
-    assert chosen_position(found.run, found.choices, found.position) is None
+    assert clicked_token(found.run, found.choices, found.position) is None
     header = sent(found)
     best = found.label(int(found.log_probs[-1].argmax())).text
     assert header["answer"][0] == best
@@ -115,7 +115,7 @@ def test_the_page_says_what_is_guessed_and_the_table_holds_it(bert: Scope) -> No
     assert header["without"] == ""
     assert header["title"].endswith(f"[MASK] to the guess for it, “{best}”")
     assert header["allTitle"] == "Logit lens: the guess for [MASK] after each part"
-    said = text.explain([part.sublayer for part in found.parts], found.output, writes=False)
+    said = text.explain_stream([part.sublayer for part in found.parts], found.output, writes=False)
     assert "own output path to the token hidden by a mask, with no later layer" in said
     heading, *rows = csv.reader(io.StringIO(files.layers_csv(found)))
     told = dict(zip(heading, rows[-1], strict=True))
@@ -151,7 +151,7 @@ def test_a_model_of_the_library_is_read_by_its_own_head(opened: Open, name: str)
     scope, library = opened(name)
     found = viewed(scope, TEXT.replace("hungry", "[MASK]"))
     (position,) = masks(found)
-    assert (found.position, found.output) == (position, MASKED)
+    assert (found.position, found.output) == (position, MASKED_OUTPUT)
     ids = torch.tensor([found.run.trace.streams["text"].ids])
     last = library.base_model.get_submodule(
         "transformer.layer.1" if name.startswith("Distil") else "encoder.layer.1"

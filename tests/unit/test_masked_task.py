@@ -12,9 +12,9 @@ from small import random_bert
 
 from models.architectures.bert import BERTConfig
 from models.tasks import DataError, open_task
-from models.tasks.masked import FOLLOWS, FOREIGN, MaskedTask, as_case, sentences
+from models.tasks.masked import FOLLOWS, FOREIGN, MaskedTask, masked_word_case, sentences
 from models.training.batches import NO_LABEL
-from models.training.objectives import CLASSES, LABELS, masked_tokens
+from models.training.objectives import CLASS_BATCH, LABEL_BATCH, masked_tokens
 from models.training.recipe import Recipe
 from models.training.trainer import Trainer
 
@@ -149,7 +149,7 @@ def test_the_loss_by_hand(task):
     with torch.no_grad():
         losses = masked_tokens(model(*batch.inputs), batch, 0.0)
     assert {name: float(loss) for name, loss in losses.items()} == pytest.approx(
-        {LABELS: tokens, CLASSES: pairs}, rel=1e-4
+        {LABEL_BATCH: tokens, CLASS_BATCH: pairs}, rel=1e-4
     )
 
 
@@ -216,9 +216,9 @@ def test_the_most_frequent_token_is_the_trainings_not_that_of_the_hidden_ones(ta
 
 
 def test_examples_hide_the_longest_word_once():
-    assert as_case("We saw a little, little dog.").source == "We saw a [MASK], little dog."
-    assert as_case("We saw a little dog.").references == ("little",)
-    assert as_case("12 + 3").source == "12 + 3"
+    assert masked_word_case("We saw a little, little dog.").source == "We saw a [MASK], little dog."
+    assert masked_word_case("We saw a little dog.").references == ("little",)
+    assert masked_word_case("12 + 3").source == "12 + 3"
 
 
 def test_held_out_examples_come_from_held_out_texts(task):
@@ -262,7 +262,7 @@ def test_a_run_adds_the_means_of_both_losses(task, tmp_path):
     batch = task.collate(next(task.batches(recipe.seed)))
     with torch.no_grad():
         losses = masked_tokens(trainer.model(*batch.inputs), batch, 0.0)
-    wanted = float(losses[LABELS]) / batch.n_labels + float(losses[CLASSES]) / max(
+    wanted = float(losses[LABEL_BATCH]) / batch.n_labels + float(losses[CLASS_BATCH]) / max(
         1, batch.n_classes
     )
     records = list(trainer.train())
@@ -271,6 +271,8 @@ def test_a_run_adds_the_means_of_both_losses(task, tmp_path):
     whole = task.collate(task.validation())
     with torch.no_grad():
         losses = masked_tokens(trainer.best_model.eval()(*whole.inputs), whole, 0.0)
-    wanted = float(losses[LABELS]) / whole.n_labels + float(losses[CLASSES]) / whole.n_classes
+    wanted = (
+        float(losses[LABEL_BATCH]) / whole.n_labels + float(losses[CLASS_BATCH]) / whole.n_classes
+    )
     assert records[-1].validation["validation loss"] == pytest.approx(wanted, rel=1e-4)
     assert "masked accuracy" in records[-1].validation

@@ -16,7 +16,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.masks import files, mask_view, painter, payloads
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import MaskView
-from viz_app.views.masks.payloads import Choices
+from viz_app.views.masks.payloads import MaskChoices
 
 IDS = "3 4 5 6 7 8 9 10 11 12 13 14"  # longer than the window of six tokens
 Open = Callable[[str], CurrentRun]
@@ -37,7 +37,7 @@ def sites(run: CurrentRun) -> list[AttentionSite]:
 
 def viewed(run: CurrentRun, site: AttentionSite, change: MaskChange | None = None) -> MaskView:
     changed = edited(run, for_kinds(**{site.kind: change})) if change else run
-    return payloads.views(changed, Choices("", "", 0, site.kind, site.name, 0))[1]
+    return payloads.masked_views(changed, MaskChoices("", "", 0, site.kind, site.name, 0))[1]
 
 
 def union(header: dict, arrays: dict) -> np.ndarray:
@@ -98,7 +98,7 @@ def test_a_row_that_only_a_window_leaves_empty_is_named_with_its_layer(opened: O
     n = sites(run)[0].n_query
     change = MaskChange(block=tuple((0, k) for k in range(n - 1)))
     view = viewed(run, sites(run)[0], change)
-    notes = [line for line in painter.story(view) if "may attend to nothing here" in line]
+    notes = [line for line in painter.painted_outcome(view) if "may attend to nothing here" in line]
     windows = [site for site in sites(run) if not site.allowed().all()]
     assert len(notes) == 1
     assert f"layer {windows[0].layer + 1}: “" in notes[0]

@@ -13,7 +13,7 @@ from drawn import SVG, Drawing, at, letters, mixed, rgb, saved
 from models import Scope
 from models.architectures.seq2seq import ALIGNMENT
 from models.architectures.transformer import Transformer
-from models.layers.masks import DRAWN, LOOK_AHEAD, ORDER, PADDING, Mask, MaskLayer
+from models.layers.masks import DRAWN, LOOK_AHEAD, ORDER_MASK, PADDING, Mask, MaskLayer
 from models.runs.masked_comparison import MaskedRun, run_masked
 from models.trace import AttentionSite
 from models.trace.edits import READY_MADE, MaskChange, for_kinds, mask_change
@@ -86,7 +86,7 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
             {"name": "target padding", "reason": "this key only pads the shorter text; there is nothing to attend to"},
             {"name": "look-ahead", "reason": "the key comes after the query; while a decoder writes, it does not exist yet"},
         ],
-        "drawn": {"name": "drawn by hand", "reason": "you blocked it"}, "story": painter.story(view),
+        "drawn": {"name": "drawn by hand", "reason": "you blocked it"}, "story": painter.painted_outcome(view),
     }  # fmt: skip
     assert (
         arrays["base"].tolist() == (2 * ~allowed["decoder_self before"]).tolist()
@@ -160,7 +160,7 @@ def log_prob(run: MaskedRun) -> float:
 def test_a_long_text_is_pooled_and_open_where_any_cell_is(
     monkeypatch: pytest.MonkeyPatch, view: MaskView
 ) -> None:
-    monkeypatch.setattr(painter, "LARGEST_SIDE", 3)
+    monkeypatch.setattr(painter, "MAX_PAINTED_SIDE", 3)
     header, arrays = unpack(painter.masks(view))
     block = header["strip"][1]
     assert (block["rows"], block["cols"]) == (2, 2)
@@ -225,17 +225,17 @@ def test_the_kinds_of_attention_by_their_short_names(view: MaskView) -> None:
         KIND["decoder_self"]: "Decoder self",
         KIND["cross"]: "Cross",
     }
-    assert mask_view.kinds(view.after.trace) == names
-    assert mask_view.kinds(letters("recurrent").run("ab", "b")) == {ALIGNMENT: "Alignment"}
+    assert mask_view.kind_names(view.after.trace) == names
+    assert mask_view.kind_names(letters("recurrent").run("ab", "b")) == {ALIGNMENT: "Alignment"}
 
 
 def test_a_mask_as_it_is_added_to_the_scores() -> None:
-    assert mask_view.additive(torch.tensor([[True, False]])).tolist() == [[0.0, -np.inf]]
+    assert mask_view.additive_mask(torch.tensor([[True, False]])).tolist() == [[0.0, -np.inf]]
 
 
 def test_a_forged_run_fails_the_checks(view: MaskView) -> None:
     """A mask that is not the union of its layers; a weight on a cell that was forbidden."""
-    assert [(check.name, check.passed) for check in mask_view.checks(view)] == [
+    assert [(check.name, check.passed) for check in mask_view.mask_checks(view)] == [
         ("the mask is all its layers together", True), ("forbidden cells are 0", True),
     ]  # fmt: skip
     site = view.after.trace.attention[CROSS]
@@ -247,10 +247,10 @@ def test_a_forged_run_fails_the_checks(view: MaskView) -> None:
             return found
 
     forged = with_site(view, replace(site, mask=Forged(site.mask.layers)))
-    assert [check.value for check in mask_view.checks(forged)] == [1.0, 0.0]
+    assert [check.value for check in mask_view.mask_checks(forged)] == [1.0, 0.0]
     blocked = MaskLayer("other", torch.ones(1, 1, 4, 6, dtype=torch.bool))
     forged = with_site(view, replace(site, mask=Mask([blocked])))
-    found = mask_view.checks(forged)
+    found = mask_view.mask_checks(forged)
     assert found[0].passed
     weights = forged.after.trace.attention[CROSS].weights()
     assert found[1].value == pytest.approx(
@@ -338,10 +338,10 @@ def test_whether_looking_ahead_helped(
 
 def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> None:
     old, new = run(view, (-1.0,), (4,), "a"), run(view, (-1.0,), (5,), "")
-    told = outcome_text.story(old, new, (), {}, "An effect.", ["A note."])
+    told = outcome_text.outcome_sentences(old, new, (), {}, "An effect.", ["A note."])
     assert told[1] == "Under these masks the model writes: nothing (before: a)."
     assert told[2:] == ["An effect.", "A note."]
-    same = outcome_text.story(old, old, (), {}, "An effect.", [])
+    same = outcome_text.outcome_sentences(old, old, (), {}, "An effect.", [])
     assert same[1] == "Under these masks the model writes: a (as before)."
     assert len(same) == 3  # nothing is said of looking ahead, not even an empty line
 
@@ -363,10 +363,10 @@ def test_which_of_two_sources_is_filled_up(lengths: tuple[int, int], said: str) 
 
 
 def test_layers_reasons_and_ready_made_masks_by_name() -> None:
-    assert [masks_text.layer(KIND[kind], PADDING) for kind in ("encoder_self", "decoder_self", "cross")] == [
+    assert [masks_text.mask_layer_name(KIND[kind], PADDING) for kind in ("encoder_self", "decoder_self", "cross")] == [
         "source padding", "target padding", "cross padding",
     ]  # fmt: skip
-    assert masks_text.layer(KIND["cross"], "window of 2") == "window of 2"
+    assert masks_text.mask_layer_name(KIND["cross"], "window of 2") == "window of 2"
     own, place = "the key ", "its position in the source "
     for name, within, between in (
         ("window of 2", own + "is further away than the window",
@@ -393,10 +393,12 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
         masks_text.reason(KIND["cross"], LOOK_AHEAD, True)
         == f"{place}is after the query's in the target"
     )
-    assert masks_text.layer(KIND["cross"], LOOK_AHEAD) == "positions up to its own"
-    assert masks_text.layer(KIND["cross"], "only the previous") == "only the position before"
+    assert masks_text.mask_layer_name(KIND["cross"], LOOK_AHEAD) == "positions up to its own"
+    assert (
+        masks_text.mask_layer_name(KIND["cross"], "only the previous") == "only the position before"
+    )
     for kind in ("encoder_self", "decoder_self"):
-        assert (masks_text.layer(KIND[kind], LOOK_AHEAD), masks_text.layer(KIND[kind], "only the previous")) == (
+        assert (masks_text.mask_layer_name(KIND[kind], LOOK_AHEAD), masks_text.mask_layer_name(KIND[kind], "only the previous")) == (
             LOOK_AHEAD, "only the previous",
         )  # fmt: skip
     assert {name: masks_text.ready_label(KIND["decoder_self"], name, "causal") for name in READY_MADE} == {
@@ -423,7 +425,7 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
     [
         ("encoder_self", "none", [], "attends to everything"),
         ("encoder_self", "none", [PADDING], "attends to everything"),
-        ("encoder_self", "none", [ORDER, PADDING], ORDER),
+        ("encoder_self", "none", [ORDER_MASK, PADDING], ORDER_MASK),
         ("encoder_self", "none", ["window of 3"], "window of 3"),
         ("decoder_self", "causal", [LOOK_AHEAD], "itself and earlier tokens (this model's)"),
         ("decoder_self", "causal", [LOOK_AHEAD, "window of 3"], "and window of 3 (this model's)"),
@@ -450,17 +452,17 @@ def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
     shut = for_kinds(cross=MaskChange(block=tuple((q, k) for q in (1, 2) for k in range(4))))
     (run,) = run_masked(scope, [("abc", "edc")], shut)
     site = run.trace.attention[CROSS]
-    said = masks_text.empty_rows(site, "Cross", TARGET)
+    said = masks_text.empty_rows_note(site, "Cross", TARGET)
     assert said.startswith("Cross: “e” and 1 more may attend to nothing here")
     assert said.endswith("the heads pass on zeros.")
     beyond = for_kinds(encoder_self=MaskChange(block=((9, 9),)), cross=mask_change(shut, "cross"))
     both = run_masked(scope, [("abc", "edc")])[0], run_masked(scope, [("abc", "edc")], beyond)[0]
-    told = painter.story(MaskView(*both, beyond, "cross", CROSS, 2, TERMS))
+    told = painter.painted_outcome(MaskView(*both, beyond, "cross", CROSS, 2, TERMS))
     assert told[-2:] == [
         "Encoder self: 1 painted cell lies beyond these texts, clipped off until they grow.",
         said.replace("“e”", "“e → d”"),
     ]
-    assert masks_text.empty_rows(run.trace.attention[OWN], "Decoder self", TARGET) == ""
+    assert masks_text.empty_rows_note(run.trace.attention[OWN], "Decoder self", TARGET) == ""
 
 
 def test_rules_are_of_this_kind_of_attention(view: MaskView) -> None:
@@ -476,7 +478,7 @@ def test_rules_are_of_this_kind_of_attention(view: MaskView) -> None:
 
 
 def test_choices_and_what_they_lift() -> None:
-    none, chosen = MaskChange(), masks_notation.choose
+    none, chosen = MaskChange(), masks_notation.with_preset
     assert {name: masks_notation.own_choice(kind) for name, kind in KIND.items()} == {
         "encoder_self": "none", "decoder_self": "causal", "cross": "none",
     }  # fmt: skip
@@ -491,14 +493,14 @@ def test_choices_and_what_they_lift() -> None:
     assert chosen(
         KIND["decoder_self"], MaskChange(removed_layers=(LOOK_AHEAD, PADDING)), "window", 3
     ) == MaskChange(removed_layers=(PADDING,), preset="window", k=3)
-    assert masks_notation.choice(KIND["decoder_self"], none) == "causal"
-    assert masks_notation.choice(KIND["encoder_self"], none) == "none"
+    assert masks_notation.preset_of(KIND["decoder_self"], none) == "causal"
+    assert masks_notation.preset_of(KIND["encoder_self"], none) == "none"
     assert (
-        masks_notation.choice(KIND["decoder_self"], MaskChange(removed_layers=(LOOK_AHEAD,)))
+        masks_notation.preset_of(KIND["decoder_self"], MaskChange(removed_layers=(LOOK_AHEAD,)))
         == "none"
     )
-    assert masks_notation.mask_padding(none, False) == MaskChange(removed_layers=(PADDING,))
-    assert masks_notation.mask_padding(MaskChange(removed_layers=(PADDING,)), True) == none
+    assert masks_notation.with_padding_masked(none, False) == MaskChange(removed_layers=(PADDING,))
+    assert masks_notation.with_padding_masked(MaskChange(removed_layers=(PADDING,)), True) == none
 
 
 @pytest.mark.parametrize(("change", "text"), [
@@ -508,18 +510,18 @@ def test_choices_and_what_they_lift() -> None:
     (MaskChange(block=((3, 0), (4, 0), (5, 0)), allow=((1, 1),)), "f3-5.0_a1.1"),
 ])  # fmt: skip
 def test_a_change_as_a_text(change: MaskChange, text: str) -> None:
-    assert masks_notation.to_text(change) == text
+    assert masks_notation.mask_to_text(change) == text
 
 
 @pytest.mark.parametrize(
     ("text", "count"), [("f0-99.0-999", 100_000), ("f0-99.0-1000", 0), ("f0-4.0-1_f0-99.0-999", 10)]
 )
 def test_a_text_paints_at_most_so_many_cells(text: str, count: int) -> None:
-    assert len(masks_notation.from_text(text).block) == count
+    assert len(masks_notation.parse_mask(text).block) == count
 
 
 def test_the_last_cell_that_can_be_named() -> None:
-    kept = masks_notation.paint(
+    kept = masks_notation.with_painted(
         MaskChange(),
         [(4095, 0, 0), (4096, 0, 0), (0, 4095, 1), (0, 4096, 1), (-1, 0, 0), (0, -1, 1)],
     )
@@ -537,7 +539,7 @@ def test_the_tables_read_back(view: MaskView, allowed: dict[str, np.ndarray]) ->
         np.testing.assert_allclose(
             [float(row[column]) for row in table[1:]], [*by_token(of), log_prob(of)], atol=1e-5
         )
-    heading, *rows = csv.reader(masks_files.head_csv(view))
+    heading, *rows = csv.reader(masks_files.masked_head_csv(view))
     assert heading == [
         "query",
         "key",
@@ -607,7 +609,8 @@ def test_the_drawing_shows_the_mask_before_after_and_the_difference(
               f"Difference: after − before (−{largest:.2g} orange … +{largest:.2g} blue)"]  # fmt: skip
     heading, *texts = [text.text for text in drawing.texts]
     assert (
-        heading == f"{view.title}. {masks_text.changed(CHANGES, mask_view.kinds(view.after.trace))}"
+        heading
+        == f"{view.title}. {masks_text.changed(CHANGES, mask_view.kind_names(view.after.trace))}"
     )
     assert texts[-1] == "Rows: query, columns: key."
     assert [text for text in texts if text in titles] == titles

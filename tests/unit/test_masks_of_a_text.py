@@ -11,7 +11,7 @@ import torch
 from drawn import letters, on_screen, saved
 from small_runs import edited
 
-from models.architectures.gpt import SELF
+from models.architectures.gpt import GPT_SELF
 from models.architectures.transformer import Transformer
 from models.layers.masks import LOOK_AHEAD, PADDING, Mask, MaskLayer
 from models.runs.masked_comparison import run_masked
@@ -25,7 +25,7 @@ from viz_app.views.masks import mask_view, painter
 from viz_app.views.masks import payloads as masks_payloads
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import MaskView
-from viz_app.views.masks.payloads import Choices
+from viz_app.views.masks.payloads import MaskChoices
 
 NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]  # of the vocabulary, by id
 FIRST, FOLLOWS, SECOND = "abcab", "edc", "bad"
@@ -51,7 +51,9 @@ def viewed(
 ) -> MaskView:
     run = CurrentRun(scope, scope.run(FIRST, continuation))
     changed = edited(run, for_kinds(self=change))
-    return masks_payloads.views(changed, Choices(SECOND, "", shown, "self", OWN, HEAD))[1]
+    return masks_payloads.masked_views(changed, MaskChoices(SECOND, "", shown, "self", OWN, HEAD))[
+        1
+    ]
 
 
 def by_hand(n: int, change: MaskChange) -> torch.Tensor:
@@ -74,8 +76,8 @@ def log_probs(scope: Scope, ids: list[int], change: MaskChange) -> torch.Tensor:
 
 def test_above_the_masks_stands_what_the_model_expects_under_its_own(scope: Scope) -> None:
     run = edited(CurrentRun(scope, scope.run(FIRST, FOLLOWS)), for_kinds(self=WINDOW))
-    chosen = Choices("", "", 0, "self", OWN, HEAD)
-    written = dict(on_screen(masks_payloads.payloads(run, chosen))["written"]["rows"])
+    chosen = MaskChoices("", "", 0, "self", OWN, HEAD)
+    written = dict(on_screen(masks_payloads.mask_payloads(run, chosen))["written"]["rows"])
     own, changed = (
         log_probs(scope, IDS[FIRST + FOLLOWS], change)[-1].exp()
         for change in (MaskChange(), WINDOW)
@@ -157,7 +159,7 @@ def test_what_the_painter_is_told(scope: Scope) -> None:
 
 def test_the_story_is_of_the_text_and_of_how_it_goes_on(scope: Scope) -> None:
     view = viewed(scope, LIFTED)
-    changed, wrote, effect, cheat = painter.story(view)
+    changed, wrote, effect, cheat = painter.painted_outcome(view)
     assert changed.startswith("Changed. ")
     assert changed.endswith("look-ahead removed.")
     assert wrote.startswith(f"Under these masks the model continues with: {view.after.output}")
@@ -169,14 +171,14 @@ def test_the_story_is_of_the_text_and_of_how_it_goes_on(scope: Scope) -> None:
     for line in (changed, wrote, effect, cheat):
         assert "target" not in line
         assert "source" not in line
-    assert len(painter.story(viewed(scope, WINDOW))) == 3
+    assert len(painter.painted_outcome(viewed(scope, WINDOW))) == 3
 
 
 def test_the_checks_pass_and_would_not_if_a_painted_cell_had_weight(scope: Scope) -> None:
     view = viewed(scope, PAINTED)
-    assert [check.passed for check in mask_view.checks(view)] == [True, True]
+    assert [check.passed for check in mask_view.mask_checks(view)] == [True, True]
     unpainted = MaskView(view.before, view.before, view.changes, "self", OWN, HEAD, view.terms)
-    assert [check.passed for check in mask_view.checks(unpainted)] == [True, False]
+    assert [check.passed for check in mask_view.mask_checks(unpainted)] == [True, False]
 
 
 def test_files_are_of_the_text(scope: Scope) -> None:
@@ -219,17 +221,17 @@ def test_rules_and_names_of_its_one_kind(scope: Scope) -> None:
         "both texts, by position. While writing, a prefix of m tokens meets the top-left m × m part"
         in masks_text.rules(site)
     )
-    assert masks_text.layer(SELF, PADDING) == "text padding"
-    assert {name: masks_text.ready_label(SELF, name, "causal") for name in READY_MADE} == {
+    assert masks_text.mask_layer_name(GPT_SELF, PADDING) == "text padding"
+    assert {name: masks_text.ready_label(GPT_SELF, name, "causal") for name in READY_MADE} == {
         "none": "none: attends to everything", "causal": "causal: itself and earlier tokens (this model's)",
         "window": "window: at most k back",
         "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens, none ahead",
     }  # fmt: skip
-    assert mask_view.kinds(scope.run(FIRST)) == {SELF: "Decoder self"}
+    assert mask_view.kind_names(scope.run(FIRST)) == {GPT_SELF: "Decoder self"}
 
 
 def test_only_a_decoder_that_reads_its_own_stream_hides_the_future() -> None:
-    assert SELF.is_causal
+    assert GPT_SELF.is_causal
     assert [kind.is_causal for kind in Transformer.kinds] == [
         False,
         True,
@@ -243,16 +245,18 @@ def test_only_a_decoder_that_reads_its_own_stream_hides_the_future() -> None:
 def test_reading_everything_lifts_the_models_own_window_too() -> None:
     windowed = letters("gpt", n_ctx=N_CTX, window=3)
     own = [layer.name for layer in windowed.run(FIRST).attention[OWN].mask.layers]
-    everything = masks_notation.choose(SELF, MaskChange(removed_layers=(PADDING,)), "none", 2, own)
+    everything = masks_notation.with_preset(
+        GPT_SELF, MaskChange(removed_layers=(PADDING,)), "none", 2, own
+    )
     assert everything == MaskChange(removed_layers=(LOOK_AHEAD, PADDING, "window of 3"))
     (run,) = run_masked(windowed, [(FIRST,)], for_kinds(self=everything))
     assert run.trace.attention[OWN].allowed().all()
-    assert masks_notation.to_text(everything) == "nolook_nopad_nowindow3"
-    assert masks_notation.from_text("nolook_nopad_nowindow3") == everything
-    assert masks_notation.choice(SELF, everything) == "none"
-    assert masks_notation.choose(SELF, everything, "causal", 2, own) == MaskChange(
+    assert masks_notation.mask_to_text(everything) == "nolook_nopad_nowindow3"
+    assert masks_notation.parse_mask("nolook_nopad_nowindow3") == everything
+    assert masks_notation.preset_of(GPT_SELF, everything) == "none"
+    assert masks_notation.with_preset(GPT_SELF, everything, "causal", 2, own) == MaskChange(
         removed_layers=(PADDING,)
     )
-    assert masks_notation.choose(SELF, everything, "window", 1, own) == MaskChange(
+    assert masks_notation.with_preset(GPT_SELF, everything, "window", 1, own) == MaskChange(
         removed_layers=(PADDING,), preset="window", k=1
     )

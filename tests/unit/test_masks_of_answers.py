@@ -16,7 +16,7 @@ from small import random_bert, words_of
 from small_runs import edited
 
 from models.analysis.output_comparison import compare_outputs
-from models.architectures.bert import SELF
+from models.architectures.bert import BERT_SELF
 from models.checkpoint import Checkpoint
 from models.layers.masks import Mask, MaskLayer
 from models.runs.scope import Scope
@@ -27,7 +27,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.masks import files, outcome_text, painter
 from viz_app.views.masks import payloads as masks_payloads
 from viz_app.views.masks.mask_view import MaskView, log_prob_change
-from viz_app.views.masks.payloads import Choices
+from viz_app.views.masks.payloads import MaskChoices
 
 FIRST, SECOND, QUESTION = "Mary went to the garden.", "John took milk.", "Where is Mary?"
 CELLS = ((2, 0), (2, 5), (0, 3), (4, 4), (7, 1))
@@ -44,7 +44,9 @@ def viewed(head: str, *asked: object) -> MaskView:
     scope = scope_of(head)
     changes = for_kinds(self=MaskChange(block=CELLS))
     run = edited(CurrentRun(scope, scope.run(*asked)), changes)
-    return masks_payloads.views(run, Choices("", "", 0, "self", "encoder.layers.0.self_attn", 1))[1]
+    return masks_payloads.masked_views(
+        run, MaskChoices("", "", 0, "self", "encoder.layers.0.self_attn", 1)
+    )[1]
 
 
 def by_hand(head: str, view: MaskView, changed: bool) -> dict[str, torch.Tensor]:
@@ -53,7 +55,7 @@ def by_hand(head: str, view: MaskView, changed: bool) -> dict[str, torch.Tensor]
     allowed = torch.ones(len(row.ids), len(row.ids), dtype=torch.bool)
     for cell in CELLS if changed else ():
         allowed[cell] = False
-    masks = {SELF.name: Mask([MaskLayer("by hand", allowed[None, None])])}
+    masks = {BERT_SELF.name: Mask([MaskLayer("by hand", allowed[None, None])])}
     ids, segments = torch.tensor([row.ids]), torch.tensor([row.segments])
     with torch.no_grad():
         h = model.encode(ids, masks, segments)
@@ -144,7 +146,7 @@ def test_of_an_answer_where_it_began_and_ended_before_is_told() -> None:
 def test_where_nothing_is_hidden_it_says_how_to_have_something() -> None:
     view = viewed("pretraining", FIRST)
     assert log_prob_change(view).labels == []
-    assert outcome_text.NOTHING_HIDDEN in painter.story(view)
+    assert outcome_text.NOTHING_HIDDEN in painter.painted_outcome(view)
     header, _ = unpack(painter.masks(view))
     assert (header["effect"]["labels"], header["effect"]["sums"]) == ([], [0, 0])
 

@@ -16,7 +16,7 @@ from models.analysis.head_matching import (
     similarity_within,
 )
 from models.compare_command import common_texts, runs
-from viz_app.controls.matching import Measured, measured_steps, n_steps
+from viz_app.controls.matching import MatchedHeads, measured_steps, n_steps
 from viz_app.session.other_seeds import other_seeds
 from viz_app.views.compare import matches
 
@@ -28,15 +28,15 @@ def kind_of(mean: list[list[float]]) -> KindDistances:
     return KindDistances("self", "Self", PLACES, PLACES, torch.tensor(mean), own, ("tokens",))
 
 
-def finished(kind: KindDistances, null: list[float] | None = None) -> Measured:
+def finished(kind: KindDistances, null: list[float] | None = None) -> MatchedHeads:
     drawn = {} if null is None else {"self": null}
-    return Measured((kind,), drawn, ("a", "b", "c") if null else (), 200)
+    return MatchedHeads((kind,), drawn, ("a", "b", "c") if null else (), 200)
 
 
 CROSSED = kind_of([[0.9, 0.1, 0.8], [0.2, 0.7, 0.6], [0.4, 0.3, 0.5]])  # 1 → 2, 2 → 1, 3 → 3
 
 
-def run_to_the_end(steps: Generator[int, None, Measured]) -> tuple[list[int], Measured]:
+def run_to_the_end(steps: Generator[int, None, MatchedHeads]) -> tuple[list[int], MatchedHeads]:
     done: list[int] = []
     while True:
         try:
@@ -110,5 +110,5 @@ def test_the_most_alike_are_named() -> None:
 
 
 def test_the_file_holds_every_pair_of_heads() -> None:
-    rows = matches.table(finished(CROSSED))
+    rows = matches.match_table(finished(CROSSED))
     assert [row[-1] for row in rows] == pytest.approx(CROSSED.mean.flatten().tolist())

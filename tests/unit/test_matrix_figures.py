@@ -41,7 +41,7 @@ def traces() -> dict[str, Trace]:
 
 def chosen(
     traces: dict[str, Trace], name: str, site: str = CROSS
-) -> tuple[Trace, inside_cell.Cell]:
+) -> tuple[Trace, inside_cell.WeightCell]:
     trace = traces[name]
     site = trace.attention[ALIGNMENT if name == "alignment" else site]
     return trace, chosen_cell(trace, site, 0 if name == "alignment" else 1, 2, 1)
@@ -281,7 +281,7 @@ def test_the_matrices_are_the_heads_own_parts(traces: dict[str, Trace], site: st
 # √d_k
 
 
-def two_ways(at: inside_cell.Cell) -> dict[str, dict[str, torch.Tensor]]:
+def two_ways(at: inside_cell.WeightCell) -> dict[str, dict[str, torch.Tensor]]:
     """By the definitions, in double: with the division and without, for every query."""
     q, k = at.site.q[0, at.head].double(), at.site.k[0, at.head].double()
     found = {}
@@ -321,7 +321,7 @@ def test_the_table_of_the_scaling_is_worked_out_again(traces: dict[str, Trace], 
             lambda s: s["scores"][allowed].std(correction=0),
         ),
     ]
-    heading, line, *rows = inside_scaling.table(at).splitlines()
+    heading, line, *rows = inside_scaling.scaling_table(at).splitlines()
     assert heading == "| | ÷ √5 | without |"
     assert line == "|---|--:|--:|"
     for row, (name, value) in zip(rows, expected, strict=True):
@@ -362,7 +362,7 @@ def test_what_is_said_of_the_scaling_holds_its_numbers(traces: dict[str, Trace])
 def test_the_curves_are_the_softmax_of_each_divisor(traces: dict[str, Trace]) -> None:
     _, at = chosen(traces, "scaled dot")
     q, k = at.site.q[0, 1, 2].double(), at.site.k[0, 1].double()
-    points = inside_scaling.curves(at)
+    points = inside_scaling.scaling_curves(at)
     assert points[0]["divisor"] == pytest.approx(0.25)
     assert points[-1]["divisor"] == pytest.approx(4 * math.sqrt(5))
     ratios = [b["divisor"] / a["divisor"] for a, b in pairwise(points)]
@@ -416,7 +416,7 @@ def test_the_bars_and_the_curves_say_what_they_show(
             "layer"
         ]
         assert line["mark"] == {"type": "line", "color": blue}
-        assert line["data"]["values"] == inside_scaling.curves(at)
+        assert line["data"]["values"] == inside_scaling.scaling_curves(at)
         assert (line["encoding"]["x"]["field"], line["encoding"]["x"]["title"]) == (
             "divisor",
             "divisor of q·k",
@@ -554,7 +554,7 @@ def test_the_scaling_table_read_back(traces: dict[str, Trace]) -> None:
     points = [[float(v) for v in row[1:]] for row in rows if row[0] == "divisor"]
     assert points == [
         [c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]]
-        for c in inside_scaling.curves(at)
+        for c in inside_scaling.scaling_curves(at)
     ]
     both = two_ways(at)
     bars = [row[1:] for row in rows if row[0] == "weight"]
@@ -618,7 +618,7 @@ def test_the_heads_table_read_back(family: str) -> None:
 
 def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
     site = chosen(traces, "scaled dot")[1].site
-    said = {view: inside_text.explain(view, site, TERMS) for view in inside_text.VIEWS}
+    said = {view: inside_text.explain_view(view, site, TERMS) for view in inside_text.VIEWS}
     assert words.where_from(site, TERMS) in said["walk"]
     assert words.how_to_read(site) in said["walk"]
     assert r"$A = Q K^\top$ with softmax over each row" in said["matrices"]
@@ -634,10 +634,10 @@ def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
         site = chosen(traces, name)[1].site
         assert (
             f"at once: {words.formula(site)} for every pair, softmax, mixture. "
-            in inside_text.explain("matrices", site, TERMS)
+            in inside_text.explain_view("matrices", site, TERMS)
         )
         turned = "Rows and columns are two ways to write the same numbers, turned."
-        assert inside_text.explain("matrices", site, TERMS).endswith(f". {turned}")
-        assert ("s(i−1) is shown beside" in inside_text.explain("matrices", site, TERMS)) == (
+        assert inside_text.explain_view("matrices", site, TERMS).endswith(f". {turned}")
+        assert ("s(i−1) is shown beside" in inside_text.explain_view("matrices", site, TERMS)) == (
             name == "alignment"
         )

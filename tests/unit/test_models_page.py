@@ -229,8 +229,8 @@ def test_somebody_elses_model_says_what_it_shows_once_it_is_open(
 
 
 def test_what_cannot_be_read_is_named() -> None:
-    assert text.unreadable([])["rows"] == []
-    first, *rest = text.unreadable([("a", "too large"), ("b\n\u202ec", "gone")])["rows"]
+    assert text.unreadable_checkpoints([])["rows"] == []
+    first, *rest = text.unreadable_checkpoints([("a", "too large"), ("b\n\u202ec", "gone")])["rows"]
     assert "cannot be read" in first[1]
     assert [line for _, line in rest] == ["a: too large", "bU+000AU+202Ec: gone"]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from models import Scope, Trace
 from models.analysis import head_sum, walk_checks
 from models.analysis.checks import check_site
-from models.analysis.layer_parts import check_parts, parts
+from models.analysis.layer_parts import check_parts, sublayer_effects
 from models.checkpoint import Checkpoint
 from models.tokenizers.base import Tokenizer
 from viz_app import words
@@ -47,13 +47,13 @@ def trace(scope: Scope) -> Trace:
 
 
 @pytest.fixture(scope="module", params=["content", "query"])
-def at(request: pytest.FixtureRequest, trace: Trace) -> inside_cell.Cell:
-    return inside_cell.Cell(
+def at(request: pytest.FixtureRequest, trace: Trace) -> inside_cell.WeightCell:
+    return inside_cell.WeightCell(
         trace.attention[f"encoder.layers.1.{request.param}_attn"], HEAD, QUERY, KEY
     )
 
 
-def by_hand(scope: Scope, trace: Trace, at: inside_cell.Cell, key: int) -> dict[str, Tensor]:
+def by_hand(scope: Scope, trace: Trace, at: inside_cell.WeightCell, key: int) -> dict[str, Tensor]:
     """Each term number by number, (W_Q·x + bias) ∘ its vector / √d, in double precision."""
     module, d = scope.model.encoder.layers[1].content_attn, at.site.d_head
     own = slice(HEAD * d, (HEAD + 1) * d)
@@ -110,7 +110,7 @@ def test_every_check_of_the_walk_passes_and_a_wrong_term_fails(trace, at):
 
 
 def test_the_walk_shows_the_terms_and_their_sum(trace, at):
-    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
     stages = {stage["name"]: stage for stage in header["stages"]}
     assert list(stages) == [
         "a",
@@ -177,11 +177,11 @@ def test_the_walk_shows_the_terms_and_their_sum(trace, at):
 
 
 def test_the_sentences_say_what_the_terms_are(trace, at):
-    stages = {stage.name: stage for stage in inside_cell.stages(trace, at, TERMS)}
+    stages = {stage.name: stage for stage in inside_cell.cell_stages(trace, at, TERMS)}
     assert "here 6 after “d”" in stages["position"].sentence
     assert "Here it is different texts." in stages["segment"].sentence
-    near = inside_cell.Cell(at.site, HEAD, QUERY, 1)
-    stages = {stage.name: stage for stage in inside_cell.stages(trace, near, TERMS)}
+    near = inside_cell.WeightCell(at.site, HEAD, QUERY, 1)
+    stages = {stage.name: stage for stage in inside_cell.cell_stages(trace, near, TERMS)}
     assert "here 2 before “d”" in stages["position"].sentence
     assert "Here it is the same text." in stages["segment"].sentence
     values = [
@@ -208,7 +208,7 @@ def test_the_sentences_say_what_the_terms_are(trace, at):
 
 
 def test_without_a_bias_of_W_O_the_heads_alone_make_the_output(trace, at):
-    every = head_sum.heads(trace, at.site, QUERY)
+    every = head_sum.head_sum(trace, at.site, QUERY)
     assert every.bias is None
     np.testing.assert_allclose(
         every.total, trace.activations[f"{at.site.name}.attn_out"].value[0, QUERY], atol=1e-5
@@ -217,12 +217,12 @@ def test_without_a_bias_of_W_O_the_heads_alone_make_the_output(trace, at):
     np.testing.assert_array_equal(
         every.residual, trace.activations[f"encoder.layers.1.{mark}resid_pre"].value[0, QUERY]
     )
-    header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.head_sum_payload(trace, at, TERMS))
     assert "bias" not in arrays
     sizes = [*every.norms, every.total.norm(), every.residual.norm()]
     np.testing.assert_allclose(arrays["sizes"], sizes, rtol=1e-6)
     assert "bias" not in header["sentence"]
-    assert "+ bias" not in inside_text.explain("heads", at.site, TERMS)
+    assert "+ bias" not in inside_text.explain_view("heads", at.site, TERMS)
     assert [row[0] for row in csv.reader(io.StringIO(files.heads_csv(trace, at)))][-2:] == [
         "output",
         "stream",
@@ -258,7 +258,7 @@ def test_as_matrices_the_score_is_the_sum_of_its_terms(trace, at, convention):
 
 
 def test_all_that_is_divided_takes_part_in_the_scaling(at):
-    compared = scaling.compare(at)
+    compared = scaling.compare_scaling(at)
     np.testing.assert_allclose(compared.with_root.weights, at.walk.weights, atol=1e-6)
     without = (
         (at.walk.scores * at.site.d_head**0.5).masked_fill(~at.walk.allowed, -torch.inf).softmax(-1)
@@ -291,7 +291,7 @@ def test_both_rows_of_states_are_laid_open_layer_by_layer(scope, trace):
     ]
     assert len(every) == 8
     for states, mark in (("content", ""), ("query", "query_")):
-        found = parts(scope.model, trace, "text", QUERY, states)
+        found = sublayer_effects(scope.model, trace, "text", QUERY, states)
         assert [
             check.name
             for check in check_parts(scope.model, trace, found, QUERY)

@@ -24,9 +24,9 @@ from models.analysis.joined_words import join_words
 from models.trace import Trace
 from models.trace.edits import MaskChange, for_kinds
 from viz_app import notebook, words
-from viz_app.components import stamped
+from viz_app.components import stamp_payload
 from viz_app.drawing import overview
-from viz_app.drawing.head import head as head_payload
+from viz_app.drawing.head import head_payload
 from viz_app.drawing.payload import pack, unpack
 from viz_app.notebook import head, heads, lines, mask
 from viz_app.notebook.picture import Answer, Picture
@@ -94,7 +94,7 @@ def test_a_head_is_the_apps_own_payload_and_counted_from_1(
     header, arrays = shown(picture)
     np.testing.assert_array_equal(arrays["weights"], site.weights(number - 1).numpy())
     expected = head_payload(run, site, number - 1, words.terms("letters"))
-    assert carried(picture)["parts"][0]["payload"] == stamped(expected, "head", (0, 0))
+    assert carried(picture)["parts"][0]["payload"] == stamp_payload(expected, "head", (0, 0))
     assert (header["site"], header["head"]) == (site.name, number - 1)
     assert header["title"] == picture.title
     assert f"layer {layer}, head {number}:" in picture.title
@@ -189,9 +189,9 @@ def test_too_many_weights_to_carry_are_named_by_their_call(
     run: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n = sum(site.weights().numel() for site in run.attention.values())
-    monkeypatch.setattr(notebook, "MOST_WEIGHTS", n)
+    monkeypatch.setattr(notebook, "MAX_EMBEDDED", n)
     assert len(carried(heads(run))["parts"]) == 2
-    monkeypatch.setattr(notebook, "MOST_WEIGHTS", n - 1)
+    monkeypatch.setattr(notebook, "MAX_EMBEDDED", n - 1)
     picture = heads(run)
     assert [part["name"] for part in carried(picture)["parts"]] == ["overview"]
     for answer in answers(picture, "pick"):

@@ -76,7 +76,7 @@ def test_a_run_beside_itself_differs_nowhere(run: Trace) -> None:
 
 
 def test_long_runs_say_which_call_draws_a_head(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viz_app.notebook.comparison.MOST_WEIGHTS", 10)
+    monkeypatch.setattr("viz_app.notebook.comparison.MAX_EMBEDDED_EACH", 10)
     answer = carried(compare(run, run))["answers"][0]
     assert answer["code"].startswith("compare(run_a, run_b, kind=")
     assert not answer["payload"]
@@ -105,6 +105,6 @@ def test_runs_without_a_common_head_say_why(run: Trace) -> None:
 
 
 def test_runs_that_are_too_long_say_so(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viz_app.views.compare.compared.MOST_TOKENS", 5)
+    monkeypatch.setattr("viz_app.views.compare.compared.MAX_TEXT_TOKENS", 5)
     with pytest.raises(ValueError, match="too long"):
         compare(run, run)

@@ -17,7 +17,7 @@ from models.analysis.jacobian_reach import (
     Reach,
 )
 from models.analysis.layer_timing import Timing
-from models.analysis.position_measures import measure
+from models.analysis.position_measures import measure_formula
 from models.analysis.shuffle import ShuffleTest
 from models.architectures.base import BY_MASK, BY_VECTORS
 from models.architectures.transformer import Transformer
@@ -37,7 +37,7 @@ from viz_app.views.masks import text as masks_text
 from viz_app.views.positions import adding
 from viz_app.views.positions import misprints as measured
 from viz_app.views.positions import text as positions
-from viz_app.views.positions.page import answer
+from viz_app.views.positions.page import positions_answer
 
 
 def says(said: str, *parts: str) -> None:
@@ -74,7 +74,7 @@ BOTH = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
         "least to the token 2 positions before its own (0.5, one pair)")),
 ])  # fmt: skip
 def test_what_reaches_what(found: Reach, said: tuple[str, ...]) -> None:
-    says(reach_text.explanation([found]), *said)
+    says(reach_text.explain_reach([found]), *said)
 
 
 def timings(**powers: tuple[float, float]) -> list[Timing]:
@@ -140,8 +140,14 @@ def test_what_is_counted_what_is_timed_and_what_a_gpu_would_change() -> None:
 
 def test_how_far_two_alignments_lie_apart() -> None:
     """Steps are counted from 1."""
-    says(pair.divergence(0.256, 3, 0.914), "0.26 bits** apart", "most at step 4, by 0.91 bits")
-    assert pair.divergence(0.256, 3, 0.914, "Not trained alike.").endswith(" Not trained alike.")
+    says(
+        pair.divergence_sentence(0.256, 3, 0.914),
+        "0.26 bits** apart",
+        "most at step 4, by 0.91 bits",
+    )
+    assert pair.divergence_sentence(0.256, 3, 0.914, "Not trained alike.").endswith(
+        " Not trained alike."
+    )
 
 
 def test_which_model_of_a_pair_is_missing() -> None:
@@ -170,20 +176,20 @@ def test_whose_weights_and_which_cell() -> None:
         (BIDIRECTIONAL, "both directions (GRU, 7"),
     ):
         assert (
-            reach_text.weights(recurrent, LayerChoice(kind))
+            reach_text.weights_label(recurrent, LayerChoice(kind))
             == f"trained, mine encoder, {cell} states each)"
         )
     plain = named(random_seq2seq(cell="tanh"), 1)
     assert (
-        reach_text.weights(plain, LayerChoice(RNN))
+        reach_text.weights_label(plain, LayerChoice(RNN))
         == "trained, mine encoder, forward direction (tanh, 7 states each)"
     )
-    assert reach_text.weights(transformer, LayerChoice(SELF_ATTENTION)) == (
+    assert reach_text.weights_label(transformer, LayerChoice(SELF_ATTENTION)) == (
         f"mine encoder, training not recorded, layer 1 ({transformer.config.n_heads} heads, without residual and LayerNorm)"
     )
     for kind, sizes in ((CNN, " as any CNN here (tanh, 64 channels)"), (RNN, " (tanh, 64 states)"),
                         (BIDIRECTIONAL, " (tanh, 64 states each way)"), (SELF_ATTENTION, "")):  # fmt: skip
-        assert reach_text.weights(transformer, LayerChoice(kind, 5)) == (
+        assert reach_text.weights_label(transformer, LayerChoice(kind, 5)) == (
             f"random weights, seed 5: untrained{sizes}, on the embeddings of mine"
         )
     assert pair.provenance(recurrent, "softmax") == "mine, trained for 1,234 steps: softmax"
@@ -208,14 +214,17 @@ def test_looking_ahead(before: float, after: float, same: bool, said: tuple[str,
 
 
 def test_names_and_lengths_of_waves() -> None:
-    assert [positions.length(wave) for wave in (6.2832, 99.94, 123.4, 62_831.9, 1e9)] == [
+    assert [positions.wavelength_text(wave) for wave in (6.2832, 99.94, 123.4, 62_831.9, 1e9)] == [
         "6.3", "99.9", "123", "62,832", "endless",
     ]  # fmt: skip
     assert positions.dimension("paper", 4, 6.2832) == "dimension 4: sin, wavelength 6.3"
     assert positions.dimension("paper", 5, 6.2832) == "dimension 5: cos, wavelength 6.3"
     assert positions.dimension("sin-sin", 5, 6.2832) == "dimension 5: sin, wavelength 6.3"
     assert positions.dimension("model", 5, None) == "dimension 5"
-    assert (measured.share(0.1234), measured.share(2e-9)) == ("12.3 %", "0 (rounding: 2e-09)")
+    assert (measured.length_share(0.1234), measured.length_share(2e-9)) == (
+        "12.3 %",
+        "0 (rounding: 2e-09)",
+    )
     waves = torch.tensor([6.0, 50.0, 100.0, 101.0, 5e9])
     says(
         positions.turns(waves, 100),
@@ -229,15 +238,15 @@ def test_names_and_lengths_of_waves() -> None:
 
 def test_what_adding_costs() -> None:
     x, p = torch.full((3, 4), 2.0), torch.full((3, 4), 0.5)
-    said = adding.explanation(x, p, "sinusoidal")
+    said = adding.explain_adding(x, p, "sinusoidal")
     says(said, "8 numbers", "that gives x + p, 4 numbers", "4 × 4 more weights")
     says(said, "token vectors have a length of 4.00", "position vectors 1.00")
-    assert "adds no positions" in adding.explanation(x, p, "none").removeprefix(said)
+    assert "adds no positions" in adding.explain_adding(x, p, "none").removeprefix(said)
 
 
 def test_the_table_of_the_three_formulas() -> None:
     made = replace(
-        measure("paper", 100, 8, 5),
+        measure_formula("paper", 100, 8, 5),
         n_varying=7,
         rotation_miss=3e-9,
         best_linear_miss=0.25,
@@ -292,7 +301,7 @@ def test_the_shuffle_test() -> None:
         ("none", (0.0, 0.0), (1, 0, 2), ("no position vectors", "cannot know the order", "Largest change: 0 of")),
         ("sinusoidal", (0.75, 0.0), (0, 1, 2), ("Nothing can be reordered",)),
     ):  # fmt: skip
-        says(positions.shuffled(*(shuffle(one, order) for one in change), kind), *said)
+        says(positions.explain_shuffle(*(shuffle(one, order) for one in change), kind), *said)
 
 
 def test_what_the_positions_of_the_loaded_model_are() -> None:
@@ -303,16 +312,20 @@ def test_what_the_positions_of_the_loaded_model_are() -> None:
         "a position vector is added",
         "The look-ahead mask gives",
     )
-    says(answer(random_attention_only(positions="sinusoidal")), without, "So", vector)
+    says(positions_answer(random_attention_only(positions="sinusoidal")), without, "So", vector)
     says(
-        answer(random_model(positions="none")), without, "no position vectors", "In others", vector
+        positions_answer(random_model(positions="none")),
+        without,
+        "no position vectors",
+        "In others",
+        vector,
     )
-    says(answer(random_gpt()), ahead, "In addition", vector)
-    assert "past the last position there is none" in positions.explanation(
-        positions.OWN, "learned", BY_VECTORS
+    says(positions_answer(random_gpt()), ahead, "In addition", vector)
+    assert "past the last position there is none" in positions.explain_table(
+        positions.OWN_TABLE, "learned", BY_VECTORS
     )
     says(
-        positions.explanation(positions.OWN, "sinusoidal", BY_VECTORS),
+        positions.explain_table(positions.OWN_TABLE, "sinusoidal", BY_VECTORS),
         "not learned",
         "$$\\sin",
     )
@@ -321,7 +334,7 @@ def test_what_the_positions_of_the_loaded_model_are() -> None:
         ("none", "no position vectors"),
         ("learned", "learned its vectors"),
     ):
-        said = positions.explanation("2^i", kind, BY_MASK)
+        said = positions.explain_table("2^i", kind, BY_MASK)
         says(said, "PE(pos, 2i)", f"$${positions.LATEX['2^i']}$$", positions.WHAT["2^i"], more)
         assert bool(more) != said.endswith(positions.WHAT["2^i"])
 
@@ -399,13 +412,19 @@ def test_at_an_earlier_step() -> None:
 ])  # fmt: skip
 def test_sizes_are_told_where_they_differ(sizes: tuple[int, ...], said: str) -> None:
     found = [Learner("x", "one", size, 400, (), None, None) for size in sizes]
-    assert said in learning.similarities(found)
-    assert "trained for 400 steps each under each similarity" in learning.similarities(found)
+    assert said in learning.compare_similarities(found)
+    assert "trained for 400 steps each under each similarity" in learning.compare_similarities(
+        found
+    )
 
 
 def test_names_in_links_of_the_masks_page_stay() -> None:
     """A link from yesterday shows the same today."""
-    named = masks_state.SECOND.name, masks_state.WHICH.name, masks_state.PAINTED.name
+    named = (
+        masks_state.SECOND_MASKED_TEXT.name,
+        masks_state.SHOWN_TEXT.name,
+        masks_state.PAINTED.name,
+    )
     assert named == ("masks-second", "masks-shown", "mask")
     by_kind = {kind: parameter.name for kind, parameter in run_changes.MASK_CHANGES.items()}
     assert by_kind == {

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from models.training.batches import NO_LABEL
-from models.training.objectives import ROWS, label_smoothed_loss
+from models.training.objectives import POSITIONS_PER_BLOCK, label_smoothed_loss
 
 BATCH, N, VOCAB = 11, 13, 31
 
@@ -24,7 +24,7 @@ def torchs(logits: torch.Tensor, labels: torch.Tensor, smoothing: float) -> torc
 @pytest.mark.parametrize("scale", [3.0, 300.0])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_loss_and_gradient_are_those_of_torchs_cross_entropy(smoothing, scale):
-    assert BATCH * N > 2 * ROWS  # in several goes, the last one shorter
+    assert BATCH * N > 2 * POSITIONS_PER_BLOCK  # in several goes, the last one shorter
     logits, labels = drawn(scale)
     one, other = label_smoothed_loss(logits, labels, smoothing), torchs(logits, labels, smoothing)
     torch.testing.assert_close(one, other)

@@ -57,13 +57,13 @@ def test_the_page_claims_no_more_than_the_run_shows(
     opened: dict[str, models.Scope], name: str
 ) -> None:
     model, by = opened[name].model, TOLD_BY[name]
-    answer = page.answer(model)
+    answer = page.positions_answer(model)
     assert ("a position vector is added" in answer) == (by == BY_VECTORS)
     assert "has no position vectors" not in answer  # each of these models is told the order
     assert ("look-ahead mask" in answer) == (by == BY_VECTORS and model.stack == "decoder")
     assert ("a term for the distance" in answer) == (by == BY_SCORES)
     assert ("turns each query" in answer) == (model.rotation(2) is not None)
-    help_, table = text.own_help("none", by), text.explanation("paper", "none", by)
+    help_, table = text.own_help("none", by), text.explain_table("paper", "none", by)
     for sentence in (help_, table):
         assert ("at all" in sentence) == (by == BY_MASK)
         assert ("queries and keys" in sentence) == (by == BY_TURNING)
@@ -92,4 +92,4 @@ def test_a_module_that_nobody_described_is_claimed_nothing_of(tmp_path: Path) ->
     ).eval()
     scope = models.watch(net, encode=lambda typed: list(typed.encode("ascii")))
     assert scope.model.order_from == UNSEEN
-    assert "has no position vectors" not in page.answer(scope.model)
+    assert "has no position vectors" not in page.positions_answer(scope.model)

@@ -20,7 +20,7 @@ from models.training.recipes import SMALL_FILE, for_small_file, plan_for
 from viz_app.session import live, own_data_route, run_owners, uploads
 from viz_app.session.live import LiveSession
 from viz_app.trainers import folders, own_data
-from viz_app.trainers.own_data import KINDS, LARGEST, OwnData, keep
+from viz_app.trainers.own_data import DATA_KINDS, MAX_OWN_DATA_BYTES, OwnData, keep_own_data
 from viz_app.trainers.pool import Pool
 from viz_app.trainers.run import DONE, FAILED, STOPPED
 from viz_app.trainers.settings import RunSettings
@@ -30,7 +30,7 @@ WORDS = "the a dog cat man woman sees hits likes big small red house tree runs a
 
 @pytest.fixture(autouse=True)
 def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(folders.FOLDER, str(tmp_path / "runs"))
+    monkeypatch.setenv(folders.RUNS_VARIABLE, str(tmp_path / "runs"))
 
 
 def sentences(n: int, seed: int = 1) -> list[str]:
@@ -46,7 +46,7 @@ FILES = {
 
 
 def kept(kind: str) -> OwnData:
-    return keep(FILES[kind].encode(), kind, "mine.txt")
+    return keep_own_data(FILES[kind].encode(), kind, "mine.txt")
 
 
 def settings(data: OwnData, model: str = "") -> RunSettings:
@@ -55,20 +55,20 @@ def settings(data: OwnData, model: str = "") -> RunSettings:
 
 
 def test_what_a_file_holds_is_counted():
-    pairs, text, labels = map(kept, KINDS)
+    pairs, text, labels = map(kept, DATA_KINDS)
     assert pairs.in_words == f"401 sentence pairs, {len(FILES['own pairs']):,} characters"
     assert text.in_words == f"331 documents, {len(FILES['own text']):,} characters"
     assert labels.in_words == f"211 labelled texts, {len(FILES['own labels']):,} characters"
     assert (labels.classes, labels.n_texts) == (("even", "odd"), 1)
     assert text.documents == "paragraphs"
-    lines = keep("\n".join(sentences(400)).encode(), "own text", "x")
+    lines = keep_own_data("\n".join(sentences(400)).encode(), "own text", "x")
     assert (lines.documents, lines.n) == ("lines", 400)
-    whole = keep(" ".join(sentences(400)).encode(), "own text", "x")
+    whole = keep_own_data(" ".join(sentences(400)).encode(), "own text", "x")
     assert whole.documents == "whole"
     assert whole.in_words == f"{whole.n_characters:,} characters"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", DATA_KINDS)
 def test_the_command_line_reads_the_plan_that_the_page_says(kind, tmp_path):
     data = kept(kind)
     for model in data.of.tasks:
@@ -93,7 +93,7 @@ def test_the_size_of_the_file_chooses_the_recipe():
     small = for_small_file(plan, SMALL_FILE - 1)
     assert for_small_file(plan, SMALL_FILE) == plan
     assert (small.sizes["d_model"], small.sizes["n_layers"], small.recipe.steps) == (64, 2, 1500)
-    large = keep("\n\n".join(" ".join(sentences(5, seed)) for seed in range(2500)).encode(), "own text", "x")  # fmt: skip
+    large = keep_own_data("\n\n".join(" ".join(sentences(5, seed)) for seed in range(2500)).encode(), "own text", "x")  # fmt: skip
     assert large.n_characters > SMALL_FILE
     assert settings(large).recipe.steps == plan.recipe.steps
     assert settings(kept("own text")).recipe.steps == 1500
@@ -121,23 +121,25 @@ BAD = {
 def test_a_bad_file_is_refused_with_its_line_and_nothing_of_it_is_left(how):
     kind, content, message = BAD[how]
     with pytest.raises(ValueError, match=".") as refused:
-        keep(content, kind, "mine.tsv")
+        keep_own_data(content, kind, "mine.tsv")
     assert message in str(refused.value)
     assert str(folders.root()) not in str(refused.value)
     assert (
-        not list((folders.root() / own_data.FOLDER).glob("*")) if folders.root().exists() else True
+        not list((folders.root() / own_data.OWN_DATA_FOLDER).glob("*"))
+        if folders.root().exists()
+        else True
     )
 
 
 ATTACKS = {
-    "binary": os.urandom(LARGEST),
-    "one line": b"a" * LARGEST,
+    "binary": os.urandom(MAX_OWN_DATA_BYTES),
+    "one line": b"a" * MAX_OWN_DATA_BYTES,
     "long words": b"".join(b"%d" % i * 200 + b" " for i in range(10**5, 104_000)),
-    "one line of words": b"word " * (LARGEST // 5),
-    "lines": b"\n" * LARGEST,
-    "tabs": b"\t" * LARGEST,
-    "zeros": b"\0" * LARGEST,
-    "carriage returns": b"a\tb\r" * (LARGEST // 4),
+    "one line of words": b"word " * (MAX_OWN_DATA_BYTES // 5),
+    "lines": b"\n" * MAX_OWN_DATA_BYTES,
+    "tabs": b"\t" * MAX_OWN_DATA_BYTES,
+    "zeros": b"\0" * MAX_OWN_DATA_BYTES,
+    "carriage returns": b"a\tb\r" * (MAX_OWN_DATA_BYTES // 4),
     "labels": b"".join(b"t%d\tl%d\n" % (i, i) for i in range(200_000)),
 }
 
@@ -148,29 +150,31 @@ SLOW = {"long words": "own text", "labels": "own labels"}
 
 @pytest.mark.parametrize(
     ("kind", "how"),
-    [(kind, how) for kind in KINDS for how in ATTACKS if SLOW.get(how, kind) == kind],
+    [(kind, how) for kind in DATA_KINDS for how in ATTACKS if SLOW.get(how, kind) == kind],
 )
 def test_five_megabytes_of_nonsense_end_in_a_message_or_a_bounded_run(how, kind):
     begun = time.monotonic()
     data = None
     with suppress(ValueError):
-        data = keep(ATTACKS[how], kind, "x")
+        data = keep_own_data(ATTACKS[how], kind, "x")
     if data is not None:
-        assert len(data.classes) <= own_data.MOST_CLASSES
+        assert len(data.classes) <= own_data.MAX_LABELS
         assert settings(data).problems() == {}
     assert time.monotonic() - begun < 60
 
 
 def test_more_bytes_another_kind_and_a_long_name_are_bounded(monkeypatch):
     with pytest.raises(ValueError, match="more than 5,000,000 bytes"):
-        keep(b"a" * (LARGEST + 1), "own text", "x")
+        keep_own_data(b"a" * (MAX_OWN_DATA_BYTES + 1), "own text", "x")
     with pytest.raises(ValueError, match="the kind must be one of"):
-        keep(b"a", "../../etc/passwd", "x")
-    named = keep(FILES["own pairs"].encode(), "own pairs", "<img src=x>\n../../" + "é" * 500)
-    assert len(named.name) <= own_data.LONGEST_NAME
+        keep_own_data(b"a", "../../etc/passwd", "x")
+    named = keep_own_data(
+        FILES["own pairs"].encode(), "own pairs", "<img src=x>\n../../" + "é" * 500
+    )
+    assert len(named.name) <= own_data.MAX_DATA_NAME
     assert named.name.isprintable()
-    assert named.path.parent == folders.root() / own_data.FOLDER
-    monkeypatch.setattr(own_data, "MOST", 3)
+    assert named.path.parent == folders.root() / own_data.OWN_DATA_FOLDER
+    monkeypatch.setattr(own_data, "MAX_OWN_DATA_FILES", 3)
     for _ in range(5):
         last = kept("own pairs")
     assert len(list(last.path.parent.iterdir())) == 3
@@ -189,9 +193,9 @@ def session(monkeypatch: pytest.MonkeyPatch) -> LiveSession:
 
 
 def post(session: LiveSession, content: bytes, kind: str = "own pairs", token: str = ""):
-    client = TestClient(Starlette(routes=own_data_route.routes()))
+    client = TestClient(Starlette(routes=own_data_route.own_data_routes()))
     headers = {"Authorization": f"Bearer {token or session.token}"}
-    path = own_data_route.path(kind)
+    path = own_data_route.own_data_path(kind)
     return client.post(f"{path}?name=%3Cb%3Emine", content=content, headers=headers)
 
 

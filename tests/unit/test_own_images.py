@@ -9,9 +9,9 @@ from PIL import Image
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from models.architectures.base import IMAGE, TEXT, Field
+from models.architectures.base import IMAGE_FIELD, TEXT_FIELD, Field
 from models.images import ImageFile, example
-from models.images.file import LARGEST
+from models.images.file import MAX_IMAGE_BYTES
 from viz_app.session import byte_cache, live, own_images, uploads
 from viz_app.session.cache import store
 from viz_app.session.live import LiveSession
@@ -24,15 +24,17 @@ def scope(kind: str) -> SimpleNamespace:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> LiveSession:
     one = LiveSession()
-    one.scope = scope(IMAGE)  # type: ignore[assignment]
+    one.scope = scope(IMAGE_FIELD)  # type: ignore[assignment]
     monkeypatch.setitem(live._sessions, one.token, one)
     return one
 
 
 def post(session: LiveSession, content: bytes, name: str = "mine.png", token: str = ""):
-    client = TestClient(Starlette(routes=own_images.routes()))
+    client = TestClient(Starlette(routes=own_images.own_images_routes()))
     headers = {"Authorization": f"Bearer {token or session.token}"}
-    return client.post(own_images.path(), params={"name": name}, content=content, headers=headers)
+    return client.post(
+        own_images.own_images_path(), params={"name": name}, content=content, headers=headers
+    )
 
 
 def picture(shade: int, side: int = 30) -> bytes:
@@ -63,7 +65,7 @@ BAD = {
     "noise": (os.urandom(5000), "damaged, or no image"),
     "html": (b"<html><script>alert(1)</script>", "damaged, or no image"),
     "empty": (b"", "damaged, or no image"),
-    "too large": (bytes(LARGEST + 1), "More than 5,000,000 bytes"),
+    "too large": (bytes(MAX_IMAGE_BYTES + 1), "More than 5,000,000 bytes"),
 }
 
 
@@ -78,7 +80,7 @@ def test_what_is_no_image_is_refused_and_the_last_one_stays(session, how):
 
 def test_the_route_takes_nothing_from_strangers_nor_for_a_model_of_texts(session):
     assert post(session, picture(1), token="0.AAAAAAAAAAAAAAAAAAAAAA").status_code == 404
-    session.scope = scope(TEXT)
+    session.scope = scope(TEXT_FIELD)
     assert post(session, picture(1)).status_code == 404
     session.scope = None
     assert post(session, picture(1)).status_code == 404
@@ -104,23 +106,23 @@ def test_one_file_of_a_session_at_a_time(session, monkeypatch):
 
 def test_the_bytes_of_an_image_count_in_the_budget_of_all_runs(session, monkeypatch):
     cache = byte_cache.ByteCache(10**7)
-    monkeypatch.setattr(store, "kept", cache)
+    monkeypatch.setattr(store, "cache_store", cache)
     noise = BytesIO()
     Image.frombytes("RGB", (600, 500), os.urandom(900_000)).save(noise, "PNG")
     n = len(noise.getvalue())
     post(session, noise.getvalue())
     assert cache.bytes >= n
-    assert byte_cache.parts(ImageFile("x", noise.getvalue()))
-    assert sum(byte_cache.parts({"image": ImageFile("x", noise.getvalue())}).values()) >= n
+    assert byte_cache.held_parts(ImageFile("x", noise.getvalue()))
+    assert sum(byte_cache.held_parts({"image": ImageFile("x", noise.getvalue())}).values()) >= n
 
 
 def test_an_unknown_reference_is_the_example(session, monkeypatch):
     stood_in = []
     monkeypatch.setattr(own_images.url_state, "stand_in", lambda *args: stood_in.append(args))
-    fields = (Field("image", "patches", kind=IMAGE),)
+    fields = (Field("image", "patches", kind=IMAGE_FIELD),)
     reference = post(session, picture(9)).json()["reference"]
     assert own_images.with_files(session, fields, (reference,))[0].content == picture(9)
     assert own_images.with_files(session, fields, (None,)) == (example(),)
     assert not stood_in
     assert own_images.with_files(session, fields, ("own-" + "0" * 12,)) == (example(),)
-    assert own_images.NOT_HERE in stood_in[0][2]
+    assert own_images.IMAGE_NOT_IN_LINK in stood_in[0][2]

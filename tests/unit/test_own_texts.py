@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import models
 from models import InputError
-from models.hub.describe import description
+from models.hub.describe import model_summary
 from models.trace import Trace
 from models.trace.edits import MaskChange, for_kinds
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_told_is_named_with_its_reason() -> None:
         "latent": "it is not known which text its queries come from",
         "blind": "its queries come from first text and second text together",
     }
-    printed = "\n".join(description(watched(Mixed(), example=("bad", "fig"))))
+    printed = "\n".join(model_summary(watched(Mixed(), example=("bad", "fig"))))
     assert "not recorded: latent: it is not known which text its queries come from" in printed
 
 

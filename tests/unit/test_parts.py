@@ -14,7 +14,7 @@ from drawn import letters
 import models
 from models.analysis.checks import Check
 from models.architectures.encoder_decoder import ENCODER_SELF, EncoderDecoder
-from models.architectures.gpt import SELF
+from models.architectures.gpt import GPT_SELF
 from models.runs.scope import Scope
 from models.trace import Trace
 from models.trace.edits import MaskChange, for_kinds
@@ -26,12 +26,12 @@ from viz_app.input_bar import examples
 from viz_app.session import live, reference_models, remembered, respond, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.downloads import Download
-from viz_app.session.focus import SITE, Focus, pick_head
+from viz_app.session.focus import FOCUS_SITE, Focus, pick_head
 from viz_app.session.live import LiveSession
-from viz_app.views.attention.files import files
-from viz_app.views.attention.payloads import Choices
+from viz_app.views.attention.files import attention_files
+from viz_app.views.attention.payloads import AttentionChoices
 from viz_app.views.decoding import state as decoding_state
-from viz_app.views.decoding.payloads import Place
+from viz_app.views.decoding.payloads import ReadingState
 from viz_app.views.frame.one_run import offer
 from viz_app.views.masks import state as masks_state
 
@@ -176,8 +176,8 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(
     )
     site = trace.attention["decoder.layers.1.cross_attn"]
     now = [CurrentRun(scope, trace)]
-    choices = Choices(Focus(site.name, 2), scale=Scale("root"))
-    offer(files(now[0], choices), lambda: now[0])
+    choices = AttentionChoices(Focus(site.name, 2), scale=Scale("root"))
+    offer(attention_files(now[0], choices), lambda: now[0])
     assert {label: file.name for label, file in offered.items()} == {
         "This head, CSV": "letters.decoder.layer2.cross_attn.head3.csv",
         "This head, SVG": "letters.decoder.layer2.cross_attn.head3.svg",
@@ -268,7 +268,7 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.run(
-        lambda: (pick_head("a", 3), url_state.keep(TARGET, "x")),
+        lambda: (pick_head("a", 3), url_state.set_value(TARGET, "x")),
         source="abc",
         target="d",
     )
@@ -279,8 +279,8 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
     assert url_state.get(TARGET) == ""
     monkeypatch.undo()
     monkeypatch.setattr(url_state, "st", session)
-    url_state.keep(TARGET, "y")  # the run was overtaken, and has not published anything
-    parameters = (SOURCE, TARGET, SITE)
+    url_state.set_value(TARGET, "y")  # the run was overtaken, and has not published anything
+    parameters = (SOURCE, TARGET, FOCUS_SITE)
     asked = session.run(lambda: [url_state.get(one) for one in parameters])
     assert asked == ["abc", "y", ""]
     assert session.says == {"source": "abc", "target": "y"}
@@ -292,28 +292,28 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
 def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(
     session: Session, scope: Scope, trace: Trace
 ) -> None:
-    place = partial(decoding_state.place, scope, trace.streams["source"].ids)
+    place = partial(decoding_state.current_state, scope, trace.streams["source"].ids)
     session.run(place)
     for position, token in ((1, 4), (3, 5), (2, 6)):
         decoding_state.force(position, token)
-    assert session.run(place) == Place(step=2, forced=((1, 4), (2, 6)))
+    assert session.run(place) == ReadingState(step=2, forced=((1, 4), (2, 6)))
     assert session.says == {"step": "3", "force": "2:4,3:6"}
     decoding_state.force(2, 6)  # the same again
     assert session.run(place).forced == ((1, 4),)
-    decoding_state.let_go()
+    decoding_state.discard_forced()
     assert session.run(place).forced == ()
     assert not decoding_state.cleared()
 
 
 def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trace: Trace) -> None:
-    place = partial(decoding_state.place, scope, trace.streams["source"].ids)
-    assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == Place(
+    place = partial(decoding_state.current_state, scope, trace.streams["source"].ids)
+    assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == ReadingState(
         3, ((1, 4),), (2, 0), True
     )
     assert not decoding_state.cleared()
-    assert session.run(lambda: decoding_state.place(scope, scope.given_ids("cb"))) == Place(
-        mean=True
-    )
+    assert session.run(
+        lambda: decoding_state.current_state(scope, scope.given_ids("cb"))
+    ) == ReadingState(mean=True)
     assert decoding_state.cleared()
     assert session.says == {"heads": "mean"}
     session.run(lambda: decoding_state.force(0, 5))
@@ -321,13 +321,13 @@ def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trac
 
 
 def test_a_node_a_step_and_the_mean(session: Session, scope: Scope, trace: Trace) -> None:
-    place = partial(decoding_state.place, scope, trace.streams["source"].ids)
+    place = partial(decoding_state.current_state, scope, trace.streams["source"].ids)
     session.run(place)
     decoding_state.choose_node(4, 2)
     decoding_state.choose_mean(True)
-    decoding_state.go(-3)
-    assert session.run(place) == Place(0, (), (4, 2), True)
-    decoding_state.go(7)
+    decoding_state.go_to_position(-3)
+    assert session.run(place) == ReadingState(0, (), (4, 2), True)
+    decoding_state.go_to_position(7)
     assert session.run(place).step == 7
     assert session.says == {"step": "8", "node": "5:3", "heads": "mean"}
 
@@ -338,9 +338,9 @@ def test_a_node_a_step_and_the_mean(session: Session, scope: Scope, trace: Trace
 def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trace: Trace) -> None:
     changes = partial(run_changes.mask_edits, trace)
     session.run(changes)
-    masks_state.paint("cross", [(1, 2, 0), (0, 1, 1)])
-    masks_state.choose(ENCODER_SELF, "window", 3)
-    masks_state.mask_padding("decoder_self", False)
+    masks_state.paint_cells("cross", [(1, 2, 0), (0, 1, 1)])
+    masks_state.choose_preset(ENCODER_SELF, "window", 3)
+    masks_state.choose_padding("decoder_self", False)
     assert session.run(changes) == for_kinds(
         encoder_self=MaskChange(preset="window", k=3), decoder_self=MaskChange(removed_layers=("padding",)),
         cross=MaskChange(block=((1, 2),), allow=((0, 1),)),
@@ -355,7 +355,7 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
         encoder_self=MaskChange(preset="block-diagonal", k=4),
         decoder_self=MaskChange(removed_layers=("padding",)),
     )
-    run_changes.undo("masks")
+    run_changes.undo_change("masks")
     assert session.run(changes) == ()
     assert session.says == {}
 
@@ -373,13 +373,13 @@ def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) 
     changes = partial(run_changes.mask_edits, trace)
     found = session.run(changes, self_mask="window2", decoder_mask="nolook")
     assert found == for_kinds(self=MaskChange(preset="window", k=2))
-    masks_state.paint("self", [(2, 1, 0)])
-    masks_state.choose(SELF, "none", 2, ["padding", "look-ahead", "window of 5"])
+    masks_state.paint_cells("self", [(2, 1, 0)])
+    masks_state.choose_preset(GPT_SELF, "none", 2, ["padding", "look-ahead", "window of 5"])
     assert session.run(changes) == for_kinds(
         self=MaskChange(removed_layers=("look-ahead", "window of 5"), block=((2, 1),))
     )
     assert session.says == {"self-mask": "nolook_nowindow5_f2.1"}
-    run_changes.undo("masks", ("self",))
+    run_changes.undo_change("masks", ("self",))
     assert session.run(changes) == ()
 
 
@@ -422,9 +422,9 @@ def test_the_shown_model_stands_in_for_itself_and_else_the_first_that_suits(
         is others["eng-fra"]
     )
     assert reference_models.one_that(shown, lambda found: False) is None
-    assert reference_models.named("translation") == ("eng-fra-bahdanau", "eng-fra")
-    assert reference_models.named("dates") == ("dates-bahdanau", "dates")
-    assert reference_models.named("letters") == ()
+    assert reference_models.reference_names("translation") == ("eng-fra-bahdanau", "eng-fra")
+    assert reference_models.reference_names("dates") == ("dates-bahdanau", "dates")
+    assert reference_models.reference_names("letters") == ()
     other = replace(
         trace,
         streams=trace.streams | {"source": replace(trace.streams["source"], ids=(9, 9, 9, 2))},
@@ -481,7 +481,7 @@ def test_under_each_box_stands_how_long_its_row_is_or_what_is_wrong(
 ) -> None:
     session = LiveSession()
     session.scope = letters(family, n_ctx=13)
-    trace, notes = respond.read(session, *texts)
+    trace, notes = respond.run_texts(session, *texts)
     assert tuple("".join(text for _, text in note["rows"]) for note in notes.values()) == under
     assert list(notes) == [field.name for field in session.scope.model.fields]
     refused = any("type some text" in text or "reads at most" in text for text in under)
@@ -491,7 +491,7 @@ def test_under_each_box_stands_how_long_its_row_is_or_what_is_wrong(
 @pytest.mark.parametrize(("base", "path"), [("", "/live"), ("a/b/", "/a/b/live")])
 def test_where_the_socket_is(monkeypatch, base: str, path: str) -> None:
     monkeypatch.setattr(live.st, "get_option", lambda name: base)
-    assert live.path() == path
+    assert live.socket_path() == path
 
 
 def test_a_message_as_it_is_sent_is_read() -> None:

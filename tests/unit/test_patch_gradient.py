@@ -10,19 +10,19 @@ from test_patch_section import both, choices, run_of
 from models.analysis import attribution_patching
 from viz_app.views.interventions import patch_effects, patch_gradient, patch_payloads
 from viz_app.views.interventions import patch_text as say
-from viz_app.views.interventions.patch_payloads import payloads
+from viz_app.views.interventions.patch_payloads import patch_section_payloads
 
 NAMES = ["eng-fra", "gpt", "bert", "bert-where", "xlnet", "dates-bahdanau", "gpt-sentiment"]
 
 
 def drawn(name: str, **other: object) -> dict:
-    return payloads(run_of(name), choices(name, part="gradient", **other))
+    return patch_section_payloads(run_of(name), choices(name, part="gradient", **other))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_points_are_the_heads_of_both_boards(name: str) -> None:
     scatter = drawn(name)["scatter"]
-    boards = payloads(run_of(name), choices(name))["patch"]["panels"]
+    boards = patch_section_payloads(run_of(name), choices(name))["patch"]["panels"]
     for panel, board in zip(scatter["panels"], boards, strict=True):
         exact = {
             (site, head): effect
@@ -59,10 +59,10 @@ def test_the_largest_guess_is_the_slope_of_two_passes(name: str) -> None:
 
 
 def test_a_guess_turned_round_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = patch_gradient.cache.guessed_effects
+    whole = patch_gradient.cache.cached_guessed_effects
     monkeypatch.setattr(
         patch_gradient.cache,
-        "guessed_effects",
+        "cached_guessed_effects",
         lambda *args: {kind: -values for kind, values in whole(*args).items()},
     )
     lines = drawn("eng-fra")["checks"]["rows"]
@@ -100,27 +100,29 @@ def test_the_sentence_names_the_head_that_is_furthest_off_with_both_signs() -> N
 
 def test_a_text_of_another_length_moves_only_aligned_positions() -> None:
     run = run_of("eng-fra")
-    shown = payloads(run, choices("eng-fra", second=("The big cat is black.",), part="gradient"))
+    shown = patch_section_payloads(
+        run, choices("eng-fra", second=("The big cat is black.",), part="gradient")
+    )
     assert not [line for look, line in shown["checks"]["rows"] if look == "failed"]
     n_heads = sum(site.n_heads for site in run.trace.attention.values())
     assert all(len(panel["points"]) == n_heads for panel in shown["scatter"]["panels"])
 
 
 def test_texts_that_are_too_long_have_no_heads_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patch_effects, "MOST_WORK", 100)
+    monkeypatch.setattr(patch_effects, "MAX_PATCH_WORK", 100)
     scatter = drawn("eng-fra")["scatter"]
     assert [(panel["points"], panel["sentence"]) for panel in scatter["panels"]] == [
-        ([], say.TOO_LONG)
+        ([], say.PATCH_TOO_LONG)
     ] * 2
 
 
 def test_the_table_holds_the_guess_of_each_head() -> None:
     asked = choices("eng-fra", part="gradient")
-    head, *rows = patch_payloads.table(run_of("eng-fra"), asked)
+    head, *rows = patch_payloads.patch_table(run_of("eng-fra"), asked)
     assert head[-1] == "guess by the gradient"
     points = [p for panel in drawn("eng-fra")["scatter"]["panels"] for p in panel["points"]]
     assert [(row[4], row[6]) for row in rows] == [(p["exact"], p["guess"]) for p in points]
-    plain, *_ = patch_payloads.table(run_of("eng-fra"), replace(asked, part="residual"))
+    plain, *_ = patch_payloads.patch_table(run_of("eng-fra"), replace(asked, part="residual"))
     assert plain == head[:-1]
 
 

@@ -15,9 +15,9 @@ from viz_app.session.cache import changed_run
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import findings, patch, patch_effects, patch_payloads, state
 from viz_app.views.interventions import patch_text as say
-from viz_app.views.interventions.patch_effects import Choices
+from viz_app.views.interventions.patch_effects import PatchChoices
 from viz_app.views.interventions.patch_grids import grids
-from viz_app.views.interventions.patch_payloads import NOTE, payloads
+from viz_app.views.interventions.patch_payloads import PATCH_NOTE, patch_section_payloads
 from viz_app.views.interventions.patch_runs import Two, level, two_runs
 from viz_app.views.interventions.second_text import another
 
@@ -44,8 +44,8 @@ def run_of(name: str) -> CurrentRun:
     return CurrentRun(scope, scope.run(*TEXTS[name][0]))
 
 
-def choices(name: str, **other: object) -> Choices:
-    usual = Choices(TEXTS[name][1], (), None, "", "residual", "difference", "needed", ())
+def choices(name: str, **other: object) -> PatchChoices:
+    usual = PatchChoices(TEXTS[name][1], (), None, "", "residual", "difference", "needed", ())
     return replace(usual, **other)
 
 
@@ -69,7 +69,7 @@ def value(two: Two, side: str, trace: Trace) -> float:
 def test_each_number_is_a_run_with_one_patch(name: str, side: str) -> None:
     two, scope = both(name), run_of(name).scope
     base, _ = two.sides(side)
-    drawn = payloads(run_of(name), choices(name))["patch"]
+    drawn = patch_section_payloads(run_of(name), choices(name))["patch"]
     (panel,) = [one for one in drawn["panels"] if one["side"] == side]
     values = values_of(base.trace)
     before = value(two, side, base.trace)
@@ -95,7 +95,7 @@ def values_of(trace: Trace) -> tuple:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_check_passes(name: str) -> None:
-    lines = payloads(run_of(name), choices(name))["checks"]["rows"]
+    lines = patch_section_payloads(run_of(name), choices(name))["checks"]["rows"]
     assert not [line for look, line in lines if look == "failed"]
     passed = [line for look, line in lines if look == "passed"]
     for check in ("the strongest cell alone", "patched with itself: 0", "everything patched"):
@@ -111,16 +111,16 @@ def test_the_share_of_the_whole_gap_is_one(name: str) -> None:
     )
     if abs(two.gap) < patch_effects.LEAST_GAP:
         return
-    drawn = payloads(run_of(name), choices(name, unit="share"))["patch"]
+    drawn = patch_section_payloads(run_of(name), choices(name, unit="share"))["patch"]
     assert drawn["unit"] == "of the gap"
-    plain = payloads(run_of(name), choices(name))["patch"]
+    plain = patch_section_payloads(run_of(name), choices(name))["patch"]
     for one, other, sign in zip(drawn["panels"], plain["panels"], (-1, 1), strict=True):
         for shares, effects in zip(one["grid"]["effects"], other["grid"]["effects"], strict=True):
             assert shares == pytest.approx([sign * x / two.gap for x in effects], abs=1e-4)
 
 
 def test_one_changed_word_is_enough_at_the_input() -> None:
-    drawn = payloads(run_of("eng-fra"), choices("eng-fra", unit="share"))["patch"]
+    drawn = patch_section_payloads(run_of("eng-fra"), choices("eng-fra", unit="share"))["patch"]
     for panel in drawn["panels"]:
         shares = panel["grid"]["effects"][0]
         assert shares[1] == pytest.approx(1, abs=1e-4)  # The cat
@@ -129,7 +129,7 @@ def test_one_changed_word_is_enough_at_the_input() -> None:
 
 def test_the_picture_names_what_is_measured() -> None:
     two = both("eng-fra")
-    drawn = payloads(run_of("eng-fra"), choices("eng-fra"))["patch"]
+    drawn = patch_section_payloads(run_of("eng-fra"), choices("eng-fra"))["patch"]
     this, other = (level(two.metric(s), two.sides(s)[0].trace) for s in ("needed", "enough"))
     assert f"logit({two.decision.label.text}) − logit({two.rival_name})" in drawn["measured"]
     assert f"{say.signed(this)} in this text, {say.signed(other)} in the other" in drawn["measured"]
@@ -138,7 +138,7 @@ def test_the_picture_names_what_is_measured() -> None:
 
 @pytest.mark.parametrize("name", ["eng-fra", "gpt", "bert-where", "dates-bahdanau"])
 def test_the_sentence_names_the_strongest_cell_and_its_direction(name: str) -> None:
-    drawn = payloads(run_of(name), choices(name))["patch"]
+    drawn = patch_section_payloads(run_of(name), choices(name))["patch"]
     for panel in drawn["panels"]:
         grid = panel["grid"]
         every = [
@@ -152,17 +152,21 @@ def test_the_sentence_names_the_strongest_cell_and_its_direction(name: str) -> N
 
 
 def test_a_direction_turned_round_is_said_turned_round() -> None:
-    assert "lowers it by 1.00" in say.strongest("Here", -1.0, "logits")
-    assert "raises it by 1.00" in say.strongest("Here", 1.0, "logits")
-    assert say.strongest("Here", 0.5, "share") == "Here takes away 50 % of the gap."
-    assert say.strongest("Here", -0.5, "share") == "Here widens the gap by 50 %."
+    assert "lowers it by 1.00" in say.strongest_part_sentence("Here", -1.0, "logits")
+    assert "raises it by 1.00" in say.strongest_part_sentence("Here", 1.0, "logits")
+    assert say.strongest_part_sentence("Here", 0.5, "share") == "Here takes away 50 % of the gap."
+    assert say.strongest_part_sentence("Here", -0.5, "share") == "Here widens the gap by 50 %."
     assert say.brings("Here", 0.5) == "Here brings 50 % of the gap."
     assert say.brings("Here", -0.5) == "Here widens the gap by 50 %."
-    assert say.brings("Here", 0.0) == say.strongest("Here", 0.0, "logits")
-    assert "only deeper layers, only the same and later tokens" in say.reach(3, 9, 0, 0, 2)
-    assert "earlier layers too, only the same and earlier tokens" in say.reach(3, 9, 1, 2, 0)
-    assert "tokens on both sides" in say.reach(3, 9, 0, 1, 1)
-    assert "only the same token" in say.reach(3, 9, 0, 0, 0)
+    assert say.brings("Here", 0.0) == say.strongest_part_sentence("Here", 0.0, "logits")
+    assert "only deeper layers, only the same and later tokens" in say.patch_reach_text(
+        3, 9, 0, 0, 2
+    )
+    assert "earlier layers too, only the same and earlier tokens" in say.patch_reach_text(
+        3, 9, 1, 2, 0
+    )
+    assert "tokens on both sides" in say.patch_reach_text(3, 9, 0, 1, 1)
+    assert "only the same token" in say.patch_reach_text(3, 9, 0, 0, 0)
 
 
 @pytest.mark.parametrize(("name", "is_causal"), [("gpt", True), ("eng-fra", False)])
@@ -171,14 +175,14 @@ def test_the_reach_is_what_the_patch_moves(name: str, is_causal: bool) -> None:
     grid = grids(run.scope, run.trace, "residual")[0]
     edit = two.patch("needed", Where(activation=grid.names[1], queries=(2,)))
     edited = changed_run(run, replace(run.spec, edits=(edit,)))
-    drawn = payloads(edited, choices(name))["patch"]
+    drawn = patch_section_payloads(edited, choices(name))["patch"]
     panel = drawn["panels"][0]
     assert panel["grid"]["taken"][1][2] is True
     assert sum(map(sum, panel["grid"]["taken"])) == 1
     moved = torch.tensor(panel["grid"]["moved"]) > 0
     for i, layer in enumerate(grid.names):
         own, now = (t.activations[layer].value[0] for t in (run.trace, edited.trace))
-        wanted = (now - own).norm(dim=-1) / own.norm(dim=-1) > patch_payloads.MOVED
+        wanted = (now - own).norm(dim=-1) / own.norm(dim=-1) > patch_payloads.LEAST_MOVE
         assert torch.equal(moved[i], wanted)
     assert not moved[0].any()
     assert not moved[1, [0, 1]].any()
@@ -186,7 +190,7 @@ def test_the_reach_is_what_the_patch_moves(name: str, is_causal: bool) -> None:
     side = "only the same and later tokens" if is_causal else "tokens on both sides"
     assert "only deeper layers" in drawn["hint"]
     assert side in drawn["hint"]
-    shown = payloads(edited, choices(name))["outcome"]
+    shown = patch_section_payloads(edited, choices(name))["outcome"]
     assert [answer["whose"] for answer in shown["answers"]] == [
         "This text", "Other text", "This text, patched",
     ]  # fmt: skip
@@ -196,7 +200,7 @@ def test_the_other_run_is_patched_where_its_side_is_chosen() -> None:
     run, two = run_of("eng-fra"), both("eng-fra")
     name = "encoder.layers.2.resid_post"
     edits = tuple(two.patch("enough", Where(activation=name, queries=(i,))) for i in range(6))
-    drawn = payloads(run, choices("eng-fra", side="enough", other_edits=edits))
+    drawn = patch_section_payloads(run, choices("eng-fra", side="enough", other_edits=edits))
     words = {answer["whose"]: answer["words"] for answer in drawn["outcome"]["answers"]}
     assert words["Other text, patched"] == words["This text"] != words["Other text"]
     taken = drawn["patch"]["panels"][1]["grid"]["taken"]
@@ -213,8 +217,8 @@ def test_texts_of_different_lengths_are_aligned_at_both_ends(name: str) -> None:
     pairs = two.pairs("needed", stream)
     assert all(here[i] == there[j] for i, j in pairs)
     assert {(j, i) for i, j in pairs} == set(two.pairs("enough", stream))
-    drawn = payloads(run, choices(name, second=second))
-    assert f"common beginning and end: {len(pairs)}." in drawn[NOTE]["rows"][0][1]
+    drawn = patch_section_payloads(run, choices(name, second=second))
+    assert f"common beginning and end: {len(pairs)}." in drawn[PATCH_NOTE]["rows"][0][1]
     grid = drawn["patch"]["panels"][0]["grid"]
     assert [i for i, yes in enumerate(grid["aligned"]) if yes] == [i for i, _ in pairs]
     for line in grid["effects"]:
@@ -248,7 +252,9 @@ def test_spans_of_texts_of_different_lengths_are_compared_at_their_tokens(
     else:
         measured = float(logits.log_softmax(-1)[wanted.pop()])
     assert level(two.metric(side), base.trace) == pytest.approx(measured, abs=1e-4)
-    drawn = payloads(run_of("bert-where"), choices("bert-where", second=second))["patch"]
+    drawn = patch_section_payloads(run_of("bert-where"), choices("bert-where", second=second))[
+        "patch"
+    ]
     (panel,) = [one for one in drawn["panels"] if one["side"] == side]
     grid = panel["grid"]
     assert [one is not None for one in grid["effects"][0]] == grid["aligned"]
@@ -264,8 +270,8 @@ def test_spans_of_texts_of_different_lengths_are_compared_at_their_tokens(
 
 def test_an_answer_without_a_counterpart_is_said_to_have_none() -> None:
     second = (MARY[0], "John moved to the garden.")
-    drawn = payloads(run_of("bert-where"), choices("bert-where", second=second))
-    assert drawn[NOTE]["rows"][0][1] == say.NO_TOKEN
+    drawn = patch_section_payloads(run_of("bert-where"), choices("bert-where", second=second))
+    assert drawn[PATCH_NOTE]["rows"][0][1] == say.NO_COUNTERPART
 
 
 def test_a_patch_from_an_earlier_text_names_it_and_is_not_drawn_as_taken() -> None:
@@ -273,36 +279,40 @@ def test_a_patch_from_an_earlier_text_names_it_and_is_not_drawn_as_taken() -> No
     where = Where(activation="encoder.layers.1.resid_post", queries=(1,))
     edit = earlier.patch("needed", where)
     now = both("eng-fra", ("The horse is black.",))
-    assert patch.named(run.trace, edit, earlier) == "encoder.layers.1.resid_post, “·cat”"
-    assert patch.named(run.trace, edit, now).endswith(f", from “{TEXTS['eng-fra'][1][0]}”")
+    assert patch.edit_label(run.trace, edit, earlier) == "encoder.layers.1.resid_post, “·cat”"
+    assert patch.edit_label(run.trace, edit, now).endswith(f", from “{TEXTS['eng-fra'][1][0]}”")
     edited = changed_run(run, replace(run.spec, edits=(edit,)))
-    drawn = payloads(edited, choices("eng-fra", second=("The horse is black.",)))["patch"]
+    drawn = patch_section_payloads(edited, choices("eng-fra", second=("The horse is black.",)))[
+        "patch"
+    ]
     assert not any(map(any, drawn["panels"][0]["grid"]["taken"]))
 
 
 @pytest.mark.parametrize(
     ("second", "why"),
-    [(("",), say.EMPTY), (("  ",), say.EMPTY), (("The cat is black.",), say.SAME), (("word " * 600,), "tokens")],
+    [(("",), say.EMPTY), (("  ",), say.EMPTY), (("The cat is black.",), say.SAME_TEXTS), (("word " * 600,), "tokens")],
 )  # fmt: skip
 def test_a_second_text_that_cannot_be_used_is_named_and_the_last_picture_stays(
     second: tuple[str, ...], why: str
 ) -> None:
     run = run_of("eng-fra")
-    drawn = payloads(run, choices("eng-fra", second=second))
-    assert why in drawn[NOTE]["rows"][0][1]
+    drawn = patch_section_payloads(run, choices("eng-fra", second=second))
+    assert why in drawn[PATCH_NOTE]["rows"][0][1]
     assert "patch" not in drawn
-    kept = payloads(run, choices("eng-fra", second=second, instead=(TEXTS["eng-fra"][1],)))
-    assert kept[NOTE] == drawn[NOTE]
-    assert kept["patch"] == payloads(run, choices("eng-fra"))["patch"]
+    kept = patch_section_payloads(
+        run, choices("eng-fra", second=second, instead=(TEXTS["eng-fra"][1],))
+    )
+    assert kept[PATCH_NOTE] == drawn[PATCH_NOTE]
+    assert kept["patch"] == patch_section_payloads(run, choices("eng-fra"))["patch"]
 
 
 @pytest.mark.parametrize("name", ["gpt", "eng-fra", "bert"])
 def test_of_long_texts_the_first_that_differ_and_the_last_are_tried(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = payloads(run_of(name), choices(name))["patch"]
-    monkeypatch.setattr(patch_effects, "MOST_WORK", 100)
-    drawn = payloads(run_of(name), choices(name))
+    whole = patch_section_payloads(run_of(name), choices(name))["patch"]
+    monkeypatch.setattr(patch_effects, "MAX_PATCH_WORK", 100)
+    drawn = patch_section_payloads(run_of(name), choices(name))
     for panel, all_tried in zip(drawn["patch"]["panels"], whole["panels"], strict=True):
         effects = panel["grid"]["effects"]
         n = len(effects[0])
@@ -315,7 +325,7 @@ def test_of_long_texts_the_first_that_differ_and_the_last_are_tried(
         for line, wanted in zip(effects, all_tried["grid"]["effects"], strict=True):
             assert [line[i] for i in tried] == pytest.approx([wanted[i] for i in tried], abs=1e-4)
         assert {x for kind in panel["kinds"] for line in kind["effects"] for x in line} == {None}
-    said = drawn[NOTE]["rows"][0][1]
+    said = drawn[PATCH_NOTE]["rows"][0][1]
     assert f"4 of {n} positions" in said
     assert "heads are not tried" in said
     assert not [line for look, line in drawn["checks"]["rows"] if look == "failed"]
@@ -351,7 +361,7 @@ def test_each_pair_offered_shows_what_its_label_says(name: str) -> None:
         assert isinstance(two, Two)
         assert two.rival is not None
         assert two.gap > 0
-        drawn = payloads(shown, replace(choices("gpt"), second=one.second))["patch"]
+        drawn = patch_section_payloads(shown, replace(choices("gpt"), second=one.second))["patch"]
         needed, enough = (
             [x for kind in p["kinds"] for line in kind["effects"] for x in line]
             for p in drawn["panels"]
@@ -399,7 +409,7 @@ def test_patches_come_back_from_the_address() -> None:
 
 
 def test_a_model_whose_attention_is_given_has_nothing_to_take() -> None:
-    assert not isinstance(patch.find(run_of("eng-fra")), str)
+    assert not isinstance(patch.find_patch(run_of("eng-fra")), str)
     two = both("eng-fra")
     assert isinstance(
         two.patch("needed", Where(site="decoder.layers.0.cross_attn", heads=(0,))), Patch

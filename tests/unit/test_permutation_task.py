@@ -17,7 +17,7 @@ from models.architectures.xlnet import XLNetConfig
 from models.tasks import DataError, open_task
 from models.tasks.permutation import IN_TWO, PermutationTask
 from models.training.batches import NO_LABEL, Ordered
-from models.training.objectives import LABELS, tokens_in_order
+from models.training.objectives import LABEL_BATCH, tokens_in_order
 from models.training.recipe import Recipe
 from models.training.trainer import Trainer
 
@@ -127,13 +127,13 @@ def test_a_batch_is_what_the_model_reads(task):
         alone += sum(
             -float(logits[i].double().log_softmax(-1)[label]) for i, label in enumerate(labels)
         )
-    assert list(together) == [LABELS]
+    assert list(together) == [LABEL_BATCH]
     wide = batch.inputs[1].shape[1]
     assert all(
         batch.inputs[1][i, len(row[0]) :].tolist() == [wide] * (wide - len(row[0]))
         for i, row in enumerate(rows)
     )
-    assert together[LABELS].item() == pytest.approx(alone, rel=1e-4)
+    assert together[LABEL_BATCH].item() == pytest.approx(alone, rel=1e-4)
     assert batch.n_labels == sum(len(ids) for ids, *_ in rows)
 
 

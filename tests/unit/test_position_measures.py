@@ -11,10 +11,10 @@ from small import N_CTX, random_attention_only, random_ids, random_model, random
 from models.analysis.position_measures import (
     add_or_concatenate,
     best_linear_miss,
-    measure,
+    measure_formula,
     n_varying,
     neighbours,
-    rotation,
+    rotation_matrix,
     rotation_miss,
     similarity_by_distance,
 )
@@ -70,7 +70,7 @@ def test_wavelengths_are_where_a_dimension_comes_round():
 @pytest.mark.parametrize("k", [1, 7, 31])
 @pytest.mark.parametrize("formula", ["paper", "2^i"])
 def test_a_shift_is_one_rotation(formula, k):
-    turn = rotation(formula, k, 14)
+    turn = rotation_matrix(formula, k, 14)
     table = formula_table(formula, 53, 14)
     for pos in range(53 - k):
         torch.testing.assert_close(turn @ table[pos], table[pos + k], atol=1e-12, rtol=0)
@@ -91,7 +91,7 @@ def test_no_matrix_shifts_the_sines():
 
 def test_sizes_that_measure_nothing_are_errors():
     with pytest.raises(ValueError, match="d_model must be even to pair its dimensions, not 7"):
-        rotation("paper", 1, 7)
+        rotation_matrix("paper", 1, 7)
     with pytest.raises(ValueError, match=r"n \(27\) must be at least twice d_model \(14\)"):
         best_linear_miss("paper", 1, 27, 14)
     with pytest.raises(ValueError, match="1 position has no neighbour"):
@@ -145,7 +145,7 @@ def turned(row: np.ndarray, k: int, exponents: list[float]) -> np.ndarray:
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_every_measurement_again_in_numpy(formula, n, n_fit):
     """4·d_model positions at the least, so that no matrix fits by luck."""
-    m, d, k = measure(formula, n, 6, 3), 6, 3
+    m, d, k = measure_formula(formula, n, 6, 3), 6, 3
     assert (m.formula, m.shift, m.n_fit) == (formula, 3, n_fit)
     exponents = {
         "paper": [0, 1 / 3, 2 / 3],

@@ -15,14 +15,14 @@ from models.analysis.checks import Check
 from models.analysis.position_measures import (
     Concatenated,
     SimilarityByDistance,
-    measure,
+    measure_formula,
     similarity_by_distance,
 )
 from models.analysis.shuffle import ShuffleTest
 from models.layers.positions import FORMULAS, formula_table
 from models.tokenizers.base import Encoding
 from viz_app.drawing import frame
-from viz_app.drawing.extent import domain, span
+from viz_app.drawing.extent import domain, signed_extent
 from viz_app.drawing.labels import numbered
 from viz_app.drawing.look import DARK, LIGHT, Look
 from viz_app.drawing.payload import unpack
@@ -75,7 +75,7 @@ def turned(a: np.ndarray, k: int, misprint: bool = False) -> np.ndarray:
 )
 def test_curves(n: int, dots: object) -> None:
     table = torch.arange(n * 5.0).reshape(n, 5)
-    chart = draw.curves(table, [3, 1], ["three", "one"], "What it is").to_dict()
+    chart = draw.dimension_chart(table, [3, 1], ["three", "one"], "What it is").to_dict()
     assert chart["title"]["text"] == ["What it is"]
     assert chart["mark"]["point"] == dots
     rows = next(iter(chart["datasets"].values()))
@@ -176,7 +176,7 @@ def test_maps_and_strips_carry_their_note() -> None:
 def test_a_note_stands_under_the_picture_which_grows_by_its_lines() -> None:
     note = "model: <b> & dates; fingerprint: 0123456789ab; training step: 4000"
     plain, noted = (
-        frame.framed([], LIGHT, "t", 300, 46, margin={"b": 80, "l": 61}, note=said).layout
+        frame.framed_figure([], LIGHT, "t", 300, 46, margin={"b": 80, "l": 61}, note=said).layout
         for said in ("", note)
     )
     assert not plain.annotations
@@ -200,11 +200,11 @@ def test_a_note_stands_under_the_picture_which_grows_by_its_lines() -> None:
 
 def test_a_long_title_has_room_for_its_lines() -> None:
     long = "word " * 40
-    wide, narrow = (frame.framed([], LIGHT, long, 300, wrap).layout for wrap in (62, 49))
+    wide, narrow = (frame.framed_figure([], LIGHT, long, 300, wrap).layout for wrap in (62, 49))
     assert [layout.title.text.count("<br>") for layout in (wide, narrow)] == [3, 3]
     assert [layout.margin.t for layout in (wide, narrow)] == [14 + 20 * 4] * 2
     assert [
-        frame.framed([], LIGHT, "short", 300, wrap).layout.margin.t for wrap in (62, 50, 49)
+        frame.framed_figure([], LIGHT, "short", 300, wrap).layout.margin.t for wrap in (62, 50, 49)
     ] == [34, 34, 54]
     assert wide.title.y == pytest.approx(1 - 21 / 300)
     assert (wide.title.x, wide.title.xanchor) == (0, "left")
@@ -235,8 +235,8 @@ def test_similarity_by_distance() -> None:
             "largest",
         ]
     other = SimilarityByDistance(torch.tensor([1.0]), torch.tensor([-2.0]), torch.tensor([7.0]))
-    assert domain(span(similarity.least, other.least, other.largest)) == (-2.0, 7.0)
-    assert domain(span(similarity.least, similarity.largest)) == (0.0, 3.0)
+    assert domain(signed_extent(similarity.least, other.least, other.largest)) == (-2.0, 7.0)
+    assert domain(signed_extent(similarity.least, similarity.largest)) == (0.0, 3.0)
 
 
 def test_a_pair_of_dimensions_in_its_plane() -> None:
@@ -297,7 +297,7 @@ def verdicts(checks: list[Check]) -> dict[str, bool]:
 
 
 def test_a_formula_that_is_no_rotation_fails() -> None:
-    measures = [measure(formula, 9, 6, 2) for formula in FORMULAS]
+    measures = [measure_formula(formula, 9, 6, 2) for formula in FORMULAS]
     found = claims.formulas(measures)
     assert [check.name for check in found] == [
         "The paper's: a shift is a rotation", "Misprint 2ⁱ: a shift is a rotation", "Misprint sin, sin: PE(0) is zero",
@@ -317,23 +317,23 @@ def test_a_formula_that_is_no_rotation_fails() -> None:
 
 def test_a_table_of_uneven_vectors_fails() -> None:
     table = torch.from_numpy(paper(9, 6))
-    even = claims.table("paper", table, similarity_by_distance(table))
+    even = claims.table_checks("paper", table, similarity_by_distance(table))
     assert verdicts(even) == {
         "all vectors have length √(d/2)": True,
         "only the distance counts": True,
     }
     assert even[0].sentence == "Largest difference from 1.732"
     assert [check.limit for check in even] == [1e-9, 1e-9]
-    longer = claims.table("paper", table * (1 + 1e-6), similarity_by_distance(table))
+    longer = claims.table_checks("paper", table * (1 + 1e-6), similarity_by_distance(table))
     assert [check.passed for check in longer] == [False, True]
     assert longer[0].value == pytest.approx(math.sqrt(3) * 1e-6, rel=1e-3)
     apart = replace(
         similarity_by_distance(table), largest=similarity_by_distance(table).largest + 1e-6
     )
-    assert [check.passed for check in claims.table("paper", table, apart)] == [True, False]
+    assert [check.passed for check in claims.table_checks("paper", table, apart)] == [True, False]
     zero = torch.zeros(2, 4)
-    assert claims.table("sin-sin", zero, similarity_by_distance(table))[0].passed
-    assert not claims.table(
+    assert claims.table_checks("sin-sin", zero, similarity_by_distance(table))[0].passed
+    assert not claims.table_checks(
         "sin-sin", zero + torch.tensor([0.0, 0, 0, 1e-9]), similarity_by_distance(table)
     )[0].passed
 
@@ -341,30 +341,34 @@ def test_a_table_of_uneven_vectors_fails() -> None:
 def test_a_table_that_the_run_did_not_add_fails() -> None:
     own = torch.from_numpy(paper(9, 6)).float()
     by_formula = torch.from_numpy(paper(9, 6)).float()
-    assert verdicts(claims.own_table(own[:4], own, "sinusoidal", by_formula)) == {
+    assert verdicts(claims.own_table_checks(own[:4], own, "sinusoidal", by_formula)) == {
         "the model adds this table": True, "it is the paper's formula": True,
     }  # fmt: skip
-    assert [check.limit for check in claims.own_table(own[:4], own, "sinusoidal", by_formula)] == [
+    assert [
+        check.limit for check in claims.own_table_checks(own[:4], own, "sinusoidal", by_formula)
+    ] == [
         0.0,
         1e-6,
     ]
     assert (
-        claims.own_table(own[:4], own, "sinusoidal", by_formula)[1].sentence
+        claims.own_table_checks(own[:4], own, "sinusoidal", by_formula)[1].sentence
         == "Largest difference over 9 positions"
     )
     added = own[:4].clone()
     added[3, 5] += 1e-3
-    assert list(verdicts(claims.own_table(added, own, "sinusoidal", by_formula)).values()) == [
+    assert list(
+        verdicts(claims.own_table_checks(added, own, "sinusoidal", by_formula)).values()
+    ) == [
         False,
         True,
     ]
     other = by_formula.clone()
     other[8, 0] -= 2e-6
-    assert list(verdicts(claims.own_table(own[:4], own, "sinusoidal", other)).values()) == [
+    assert list(verdicts(claims.own_table_checks(own[:4], own, "sinusoidal", other)).values()) == [
         True,
         False,
     ]
-    assert list(verdicts(claims.own_table(own[:4], own, "learned", other))) == [
+    assert list(verdicts(claims.own_table_checks(own[:4], own, "learned", other))) == [
         "the model adds this table"
     ]
 
@@ -385,13 +389,19 @@ def test_an_order_that_can_be_seen_and_another_run_fail(stages: tuple[str, ...])
     moved, still = shuffled(stages, original, 0.3), shuffled(stages, original, 5e-5)
     recorded = original[1]
     names = ["without positions, order is invisible", "the same run as on the other pages"]
-    assert list(verdicts(claims.shuffled(moved, still, recorded)).items()) == [
+    assert list(verdicts(claims.shuffle_checks(moved, still, recorded)).items()) == [
         (name, True) for name in names
     ]
-    assert list(verdicts(claims.shuffled(moved, moved, recorded)).values()) == [False, True]
-    assert list(verdicts(claims.shuffled(moved, still, recorded + 1e-3)).values()) == [True, False]
-    assert list(verdicts(claims.shuffled(moved, still, original[0])).values()) == [True, False]
-    first, second = claims.shuffled(moved, still, recorded)
+    assert list(verdicts(claims.shuffle_checks(moved, moved, recorded)).values()) == [False, True]
+    assert list(verdicts(claims.shuffle_checks(moved, still, recorded + 1e-3)).values()) == [
+        True,
+        False,
+    ]
+    assert list(verdicts(claims.shuffle_checks(moved, still, original[0])).values()) == [
+        True,
+        False,
+    ]
+    first, second = claims.shuffle_checks(moved, still, recorded)
     assert (first.value, first.limit) == (pytest.approx(5e-5, rel=0.01), 1e-4)
     assert second.limit == pytest.approx(1e-5 * max(1.0, float(recorded.abs().max())))
 
@@ -411,17 +421,25 @@ def test_a_state_that_knows_what_comes_later_fails() -> None:
         back[1, backwards] += 1
         return ShuffleTest((0, 1, 3, 2, 4, 5), ("forwards", "backwards"), original, back)
 
-    assert list(verdicts(claims.recurrent(test(2, 3), original)).items()) == [
+    assert list(verdicts(claims.recurrent_checks(test(2, 3), original)).items()) == [
         (name, True) for name in names
     ]
-    assert list(verdicts(claims.recurrent(test(1, 3), original)).values()) == [False, True, True]
-    assert list(verdicts(claims.recurrent(test(2, 4), original)).values()) == [True, False, True]
-    assert list(verdicts(claims.recurrent(test(2, 3), original + 1e-3)).values()) == [
+    assert list(verdicts(claims.recurrent_checks(test(1, 3), original)).values()) == [
+        False,
+        True,
+        True,
+    ]
+    assert list(verdicts(claims.recurrent_checks(test(2, 4), original)).values()) == [
+        True,
+        False,
+        True,
+    ]
+    assert list(verdicts(claims.recurrent_checks(test(2, 3), original + 1e-3)).values()) == [
         True,
         True,
         False,
     ]
-    true = claims.recurrent(test(2, 3), original)
+    true = claims.recurrent_checks(test(2, 3), original)
     assert [check.limit for check in true] == [1e-6, 1e-6, 1e-5]
     assert ["forwards" in true[0].sentence, "before the first moved" in true[0].sentence] == [
         True,
@@ -431,13 +449,13 @@ def test_a_state_that_knows_what_comes_later_fails() -> None:
         True,
         True,
     ]
-    assert claims.recurrent(test(2, 3), original * 8)[2].limit == pytest.approx(
+    assert claims.recurrent_checks(test(2, 3), original * 8)[2].limit == pytest.approx(
         8e-5
     )  # of float32, as large as the numbers
     one_way = ShuffleTest((0, 1, 3, 2, 4, 5), ("states",), original[:1], original[:1])
-    assert list(verdicts(claims.recurrent(one_way, original[:1]))) == [names[0], names[2]]
+    assert list(verdicts(claims.recurrent_checks(one_way, original[:1]))) == [names[0], names[2]]
     same = ShuffleTest((0, 1, 2, 3, 4, 5), ("forwards", "backwards"), original, original * 2)
-    assert list(verdicts(claims.recurrent(same, original)).values()) == [
+    assert list(verdicts(claims.recurrent_checks(same, original)).values()) == [
         False,
         False,
         True,
@@ -482,11 +500,11 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
     original = torch.rand(3, 4, 5)
     stages = ("input", "layer 1", "layer 2")
     tests = {
-        shuffle.WITH: shuffled(stages, original, 0.25),
-        shuffle.WITHOUT: shuffled(stages, original),
+        shuffle.WITH_POSITIONS: shuffled(stages, original, 0.25),
+        shuffle.WITHOUT_POSITIONS: shuffled(stages, original),
     }
     assert list(tests) == ["with positions", "positions switched off"]
-    header, arrays = unpack(shuffle.shuffle(SOURCE, tests, {"file": "ours.shuffle"}))
+    header, arrays = unpack(shuffle.shuffle_payload(SOURCE, tests, {"file": "ours.shuffle"}))
     del header["arrays"]
     assert header == {
         "title": "The shuffle test: the tokens in their new order; with positions; positions switched off", "file": "ours.shuffle",
@@ -548,9 +566,10 @@ def test_the_table_and_its_measures_read_back() -> None:
 
 def test_the_comparison_reads_back() -> None:
     """Each number by the formulas written out."""
-    measures = [measure(formula, 9, 6, 2) for formula in FORMULAS]
+    measures = [measure_formula(formula, 9, 6, 2) for formula in FORMULAS]
     rows = {
-        row["formula"]: row for row in csv.DictReader(io.StringIO(files.measures_csv(measures)))
+        row["formula"]: row
+        for row in csv.DictReader(io.StringIO(files.formula_measures_csv(measures)))
     }
     assert list(rows) == list(FORMULAS)
     a, row = paper(26, 6), rows["paper"]
@@ -615,7 +634,9 @@ def test_where_each_token_went_reads_back() -> None:
     for row in rows:
         assert [float(v) for v in row[3:]] == [0.5, 0.25, 0, 0]
     states = ShuffleTest(order, ("forwards", "backwards"), original, back)
-    heading, *rows = csv.reader(io.StringIO(files.states_csv(["a", "b", "c", "[end]"], states)))
+    heading, *rows = csv.reader(
+        io.StringIO(files.state_moves_csv(["a", "b", "c", "[end]"], states))
+    )
     assert heading == ["place", "new position", "token", "forwards", "backwards"]
     assert rows[0] == ["0", "1", "a", "0.5", "0.25"]
     assert [row[1] for row in rows] == ["1", "2", "0", "3"]

@@ -9,15 +9,15 @@ import pytest
 from test_parts import Session, session
 
 from viz_app.session import url_state
-from viz_app.session.focus import HEAD, LOCK, SITE
+from viz_app.session.focus import FOCUS_HEAD, FOCUS_LOCK, FOCUS_SITE
 from viz_app.session.url_state import Address
 
 
 def drawn_meanwhile() -> None:
     """A page of a model in which the URL's site is not: it has another one chosen."""
-    assert url_state.get(SITE) == "a.site"
-    url_state.keep(SITE, "another")
-    url_state.keep(LOCK, "")
+    assert url_state.get(FOCUS_SITE) == "a.site"
+    url_state.set_value(FOCUS_SITE, "another")
+    url_state.set_value(FOCUS_LOCK, "")
 
 
 def test_what_the_url_says_is_followed_again_when_the_model_stands(session: Session) -> None:
@@ -30,7 +30,11 @@ def test_what_the_url_says_is_followed_again_when_the_model_stands(session: Sess
         assert address.steps == 0
         assert url_state.follows()
     url_state.arrive()
-    assert (url_state.get(SITE), url_state.get(HEAD), url_state.get(LOCK)) == ("a.site", 3, "q1")
+    assert (url_state.get(FOCUS_SITE), url_state.get(FOCUS_HEAD), url_state.get(FOCUS_LOCK)) == (
+        "a.site",
+        3,
+        "q1",
+    )
     assert parse_qs(url_state.publish().query) == {
         "site": ["a.site"],
         "head": ["3"],
@@ -41,15 +45,15 @@ def test_what_the_url_says_is_followed_again_when_the_model_stands(session: Sess
 
 def test_a_picked_model_is_one_step_when_it_stands(session: Session) -> None:
     session.run(
-        lambda: (url_state.get(url_state.CHECKPOINT), url_state.get(SITE)),
+        lambda: (url_state.get(url_state.CHECKPOINT), url_state.get(FOCUS_SITE)),
         checkpoint="one",
         site="a",
     )
-    url_state.keep(url_state.CHECKPOINT, "two")
+    url_state.set_value(url_state.CHECKPOINT, "two")
     for _ in range(2):
         url_state.arrive()
         url_state.get(url_state.CHECKPOINT)
-        url_state.get(SITE)
+        url_state.get(FOCUS_SITE)
         address = url_state.postpone()
         assert (parse_qs(address.query), address.steps) == (
             {"checkpoint": ["one"], "site": ["a"]},
@@ -57,7 +61,7 @@ def test_a_picked_model_is_one_step_when_it_stands(session: Session) -> None:
         )
     url_state.arrive()
     assert url_state.get(url_state.CHECKPOINT) == "two"
-    url_state.keep(SITE, "b")
+    url_state.set_value(FOCUS_SITE, "b")
     address = url_state.publish()
     assert (parse_qs(address.query), address.steps) == ({"checkpoint": ["two"], "site": ["b"]}, 1)
 
@@ -69,7 +73,7 @@ def test_a_run_says_what_it_found_in_the_address_and_not_what_it_makes_of_it(
     run = SimpleNamespace(query_string="site=a&embed=true", is_history_navigation=False)
     monkeypatch.setattr(url_state, "get_script_run_ctx", lambda: run)
     url_state.arrive()
-    url_state.keep(SITE, "b")
+    url_state.set_value(FOCUS_SITE, "b")
     run.query_string = "site=c"  # as Back leads elsewhere meanwhile
     assert end().query_at_start == "site=a&embed=true"
     run.query_string = "site=d"

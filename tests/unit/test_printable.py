@@ -3,7 +3,7 @@
 import pytest
 
 from models.printable import printable, show_directions
-from viz_app.components import stamped
+from viz_app.components import stamp_payload
 from viz_app.drawing.labels import token_text
 from viz_app.drawing.payload import pack, unpack
 
@@ -18,7 +18,7 @@ def test_a_character_that_turns_the_text_is_written_out_wherever_a_picture_gets_
     assert show_directions(text) == printable(text) == token_text(text) == shown
     header, _ = unpack(pack({"tokens": [[text, "", False]], text: 1}))
     assert header == {"tokens": [[shown, "", False]], shown: 1, "arrays": {}}
-    assert stamped({"rows": [["line", text]]}, "key", (1, 2))["rows"] == [["line", shown]]
+    assert stamp_payload({"rows": [["line", text]]}, "key", (1, 2))["rows"] == [["line", shown]]
 
 
 def test_other_text_stays_as_it_is() -> None:

@@ -38,19 +38,23 @@ def test_the_best_validation_is_the_first_of_the_smallest():
 
 
 def test_a_run_that_no_longer_falls_is_told_so_with_step_and_loss():
-    assert progress.warnings(curve(3.0, 1.5, 2.0, 2.0), 1) == []
-    (said,) = progress.warnings(curve(3.0, 1.5, 2.0, 2.0, 1.6), 1)
+    assert progress.training_warnings(curve(3.0, 1.5, 2.0, 2.0), 1) == []
+    (said,) = progress.training_warnings(curve(3.0, 1.5, 2.0, 2.0, 1.6), 1)
     assert said == "the validation loss has not fallen since step 20 (1.500)"
-    assert progress.warnings(curve(3.0, 1.5, 2.0, 2.0, 1.6, 1.4), 1) == []
-    assert progress.warnings([], 1) == progress.warnings([{"step": 20, "loss": 1.0}], 1) == []
+    assert progress.training_warnings(curve(3.0, 1.5, 2.0, 2.0, 1.6, 1.4), 1) == []
+    assert (
+        progress.training_warnings([], 1)
+        == progress.training_warnings([{"step": 20, "loss": 1.0}], 1)
+        == []
+    )
 
 
 def test_flat_cross_attention_is_told_after_the_warm_up_only():
-    (said,) = progress.warnings(flat(0.99, 3.0, 2.0), warmup=19)
+    (said,) = progress.training_warnings(flat(0.99, 3.0, 2.0), warmup=19)
     assert "cross-attention is flat (0.990 of the largest entropy)" in said
-    assert progress.warnings(flat(0.99, 3.0, 2.0), warmup=20) == []
-    assert progress.warnings(flat(0.97, 3.0, 2.0), warmup=19) == []
-    assert len(progress.warnings(flat(0.99, 1.0, 2.0, 2.0, 2.0), warmup=1)) == 2
+    assert progress.training_warnings(flat(0.99, 3.0, 2.0), warmup=20) == []
+    assert progress.training_warnings(flat(0.97, 3.0, 2.0), warmup=19) == []
+    assert len(progress.training_warnings(flat(0.99, 1.0, 2.0, 2.0, 2.0), warmup=1)) == 2
 
 
 MODELS = {

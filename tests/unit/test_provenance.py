@@ -13,7 +13,7 @@ from PIL import Image
 from models.trace import Trace
 from models.trace.edits import MaskChange, Where
 from viz_app.drawing import export, provenance
-from viz_app.drawing.stamp import caption, facts, of_model, pieces, saving, stamped
+from viz_app.drawing.stamp import caption, facts, of_model, saving, stamp_file, stamped_pieces
 
 CROSS = "decoder.layers.1.cross_attn"
 
@@ -74,7 +74,7 @@ def test_an_alignment_has_no_layer_and_no_similarity_to_choose() -> None:
     ("my model/../x", "my-model-..-x"), ("../..", ""), ("école", "école"),
 ])  # fmt: skip
 def test_signs_stay_readable_and_a_name_is_no_path(text: str, name: str) -> None:
-    assert provenance.readable(text) == name
+    assert provenance.file_name_part(text) == name
 
 
 # what is inside
@@ -124,12 +124,12 @@ def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
 
 def test_a_csv_begins_with_the_facts_and_no_cell_becomes_a_formula(trace: Trace) -> None:
     table, about = (
-        "".join(export.head_csv(trace, trace.attention[CROSS], 1)),
+        "".join(export.weights_csv(trace, trace.attention[CROSS], 1)),
         {"model": "m", "source": 'a,=1+1,"b"'},
     )
-    made = stamped(table, "a.head2.csv", about)
+    made = stamp_file(table, "a.head2.csv", about)
     assert made.encode() == b"".join(
-        pieces(export.head_csv(trace, trace.attention[CROSS], 1), "a.head2.csv", about)
+        stamped_pieces(export.weights_csv(trace, trace.attention[CROSS], 1), "a.head2.csv", about)
     )
     assert made.endswith(table)
     rows = list(csv.reader(io.StringIO(made)))
@@ -139,7 +139,7 @@ def test_a_csv_begins_with_the_facts_and_no_cell_becomes_a_formula(trace: Trace)
 
 def test_an_npz_keeps_its_arrays_and_has_one_more(trace: Trace) -> None:
     with np.load(
-        io.BytesIO(b"".join(pieces(export.heads_npz(trace), "x.npz", facts(trace)))),
+        io.BytesIO(b"".join(stamped_pieces(export.heads_npz(trace), "x.npz", facts(trace)))),
         allow_pickle=False,
     ) as held:
         assert set(held) >= {"about", "source_tokens", "decoder.layer2.cross_attn.allowed"}
@@ -155,7 +155,10 @@ def test_a_drawing_stands_above_its_caption_with_every_fact_inside(trace: Trace)
         "{http://www.w3.org/2000/svg}",
     )
     about = facts(trace) | {"source": "<b> & " + "long " * 300}
-    plain, root = ElementTree.fromstring(svg), ElementTree.fromstring(stamped(svg, "x.svg", about))
+    plain, root = (
+        ElementTree.fromstring(svg),
+        ElementTree.fromstring(stamp_file(svg, "x.svg", about)),
+    )
     assert root.find(f"{name}metadata").text == "\n".join(
         f"{key}: {said}" for key, said in about.items()
     )
@@ -182,7 +185,7 @@ def test_an_animation_tells_the_facts_as_its_comment_and_its_frames_stay() -> No
     frames[0].save(
         out, "GIF", save_all=True, append_images=frames[1:], duration=[700, 2500], loop=0
     )
-    made = Image.open(io.BytesIO(stamped(out.getvalue(), "x.gif", about)))
+    made = Image.open(io.BytesIO(stamp_file(out.getvalue(), "x.gif", about)))
     assert made.info["comment"].decode() == f"model: m\nsource: {'é' * 300}"
     assert made.n_frames == 2
     for n, (colour, duration) in enumerate((((255, 0, 0), 700), ((0, 0, 255), 2500))):
@@ -208,5 +211,5 @@ def test_a_caption_leaves_out_the_middle_of_what_is_very_long() -> None:
 
 
 def test_another_kind_of_file_and_one_of_nothing_known_stay_as_they_are() -> None:
-    assert stamped(b"PNG", "x.png", {"model": "m"}) == b"PNG"
-    assert stamped("a,b", "x.csv", {}) == "a,b"
+    assert stamp_file(b"PNG", "x.png", {"model": "m"}) == b"PNG"
+    assert stamp_file("a,b", "x.csv", {}) == "a,b"

@@ -10,7 +10,7 @@ from models import cli, shipped
 from models.opening import shipped_folder
 from models.train_command import plan_of
 from models.training.recipe import Recipe
-from models.training.recipes import FEW_PAIRS, PLANS, in_words, plan_for
+from models.training.recipes import FEW_PAIRS, PLANS, plan_for, settings_line
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -81,7 +81,7 @@ def test_a_plan_in_words_names_every_size_and_the_settings_of_the_data_and_the_r
     plan = replace(
         plan, recipe=replace(plan.recipe, steps=8000, warmup=1500, learning_rate=0.5, patience=3)
     )
-    assert in_words(plan) == (
+    assert settings_line(plan) == (
         "d_model 192, n_heads 6, d_ff 768, n_encoder_layers 3, n_decoder_layers 3, n_ctx 512, vocab_size 6,000, max_tokens 2,048, "
         "steps 8,000, warmup 1,500, learning_rate 0.5, patience 3"
     )

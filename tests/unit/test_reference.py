@@ -50,14 +50,14 @@ def run_of(name: str) -> Trace:
     return scope.run(*([example] if isinstance(example, str) else example))
 
 
-@pytest.mark.parametrize("model", [one.model for one in names.listed()])
+@pytest.mark.parametrize("model", [one.model for one in names.recorded_names()])
 def test_the_golden_list_is_what_a_run_holds(model: str) -> None:
-    (golden,) = (one for one in names.listed() if one.model == model)
+    (golden,) = (one for one in names.recorded_names() if one.model == model)
     assert names.names_of(run_of(model)) == golden
 
 
 def test_every_architecture_that_is_shipped_is_listed() -> None:
-    listed = names.listed()
+    listed = names.recorded_names()
     kinds = {type(models.load(one.model).model) for one in listed}
     assert kinds == {type(models.load(name).model) for name in models.shipped()}
     assert len(listed) == ARCHITECTURES
@@ -69,7 +69,7 @@ def test_what_an_attention_holds_has_the_axes_that_are_listed() -> None:
     sizes = {"batch": 1, "head": site.n_heads, "query": site.n_query, "key": site.n_key}
     sizes["d_head"] = site.d_head
     assert len(set(sizes.values())) == len(sizes)
-    for one in names.SITE:
+    for one in names.SITE_NAMES:
         value = getattr(site, one.name.removesuffix("()"))
         value = value() if one.name.endswith("()") else value
         shape = [sizes[axis] for axis in one.axes.split()]
@@ -85,10 +85,10 @@ def test_every_name_of_every_module_is_on_its_page(made: dict[str, str]) -> None
 
 
 def test_every_formula_is_on_the_page_of_names(made: dict[str, str]) -> None:
-    page = re.sub(r"&#39;", "'", made[pages.NAMES])
-    rows = [row for one in names.listed() for row in (*one.activations, *one.attention)]
+    page = re.sub(r"&#39;", "'", made[pages.NAMES_PAGE])
+    rows = [row for one in names.recorded_names() for row in (*one.activations, *one.attention)]
     assert len(rows) > 70
-    for row in (*rows, *names.SITE):
+    for row in (*rows, *names.SITE_NAMES):
         assert f"<code>{row.name}</code></td><td>{row.axes}</td><td>{row.formula}</td>" in page
 
 
@@ -126,7 +126,7 @@ def answered(path: str) -> tuple[int, dict[bytes, bytes]]:
         "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": [],
         "root_path": "", "http_version": "1.1", "server": ("localhost", 80), "client": ("localhost", 1), "scheme": "http",
     }  # fmt: skip
-    asyncio.run(Starlette(routes=route.routes())(scope, receive, send))
+    asyncio.run(Starlette(routes=route.reference_routes())(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"])
 
 

@@ -16,9 +16,16 @@ from models.errors import CheckpointError
 from models.opening import load
 from models.training import watched
 from models.training.fixed_example import example_fields
-from models.training.run_folder import LOCK, claimed, is_claimed
-from models.training.watched import REPORT, REQUEST, ask, asked, read_report, reporting
-from viz_app.trainers.process import weights_of
+from models.training.run_folder import LOCK_FILE, claimed, is_claimed
+from models.training.watched import (
+    REPORT,
+    REQUEST,
+    read_report,
+    reporting,
+    request_attention,
+    requested_site,
+)
+from viz_app.trainers.process import reported_weights
 
 SITE = "decoder.layers.0.cross_attn"
 HOLDER = """
@@ -34,8 +41,8 @@ with claimed(Path(sys.argv[1])):
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
-    monkeypatch.setattr(watched, "EVERY", 0.0)
-    monkeypatch.setattr(watched, "SHARE", 1.0)
+    monkeypatch.setattr(watched, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(watched, "REPORT_SHARE", 1.0)
 
 
 def watched_run(folder: Path, site: str | None, **changes) -> list[dict]:
@@ -45,7 +52,7 @@ def watched_run(folder: Path, site: str | None, **changes) -> list[dict]:
     with reporting(trainer) as report:
         for record in trainer.train():
             if site is not None:
-                ask(folder, site)
+                request_attention(folder, site)
             report(record)
             reports.append(read_report(folder))
     return reports
@@ -69,7 +76,7 @@ def test_the_report_is_of_the_weights_at_its_step_and_of_the_losses_so_far(tmp_p
     trainer = reversal_trainer(tmp_path / "c")
     fields = example_fields(trainer.task, trainer.model)
     for step in (1, 4):
-        site, weights = weights_of(reports[step - 1]["attention"])
+        site, weights = reported_weights(reports[step - 1]["attention"])
         scope = load(tmp_path, device="cpu", snapshot=step)
         assert scope.training["example"] == fields, "the record names the same example"
         expected = scope.run(*fields).attention[site].weights().numpy()
@@ -87,14 +94,14 @@ def test_without_a_validation_case_there_is_no_example_and_the_run_goes_on(tmp_p
 
 def test_nobody_who_looks_no_report(tmp_path):
     assert watched_run(tmp_path, None) == [{}] * 13
-    ask(tmp_path, SITE)
-    assert asked(tmp_path) == SITE
+    request_attention(tmp_path, SITE)
+    assert requested_site(tmp_path) == SITE
     os.utime(tmp_path / REQUEST, (time.time() - 60,) * 2)
-    assert asked(tmp_path) is None
+    assert requested_site(tmp_path) is None
 
 
 def test_reports_take_a_small_share_of_the_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(watched, "SHARE", 0.07)
+    monkeypatch.setattr(watched, "REPORT_SHARE", 0.07)
     calls = []
     monkeypatch.setattr(watched, "write_bytes", lambda *one: (calls.append(one), time.sleep(0.2)))
     begun = time.perf_counter()
@@ -124,11 +131,11 @@ def test_a_request_is_never_written_elsewhere(tmp_path, kind):
         "folder": path.mkdir,
     }[kind]()
     begun = time.monotonic()
-    ask(folder, SITE)
+    request_attention(folder, SITE)
     assert time.monotonic() - begun < 1
     assert outside.read_text() == "mine"
     if kind == "pipe":
-        assert asked(folder) is None, "a pipe is not waited for"
+        assert requested_site(folder) is None, "a pipe is not waited for"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +143,7 @@ def test_a_request_is_never_written_elsewhere(tmp_path, kind):
     [
         b"{", b"\xff\xfe", b"[]", b'{"step": 3}', b'{"step": 3, "loss": NaN}', b'{"step": -1, "loss": 1.0}',
         b'{"step": 3, "loss": "<b>"}', b'{"step": 3, "loss": 1.0, "rows": 4}', b'{"step": 3, "loss": 1, "rows": [{"step": 1e999}]}',
-        b"[" * 100_000, b" " * (watched.LARGEST + 1),
+        b"[" * 100_000, b" " * (watched.MAX_REPORT_BYTES + 1),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_report_is_refused(tmp_path, content):
@@ -175,7 +182,7 @@ def test_looking_whether_a_folder_is_claimed_hinders_no_run(tmp_path):
 def test_what_is_no_lock_claims_nothing(tmp_path, kind):
     outside = tmp_path / "outside"
     outside.write_text("mine")
-    path = tmp_path / LOCK
+    path = tmp_path / LOCK_FILE
     path.symlink_to(outside) if kind == "link" else os.mkfifo(path)
     begun = time.monotonic()
     assert not is_claimed(tmp_path)

@@ -15,7 +15,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 import models
 from models.hub import positions
-from models.hub.describe import description
+from models.hub.describe import model_summary
 from models.hub.layouts import rotary_paths
 from models.layers.rotation import Rotation
 
@@ -169,7 +169,7 @@ def test_nothing_is_claimed_of_a_model_that_turns_nothing(name: str, tmp_path: P
     BY_NAME[name].save(tmp_path)
     scope = models.load(tmp_path)
     assert scope.model.rotation(5) is None
-    assert not any("turned at each position" in line for line in description(scope))
+    assert not any("turned at each position" in line for line in model_summary(scope))
 
 
 def test_no_model_of_our_own_turns(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_where_the_module_is(tmp_path: Path) -> None:
 
 
 def test_inspect_says_so(tmp_path: Path) -> None:
-    lines = list(description(opened("MistralForCausalLM", tmp_path)))
+    lines = list(model_summary(opened("MistralForCausalLM", tmp_path)))
     assert any(
         "shown is by which angles its queries and keys are turned at each position" in line
         for line in lines

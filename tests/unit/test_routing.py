@@ -18,8 +18,8 @@ from models.hub.routing import find_routings, may_be_mixture
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import text
-from viz_app.views.layer.payloads import firing_sentence, payloads
-from viz_app.views.layer.token_view import Choices, token_view
+from viz_app.views.layer.payloads import firing_sentence, layer_payloads
+from viz_app.views.layer.token_view import LayerChoices, token_view
 
 TEXT, TOKEN = "She is reading", 3
 NORMALISED = {"mixtral": True, "qwen2_moe": False}  # weights of the chosen sum to 1
@@ -133,9 +133,9 @@ def test_a_mixture_that_no_run_confirms_says_so(opened, kind: str) -> None:
     scope = opened(kind)
     assert scope.model.routings == {}
     run = CurrentRun(scope, scope.run(TEXT))
-    view = token_view(run, Choices("text", 0, TOKEN))
+    view = token_view(run, LayerChoices("text", 0, TOKEN))
     assert firing_sentence(view) == text.ROUTER_UNKNOWN
-    header, _ = unpack(on_screen(payloads(run, Choices("text", 0, TOKEN)))["layer"])
+    header, _ = unpack(on_screen(layer_payloads(run, LayerChoices("text", 0, TOKEN)))["layer"])
     assert header["experts"] is None
     assert any("which no run confirmed" in line for line in capabilities(scope, run.trace))
 
@@ -149,7 +149,7 @@ def test_a_feed_forward_that_is_no_mixture_is_not_called_one(opened) -> None:
 def test_the_page_lists_the_experts_by_weight(opened) -> None:
     scope = opened("qwen2_moe")
     run = CurrentRun(scope, scope.run(TEXT))
-    header, _ = unpack(on_screen(payloads(run, Choices("text", 1, TOKEN)))["layer"])
+    header, _ = unpack(on_screen(layer_payloads(run, LayerChoices("text", 1, TOKEN)))["layer"])
     found, shown = routings_of(scope, run.trace)[1], header["experts"]
     assert [row[0] for row in shown["rows"]] == [str(n + 1) for n in found.experts.tolist()]
     weights = [row[1] for row in shown["rows"]]

@@ -12,9 +12,9 @@ from viz_app import words
 from viz_app.drawing.labels import (
     axes_labels,
     labels,
+    queries_are_written,
     shortened,
     step_labels,
-    writes,
     written_labels,
 )
 
@@ -46,9 +46,9 @@ def test_a_decoders_rows_name_what_is_read_and_then_what_is_written(
         assert text(columns) == own
         if site.query_stream == "source":
             assert rows == columns
-            assert not writes(trace, site)
+            assert not queries_are_written(trace, site)
             continue
-        assert writes(trace, site)
+        assert queries_are_written(trace, site)
         assert text(rows) == ["[start] → e", "e → d", "d → c", "c → [end]"]
         assert len(rows) == site.n_query == len(trace.next_token.labels)
         tokenizer = letters().tokenizer
@@ -69,7 +69,7 @@ def test_of_a_text_that_goes_on_the_last_row_has_nothing_to_write(traces: dict[s
 def test_a_stream_that_answers_otherwise_keeps_its_tokens(traces: dict[str, Trace]) -> None:
     trace = replace(traces["gpt"], outputs={})
     for site in trace.attention.values():
-        assert not writes(trace, site)
+        assert not queries_are_written(trace, site)
         assert axes_labels(trace, site)[0] == labels(trace.streams["text"])
 
 
@@ -111,8 +111,8 @@ def test_the_words_beside_the_picture_say_how_rows_are_named(traces: dict[str, T
     )
     assert "A → B" in words.how_to_read(site, writes=True)
     assert "→" not in words.how_to_read(site)
-    assert words.sides(site, False) == "Rows: query, columns: key"
-    assert words.sides(site, True) == "Rows: query (read → written), columns: key"
+    assert words.axis_names(site, False) == "Rows: query, columns: key"
+    assert words.axis_names(site, True) == "Rows: query (read → written), columns: key"
 
 
 def test_a_row_reads_the_key_that_its_weights_say(traces: dict[str, Trace]) -> None:

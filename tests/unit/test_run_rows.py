@@ -7,7 +7,7 @@ from small import random_model
 
 from models.analysis import slices
 from models.decoding.run_rows import PassRows, StepRows
-from models.decoding.runs import single_pass
+from models.decoding.runs import uncached_run
 from models.trace import AttentionSite
 
 SITES = ["decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"]
@@ -32,7 +32,7 @@ def at_once(site: AttentionSite) -> list[torch.Tensor]:
 def test_the_rows_of_a_pass_are_those_of_its_weights(
     site: AttentionSite, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "CELLS", cells)
+    monkeypatch.setattr(slices, "WEIGHTS_PER_SLICE", cells)
     rows, wanted = PassRows(site, FIRST, N), StepRows(tuple(at_once(site)))
     assert (len(rows), rows.n_heads, rows.n_key) == (N, site.n_heads, wanted.n_key)
     for own, other in zip(rows, wanted, strict=True):
@@ -54,7 +54,7 @@ def test_as_many_rows_are_worked_out_together_as_there_is_room_for(
         "weights",
         lambda self, *what, rows: asked.append(rows) or own(self, *what, rows=rows),
     )
-    monkeypatch.setattr(slices, "CELLS", 2 * site.n_heads * site.n_key)
+    monkeypatch.setattr(slices, "WEIGHTS_PER_SLICE", 2 * site.n_heads * site.n_key)
     rows.weights()
     assert asked == [slice(2, 4), slice(4, 6)]
     asked.clear()
@@ -76,7 +76,7 @@ def test_a_slice_holds_its_query() -> None:
     site = letters("gpt").run("abcdeab", None).attention["decoder.layers.0.self_attn"]
     assert slices.slice_with(site, 6) == (slice(0, site.n_query), 6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "CELLS", 3 * site.n_key)
+        patch.setattr(slices, "WEIGHTS_PER_SLICE", 3 * site.n_key)
         assert [slices.slice_with(site, query) for query in (2, 3, 7)] == [
             (slice(0, 3), 2),
             (slice(3, 6), 0),
@@ -86,7 +86,7 @@ def test_a_slice_holds_its_query() -> None:
 
 def test_rows_of_a_decoder_without_a_mask_keep_the_keys_ahead():
     model = random_model(decoder_mask="none")
-    rows = single_pass(model, [3, 4, 5, 6], (7, 8, 9)).rows["decoder.layers.0.self_attn"]
+    rows = uncached_run(model, [3, 4, 5, 6], (7, 8, 9)).rows["decoder.layers.0.self_attn"]
     torch.testing.assert_close(rows.sums, torch.ones(len(rows.sums)))
     assert bool(rows.weights(0).triu(1).any())
     assert all(row.shape[1] == len(rows) for row in rows)

@@ -14,9 +14,9 @@ from models.runs.scope import Scope
 from models.tokenizers.base import Encoding
 from models.trace import Trace
 from viz_app.drawing import export
-from viz_app.drawing.head import head
+from viz_app.drawing.head import head_payload
 from viz_app.drawing.payload import unpack
-from viz_app.drawing.scale import NAMES, ROW, WEIGHT, Scale, automatic, sinks
+from viz_app.drawing.scale import ROW_SCALE, SCALE_NAMES, WEIGHT_SCALE, Scale, automatic, sinks
 from viz_app.words import terms
 
 WEIGHTS = np.array(
@@ -59,7 +59,7 @@ def test_the_start_and_the_end_can_be_left_out_and_nothing_else() -> None:
 
 def test_what_is_left_out_holds_its_share_of_all_rows(trace: Trace) -> None:
     site = trace.attention[SITE]
-    header, _ = unpack(head(trace, site, 1, terms("translation")))
+    header, _ = unpack(head_payload(trace, site, 1, terms("translation")))
     n_query, n_key = site.weights(1).shape
     assert n_query != n_key
     assert header["sinks"] == [n_key - 1]  # </s>; a source has no <s>
@@ -74,7 +74,7 @@ def test_of_two_texts_for_bert_the_class_token_and_both_separators_are_left_out(
     run = scope.run("Mary [MASK].", "John took milk.")
     site = run.attention["encoder.layers.1.self_attn"]
     hiding = Scale("row", hides_sinks=True)
-    header, _ = unpack(head(run, site, 1, terms("masked"), scale=hiding))
+    header, _ = unpack(head_payload(run, site, 1, terms("masked"), scale=hiding))
     names = [label[0] for label in header["keys"]]
     assert [names[i] for i in header["sinks"]] == header["sinkNames"] == ["[CLS]", "[SEP]", "[SEP]"]
     assert [i for i, name in enumerate(names) if name in ("[CLS]", "[SEP]")] == header["sinks"]
@@ -87,7 +87,7 @@ def test_of_two_texts_for_bert_the_class_token_and_both_separators_are_left_out(
 
 
 def test_the_key_says_what_is_drawn_and_what_is_not() -> None:
-    assert {name: Scale(name).key(["[start]"]) for name in NAMES} == NAMES
+    assert {name: Scale(name).key(["[start]"]) for name in SCALE_NAMES} == SCALE_NAMES
     assert (
         Scale("row", True).key(["[start]", "[end]"])
         == "the largest attention weight of its row; [start] and [end] left out"
@@ -119,4 +119,4 @@ def test_the_svg_is_drawn_on_the_same_scale(trace: Trace, scale: Scale) -> None:
 
 
 def test_up_to_128_keys_a_row_is_drawn_by_its_weights() -> None:
-    assert [automatic(n) for n in (1, 128, 129)] == [WEIGHT, WEIGHT, ROW]
+    assert [automatic(n) for n in (1, 128, 129)] == [WEIGHT_SCALE, WEIGHT_SCALE, ROW_SCALE]

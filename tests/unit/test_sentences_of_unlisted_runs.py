@@ -15,7 +15,7 @@ from models.trace import AttentionSite, Trace
 from models.trace.edits import MaskChange, Where
 from viz_app import words
 from viz_app.drawing.payload import unpack
-from viz_app.drawing.weight_cell import Cell
+from viz_app.drawing.weight_cell import WeightCell
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import matrices
 from viz_app.views.inside.scene import Stage
@@ -31,7 +31,7 @@ def run_of(name: str, text: str, *edits: MaskChange) -> Trace:
 def stages(trace: Trace, site: AttentionSite, head: int, query: int, key: int) -> dict[str, Stage]:
     return {
         stage.name: stage
-        for stage in inside_cell.stages(trace, Cell(site, head, query, key), TERMS)
+        for stage in inside_cell.cell_stages(trace, WeightCell(site, head, query, key), TERMS)
     }
 
 
@@ -59,13 +59,13 @@ def test_a_product_times_a_constant_has_its_constant_in_every_place(
     assert f"a constant of the model, {factor:.4g};" in stage.sentence
     assert stage.sentence.endswith(f"add up to {score:.2f}.".replace("-", "−"))
     assert f"s = {factor:.4g}" in stage.formula
-    header, arrays = unpack(inside_cell.walk(inverse, Cell(site, 1, 3, 1), TERMS, 0))
+    header, arrays = unpack(inside_cell.walk_payload(inverse, WeightCell(site, 1, 3, 1), TERMS, 0))
     terms = arrays["terms"].reshape(len(header["indices"]), -1)
     wanted = factor * (site.q[0, 1, 3] * site.k[0, 1])[header["indices"]]
     torch.testing.assert_close(torch.from_numpy(terms.copy()), wanted, atol=1e-5, rtol=1e-4)
     assert header["columns"]["terms"]["title"] == "s · q ∘ k"
     assert header["columns"]["terms"]["why"][0] == f"= {factor:.4g} × q "
-    drawn, _ = unpack(matrices.matrices(inverse, Cell(site, 1, 3, 1), TERMS, "rows"))
+    drawn, _ = unpack(matrices.matrices(inverse, WeightCell(site, 1, 3, 1), TERMS, "rows"))
     (said,) = [one["formula"] for one in drawn["equations"] if one["formula"].startswith("A =")]
     assert said == f"A = Q K^{{T}} · {factor:.4g}"
 

@@ -21,9 +21,9 @@ from models.analysis.jacobian_reach import (
     SELF_ATTENTION,
     LayerChoice,
     has_layer,
-    reach,
+    layer_reach,
 )
-from models.analysis.layer_timing import LENGTHS, Timing, growth, machine, measure
+from models.analysis.layer_timing import TIMED_LENGTHS, Timing, growth, machine, time_layers
 from models.analysis.sequence_layers import (
     BACKWARD,
     FORWARD,
@@ -211,7 +211,7 @@ def test_a_schedule_computes_every_position_and_lasts_as_long_as_the_longest_way
 def test_a_choice_that_says_nothing_is_the_models_own_or_a_cnn_of_three_layers():
     assert (LayerChoice(CNN).seed, LayerChoice(CNN).width, LayerChoice(CNN).depth) == (None, 3, 3)
     model, ids = random_model(), tuple(random_ids(1, 6)[0].tolist())
-    found = reach(model, ids, LayerChoice(CNN, 2))
+    found = layer_reach(model, ids, LayerChoice(CNN, 2))
     with torch.no_grad():
         x = model.embedding(torch.tensor(ids)) * model.config.d_model**0.5
     torch.testing.assert_close(
@@ -247,14 +247,14 @@ def test_what_a_model_holds(model, kinds):
     assert {kind for kind in LAYER_KINDS if has_layer(model, kind)} == kinds
     for kind in set(LAYER_KINDS) - kinds:
         with pytest.raises(ValueError, match=f"^this model has no trained {kind} in its encoder$"):
-            reach(model, (5, 6), LayerChoice(kind))
+            layer_reach(model, (5, 6), LayerChoice(kind))
 
 
 @pytest.mark.parametrize("changes", [{}, {"cell": "tanh"}, {"attention": "none"}])
 @pytest.mark.parametrize("kind", [RNN, BIDIRECTIONAL])
 def test_a_models_recurrence_is_differentiated_at_its_own_embeddings(changes, kind):
     model, ids = recurrent_model(**changes), random_ids(1, N)
-    found = reach(model, tuple(ids[0].tolist()), LayerChoice(kind))
+    found = layer_reach(model, tuple(ids[0].tolist()), LayerChoice(kind))
     x = (model.embedding(ids)[0] * model.config.d_model**0.5).detach().requires_grad_()
     y = model.encoder(x[None], torch.ones(1, N, dtype=torch.bool))[0]
     side = y if kind == BIDIRECTIONAL else y[:, : model.config.d_hidden]
@@ -274,7 +274,7 @@ def test_a_models_recurrence_is_differentiated_at_its_own_embeddings(changes, ki
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_transformers_first_self_attention_is_differentiated_at_what_enters_it(norm):
     model, ids = random_model(norm=norm, n_encoder_layers=2), random_ids(1, N)
-    found = reach(model, tuple(ids[0].tolist()), LayerChoice(SELF_ATTENTION))
+    found = layer_reach(model, tuple(ids[0].tolist()), LayerChoice(SELF_ATTENTION))
     first = model.encoder.layers[0]
     x = model._embed_scaled(ids, "source")[0].detach()
     x = (first.add_norm_1.layer_norm(x) if norm == "pre" else x).detach()
@@ -291,7 +291,7 @@ def test_a_transformers_first_self_attention_is_differentiated_at_what_enters_it
 def test_a_new_layer_depends_on_its_seed_alone_and_leaves_the_generator(model, kind):
     ids = tuple(random_ids(1, N)[0].tolist())
     before = torch.get_rng_state()
-    one, same, other = (reach(model, ids, LayerChoice(kind, seed)) for seed in (1, 1, 2))
+    one, same, other = (layer_reach(model, ids, LayerChoice(kind, seed)) for seed in (1, 1, 2))
     assert torch.equal(one.norms, same.norms)
     assert not torch.equal(one.norms, other.norms)
     assert torch.equal(torch.get_rng_state(), before)
@@ -304,28 +304,28 @@ def test_a_new_layer_depends_on_its_seed_alone_and_leaves_the_generator(model, k
 
 
 def test_a_single_token_and_an_unknown_kind():
-    found = reach(random_model(), (5,), LayerChoice(SELF_ATTENTION))
+    found = layer_reach(random_model(), (5,), LayerChoice(SELF_ATTENTION))
     assert found.norms.shape == (1, 1)
     assert found.norms_by_distance()[0][0] == 0
     with pytest.raises(
         ValueError,
         match=r"^kind must be one of RNN, bidirectional RNN, CNN, self-attention, not 'LSTM'$",
     ):
-        reach(random_model(), (5,), LayerChoice("LSTM", 1))
+        layer_reach(random_model(), (5,), LayerChoice("LSTM", 1))
     with pytest.raises(ValueError, match="odd width"):
-        reach(random_model(), (5,), LayerChoice(CNN, 1, width=4))
+        layer_reach(random_model(), (5,), LayerChoice(CNN, 1, width=4))
 
 
 # Time
 
 
 def test_every_layer_is_timed_at_every_length():
-    found = list(measure(8, 3, 2, torch.device("cpu"), lengths=(4, 8)))
+    found = list(time_layers(8, 3, 2, torch.device("cpu"), lengths=(4, 8)))
     assert [(t.n, t.layer) for t in found] == [(n, kind) for n in (4, 8) for kind in LAYER_KINDS]
     assert all(
         len(t.seconds) == 2 and min(t.seconds) > 0 and t.median <= max(t.seconds) for t in found
     )
-    assert LENGTHS == (8, 16, 32, 64, 128, 256, 512, 1024)
+    assert TIMED_LENGTHS == (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_what_cannot_be_timed_is_refused(odd):
     how = {"d": 8, "width": 3, "repetitions": 2, "lengths": (4, 8)} | odd
     message = f"cannot measure d {how['d']}, width {how['width']}, {how['repetitions']} repetitions, lengths {list(how['lengths'])}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        measure(device=torch.device("cpu"), **how)
+        time_layers(device=torch.device("cpu"), **how)
 
 
 def test_the_first_pass_warms_up_and_is_not_counted(monkeypatch):
@@ -361,7 +361,7 @@ def test_the_layers_that_are_timed_have_the_sizes_that_were_asked_for(monkeypatc
 
     monkeypatch.setattr(layer_timing, "_timed", noted)
     before = torch.get_rng_state()
-    timings = list(measure(d, 5, 3, torch.device("cpu"), lengths=(4, 11)))
+    timings = list(time_layers(d, 5, 3, torch.device("cpu"), lengths=(4, 11)))
     assert torch.equal(torch.get_rng_state(), before)
     assert [len(t.seconds) for t in timings] == [3] * 8
     for timing, (x, y, repetitions) in zip(timings, seen.values(), strict=True):
@@ -384,12 +384,12 @@ def test_the_layers_that_are_timed_have_the_sizes_that_were_asked_for(monkeypatc
 
 
 def test_the_smallest_layers_of_all_are_timed():
-    timings = list(measure(1, 1, 1, torch.device("cpu"), lengths=(1,)))
+    timings = list(time_layers(1, 1, 1, torch.device("cpu"), lengths=(1,)))
     assert [(t.n, len(t.seconds)) for t in timings] == [(1, 1)] * 4
 
 
 def test_the_slope_is_that_of_the_upper_half():
-    times = [Timing(RNN, n, (1.0 if n < 64 else (n / 64) ** 2,) * 3) for n in LENGTHS]
+    times = [Timing(RNN, n, (1.0 if n < 64 else (n / 64) ** 2,) * 3) for n in TIMED_LENGTHS]
     assert growth(times, RNN) == (128, 1024, pytest.approx(2.0))
     assert growth(times[::-1], RNN) == (
         128,

@@ -15,8 +15,8 @@ from viz_app.drawing.payload import unpack
 from viz_app.session.cache import findings
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.inside import several as inside_several
-from viz_app.views.inside.payloads import Choices, payloads
-from viz_app.views.inside.several import HeadGroup, measures_csv, several, toggle
+from viz_app.views.inside.payloads import HeadWalkChoices, walk_payloads
+from viz_app.views.inside.several import HeadGroup, head_measures_csv, several_payload, toggle
 
 TERMS = words.terms("letters")
 SITES = ["decoder.layers.0.self_attn", "decoder.layers.1.self_attn"]
@@ -42,7 +42,7 @@ def test_the_heads_are_those_of_all_layers_in_the_order_of_the_measure(trace: Tr
         shown = HeadGroup(trace, "self", measure, None)
         assert shown.order == sorted(range(6), key=lambda n, values=values: float(values[n]))
         assert shown.drawn_heads == sorted(shown.order[:3])
-        header, arrays = unpack(several(shown, TERMS, None))
+        header, arrays = unpack(several_payload(shown, TERMS, None))
         assert (header["order"], header["chosen"], header["measure"]) == (
             shown.order,
             shown.drawn_heads,
@@ -56,7 +56,7 @@ def test_chosen_heads_are_drawn_and_those_that_are_not_there_are_not(trace: Trac
     assert HeadGroup(trace, "self", "first", (1, 4)).drawn_heads == [1, 4]
     assert HeadGroup(trace, "self", "first", (1, 6, 77)).drawn_heads == [1]
     assert HeadGroup(trace, "self", "first", ()).drawn_heads == []
-    header, arrays = unpack(several(HeadGroup(trace, "self", "first", ()), TERMS, 3))
+    header, arrays = unpack(several_payload(HeadGroup(trace, "self", "first", ()), TERMS, 3))
     assert arrays["weights"].shape == (0, 8, 8)
     assert header["query"] == 3
 
@@ -70,7 +70,7 @@ def test_a_click_adds_a_head_or_takes_it_away_and_four_are_the_most() -> None:
 
 
 def test_the_component_is_told_what_each_head_and_measure_is_called(trace: Trace) -> None:
-    header, arrays = unpack(several(HeadGroup(trace, "self", "entropy", None), TERMS, None))
+    header, arrays = unpack(several_payload(HeadGroup(trace, "self", "entropy", None), TERMS, None))
     assert [(h["name"], h["layer"], h["head"]) for h in header["heads"]] == [
         (f"{layer}.{head + 1}", layer, head) for layer in (1, 2) for head in (0, 1, 2)
     ]
@@ -91,13 +91,13 @@ def test_what_cannot_be_measured_leaves_the_heads_as_they_stand() -> None:
     trace = letters("gpt").run("abc")
     shown = HeadGroup(trace, "self", "same", None)
     assert shown.order == list(range(6))
-    header, arrays = unpack(several(shown, TERMS, None))
+    header, arrays = unpack(several_payload(shown, TERMS, None))
     assert [m["id"] for m in header["measures"] if not m["there"]] == ["same"]
     assert "same" not in arrays
-    rows = list(csv.DictReader(io.StringIO(measures_csv(shown))))
+    rows = list(csv.DictReader(io.StringIO(head_measures_csv(shown))))
     assert {row["Same token (mean weight)"] for row in rows} == {""}
     crossing = HeadGroup(letters().run("abcde", "edc"), "cross", "entropy", None)
-    header, _ = unpack(several(crossing, TERMS, None))
+    header, _ = unpack(several_payload(crossing, TERMS, None))
     assert [m["id"] for m in header["measures"]] == [
         "entropy",
         "diagonal",
@@ -108,7 +108,7 @@ def test_what_cannot_be_measured_leaves_the_heads_as_they_stand() -> None:
 
 def test_the_table_of_measures_read_back(trace: Trace) -> None:
     shown = HeadGroup(trace, "self", "first", (2,))
-    rows = list(csv.DictReader(io.StringIO(measures_csv(shown))))
+    rows = list(csv.DictReader(io.StringIO(head_measures_csv(shown))))
     assert [(row["layer"], row["head"]) for row in rows] == [
         (str(n), str(h)) for n in (1, 2) for h in (1, 2, 3)
     ]
@@ -123,22 +123,22 @@ def test_the_table_of_measures_read_back(trace: Trace) -> None:
 def test_the_page_checks_every_site_whose_heads_are_drawn() -> None:
     scope = letters("gpt")
     run = CurrentRun(scope, scope.run("abcab=d"))
-    choices = Choices("several", "rows", SITES[0], 0, None, None, 0, (0, 5), "first")
-    drawn = on_screen(payloads(run, choices))
+    choices = HeadWalkChoices("several", "rows", SITES[0], 0, None, None, 0, (0, 5), "first")
+    drawn = on_screen(walk_payloads(run, choices))
     assert set(drawn) == {"several", "checks"}
     assert [look for look, _ in drawn["checks"]["rows"]] == ["title", *["passed", "value"] * 3]
     site = run.trace.attention[SITES[1]]
     site.out[0, 2, 3, 1] += 0.5  # of the second layer, whose last head is drawn
     verdicts = [
         text
-        for look, text in on_screen(payloads(run, choices))["checks"]["rows"]
+        for look, text in on_screen(walk_payloads(run, choices))["checks"]["rows"]
         if look == "failed"
     ]
     assert verdicts == ["✗ weights · v is what the model used"]
-    only_first = Choices("several", "rows", SITES[0], 0, None, None, 0, (0, 2), "first")
+    only_first = HeadWalkChoices("several", "rows", SITES[0], 0, None, None, 0, (0, 2), "first")
     assert not [
         look
-        for look, _ in on_screen(payloads(run, only_first))["checks"]["rows"]
+        for look, _ in on_screen(walk_payloads(run, only_first))["checks"]["rows"]
         if look == "failed"
     ]
 
@@ -157,8 +157,11 @@ def test_the_heads_of_a_long_text_are_measured_once(
         drawn = [
             unpack(
                 on_screen(
-                    payloads(
-                        run, Choices("several", "rows", SITES[0], 0, None, None, 0, heads, "first")
+                    walk_payloads(
+                        run,
+                        HeadWalkChoices(
+                            "several", "rows", SITES[0], 0, None, None, 0, heads, "first"
+                        ),
                     )
                 )["several"]
             )

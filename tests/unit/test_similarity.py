@@ -18,7 +18,12 @@ from small import (
 
 from models.analysis.checks import check_site
 from models.layers.masks import Mask, MaskLayer
-from models.layers.similarity import SIMILARITIES, LearnedSimilarity, Similarity, masked_softmax
+from models.layers.similarity import (
+    SIMILARITIES,
+    AttentionSimilarity,
+    LearnedSimilarity,
+    masked_softmax,
+)
 from models.trace import finish, record
 
 
@@ -98,7 +103,9 @@ def test_a_model_of_each_similarity_passes_its_checks_and_learns_it(name):
 
 def test_general_begins_as_the_scaled_dot_product_and_cosine_is_bounded_by_its_temperature():
     q, k = 9 * torch.randn(N_TARGET, D_HEAD), 9 * torch.randn(N_SOURCE, D_HEAD)
-    torch.testing.assert_close(LearnedSimilarity("general", D_HEAD)(q, k), Similarity()(q, k))
+    torch.testing.assert_close(
+        LearnedSimilarity("general", D_HEAD)(q, k), AttentionSimilarity()(q, k)
+    )
     cosine = LearnedSimilarity("cosine", D_HEAD)
     assert float(cosine.log_t.detach().exp()) == pytest.approx(10)
     angles = torch.nn.functional.cosine_similarity(q[:, None], k[None], dim=-1)
@@ -110,14 +117,14 @@ def test_what_each_similarity_is_called_and_how_it_is_written():
     learned = {
         name: [n for n, _ in LearnedSimilarity(name, 7).named_parameters()] for name in SIMILARITIES
     }
-    assert {name: (Similarity(name).formula, learned[name]) for name in SIMILARITIES} == {
+    assert {name: (AttentionSimilarity(name).formula, learned[name]) for name in SIMILARITIES} == {
         "dot": ("q·k", []),
         "scaled dot": ("q·k/√d", []),
         "cosine": ("t·cos(q, k)", ["log_t"]),
         "general": ("q·M·k", ["M"]),
         "additive": ("v·tanh(W q + U k)", ["W", "U", "v"]),
     }  # fmt: skip
-    assert Similarity().name == "scaled dot"
+    assert AttentionSimilarity().name == "scaled dot"
 
 
 def test_queries_and_keys_of_unlike_width():

@@ -19,7 +19,7 @@ from small import (
 
 from models.analysis import checks, slices
 from models.layers.masks import Mask, MaskLayer, look_ahead
-from models.layers.similarity import Similarity
+from models.layers.similarity import AttentionSimilarity
 from models.trace import AttentionSite, DistanceTerm, Recording, record
 from models.trace.lazy import LazyLinear
 from viz_app.drawing import overview, pooling, sites
@@ -139,7 +139,7 @@ def test_a_group_of_heads_reads_one_key_head(site):
     )
     out = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
     grouped = replace(
-        site, lazy_q=q, lazy_k=k, lazy_v=v, out=out, mask=Mask(), similarity=Similarity()
+        site, lazy_q=q, lazy_k=k, lazy_v=v, out=out, mask=Mask(), similarity=AttentionSimilarity()
     )
     assert (grouped.n_heads, grouped.n_key) == (6, N_KEY)
     torch.testing.assert_close(grouped.head_out(), out[0], atol=1e-5, rtol=1e-4)
@@ -172,7 +172,7 @@ def test_two_intermediates_of_one_name_are_an_error():
 
 @pytest.mark.parametrize("cells", [1, 2 * N_KEY, 10**6])
 def test_checks_a_few_rows_at_a_time_say_what_they_say_at_once(site, monkeypatch, cells):
-    monkeypatch.setattr(slices, "CELLS", cells)
+    monkeypatch.setattr(slices, "WEIGHTS_PER_SLICE", cells)
     found = checks.check_site(site)
     assert [check.passed for check in found] == [True, True, True]
     assert f"on the {int((~site.mask.allowed).sum())} blocked cells" in found[1].sentence

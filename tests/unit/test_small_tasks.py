@@ -14,15 +14,15 @@ from models.architectures import build
 from models.checkpoint import load_checkpoint
 from models.checkpoint_files import snapshots as snapshots_in
 from models.tasks import TASKS, DataError, markov, open_task, reopen_task
-from models.tasks.forms import HIDDEN, ORDERED, PAIRS
-from models.tasks.generated import is_held_out
-from models.tasks.markov import MarkovTask, mean_loss, probability
-from models.tasks.repeat import INDUCTION, LENGTH
-from models.tasks.small import LETTERS, LONGEST, SHORTEST, SMALL_TASKS
+from models.tasks.forms import MASKED_FORM, ORDERED, PAIRED_FORM
+from models.tasks.generated import is_held_out_source
+from models.tasks.markov import MarkovTask, markov_probability, mean_loss
+from models.tasks.repeat import INDUCTION, REPEAT_LENGTH
+from models.tasks.small import COPY_LETTERS, MAX_LETTERS, MIN_LETTERS, SMALL_TASKS
 from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL
 from models.training.recipes import PLANS
-from models.training.task import N_HELD_OUT, held_out_texts
+from models.training.task import N_STORED_TEXTS, validation_texts
 from models.training.trainer import Trainer
 from viz_app.words.terms import terms
 
@@ -69,15 +69,15 @@ def test_every_character_has_a_token_and_every_row_fits_its_model(name, model):
     for case in task.held_out(50):
         for text in (*case.fields, *case.references):
             assert task.tokenizer.unknown_id not in task.tokenizer.encode(text).ids
-    assert len(held_out_texts(task, n_ctx)) == N_HELD_OUT
+    assert len(validation_texts(task, n_ctx)) == N_STORED_TEXTS
     batch = task.collate(task.examples(task.sources(1, 1), Random(1)))
     assert max(ids.shape[1] for ids in batch.inputs) <= n_ctx <= 32
 
 
 def test_letters_have_every_length():
     lengths = {len(case.source) for case in open_task("sort").held_out()}
-    assert lengths == set(range(SHORTEST, LONGEST + 1))
-    assert {c for case in open_task("copy").held_out() for c in case.source} == set(LETTERS)
+    assert lengths == set(range(MIN_LETTERS, MAX_LETTERS + 1))
+    assert {c for case in open_task("copy").held_out() for c in case.source} == set(COPY_LETTERS)
 
 
 @pytest.mark.parametrize("name", SMALL_TASKS)
@@ -87,8 +87,8 @@ def test_training_validation_and_test_share_no_source(name):
     tested, validated = task._held_out_sources(False), task._held_out_sources(True)
     assert (len(set(tested)), len(set(validated))) == (2000, 1000)
     assert not set(tested) & set(validated)
-    assert all(map(is_held_out, tested + validated))
-    assert not any(map(is_held_out, trained))
+    assert all(map(is_held_out_source, tested + validated))
+    assert not any(map(is_held_out_source, trained))
 
 
 def test_a_step_depends_on_its_seed_and_number_alone():
@@ -159,7 +159,7 @@ def test_letters_in_an_order_are_the_last_of_it():
 
 
 def test_a_form_that_does_not_fit_is_refused():
-    for name, form in (("copy", HIDDEN), ("markov", PAIRS), ("addition", ORDERED)):
+    for name, form in (("copy", MASKED_FORM), ("markov", PAIRED_FORM), ("addition", ORDERED)):
         with pytest.raises(DataError, match=f"form of {name} must be"):
             open_task(name, form=form)
     with pytest.raises(DataError, match="period must be varied or fixed, not 'odd'"):
@@ -189,13 +189,13 @@ def test_periods_vary_within_a_text_unless_they_are_fixed():
 def test_the_letters_to_predict_follow_what_was_there_before():
     task = open_task("repeat")
     for text in task.sources(1, 1):
-        assert len(text) == LENGTH
+        assert len(text) == REPEAT_LENGTH
         places = set(task.strings(text).known)
-        for i in range(1, LENGTH):
+        for i in range(1, REPEAT_LENGTH):
             before = text.rfind(text[i - 1], 0, i - 1)  # the last time of the letter before
             assert (i in places) == (before >= 0 and text[before + 1] == text[i])
         (inputs, labels), *_ = task.examples([text], Random(1))
-        assert len(inputs) == len(labels) == LENGTH + 1
+        assert len(inputs) == len(labels) == REPEAT_LENGTH + 1
         assert {i for i, label in enumerate(labels) if label != NO_LABEL} == places
     (case,) = task.held_out(1)
     assert case.source + case.references[0] == task._held_out_sources(False)[0]
@@ -213,11 +213,11 @@ def test_the_repeat_task_reports_the_score_of_its_model():
 
 def in_closed_form(text: str) -> float:
     """ln p(text) after its first letter, by the marginal likelihood of a Dirichlet prior."""
-    a, k = markov.CONCENTRATION, len(markov.LETTERS)
+    a, k = markov.CONCENTRATION, len(markov.MARKOV_LETTERS)
     counts = Counter(pairwise(text))
     total = 0.0
-    for row in markov.LETTERS:
-        n = [counts[row, letter] for letter in markov.LETTERS]
+    for row in markov.MARKOV_LETTERS:
+        n = [counts[row, letter] for letter in markov.MARKOV_LETTERS]
         total += math.lgamma(k * a) - math.lgamma(k * a + sum(n))
         total += sum(math.lgamma(a + each) - math.lgamma(a) for each in n)
     return total
@@ -227,17 +227,17 @@ def test_the_exact_predictor_is_the_ratio_of_marginal_likelihoods():
     texts = MarkovTask().sources(1, 1)[:11]
     for text in texts:
         for end in (1, 5, 17):
-            for letter in markov.LETTERS:
+            for letter in markov.MARKOV_LETTERS:
                 ratio = in_closed_form(text[:end] + letter) - in_closed_form(text[:end])
-                assert math.log(probability(text[:end], letter)) == pytest.approx(ratio)
-    nats = -sum(map(in_closed_form, texts)) / (len(texts) * (markov.LENGTH - 1))
+                assert math.log(markov_probability(text[:end], letter)) == pytest.approx(ratio)
+    nats = -sum(map(in_closed_form, texts)) / (len(texts) * (markov.MARKOV_LENGTH - 1))
     assert mean_loss(texts, context=1) == pytest.approx(nats)
 
 
 def test_no_other_counting_predicts_a_chain_better(monkeypatch):
     texts = MarkovTask(batch_size=500).sources(1, 1)
     exact = mean_loss(texts, context=1)
-    assert exact < mean_loss(texts, context=0) < math.log(len(markov.LETTERS))
+    assert exact < mean_loss(texts, context=0) < math.log(len(markov.MARKOV_LETTERS))
     for other in (0.5, 2.0):
         monkeypatch.setattr(markov, "CONCENTRATION", other * markov.CONCENTRATION)
         assert mean_loss(texts, context=1) > exact

@@ -12,7 +12,7 @@ from models.architectures.bert import BERTConfig
 from models.model_card import CARD
 from models.tasks import DataError, open_task
 from models.tasks.questions import SpanTask, answer_texts, last_place, read_questions
-from models.training.objectives import LABELS, span_loss
+from models.training.objectives import LABEL_BATCH, span_loss
 from models.training.recipe import Recipe
 from models.training.task import Case
 from models.training.trainer import Trainer
@@ -85,7 +85,7 @@ def test_the_loss_is_that_of_both_ends(task):
             made["start"][row].log_softmax(0)[first] + made["end"][row].log_softmax(0)[last]
         )
     torch.testing.assert_close(
-        span_loss(made, batch, 0.0), {LABELS: torch.tensor(wanted)}, rtol=1e-5, atol=1e-4
+        span_loss(made, batch, 0.0), {LABEL_BATCH: torch.tensor(wanted)}, rtol=1e-5, atol=1e-4
     )
 
 

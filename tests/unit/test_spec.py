@@ -16,7 +16,7 @@ from viz_app import words
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import payloads as decoding
-from viz_app.views.decoding.story import reading
+from viz_app.views.decoding.story import decoder_attention
 
 TEXT = "3 May 1999"
 SELF = "decoder.layers.1.self_attn"
@@ -107,10 +107,10 @@ def test_generation_holds_the_edits_and_the_forced_tokens(own: models.Trace) -> 
     run = edited(CurrentRun(scope, own), FORBIDDEN)
     given = own.streams["source"].ids
     written = cache.autoregression(run, given, Method(forced=((1, 5),))).run
-    again = cache.single_pass(run, given, written.taken)
+    again = cache.cached_single_pass(run, given, written.taken)
     assert written.taken[1] == 5
     torch.testing.assert_close(written.log_probs, again.log_probs, rtol=0, atol=1e-4)
-    plain = cache.single_pass(run.unchanged, given, written.taken)
+    plain = cache.cached_single_pass(run.unchanged, given, written.taken)
     assert not torch.allclose(written.log_probs, plain.log_probs, atol=1e-3)
     cross = "decoder.layers.0.cross_attn"
     assert float(written.weights(cross, 0)[1, 2]) == 0 == float(written.weights(cross, 0)[2, 0])
@@ -122,10 +122,13 @@ def test_the_given_text_of_a_changed_run_is_the_unchanged_models(own: models.Tra
     typed = replace(run, trace=run.scope.run(TEXT, "1999-05-03"))
     for one, writers in ((run, ("the model's own", "the unchanged model's")), (typed, ("", ""))):
         for shown, writer in zip((one, edited(one, FORBIDDEN)), writers, strict=True):
-            choices = decoding.Choices(
-                Method(), reading(shown.trace), decoding.Place(), decoding.given_ids(shown)
+            choices = decoding.DecodingChoices(
+                Method(),
+                decoder_attention(shown.trace),
+                decoding.ReadingState(),
+                decoding.given_ids(shown),
             )
-            assert decoding.story(shown, choices)[1].writer == writer
+            assert decoding.compare_decoding(shown, choices)[1].writer == writer
 
 
 def test_changes_are_named_and_nothing_else_is() -> None:

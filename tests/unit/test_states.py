@@ -10,7 +10,7 @@ from small import random_seq2seq
 
 import models
 from models import Trace
-from models.checkpoint import Checkpoint, describe
+from models.checkpoint import Checkpoint, describe_own
 from models.opening import shipped_folder
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
@@ -84,7 +84,7 @@ def test_the_files_hold_the_states(scope, trace):
 
 def test_the_words_say_its_sizes_and_which_way_it_reads(scope, trace):
     text, both = (
-        states.explanation(scope.config, words.terms("translation")),
+        states.explain_states(scope.config, words.terms("translation")),
         scope.config.bidirectional,
     )
     assert f"**{scope.config.d_memory} numbers**" in text
@@ -112,7 +112,7 @@ def states_after(scope: Scope, trace: Trace, place: int) -> np.ndarray:
 
 
 def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
-    text, d = states.explanation(scope.config, words.terms("translation")), scope.config.d_hidden
+    text, d = states.explain_states(scope.config, words.terms("translation")), scope.config.d_hidden
     assert f"s(0) = tanh(W h(m) + b), {d} numbers" in text
     read, decoder = by_torch(scope, trace), scope.model.decoder
     h_m = np.concatenate(
@@ -139,19 +139,21 @@ def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
     ("task", "named"), [("dates", "dates-bahdanau"), ("translation", "eng-fra-bahdanau")]
 )
 def test_the_model_to_go_to_is_of_the_same_task(scope, task, named):
-    assert f"(such as **{named}**)" in states.explanation(scope.config, words.terms(task))
+    assert f"(such as **{named}**)" in states.explain_states(scope.config, words.terms(task))
 
 
 def test_the_model_to_open_instead_is_one_of_the_same_task_with_an_attention() -> None:
     without = [
-        name for name in models.shipped() if describe(shipped_folder() / name).family.year == 2014
+        name
+        for name in models.shipped()
+        if describe_own(shipped_folder() / name).family.year == 2014
     ]
     assert len(without) > 1
     for name in without:
-        task = describe(shipped_folder() / name).training["task"]
+        task = describe_own(shipped_folder() / name).training["task"]
         named = words.terms(task).aligned
-        assert named in states.explanation(
+        assert named in states.explain_states(
             models.load(name, device="cpu").config, words.terms(task)
         )
-        assert describe(shipped_folder() / named).training["task"] == task
+        assert describe_own(shipped_folder() / named).training["task"] == task
         assert models.load(named, device="cpu").model.kinds

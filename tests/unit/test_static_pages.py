@@ -20,12 +20,12 @@ from viz_app.components.catalogue import GUESSES, MASK_PAINTER, WALK
 from viz_app.drawing.payload import pack, unpack
 from viz_app.static_pages import crawl, export, links, packed
 from viz_app.static_pages import folder as folder_module
-from viz_app.static_pages.contents import Example, Place
+from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.crawl import Pages
 from viz_app.static_pages.events import messages
 from viz_app.static_pages.folder import LIST, check_folder, write_site
-from viz_app.static_pages.markdown import as_html, headline
-from viz_app.static_pages.page import INSTALL
+from viz_app.static_pages.markdown import as_html, headline_html
+from viz_app.static_pages.page import INSTALL_COMMAND
 from viz_app.static_pages.still import Still
 from viz_app.static_pages.tex import mathml
 
@@ -50,7 +50,7 @@ def test_a_click_on_a_head_leads_to_the_weights_of_that_head(made: dict[str, byt
     header, arrays = payload(made["bert/attention.html"])
     first = header["stills"][0]
     clicks = [move for move in first["moves"] if move[:2] == ["overview", "pick"]]
-    run = models.load("bert").run(*Example("bert").texts[:1])
+    run = models.load("bert").run(*ModelTexts("bert").texts[:1])
     assert len(clicks) == sum(site.n_heads for site in run.attention.values()) == 16
     for _, _, message, target in clicks:
         name, array = header["stills"][target]["parts"]["head"]
@@ -84,11 +84,11 @@ def test_a_page_that_shows_nothing_of_a_model_is_named_with_its_reason(
 
 
 def test_every_page_says_how_to_type_and_what_it_may_load(made: dict[str, bytes]) -> None:
-    assert f"\n{INSTALL}\n" in (ROOT / "README.md").read_text("utf-8")
+    assert f"\n{INSTALL_COMMAND}\n" in (ROOT / "README.md").read_text("utf-8")
     pages = [content.decode() for name, content in made.items() if name.endswith(".html")]
     assert len(pages) == 3
     for page in pages:
-        assert escape(INSTALL) in page
+        assert escape(INSTALL_COMMAND) in page
         policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
         assert policy
         assert "default-src &#x27;none&#x27;; script-src &#x27;self&#x27;;" in policy[1]
@@ -101,8 +101,8 @@ def test_the_same_site_has_the_same_bytes(made: dict[str, bytes]) -> None:
 
 
 def test_a_site_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "LARGEST", 1000)
-    monkeypatch.setattr(crawl, "MOST", 1)
+    monkeypatch.setattr(export, "MAX_SITE_BYTES", 1000)
+    monkeypatch.setattr(crawl, "MAX_STILLS", 1)
     with pytest.raises(ValueError, match="more than 1,000"):
         export.site_files(["eng-fra-bahdanau"], ["attention"], [])
 
@@ -211,8 +211,8 @@ def test_texts_are_escaped_in_every_construct() -> None:
     assert {"<strong>", "<em>", "<code>", "<li>", "<td>", "<math>"} <= set(
         re.findall(r"<\w+>", html)
     )
-    assert "<img" not in headline(EVIL, EVIL)
-    assert '<abbr title="' in headline("Which token?", "")
+    assert "<img" not in headline_html(EVIL, EVIL)
+    assert '<abbr title="' in headline_html("Which token?", "")
 
 
 @pytest.mark.parametrize(
@@ -267,13 +267,16 @@ def test_a_click_sends_what_its_picture_says(
 
 def test_links_lead_to_the_same_page_of_another_model_and_mark_ones_own() -> None:
     both = {
-        Example(name): Pages({Place(name, tab): {"": Still("")} for tab in tabs})
+        ModelTexts(name): Pages({StaticPage(name, tab): {"": Still("")} for tab in tabs})
         for name, tabs in {"gpt": ("attention", "inside"), "bert": ("attention", "task")}.items()
     }
     for here, files in {
-        Place("gpt", "attention"): ["gpt/attention", "bert/attention"],
-        Place("gpt", "inside"): ["gpt/inside", "bert/attention"],  # the first, for want of its own
-        Place("bert", "task"): ["gpt/attention", "bert/task"],
+        StaticPage("gpt", "attention"): ["gpt/attention", "bert/attention"],
+        StaticPage("gpt", "inside"): [
+            "gpt/inside",
+            "bert/attention",
+        ],  # the first, for want of its own
+        StaticPage("bert", "task"): ["gpt/attention", "bert/task"],
     }.items():
         html = links.models(both, here)
         assert re.findall(r'href="../([^"]*).html"', html) == files
@@ -282,7 +285,7 @@ def test_links_lead_to_the_same_page_of_another_model_and_mark_ones_own() -> Non
 
 
 def test_the_question_at_the_end_leads_to_the_still_that_it_names() -> None:
-    place = Place("gpt", "inside")
+    place = StaticPage("gpt", "inside")
     pages = Pages({place: {"head=1": Still("head=1")}}, {(place, "head=1"): "head=1"})
     for query, expected in {"head=1": "../gpt/inside.html#head=1", "head=2": ""}.items():
         assert packed._next(pages, Still("", leads_to=("inside", query))) == expected
@@ -290,14 +293,14 @@ def test_the_question_at_the_end_leads_to_the_still_that_it_names() -> None:
 
 
 def test_a_model_stands_with_its_text_and_how_to_type_is_left_out(made: dict[str, bytes]) -> None:
-    example = Example("bert")
+    example = ModelTexts("bert")
     assert f"“{escape(example.texts[0])}”" in made["index.html"].decode()
     assert example.inputs == [("Text", example.texts[0])]
 
 
 def test_each_section_has_a_file_of_its_own() -> None:
     assert (
-        Place("gpt", "positions", "Score by distance").file
+        StaticPage("gpt", "positions", "Score by distance").file
         == "gpt/positions-score-by-distance.html"
     )
-    assert Place("gpt", "attention").file == "gpt/attention.html"
+    assert StaticPage("gpt", "attention").file == "gpt/attention.html"

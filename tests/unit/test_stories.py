@@ -7,10 +7,10 @@ import pytest
 from checked import unchecked
 
 from models.tasks import stories
-from models.tasks.stories import NAMES, PLACES, THINGS, part_of
+from models.tasks.stories import PEOPLE, ROOMS, THINGS, part_of
 
-MOVE = re.compile(rf"({'|'.join(NAMES)}) (?:{'|'.join(stories.GOES)}) (\w+)\.")
-TAKE = re.compile(rf"({'|'.join(NAMES)}) (?:{'|'.join(stories.TAKES)}) (\w+)\.")
+MOVE = re.compile(rf"({'|'.join(PEOPLE)}) (?:{'|'.join(stories.GOES)}) (\w+)\.")
+TAKE = re.compile(rf"({'|'.join(PEOPLE)}) (?:{'|'.join(stories.TAKES)}) (\w+)\.")
 
 
 def told(part: str, n: int, seed: str = "5") -> list[stories.BabiStory]:
@@ -48,7 +48,7 @@ def test_one_and_two_supporting_facts_by_turns():
 
 @unchecked()
 def test_held_out_pairs_are_in_no_training_story_and_in_each_answer_of_their_set():
-    every = [(name, place) for name in NAMES for place in PLACES]
+    every = [(name, place) for name in PEOPLE for place in ROOMS]
     sets = {
         part: {pair for pair in every if part_of(*pair) == part}
         for part in ("train", "validation", "test")
@@ -59,8 +59,8 @@ def test_held_out_pairs_are_in_no_training_story_and_in_each_answer_of_their_set
         "test": 12,
     }
     for part in ("validation", "test"):
-        assert {name for name, _ in sets[part]} == set(NAMES)
-        assert {place for _, place in sets[part]} == set(PLACES)
+        assert {name for name, _ in sets[part]} == set(PEOPLE)
+        assert {place for _, place in sets[part]} == set(ROOMS)
     for part, pairs in sets.items():
         for story in told(part, 600):
             assert by_reading(story) in pairs
@@ -72,8 +72,8 @@ def test_held_out_pairs_are_in_no_training_story_and_in_each_answer_of_their_set
 @unchecked()
 def test_every_name_place_and_thing_is_asked_about():
     every = told("train", 4000)
-    assert {story.answer for story in every} == set(PLACES)
-    asked = [*NAMES, *(f"the {thing}" for thing in THINGS)]
+    assert {story.answer for story in every} == set(ROOMS)
+    asked = [*PEOPLE, *(f"the {thing}" for thing in THINGS)]
     assert {story.question for story in every} == {f"Where is {one}?" for one in asked}
 
 

@@ -26,7 +26,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task import files, next_token, text
-from viz_app.views.task.reading import Choices, answering, check_row
+from viz_app.views.task.reading import TaskChoices, check_row, reading_site
 
 TEXT = "abcab=d"
 CROSS, SELF, ENCODER = (
@@ -54,7 +54,9 @@ def of(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What the component is sent of a run."""
     drawn = next_token.next_token(
-        run := CurrentRun(scope, scope.run(*texts)), run.trace.next_token, Choices(position, focus)
+        run := CurrentRun(scope, scope.run(*texts)),
+        run.trace.next_token,
+        TaskChoices(position, focus),
     )[0]
     return unpack(drawn["answers"])
 
@@ -116,7 +118,9 @@ def test_a_long_text_is_worked_out_in_slices_like_a_short_one(
 ) -> None:
     trace = gpt.run(TEXT * 3)
     whole = expectations(trace.next_token), check_expectations(trace.next_token)
-    monkeypatch.setattr("models.analysis.expectations.CELLS", 3 * gpt.config.vocab_size)
+    monkeypatch.setattr(
+        "models.analysis.expectations.PROBABILITIES_AT_ONCE", 3 * gpt.config.vocab_size
+    )
     sliced = expectations(trace.next_token), check_expectations(trace.next_token)
     for part in ("rank", "entropy", "probability", "surprisal"):
         torch.testing.assert_close(getattr(sliced[0], part), getattr(whole[0], part))
@@ -129,7 +133,7 @@ def test_a_text_of_which_nothing_follows_has_no_surprisal() -> None:
     assert (found.rank.tolist(), found.surprisal.tolist(), len(found.entropy)) == ([], [], 1)
     assert math.isnan(found.mean_surprisal)
     assert all(check.passed for check in check_expectations(output([[1.0, 2.0, 3.0]])))
-    assert text.summary(found) == "Nothing follows yet, so no token can be surprising."
+    assert text.difficulty_summary(found) == "Nothing follows yet, so no token can be surprising."
 
 
 def test_the_checks_pass_and_fail_where_something_is_wrong(gpt: Scope) -> None:
@@ -167,7 +171,7 @@ def test_along_a_text_the_places_are_its_tokens_and_one_that_is_not_known(gpt: S
     assert arrays["surprisal"].tolist() == pytest.approx(
         [-math.log2(p[i, t]) for i, t in enumerate(ids[1:])], rel=1e-5
     )
-    assert header["answer"]["fact"] == text.UNKNOWN
+    assert header["answer"]["fact"] == text.TEXT_ENDS
     assert not any(mark for _, _, mark in header["answer"]["rows"])
     assert header["alternatives"] == []
     assert header["title"] == "How surprising each token of the text is, after those before it"
@@ -197,7 +201,7 @@ def test_the_distribution_at_a_position_is_its_softmax_sorted(gpt: Scope, positi
         f"{-math.log2(p[follows]):.2f} bits."
     )
     top, entropy = np.sort(p)[-10:].sum(), -(p * np.log2(p)).sum()
-    assert header["answer"]["rest"] == text.rest(10, top, entropy)
+    assert header["answer"]["rest"] == text.unlisted_tokens(10, top, entropy)
 
 
 def test_a_token_beyond_the_ten_is_listed_behind_them(gpt: Scope) -> None:
@@ -268,8 +272,8 @@ def test_what_the_model_writes_itself_is_called_written(transformer: Scope) -> N
 
 def test_what_comes_next_stays_chosen_while_the_text_grows(gpt: Scope, transformer: Scope) -> None:
     along, written = gpt.run(TEXT).next_token, transformer.run("abcde", "edc").next_token
-    assert [next_token.chosen_position(along, position) for position in (0, 6, 7)] == [0, 6, None]
-    assert [next_token.chosen_position(written, position) for position in (0, 3)] == [0, 3]
+    assert [next_token.clicked_position(along, position) for position in (0, 6, 7)] == [0, 6, None]
+    assert [next_token.clicked_position(written, position) for position in (0, 3)] == [0, 3]
     assert [of(gpt, text)[0]["position"] for text in ("ab", "abc")] == [2, 3]
 
 
@@ -282,7 +286,7 @@ def test_a_position_that_is_not_there_is_the_default(gpt: Scope, position: int) 
 def test_the_attention_shown_is_of_the_stream_that_answers(transformer: Scope, gpt: Scope) -> None:
     trace = transformer.run("abcde", "edc")
     chosen = [
-        answering(trace, "target", focus)
+        reading_site(trace, "target", focus)
         for focus in (Focus(CROSS, 2), Focus(SELF, 1), Focus(ENCODER, 2))
     ]
     assert [(site.name, head) for site, head in chosen] == [
@@ -290,14 +294,14 @@ def test_the_attention_shown_is_of_the_stream_that_answers(transformer: Scope, g
         (SELF, 1),
         ("decoder.layers.0.cross_attn", 2),
     ]
-    site, head = answering(trace, "target", Focus())
+    site, head = reading_site(trace, "target", Focus())
     assert site.role == "cross"
     assert head == int(torch.stack([site.weights(h).amax(-1).mean() for h in range(3)]).argmax())
     deep = letters(n_encoder_layers=3).run("abcde", "edc")
     assert (
-        answering(deep, "target", Focus("encoder.layers.2.self_attn", 0))[0].name == CROSS
+        reading_site(deep, "target", Focus("encoder.layers.2.self_attn", 0))[0].name == CROSS
     )  # the decoder has two layers
-    assert answering(gpt.run(TEXT), "text", Focus(GPT_SELF, 9))[1] == 2
+    assert reading_site(gpt.run(TEXT), "text", Focus(GPT_SELF, 9))[1] == 2
     header, arrays = of(transformer, "abcde", "edc", position=2, focus=Focus(CROSS, 1))
     np.testing.assert_allclose(
         arrays["weights"], trace.attention[CROSS].weights(1)[2].numpy(), atol=1e-6
@@ -307,14 +311,14 @@ def test_the_attention_shown_is_of_the_stream_that_answers(transformer: Scope, g
     narrow = replace(trace, attention={
         name: replace(site, out=site.out[:, :2]) if site.role == "cross" else site for name, site in trace.attention.items()
     })  # fmt: skip
-    assert answering(narrow, "target", Focus(ENCODER, 2))[1] == 1  # of two heads the last
+    assert reading_site(narrow, "target", Focus(ENCODER, 2))[1] == 1  # of two heads the last
     assert header["reading"]["title"].endswith("what “d” attends to in the source sentence")
 
 
 def test_a_model_without_attention_says_so() -> None:
     scope = letters("recurrent", attention="none")
     header, arrays = of(scope, "abc", "cb")
-    assert (header["reading"]["note"], header["reading"]["keys"]) == (text.NO_ATTENTION, [])
+    assert (header["reading"]["note"], header["reading"]["keys"]) == (text.NO_ATTENTION_ROW, [])
     assert (len(arrays["weights"]), len(arrays["allowed"])) == (0, 0)
 
 
@@ -323,7 +327,7 @@ def test_every_row_that_is_shown_is_checked(gpt: Scope, monkeypatch: pytest.Monk
 
     def checks(position: int) -> list[str]:
         _, held = next_token.next_token(
-            run, run.trace.next_token, Choices(position, Focus(GPT_SELF, 1))
+            run, run.trace.next_token, TaskChoices(position, Focus(GPT_SELF, 1))
         )
         return ["passed" if check.passed else "failed" for check in held]
 
@@ -407,7 +411,7 @@ def test_the_summary_says_bits_and_perplexity(gpt: Scope) -> None:
 
 
 def test_what_is_listed_is_said_of_the_whole() -> None:
-    assert text.rest(10, 0.676, 6.0) == (
+    assert text.unlisted_tokens(10, 0.676, 6.0) == (
         "These 10 hold 67.6 % of the probability. Entropy 6.00 bits: as open as a choice among 64.0 equally likely tokens."
     )
 
@@ -420,7 +424,7 @@ def test_large_small_and_endless_numbers_are_said_readably() -> None:
         "1,235",
         "∞",
     ]
-    assert [text.bits(x) for x in (0.126, 12.0, math.inf)] == ["0.13", "12.00", "∞"]
+    assert [text.format_bits(x) for x in (0.126, 12.0, math.inf)] == ["0.13", "12.00", "∞"]
 
 
 def test_the_scale_of_the_places_is_named(gpt: Scope, transformer: Scope) -> None:
@@ -450,24 +454,25 @@ def test_what_a_model_is_for_follows_from_its_task(
 ) -> None:
     record = {"task": task, "languages": languages}
     open_text = output([[0.0, 1.0], [0.0, 1.0]], 1)
-    assert text.purpose(open_text, record) == said
+    assert text.purpose_and_score(open_text, record) == said
     assert (
-        text.purpose(open_text, record | TRAINING)
+        text.purpose_and_score(open_text, record | TRAINING)
         == f"{said} Held-out perplexity 33.99 over 2,252 cases."
     )
-    assert text.purpose(open_text, record | {"scores": "none"}) == said
+    assert text.purpose_and_score(open_text, record | {"scores": "none"}) == said
 
 
 def test_a_classifier_is_for_its_classes(gpt: Scope) -> None:
     config = replace(gpt.config, head="classes", classes="negative,neutral,positive")
-    said = text.purpose(output([[0.0, 1.0]], 1), {"task": "classify"}, config)
+    said = text.purpose_and_score(output([[0.0, 1.0]], 1), {"task": "classify"}, config)
     assert said == "This model classifies text as negative, neutral or positive."
 
 
 def test_a_model_of_a_task_that_nobody_knows_is_for_what_its_output_says() -> None:
     closed = output([[0.0, 1.0]], 1)
     assert (
-        text.purpose(closed, {"task": "letters"}) == "This model reads one text and writes another."
+        text.purpose_and_score(closed, {"task": "letters"})
+        == "This model reads one text and writes another."
     )
 
 
@@ -476,7 +481,7 @@ def test_a_model_of_a_task_that_nobody_knows_is_for_what_its_output_says() -> No
 
 def test_the_table_holds_every_position_with_where_it_comes_from(gpt: Scope) -> None:
     run = CurrentRun(gpt, gpt.run(TEXT))
-    rows = list(csv.DictReader(io.StringIO(files.next_token_csv(run, Choices(2, Focus())))))
+    rows = list(csv.DictReader(io.StringIO(files.next_token_csv(run, TaskChoices(2, Focus())))))
     p, ids = softmax(gpt, TEXT), run.trace.streams["text"].ids
     assert [row["position"] for row in rows] == [str(i) for i in range(8)]
     assert [row["token"] for row in rows] == [
@@ -506,7 +511,7 @@ def test_the_table_holds_every_position_with_where_it_comes_from(gpt: Scope) -> 
 
 def test_the_table_of_a_written_text_ends_with_its_end(transformer: Scope) -> None:
     run = CurrentRun(transformer, transformer.run("abcde", "edc"))
-    rows = list(csv.DictReader(io.StringIO(files.next_token_csv(run, Choices(None, Focus())))))
+    rows = list(csv.DictReader(io.StringIO(files.next_token_csv(run, TaskChoices(None, Focus())))))
     assert [row["token"] for row in rows] == ["0 [start]", "1 e", "2 d", "3 c"]
     assert [row["next token"] for row in rows] == ["1 e", "2 d", "3 c", "4 [end]"]
 

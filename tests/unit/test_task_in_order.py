@@ -27,8 +27,8 @@ from viz_app.session.parameters import Order
 from viz_app.session.url_state import parameter_of
 from viz_app.views.task.controls import figure_text, read_order
 from viz_app.views.task.files import in_order_csv
-from viz_app.views.task.in_order import check_order, in_order
-from viz_app.views.task.reading import Choices, answering, answering_sites
+from viz_app.views.task.in_order import check_order, draw_in_order
+from viz_app.views.task.reading import TaskChoices, answering_sites, reading_site
 
 TEXT, ORDER = "badcgef", (4, 1, 6, 0, 5, 2, 3)
 SITE, HEAD = "encoder.layers.1.query_attn", 2
@@ -55,7 +55,7 @@ def shown(
     run: CurrentRun, position: int | None = 5, site: str = SITE
 ) -> tuple[dict, dict[str, np.ndarray], list]:
     output = run.trace.outputs["token in order"]
-    pictures, checks = in_order(run, output, Choices(position, Focus(site, HEAD)))
+    pictures, checks = draw_in_order(run, output, TaskChoices(position, Focus(site, HEAD)))
     return (*unpack(pictures["order"]), checks)
 
 
@@ -140,7 +140,7 @@ def test_beside_it_stands_what_the_query_stream_read(run):
         assert header["reading"]["title"].startswith("Encoder layer 2, head 3: what “e”")
         assert header["reading"]["blocked"][3] == ["factorisation order"]
     assert {site.role for site in answering_sites(run.trace, "text").values()} == {"query"}
-    assert answering(run.trace, "text", Focus(SITE, HEAD))[0] is site
+    assert reading_site(run.trace, "text", Focus(SITE, HEAD))[0] is site
 
 
 def test_without_a_chosen_position_the_last_turn_is_shown(run):
@@ -168,7 +168,7 @@ def test_the_strip_says_the_order_and_how_hard_the_text_was(scope, run):
 
 def test_the_table_has_a_row_a_turn(scope, run):
     table = in_order_csv
-    heading, *rows = csv.reader(io.StringIO(table(run, Choices(None, Focus()))))
+    heading, *rows = csv.reader(io.StringIO(table(run, TaskChoices(None, Focus()))))
     p = probabilities(scope)
     assert [row[:3] for row in rows] == [
         [str(turn), str(i), f"{i} {TEXT[i]}"] for turn, i in enumerate(ORDER, 1)

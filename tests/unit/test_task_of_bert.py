@@ -26,14 +26,14 @@ from viz_app.session.cache import runs
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task import files, masked, pair, span, text
-from viz_app.views.task.presentations import has_picture, payloads
-from viz_app.views.task.reading import Choices
+from viz_app.views.task.presentations import has_picture, task_payloads
+from viz_app.views.task.reading import TaskChoices
 from viz_app.words import percent
 
 FIRST, SECOND = "Mary went to the garden.", "John took the milk."
 QUESTION, CONTEXT = "Where is Mary?", "Mary went to the garden. John took milk."
 SITE, HEAD = "encoder.layers.1.self_attn", 2
-CHOICES = Choices(None, Focus(SITE, HEAD))
+CHOICES = TaskChoices(None, Focus(SITE, HEAD))
 
 
 def digits(p: float) -> str:
@@ -56,8 +56,8 @@ def run_of(head: str, *asked: Any, **sizes: Any) -> CurrentRun:
     return CurrentRun(scope, scope.run(*asked))
 
 
-def pictures(run: CurrentRun, choices: Choices = CHOICES) -> dict[str, Any]:
-    drawn = on_screen(payloads(run, choices))
+def pictures(run: CurrentRun, choices: TaskChoices = CHOICES) -> dict[str, Any]:
+    drawn = on_screen(task_payloads(run, choices))
     return {key: unpack(data) if isinstance(data, bytes) else data for key, data in drawn.items()}
 
 
@@ -144,7 +144,9 @@ def test_what_is_expected_there_is_the_softmax_of_the_logits_sorted() -> None:
             f"Hidden: “{name}”, probability {digits(p[hidden[position]])}, rank {rank} of {tokenizer.vocab_size}, "
             f"{-math.log2(p[hidden[position]]):.2f} bits."
         )
-        assert mask["rest"] == text.rest(5, np.sort(p)[-5:].sum(), -(p * np.log2(p)).sum())
+        assert mask["rest"] == text.unlisted_tokens(
+            5, np.sort(p)[-5:].sum(), -(p * np.log2(p)).sum()
+        )
     assert at == len(arrays["p"]) == len(arrays["ranks"])
 
 
@@ -358,21 +360,21 @@ def test_the_map_is_the_sum_of_two_log_probabilities_over_the_context() -> None:
 def test_the_rows_are_those_of_the_answers_tokens() -> None:
     run = run_of("span", QUESTION, CONTEXT)
     output = replace(run.trace.outputs["span"], start=7, end=11)
-    header, arrays = unpack(span.span(run, output, CHOICES)[0]["span"])
+    header, arrays = unpack(span.draw_span(run, output, CHOICES)[0]["span"])
     assert header["more"] == "The rows of the first 3 of its 5 tokens are shown."
     for i, position in enumerate((7, 8, 9)):
         np.testing.assert_allclose(arrays[f"{i} weights"], row_by_hand(run, position), atol=1e-6)
         assert header["readings"][i]["own"] == position
     assert len(header["readings"]) == 3
     one = replace(output, end=7)
-    header, _ = unpack(span.span(run, one, CHOICES)[0]["span"])
+    header, _ = unpack(span.draw_span(run, one, CHOICES)[0]["span"])
     assert (header["more"], len(header["readings"])) == ("", 1)
 
 
 def test_the_checks_of_a_span_fail_where_a_better_one_is_left() -> None:
     run = run_of("span", QUESTION, CONTEXT)
     output = run.trace.outputs["span"]
-    assert [check.passed for check in span.span(run, output, CHOICES)[1]] == [True] * 4
+    assert [check.passed for check in span.draw_span(run, output, CHOICES)[1]] == [True] * 4
     spans = every_span(run)
     others = [one for one in spans if spans[one] < spans[output.start, output.end] - 1e-3]
     for a, b in others[:7]:
@@ -386,7 +388,11 @@ def test_the_best_end_before_the_best_start_is_no_span() -> None:
     backwards = Span(
         "text", torch.tensor([none, low, high]), torch.tensor([none, high, low]), 1, 1, ""
     )
-    assert [(one.start, one.end) for one in span.candidates(backwards)] == [(1, 1), (2, 2), (1, 2)]
+    assert [(one.start, one.end) for one in span.candidate_spans(backwards)] == [
+        (1, 1),
+        (2, 2),
+        (1, 2),
+    ]
     assert span.check_best(backwards).passed
     assert span.answer_positions(backwards) == range(1, 3)
 

@@ -11,7 +11,7 @@ from image_models import save_with_text
 import models
 from models import InputError, Scope, Trace
 from models.errors import CheckpointError
-from models.hub.images.text_image import SIMILARITY, TextImageModel
+from models.hub.images.text_image import SIMILARITY_OUTPUT, TextImageModel
 from models.images import EXAMPLES, example
 from models.trace.edits import MaskChange, for_kinds
 
@@ -64,7 +64,7 @@ def test_each_tower_attends_as_the_library_says(trace: Trace, library) -> None:
 
 
 def test_the_answer_is_the_cosine_of_the_librarys_vectors(trace: Trace, library) -> None:
-    answer = trace.outputs[SIMILARITY]
+    answer = trace.outputs[SIMILARITY_OUTPUT]
     cosine = torch.cosine_similarity(library.text_embeds, library.image_embeds)
     assert answer.cosine == pytest.approx(float(cosine), abs=1e-5)
     assert answer.logit == pytest.approx(float(library.logits_per_text), abs=1e-4)
@@ -72,16 +72,18 @@ def test_the_answer_is_the_cosine_of_the_librarys_vectors(trace: Trace, library)
 
 
 def test_another_text_or_image_moves_the_answer(scope: Scope, trace: Trace) -> None:
-    own = trace.outputs[SIMILARITY].cosine
+    own = trace.outputs[SIMILARITY_OUTPUT].cosine
     for text, image in ((TEXT, example(EXAMPLES[1])), ("the sea", example())):
-        assert scope.run(text, image).outputs[SIMILARITY].cosine != pytest.approx(own, abs=1e-4)
+        assert scope.run(text, image).outputs[SIMILARITY_OUTPUT].cosine != pytest.approx(
+            own, abs=1e-4
+        )
 
 
 def test_texts_of_a_batch_are_those_run_alone(scope: Scope) -> None:
     values = [(TEXT, example()), ("the sea is wide and blue", example(EXAMPLES[1]))]
     for trace, one in zip(scope.run_batch(values), values, strict=True):
-        alone = scope.run(*one).outputs[SIMILARITY].cosine
-        assert trace.outputs[SIMILARITY].cosine == pytest.approx(alone, abs=1e-5)
+        alone = scope.run(*one).outputs[SIMILARITY_OUTPUT].cosine
+        assert trace.outputs[SIMILARITY_OUTPUT].cosine == pytest.approx(alone, abs=1e-5)
 
 
 def test_an_edit_of_one_tower_leaves_the_other_as_it_was(scope: Scope, trace: Trace) -> None:
@@ -90,7 +92,7 @@ def test_an_edit_of_one_tower_leaves_the_other_as_it_was(scope: Scope, trace: Tr
     for name, site in edited.attention.items():
         same = torch.equal(site.weights(), trace.attention[name].weights())
         assert same == (site.kind == "text_self")
-    assert edited.outputs[SIMILARITY].cosine != trace.outputs[SIMILARITY].cosine
+    assert edited.outputs[SIMILARITY_OUTPUT].cosine != trace.outputs[SIMILARITY_OUTPUT].cosine
 
 
 def test_a_text_that_is_too_long_is_refused_at_its_field(scope: Scope) -> None:

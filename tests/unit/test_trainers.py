@@ -22,9 +22,9 @@ from viz_app.session import run_owners
 from viz_app.trainers import folders, pool, tickets
 from viz_app.trainers.example_pictures import ExamplePictures
 from viz_app.trainers.pool import Pool
-from viz_app.trainers.process import weights_of
+from viz_app.trainers.process import reported_weights
 from viz_app.trainers.run import DONE, FAILED, PAUSED, RUNNING, STOPPED, WAITING, TrainingRun
-from viz_app.trainers.settings import MOST_PARAMETERS, RunSettings, offered
+from viz_app.trainers.settings import MOST_PARAMETERS, RunSettings, offered_tasks
 from viz_app.trainers.tickets import Ticket
 
 COPY = RunSettings("copy", "transformer")
@@ -33,7 +33,7 @@ SMALL = COPY.having(d_model=8, n_heads=2, seed=3)
 
 @pytest.fixture(autouse=True)
 def _runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(folders.FOLDER, str(tmp_path / "runs"))
+    monkeypatch.setenv(folders.RUNS_VARIABLE, str(tmp_path / "runs"))
 
 
 def until(holds: Callable[[], bool], seconds: float = 120) -> None:
@@ -47,10 +47,10 @@ def until(holds: Callable[[], bool], seconds: float = 120) -> None:
 
 
 def test_every_plan_without_a_data_file_is_offered():
-    assert {task: list(PLANS[task]) for task in offered()} == offered()
-    assert {"copy", "dates"} <= offered().keys()
-    assert "translation" not in offered()
-    for task, names in offered().items():
+    assert {task: list(PLANS[task]) for task in offered_tasks()} == offered_tasks()
+    assert {"copy", "dates"} <= offered_tasks().keys()
+    assert "translation" not in offered_tasks()
+    for task, names in offered_tasks().items():
         for model in names:
             settings = RunSettings(task, model)
             assert settings.problems() == {}
@@ -112,7 +112,7 @@ def test_the_queue_is_in_the_order_of_arrival(tmp_path):
     one.give_up()
     assert [each.before for each in (two, three)] == [0, 1]
     two.give_up(), three.give_up()
-    assert tickets.waiting(tmp_path) == 0
+    assert tickets.count_waiting(tmp_path) == 0
 
 
 def test_a_killed_process_leaves_the_queue(tmp_path):
@@ -163,7 +163,7 @@ def test_a_flood_of_starts_leaves_one_run_and_a_bounded_queue(monkeypatch):
     runs = [Unstarted(COPY, "flood") for _ in range(30)]
     for run in runs:
         trainers.submit(run)
-    assert tickets.waiting(folders.root()) == 1
+    assert tickets.count_waiting(folders.root()) == 1
     monkeypatch.setattr(pool, "MOST_WAITING", 3)
     others = [Unstarted(COPY, str(i)) for i in range(2)]
     for run in others:
@@ -175,7 +175,7 @@ def test_a_flood_of_starts_leaves_one_run_and_a_bounded_queue(monkeypatch):
 
 
 def test_the_run_of_a_closed_page_ends_and_so_does_one_that_rests_while_others_wait(monkeypatch):
-    monkeypatch.setattr(pool, "ALONE", 0.3)
+    monkeypatch.setattr(pool, "ORPHAN_SECONDS", 0.3)
     there = {"a", "b"}
     trainers = Pool(1, there.__contains__)
     one, two = Unstarted(COPY, "a"), Unstarted(COPY, "b")
@@ -187,7 +187,7 @@ def test_the_run_of_a_closed_page_ends_and_so_does_one_that_rests_while_others_w
     until(lambda: one.state == STOPPED, 5)
     trainers.submit(two)
     until(lambda: two.state == RUNNING)
-    monkeypatch.setattr(pool, "RESTS", 0.3)
+    monkeypatch.setattr(pool, "PAUSED_SECONDS", 0.3)
     two.state, two.rests_since = PAUSED, time.monotonic()
     time.sleep(0.8)
     assert two.state == PAUSED, "nobody waits"
@@ -228,7 +228,7 @@ def test_the_oldest_ended_runs_make_room():
 
 
 def test_no_folder_is_made_before_a_run_begins(monkeypatch):
-    monkeypatch.delenv(folders.FOLDER)
+    monkeypatch.delenv(folders.RUNS_VARIABLE)
     folders._temporary.cache_clear()
     assert folders.every() == {}
     assert checkpoints.available()
@@ -249,9 +249,9 @@ def test_a_link_in_the_folder_is_neither_offered_nor_removed(tmp_path):
 def test_in_a_shared_app_a_run_is_its_session_s_alone(monkeypatch):
     mine, theirs = a_run("copy-1", 9, 2), a_run("copy-2", 9, 1)
     assert checkpoints.folder("trained/copy-2") == str(theirs)
-    monkeypatch.setenv(checkpoints.SHARED, "1")
+    monkeypatch.setenv(checkpoints.SHARED_VARIABLE, "1")
     monkeypatch.setattr(run_owners, "_owned", {"me": {mine}, "them": {theirs}})
-    monkeypatch.setattr(run_owners, "session", lambda: "me")
+    monkeypatch.setattr(run_owners, "session_id", lambda: "me")
     assert checkpoints.folder("trained/copy-1") == str(mine)
     assert "trained/copy-2" not in checkpoints.available()
     for name in ("trained/copy-2", "trained/../runs/copy-1", str(mine), "trained/nowhere"):
@@ -268,7 +268,7 @@ def test_in_a_shared_app_a_run_is_its_session_s_alone(monkeypatch):
     [None, {}, {"site": "a"}, {"site": "a", "shape": [2, 2, 2], "float32": "AAAA"}, [1], "x"],
 )
 def test_a_report_without_a_picture(attention):
-    assert weights_of(attention) is None
+    assert reported_weights(attention) is None
 
 
 def test_killed_and_gone_on_with_it_is_the_run_of_the_command_line(tmp_path, monkeypatch):

@@ -17,8 +17,8 @@ from viz_app.drawing.labels import labels
 from viz_app.input_bar.examples import suited
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding.text import does_not_write
-from viz_app.views.inside.text import missing
-from viz_app.views.positions.distance import Choices, DistanceView, explanation
+from viz_app.views.inside.text import missing_parts
+from viz_app.views.positions.distance import DistanceChoices, DistanceView, explain_distances
 from viz_app.views.task.presentations import no_picture, presentation
 
 TERMS = words.terms("")
@@ -102,7 +102,7 @@ def test_the_axis_of_the_scores_is_the_formula_they_are_worked_out_by(
     for site in sites(run.trace):
         if not site.has_causes or site.query_stream != site.key_stream or site.role == "alignment":
             continue
-        axis = DistanceView(run, Choices(site.name, 0)).axes[1]
+        axis = DistanceView(run, DistanceChoices(site.name, 0)).axes[1]
         assert all(term.name in axis for term in site.terms)
         group = site.n_heads // site.k.shape[1]
         q, k = site.q[0, 0].float(), site.k[0, 0 // group].float()
@@ -130,8 +130,8 @@ def test_the_look_ahead_mask_hides_keys_only_where_there_are_some(runs: Runs, na
     run = runs(name)
     for site in sites(run.trace):
         if site.has_causes and site.query_stream == site.key_stream:
-            view = DistanceView(run, Choices(site.name, 0))
-            said = str(explanation(view.all_pairs, False, view.hidden))
+            view = DistanceView(run, DistanceChoices(site.name, 0))
+            said = str(explain_distances(view.all_pairs, False, view.hidden))
             later = view.all_pairs.distance < 0
             if "look-ahead mask hides those" in said:
                 assert not later.any()
@@ -144,8 +144,8 @@ def test_one_token_of_xlnet_has_nothing_hidden_and_an_empty_row() -> None:
     trace = scope.run("a")
     n = len(trace.streams["text"].ids)
     for site in sites(trace):
-        view = DistanceView(CurrentRun(scope, trace), Choices(site.name, 0))
-        assert "look-ahead" not in str(explanation(view.all_pairs, False, view.hidden))
+        view = DistanceView(CurrentRun(scope, trace), DistanceChoices(site.name, 0))
+        assert "look-ahead" not in str(explain_distances(view.all_pairs, False, view.hidden))
         if site.role == "query":
             assert int((site.weights(0).sum(-1) == 0).sum()) >= 1
             assert "the one row that may attend to nothing" in words.how_to_read(site)
@@ -187,7 +187,7 @@ def test_words_of_a_joined_row_come_from_the_tokens_queries_and_keys() -> None:
 @pytest.mark.parametrize("name", ["LlamaForCausalLM", "OPTForCausalLM"])
 def test_heads_that_share_a_key_are_counted(runs: Runs, name: str) -> None:
     for site in sites(runs(name).trace):
-        shared, said = site.n_heads // site.k.shape[1], missing(site)
+        shared, said = site.n_heads // site.k.shape[1], missing_parts(site)
         assert (f"{shared} heads read one key head" in said) == (shared > 1)
 
 
@@ -208,8 +208,8 @@ def test_a_product_with_a_bare_parameter_is_not_said_to_be_anything_else() -> No
     scope = models.watch(Attention().eval(), encode=lambda typed: list(typed.encode("ascii")))
     (site,) = sites(scope.run("abc"))
     assert not site.projections
-    assert "not recognised" in missing(site)
-    assert "are not x·W" not in missing(site)
+    assert "not recognised" in missing_parts(site)
+    assert "are not x·W" not in missing_parts(site)
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *HUB])

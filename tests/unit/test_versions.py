@@ -15,7 +15,7 @@ from viz_app.session.cache import rewritten
 from viz_app.views.from_rnn import three
 from viz_app.views.from_rnn.pair import cross
 from viz_app.views.from_rnn.three import attends_without_recurrence, other_tokens
-from viz_app.views.from_rnn.versions import Bottleneck, Version, mark, nearest, versions
+from viz_app.views.from_rnn.versions import Bottleneck, ModelText, closest_reference, mark, versions
 
 
 def held(text: str, *others: str) -> tuple[list[str], list[str]]:
@@ -55,13 +55,13 @@ def test_against_other_models_a_word_is_lost_that_both_have_and_invented_that_ne
 
 def test_of_several_references_the_nearest_is_taken() -> None:
     offered = "Où as-tu acheté ce chapeau ?", "Où avez-vous acheté ce chapeau ?"
-    assert nearest(offered, "Où avez-vous acheté ce chapeau ?") == offered[1]
-    assert nearest(offered, "Où as-tu ?") == offered[0]
-    assert nearest((), "a") == ""
+    assert closest_reference(offered, "Où avez-vous acheté ce chapeau ?") == offered[1]
+    assert closest_reference(offered, "Où as-tu ?") == offered[0]
+    assert closest_reference((), "a") == ""
 
 
 def test_each_text_is_held_against_the_correct_one_that_is_nearest_to_it() -> None:
-    texts = [Version("One", "", "we like x"), Version("Two", "", "nous aimons x")]
+    texts = [ModelText("One", "", "we like x"), ModelText("Two", "", "nous aimons x")]
     header, _ = unpack(versions("p", texts, ("we like y", "nous aimons x"), "correct", None))
     assert [card["lost"] for card in header["cards"]] == [["y"], []]
     assert [card["verdict"] for card in header["cards"]] == [
@@ -71,7 +71,7 @@ def test_each_text_is_held_against_the_correct_one_that_is_nearest_to_it() -> No
 
 
 def test_nothing_is_lost_in_a_paraphrase_that_two_models_wrote() -> None:
-    texts = [Version("", "", text) for text in ("Va à maison.", "va à maison", "Reste ici.")]
+    texts = [ModelText("", "", text) for text in ("Va à maison.", "va à maison", "Reste ici.")]
     first, second, third = unpack(versions("p", texts, ("Va à la maison.",), "correct", None))[0][
         "cards"
     ]
@@ -79,7 +79,7 @@ def test_nothing_is_lost_in_a_paraphrase_that_two_models_wrote() -> None:
     assert not any(extra for card in (first, second) for _, extra in card["words"])
     assert "2 models wrote just this" in first["verdict"]
     assert third["lost"] == ["Va", "à", "la", "maison."]
-    dates = [Version("", "", "2024-01-31")] * 2  # where one answer is right, two may be wrong
+    dates = [ModelText("", "", "2024-01-31")] * 2  # where one answer is right, two may be wrong
     wrong, _ = unpack(versions("p", dates, ("2024-05-31",), "correct", None))[0]["cards"]
     assert wrong["lost"] == ["5"]
 
@@ -92,7 +92,7 @@ def test_every_example_of_a_task_with_a_right_answer_has_one(task: str) -> None:
 
 
 def test_one_text_alone_is_compared_with_nothing() -> None:
-    header, _ = unpack(versions("p", [Version("One", "mine", "a x")], (), "", None))
+    header, _ = unpack(versions("p", [ModelText("One", "mine", "a x")], (), "", None))
     assert (header["legend"], header["cards"][0]["verdict"]) == ("", "")
 
 
@@ -109,13 +109,13 @@ def test_how_often_the_text_changes_is_counted_by_writing_each(name: str) -> Non
     )
     changed = sum(text != original for text in texts)
     assert rewritten(scope, tuple(source), 1, others) == (changed, len(tokens))
-    said = three.loss([0.5, 0.001, 0.4], (changed, len(tokens)))
+    said = three.vector_change_text([0.5, 0.001, 0.4], (changed, len(tokens)))
     assert f"**{changed} of {len(tokens)}** trials" in said
     assert "Token 2 of 3 changes it least: by 0.1 %" in said
 
 
 def test_everything_the_component_is_told() -> None:
-    found = [Version("One", "mine, 5 steps", "a x"), Version("Two", "yours", "a b")]
+    found = [ModelText("One", "mine, 5 steps", "a x"), ModelText("Two", "yours", "a b")]
     neck = Bottleneck(
         "mine",
         torch.tensor([0.5, -2.0, 1.0]),
@@ -190,13 +190,13 @@ def test_the_model_without_recurrence_is_named_by_its_own_parts(
     assert attends_without_recurrence(scope)
     assert three.attention_title(scope.model) == title
     sites = cross(scope.run("5 May 1999"))
-    assert three.why(True, sites[0].n_heads, len(sites)).endswith(where)
+    assert three.explain_lack(True, sites[0].n_heads, len(sites)).endswith(where)
 
 
 def test_only_models_that_are_there_are_spoken_of() -> None:
-    assert "second" not in three.why(False, 4, 1)
-    assert "third" not in three.why(True, 0, 0)
-    assert three.why(False, 0, 0).endswith("(see the check).")
+    assert "second" not in three.explain_lack(False, 4, 1)
+    assert "third" not in three.explain_lack(True, 0, 0)
+    assert three.explain_lack(False, 0, 0).endswith("(see the check).")
 
 
 @pytest.mark.parametrize("name", ["dates-rnn", "dates-bahdanau"])

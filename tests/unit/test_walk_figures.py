@@ -11,7 +11,7 @@ from drawn import letters
 
 from models import Scope, Trace
 from models.layers.masks import DRAWN, Mask, MaskLayer, SiteKind
-from models.layers.similarity import Similarity
+from models.layers.similarity import AttentionSimilarity
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing import weight_cell
@@ -47,7 +47,7 @@ def traces(scopes: dict[str, Scope]) -> dict[str, Trace]:
 
 def chosen(
     traces: dict[str, Trace], name: str, query: int = 2, key: int = 1
-) -> tuple[Trace, inside_cell.Cell]:
+) -> tuple[Trace, inside_cell.WeightCell]:
     trace = traces[name]
     site = trace.attention[ALIGNMENT if name == "alignment" else CROSS]
     return trace, chosen_cell(trace, site, 0 if name == "alignment" else 1, query, key)
@@ -101,7 +101,7 @@ def test_the_stages_in_order_and_what_each_shows(traces: dict[str, Trace], name:
         (result, "weights v parts", "", ""),
     ]
     expected = [*BEFORE[name], *after, *([] if name == "alignment" else [("W_O", "", "", "")])]
-    stages = inside_cell.stages(trace, at, TERMS)
+    stages = inside_cell.cell_stages(trace, at, TERMS)
     assert [stage.name for stage in stages] == [row[0] for row in expected]
     for stage, (_, columns, main, top) in zip(stages, expected, strict=True):
         assert stage.columns == tuple(columns.split()), stage.name
@@ -138,7 +138,7 @@ OF_HEADS = {
 
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_every_stage_has_its_formula(traces: dict[str, Trace], name: str) -> None:
-    stages = inside_cell.stages(*chosen(traces, name), TERMS)
+    stages = inside_cell.cell_stages(*chosen(traces, name), TERMS)
     assert {stage.name: stage.formula for stage in stages} == (
         {} if name == "alignment" else OF_HEADS
     ) | FORMULAS[name]
@@ -146,7 +146,8 @@ def test_every_stage_has_its_formula(traces: dict[str, Trace], name: str) -> Non
 
 def said(traces: dict[str, Trace], name: str, query: int = 2, key: int = 1) -> dict[str, Stage]:
     return {
-        stage.name: stage for stage in inside_cell.stages(*chosen(traces, name, query, key), TERMS)
+        stage.name: stage
+        for stage in inside_cell.cell_stages(*chosen(traces, name, query, key), TERMS)
     }
 
 
@@ -182,7 +183,9 @@ def test_the_sentences_hold_this_cells_numbers(traces: dict[str, Trace], name: s
     )
     mixture = told["×h" if name == "alignment" else "×v"].sentence
     what = "state" if name == "alignment" else "value"
-    assert f"“d” takes {inside_text.share(float(weights[1]))} of the {what} of “b”" in mixture
+    assert (
+        f"“d” takes {inside_text.weight_share(float(weights[1]))} of the {what} of “b”" in mixture
+    )
     assert "“d” may attend to every token" in told["mask"].sentence
     assert "6" in told["c" if name == "alignment" else "b"].sentence
     if name == "scaled dot":
@@ -227,7 +230,9 @@ def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
 ])  # fmt: skip
 def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: str) -> None:
     trace = traces["dot"]
-    first = inside_cell.stages(trace, chosen_cell(trace, trace.attention[site], 0, 1, 0), TERMS)[0]
+    first = inside_cell.cell_stages(
+        trace, chosen_cell(trace, trace.attention[site], 0, 1, 0), TERMS
+    )[0]
     query = "b" if site.startswith("encoder") else "e"
     assert first.sentence == (
         f"Each token arrives at this attention as 15 numbers. “{query}” (on top) is the query; {what}"
@@ -243,13 +248,13 @@ def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(
         (3, "“c” is blocked: its score becomes −∞."),
     ):
         at = chosen_cell(trace, trace.attention[OWN], 0, 1, key)
-        told = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
+        told = {stage.name: stage.sentence for stage in inside_cell.cell_stages(trace, at, TERMS)}
         assert (
             told["mask"]
             == f"2 of 4 tokens are blocked for “e” (2 by the look-ahead mask). {verdict}"
         )
         assert "an even split over 2 tokens would be 0.5000." in told["softmax"]
-    alone = inside_cell.stages(trace, chosen_cell(trace, trace.attention[OWN], 0, 0, 0), TERMS)
+    alone = inside_cell.cell_stages(trace, chosen_cell(trace, trace.attention[OWN], 0, 0, 0), TERMS)
     (softmax,) = (stage.sentence for stage in alone if stage.name == "softmax")
     assert "[start] gets 1.0000; an even split over 1 token would be 1.0000." in softmax
 
@@ -266,7 +271,7 @@ def test_open_and_blocked_tokens_are_counted_apart(traces: dict[str, Trace], que
         n_open = min(query + 1, 4 - by_hand)
         told = {
             stage.name: stage.sentence
-            for stage in inside_cell.stages(trace, chosen_cell(trace, one, 0, query, 0), TERMS)
+            for stage in inside_cell.cell_stages(trace, chosen_cell(trace, one, 0, query, 0), TERMS)
         }
         if n_open < 4:
             counts = [int(n) for n in re.findall(r"\b(\d) (?:of|by)", told["mask"])]
@@ -276,8 +281,8 @@ def test_open_and_blocked_tokens_are_counted_apart(traces: dict[str, Trace], que
         assert f"over {n_open} token" in told["softmax"]
         assert f"{1 / n_open:.4f}" in told["softmax"]
         cell = chosen_cell(trace, one, 0, query, 0)
-        assert scaling.compare(cell).n_open == n_open
-        assert f"ln {n_open})" in scaling.table(cell)
+        assert scaling.compare_scaling(cell).n_open == n_open
+        assert f"ln {n_open})" in scaling.scaling_table(cell)
 
 
 def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
@@ -301,7 +306,7 @@ def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
 def test_a_single_head(family: str, end: str) -> None:
     trace = letters(family, n_heads=1).run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
-    last = inside_cell.stages(trace, chosen_cell(trace, site, 0, 2, 1), TERMS)[-1]
+    last = inside_cell.cell_stages(trace, chosen_cell(trace, site, 0, 2, 1), TERMS)[-1]
     assert (
         last.sentence
         == f"There is one head. W_O turns its b into 15 numbers; with the bias they make those which {end}"
@@ -312,8 +317,8 @@ def test_heads_without_a_stream_say_nothing_of_one() -> None:
     trace = letters("attention only").run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
     at = chosen_cell(trace, site, 1, 2, 1)
-    assert "it is added to" not in inside_cell.stages(trace, at, TERMS)[-1].sentence
-    header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
+    assert "it is added to" not in inside_cell.cell_stages(trace, at, TERMS)[-1].sentence
+    header, arrays = unpack(inside_cell.head_sum_payload(trace, at, TERMS))
     assert not {"residual", "along_residual"} & set(arrays)
     assert set(header["headScales"]) == {"head_out", "added", "length"}
     assert "own vector" not in header["sentence"]
@@ -376,7 +381,7 @@ COLUMNS = {
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_every_column_says_what_it_holds(traces: dict[str, Trace], name: str) -> None:
     trace, at = chosen(traces, name)
-    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
     value = "h" if name == "alignment" else "v"
     expected = COLUMNS[name] | {
         "masked": ("+ mask", "number", "masked", ("", ""), "", []), "weights": ("softmax", "weight", "weights", ("", ""), "", []),
@@ -399,7 +404,7 @@ def test_what_is_compared_shares_a_scale_and_the_note_says_it(
     traces: dict[str, Trace], name: str
 ) -> None:
     trace, at = chosen(traces, name)
-    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
 
     def largest(*of: str) -> float:
         return max(float(np.abs(arrays[array]).max()) for array in of)
@@ -436,7 +441,7 @@ def test_the_chain_of_numbers_and_the_stage_where_each_appears(
     traces: dict[str, Trace], name: str
 ) -> None:
     trace, at = chosen(traces, name)
-    header, _ = unpack(inside_cell.walk(trace, at, TERMS))
+    header, _ = unpack(inside_cell.walk_payload(trace, at, TERMS))
     score = "energy" if name == "alignment" else "score"
     first = [("raw", "q·k"), ("scores", "÷ √dₖ")] if name == "scaled dot" else [("scores", score)]
     names = [stage["name"] for stage in header["stages"]]
@@ -451,10 +456,10 @@ def test_the_chain_of_numbers_and_the_stage_where_each_appears(
 
 def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
     trace, at = chosen(traces, "scaled dot")
-    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
     weight = float(arrays["weights"][1])
     assert header["title"] == (
-        f"Decoder layer 2, head 2: how the French token “d” (writing “c”) comes to give {inside_text.share(weight)} of its "
+        f"Decoder layer 2, head 2: how the French token “d” (writing “c”) comes to give {inside_text.weight_share(weight)} of its "
         "attention to the English token “b”"
     )
     assert {name: header[name] for name in ("site", "head", "query", "key", "n_keys", "n_heads", "d_model", "d_head", "file")} == {
@@ -467,7 +472,7 @@ def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
     assert scales["head_out"] == np.abs(arrays["head_out"]).max()
     assert scales["added"] == max(np.abs(arrays[name]).max() for name in ("added", "bias", "total"))
     assert scales["residual"] == np.abs(arrays["residual"]).max()
-    assert unpack(inside_cell.walk(*chosen(traces, "alignment"), TERMS))[0]["n_heads"] == 0
+    assert unpack(inside_cell.walk_payload(*chosen(traces, "alignment"), TERMS))[0]["n_heads"] == 0
 
 
 def test_the_choice_of_tokens_says_who_reads_and_what_is_read(traces: dict[str, Trace]) -> None:
@@ -485,7 +490,7 @@ def test_the_choice_of_tokens_says_who_reads_and_what_is_read(traces: dict[str, 
 
 def test_the_sum_of_the_heads_says_which_adds_most(traces: dict[str, Trace]) -> None:
     trace, at = chosen(traces, "dot")
-    header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.head_sum_payload(trace, at, TERMS))
     lengths = np.linalg.norm(arrays["added"], axis=1)
     best = int(lengths.argmax())
     total, stream = (np.linalg.norm(arrays[name]) for name in ("total", "residual"))
@@ -535,7 +540,7 @@ def test_only_what_there_is_can_be_seen(
 ) -> None:
     site = chosen(traces, name)[1].site
     assert (
-        list(inside_text.views(site, 3 * site.n_heads - 2)) == views
+        list(inside_text.views_of_site(site, 3 * site.n_heads - 2)) == views
     )  # one head in all: none to compare
     assert inside_text.VIEWS == {
         "walk": "Walk",
@@ -562,20 +567,20 @@ def test_a_product_of_q_and_k_is_only_claimed_where_there_is_one(
     (0.01, "1 %"), (0.99, "99 %"), (0.9999956, ">99.99 %"), (0.625, "62 %"), (0.00031, "0.03 %"), (0.0, "nothing"),
 ])  # fmt: skip
 def test_a_share_of_the_attention_in_percent(weight: float, said: str) -> None:
-    assert inside_text.share(weight) == said
+    assert inside_text.weight_share(weight) == said
 
 
 def test_keys_that_are_left_out_are_counted_with_their_weight() -> None:
-    assert inside_text.shown(16, 16, 0.0) == ""
-    said = inside_text.shown(16, 21, 0.25)
+    assert inside_text.hidden_keys_note(16, 16, 0.0) == ""
+    said = inside_text.hidden_keys_note(16, 21, 0.25)
     assert re.match(
         r"16 of 21 keys: .* The others hold 25 % of the weight. Every sum is over all 21\.$", said
     )
-    assert "The others hold none of the weight" in inside_text.shown(16, 21, 0.0)
+    assert "The others hold none of the weight" in inside_text.hidden_keys_note(16, 21, 0.0)
 
 
 def test_a_number_has_a_true_minus_sign() -> None:
-    assert [inside_text.number(v) for v in (-1.234, 0.0, 2.0)] == ["−1.23", "0.00", "2.00"]
+    assert [inside_text.format_number(v) for v in (-1.234, 0.0, 2.0)] == ["−1.23", "0.00", "2.00"]
 
 
 def test_a_token_in_a_sentence() -> None:
@@ -595,7 +600,18 @@ def of_weights(weights: list[list[float]]) -> AttentionSite:
     )
     q, k = torch.zeros(1, 1, given.shape[2], 1), torch.zeros(1, 1, given.shape[3], 1)
     return AttentionSite(
-        "cross", kind, q[0], k[0], q, k, k, q, Mask(), Similarity("dot"), {}, given_weights=given
+        "cross",
+        kind,
+        q[0],
+        k[0],
+        q,
+        k,
+        k,
+        q,
+        Mask(),
+        AttentionSimilarity("dot"),
+        {},
+        given_weights=given,
     )
 
 
@@ -636,10 +652,10 @@ def test_the_chosen_key_is_among_the_rows_however_weak_it_is() -> None:
     site = trace.attention["encoder.layers.0.self_attn"]
     order = site.weights(1)[3].argsort(descending=True).tolist()
     for key in (order[0], order[11], order[12], order[-1]):
-        cell = inside_cell.Cell(site, 1, 3, key)
+        cell = inside_cell.WeightCell(site, 1, 3, key)
         rows = inside_cell.shown_keys(cell.walk, key)
         strongest = order[:12] if key in order[:12] else [*order[:11], key]
         assert rows == sorted(strongest)
-        header, arrays = unpack(inside_cell.walk(trace, cell, TERMS))
+        header, arrays = unpack(inside_cell.walk_payload(trace, cell, TERMS))
         assert header["indices"] == rows
         np.testing.assert_allclose(arrays["weights"], site.weights(1)[3, rows], atol=1e-6)

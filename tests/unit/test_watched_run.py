@@ -16,7 +16,7 @@ from small_runs import RUN
 
 from models.opening import load
 from models.training.run_folder import claimed
-from models.training.watched import REPORT, asked
+from models.training.watched import REPORT, requested_site
 from viz_app.controls.train import text
 from viz_app.trainers import watched
 from viz_app.trainers.example_pictures import ExamplePictures
@@ -29,7 +29,7 @@ SETTINGS = RUN | {"score_cases": 3}
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
-    monkeypatch.setattr(watched, "LOOK", 0.0)
+    monkeypatch.setattr(watched, "FOLDER_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(watched, "ASK", 0.0)
 
 
@@ -74,7 +74,7 @@ def test_the_states_of_a_run_from_its_first_to_its_last(tmp_path):
             next(steps)
         run.look()
         assert (run.state, run.step) == (RUNNING, 5), "as of its last validation"
-        assert asked(folder) == ""
+        assert requested_site(folder) == ""
     run.look()
     assert run.state == STOPPED
     assert "process ended before the last step" in text.watched_status(run)
@@ -105,8 +105,8 @@ def test_the_curve_and_the_score_are_those_of_the_file(folder):
     assert run.points() == record["curve"]
     assert run.metric == "exact match"
     last = [row for row in record["curve"] if "exact match" in row][-1]
-    assert f"held-out exact match {last['exact match']:g} % at step {last['step']}" in text.measures(run)  # fmt: skip
-    assert f"loss {record['curve'][-1]['loss']:.3g}" in text.measures(run)
+    assert f"held-out exact match {last['exact match']:g} % at step {last['step']}" in text.last_scores(run)  # fmt: skip
+    assert f"loss {record['curve'][-1]['loss']:.3g}" in text.last_scores(run)
     assert run.snapshots == load(folder, device="cpu").snapshots
 
 
@@ -295,11 +295,11 @@ def test_a_measure_s_name_is_printable_and_short(folder):
     run = looked(folder)
     assert len(run.metric) <= 60
     assert run.metric.isprintable()
-    text.measures(run)
+    text.last_scores(run)
 
 
 def test_a_long_curve_is_thinned_but_keeps_its_last_row(folder):
     change(folder, curve=[{"step": step, "loss": 1.0} for step in range(1, 30_000)])
     points = looked(folder).points()
-    assert len(points) <= watched.MOST_ROWS + 1
+    assert len(points) <= watched.MAX_CURVE_ROWS + 1
     assert points[-1]["step"] == 29_999

@@ -12,7 +12,7 @@ from models.checkpoint import Checkpoint
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import concatenate, hidable, hiding, with_masks
-from models.tokenizers.special_tokens import BERT, PLAIN, special_ids
+from models.tokenizers.special_tokens import BERT_SPECIAL, PLAIN_SPECIAL, special_ids
 from viz_app import words
 from viz_app.drawing.labels import labels
 from viz_app.session import respond
@@ -41,7 +41,7 @@ def test_special_tokens_have_names_and_other_vocabularies_others():
         None,
         (1, "<s>"),
     )
-    assert special_ids([*BERT.values(), "x"]) == PIECES.special_ids
+    assert special_ids([*BERT_SPECIAL.values(), "x"]) == PIECES.special_ids
     with pytest.raises(
         ValueError,
         match=r"its first tokens must be <pad> <s> </s> <unk> or \[PAD\] \[UNK\] \[CLS\]",
@@ -122,7 +122,7 @@ def test_learning_is_the_same_again_and_from_small_letters():
     assert Tokenizer.wordpiece(TEXTS * 3, 200).to_json() == PIECES.to_json()
     tokens = [PIECES.token(i) for i in range(5, PIECES.vocab_size)]
     assert all(token == token.lower() for token in tokens)
-    assert not set(PLAIN.values()) & set(tokens)
+    assert not set(PLAIN_SPECIAL.values()) & set(tokens)
 
 
 def test_rows_are_joined_with_their_segments_and_hidden_by_position():
@@ -145,7 +145,7 @@ def test_a_mask_typed_where_there_is_none_is_plain_text_and_said_to_be():
     assert opened.warnings("ab", "[MASK]") == {"continuation": warning}
     assert opened.warnings("mask", "[CLS]") == {}
     session.scope = opened
-    trace, notes = respond.read(session, "a[MASK]b", "")
+    trace, notes = respond.run_texts(session, "a[MASK]b", "")
     assert trace is not None
     assert notes["text"]["rows"] == [
         ["line", f"9 of at most 17 tokens. Not in the vocabulary: [ M A S K ] {warning}."]
@@ -153,7 +153,7 @@ def test_a_mask_typed_where_there_is_none_is_plain_text_and_said_to_be():
     tokenizer = words_of("Mary went.")
     model = random_bert(vocab_size=tokenizer.vocab_size)
     session.scope = Scope(Checkpoint(Path("random"), model, tokenizer, {}), torch.device("cpu"))
-    _, notes = respond.read(session, "Mary [MASK].", "")
+    _, notes = respond.run_texts(session, "Mary [MASK].", "")
     assert notes["text"]["rows"] == [["line", "5 of at most 37 tokens."]]
     assert notes["second_text"]["rows"] == [["line", words.ONE_TEXT]]
 

@@ -54,7 +54,7 @@ def test_the_first_of_each_of_the_fields_words_is_explained_on_hover() -> None:
         == "Heads &amp; <abbr>tokens</abbr>: a token, two heads, a <abbr>query</abbr>, tokens."
     )
     for name, meaning in words.GLOSSARY.items():
-        assert f'<dt class="word">{name}</dt><dd>{escape(meaning)}</dd>' in words.entries()
+        assert f'<dt class="word">{name}</dt><dd>{escape(meaning)}</dd>' in words.glossary_html()
 
 
 def test_a_model_without_snapshots_says_why_it_has_no_slider() -> None:
@@ -82,7 +82,7 @@ def test_each_kind_of_attention_by_its_own_words(
     assert words.kind_short(site) == short
     assert words.kind_subtitle(site, TERMS) == subtitle
     assert words.layer_place(site) == layer
-    assert words.place(site, 2) == head
+    assert words.head_place(site, 2) == head
     assert words.head_title(site, 2, TERMS) == f"{head}: {reads}"
     assert words.axes(site, TERMS) == (f"query (rows): {query}", f"key (columns): {key}")
     assert token_names(site, TERMS) == (reader, read)
@@ -101,8 +101,8 @@ def test_a_kind_without_a_title_of_its_own_is_named_by_stack_role_and_streams() 
 
 
 def test_the_first_head_of_the_first_layer_is_called_1(sites: dict[str, AttentionSite]) -> None:
-    assert words.place(sites["decoder.layers.0.cross_attn"], 0) == "Decoder layer 1, head 1"
-    assert words.place(sites[ENCODER], 1) == "Encoder layer 1, head 2"
+    assert words.head_place(sites["decoder.layers.0.cross_attn"], 0) == "Decoder layer 1, head 1"
+    assert words.head_place(sites[ENCODER], 1) == "Encoder layer 1, head 2"
 
 
 def test_a_cross_attention_without_layers_is_called_what_it_is() -> None:
@@ -260,13 +260,13 @@ def test_languages_are_named_in_the_order_of_the_record(
 
 
 def test_how_long_a_text_is() -> None:
-    assert words.length(["a", "b", "c"], 37, []) == "3 of at most 37 tokens."
+    assert words.length_note(["a", "b", "c"], 37, []) == "3 of at most 37 tokens."
     assert (
-        words.length(["a"], 37, ["漢", "字"])
+        words.length_note(["a"], 37, ["漢", "字"])
         == "1 of at most 37 tokens. Not in the vocabulary: 漢 字"
     )
     assert (
-        words.length([], 5, ["x" * 99])
+        words.length_note([], 5, ["x" * 99])
         == f"0 of at most 5 tokens. Not in the vocabulary: {'x' * 40}"
     )
 
@@ -276,7 +276,7 @@ def test_how_long_a_text_is() -> None:
     ("exact match", 0.7, "0.7 %"),
 ])  # fmt: skip
 def test_a_score_has_the_unit_of_its_metric(metric: str, value: float, said: str) -> None:
-    assert words.score(metric, value) == said
+    assert words.format_score(metric, value) == said
 
 
 @pytest.mark.parametrize("languages", [["en"], [], ["en", "fr", "de"]])

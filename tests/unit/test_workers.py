@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from viz_app import workers
-from viz_app.workers import Request, cookie, new_token
+from viz_app.workers import RequestHead, cookie, new_token
 
 Result = TypeVar("Result")
 
@@ -26,7 +26,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 
 @pytest.fixture
 def third(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(workers.NUMBER, "2")
+    monkeypatch.setenv(workers.WORKER_VARIABLE, "2")
 
 
 def test_a_session_token_names_its_worker_wherever_it_is_sent(third: None) -> None:
@@ -38,19 +38,19 @@ def test_a_session_token_names_its_worker_wherever_it_is_sent(third: None) -> No
         (f"GET /base/file/{token} HTTP/1.1", "Cookie: attnscope_worker=0"),
         ("GET /opening/3 HTTP/1.1", f"authorization: Bearer {token}"),
     ):
-        assert Request(head(*lines)).worker == 2
+        assert RequestHead(head(*lines)).worker == 2
 
 
 def test_a_page_comes_back_to_its_worker_by_the_cookie(third: None) -> None:
     given = cookie()["Set-Cookie"].split(";")[0]
-    assert Request(head("GET / HTTP/1.1", f"Cookie: a=1; {given}; b=2")).worker == 2
-    assert Request(head("GET / HTTP/1.1", f"Cookie: {given}")).worker == 2
+    assert RequestHead(head("GET / HTTP/1.1", f"Cookie: a=1; {given}; b=2")).worker == 2
+    assert RequestHead(head("GET / HTTP/1.1", f"Cookie: {given}")).worker == 2
     assert "HttpOnly" in cookie()["Set-Cookie"]
     assert "SameSite=Lax" in cookie()["Set-Cookie"]
 
 
 def test_one_process_alone_sets_no_cookie(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(workers.NUMBER, raising=False)
+    monkeypatch.delenv(workers.WORKER_VARIABLE, raising=False)
     assert cookie() == {}
 
 
@@ -67,15 +67,17 @@ def test_one_process_alone_sets_no_cookie(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_nothing_else_names_a_worker(line: str) -> None:
-    assert Request(head("GET /?v=1.2 HTTP/1.1", line)).worker is None
+    assert RequestHead(head("GET /?v=1.2 HTTP/1.1", line)).worker is None
 
 
 def test_a_plain_request_ends_its_connection_and_a_socket_keeps_it() -> None:
-    plain = Request(head("GET / HTTP/1.1", "Connection: keep-alive", "CONNECTION: x", "Host: a"))
+    plain = RequestHead(
+        head("GET / HTTP/1.1", "Connection: keep-alive", "CONNECTION: x", "Host: a")
+    )
     assert plain.head == head("GET / HTTP/1.1", "Host: a", "Connection: close")
     opening = head("GET /live HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket")
-    assert Request(opening).head == opening
-    other = Request(head("GET / HTTP/1.1", "Connection: Upgrade", "Upgrade: h2c", "Host: a"))
+    assert RequestHead(opening).head == opening
+    other = RequestHead(head("GET / HTTP/1.1", "Connection: Upgrade", "Upgrade: h2c", "Host: a"))
     assert other.head == head("GET / HTTP/1.1", "Host: a", "Connection: close")
 
 
@@ -91,7 +93,7 @@ def test_a_plain_request_ends_its_connection_and_a_socket_keeps_it() -> None:
 )
 def test_a_malformed_head_is_refused(bad: bytes) -> None:
     with pytest.raises(ValueError, match="not the head"):
-        Request(bad)
+        RequestHead(bad)
 
 
 class _Front(workers._Front):

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import XLNetConfig as TheirConfig
 from transformers import XLNetLMHeadModel
 
-from models.architectures.xlnet import IN_ORDER, XLNet, XLNetConfig
+from models.architectures.xlnet import TOKEN_IN_ORDER, XLNet, XLNetConfig
 from models.checkpoint import Checkpoint
 from models.errors import InputError
 from models.runs.scope import Scope
@@ -72,7 +72,7 @@ def rank_of(order: list[int]) -> Tensor:
 
 def run(model: XLNet, ids: Tensor, rank: Tensor, segments: Tensor) -> tuple[Tensor, Recording]:
     with record() as recording, torch.no_grad():
-        return model(ids, rank.expand_as(ids), segments)[IN_ORDER], recording
+        return model(ids, rank.expand_as(ids), segments)[TOKEN_IN_ORDER], recording
 
 
 ORDERS = {
@@ -236,7 +236,7 @@ def test_a_text_is_read_in_the_order_that_is_given(scope):
     """The same as the model called with its ranks; each token's surprisal is of its own place."""
     order = [2, 4, 0, 3, 1]
     run = scope.run("abcde", order=order)
-    output, ids = run.outputs[IN_ORDER], run.streams["text"].ids
+    output, ids = run.outputs[TOKEN_IN_ORDER], run.streams["text"].ids
     assert (type(output), output.stream, output.order, output.labels) == (
         TokenInOrder,
         "text",
@@ -244,7 +244,7 @@ def test_a_text_is_read_in_the_order_that_is_given(scope):
         ids,
     )
     with torch.no_grad():
-        logits = scope.model(torch.tensor([ids]), rank_of(order)[None])[IN_ORDER][0]
+        logits = scope.model(torch.tensor([ids]), rank_of(order)[None])[TOKEN_IN_ORDER][0]
     torch.testing.assert_close(output.logits, logits)
     bits = [-math.log2(float(logits[i].double().softmax(-1)[token])) for i, token in enumerate(ids)]
     assert output.surprisal.tolist() == pytest.approx(bits, rel=1e-4)
@@ -263,8 +263,8 @@ def test_a_text_is_read_in_the_order_that_is_given(scope):
 
 def test_without_an_order_it_is_read_from_left_to_right(scope):
     plain, given = (
-        scope.run("abcde").outputs[IN_ORDER],
-        scope.run("abcde", order=range(5)).outputs[IN_ORDER],
+        scope.run("abcde").outputs[TOKEN_IN_ORDER],
+        scope.run("abcde", order=range(5)).outputs[TOKEN_IN_ORDER],
     )
     assert torch.equal(plain.logits, given.logits)
     assert plain.order == (0, 1, 2, 3, 4)
@@ -275,7 +275,9 @@ def test_several_orders_in_one_batch(scope):
     asked = [("abcde", None, [2, 4, 0, 3, 1]), ("cab", "fg", [4, 1, 0, 3, 2]), ("ah", None, None)]
     for texts, run in zip(asked, scope.run_each(asked), strict=True):
         alone = scope.run(*texts)
-        torch.testing.assert_close(run.outputs[IN_ORDER].logits, alone.outputs[IN_ORDER].logits)
+        torch.testing.assert_close(
+            run.outputs[TOKEN_IN_ORDER].logits, alone.outputs[TOKEN_IN_ORDER].logits
+        )
         for name, site in run.attention.items():
             torch.testing.assert_close(site.weights(), alone.attention[name].weights())
             torch.testing.assert_close(site.head_out(), site.out[0], atol=1e-5, rtol=1e-4)

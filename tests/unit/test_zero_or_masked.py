@@ -14,7 +14,7 @@ from viz_app import words
 from viz_app.drawing import cells as drawing
 from viz_app.drawing import overview, pooling
 from viz_app.drawing.export import head_svg
-from viz_app.drawing.head import head
+from viz_app.drawing.head import head_payload
 from viz_app.drawing.payload import unpack
 from viz_app.views.masks.painter import CellRange
 
@@ -77,7 +77,7 @@ def test_what_is_drawn_as_masked_and_why(
         small_limits(monkeypatch)
     wanted = reasons(site, k)
     assert {LOOK_AHEAD, DRAWN} in [cell for row in wanted for cell in row]
-    header, arrays = unpack(head(trace, site, HEAD, TERMS))
+    header, arrays = unpack(head_payload(trace, site, HEAD, TERMS))
     assert header["block"] == k
     assert named(arrays["blocked"], header["masks"]) == wanted
     largest = site.weights(HEAD).numpy()

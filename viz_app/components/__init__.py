@@ -68,7 +68,7 @@ def _joined(paths: list[Path]) -> str:
     return "\n".join(path.read_text("utf-8") for path in paths)
 
 
-def stamped(data: bytes | dict, key: str, edition: tuple[int, int]) -> bytes | dict:
+def stamp_payload(data: bytes | dict, key: str, edition: tuple[int, int]) -> bytes | dict:
     """Return a component's data with its key and edition appended (viz_app/session/live.py).
 
     For an object they are added as fields, for a packed payload as a suffix.

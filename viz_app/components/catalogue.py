@@ -51,7 +51,9 @@ PLAIN = Component("plain", ("plain.js",), common="live")
 FILES = Component("files", ("files.js",))
 
 # The question that a page ends in; `on_go()` opens the page that answers it.
-NEXT = Component("next", ("next.js",), events={"on_go": Event("go", lambda _: ())}, common="live")
+NEXT_LINK = Component(
+    "next", ("next.js",), events={"on_go": Event("go", lambda _: ())}, common="live"
+)
 
 # Invisible: listens to the text boxes, requests pictures at every key, writes the URL; see
 # viz_app/session/live.py.
@@ -61,7 +63,7 @@ LIVE = Component("live", ("boxes.js", "live.js"))
 PICKER = Component("picker", ("picker.js",), events={"on_pick": Event("pick", _text("name"))})
 
 # The progress of a model that is being opened; `on_ready()` when it has ended.
-OPENING = Component(
+OPENING_BAR = Component(
     "opening", ("opening.js",), events={"on_ready": Event("ready", lambda _: ())}, common="live"
 )
 
@@ -189,7 +191,7 @@ ANSWERS = Component(
 )
 
 # Class probabilities of runs that differ in λ alone; `on_choose(checkpoint)`.
-CLASSES = Component(
+CLASS_PROBABILITIES = Component(
     "classes",
     (BARS, "classes.js"),
     (STEPPER_STYLE,),

@@ -6,8 +6,8 @@ from typing import Any
 
 import streamlit as st
 
-from viz_app.components import Component, stamped
-from viz_app.session.live import session
+from viz_app.components import Component, stamp_payload
+from viz_app.session.live import live_session
 
 
 def show(component: Component, data: bytes | dict, key: str = "", **handlers: Callable) -> None:
@@ -27,7 +27,9 @@ def show(component: Component, data: bytes | dict, key: str = "", **handlers: Ca
         f"on_{trigger}_change": partial(_handle, component, key, trigger, handlers)
         for trigger in {event.trigger for event in component.events.values()}
     }
-    _registered(component)(key=key, data=stamped(data, key, session().edition), **answers)
+    _registered(component)(
+        key=key, data=stamp_payload(data, key, live_session().edition), **answers
+    )
 
 
 def _handle(component: Component, key: str, trigger: str, handlers: dict[str, Callable]) -> None:

@@ -34,7 +34,7 @@ def show_changes(
     try:
         run = change(original)
     except CheckpointError as error:
-        ui.note(st.container(), checkpoints.error_message(error), bad=True, key="changes")
+        ui.show_note(st.container(), checkpoints.error_message(error), bad=True, key="changes")
         session.change = unchanged
         return original
     session.change = change
@@ -55,6 +55,6 @@ def _name_changes(run: CurrentRun, spec: RunSpec, named: Collection[str]) -> Non
                 icon=":material/undo:",
                 key=f"undo-{change}",
                 help="Changed about the run on every page. Click to undo.",
-                on_click=run_changes.undo,
+                on_click=run_changes.undo_change,
                 args=(change, tuple(kinds)),
             )

@@ -5,17 +5,17 @@ import streamlit as st
 from viz_app import ui
 from viz_app.controls import pick
 from viz_app.controls.handout_files import handout_files
-from viz_app.controls.lesson_panel import offered
+from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.session import class_state, live
 
-_CODE, LONGEST = "class-code", 20  # key of the box; characters in it
+_CODE, CODE_BOX_CHARACTERS = "class-code", 20  # key of the box; characters in it
 
 
 def class_door() -> None:
     """Draw what joins a class, what starts one, and the handouts of the lesson chosen for it."""
-    titles = {lesson.name: lesson.title for lesson in offered().lessons}
-    with pick.row("class-door"):
-        st.text_input("Class code", key=_CODE, max_chars=LONGEST, width=170)
+    titles = {lesson.name: lesson.title for lesson in offered_lessons().lessons}
+    with pick.control_row("class-door"):
+        st.text_input("Class code", key=_CODE, max_chars=CODE_BOX_CHARACTERS, width=170)
         st.button("Join", key="class-join", on_click=_join)
         lesson = st.selectbox(
             "Lesson", list(titles), format_func=titles.__getitem__, key="class-lesson", width=420
@@ -32,4 +32,4 @@ def _join() -> None:
 
 
 def _start(lesson: str) -> None:
-    class_state.start(lesson, live.session())
+    class_state.start(lesson, live.live_session())

@@ -14,7 +14,7 @@ from viz_app.lessons.form import form_of
 from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.picture import InClass, comparable
 from viz_app.session import class_route, class_state, lesson_state, live
-from viz_app.session.classes import Standing, classes, spaced
+from viz_app.session.classes import Standing, open_classes, spaced
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 
@@ -24,10 +24,10 @@ def part(standing: Standing, session: LiveSession) -> tuple[dict[int, str], InCl
     member = session.member
     problem, member.problem = member.problem, ""
     in_class = InClass(class_state.leads(session), standing.is_released, problem)
-    return classes().predictions(standing.code, member.person), in_class
+    return open_classes().predictions(standing.code, member.person), in_class
 
 
-def draw(
+def draw_class(
     standing: Standing,
     lesson: Lesson,
     session: LiveSession,
@@ -43,7 +43,7 @@ def draw(
             member.happened[standing.step] = comparable(step, run, pinned)
         elif leads and is_here:
             form = form_of(step.prediction, run)
-            classes().ask(standing.code, member.person, standing.step, form)
+            open_classes().ask(standing.code, member.person, standing.step, form)
     except ValueError as error:
         member.problem = str(error)
     told = class_state.news(session)
@@ -56,7 +56,7 @@ def draw(
         "is_released": standing.is_released,
         "is_last": standing.step == len(lesson.steps),
         "token": session.token,
-        "path": class_route.path() if live.is_served() else "",
+        "path": class_route.class_path() if live.is_served() else "",
         "table": class_route.table_path(),
         "version": class_state.version(told),
         "news": told,
@@ -65,9 +65,9 @@ def draw(
     show(
         CLASSROOM,
         picture,
-        on_release=lambda: act(lambda: classes().release(standing.code, member.person)),
-        on_next=lambda: go(standing, lesson, session, standing.step + 1),
-        on_end=lambda: act(lambda: classes().end(standing.code, member.person)),
+        on_release=lambda: act(lambda: open_classes().release(standing.code, member.person)),
+        on_next=lambda: move_class(standing, lesson, session, standing.step + 1),
+        on_end=lambda: act(lambda: open_classes().end(standing.code, member.person)),
         on_moved=lambda: None,  # the rerun follows the class
     )
 
@@ -78,23 +78,23 @@ def handlers(standing: Standing, lesson: Lesson, session: LiveSession) -> dict[s
 
     def vote(said: str) -> None:
         form = form_of(step.prediction, session.shown)
-        classes().vote(standing.code, person, standing.step, form, said)
+        open_classes().vote(standing.code, person, standing.step, form, said)
 
     return {
         "on_predict": lambda said: _act(session, lambda: vote(said)),
-        "on_step": partial(go, standing, lesson, session),
-        "on_leave": partial(class_state.leave, session),
+        "on_step": partial(move_class, standing, lesson, session),
+        "on_leave": partial(class_state.leave_class, session),
     }
 
 
-def go(standing: Standing, lesson: Lesson, session: LiveSession, number: int) -> None:
+def move_class(standing: Standing, lesson: Lesson, session: LiveSession, number: int) -> None:
     """Move the class to a step, as its teacher; show the step that the class is at again."""
     if number == standing.step:
         lesson_state.open_in_class(lesson, number, session, standing.is_released)
     elif 1 <= number <= len(lesson.steps):
         _act(
             session,
-            lambda: classes().open_step(standing.code, session.member.person, number),
+            lambda: open_classes().open_step(standing.code, session.member.person, number),
         )
 
 

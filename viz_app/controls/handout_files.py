@@ -12,8 +12,8 @@ import viz_app
 from models import InputError
 from viz_app.session.downloads import Download
 
-PATIENCE = 600.0  # s for a handout to be made
-BUSY = "Another handout is being made; try again in a minute."
+HANDOUT_SECONDS = 600.0  # s for a handout to be made
+HANDOUT_BUSY = "Another handout is being made; try again in a minute."
 _one = threading.Lock()
 
 
@@ -35,7 +35,7 @@ def _content(lesson: str, has_answers: bool) -> str:
         InputError: another one is being made, or this one cannot be made.
     """
     if not _one.acquire(blocking=False):
-        raise InputError(BUSY)
+        raise InputError(HANDOUT_BUSY)
     try:
         return _made(lesson, has_answers)
     finally:
@@ -54,7 +54,7 @@ def _made(lesson: str, has_answers: bool) -> str:
             cwd=folder,  # whose files hide no package
             env={**os.environ, "PYTHONPATH": paths},
             capture_output=True,
-            timeout=PATIENCE,
+            timeout=HANDOUT_SECONDS,
             check=False,
         )
         if ended.returncode:

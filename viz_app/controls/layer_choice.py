@@ -10,11 +10,11 @@ from viz_app.controls import pick
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Whole
 
-LONGEST = 64  # tokens; the Jacobian grows with their square
+MAX_JACOBIAN_TOKENS = 64  # tokens; the Jacobian grows with their square
 WIDTHS, DEPTHS = (1, 3, 5, 7), tuple(range(1, 7))
-WIDTH = Choice("from-rnn-width", 3, options=WIDTHS)
-DEPTH = Choice("from-rnn-depth", 3, options=DEPTHS)
-SEED = Whole("from-rnn-seed", 1)
+COMPARED_WIDTH = Choice("from-rnn-width", 3, options=WIDTHS)
+COMPARED_DEPTH = Choice("from-rnn-depth", 3, options=DEPTHS)
+COMPARED_SEED = Whole("from-rnn-seed", 1)
 _KEPT = "from-rnn last good"
 
 
@@ -40,17 +40,19 @@ def choose_layers(run: CurrentRun) -> Layers:
 
     If the text is too long, say so and use this model's last shorter text.
     """
-    width = pick.one("CNN: width k (tokens)", WIDTH, WIDTHS)
-    depth = pick.one("CNN: layers", DEPTH, DEPTHS)
+    width = pick.one("CNN: width k (tokens)", COMPARED_WIDTH, WIDTHS)
+    depth = pick.one("CNN: layers", COMPARED_DEPTH, DEPTHS)
     seed = pick.typed(
         "Seed of untrained layers",
-        SEED,
+        COMPARED_SEED,
         width=170,
         help="A layer that no model here has trained is newly initialised with this seed, and is named so.",
     )
     if short_source(run) is None:
         n = len(run.trace.streams["source"].ids)
-        ui.note(st.container(), too_long(n, LONGEST), bad=True, key="from-rnn")
+        ui.show_note(
+            st.container(), layer_text_too_long(n, MAX_JACOBIAN_TOKENS), bad=True, key="from-rnn"
+        )
         model, last = st.session_state.get(_KEPT, ("", None))
         return Layers(width, depth, seed, last if model == run.scope.fingerprint else None)
     st.session_state[_KEPT] = run.scope.fingerprint, run
@@ -60,9 +62,9 @@ def choose_layers(run: CurrentRun) -> Layers:
 def short_source(run: CurrentRun) -> Encoding | None:
     """Return the source of a run; None if it is too long."""
     source = run.trace.streams["source"]
-    return source if len(source.ids) <= LONGEST else None
+    return source if len(source.ids) <= MAX_JACOBIAN_TOKENS else None
 
 
-def too_long(n: int, most: int) -> str:
+def layer_text_too_long(n: int, most: int) -> str:
     """Return the error message for a text that is too long."""
     return f"This sentence has {n} tokens; the Jacobian is computed for at most {most}."

@@ -17,31 +17,31 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Change, LiveSession, Pictures
 from viz_app.session.parameters import declared
 
-KEY = "lesson"
+LESSON_KEY = "lesson"
 # pages that a step may open (navigation.PAGES without Lessons)
-PAGES = (
+LESSON_PAGE_NAMES = (
     "attention", "task", "inside", "layer", "positions", "masks", "interventions", "decoding", "compare", "from-rnn", "models",
 )  # fmt: skip
 
 
-def offered() -> Library:
+def offered_lessons() -> Library:
     """Return the lessons on offer."""
-    return library(PAGES, declared())
+    return library(LESSON_PAGE_NAMES, declared())
 
 
 def first() -> str:
     """Return the name of the first lesson; "" if there is none."""
-    return next((lesson.name for lesson in offered().lessons), "")
+    return next((lesson.name for lesson in offered_lessons().lessons), "")
 
 
-def follow(session: LiveSession) -> Standing | None:
+def follow_class(session: LiveSession) -> Standing | None:
     """Return the class that the session is in, if any, and open its step where it has moved on."""
     standing = class_state.standing(session)
     if standing is None or standing.stage == session.member.stage:
         return standing
-    lesson = offered().named(standing.lesson)
+    lesson = offered_lessons().named(standing.lesson)
     if lesson is None or standing.step > len(lesson.steps):
-        class_state.leave(session, f"There is no lesson {standing.lesson} any more.")
+        class_state.leave_class(session, f"There is no lesson {standing.lesson} any more.")
         return None
     session.member.stage = standing.stage
     lesson_state.open_in_class(lesson, standing.step, session, standing.is_released)
@@ -50,21 +50,21 @@ def follow(session: LiveSession) -> Standing | None:
 
 def begin_lesson(name: str) -> None:
     """Open the first step of this lesson, if there is one of the name."""
-    if lesson := offered().named(name):
-        lesson_state.begin(lesson, live.session())
+    if lesson := offered_lessons().named(name):
+        lesson_state.begin(lesson, live.live_session())
 
 
 def open_lesson(standing: Standing | None) -> tuple[Lesson, int] | None:
     """Return the open lesson, or the class's, and the number of its step; None outside a lesson."""
     if standing:
-        url_state.keep(lesson_state.LESSON, standing.lesson)
-        url_state.keep(lesson_state.LESSON_STEP, standing.step)
-    name = url_state.get(lesson_state.LESSON)
+        url_state.set_value(lesson_state.LESSON_NAME, standing.lesson)
+        url_state.set_value(lesson_state.LESSON_STEP, standing.step)
+    name = url_state.get(lesson_state.LESSON_NAME)
     if not name:
         return None
-    lesson = offered().named(name)
+    lesson = offered_lessons().named(name)
     if lesson is None:
-        url_state.stand_in(lesson_state.LESSON, "", f"there is no lesson {name}")
+        url_state.stand_in(lesson_state.LESSON_NAME, "", f"there is no lesson {name}")
         return None
     number = url_state.get(lesson_state.LESSON_STEP) or 1
     if number > len(lesson.steps):
@@ -76,7 +76,7 @@ def open_lesson(standing: Standing | None) -> tuple[Lesson, int] | None:
     return lesson, number
 
 
-def draw(
+def draw_lesson(
     lesson: Lesson,
     number: int,
     page: str,
@@ -96,7 +96,7 @@ def draw(
 
     def pictures(run: CurrentRun) -> Pictures:
         picture = lesson_picture(lesson, number, predictions, run, beside(run), is_here, in_class)
-        return {KEY: picture}
+        return {LESSON_KEY: picture}
 
     if standing:
         handlers = class_panel.handlers(standing, lesson, session)
@@ -104,12 +104,14 @@ def draw(
         handlers = {
             "on_predict": lambda said: lesson_state.predict(lesson, number, said, session),
             "on_step": partial(_go, lesson, session),
-            "on_leave": lesson_state.leave,
+            "on_leave": lesson_state.leave_lesson,
         }
-    draw_class = partial(class_panel.draw, standing, lesson, session, run, beside(run), is_here)
+    draw_class = partial(
+        class_panel.draw_class, standing, lesson, session, run, beside(run), is_here
+    )
     if in_class and in_class.leads:
         draw_class()
-    show(LESSON, pictures(run)[KEY], KEY, **handlers)
+    show(LESSON, pictures(run)[LESSON_KEY], LESSON_KEY, **handlers)
     if in_class and not in_class.leads:
         draw_class()
     return pictures

@@ -12,22 +12,22 @@ from models.analysis.head_matching import (
     distances_of_text,
     null_distances,
 )
-from models.compare_command import Fields, common_texts, runs
+from models.compare_command import RunFields, common_texts, runs
 from viz_app import checkpoints
 from viz_app.controls import pick
-from viz_app.controls.slices import Slices, Work
+from viz_app.controls.slices import SlicedWork, Slices
 from viz_app.session import cache
 from viz_app.session.other_seeds import other_seeds
 
-BATCH = 8  # texts in one pass, so that it can be stopped soon
+MATCHED_PER_PASS = 8  # texts in one pass, so that it can be stopped soon
 FEWEST_SEEDS = 2  # a null compares them with each other
 
-Key = tuple[str, ...]  # fingerprints and similarities of both models
+MatchKey = tuple[str, ...]  # fingerprints and similarities of both models
 _MATCHINGS = Slices("compare-matching")
 
 
 @dataclass(frozen=True)
-class Measured:
+class MatchedHeads:
     """Distances over texts and, by kind, those of matched heads between seeds of the recipe."""
 
     kinds: tuple[KindDistances, ...]
@@ -37,8 +37,8 @@ class Measured:
 
 
 def measured_steps(
-    first: Scope, second: Scope, seeds: Sequence[Scope], texts: Sequence[Fields]
-) -> Generator[int, None, Measured]:
+    first: Scope, second: Scope, seeds: Sequence[Scope], texts: Sequence[RunFields]
+) -> Generator[int, None, MatchedHeads]:
     """Yield the number of texts compared so far, of `n_steps`; return the results.
 
     Raises:
@@ -48,8 +48,8 @@ def measured_steps(
     every, done = [], 0
     for one, other in pairs:
         of_texts = []
-        for i in range(0, len(texts), BATCH):
-            part = texts[i : i + BATCH]
+        for i in range(0, len(texts), MATCHED_PER_PASS):
+            part = texts[i : i + MATCHED_PER_PASS]
             ours = list(runs(one, part))
             theirs = ours if other is one else list(runs(other, part))
             of_texts += [distances_of_text(a, b) for a, b in zip(ours, theirs, strict=True)]
@@ -58,7 +58,7 @@ def measured_steps(
         every.append(averaged(of_texts))
     found, *null = every
     names = tuple(scope.name for scope in seeds)
-    return Measured(tuple(found), null_distances(null), names, len(texts))
+    return MatchedHeads(tuple(found), null_distances(null), names, len(texts))
 
 
 def n_steps(n_texts: int, n_seeds: int) -> int:
@@ -66,19 +66,19 @@ def n_steps(n_texts: int, n_seeds: int) -> int:
     return n_texts * (1 + n_seeds * (n_seeds - 1) // 2)
 
 
-def measured(first: Scope, second: Scope) -> Measured | None:
+def matched_heads(first: Scope, second: Scope) -> MatchedHeads | None:
     """Return the results for these models, if they were measured here."""
     return _MATCHINGS.result(_key(first, second))
 
 
 def matching(first: Scope, second: Scope) -> None:
     """Draw the button, or the progress and its stop; nothing where the results are there."""
-    if measured(first, second) is not None:
+    if matched_heads(first, second) is not None:
         return
     key = _key(first, second)
     work = _MATCHINGS.of(key)
     is_running = work is not None and not work.is_stopped
-    with pick.row("matching", "small"):
+    with pick.control_row("matching", "small"):
         pick.button(
             "Compare over held-out texts",
             "compare-matching-start",
@@ -97,20 +97,20 @@ def matching(first: Scope, second: Scope) -> None:
     _MATCHINGS.draw()
 
 
-def _key(first: Scope, second: Scope) -> Key:
+def _key(first: Scope, second: Scope) -> MatchKey:
     return tuple(
         f"{scope.fingerprint} {scope.model.similarity} {scope.model.positions}"
         for scope in (first, second)
     )
 
 
-def _matching(first: Scope, second: Scope) -> Work:
+def _matching(first: Scope, second: Scope) -> SlicedWork:
     seeds = _seeds(first, second)
     texts = common_texts([first, second, *seeds], None, ADVISED)
     steps = measured_steps(first, second, seeds, texts)
     unit = f"pairs of runs, over {len(texts)} texts"
     n = n_steps(len(texts), len(seeds))
-    return Work(_key(first, second), None, steps, n, unit, "comparing")
+    return SlicedWork(_key(first, second), None, steps, n, unit, "comparing")
 
 
 def _seeds(first: Scope, second: Scope) -> list[Scope]:

@@ -9,27 +9,30 @@ import streamlit as st
 import torch
 
 from models.analysis.jacobian_reach import LAYER_KINDS
-from models.analysis.layer_timing import LENGTHS, Timing, machine, measure
+from models.analysis.layer_timing import TIMED_LENGTHS, Timing, machine, time_layers
 from viz_app import ui
 from viz_app.controls import pick
 from viz_app.session.downloads import Download
 from viz_app.session.parameters import Choice, Whole
 from viz_app.session.url_state import get
 
-SIZES = (16, 32, 64, 128, 256, 512)
+TIMED_SIZES = (16, 32, 64, 128, 256, 512)
 D, REPETITIONS = (
-    Choice("from-rnn-d", 128, False, SIZES),
+    Choice("from-rnn-d", 128, False, TIMED_SIZES),
     Whole("from-rnn-repetitions", 7, low=1, high=25),
 )
-SLICE, PAUSE = 0.3, 0.05  # seconds of measuring in one run of the fragment, and until the next
-NOTHING_YET = (
+TIMING_SLICE, TIMING_PAUSE = (
+    0.3,
+    0.05,
+)  # seconds of measuring in one run of the fragment, and until the next
+NOTHING_TIMED = (
     "Nothing is measured before you press the button. All times are measured on this machine."
 )
 _MEASUREMENT = "from-rnn measured"
 
 
 @dataclass(frozen=True)
-class Presentation:
+class TimingPresentation:
     """The presentation of timings: a chart, a text beside it, and a CSV file."""
 
     chart: Callable[[Sequence[Timing]], alt.Chart]
@@ -54,7 +57,7 @@ class Measurement:
     @property
     def whole(self) -> int:
         """The number of timings in a complete measurement."""
-        return len(LENGTHS) * len(LAYER_KINDS)
+        return len(TIMED_LENGTHS) * len(LAYER_KINDS)
 
     @property
     def state(self) -> str:
@@ -75,11 +78,11 @@ class Measurement:
                 self.timings.append(timing)
 
 
-def measuring(device: torch.device, width: int, presentation: Presentation) -> None:
+def measuring(device: torch.device, width: int, presentation: TimingPresentation) -> None:
     """Draw the button, its settings and the timings; `width` is that of the convolution."""
-    with pick.row():
-        d = pick.step("d (features), the same for all", D, SIZES, get(D), width=260)
-        repetitions = pick.whole("Repetitions", REPETITIONS, width=200)
+    with pick.control_row():
+        d = pick.step("d (features), the same for all", D, TIMED_SIZES, get(D), width=260)
+        repetitions = pick.pick_whole("Repetitions", REPETITIONS, width=200)
         st.button(
             "Measure on this machine",
             key="from-rnn-measure",
@@ -91,7 +94,7 @@ def measuring(device: torch.device, width: int, presentation: Presentation) -> N
         st.button("Stop", key="from-rnn-stop", on_click=_stop, icon=":material/stop:")
     measured = _measurement()
     running = measured is not None and measured.running
-    st.fragment(_times, run_every=PAUSE if running else None)(presentation)
+    st.fragment(_times, run_every=TIMING_PAUSE if running else None)(presentation)
 
 
 def timings() -> Sequence[Timing]:
@@ -108,7 +111,7 @@ def _begin(device: torch.device, d: int, width: int, repetitions: int) -> None:
     settings = f"d = {d}, one layer each, CNN width {width}, one sequence a pass, median of {repetitions} after a warm-up"
     name = f"d{d}.width{width}.median-of-{repetitions}"
     st.session_state[_MEASUREMENT] = Measurement(
-        name, settings, machine(device), measure(d, width, repetitions, device)
+        name, settings, machine(device), time_layers(d, width, repetitions, device)
     )
 
 
@@ -117,13 +120,13 @@ def _stop() -> None:
         measured.remaining = None
 
 
-def _times(presentation: Presentation) -> None:
+def _times(presentation: TimingPresentation) -> None:
     """Draw progress, chart and table; measure a slice at each run until done or stopped."""
     measured = _measurement()
     if measured is None:
-        st.progress(0.0, NOTHING_YET)
+        st.progress(0.0, NOTHING_TIMED)
     elif measured.running:
-        measured.advance(SLICE)
+        measured.advance(TIMING_SLICE)
         if not measured.running:
             st.rerun()  # ends the periodic reruns of the fragment
     found = timings()
@@ -138,7 +141,7 @@ def _times(presentation: Presentation) -> None:
             ui.downloads([_file(measured, presentation)])
 
 
-def _file(measured: Measurement, presentation: Presentation) -> Download:
+def _file(measured: Measurement, presentation: TimingPresentation) -> Download:
     about = {"timed": measured.settings, "machine": measured.where}
     return Download(
         "The times, CSV",

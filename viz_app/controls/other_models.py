@@ -8,28 +8,28 @@ import streamlit as st
 
 import models
 from models import Scope
-from models.architectures.base import IMAGE
-from viz_app.checkpoints import LANDING
+from models.architectures.base import IMAGE_FIELD
+from viz_app.checkpoints import LANDING_CHECKPOINT
 from viz_app.input_bar import menu
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.url_state import CHECKPOINT
 
-MOST = 2  # models that are offered
-Find = Callable[
+MAX_OTHER_MODELS = 2  # models that are offered
+FindOtherView = Callable[
     [CurrentRun], object
 ]  # a view of a run, or a sentence that explains why there is none
 
 
-def offer_models(find: Find, run: CurrentRun) -> None:
+def offer_models(find: FindOtherView, run: CurrentRun) -> None:
     """Draw a button for each of a few shipped models that `find` has a view of.
 
     Draws nothing if it has a view of this model's own example, so that not the model but the text
     is at fault.
     """
     own = run.unchanged.scope
-    reads_image = any(field.kind == IMAGE for field in own.model.fields)
+    reads_image = any(field.kind == IMAGE_FIELD for field in own.model.fields)
     is_shown = not isinstance(find(run), str) if reads_image else shows(find, own)
     if is_shown:
         return
@@ -39,25 +39,27 @@ def offer_models(find: Find, run: CurrentRun) -> None:
 
 
 def _open(name: str) -> None:
-    url_state.let_go()
-    url_state.keep(CHECKPOINT, name)
+    url_state.reset_untyped()
+    url_state.set_value(CHECKPOINT, name)
 
 
 @remember
-def able(find: Find) -> tuple[str, ...]:
+def able(find: FindOtherView) -> tuple[str, ...]:
     """Return shipped models that `find` has a view of, of several families, by name.
 
     The model that a newcomer sees goes first, then those of the newest families.
     """
     of_family: dict[object, str] = {}  # the first of each
-    for name in (one.name for one in menu.entries()):
-        if name in models.shipped() and (description := menu.description(name)):
+    for name in (one.name for one in menu.menu_entries()):
+        if name in models.shipped() and (description := menu.menu_description(name)):
             of_family.setdefault(description.family, name)
-    order = sorted(reversed(of_family.values()), key=lambda name: name != LANDING)
-    return tuple(islice((name for name in order if shows(find, cache.scope(name))), MOST))
+    order = sorted(reversed(of_family.values()), key=lambda name: name != LANDING_CHECKPOINT)
+    return tuple(
+        islice((name for name in order if shows(find, cache.scope(name))), MAX_OTHER_MODELS)
+    )
 
 
-def shows(find: Find, scope: Scope) -> bool:
+def shows(find: FindOtherView, scope: Scope) -> bool:
     """Return True if `find` has a view of this model's run on its first example."""
     example = readable_examples(scope)[0]
     texts = (*example, *[""] * (len(scope.model.text_fields) - len(example)))

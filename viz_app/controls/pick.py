@@ -8,12 +8,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from viz_app.session.parameters import Choice, Number, Parameter, Several, Switch, Whole
 from viz_app.session.remembered import remember
-from viz_app.session.url_state import bound, get, one_of
+from viz_app.session.url_state import bound, chosen_option, get
 
-Value = TypeVar("Value")
+Picked = TypeVar("Picked")
 
 
-def row(key: str | None = None, gap: Literal["small", "medium"] = "medium") -> DeltaGenerator:
+def control_row(
+    key: str | None = None, gap: Literal["small", "medium"] = "medium"
+) -> DeltaGenerator:
     """Return a row of controls, each as wide as it needs; it wraps where the page is narrow.
 
     `key` names it in the style sheet.
@@ -21,7 +23,7 @@ def row(key: str | None = None, gap: Literal["small", "medium"] = "medium") -> D
     return st.container(horizontal=True, vertical_alignment="bottom", gap=gap, key=key)
 
 
-def words(text: str) -> None:
+def write_words(text: str) -> None:
     """Write a few words into a row of controls."""
     st.text(text)
 
@@ -34,10 +36,10 @@ def columns(*widths: float) -> list[DeltaGenerator]:
 def one(
     label: str,
     choice: Choice,
-    options: Sequence[Value],
-    named: Callable[[Value], str] = str,
+    options: Sequence[Picked],
+    named: Callable[[Picked], str] = str,
     **settings: Any,
-) -> Value:
+) -> Picked:
     """Choose one of a few options, shown side by side.
 
     The initial one is the parameter's default or the first.
@@ -49,25 +51,25 @@ def one(
         required=True,
         format_func=named,
         **settings,
-        **bound(choice, one_of(choice, options, default)),
+        **bound(choice, chosen_option(choice, options, default)),
     )
 
 
 def one_of_many(
     label: str,
-    parameter: Parameter[Value],
-    options: Sequence[Value],
-    value: Value,
-    named: Callable[[Value], str] = str,
+    parameter: Parameter[Picked],
+    options: Sequence[Picked],
+    value: Picked,
+    named: Callable[[Picked], str] = str,
     **settings: Any,
-) -> Value:
+) -> Picked:
     """Choose one of many options from a list; `value` is the current one."""
     return st.selectbox(
         label, list(options), format_func=named, **settings, **bound(parameter, value)
     )
 
 
-def several(
+def pick_several(
     label: str, parameter: Several, options: Sequence[int], value: Sequence[int], **settings: Any
 ) -> list[int]:
     """Choose several options, up to the parameter's limit; `value` holds the current ones."""
@@ -81,13 +83,17 @@ def several(
 
 
 def step(
-    label: str, parameter: Parameter[Value], options: Sequence[Value], value: Value, **settings: Any
-) -> Value:
+    label: str,
+    parameter: Parameter[Picked],
+    options: Sequence[Picked],
+    value: Picked,
+    **settings: Any,
+) -> Picked:
     """Choose one of several ordered options with a slider; `value` is the current one."""
     return st.select_slider(label, list(options), **settings, **bound(parameter, value))
 
 
-def whole(label: str, parameter: Whole, **settings: Any) -> int:
+def pick_whole(label: str, parameter: Whole, **settings: Any) -> int:
     """Choose an integer with a slider."""
     low, high = parameter.low, parameter.high
     return st.slider(label, low, high, **settings, **bound(parameter, get(parameter)))
@@ -115,10 +121,10 @@ def switched(label: str, switch: Switch, **settings: Any) -> bool:
 def from_list(
     label: str,
     key: str,
-    options: Sequence[Value],
-    value: Value,
+    options: Sequence[Picked],
+    value: Picked,
     take: Callable[[], None],
-    named: Callable[[Value], str] = str,
+    named: Callable[[Picked], str] = str,
     **settings: Any,
 ) -> None:
     """Choose one of many options from a list."""
@@ -126,7 +132,7 @@ def from_list(
     st.selectbox(label, options, key=key, on_change=take, format_func=named, **settings)
 
 
-def number(
+def pick_number(
     label: str, key: str, low: int, high: int, value: int, take: Callable[[], None], **settings: Any
 ) -> None:
     """Enter an integer."""
@@ -134,13 +140,13 @@ def number(
     st.number_input(label, low, high, key=key, on_change=take, **settings)
 
 
-def switch(label: str, key: str, value: bool, take: Callable[[], None]) -> None:
+def pick_switch(label: str, key: str, value: bool, take: Callable[[], None]) -> None:
     """Switch a setting on or off."""
     remember(key, value)
     st.toggle(label, key=key, on_change=take)
 
 
-def text(label: str, key: str, take: Callable[[], None], **settings: Any) -> None:
+def pick_text(label: str, key: str, take: Callable[[], None], **settings: Any) -> None:
     """Enter a line; the box shows the text that is remembered under its key."""
     st.text_input(label, key=key, on_change=take, **settings)
 

@@ -9,17 +9,17 @@ from streamlit.delta_generator import DeltaGenerator
 from models import CheckpointError, InputError
 from viz_app import checkpoints, ui, words
 from viz_app.drawing.sites import by_kind
-from viz_app.input_bar.opening_bar import bar, leave, open_scope
+from viz_app.input_bar.opening_bar import bar, open_with_progress, stop_waiting
 from viz_app.session import pinned
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 from viz_app.session.pinned import Pinned
 
 
-def pin(session: LiveSession, is_on: bool) -> None:
+def toggle_pin(session: LiveSession, is_on: bool) -> None:
     """Pin the shown run, or unpin."""
     if is_on and session.run and session.picked:
-        pinned.pin(session.picked, session.shown)
+        pinned.pin_run(session.picked, session.shown)
     else:
         pinned.unpin()
 
@@ -35,10 +35,10 @@ def open_pinned(
     """
     name = pinned.checkpoint()
     if not name:
-        leave(session, "pinned_opening")
+        stop_waiting(session, "pinned_opening")
         return None, None
     try:
-        scope = open_scope(session, checkpoints.folder(name), "pinned_opening")
+        scope = open_with_progress(session, checkpoints.folder(name), "pinned_opening")
         if scope is None:
             stops = "Show the current run alone."
             bar(session, session.pinned_opening, pinned.unpin, "opening-pinned", stops)
@@ -49,7 +49,9 @@ def open_pinned(
         return settings, settings.beside(run)
     except (CheckpointError, InputError) as error:
         message = checkpoints.error_message(error)
-        ui.note(st.container(), f"The pinned run cannot be shown: {message}", bad=True, key="pin")
+        ui.show_note(
+            st.container(), f"The pinned run cannot be shown: {message}", bad=True, key="pin"
+        )
         return None, None
 
 
@@ -104,7 +106,7 @@ def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: Cur
         key="pin-follow",
         icon=":material/link:",
         help="Let the pinned run read what this run reads, while you type, too.",
-        on_click=pinned.follow,
+        on_click=pinned.follow_texts,
         args=(pinned.fields(other.scope),),
     )
     st.button(

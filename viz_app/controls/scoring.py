@@ -7,16 +7,16 @@ import streamlit as st
 from models.trace.edits import Edits
 from models.training.edited_score import EditedScore, EditedScoring
 from viz_app.controls import pick
-from viz_app.controls.slices import Slices, Work
+from viz_app.controls.slices import SlicedWork, Slices
 from viz_app.session.current_run import CurrentRun
 
-HELP = (
+SCORING_HELP = (
     "Scores the held-out texts of this model without and with your edits, on the same texts. A translator is scored "
     "by what it writes, other models by their loss. The interval is a 95 % paired bootstrap."
 )
 NO_EDITS = "Switch a head off first."
 
-Key = tuple[str, Edits]  # of the weights, and the edits
+ScoreKey = tuple[str, Edits]  # of the weights, and the edits
 _SCORINGS = Slices("if-score")
 
 
@@ -30,7 +30,7 @@ def scoring(run: CurrentRun) -> None:
         return
     key = (scope.fingerprint, run.spec.edits)
     work, result = _SCORINGS.of(key), _SCORINGS.result(key)
-    with pick.row("score", "small"):
+    with pick.control_row("score", "small"):
         if work is not None and not work.is_stopped:
             pick.button("Stop", "if-score-stop", _SCORINGS.stop, icon=":material/stop:")
         else:
@@ -40,25 +40,25 @@ def scoring(run: CurrentRun) -> None:
                 lambda: _SCORINGS.start(key, None, lambda: _scoring(run, key)),
                 icon=":material/play_arrow:",
                 disabled=not run.spec.edits or result is not None,
-                help=HELP if run.spec.edits else f"{HELP} {NO_EDITS}",
+                help=SCORING_HELP if run.spec.edits else f"{SCORING_HELP} {NO_EDITS}",
             )
     if result is not None:
-        st.markdown(sentence(result))
+        st.markdown(score_sentence(result))
     else:
         _SCORINGS.draw()
 
 
-def _scoring(run: CurrentRun, key: Key) -> Work:
+def _scoring(run: CurrentRun, key: ScoreKey) -> SlicedWork:
     scoring = EditedScoring(run.scope, run.spec.edits)
 
     def steps() -> Generator[int, None, EditedScore]:
         yield from scoring.steps()
         return scoring.found()
 
-    return Work(key, None, steps(), scoring.n, "texts", "scoring")
+    return SlicedWork(key, None, steps(), scoring.n, "texts", "scoring")
 
 
-def sentence(found: EditedScore) -> str:
+def score_sentence(found: EditedScore) -> str:
     """Say how the score changes, and whether the interval holds 0."""
     change = found.change
     digits = 3 if found.is_loss else 1

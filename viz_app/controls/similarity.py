@@ -5,11 +5,11 @@ import streamlit as st
 from models.layers.similarity import SIMILARITIES
 from viz_app.components.catalogue import PLAIN
 from viz_app.components.mounting import show
-from viz_app.controls.similarity_text import NOTE
+from viz_app.controls.similarity_text import SIMILARITY_NOTE
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.session.run_changes import SIMILARITY
+from viz_app.session.run_changes import SIMILARITY_CHANGE
 
 _WIDTH = 190  # px
 _KEY = "similarity-choice"
@@ -25,7 +25,7 @@ def choose_similarity(run: CurrentRun) -> None:
 
     def keep() -> None:
         name = st.session_state[_KEY]
-        url_state.keep(SIMILARITY, None if name == own_name else name)
+        url_state.set_value(SIMILARITY_CHANGE, None if name == own_name else name)
 
     st.selectbox(
         "Similarity",
@@ -45,5 +45,5 @@ def choose_similarity(run: CurrentRun) -> None:
 
 def note_similarity(drawn: Pictures) -> None:
     """Draw the note on the swapped similarity, if the pictures have one."""
-    if NOTE in drawn:
-        show(PLAIN, drawn[NOTE], key=NOTE)
+    if SIMILARITY_NOTE in drawn:
+        show(PLAIN, drawn[SIMILARITY_NOTE], key=SIMILARITY_NOTE)

@@ -9,10 +9,10 @@ from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 
-NOTE = "note swapped"
+SIMILARITY_NOTE = "note swapped"
 
 
-def note(run: CurrentRun, site: str, head: int) -> Pictures:
+def similarity_note(run: CurrentRun, site: str, head: int) -> Pictures:
     """Return the note on how the exchanged similarity changes this head and the output.
 
     Empty if the similarity is the model's own.
@@ -23,7 +23,11 @@ def note(run: CurrentRun, site: str, head: int) -> Pictures:
     before = cache.changed_run(run.unchanged, run.spec.without("similarity"))
     trained_with = before.scope.config.similarity
     changed = run.trace.attention[site]
-    return {NOTE: small_print(swapped(before.trace, run.trace, changed, head, name, trained_with))}
+    return {
+        SIMILARITY_NOTE: small_print(
+            swapped(before.trace, run.trace, changed, head, name, trained_with)
+        )
+    }
 
 
 def trained(run: CurrentRun) -> str:
@@ -45,7 +49,7 @@ def swapped(
     )
     apart = moved / site.n_query / 2
     return (
-        f"{words.place(site, head)}, trained with the {trained} similarity, here scored by {name}: on average "
+        f"{words.head_place(site, head)}, trained with the {trained} similarity, here scored by {name}: on average "
         f"{words.percent(apart)} of a row's attention goes elsewhere. {_answers(original, other)}: "
         f"{other.output or '(nothing)'}"
     )

@@ -7,11 +7,14 @@ from typing import Any
 
 import streamlit as st
 
-SLICE, PAUSE = 0.3, 0.05  # seconds of work in one run of the fragment, and until the next
+SLICE_SECONDS, SLICE_PAUSE = (
+    0.3,
+    0.05,
+)  # seconds of work in one run of the fragment, and until the next
 
 
 @dataclass
-class Work:
+class SlicedWork:
     """Work in progress, stopped, or ended with an error; `steps` returns its result."""
 
     key: Hashable
@@ -35,14 +38,14 @@ class Slices:
         """Return the result of the work of this key, None without one."""
         return st.session_state.get(self._finished, {}).get(key)
 
-    def of(self, key: Hashable) -> Work | None:
+    def of(self, key: Hashable) -> SlicedWork | None:
         """Return the unfinished work of this key; that of another key is given up."""
         work = self._work
         if work is not None and work.key != key:
             work = st.session_state[self._running] = None
         return work
 
-    def start(self, key: Hashable, inputs: Any, begin: Callable[[], Work]) -> None:
+    def start(self, key: Hashable, inputs: Any, begin: Callable[[], SlicedWork]) -> None:
         """Begin, or go on with work on the same inputs."""
         work = self._work
         if work is not None and (work.key, work.inputs) == (key, inputs) and not work.error:
@@ -51,7 +54,7 @@ class Slices:
         try:
             work = begin()
         except ValueError as error:
-            work = Work(key, inputs, _nothing(), 1, "", "", is_stopped=True, error=str(error))
+            work = SlicedWork(key, inputs, _nothing(), 1, "", "", is_stopped=True, error=str(error))
         st.session_state[self._running] = work
 
     def stop(self) -> None:
@@ -66,23 +69,23 @@ class Slices:
         if work.error:
             st.error(f"{work.error[:1].upper()}{work.error[1:].rstrip('.')}.")
         else:
-            st.fragment(self._progress, run_every=None if work.is_stopped else PAUSE)()
+            st.fragment(self._progress, run_every=None if work.is_stopped else SLICE_PAUSE)()
 
     @property
-    def _work(self) -> Work | None:
+    def _work(self) -> SlicedWork | None:
         return st.session_state.get(self._running)
 
     def _progress(self) -> None:
         """Draw the progress, and work for a slice at each run until the end or a stop."""
         work = st.session_state[self._running]
-        if not work.is_stopped and self._ends_within(work, SLICE):
+        if not work.is_stopped and self._ends_within(work, SLICE_SECONDS):
             if not work.error:
                 st.session_state[self._running] = None
             st.rerun()  # ends the periodic reruns of the fragment
         status = "stopped; press the button to go on" if work.is_stopped else work.doing
         st.progress(work.done / work.n, f"{work.done} of {work.n} {work.unit}: {status}")
 
-    def _ends_within(self, work: Work, seconds: float) -> bool:
+    def _ends_within(self, work: SlicedWork, seconds: float) -> bool:
         """Work for about this long; return True once there is a result or an error."""
         deadline = perf_counter() + seconds
         while perf_counter() < deadline:

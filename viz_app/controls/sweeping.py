@@ -10,15 +10,15 @@ import streamlit as st
 from models import InputError, Scope
 from models.runs.sweep import Sweep, Swept
 from viz_app.controls import pick
-from viz_app.controls.slices import Slices, Work
+from viz_app.controls.slices import SlicedWork, Slices
 from viz_app.controls.text_box import text_box
 from viz_app.session import url_state
 from viz_app.session.parameters import Text
 
-FEWEST = 8  # texts of a sweep
-MOST = 256
-BATCH = 8  # texts in one pass, so that it can be stopped soon
-TEXTS = Text("if-texts")
+MIN_SWEPT_TEXTS = 8  # texts of a sweep
+MAX_SWEPT_TEXTS = 256
+LIVE_SWEPT_PER_PASS = 8  # texts in one pass, so that it can be stopped soon
+SWEPT_TEXTS = Text("if-texts")
 TEXTS_LABEL = "Held-out texts, one a line (the fields of a pair apart by a tab)"
 _SWEEPS = Slices("if-sweep")  # by weights and baseline
 
@@ -40,7 +40,7 @@ def sweeping(scope: Scope, baseline: str) -> None:
         return
     work = _SWEEPS.of((scope.fingerprint, baseline))
     texts, error = _texts(scope)
-    with pick.row("sweep", "small"):
+    with pick.control_row("sweep", "small"):
         pick.button(
             f"Measure over {len(texts)} texts",
             "if-sweep-start",
@@ -49,7 +49,7 @@ def sweeping(scope: Scope, baseline: str) -> None:
             ),
             type="primary",
             icon=":material/play_arrow:",
-            disabled=len(texts) < FEWEST or (work is not None and not work.is_stopped),
+            disabled=len(texts) < MIN_SWEPT_TEXTS or (work is not None and not work.is_stopped),
         )
         pick.button(
             "Stop", "if-sweep-stop", _SWEEPS.stop, icon=":material/stop:", disabled=work is None
@@ -62,27 +62,27 @@ def sweeping(scope: Scope, baseline: str) -> None:
 
 def _texts(scope: Scope) -> tuple[list[list[str]], str]:
     """Return the texts to measure over, and what is wrong with those that were typed."""
-    if len(scope.held_out) >= FEWEST:
-        return scope.held_out[:MOST], ""
-    typed, error = text_box(TEXTS_LABEL, TEXTS, url_state.get(TEXTS) or "")
-    texts = [line.split("\t") for line in typed.splitlines() if line.strip()][:MOST]
+    if len(scope.held_out) >= MIN_SWEPT_TEXTS:
+        return scope.held_out[:MAX_SWEPT_TEXTS], ""
+    typed, error = text_box(TEXTS_LABEL, SWEPT_TEXTS, url_state.get(SWEPT_TEXTS) or "")
+    texts = [line.split("\t") for line in typed.splitlines() if line.strip()][:MAX_SWEPT_TEXTS]
     for i, fields in enumerate(texts, 1):
         try:
             scope.encode(*fields)
         except (InputError, TypeError) as error:
             return [], f"Line {i}: {error}"
-    if 0 < len(texts) < FEWEST:
-        return texts, f"{len(texts)} texts are too few; at least {FEWEST} are needed."
+    if 0 < len(texts) < MIN_SWEPT_TEXTS:
+        return texts, f"{len(texts)} texts are too few; at least {MIN_SWEPT_TEXTS} are needed."
     return texts, error
 
 
-def _sweep(scope: Scope, baseline: str, texts: list[list[str]]) -> Work:
+def _sweep(scope: Scope, baseline: str, texts: list[list[str]]) -> SlicedWork:
     streams = [scope.encode(*text) for text in texts]
-    sweep = Sweep(scope, streams, baseline=baseline, batch=BATCH)
+    sweep = Sweep(scope, streams, baseline=baseline, batch=LIVE_SWEPT_PER_PASS)
 
     def steps() -> Generator[int, None, Swept]:
         yield from sweep.steps()
         return sweep.swept()
 
     key = (scope.fingerprint, baseline)
-    return Work(key, texts, steps(), sweep.n_passes, "passes", "measuring")
+    return SlicedWork(key, texts, steps(), sweep.n_passes, "passes", "measuring")

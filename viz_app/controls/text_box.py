@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 from viz_app.session import url_state
-from viz_app.session.parameters import Text, too_long
+from viz_app.session.parameters import Text, typed_text_too_long
 
 
 def text_box(label: str, parameter: Text, value: str, **settings: Any) -> tuple[str, str]:
@@ -15,4 +15,6 @@ def text_box(label: str, parameter: Text, value: str, **settings: Any) -> tuple[
     """
     text = st.text_area(label, **settings, **url_state.bound(parameter, value))
     n = url_state.cut(parameter)
-    return parameter.limited(text), f"The text {too_long(n)}. The rest was left out." if n else ""
+    return parameter.limited(
+        text
+    ), f"The text {typed_text_too_long(n)}. The rest was left out." if n else ""

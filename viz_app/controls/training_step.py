@@ -9,10 +9,10 @@ from viz_app.components.catalogue import PLAYER
 from viz_app.components.mounting import show
 from viz_app.controls.step_payloads import learned_line
 from viz_app.drawing.look import look
-from viz_app.drawing.loss_curve import LOSSES, loss_curve, two_losses
+from viz_app.drawing.loss_curve import LOSSES_CAPTION, loss_curve, two_losses
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.run_changes import SHOWS_STEP, STEP
+from viz_app.session.run_changes import SHOWS_SNAPSHOT, SNAPSHOT_STEP
 
 
 def choose_step(run: CurrentRun) -> None:
@@ -22,22 +22,29 @@ def choose_step(run: CurrentRun) -> None:
         return
     left, right = st.columns([1, 1.3], gap="medium")
     with left:
-        bound = url_state.bound(SHOWS_STEP, url_state.get(SHOWS_STEP))
+        bound = url_state.bound(SHOWS_SNAPSHOT, url_state.get(SHOWS_SNAPSHOT))
         if not st.toggle("Show training steps", **bound):
             return
         step = st.select_slider(
             "Training step of the weights",
             steps,
             format_func=lambda s: f"{s:,}",
-            **url_state.bound(STEP, url_state.one_of(STEP, steps, steps[-1])),
+            **url_state.bound(
+                SNAPSHOT_STEP, url_state.chosen_option(SNAPSHOT_STEP, steps, steps[-1])
+            ),
             help="The pictures below show the same text under the weights of this step.",
         )
         with st.container(key="growth-controls", horizontal=True, gap="small"):
             playing = {"steps": list(steps), "step": step}
-            show(PLAYER, playing, "growth-player", on_step=partial(url_state.keep, STEP))
+            show(
+                PLAYER,
+                playing,
+                "growth-player",
+                on_step=partial(url_state.set_value, SNAPSHOT_STEP),
+            )
             record = run.unchanged.scope.training
             with st.popover("What the losses are", type="tertiary"):
-                st.caption(LOSSES)
+                st.caption(LOSSES_CAPTION)
                 st.caption(two_losses(record, run.scope.config.dropout))
         slot = st.container(key="growth-note")
     with right:
@@ -45,4 +52,4 @@ def choose_step(run: CurrentRun) -> None:
         chart = loss_curve(record.get("curve", []), step, colours.accent, colours.quiet)
         st.altair_chart(ui.presented(chart), key="growth-loss")
     if run.spec.model.step == step:  # else it could not be opened; the change bar shows the error
-        ui.note(slot, learned_line(run), key=SHOWS_STEP.name)
+        ui.show_note(slot, learned_line(run), key=SHOWS_SNAPSHOT.name)

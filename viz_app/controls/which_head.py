@@ -11,14 +11,14 @@ from viz_app import words
 from viz_app.session.focus import pick_head
 
 FEW = 8  # options shown side by side; more than that become a list
-MEAN = "mean"  # the option for the mean over all heads
+MEAN_OPTION = "mean"  # the option for the mean over all heads
 _KIND, _LAYER, _HEAD = "which-kind", "which-layer", "which-head"
 
 Kinds = Mapping[str, Sequence[AttentionSite]]  # as drawing.sites.by_kind has them
 Pick = Callable[[str, int | None], None]  # a site and a head, None for the mean
 
 
-def row() -> DeltaGenerator:
+def head_row() -> DeltaGenerator:
     """Return the row that begins with this control; a page may add others. It wraps if narrow."""
     return st.container(horizontal=True, gap="small", key="which", vertical_alignment="bottom")
 
@@ -43,7 +43,9 @@ def which_head(
         chosen, state = kinds[st.session_state.get(_KIND, site.kind)], st.session_state
         picked = chosen[min(state.get(_LAYER, names.index(site.name) + 1), len(chosen)) - 1]
         number = state.get(_HEAD, head if head is None else head + 1)
-        pick(picked.name, None if number in (MEAN, None) else min(number, picked.n_heads) - 1)
+        pick(
+            picked.name, None if number in (MEAN_OPTION, None) else min(number, picked.n_heads) - 1
+        )
 
     for label, key, options, value, named in (
         ("Attention", _KIND, list(kinds), site.kind, lambda kind: words.kind_short(kinds[kind][0])),
@@ -51,18 +53,18 @@ def which_head(
         (
             "Head",
             _HEAD,
-            [*[MEAN] * mean, *range(1, site.n_heads + 1)],
-            MEAN if head is None else head + 1,
+            [*[MEAN_OPTION] * mean, *range(1, site.n_heads + 1)],
+            MEAN_OPTION if head is None else head + 1,
             str,
         ),
     )[: 3 if heads else 1]:
         if len(options) > 1:
-            one_of(label, key, options, value, move, named)
+            pick_one(label, key, options, value, move, named)
         else:
             st.session_state.pop(key, None)
 
 
-def one_of(
+def pick_one(
     label: str,
     key: str,
     options: Sequence[Any],

@@ -6,10 +6,10 @@ import numpy as np
 
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.labels import axes_labels, writes
+from viz_app.drawing.labels import axes_labels, queries_are_written
 from viz_app.drawing.payload import pack
 
-MASKED = "masked: it may not be read"
+MASKED_LABEL = "masked: it may not be read"
 SAYS = "attention weight"
 
 
@@ -26,13 +26,15 @@ def attention_maps(
     The tokens and the mask are those of `trace`; a masked weight is exactly 0 at every step.
     """
     queries, keys = axes_labels(trace, site)
-    query = "read → written" if writes(trace, site) else terms.of(site.query_stream).text
+    query = (
+        "read → written" if queries_are_written(trace, site) else terms.of(site.query_stream).text
+    )
     row_axis, column_axis = f"query: {query}", f"key: {terms.of(site.key_stream).text}"
     is_masked = any(not bool(layer.allowed.all()) for layer in site.mask.layers)
     maps = [
         {
             "title": f"Head {head + 1}", "note": "", "array": f"map{head}", "scale": "linear",
-            "least": 0.0, "largest": 1.0, "none": MASKED if is_masked else "", "says": SAYS,
+            "least": 0.0, "largest": 1.0, "none": MASKED_LABEL if is_masked else "", "says": SAYS,
         }
         for head in range(len(weights))
     ]  # fmt: skip

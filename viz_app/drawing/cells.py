@@ -16,7 +16,7 @@ from viz_app.drawing.sites import blocked_bits
 
 LARGEST_WHOLE = 512  # tokens a side of a picture that has a cell for every weight
 LARGEST_POOLED = 256  # blocks a side of a picture that has a cell for every block
-TILE = 64  # tokens a side of an exact part
+TILE_SIDE = 64  # tokens a side of an exact part
 
 Tile = tuple[int, int] | None  # (query, key) at the centre of an exact part; None: the whole text
 
@@ -44,7 +44,7 @@ class Cells:
         return [column for column in columns if 0 <= column < self.weights.shape[1]]
 
 
-def is_long(site: AttentionSite) -> bool:
+def has_many_cells(site: AttentionSite) -> bool:
     """Return True if the site has too many rows or columns to draw a cell for every weight."""
     return block_of(site.n_query, site.n_key) > 1
 
@@ -61,7 +61,7 @@ def cells(
 
     The weights of `hidden` keys do not count towards any largest weight.
     """
-    if not is_long(site):
+    if not has_many_cells(site):
         return _exact(trace, site, head, slice(0, site.n_query), slice(0, site.n_key))
     if tile is None:
         return _blocks(trace, site, head, hidden)
@@ -103,15 +103,15 @@ def _blocks(trace: Trace, site: AttentionSite, head: int, hidden: Sequence[int])
 
 def around(site: AttentionSite, tile: tuple[int, int]) -> tuple[slice, slice]:
     """Return the queries and the keys of the part around (query, key); of a short text all."""
-    if not is_long(site):
+    if not has_many_cells(site):
         return slice(0, site.n_query), slice(0, site.n_key)
     return _around(tile[0], site.n_query), _around(tile[1], site.n_key)
 
 
 def _around(position: int, n: int) -> slice:
     """Return up to TILE tokens around a position, shifted where the text begins or ends."""
-    start = max(0, min(position - TILE // 2, n - TILE))
-    return slice(start, min(n, start + TILE))
+    start = max(0, min(position - TILE_SIDE // 2, n - TILE_SIDE))
+    return slice(start, min(n, start + TILE_SIDE))
 
 
 def in_blocks(row: Sequence[Label], k: int) -> list[Label]:

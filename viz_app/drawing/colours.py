@@ -4,7 +4,7 @@ A weight goes from the paper (0) to the accent (1) along a straight line in OKLa
 perceptually even.
 """
 
-PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"
+PAPER_COLOUR, ACCENT_COLOUR, TEXT_COLOUR, HATCH_COLOUR = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"
 
 _TO_LMS = (
     (0.4122214708, 0.5363325363, 0.0514459929),
@@ -28,7 +28,7 @@ _FROM_LMS = (
 )
 
 
-def ramp(weight: float, paper: str = PAPER, accent: str = ACCENT) -> str:
+def ramp(weight: float, paper: str = PAPER_COLOUR, accent: str = ACCENT_COLOUR) -> str:
     """Return the colour of a weight between 0 and 1."""
     low, high = _oklab(paper), _oklab(accent)
     lab = [a + (b - a) * min(1.0, max(0.0, weight)) for a, b in zip(low, high, strict=True)]

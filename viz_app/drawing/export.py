@@ -9,21 +9,21 @@ from torch import Tensor
 
 from models.trace import AttentionSite, Trace
 from viz_app.drawing import svg
-from viz_app.drawing.cells import LARGEST_POOLED, Cells, Tile, cells, is_long, strengths
-from viz_app.drawing.colours import ACCENT, ramp
+from viz_app.drawing.cells import LARGEST_POOLED, Cells, Tile, cells, has_many_cells, strengths
+from viz_app.drawing.colours import ACCENT_COLOUR, ramp
 from viz_app.drawing.csv_file import csv_line
 from viz_app.drawing.labels import Label, axes_labels, labels, shortened
-from viz_app.drawing.npz import Arrays, Rows
+from viz_app.drawing.npz import Arrays, RowwiseArray
 from viz_app.drawing.pooling import block_side, pooled_heads, slabs
 from viz_app.drawing.provenance import site_name
 from viz_app.drawing.scale import Scale, sinks
 
-CELL, LEFT, TOP, RIGHT, BOTTOM = 26, 150, 150, 60, 50
-LONGEST = 22  # characters of a row's name
-LEFT_OUT = svg.LINE
+HEATMAP_CELL, HEATMAP_LEFT, HEATMAP_TOP, HEATMAP_RIGHT, HEATMAP_BOTTOM = 26, 150, 150, 60, 50
+MAX_ROW_NAME = 22  # characters of a row's name
+LEFT_OUT = svg.LINE_COLOUR
 
 
-def head_csv(trace: Trace, site: AttentionSite, head: int) -> Iterator[str]:
+def weights_csv(trace: Trace, site: AttentionSite, head: int) -> Iterator[str]:
     """Yield the lines of a CSV with a row for each query and a column for each key.
 
     Both are numbered from 0 ("3 cat"); each weight is the shortest exact float32.
@@ -50,8 +50,8 @@ def head_npz(trace: Trace, site: AttentionSite, head: int) -> Arrays:
     """
     for name, row in zip(("query_tokens", "key_tokens"), axes_labels(trace, site), strict=True):
         yield name, texts(row)
-    yield "weights", weights(site, head)
-    yield "allowed", allowed(site, head)
+    yield "weights", weight_rows(site, head)
+    yield "allowed", mask_rows(site, head)
 
 
 def heads_npz(trace: Trace) -> Arrays:
@@ -66,32 +66,32 @@ def heads_npz(trace: Trace) -> Arrays:
     yield from stream_tokens(trace).items()
     for site in trace.attention.values():
         name = site_name(site)
-        if is_long(site):
+        if has_many_cells(site):
             k = block_side(site.n_query, site.n_key, LARGEST_POOLED)
             largest = pooled_heads(site, range(site.n_heads), k).numpy()
             yield name, largest.clip(0)
             yield f"{name}.allowed", largest >= 0
             yield f"{name}.block", np.array(k)
             continue
-        yield name, weights(site)
-        yield f"{name}.allowed", allowed(site)
+        yield name, weight_rows(site)
+        yield f"{name}.allowed", mask_rows(site)
 
 
-def weights(site: AttentionSite, head: int | None = None) -> Rows:
+def weight_rows(site: AttentionSite, head: int | None = None) -> RowwiseArray:
     """Return the weights (query, key) of one head, or (head, query, key) of all heads."""
     return _by_rows(site, head, np.float32, site.weights)
 
 
-def allowed(site: AttentionSite, head: int | None = None) -> Rows:
-    """Return the mask, True where a query may read a key, in the shape of `weights`."""
+def mask_rows(site: AttentionSite, head: int | None = None) -> RowwiseArray:
+    """Return the mask, True where a query may read a key, in the shape of `weight_rows`."""
     return _by_rows(site, head, np.bool_, lambda head, rows: site.allowed(head=head, rows=rows))
 
 
 def _by_rows(
     site: AttentionSite, head: int | None, dtype: type, part: Callable[..., Tensor]
-) -> Rows:
+) -> RowwiseArray:
     heads, shape = (range(site.n_heads), (site.n_heads,)) if head is None else ([head], ())
-    return Rows(
+    return RowwiseArray(
         (*shape, site.n_query, site.n_key),
         dtype,
         lambda: (part(h, rows=rows).numpy() for h in heads for rows in slabs(site)),
@@ -131,28 +131,28 @@ def head_svg(
     unit = f"{legend(trace, site, scale)}; rows: query, columns: key; hatched = masked"
     note = what_is_drawn(drawn, site)
     wide = max(
-        LEFT + cols * CELL + RIGHT,
+        HEATMAP_LEFT + cols * HEATMAP_CELL + HEATMAP_RIGHT,
         20 + svg.width_of(title, bold=True),
-        LEFT + 136 + svg.width_of(unit),
-        LEFT + 10 + svg.width_of(note),
+        HEATMAP_LEFT + 136 + svg.width_of(unit),
+        HEATMAP_LEFT + 10 + svg.width_of(note),
     )
 
     def cell(q: int, k: int) -> tuple[str, str]:
         tip = "largest " * (drawn.block > 1) + str(drawn.weights[q, k])
         fill = ramp(float(shades[q, k]))
         if drawn.blocked[q, k]:
-            tip, fill = "masked", svg.MASKED
+            tip, fill = "masked", svg.MASKED_FILL
         return (LEFT_OUT if k in left_out else fill), tip
 
-    names = [shortened(label.text, LONGEST) for label in drawn.queries]
-    keys, foot = [label.text for label in drawn.keys], TOP + rows * CELL
+    names = [shortened(label.text, MAX_ROW_NAME) for label in drawn.queries]
+    keys, foot = [label.text for label in drawn.keys], HEATMAP_TOP + rows * HEATMAP_CELL
     parts = [
-        svg.text(10, 20, title, font_weight=600),
-        *svg.heat_map(LEFT, TOP, CELL, names, keys, cell),
-        _scale(LEFT, foot + 18, unit),
-        *([svg.text(LEFT, foot + 44, note)] if note else []),
+        svg.svg_text(10, 20, title, font_weight=600),
+        *svg.heat_map(HEATMAP_LEFT, HEATMAP_TOP, HEATMAP_CELL, names, keys, cell),
+        _scale(HEATMAP_LEFT, foot + 18, unit),
+        *([svg.svg_text(HEATMAP_LEFT, foot + 44, note)] if note else []),
     ]
-    return svg.document(math.ceil(wide), foot + BOTTOM, parts)
+    return svg.svg_document(math.ceil(wide), foot + HEATMAP_BOTTOM, parts)
 
 
 def what_is_drawn(drawn: Cells, site: AttentionSite) -> str:
@@ -198,7 +198,7 @@ def _scale(x: float, y: float, unit: str) -> str:
     stops = "".join(f'<stop offset="{i / 8}" stop-color="{ramp(i / 8)}"/>' for i in range(9))
     return (
         f'<linearGradient id="scale">{stops}</linearGradient>'
-        + svg.rectangle(x, y, 120, 10, "url(#scale)", stroke=ACCENT, stroke_width=0.5)
-        + svg.text(x - 4, y + 10, "0", "end")
-        + svg.text(x + 126, y + 10, unit)
+        + svg.rectangle(x, y, 120, 10, "url(#scale)", stroke=ACCENT_COLOUR, stroke_width=0.5)
+        + svg.svg_text(x - 4, y + 10, "0", "end")
+        + svg.svg_text(x + 126, y + 10, unit)
     )

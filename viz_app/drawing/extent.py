@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 Extent = Mapping[str, float]  # name of a scale → the largest magnitude on it
-OWN: Extent = {}  # no minimum: every scale ends at the picture's largest value
+OWN_EXTENT: Extent = {}  # no minimum: every scale ends at the picture's largest value
 
 
 def widened(scales: Extent, extent: Extent) -> dict[str, float]:
@@ -52,7 +52,7 @@ def scaled(own: Extent, draw: Callable[[Extent], Any]) -> Scaled:
     return Scaled(lambda extent: draw(widened(own, extent)), lambda _: own)
 
 
-def span(*values: Tensor) -> dict[str, float]:
+def signed_extent(*values: Tensor) -> dict[str, float]:
     """Return the largest distance of signed numbers below 0 and above it."""
     some = [one for one in values if one.numel()]
     return {
@@ -62,7 +62,7 @@ def span(*values: Tensor) -> dict[str, float]:
 
 
 def domain(scales: Extent) -> tuple[float, float]:
-    """Return the ends of the axis that these scales make, 0 between them (see `span`)."""
+    """Return the ends of the axis that these scales make, 0 between them (see `signed_extent`)."""
     return 0.0 - scales["below"], scales["above"]
 
 
@@ -70,7 +70,7 @@ def on_one_scale(*runs: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     """Draw the pictures of each run, with a shared scale for pictures of the same key."""
     drawn = tuple(
         {
-            key: picture.draw(OWN) if isinstance(picture, Scaled) else picture
+            key: picture.draw(OWN_EXTENT) if isinstance(picture, Scaled) else picture
             for key, picture in pictures.items()
         }
         for pictures in runs

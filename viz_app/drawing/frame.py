@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from viz_app.drawing.look import Look
 
-LINES = [
+LINE_COLOURS = [
     "#0072B2",
     "#E69F00",
     "#009E73",
@@ -25,10 +25,10 @@ LINES = [
 LINE_STYLES = [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [12, 3], [4, 2], [1, 3], [9, 3, 2, 3, 2, 3]]
 FONT = "Source Sans, sans-serif"
 Titled = TypeVar("Titled", alt.Chart, alt.LayerChart, alt.FacetChart)
-NOTHING: Mapping = MappingProxyType({})
+NO_SETTINGS: Mapping = MappingProxyType({})
 NOTE_LINE, NOTE_GAP = 16, 14  # px: height of a note's line, and its distance from the x axis title
-GRID = "rgba(128, 136, 153, 0.25)"
-LEGEND = {
+GRID_COLOUR = "rgba(128, 136, 153, 0.25)"
+LEGEND_LAYOUT = {
     "orientation": "h",
     "x": 0,
     "y": 0,
@@ -37,7 +37,7 @@ LEGEND = {
 }  # in a margin under the picture
 
 
-TITLE, TITLE_SIZE = 44, 14  # characters in a line of a title, and its font size in px
+TITLE_CHARACTERS, TITLE_SIZE = 44, 14  # characters in a line of a title, and its font size in px
 SMALL, LARGE = 16, 18  # font sizes of a presentation in px
 Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
 
@@ -45,21 +45,25 @@ Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
 def titled(chart: Titled, text: str, height: int | None = None) -> Titled:
     """Return the chart with a wrapped title and, if one is given, a fixed height."""
     title = alt.TitleParams(
-        textwrap.wrap(text, TITLE), anchor="start", fontSize=TITLE_SIZE, fontWeight=600, offset=10
+        textwrap.wrap(text, TITLE_CHARACTERS),
+        anchor="start",
+        fontSize=TITLE_SIZE,
+        fontWeight=600,
+        offset=10,
     )
     return chart.properties(title=title, **({} if height is None else {"height": height}))
 
 
-def framed(
+def framed_figure(
     traces: Sequence[dict],
     look: Look,
     title: str,
     height: int,
     wrap: int = 62,
     *,
-    x: Mapping[str, object] = NOTHING,
-    y: Mapping[str, object] = NOTHING,
-    margin: Mapping[str, int] = NOTHING,
+    x: Mapping[str, object] = NO_SETTINGS,
+    y: Mapping[str, object] = NO_SETTINGS,
+    margin: Mapping[str, int] = NO_SETTINGS,
     note: str = "",
     **layout: object,
 ) -> go.Figure:
@@ -134,7 +138,10 @@ def larger(chart: Chart) -> Chart:
             part.mark.fontSize = SMALL
     if isinstance(title := chart.title, alt.TitleParams):
         text = title.text if isinstance(title.text, str) else " ".join(title.text)
-        title.fontSize, title.text = LARGE, textwrap.wrap(text, TITLE * TITLE_SIZE // LARGE)
+        title.fontSize, title.text = (
+            LARGE,
+            textwrap.wrap(text, TITLE_CHARACTERS * TITLE_SIZE // LARGE),
+        )
     letters = {"labelFontSize": SMALL, "titleFontSize": SMALL}
     return chart.configure_axis(**letters).configure_legend(**letters).configure_header(**letters)
 

@@ -6,7 +6,7 @@ from models.analysis.joined_words import is_joined
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.cells import Tile, cells
-from viz_app.drawing.labels import axes_labels, writes
+from viz_app.drawing.labels import axes_labels, queries_are_written
 from viz_app.drawing.payload import pack
 from viz_app.drawing.pooling import slabs
 from viz_app.drawing.provenance import head_name
@@ -14,7 +14,7 @@ from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.stamp import facts, saving
 
 
-def head(
+def head_payload(
     trace: Trace,
     site: AttentionSite,
     index: int,
@@ -28,7 +28,7 @@ def head(
     `lock` is the held query or key token, "q3" or "k0", or "". `tile` is the (query, key) at the
     centre of the exact part of a long text; None shows the whole text in blocks.
     """
-    query_axis, key_axis = words.axes(site, terms, writes(trace, site))
+    query_axis, key_axis = words.axes(site, terms, queries_are_written(trace, site))
     asked, hidden = scale or Scale(), sinks(trace.axes(site)[1])
     scale = asked.of(site.n_key)
     drawn = cells(trace, site, index, tile, hidden if scale.hides_sinks else ())
@@ -53,7 +53,7 @@ def head(
         "sinks": hidden,
         "sinkNames": [names[i].text for i in hidden],
         "sinkShare": _share(site, index, hidden),
-        "joins": words.sentence(words.JOINED) * is_joined(trace),
+        "joins": words.as_sentence(words.JOINED) * is_joined(trace),
     }
     arrays = {"weights": drawn.weights, "blocked": drawn.blocked}
     if drawn.largest is not None:

@@ -16,7 +16,7 @@ from viz_app.drawing.scale import Scale
 from viz_app.drawing.sites import blocked_bits
 from viz_app.drawing.stamp import facts, saving
 
-LARGEST_SIDE = 336  # pixels of the image that is sent
+MAX_IMAGE_SIDE = 336  # pixels of the image that is sent
 
 
 def image_of(trace: Trace, site: AttentionSite) -> PatchRow | None:
@@ -64,7 +64,7 @@ def image_map(
     header: dict[str, Any] = {
         "site": site.name,
         "head": head,
-        "title": f"{words.place(site, head)}, over the image",
+        "title": f"{words.head_place(site, head)}, over the image",
         "layer": words.layer_place(site),
         "rows": row.grid.rows,
         "columns": row.grid.columns,
@@ -91,5 +91,5 @@ def image_map(
 
 def _pixels(row: PatchRow) -> np.ndarray:
     """Return (height, width, 3) uint8: what the model was given, every k-th pixel if large."""
-    step = -(-max(row.seen.shape[:2]) // LARGEST_SIDE)
+    step = -(-max(row.seen.shape[:2]) // MAX_IMAGE_SIDE)
     return (row.seen[::step, ::step] * 255).round().byte().numpy()

@@ -11,14 +11,14 @@ from models.tokenizers.special_tokens import UNKNOWN_TOKENS
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
 
-SPACE = "·"
+SPACE_MARK = "·"
 LONELY = {
     " ": "␣",
     "\n": "↵",
 }  # what as SPACE would look like a full stop where it is a token of its own
 ARROW = " → "  # between the token read and the token written; spaces in a token are shown as SPACE
-END = "[end]"
-_SPECIAL = {"<s>": "[start]", "</s>": END, "<pad>": "[padding]", "<unk>": "[unknown]"}
+END_LABEL = "[end]"
+_SPECIAL = {"<s>": "[start]", "</s>": END_LABEL, "<pad>": "[padding]", "<unk>": "[unknown]"}
 _SPECIAL |= {
     "[PAD]": "[padding]",
     "[UNK]": "[unknown]",
@@ -70,7 +70,7 @@ def axes_labels(trace: Trace, site: AttentionSite) -> tuple[list[Label], list[La
     return labels(query) if output is None else step_labels(query, output.is_closed), labels(key)
 
 
-def writes(trace: Trace, site: AttentionSite) -> bool:
+def queries_are_written(trace: Trace, site: AttentionSite) -> bool:
     """Return True if a site's queries are on the stream that the model writes."""
     return _written(trace, site) is not None
 
@@ -96,7 +96,7 @@ def written_labels(row: Encoding, is_closed: bool) -> list[Label]:
     the next word.
     """
     openings = labels(row.openings if isinstance(row, WordRow) else row)
-    return [*openings[1:], *[Label(END, "special token </s>", special=True)] * is_closed]
+    return [*openings[1:], *[Label(END_LABEL, "special token </s>", special=True)] * is_closed]
 
 
 def _step(read: Label, written: Label) -> Label:
@@ -160,7 +160,7 @@ def visible(piece: str) -> str:
     """
     if piece in LONELY:
         return LONELY[piece]
-    return "".join(SPACE if c.isspace() else printable(c) for c in piece)
+    return "".join(SPACE_MARK if c.isspace() else printable(c) for c in piece)
 
 
 def token_label(tokenizer: Tokenizer, i: int, first: bool = False) -> Label:
@@ -182,7 +182,7 @@ def numbered(tokens: Sequence[str]) -> list[str]:
 def quoted(label: Label) -> str:
     """Quote a token or a step for a sentence: “cat”, [start], “Elle” (writing “lit”)."""
     read, *written = (
-        part if label.special or part in SPECIAL_NAMES else f"“{part.lstrip(SPACE) or part}”"
+        part if label.special or part in SPECIAL_NAMES else f"“{part.lstrip(SPACE_MARK) or part}”"
         for part in label.text.split(ARROW)
     )
     return f"{read} (writing {written[0]})" if written else read

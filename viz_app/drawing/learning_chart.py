@@ -10,10 +10,10 @@ from models.training_record import NOT_PERCENT
 from viz_app.drawing.look import Look
 from viz_app.drawing.loss_curve import LEAST_LOSS, STEP_UNIT
 
-MOST = 300  # points of a line
-TRAINING, HELD_OUT, MATCHING = "training loss", "held-out loss", f"{INDUCTION} (%)"
-HEIGHT, LARGE_HEIGHT = 285, 370  # px
-_LOSSES = {"loss": TRAINING, "validation loss": HELD_OUT}
+MAX_POINTS = 300  # points of a line
+TRAINING_LINE, HELD_OUT_LINE, MATCHING_LINE = "training loss", "held-out loss", f"{INDUCTION} (%)"
+LEARNING_HEIGHT, LARGE_HEIGHT = 285, 370  # px
+_LOSSES = {"loss": TRAINING_LINE, "validation loss": HELD_OUT_LINE}
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,14 @@ def learning_chart(
     """
     points = [point for curve in curves for point in _points(curve, metric)]
     named_lines = {
-        TRAINING: look.quiet,
-        HELD_OUT: look.accent,
+        TRAINING_LINE: look.quiet,
+        HELD_OUT_LINE: look.accent,
         **({metric: look.opposite} if metric else {}),
-        **({MATCHING: look.third} if any(point["of"] == MATCHING for point in points) else {}),
+        **(
+            {MATCHING_LINE: look.third}
+            if any(point["of"] == MATCHING_LINE for point in points)
+            else {}
+        ),
     }
     tip = [{"field": name, "type": "nominal"} for name in ("of", "run", "step", "value")]
     encoding = {
@@ -87,14 +91,14 @@ def learning_chart(
     named = ", ".join(f"{style}: {curve.name}" for style, curve in styles)
     return {
         "title": {"text": named if len(curves) > 1 else "", "fontSize": size, "fontWeight": "normal", "anchor": "start"},
-        "height": LARGE_HEIGHT if is_large else HEIGHT,
+        "height": LARGE_HEIGHT if is_large else LEARNING_HEIGHT,
         "config": {"axis": {"labelFontSize": size, "titleFontSize": size}, "legend": {"labelFontSize": size}},
         "resolve": {"scale": {"y": "independent"}},
         "layer": [
             rule,
             *(
                 {"layer": lines, "encoding": encoding | {"y": {"field": "at", "type": "quantitative"} | axis}}
-                for names, axis in (((TRAINING, HELD_OUT), loss), ((metric, MATCHING), share))
+                for names, axis in (((TRAINING_LINE, HELD_OUT_LINE), loss), ((metric, MATCHING_LINE), share))
                 if (lines := _lines(points, names))
             ),
             *(_band(curve.name, found, look) for curve in curves if (found := jump_of(curve.rows))),
@@ -136,7 +140,7 @@ def _lines(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[
     kept = {name: [point for point in points if point["of"] == name] for name in names}
     return [
         {
-            "mark": {"type": "line", "strokeWidth": 1.7, "point": name not in (TRAINING, MATCHING) and {"filled": True, "size": 24}},
+            "mark": {"type": "line", "strokeWidth": 1.7, "point": name not in (TRAINING_LINE, MATCHING_LINE) and {"filled": True, "size": 24}},
             "data": {"values": own},
         }
         for name, own in kept.items()
@@ -147,17 +151,17 @@ def _lines(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[
 def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
     """Return the points of a run; of a long line, evenly spaced ones and the last."""
     losses = [row for row in curve.rows if "loss" in row and row["step"] > 0]
-    every = -(-len(losses) // MOST) or 1
+    every = -(-len(losses) // MAX_POINTS) or 1
     kept = losses[::every] + losses[-1:] * (len(losses) % every != 1 and every > 1)
-    points = [_point(row, "loss", TRAINING, curve.name) for row in kept]
+    points = [_point(row, "loss", TRAINING_LINE, curve.name) for row in kept]
     for row in curve.rows:
         if "validation loss" in row:
-            points.append(_point(row, "validation loss", HELD_OUT, curve.name))
+            points.append(_point(row, "validation loss", HELD_OUT_LINE, curve.name))
         if metric and metric in row:
             points.append(_point(row, metric, metric, curve.name))
         if INDUCTION in row:
             in_percent = row | {INDUCTION: 100 * row[INDUCTION]}
-            points.append(_point(in_percent, INDUCTION, MATCHING, curve.name))
+            points.append(_point(in_percent, INDUCTION, MATCHING_LINE, curve.name))
     return points
 
 

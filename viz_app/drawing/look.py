@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from viz_app.drawing.colours import ramp
 
-STEPS = 16
+RAMP_STEPS = 16
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Look:
 
     def sequential(self) -> list[str]:
         """Return colours for 0 … 1, evenly spaced in OKLab."""
-        return [ramp(i / STEPS, self.paper, self.accent) for i in range(STEPS + 1)]
+        return [ramp(i / RAMP_STEPS, self.paper, self.accent) for i in range(RAMP_STEPS + 1)]
 
     def diverging(self) -> list[str]:
         """Return colours for −1 … 0 … 1, with the paper at 0."""
-        negative = [ramp(1 - i / STEPS, self.paper, self.opposite) for i in range(STEPS)]
+        negative = [ramp(1 - i / RAMP_STEPS, self.paper, self.opposite) for i in range(RAMP_STEPS)]
         return [*negative, *self.sequential()]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import altair as alt
 
 STEP_UNIT = 10  # steps; below that, the symlog axis is nearly linear
-LOSSES = "Loss per token: training (line), held-out (dots); bar = current step"
-HEIGHT = 165  # px, axes included: the pictures under these weights are in sight below it
+LOSSES_CAPTION = "Loss per token: training (line), held-out (dots); bar = current step"
+CURVE_HEIGHT = 165  # px, axes included: the pictures under these weights are in sight below it
 LEAST_LOSS = 5e-5  # half the last of a record's four decimals; a log axis cannot show 0
 
 
@@ -54,7 +54,7 @@ def loss_curve(
         .mark_rule(color=accent, strokeWidth=2)
         .encode(x="step:Q")
     )
-    return alt.layer(line, dots, here).properties(height=HEIGHT)
+    return alt.layer(line, dots, here).properties(height=CURVE_HEIGHT)
 
 
 def _point(step: int, loss: float, series: str) -> dict[str, Any]:

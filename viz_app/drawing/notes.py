@@ -20,7 +20,7 @@ from models.trace.outputs import (
 from viz_app import words
 from viz_app.drawing.labels import token_text
 
-LONGEST_ORDER = 12  # positions listed in one line
+MAX_LISTED_ORDER = 12  # positions listed in one line
 
 
 def rows(look: str, *lines: tuple[str, str]) -> dict:
@@ -170,7 +170,7 @@ def _in_order(trace: Trace, output: TokenInOrder) -> tuple[str, str]:
 def arrows(order: Sequence[int]) -> str:
     """Return an order for display, "3 → 1 → 2", with positions from 1, shortened if long."""
     shown = [str(position + 1) for position in order]
-    return " → ".join(shown if len(shown) <= LONGEST_ORDER else [*shown[:LONGEST_ORDER], "…"])
+    return " → ".join(shown if len(shown) <= MAX_LISTED_ORDER else [*shown[:MAX_LISTED_ORDER], "…"])
 
 
 def _numbers(trace: Trace, output: Numbers) -> tuple[str, str]:

@@ -14,7 +14,7 @@ PIECE = 2**23  # bytes of an array that are written at a time
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowwiseArray:
     """An array computed some rows at a time: its shape, dtype, and a source of parts in C order."""
 
     shape: tuple[int, ...]
@@ -22,7 +22,7 @@ class Rows:
     parts: Callable[[], Iterator[np.ndarray]]
 
 
-Arrays = Iterable[tuple[str, np.ndarray | Rows]]
+Arrays = Iterable[tuple[str, np.ndarray | RowwiseArray]]
 
 
 def npz(arrays: Arrays) -> Iterator[bytes]:
@@ -41,7 +41,7 @@ def npz(arrays: Arrays) -> Iterator[bytes]:
     yield sink.taken()
 
 
-def _npy(name: str, array: np.ndarray | Rows) -> Iterator[bytes]:
+def _npy(name: str, array: np.ndarray | RowwiseArray) -> Iterator[bytes]:
     """Yield the npy header, then the data in C order."""
     head, dtype = io.BytesIO(), np.dtype(array.dtype)
     description = {
@@ -52,7 +52,7 @@ def _npy(name: str, array: np.ndarray | Rows) -> Iterator[bytes]:
     np.lib.format.write_array_header_1_0(head, description)
     yield head.getvalue()
     missing = int(np.prod(array.shape, dtype=np.int64))
-    for part in array.parts() if isinstance(array, Rows) else _slices(array):
+    for part in array.parts() if isinstance(array, RowwiseArray) else _slices(array):
         missing -= part.size
         yield np.ascontiguousarray(part, dtype).tobytes()
     if missing:

@@ -11,15 +11,15 @@ from models.analysis.joined_words import UNKNOWN_WORDS, is_joined, knows_words
 from models.layers.similarity import masked_softmax
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.labels import writes
+from viz_app.drawing.labels import queries_are_written
 from viz_app.drawing.payload import pack
 from viz_app.drawing.pooling import block_side, pooled, pooled_heads
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.scale import ROW, automatic
+from viz_app.drawing.scale import ROW_SCALE, automatic
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 
-LARGEST_SIDE = 64
+MAX_THUMBNAIL_SIDE = 64
 LARGEST_BYTES = 900_000
 LARGEST_AT_ONCE = 2**18  # weights computed together: faster for small matrices, bounded in memory
 
@@ -48,7 +48,7 @@ def overview(
                 "kind": kind,
                 "title": words.kind_title(sites[0]),
                 "subtitle": words.kind_subtitle(sites[0], terms),
-                "sides": words.sides(sites[0], writes(trace, sites[0])),
+                "sides": words.axis_names(sites[0], queries_are_written(trace, sites[0])),
                 "sites": [s.name for s in sites],
                 "layers": [s.layer + 1 for s in sites],
                 "heads": codes.shape[1],
@@ -63,8 +63,8 @@ def overview(
         offset += codes.size
     header = {
         "blocks": blocks, "chosen": {"site": site, "head": head}, "switches": switches, "joined": is_joined(trace),
-        "joins": words.sentence(words.JOINED),
-        "cannot": "" if knows_words(trace) else words.sentence(UNKNOWN_WORDS),
+        "joins": words.as_sentence(words.JOINED),
+        "cannot": "" if knows_words(trace) else words.as_sentence(UNKNOWN_WORDS),
         **saving(file_name(trace, "all-heads"), facts(trace)),
     }  # fmt: skip
     return pack(header, codes=np.concatenate(parts))
@@ -90,7 +90,7 @@ def all_codes(trace: Trace) -> list[Codes]:
 
 def side_for(n_heads: int) -> int:
     """Return the cells per side that keep the payload of all heads below LARGEST_BYTES."""
-    return min(LARGEST_SIDE, math.isqrt(LARGEST_BYTES // max(n_heads, 1)))
+    return min(MAX_THUMBNAIL_SIDE, math.isqrt(LARGEST_BYTES // max(n_heads, 1)))
 
 
 def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
@@ -113,7 +113,7 @@ def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
 
 def is_by_row(site: AttentionSite) -> bool:
     """Return True if each row is drawn relative to its largest weight, as all would be pale."""
-    return automatic(site.n_key) == ROW
+    return automatic(site.n_key) == ROW_SCALE
 
 
 def _codes(pooled: Tensor, by_row: bool) -> Tensor:

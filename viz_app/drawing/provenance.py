@@ -5,7 +5,7 @@ import unicodedata
 from itertools import groupby
 
 from models.analysis.joined_words import is_joined
-from models.layers.similarity import Similarity
+from models.layers.similarity import AttentionSimilarity
 from models.trace import AttentionSite, Trace
 
 _SIGNS = {
@@ -32,10 +32,10 @@ def file_name(trace: Trace, *parts: str) -> str:
     parts_of_run = [
         trace.model.name,
         f"step{step}" if isinstance(step, int) else "",
-        name if name != Similarity().name else "",
+        name if name != AttentionSimilarity().name else "",
     ]
     parts_of_run += ["words"] * is_joined(trace)
-    return ".".join(readable(part) for part in (*parts_of_run, *parts) if part)
+    return ".".join(file_name_part(part) for part in (*parts_of_run, *parts) if part)
 
 
 def head_name(trace: Trace, site: AttentionSite, head: int, *parts: str) -> str:
@@ -68,7 +68,7 @@ def similarity(trace: Trace) -> str:
     )
 
 
-def readable(text: str) -> str:
+def file_name_part(text: str) -> str:
     """Return a text as part of a file name for any system: "10⁻³" becomes "10^-3".
 
     Characters other than letters, digits, ".", "_" and "^" become hyphens.

@@ -6,21 +6,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.tokenizers.encoding import Encoding
-from models.tokenizers.special_tokens import SETS
+from models.tokenizers.special_tokens import SPECIAL_SETS
 
 # scale → the meaning of the strongest colour; components/head/scale.js has the same functions
-NAMES = {
+SCALE_NAMES = {
     "weight": "1  attention weight", "row": "the largest attention weight of its row",
     "root": "1  attention weight, by its square root: the middle is 0.25",
 }  # fmt: skip
-WEIGHT, ROW, ROOT = NAMES
+WEIGHT_SCALE, ROW_SCALE, ROOT_SCALE = SCALE_NAMES
 # WEIGHT, or ROW where so many keys share each row that most weights would be too pale to see
 AUTO = "auto"
 MOST_KEYS = 128  # of a row that is drawn by its weights
 
 # tokens that enclose every text
 _ENCLOSING = {
-    names[name] for names in SETS for name in ("start", "end", "cls", "sep") if name in names
+    names[name]
+    for names in SPECIAL_SETS
+    for name in ("start", "end", "cls", "sep")
+    if name in names
 }
 
 
@@ -31,7 +34,7 @@ class Scale:
     `hides_sinks` leaves out keys that collect unused weight, such as [start] and [end].
     """
 
-    name: str = WEIGHT
+    name: str = WEIGHT_SCALE
     hides_sinks: bool = False
 
     def of(self, n_key: int) -> "Scale":
@@ -49,24 +52,24 @@ class Scale:
         shown = np.array(weights, np.float32)
         if self.hides_sinks:
             shown[:, list(sinks)] = 0
-        if self.name == ROW:
+        if self.name == ROW_SCALE:
             largest = shown.max(1, keepdims=True) if largest is None else largest[:, None]
             return np.divide(shown, largest, out=np.zeros_like(shown), where=largest > 0)
-        return np.sqrt(shown) if self.name == ROOT else shown
+        return np.sqrt(shown) if self.name == ROOT_SCALE else shown
 
     def key(self, sinks: Sequence[str] = ()) -> str:
         """Return the meaning of the strongest colour, naming the keys that are left out."""
         names = " and ".join(dict.fromkeys(sinks))
         return (
-            f"{NAMES[self.name]}; {names} left out"
+            f"{SCALE_NAMES[self.name]}; {names} left out"
             if self.hides_sinks and names
-            else NAMES[self.name]
+            else SCALE_NAMES[self.name]
         )
 
 
 def automatic(n_key: int) -> str:
     """Return the scale that shows rows of so many keys best."""
-    return ROW if n_key > MOST_KEYS else WEIGHT
+    return ROW_SCALE if n_key > MOST_KEYS else WEIGHT_SCALE
 
 
 def sinks(row: Encoding) -> list[int]:

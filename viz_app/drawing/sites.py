@@ -7,9 +7,9 @@ from torch import Tensor
 
 from models.layers.masks import ROLES
 from models.trace import AttentionSite, Trace
-from models.trace.site import Rows
+from models.trace.site import RowSlice
 
-MOST_ROWS = 256  # rows of a head that are sampled to find the sharpest
+MAX_SAMPLED_ROWS = 256  # rows of a head that are sampled to find the sharpest
 
 
 def by_kind(trace: Trace) -> list[tuple[str, list[AttentionSite]]]:
@@ -24,7 +24,7 @@ def _rank(site: AttentionSite) -> tuple[bool, int]:
     return site.stack != "encoder", ROLES.index(site.role) if site.role in ROLES else len(ROLES)
 
 
-def blocked_bits(site: AttentionSite, head: int = 0, rows: Rows = None) -> Tensor:
+def blocked_bits(site: AttentionSite, head: int = 0, rows: RowSlice = None) -> Tensor:
     """Return (query, key) uint8: bit i set where the i-th mask layer blocks the cell, 0 where open.
 
     At most 8 layers are counted; `rows` selects a slice of the queries.
@@ -60,7 +60,7 @@ def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
 
 def _mean_peaks(site: AttentionSite) -> Tensor:
     """Return (head,): the mean over at most MOST_ROWS queries of the strongest weight."""
-    rows, site = slice(0, None, max(1, site.n_query // MOST_ROWS)), site.read("q", "k")
+    rows, site = slice(0, None, max(1, site.n_query // MAX_SAMPLED_ROWS)), site.read("q", "k")
     counts = torch.ones(site.n_query, site.n_key)[rows]
     if site.query_stream == site.key_stream and site.n_query == site.n_key > 2:
         counts = 1 - torch.eye(site.n_query)[rows]

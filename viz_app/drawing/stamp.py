@@ -18,7 +18,7 @@ from models.analysis.joined_words import is_joined
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing import provenance
-from viz_app.drawing.colours import PAPER, TEXT
+from viz_app.drawing.colours import PAPER_COLOUR, TEXT_COLOUR
 from viz_app.drawing.csv_file import csv_line
 from viz_app.drawing.notes import answer_line
 from viz_app.drawing.npz import Arrays, npz
@@ -31,8 +31,8 @@ COUNTING = (
     "layers and heads from 1, in the names of arrays too; tokens and the axes of arrays from 0"
 )
 FINGERPRINT = 12  # characters shown: enough to tell any two models apart
-LINE, SIZE = 17, 12  # of a caption, in pixels
-LONGEST = 600  # characters of a caption; the metadata always holds the full text
+CAPTION_LINE, CAPTION_SIZE = 17, 12  # of a caption, in pixels
+MAX_CAPTION = 600  # characters of a caption; the metadata always holds the full text
 
 
 def facts(trace: Trace, **more: str) -> Facts:
@@ -63,8 +63,8 @@ def caption(about: Facts) -> str:
     line = "; ".join(f"{name}: {text}" for name, text in about.items() if name != "counting")
     return (
         line
-        if len(line) <= LONGEST
-        else f"{line[: LONGEST // 2].rstrip()} … {line[-LONGEST // 2 :].lstrip()}"
+        if len(line) <= MAX_CAPTION
+        else f"{line[: MAX_CAPTION // 2].rstrip()} … {line[-MAX_CAPTION // 2 :].lstrip()}"
     )
 
 
@@ -76,18 +76,18 @@ def saving(file: str, about: Facts) -> dict[str, str]:
     return {"file": file, "caption": caption(about), "about": _whole(about)}
 
 
-def stamped(content: str | bytes, name: str, about: Facts) -> str | bytes:
+def stamp_file(content: str | bytes, name: str, about: Facts) -> str | bytes:
     """Return the file's content with the facts inside; unchanged for other file types."""
     extension = name.rpartition(".")[2]
     return _STAMPS[extension](content, about) if about and extension in _STAMPS else content
 
 
-def pieces(
+def stamped_pieces(
     content: str | bytes | Iterator[str] | Arrays, name: str, about: Facts
 ) -> Iterator[bytes]:
     """Yield a stamped file in pieces, for generated content: CSV lines or npz arrays."""
     if isinstance(content, str | bytes):
-        whole = stamped(content, name, about)
+        whole = stamp_file(content, name, about)
         yield whole.encode() if isinstance(whole, str) else whole
     elif name.endswith(".csv"):
         yield _csv("", about).encode()
@@ -120,16 +120,16 @@ def _svg(content: str, about: Facts) -> str:
     """Return the drawing with a caption below it and all facts as metadata."""
     root = ElementTree.fromstring(content)
     width, height = (float(root.get(side, "0")) for side in ("width", "height"))
-    lines = textwrap.wrap(caption(about), max(20, int((width - 20) / (LETTER * SIZE))))
-    total_height = height + LINE * len(lines) + LINE
+    lines = textwrap.wrap(caption(about), max(20, int((width - 20) / (LETTER * CAPTION_SIZE))))
+    total_height = height + CAPTION_LINE * len(lines) + CAPTION_LINE
     caption_lines = "".join(
-        f'<text x="10" y="{height + LINE * (i + 1):g}" font-family="sans-serif" font-size="{SIZE}" fill="{TEXT}" '
+        f'<text x="10" y="{height + CAPTION_LINE * (i + 1):g}" font-family="sans-serif" font-size="{CAPTION_SIZE}" fill="{TEXT_COLOUR}" '
         f'style="unicode-bidi:plaintext">{escape(line)}</text>'
         for i, line in enumerate(lines)
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {total_height:g}" width="{width:g}" height="{total_height:g}">'
-        f'<metadata>{escape(_whole(about))}</metadata><rect width="{width:g}" height="{total_height:g}" fill="{PAPER}"/>'
+        f'<metadata>{escape(_whole(about))}</metadata><rect width="{width:g}" height="{total_height:g}" fill="{PAPER_COLOUR}"/>'
         f"{content}{caption_lines}</svg>"
     )
 

@@ -9,14 +9,16 @@ from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import stream_tokens
-from viz_app.drawing.extent import OWN, Extent, widened
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
 from viz_app.drawing.labels import labels, numbered
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 
 
-def encoder_states(trace: Trace, config: Seq2SeqConfig, title: str, extent: Extent = OWN) -> bytes:
+def encoder_states(
+    trace: Trace, config: Seq2SeqConfig, title: str, extent: Extent = OWN_EXTENT
+) -> bytes:
     """Return the payload of the component `states`: signed states h_1 … h_n on a scale of ±limit.
 
     The scale covers `extent`. In a bidirectional encoder the forward states are on the left. The
@@ -42,7 +44,7 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, title: str, extent: Exte
     return pack(header, states=values)
 
 
-def explanation(config: Seq2SeqConfig, terms: words.Terms) -> str:
+def explain_states(config: Seq2SeqConfig, terms: words.Terms) -> str:
     """Explain, in Markdown, an RNN without attention: what the decoder gets instead."""
     d, half = config.d_memory, config.d_hidden
     if config.bidirectional:

@@ -4,26 +4,26 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 
-from viz_app.drawing.colours import HATCH, PAPER, TEXT
+from viz_app.drawing.colours import HATCH_COLOUR, PAPER_COLOUR, TEXT_COLOUR
 
-MASKED = "url(#masked)"  # the fill of a cell that may not be read: hatched
-LINE = "#d3d9e6"  # between cells
+MASKED_FILL = "url(#masked)"  # the fill of a cell that may not be read: hatched
+LINE_COLOUR = "#d3d9e6"  # between cells
 LETTER = 0.62  # a generous width of a letter, relative to the font size
-Cell = Callable[[int, int], tuple[str, str]]  # row and column → fill and tooltip
+CellFill = Callable[[int, int], tuple[str, str]]  # row and column → fill and tooltip
 
 
-def document(width: float, height: float, parts: Iterable[str], size: float = 12) -> str:
+def svg_document(width: float, height: float, parts: Iterable[str], size: float = 12) -> str:
     """Return a drawing of these parts, in pixels; `size` is the font size."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
-        f'font-family="sans-serif" font-size="{size:g}" fill="{TEXT}">'
+        f'font-family="sans-serif" font-size="{size:g}" fill="{TEXT_COLOUR}">'
         '<defs><pattern id="masked" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        f'<rect width="5" height="5" fill="{PAPER}"/><rect width="1.2" height="5" fill="{HATCH}"/></pattern></defs>'
-        f"{rectangle(0, 0, width, height, PAPER)}{''.join(parts)}</svg>"
+        f'<rect width="5" height="5" fill="{PAPER_COLOUR}"/><rect width="1.2" height="5" fill="{HATCH_COLOUR}"/></pattern></defs>'
+        f"{rectangle(0, 0, width, height, PAPER_COLOUR)}{''.join(parts)}</svg>"
     )
 
 
-def text(x: float, y: float, content: str, anchor: str = "start", **look: object) -> str:
+def svg_text(x: float, y: float, content: str, anchor: str = "start", **look: object) -> str:
     """Return a line of text.
 
     `anchor` says which point of it is at x; `look` holds other attributes such as font_size.
@@ -43,7 +43,7 @@ def rectangle(
 
 
 def heat_map(
-    x: float, y: float, size: float, queries: Sequence[str], keys: Sequence[str], cell: Cell
+    x: float, y: float, size: float, queries: Sequence[str], keys: Sequence[str], cell: CellFill
 ) -> Iterator[str]:
     """Yield squares of this size from (x, y) on, with labels.
 
@@ -53,12 +53,12 @@ def heat_map(
         for k in range(len(keys)):
             fill, tip = cell(q, k)
             at = x + k * size, y + q * size
-            yield rectangle(*at, size, size, fill, tip, stroke=LINE, stroke_width=0.5)
+            yield rectangle(*at, size, size, fill, tip, stroke=LINE_COLOUR, stroke_width=0.5)
     for q, name in enumerate(queries):
-        yield text(x - 6, y + (q + 0.65) * size, name, "end")
+        yield svg_text(x - 6, y + (q + 0.65) * size, name, "end")
     for k, name in enumerate(keys):
         place = f"translate({x + (k + 0.6) * size:g} {y - 8:g}) rotate(-45)"
-        yield text(0, 0, name, transform=place)
+        yield svg_text(0, 0, name, transform=place)
 
 
 def width_of(content: str, size: float = 12, bold: bool = False) -> float:

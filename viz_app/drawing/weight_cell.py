@@ -11,14 +11,14 @@ from models.analysis.head_walk import Walk
 from models.analysis.slices import row_slices, slice_with
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.labels import Label, axes_labels, labels, writes
+from viz_app.drawing.labels import Label, axes_labels, labels, queries_are_written
 from viz_app.drawing.payload import pack
 
 TYPICAL_PEAK = 0.6  # strongest weight of a good first query, neither saturated nor flat
 
 
 @dataclass(frozen=True)
-class Cell:
+class WeightCell:
     """One weight of a trace, by the positions of its query and its key, from 0."""
 
     site: AttentionSite
@@ -28,12 +28,12 @@ class Cell:
 
     @cached_property
     def walk(self) -> Walk:
-        return head_walk.walk(self.site, self.query, self.head)
+        return head_walk.head_walk(self.site, self.query, self.head)
 
 
 def chosen_cell(
     trace: Trace, site: AttentionSite, head: int, query: int | None, key: int | None
-) -> Cell:
+) -> WeightCell:
     """Return the chosen weight.
 
     By default the query is one with a typical peak on an ordinary word, and the key its strongest
@@ -42,12 +42,12 @@ def chosen_cell(
     key = key if key is not None and 0 <= key < site.n_key else None
     if query is None or not 0 <= query < site.n_query:
         if key is None:
-            return Cell(site, head, *_typical(trace, site, head))
+            return WeightCell(site, head, *_typical(trace, site, head))
         query = _strongest_reader(site, head, key)
     if key is None:
         rows, row = slice_with(site, query)
         key = int(site.weights(head, rows=rows)[row].argmax())
-    return Cell(site, head, query, key)
+    return WeightCell(site, head, query, key)
 
 
 def _strongest_reader(site: AttentionSite, head: int, key: int) -> int:
@@ -78,13 +78,15 @@ def _is_word(label: Label) -> bool:
     return not label.special and any(c.isalnum() for c in label.text)
 
 
-def token_choice(trace: Trace, cell: Cell, terms: words.Terms, n_key: int | None = None) -> bytes:
+def token_choice(
+    trace: Trace, cell: WeightCell, terms: words.Terms, n_key: int | None = None
+) -> bytes:
     """Return the payload of the component `choice`: both rows of tokens.
 
     The chosen query's weights are drawn on the first `n_key` keys (None: on all).
     """
     query, key = axes_labels(trace, cell.site)
-    reads, read = words.axes(cell.site, terms, writes(trace, cell.site))
+    reads, read = words.axes(cell.site, terms, queries_are_written(trace, cell.site))
     header = {
         "queries": [label.as_json() for label in query],
         "keys": [label.as_json() for label in key[:n_key]],
@@ -97,7 +99,7 @@ def token_choice(trace: Trace, cell: Cell, terms: words.Terms, n_key: int | None
     return pack(header, weights=cell.walk.weights[:n_key].numpy())
 
 
-def blocked_by(cell: Cell, keys: Iterable[int]) -> list[list[str]]:
+def blocked_by(cell: WeightCell, keys: Iterable[int]) -> list[list[str]]:
     """Name, for each of these keys, the mask layers that hide it from the query."""
     n_query, n_key = cell.site.q.shape[2], cell.site.k.shape[2]
     hidden: list[list[str]] = [[] for _ in range(n_key)]

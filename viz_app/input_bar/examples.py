@@ -41,7 +41,7 @@ _EXAMPLES = {
 }
 
 
-Example = tuple[str, ...]  # a text for each of the model's first fields
+FieldTexts = tuple[str, ...]  # a text for each of the model's first fields
 
 
 # example → all correct outputs, not only the usual one
@@ -76,7 +76,7 @@ def examples(task: str) -> list:
     return _EXAMPLES.get(task, _EXAMPLES["translation"])
 
 
-def readable_examples(scope: Scope) -> list[Example]:
+def readable_examples(scope: Scope) -> list[FieldTexts]:
     """Return the examples that this model can read: its checkpoint's own, else its task's.
 
     If all are too long, the result is the first example with its last text shortened.
@@ -97,8 +97,8 @@ def readable_examples(scope: Scope) -> list[Example]:
     ]
     *first, last = lines[0]
     beginnings = ((*first, last[:end]) for end in range(len(last), 0, -1))
-    return [texts for texts in lines if readable(scope, *texts)] or [
-        next((shortened for shortened in beginnings if readable(scope, *shortened)), lines[0])
+    return [texts for texts in lines if reads_text(scope, *texts)] or [
+        next((shortened for shortened in beginnings if reads_text(scope, *shortened)), lines[0])
     ]
 
 
@@ -113,7 +113,7 @@ def holds_lines(scope: Scope) -> bool:
     return bool(scope.model.text_fields) and tokenizer.decode(tokenizer.encode("\n").ids) == "\n"
 
 
-def readable(scope: Scope, *texts: str) -> bool:
+def reads_text(scope: Scope, *texts: str) -> bool:
     try:
         scope.encode(*texts)
     except InputError:

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models import Scope
 from models.architectures import family_of
-from models.architectures.base import IMAGE, Field
+from models.architectures.base import IMAGE_FIELD, Field
 from models.architectures.encoder_decoder import EncoderDecoder
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
@@ -18,20 +18,20 @@ from viz_app.components.mounting import show
 from viz_app.controls.image_box import image_box, image_upload
 from viz_app.controls.text_box import text_box
 from viz_app.drawing.notes import refusal, small_print
-from viz_app.input_bar.examples import Example, examples, readable, readable_examples
-from viz_app.input_bar.menu import entries, groups
-from viz_app.input_bar.opening_bar import bar, leave, open_scope
+from viz_app.input_bar.examples import FieldTexts, examples, readable_examples, reads_text
+from viz_app.input_bar.menu import groups, menu_entries
+from viz_app.input_bar.opening_bar import bar, open_with_progress, stop_waiting
 from viz_app.session import live, own_images, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 from viz_app.session.opening import try_again
 from viz_app.session.parameters import Text
 from viz_app.session.url_state import CHECKPOINT, parameter_of
-from viz_app.ui import note
+from viz_app.ui import show_note
 
 FIRST_TEXT = examples("translation")[0]  # while no model has been opened
 BOX = 68  # px: two lines of text; longer texts scroll
-SHOWN = "What it can show: page Models."  # for third-party models
+WHAT_IT_SHOWS = "What it can show: page Models."  # for third-party models
 _EXAMPLE = "example"
 _SUITED = "suited"  # first field of a model → (task of its current text, example put there)
 _TYPED = "typed"  # task → its texts when a model of another task was opened
@@ -42,17 +42,17 @@ def input_bar(opens_on: Mapping[str, str]) -> CurrentRun | None:
 
     `opens_on` maps a task to the page's own first example.
     """
-    session = live.session()
+    session = live.live_session()
     with st.container(horizontal=True, gap="small", key="input-bar"):
         with st.container(key="bar-model"):
             session.name, session.scope = _checkpoint(session)
         scope = session.scope or (session.run.scope if session.run else None)
         ready = readable_examples(scope) if scope else []
-        if scope and (own := opens_on.get(scope.task)) and readable(scope, own):
+        if scope and (own := opens_on.get(scope.task)) and reads_text(scope, own):
             ready = [(own,), *(texts for texts in ready if texts != (own,))]
         has_run = _texts(session, scope, ready)
         with st.container(key="bar-example"):
-            if images := [field for field in _fields(scope) if field.kind == IMAGE]:
+            if images := [field for field in _fields(scope) if field.kind == IMAGE_FIELD]:
                 image_upload(session, images[0])
             if any(ready):  # an image has its examples in its own box
                 _pick_example(_fields(scope), ready)
@@ -66,18 +66,18 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     the result is the current one, or None if the run follows the URL, whose texts belong to the new
     one.
     """
-    first = checkpoints.module() or checkpoints.LANDING
+    first = checkpoints.module() or checkpoints.LANDING_CHECKPOINT
     name = url_state.get(CHECKPOINT) or first
-    if name != first and url_state.follows() and (missing := checkpoints.missing(name)):
+    if name != first and url_state.follows() and (missing := checkpoints.why_refused(name)):
         url_state.stand_in(CHECKPOINT, None, missing)
         name = first
     menu = {"value": name, "groups": groups(), "takesPaths": not checkpoints.is_shared()}
-    show(PICKER, menu, on_pick=pick)
+    show(PICKER, menu, on_pick=pick_model)
     try:
         folder = checkpoints.folder(name)
-        scope = open_scope(session, folder)
+        scope = open_with_progress(session, folder)
     except CheckpointError as error:
-        leave(session)
+        stop_waiting(session)
         with _note_slot():
             show(PLAIN, refusal(checkpoints.error_message(error)), key=f"note {CHECKPOINT.name}")
         return name, None
@@ -87,10 +87,10 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
             bar(session, session.opening, stop)
         return session.name, None if url_state.follows() else session.scope
     session.picked = name
-    family = words.sentence(family_of(scope.config).name)
-    is_described = any(one.name == name and one.detail for one in entries())  # by the picker
-    about = "" if is_described or not scope.model.what_it_answers else f"{family} {SHOWN}"
-    note(_note_slot(), about, key=CHECKPOINT.name)
+    family = words.as_sentence(family_of(scope.config).name)
+    is_described = any(one.name == name and one.detail for one in menu_entries())  # by the picker
+    about = "" if is_described or not scope.model.what_it_answers else f"{family} {WHAT_IT_SHOWS}"
+    show_note(_note_slot(), about, key=CHECKPOINT.name)
     return folder, scope
 
 
@@ -105,15 +105,15 @@ def _note_slot() -> DeltaGenerator:
 
 def _stop(session: LiveSession) -> None:
     """Stop opening a model and choose the current one again."""
-    leave(session)
-    url_state.keep(CHECKPOINT, session.picked or None)
+    stop_waiting(session)
+    url_state.set_value(CHECKPOINT, session.picked or None)
 
 
-def pick(name: str) -> None:
+def pick_model(name: str) -> None:
     """Choose a model: reset choices that belong to other tokens, and retry failed openings."""
-    url_state.let_go()
+    url_state.reset_untyped()
     try_again()
-    url_state.keep(CHECKPOINT, name)
+    url_state.set_value(CHECKPOINT, name)
 
 
 def _fields(scope: Scope | None) -> Sequence[Field]:
@@ -121,7 +121,7 @@ def _fields(scope: Scope | None) -> Sequence[Field]:
     return respond.boxes(scope.model) if scope else EncoderDecoder.fields
 
 
-def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) -> bool:
+def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[FieldTexts]) -> bool:
     """Draw a text box with a note for each field; return True if the texts were run."""
     fields = _fields(scope)
     terms = (
@@ -137,7 +137,7 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) 
         help_ = _help(scope, field) if field.optional else {}
         parameter = parameter_of(field)
         with st.container(key=f"bar-{parameter.name}"):
-            if field.kind == IMAGE:
+            if field.kind == IMAGE_FIELD:
                 image_box(session, field, terms.label(field.name))
                 slots.append(st.container(key=f"room-{parameter.name}"))
                 continue
@@ -151,7 +151,7 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[Example]) 
     session.redraw(*texts)
     if not session.scope:
         return False
-    run, notes = respond.read(session, *texts)
+    run, notes = respond.run_texts(session, *texts)
     for field, slot in zip(fields, slots, strict=True):
         with slot:
             too_long = cut.get(field.name)
@@ -214,7 +214,7 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
     )
     text, start = url_state.get(fields[0]), dict(zip_longest(fields, example, fillvalue=""))
     _put({field: value for field, value in start.items() if url_state.get(field) is None})
-    session = live.session()
+    session = live.live_session()
     are_set, session.texts_are_set = session.texts_are_set, session.opening is not None
     if text is None or task is None or url_state.follows() or are_set:
         return
@@ -230,12 +230,12 @@ def _follows(scope: Scope, text: str) -> bool:
     model = scope.model
     if model.translates or len([field for field in model.text_fields if not field.optional]) > 1:
         return False
-    return readable(scope, text) and not scope.warnings(text)
+    return reads_text(scope, text) and not scope.warnings(text)
 
 
 def _put(texts: Mapping[Text, str]) -> None:
     for field, text in texts.items():
-        url_state.keep(field, text)
+        url_state.set_value(field, text)
 
 
 def _swap(session: LiveSession, scope: Scope) -> None:
@@ -246,14 +246,14 @@ def _swap(session: LiveSession, scope: Scope) -> None:
             "Clear",
             key="free",
             help="Clear this text: the model writes it again.",
-            on_click=url_state.keep,
+            on_click=url_state.set_value,
             args=(target, ""),
             type="tertiary",
         )
         return
 
     def take() -> None:  # reads the output on click, since more may have been typed by then
-        url_state.keep(target, session.run.trace.output)
+        url_state.set_value(target, session.run.trace.output)
 
     has_no_output = session.run is None or not session.run.trace.output
     st.button(
@@ -266,7 +266,7 @@ def _swap(session: LiveSession, scope: Scope) -> None:
     )
 
 
-def _pick_example(fields: Sequence[Field], ready: Sequence[Example]) -> None:
+def _pick_example(fields: Sequence[Field], ready: Sequence[FieldTexts]) -> None:
     choices = {" · ".join(texts): texts for texts in ready}
     st.selectbox(
         "Examples",
@@ -283,6 +283,6 @@ def _pick_example(fields: Sequence[Field], ready: Sequence[Example]) -> None:
 def _take_example(fields: Sequence[Field], choices: Mapping[str, Sequence[str]]) -> None:
     if texts := choices.get(st.session_state[_EXAMPLE]):
         for field, text in zip_longest(fields, texts, fillvalue=""):
-            url_state.keep(parameter_of(field), text)
-        url_state.let_go()
+            url_state.set_value(parameter_of(field), text)
+        url_state.reset_untyped()
         st.session_state[_EXAMPLE] = None

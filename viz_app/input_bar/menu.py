@@ -10,17 +10,17 @@ from typing import Any
 
 import models
 from models import weights
-from models.architectures import family_of, name_of
-from models.checkpoint import CheckpointError, Description, config_of
+from models.architectures import architecture_name, family_of
+from models.checkpoint import CheckpointError, Description, read_config
 from models.hub import load as hub
 from models.opening import folder_of
 from models.printable import printable
-from models.tasks import NAMES
-from models.tasks.purpose import purpose
+from models.tasks import TASK_NAMES
+from models.tasks.purpose import task_purpose
 from viz_app import checkpoints, words
 from viz_app.session import cache
 
-OWN_MODULE, FOLDER = "Own module", "Folder {}"
+OWN_MODULE, FOLDER_ENTRY = "Own module", "Folder {}"
 UNREADABLE = "cannot be read"
 _PAPER = r" \([^()]*\d{4}\)"  # in the name of a family
 
@@ -44,7 +44,7 @@ class Entry:
         }
 
 
-def entries() -> list[Entry]:
+def menu_entries() -> list[Entry]:
     """Return the menu in its order: shipped models, folders, the user's own module."""
     return sorted(map(entry, checkpoints.available()), key=lambda one: one.rank)
 
@@ -52,7 +52,7 @@ def entries() -> list[Entry]:
 def groups() -> list[dict[str, Any]]:
     """Return the menu as the picker shows it; a family is called by its shortest name."""
     grouped = []
-    for _, members in groupby(entries(), key=lambda one: one.rank[:3]):
+    for _, members in groupby(menu_entries(), key=lambda one: one.rank[:3]):
         together = list(members)
         title = min((one.group for one in together), key=len)
         options = [one.as_json() for one in together]
@@ -65,7 +65,7 @@ def entry(name: str) -> Entry:
     if name == checkpoints.module():
         return Entry(name, "", OWN_MODULE, (2, 0, "", name))
     shipped = name in models.shipped()
-    group = "" if shipped else FOLDER.format(name.partition("/")[0])
+    group = "" if shipped else FOLDER_ENTRY.format(name.partition("/")[0])
     with suppress(CheckpointError, ValueError):
         folder = checkpoints.folder(name)
         return cache.checkpoint_drawing(
@@ -74,7 +74,7 @@ def entry(name: str) -> Entry:
     return Entry(name, UNREADABLE, group, (1, 0, group, True, name))
 
 
-def description(name: str) -> Description | None:
+def menu_description(name: str) -> Description | None:
     """Return the description of a checkpoint; None if unreadable (reported when picked)."""
     with suppress(CheckpointError):
         return cache.description(checkpoints.folder(name))
@@ -90,21 +90,26 @@ def _of_folder(name: str, folder: str, group: str) -> Entry:
     path = folder_of(folder)
     if hub.is_folder(path):
         return Entry(name, cache.description(folder).family.name, group, (1, 0, group, False, name))
-    config, training = config_of(path), cache.description(folder).training
+    config, training = read_config(path), cache.description(folder).training
     family = family_of(config)
     n_parameters = sum(p.numel() for p in weights.blank(config).parameters())
     detail = " · ".join([*_facts(training, config), size_text(n_parameters)])
     if group:
         return Entry(name, detail, group, (1, 0, group, False, name))
     task = training.get("task", "")
-    rank = (0, family.year, name_of(config), NAMES.index(task) if task in NAMES else len(NAMES))
-    title = words.sentence(family.name).removesuffix(".")
+    rank = (
+        0,
+        family.year,
+        architecture_name(config),
+        TASK_NAMES.index(task) if task in TASK_NAMES else len(TASK_NAMES),
+    )
+    title = words.as_sentence(family.name).removesuffix(".")
     return Entry(name, detail, title, (*rank, len(family.name), name))
 
 
 def _facts(training: dict[str, Any], config: Any) -> Iterator[str]:
     """Yield what a model does, what kind it is, and the λ of its fine-tuning."""
-    if does := purpose(training, config):
+    if does := task_purpose(training, config):
         yield does
     yield re.sub(_PAPER, "", family_of(config).name)
     data = training.get("data")

@@ -6,17 +6,19 @@ from typing import Literal
 import streamlit as st
 
 from models import Scope
-from viz_app.components.catalogue import OPENING
+from viz_app.components.catalogue import OPENING_BAR
 from viz_app.components.mounting import show
 from viz_app.session import cache, opening, opening_route
 from viz_app.session.live import LiveSession
 from viz_app.session.opening import Opening
 
-Place = Literal["opening", "pinned_opening"]  # fields of LiveSession
+OpeningSlot = Literal["opening", "pinned_opening"]  # fields of LiveSession
 WAIT = 0.5  # s that a rerun waits for the first model, so that reruns leave it the processor
 
 
-def open_scope(session: LiveSession, name: str, place: Place = "opening") -> Scope | None:
+def open_with_progress(
+    session: LiveSession, name: str, place: OpeningSlot = "opening"
+) -> Scope | None:
     """Return the checkpoint; None while it is being opened.
 
     `place` is the session's field for that.
@@ -27,12 +29,12 @@ def open_scope(session: LiveSession, name: str, place: Place = "opening") -> Sco
     previous: Opening | None = getattr(session, place)
     pending = previous
     if pending is None or pending.key != cache.opened_as(name):
-        pending = opening.ask(name, session.token)
+        pending = opening.opening_for(name, session.token)
     if pending is not previous:
-        leave(session, place)
+        stop_waiting(session, place)
     if pending is None:
         return cache.scope(name)
-    seconds = opening.PATIENCE if pending is not previous else 0 if session.run else WAIT
+    seconds = opening.BAR_DELAY if pending is not previous else 0 if session.run else WAIT
     if not pending.ready(seconds):
         setattr(session, place, pending)
         return None
@@ -40,7 +42,7 @@ def open_scope(session: LiveSession, name: str, place: Place = "opening") -> Sco
     return opening.result(pending)
 
 
-def leave(session: LiveSession, place: Place = "opening") -> None:
+def stop_waiting(session: LiveSession, place: OpeningSlot = "opening") -> None:
     """Stop waiting for the model that is being opened."""
     if (awaited := getattr(session, place)) is not None:
         awaited.give_up(session.token)
@@ -62,10 +64,10 @@ def bar(
         "number": pending.number,
         "share": pending.share,
         "progress": pending.progress,
-        "path": opening_route.path(),
+        "path": opening_route.opening_path(),
         "token": session.token,
     }
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key=key):
-        show(OPENING, progress, key=f"{key} progress", on_ready=lambda: None)
+        show(OPENING_BAR, progress, key=f"{key} progress", on_ready=lambda: None)
         if stop:
             st.button("Stop", key=f"stop-{key}", on_click=stop, help=says)

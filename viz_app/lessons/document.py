@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from viz_app.lessons.form import Form
-from viz_app.lessons.lesson import CELLS, CHOOSE, NUMBER, ORDER, TOKEN, Lesson
+from viz_app.lessons.form import PredictionForm
+from viz_app.lessons.lesson import (
+    CELLS_STEP,
+    CHOOSE_STEP,
+    NUMBER_STEP,
+    ORDER_STEP,
+    TOKEN_STEP,
+    Lesson,
+)
 
 REVEAL = "Show what happened"
-LINES = 3  # to write on below a question
+ANSWER_LINES = 3  # to write on below a question
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,9 @@ class StepOnPaper:
     told_picture: int | None
 
 
-def document(lesson: Lesson, steps: list[StepOnPaper], about: str, is_folded: bool = False) -> str:
+def lesson_document(
+    lesson: Lesson, steps: list[StepOnPaper], about: str, is_folded: bool = False
+) -> str:
     """Return the lesson as HTML, with an element for each picture.
 
     What happened is folded up until it is asked for, if it `is_folded`.
@@ -46,7 +55,7 @@ def _step(number: int, step: StepOnPaper, is_folded: bool) -> str:
         _FORMS[asked["asks"]["kind"]](asked["asks"]),
     ]
     if step.told is None:
-        parts.append('<div class="line"></div>' * LINES)
+        parts.append('<div class="line"></div>' * ANSWER_LINES)
     else:
         happened, *reveal = step.told["happened"], *step.told["reveal"]
         told = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reveal)
@@ -61,23 +70,23 @@ def _picture(number: int | None) -> str:
     return "" if number is None else f'<div class="picture" data-part="{number}"></div>'
 
 
-def _choose(form: Form) -> str:
+def _choose(form: PredictionForm) -> str:
     return _listed("boxes", [f"☐ {text}" for _, text in form["options"]])
 
 
-def _token(form: Form) -> str:
+def _token(form: PredictionForm) -> str:
     return _listed("tokens", [f"☐ {token}" for token in form["tokens"]])
 
 
-def _order(form: Form) -> str:
+def _order(form: PredictionForm) -> str:
     return _listed("tokens", [f"___ {token}" for token in form["tokens"]])
 
 
-def _number(form: Form) -> str:
+def _number(form: PredictionForm) -> str:
     return f'<p class="number">__________ {escape(form["unit"])}</p>'
 
 
-def _cells(form: Form) -> str:
+def _cells(form: PredictionForm) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in form["columns"])
     blank = "<td></td>" * len(form["columns"])
     rows = "".join(f'<tr><th scope="row">{escape(row)}</th>{blank}</tr>' for row in form["rows"])
@@ -88,4 +97,10 @@ def _listed(name: str, texts: list[str]) -> str:
     return f'<ul class="{name}">{"".join(f"<li>{escape(text)}</li>" for text in texts)}</ul>'
 
 
-_FORMS = {CHOOSE: _choose, TOKEN: _token, ORDER: _order, NUMBER: _number, CELLS: _cells}
+_FORMS = {
+    CHOOSE_STEP: _choose,
+    TOKEN_STEP: _token,
+    ORDER_STEP: _order,
+    NUMBER_STEP: _number,
+    CELLS_STEP: _cells,
+}

@@ -4,41 +4,48 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from viz_app.lessons.lesson import CELLS, CHOOSE, NUMBER, ORDER, TOKEN, Prediction
+from viz_app.lessons.lesson import (
+    CELLS_STEP,
+    CHOOSE_STEP,
+    NUMBER_STEP,
+    ORDER_STEP,
+    TOKEN_STEP,
+    Prediction,
+)
 from viz_app.lessons.readings import plain_token
 from viz_app.session.current_run import CurrentRun
 
-MOST_ORDERED, MOST_CELLS = 8, 12  # tokens to put in an order; rows and columns to paint
-LONGEST = 300  # characters of one prediction
+MAX_ORDERED, MAX_PREDICTED_CELLS = 8, 12  # tokens to put in an order; rows and columns to paint
+MAX_PREDICTION = 300  # characters of one prediction
 _NUMBER = re.compile(r"-?[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _PLACE = re.compile(r"[0-9]{1,6}")
 
-Form = Mapping[str, Any]  # JSON that the component `lesson` draws its controls from
+PredictionForm = Mapping[str, Any]  # JSON that the component `lesson` draws its controls from
 
 
-def form_of(prediction: Prediction, run: CurrentRun) -> Form:
+def form_of(prediction: Prediction, run: CurrentRun) -> PredictionForm:
     """Return what there is to predict with.
 
     Raises:
         ValueError: the run has no such tokens or cells, or too many.
     """
     form: dict[str, Any] = {"kind": prediction.kind}
-    if prediction.kind == CHOOSE:
+    if prediction.kind == CHOOSE_STEP:
         form["options"] = [list(option) for option in prediction.options.items()]
-    elif prediction.kind == NUMBER:
+    elif prediction.kind == NUMBER_STEP:
         form["unit"] = prediction.of
-    elif prediction.kind == CELLS:
+    elif prediction.kind == CELLS_STEP:
         site = run.trace.attention.get(prediction.of)
         if site is None:
             raise ValueError(f"this run has no attention {prediction.of[:60]}")
-        if max(site.n_query, site.n_key) > MOST_CELLS:
-            raise ValueError(f"the text is longer than {MOST_CELLS} tokens")
+        if max(site.n_query, site.n_key) > MAX_PREDICTED_CELLS:
+            raise ValueError(f"the text is longer than {MAX_PREDICTED_CELLS} tokens")
         form["rows"] = [plain_token(token) for token in site.query_tokens]
         form["columns"] = [plain_token(token) for token in site.key_tokens]
     else:
         tokens = _tokens(prediction, run)
-        if prediction.kind == ORDER and len(tokens) > MOST_ORDERED:
-            raise ValueError(f"more than {MOST_ORDERED} tokens are too many to put in an order")
+        if prediction.kind == ORDER_STEP and len(tokens) > MAX_ORDERED:
+            raise ValueError(f"more than {MAX_ORDERED} tokens are too many to put in an order")
         form["tokens"] = tokens
     return form
 
@@ -49,44 +56,44 @@ def _tokens(prediction: Prediction, run: CurrentRun) -> list[str]:
         raise ValueError(f"this run has no stream {prediction.of[:40]}")
     tokens = [plain_token(token) for token in stream.tokens]
     # what a decision can write: every token after the first
-    return tokens[1:] if prediction.kind == ORDER and run.scope.model.can_write else tokens
+    return tokens[1:] if prediction.kind == ORDER_STEP and run.scope.model.can_write else tokens
 
 
-def value_of(form: Form, said: str) -> Any:
+def value_of(form: PredictionForm, said: str) -> Any:
     """Return a prediction as the value to compare with what happened.
 
     Raises:
         ValueError: it is no prediction of this form.
     """
     kind = form["kind"]
-    fits = len(said) <= LONGEST
-    if fits and kind == CHOOSE and said in dict(form["options"]):
+    fits = len(said) <= MAX_PREDICTION
+    if fits and kind == CHOOSE_STEP and said in dict(form["options"]):
         return said
-    if fits and kind == NUMBER and _NUMBER.fullmatch(said):
+    if fits and kind == NUMBER_STEP and _NUMBER.fullmatch(said):
         return float(said)
-    if fits and kind == CELLS:
+    if fits and kind == CELLS_STEP:
         sizes = [len(form["columns"])] * len(form["rows"])
         if re.fullmatch("[01-]+", said) and [len(row) for row in said.split("-")] == sizes:
             return tuple(tuple(c == "1" for c in row) for row in said.split("-"))
-    if fits and kind in (TOKEN, ORDER) and all(map(_PLACE.fullmatch, said.split("-"))):
+    if fits and kind in (TOKEN_STEP, ORDER_STEP) and all(map(_PLACE.fullmatch, said.split("-"))):
         places, n = tuple(map(int, said.split("-"))), len(form["tokens"])
-        if kind == ORDER and sorted(places) == list(range(n)):
+        if kind == ORDER_STEP and sorted(places) == list(range(n)):
             return places
-        if kind == TOKEN and len(places) == 1 and places[0] < n:
+        if kind == TOKEN_STEP and len(places) == 1 and places[0] < n:
             return places[0]
     raise ValueError("the prediction fits another run")
 
 
-def words_of(form: Form, value: Any) -> str:
+def words_of(form: PredictionForm, value: Any) -> str:
     """Return a prediction in words, given its value."""
     kind = form["kind"]
-    if kind == CHOOSE:
+    if kind == CHOOSE_STEP:
         return dict(form["options"])[value]
-    if kind == NUMBER:
+    if kind == NUMBER_STEP:
         return with_unit(f"{value:g}", form["unit"])
-    if kind == CELLS:
+    if kind == CELLS_STEP:
         return f"{sum(map(sum, value)):,} of {sum(map(len, value)):,} cells"
-    places = value if kind == ORDER else [value]
+    places = value if kind == ORDER_STEP else [value]
     return ", ".join(form["tokens"][place] for place in places)
 
 
@@ -97,11 +104,11 @@ def with_unit(number: str, unit: str) -> str:
     return f"{number} {unit.removesuffix('s') if number == '1' else unit}"
 
 
-def any_prediction(form: Form) -> str:
+def any_prediction(form: PredictionForm) -> str:
     """Return a prediction of this form, to see what is told after one."""
     kind = form["kind"]
-    if kind == CHOOSE:
+    if kind == CHOOSE_STEP:
         return form["options"][0][0]
-    if kind == CELLS:
+    if kind == CELLS_STEP:
         return "-".join(["0" * len(form["columns"])] * len(form["rows"]))
-    return "-".join(map(str, range(len(form["tokens"])))) if kind == ORDER else "0"
+    return "-".join(map(str, range(len(form["tokens"])))) if kind == ORDER_STEP else "0"

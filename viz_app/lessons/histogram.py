@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from viz_app.lessons.form import Form, value_of, words_of
-from viz_app.lessons.lesson import CELLS, CHOOSE, NUMBER, ORDER, TOKEN
+from viz_app.lessons.form import PredictionForm, value_of, words_of
+from viz_app.lessons.lesson import CELLS_STEP, CHOOSE_STEP, NUMBER_STEP, ORDER_STEP, TOKEN_STEP
 
 BINS = 8  # of numbers, at most
 MOST_BARS = 8  # of orders, the most frequent ones
@@ -13,13 +13,13 @@ _NICE = (1, 2, 5, 10)
 Votes = Sequence[tuple[str, int]]  # each prediction and how many made it
 
 
-def histogram(form: Form, votes: Votes, happened: Any = None) -> dict[str, Any]:
+def histogram(form: PredictionForm, votes: Votes, happened: Any = None) -> dict[str, Any]:
     """Return the bars of these predictions: their words, how many, and if it is what happened.
 
     For cells it is a map: how many predicted each cell to be open.
     """
     counts = [(value_of(form, said), n) for said, n in votes]
-    if form["kind"] == CELLS:
+    if form["kind"] == CELLS_STEP:
         return {"cells": _cells(form, counts), "rows": form["rows"], "columns": form["columns"]}
     bars = _BARS[form["kind"]](form, counts, happened)
     return {"bars": [{"says": says, "n": n, "happened": so} for says, n, so in bars]}
@@ -28,25 +28,27 @@ def histogram(form: Form, votes: Votes, happened: Any = None) -> dict[str, Any]:
 Bars = list[tuple[str, int, bool]]
 
 
-def _each(form: Form, values: Sequence[Any], counts: list[tuple[Any, int]], happened: Any) -> Bars:
+def _each(
+    form: PredictionForm, values: Sequence[Any], counts: list[tuple[Any, int]], happened: Any
+) -> Bars:
     numbers = dict(counts)
     return [(words_of(form, one), numbers.get(one, 0), one == happened) for one in values]
 
 
-def _options(form: Form, counts: list[tuple[Any, int]], happened: Any) -> Bars:
+def _options(form: PredictionForm, counts: list[tuple[Any, int]], happened: Any) -> Bars:
     return _each(form, [key for key, _ in form["options"]], counts, happened)
 
 
-def _tokens(form: Form, counts: list[tuple[Any, int]], happened: Any) -> Bars:
+def _tokens(form: PredictionForm, counts: list[tuple[Any, int]], happened: Any) -> Bars:
     return _each(form, range(len(form["tokens"])), counts, happened)
 
 
-def _orders(form: Form, counts: list[tuple[Any, int]], happened: Any) -> Bars:
+def _orders(form: PredictionForm, counts: list[tuple[Any, int]], happened: Any) -> Bars:
     often = [value for value, _ in sorted(counts, key=lambda one: -one[1])[:MOST_BARS]]
     return _each(form, often, counts, happened)
 
 
-def _numbers(form: Form, counts: list[tuple[Any, int]], happened: Any) -> Bars:
+def _numbers(form: PredictionForm, counts: list[tuple[Any, int]], happened: Any) -> Bars:
     """Return a bar for each number, or for each interval of a round width if there are many."""
     values = sorted({value for value, _ in counts})
     if len(values) <= BINS:
@@ -75,14 +77,14 @@ def _round_width(least: float) -> float:
     return next(power * one for one in _NICE if power * one >= least)
 
 
-def _cells(form: Form, counts: list[tuple[Any, int]]) -> list[list[int]]:
+def _cells(form: PredictionForm, counts: list[tuple[Any, int]]) -> list[list[int]]:
     rows, columns = range(len(form["rows"])), range(len(form["columns"]))
     return [[sum(n for cells, n in counts if cells[r][c]) for c in columns] for r in rows]
 
 
-_BARS: dict[str, Callable[[Form, list[tuple[Any, int]], Any], Bars]] = {
-    CHOOSE: _options,
-    TOKEN: _tokens,
-    NUMBER: _numbers,
-    ORDER: _orders,
+_BARS: dict[str, Callable[[PredictionForm, list[tuple[Any, int]], Any], Bars]] = {
+    CHOOSE_STEP: _options,
+    TOKEN_STEP: _tokens,
+    NUMBER_STEP: _numbers,
+    ORDER_STEP: _orders,
 }

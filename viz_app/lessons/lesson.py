@@ -5,14 +5,20 @@ from dataclasses import dataclass, field
 
 from viz_app.lessons.sentence import Sentence
 
-CHOOSE, TOKEN, NUMBER, ORDER, CELLS = "choose", "token", "number", "order", "cells"
+CHOOSE_STEP, TOKEN_STEP, NUMBER_STEP, ORDER_STEP, CELLS_STEP = (
+    "choose",
+    "token",
+    "number",
+    "order",
+    "cells",
+)
 # kind of prediction → what stands after its name in the file
-KINDS = {
-    CHOOSE: "",
-    TOKEN: "a stream of tokens",
-    NUMBER: "a unit",
-    ORDER: "a stream of tokens",
-    CELLS: "an attention",
+STEP_KINDS = {
+    CHOOSE_STEP: "",
+    TOKEN_STEP: "a stream of tokens",
+    NUMBER_STEP: "a unit",
+    ORDER_STEP: "a stream of tokens",
+    CELLS_STEP: "an attention",
 }
 
 MOST_STEPS = 20
@@ -34,7 +40,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Step:
+class LessonStep:
     """One question of a lesson.
 
     The page opens with `query`; once the prediction is made, `then_page` opens, with the parameters
@@ -66,4 +72,4 @@ class Lesson:
     title: str
     about: str
     minutes: int
-    steps: tuple[Step, ...]
+    steps: tuple[LessonStep, ...]

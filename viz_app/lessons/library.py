@@ -10,11 +10,11 @@ from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.reader import LessonError, read_lesson
 from viz_app.session.parameters import Parameter
 
-FOLDER = "ATTNSCOPE_LESSONS"  # environment variable, set by command.py
-SHIPPED = Path(__file__).parent
+LESSONS_VARIABLE = "ATTNSCOPE_LESSONS"  # environment variable, set by command.py
+SHIPPED_LESSONS = Path(__file__).parent
 MOST_FILES = 200
 
-Version = tuple[int, int]  # of a file: when it was changed, and its size
+FileVersion = tuple[int, int]  # of a file: when it was changed, and its size
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ def library(pages: Collection[str], parameters: Mapping[str, Parameter]) -> Libr
     """Return the lessons, whose addresses name these pages and URL parameters."""
     found: dict[str, Lesson] = {}
     errors = []
-    own = os.environ.get(FOLDER)
-    for folder in [*([Path(own)] if own else []), SHIPPED]:
+    own = os.environ.get(LESSONS_VARIABLE)
+    for folder in [*([Path(own)] if own else []), SHIPPED_LESSONS]:
         for path in sorted(folder.glob("*.md"))[:MOST_FILES]:
             try:
                 stat = path.stat()
@@ -47,6 +47,8 @@ def library(pages: Collection[str], parameters: Mapping[str, Parameter]) -> Libr
 
 
 @lru_cache(maxsize=MOST_FILES)
-def _read(path: Path, version: Version, pages: tuple[str, ...], parameters: frozenset) -> Lesson:
+def _read(
+    path: Path, version: FileVersion, pages: tuple[str, ...], parameters: frozenset
+) -> Lesson:
     """Read a file anew where its version has changed."""
     return read_lesson(path, pages, dict(parameters))

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from viz_app.lessons.form import Form, form_of, value_of, with_unit, words_of
-from viz_app.lessons.lesson import CHOOSE, NUMBER, Lesson, Prediction, Step
+from viz_app.lessons.form import PredictionForm, form_of, value_of, with_unit, words_of
+from viz_app.lessons.lesson import CHOOSE_STEP, NUMBER_STEP, Lesson, LessonStep, Prediction
 from viz_app.lessons.readings import finder
-from viz_app.lessons.sentence import Value
+from viz_app.lessons.sentence import ReadingValue
 from viz_app.session.current_run import CurrentRun
 
-MOVED = "Show the step again: the run on the screen is another one."
-WAITS = "Your teacher will show what happened."
+RUN_MOVED = "Show the step again: the run on the screen is another one."
+TEACHER_SHOWS = "Your teacher will show what happened."
 LED = "Pupils predict now. “Show what happened” shows it to everyone."
 
 
@@ -65,19 +65,19 @@ def lesson_picture(
             picture["waits"] = {"says": LED}
         elif said is not None:
             form = form_of(step.prediction, run)
-            picture["waits"] = {"said": words_of(form, value_of(form, said)), "says": WAITS}
+            picture["waits"] = {"said": words_of(form, value_of(form, said)), "says": TEACHER_SHOWS}
         else:
             picture["asks"] = form_of(step.prediction, run)
     except ValueError as error:
         message = str(error)
-        picture["error"] = f"{message[:1].upper()}{message[1:]}. {MOVED}"
+        picture["error"] = f"{message[:1].upper()}{message[1:]}. {RUN_MOVED}"
     if in_class and in_class.problem:
         picture["error"] = in_class.problem
     return picture
 
 
 def _told(
-    step: Step, said: str | None, run: CurrentRun, pinned: CurrentRun | None
+    step: LessonStep, said: str | None, run: CurrentRun, pinned: CurrentRun | None
 ) -> dict[str, Any]:
     """Return what was predicted, what happened, and the reveal.
 
@@ -91,30 +91,30 @@ def _told(
         "reveal": [sentence.words(find) for sentence in step.reveal],
     }
     if said is not None:
-        form: Form = form_of(step.prediction, run)
+        form: PredictionForm = form_of(step.prediction, run)
         value = value_of(form, said)
         told["said"] = words_of(form, value)
-        told["agrees"] = None if step.prediction.kind == NUMBER else value == happened.value
+        told["agrees"] = None if step.prediction.kind == NUMBER_STEP else value == happened.value
     return told
 
 
-def happened_words(prediction: Prediction, happened: Value) -> str:
+def happened_words(prediction: Prediction, happened: ReadingValue) -> str:
     """Return what happened, in the words of the prediction."""
-    if prediction.kind == CHOOSE:
+    if prediction.kind == CHOOSE_STEP:
         return prediction.options.get(happened.value, happened.words)
-    if prediction.kind == NUMBER:
+    if prediction.kind == NUMBER_STEP:
         return with_unit(happened.words, prediction.of)
     return happened.words
 
 
-def comparable(step: Step, run: CurrentRun, pinned: CurrentRun | None) -> Any:
+def comparable(step: LessonStep, run: CurrentRun, pinned: CurrentRun | None) -> Any:
     """Return what happened as a value to compare predictions with, a number in their unit.
 
     Raises:
         ValueError: something is not there in this run.
     """
     happened = step.happened.places[0].value(finder(run, pinned))
-    if step.prediction.kind != NUMBER:
+    if step.prediction.kind != NUMBER_STEP:
         return happened.value
     number = re.match(r"-?[0-9.,]+", happened.words)
     return float(number[0].replace(",", "")) if number else None

@@ -29,22 +29,30 @@ from urllib.parse import parse_qs, urlsplit
 
 from models.checkpoint import CheckpointError
 from models.checkpoint_files import read_bytes
-from viz_app.lessons.lesson import CHOOSE, KINDS, MOST_STEPS, Lesson, Prediction, Query, Step
-from viz_app.lessons.readings import READINGS, WHOSE
+from viz_app.lessons.lesson import (
+    CHOOSE_STEP,
+    MOST_STEPS,
+    STEP_KINDS,
+    Lesson,
+    LessonStep,
+    Prediction,
+    Query,
+)
+from viz_app.lessons.readings import READ_RUNS, READINGS
 from viz_app.lessons.sentence import Sentence, read_sentence
 from viz_app.session.parameters import Parameter
 
-LARGEST = 100_000  # bytes of a lesson file
+MAX_LESSON_BYTES = 100_000  # bytes of a lesson file
 MOST_OPTIONS = 6
 LONGEST_LESSON = 60  # minutes
 LONGEST_REASON = 300  # characters of what is wrong with a file, which may quote it
 STEP_FIELDS = ("open", "look", "predict", "then", "happened", "reveal")
-CHECKPOINT = "checkpoint"
+CHECKPOINT_KEY = "checkpoint"
 _OPTION = re.compile(r"- ([a-z0-9-]{1,30}): (.+)")
 _NAME = re.compile(r"[\w-]{1,60}")
 
 Line = tuple[int, str]  # its number in the file, and its text
-Fields = dict[str, list[Line]]
+FieldLines = dict[str, list[Line]]
 
 
 class LessonError(ValueError):
@@ -58,7 +66,7 @@ def read_lesson(path: Path, pages: Collection[str], parameters: Mapping[str, Par
         LessonError: the file is not a lesson.
     """
     try:
-        text = read_bytes(path, LARGEST).decode("utf-8-sig")
+        text = read_bytes(path, MAX_LESSON_BYTES).decode("utf-8-sig")
     except (CheckpointError, UnicodeDecodeError) as error:
         raise LessonError(str(error)) from None
     return parse_lesson(text, path, pages, parameters)
@@ -104,7 +112,7 @@ class _Reader:
         about = _joined(head[""])
         return Lesson(self.path.stem, title[2:].strip(), about, int(minutes[1]), steps)
 
-    def step(self, lines: list[Line]) -> Step:
+    def step(self, lines: list[Line]) -> LessonStep:
         (number, title), *others = lines
         fields = self.fields(others, STEP_FIELDS)
         page, query = self.address(self.one_line(fields, "open", number), self.pages)
@@ -116,16 +124,16 @@ class _Reader:
             changed = at, line.removeprefix("pin ").strip()
             place, then = self.address(changed, ("", *self.pages))
             then_page = place or page
-            if pins and CHECKPOINT not in query:
+            if pins and CHECKPOINT_KEY not in query:
                 raise self.fail(fields["open"][0][0], "a run that is pinned names its checkpoint")
         prediction = self.prediction(fields, number)
         happened = self.sentence(fields, "happened", number)
         if len(happened.parts) != 1 or not happened.places:
             raise self.fail(fields["happened"][0][0], "happened is one reading: {…}")
-        if prediction.kind == CHOOSE:
+        if prediction.kind == CHOOSE_STEP:
             self.check_choice(happened, prediction, fields["happened"][0][0])
         reveal = self.paragraphs(fields, number)
-        return Step(
+        return LessonStep(
             question=title[3:].strip(),
             text=_joined(fields[""]),
             page=page,
@@ -139,9 +147,9 @@ class _Reader:
             reveal=reveal,
         )
 
-    def fields(self, lines: list[Line], names: Collection[str]) -> Fields:
+    def fields(self, lines: list[Line], names: Collection[str]) -> FieldLines:
         """Return the lines of each field, those before the first field under ""."""
-        found: Fields = {"": []}
+        found: FieldLines = {"": []}
         name = ""
         for number, text in lines:
             key, colon, rest = text.partition(":")
@@ -159,7 +167,7 @@ class _Reader:
                 found[name].append((number, text))
         return found
 
-    def one_line(self, fields: Fields, name: str, number: int) -> Line:
+    def one_line(self, fields: FieldLines, name: str, number: int) -> Line:
         if name not in fields or not fields[name][0][1]:
             raise self.fail(number, f"{name} is missing")
         return fields[name][0]
@@ -183,16 +191,16 @@ class _Reader:
                 raise self.fail(number, message)
         return parts.path, query
 
-    def prediction(self, fields: Fields, number: int) -> Prediction:
+    def prediction(self, fields: FieldLines, number: int) -> Prediction:
         number, text = self.one_line(fields, "predict", number)
         kind, _, of = text.partition(" ")
-        if kind not in KINDS:
-            raise self.fail(number, f"predict is one of {', '.join(KINDS)}, not {kind[:40]}")
+        if kind not in STEP_KINDS:
+            raise self.fail(number, f"predict is one of {', '.join(STEP_KINDS)}, not {kind[:40]}")
         of = of.strip()
-        if bool(of) != bool(KINDS[kind]):
-            raise self.fail(number, f"after {kind} comes {KINDS[kind] or 'nothing'}")
+        if bool(of) != bool(STEP_KINDS[kind]):
+            raise self.fail(number, f"after {kind} comes {STEP_KINDS[kind] or 'nothing'}")
         lines = [line for line in fields["predict"][1:] if line[1].strip()]
-        if kind != CHOOSE:
+        if kind != CHOOSE_STEP:
             if lines:
                 raise self.fail(lines[0][0], f"{kind} has no options")
             return Prediction(kind, of)
@@ -212,11 +220,11 @@ class _Reader:
             if key not in prediction.options:
                 raise self.fail(number, f"{key[:40]} is none of the options")
 
-    def sentence(self, fields: Fields, name: str, number: int) -> Sentence:
+    def sentence(self, fields: FieldLines, name: str, number: int) -> Sentence:
         number, _ = self.one_line(fields, name, number)
         return self.parsed(_joined(fields[name]), number)
 
-    def paragraphs(self, fields: Fields, number: int) -> tuple[Sentence, ...]:
+    def paragraphs(self, fields: FieldLines, number: int) -> tuple[Sentence, ...]:
         number, _ = self.one_line(fields, "reveal", number)
         texts: list[list[Line]] = [[]]
         for line in fields["reveal"]:
@@ -232,8 +240,8 @@ class _Reader:
         except ValueError as error:
             raise self.fail(number, str(error)) from None
         for reading in sentence.readings:
-            if reading.whose not in WHOSE:
-                raise self.fail(number, f"{reading.whose} is none of {', '.join(WHOSE)}")
+            if reading.whose not in READ_RUNS:
+                raise self.fail(number, f"{reading.whose} is none of {', '.join(READ_RUNS)}")
             if reading.name not in READINGS:
                 raise self.fail(number, f"{reading.name} is none of {', '.join(READINGS)}")
             if not READINGS[reading.name].fits(reading.arguments):

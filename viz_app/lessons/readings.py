@@ -24,13 +24,13 @@ from models.trace.outputs import MaskedToken, NextToken, TokenInOrder
 from viz_app import words
 from viz_app.drawing.labels import token_text
 from viz_app.drawing.notes import answer_line, first_output, read_text
-from viz_app.lessons.sentence import Find, Reading, Value
+from viz_app.lessons.sentence import FindReading, Reading, ReadingValue
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 
-WHOSE = ("run", "unchanged", "pinned")
-SPACE = "·"  # of drawing/labels.py, for a space
-LONGEST = 512  # tokens of a text that is read backwards as well
+READ_RUNS = ("run", "unchanged", "pinned")
+SPACE_LABEL = "·"  # of drawing/labels.py, for a space
+MAX_BACKWARDS_TOKENS = 512  # tokens of a text that is read backwards as well
 LONGEST_PATH = 6  # names from the training record to one of its numbers
 
 
@@ -38,7 +38,7 @@ LONGEST_PATH = 6  # names from the training record to one of its numbers
 class Named:
     """A reading that lessons may name, and how it is written."""
 
-    read: Callable[..., Value]
+    read: Callable[..., ReadingValue]
     kinds: Mapping[str, type]  # of its arguments
 
     @property
@@ -54,7 +54,7 @@ class Named:
             for text, kind in zip(arguments, self.kinds.values(), strict=True)
         )
 
-    def of(self, run: CurrentRun, arguments: tuple[str, ...]) -> Value:
+    def of(self, run: CurrentRun, arguments: tuple[str, ...]) -> ReadingValue:
         """Return what it reads from this run."""
         typed = (kind(text) for text, kind in zip(arguments, self.kinds.values(), strict=True))
         return self.read(run, *typed)
@@ -64,11 +64,11 @@ _named: dict[str, Named] = {}
 READINGS: Mapping[str, Named] = MappingProxyType(_named)
 
 
-def finder(run: CurrentRun, pinned: CurrentRun | None) -> Find:
+def finder(run: CurrentRun, pinned: CurrentRun | None) -> FindReading:
     """Return the function that looks a reading up in these runs."""
     runs = {"run": run, "unchanged": _unchanged(run), "pinned": pinned}
 
-    def find(reading: Reading) -> Value:
+    def find(reading: Reading) -> ReadingValue:
         of = runs[reading.whose]
         if of is None:
             raise ValueError("no run is pinned")
@@ -82,64 +82,64 @@ def _unchanged(run: CurrentRun) -> CurrentRun:
     return CurrentRun(run.unchanged.scope, run.unchanged.trace, run.stale)
 
 
-def _reading(read: Callable[..., Value]) -> Callable[..., Value]:
+def _reading(read: Callable[..., ReadingValue]) -> Callable[..., ReadingValue]:
     _, *parameters = inspect.signature(read).parameters.values()
     _named[read.__name__] = Named(read, {p.name: p.annotation for p in parameters})
     return read
 
 
-def _number(value: float, digits: int) -> Value:
+def _number(value: float, digits: int) -> ReadingValue:
     def write(number: float) -> str:
         is_tiny = number != 0 and abs(number) < 0.5 * 0.1**digits
         return f"{number:.0e}".replace("e-0", "e-") if is_tiny else f"{number:.{digits}f}"
 
-    return Value(value, write(value), write)
+    return ReadingValue(value, write(value), write)
 
 
-def _share(value: float) -> Value:
-    return Value(value, words.percent(value), lambda change: f"{100 * change:.0f} points")
+def _share(value: float) -> ReadingValue:
+    return ReadingValue(value, words.percent(value), lambda change: f"{100 * change:.0f} points")
 
 
-def _count(value: int) -> Value:
-    return Value(value, f"{value:,}", "{:,.0f}".format)
+def _count(value: int) -> ReadingValue:
+    return ReadingValue(value, f"{value:,}", "{:,.0f}".format)
 
 
 def plain_token(token: str) -> str:
     """Return a token without the mark of a space before it."""
     text = token_text(token)
-    return text.removeprefix(SPACE) or text
+    return text.removeprefix(SPACE_LABEL) or text
 
 
-def _token(token: str) -> Value:
+def _token(token: str) -> ReadingValue:
     text = plain_token(token)
-    return Value(text, text)
+    return ReadingValue(text, text)
 
 
 @_reading
-def output(run: CurrentRun) -> Value:
+def output(run: CurrentRun) -> ReadingValue:
     """Return the answer, as the line above the page says it."""
     text = answer_line(run.trace)[1]
-    return Value(text, text)
+    return ReadingValue(text, text)
 
 
 @_reading
-def read(run: CurrentRun) -> Value:
+def read(run: CurrentRun) -> ReadingValue:
     """Return the text that the model read."""
     text = read_text(run.trace) or str(next(iter(run.trace.fields.values())))
-    return Value(text, text)
+    return ReadingValue(text, text)
 
 
 @_reading
-def writes(run: CurrentRun) -> Value:
+def writes(run: CurrentRun) -> ReadingValue:
     """Return what a translating model writes by itself, token by token, under the run's changes."""
     if not run.scope.model.translates:
         raise ValueError("this model does not write a translation")
     text = cache.free_text(run)
-    return Value(text, text)
+    return ReadingValue(text, text)
 
 
 @_reading
-def changed_words(run: CurrentRun) -> Value:
+def changed_words(run: CurrentRun) -> ReadingValue:
     """Return the number of words of its own text that the unchanged model writes otherwise."""
     ours, theirs = (writes(one).value.split() for one in (run, _unchanged(run)))
     blocks = SequenceMatcher(None, theirs, ours, autojunk=False).get_matching_blocks()
@@ -147,19 +147,19 @@ def changed_words(run: CurrentRun) -> Value:
 
 
 @_reading
-def model(run: CurrentRun) -> Value:
+def model(run: CurrentRun) -> ReadingValue:
     """Return the name of the checkpoint."""
-    return Value(run.scope.name, run.scope.name)
+    return ReadingValue(run.scope.name, run.scope.name)
 
 
 @_reading
-def tokens(run: CurrentRun, stream: str) -> Value:
+def tokens(run: CurrentRun, stream: str) -> ReadingValue:
     """Return the number of tokens of a stream."""
     return _count(len(_stream(run.trace, stream)))
 
 
 @_reading
-def token(run: CurrentRun, stream: str, position: int) -> Value:
+def token(run: CurrentRun, stream: str, position: int) -> ReadingValue:
     """Return the token at this position of a stream."""
     found = _stream(run.trace, stream)
     if position >= len(found):
@@ -168,14 +168,14 @@ def token(run: CurrentRun, stream: str, position: int) -> Value:
 
 
 @_reading
-def loss(run: CurrentRun) -> Value:
+def loss(run: CurrentRun) -> ReadingValue:
     """Return the mean loss of the tokens read, or of what the model chose, in nats."""
     outputs = run.trace.outputs
     return _number(float(loss_of(outputs, labels_of(outputs))), 2)
 
 
 @_reading
-def probability(run: CurrentRun, position: int) -> Value:
+def probability(run: CurrentRun, position: int) -> ReadingValue:
     """Return the probability of the token that was read or written at this decision."""
     labels, log_probs = _decisions(run.trace)
     if not 0 <= position < len(labels):
@@ -184,7 +184,7 @@ def probability(run: CurrentRun, position: int) -> Value:
 
 
 @_reading
-def decision(run: CurrentRun, position: int) -> Value:
+def decision(run: CurrentRun, position: int) -> ReadingValue:
     """Return the token that was read or written at this decision."""
     labels, _ = _decisions(run.trace)
     if not 0 <= position < len(labels):
@@ -194,7 +194,7 @@ def decision(run: CurrentRun, position: int) -> Value:
 
 
 @_reading
-def choice(run: CurrentRun, position: int) -> Value:
+def choice(run: CurrentRun, position: int) -> ReadingValue:
     """Return the token that the model finds most probable at this decision."""
     answer = first_output(run.trace)
     predicted = getattr(answer, "predicted", ())
@@ -204,7 +204,7 @@ def choice(run: CurrentRun, position: int) -> Value:
 
 
 @_reading
-def bits(run: CurrentRun, position: int) -> Value:
+def bits(run: CurrentRun, position: int) -> ReadingValue:
     """Return the surprise of the token at this position, −log₂ of its probability, in bits."""
     surprises = _surprises(run)
     if position not in surprises:
@@ -213,25 +213,27 @@ def bits(run: CurrentRun, position: int) -> Value:
 
 
 @_reading
-def most_surprising(run: CurrentRun) -> Value:
+def most_surprising(run: CurrentRun) -> ReadingValue:
     """Return the token of the text with the largest surprise."""
     surprises = _surprises(run)
     if not surprises:
         raise ValueError("the model gives no token of this text a probability")
     position = max(surprises, key=lambda one: surprises[one][1])
-    return Value(position, surprises[position][0])
+    return ReadingValue(position, surprises[position][0])
 
 
 @_reading
-def surprise(run: CurrentRun) -> Value:
+def surprise(run: CurrentRun) -> ReadingValue:
     """Return the tokens that the model gives a probability, the most surprising first."""
     each = list(_surprises(run).values())
     order = sorted(range(len(each)), key=lambda place: -each[place][1])
-    return Value(tuple(order), ", ".join(f"{each[i][0]} {each[i][1]:.1f} bits" for i in order))
+    return ReadingValue(
+        tuple(order), ", ".join(f"{each[i][0]} {each[i][1]:.1f} bits" for i in order)
+    )
 
 
 @_reading
-def weight(run: CurrentRun, site: str, head: int, query: int, key: int) -> Value:
+def weight(run: CurrentRun, site: str, head: int, query: int, key: int) -> ReadingValue:
     """Return one attention weight."""
     row = _row(run.trace, site, head, query)
     if key >= len(row):
@@ -240,21 +242,21 @@ def weight(run: CurrentRun, site: str, head: int, query: int, key: int) -> Value
 
 
 @_reading
-def most_read(run: CurrentRun, site: str, head: int, query: int) -> Value:
+def most_read(run: CurrentRun, site: str, head: int, query: int) -> ReadingValue:
     """Return the token that a row of weights reads most."""
     row = _row(run.trace, site, head, query)
     key = max(range(len(row)), key=row.__getitem__)
-    return Value(key, plain_token(run.trace.attention[site].key_tokens[key]))
+    return ReadingValue(key, plain_token(run.trace.attention[site].key_tokens[key]))
 
 
 @_reading
-def largest_weight(run: CurrentRun, site: str, head: int, query: int) -> Value:
+def largest_weight(run: CurrentRun, site: str, head: int, query: int) -> ReadingValue:
     """Return the largest weight of a row."""
     return _share(max(_row(run.trace, site, head, query)))
 
 
 @_reading
-def divergence(run: CurrentRun, site: str, head: int, query: int) -> Value:
+def divergence(run: CurrentRun, site: str, head: int, query: int) -> ReadingValue:
     """Return the Jensen–Shannon divergence in nats of a row from the unchanged run's."""
     theirs = _row(_unchanged(run).trace, site, head, query)
     ours = _row(run.trace, site, head, query)
@@ -265,24 +267,24 @@ def divergence(run: CurrentRun, site: str, head: int, query: int) -> Value:
 
 
 @_reading
-def allowed(run: CurrentRun, site: str) -> Value:
+def allowed(run: CurrentRun, site: str) -> ReadingValue:
     """Return the cells that an attention's masks leave open, a row for each query."""
     found = _site(run.trace, site)
     open_cells = found.allowed(0, 0, slice(0, found.n_query))
     cells = tuple(tuple(map(bool, row)) for row in open_cells.tolist())
     count = sum(map(sum, cells))
-    return Value(cells, f"{count:,} of {found.n_query * found.n_key:,} cells")
+    return ReadingValue(cells, f"{count:,} of {found.n_query * found.n_key:,} cells")
 
 
 @_reading
-def cells_ahead(run: CurrentRun, site: str) -> Value:
+def cells_ahead(run: CurrentRun, site: str) -> ReadingValue:
     """Return the number of open cells whose key comes after their query."""
     found = _site(run.trace, site)
     return _count(int(found.allowed(0, 0, slice(0, found.n_query)).triu(1).sum()))
 
 
 @_reading
-def heads_off(run: CurrentRun) -> Value:
+def heads_off(run: CurrentRun) -> ReadingValue:
     """Return the number of heads that are switched off."""
     off = {
         (name, head)
@@ -295,13 +297,13 @@ def heads_off(run: CurrentRun) -> Value:
 
 
 @_reading
-def heads(run: CurrentRun) -> Value:
+def heads(run: CurrentRun) -> ReadingValue:
     """Return the number of heads of the model."""
     return _count(sum(site.n_heads for site in run.trace.attention.values()))
 
 
 @_reading
-def change_backwards(run: CurrentRun, positions: str) -> Value:
+def change_backwards(run: CurrentRun, positions: str) -> ReadingValue:
     """Return the largest relative change of an encoder vector when the tokens are reversed.
 
     The model is run "with" or "without" positions.
@@ -309,30 +311,30 @@ def change_backwards(run: CurrentRun, positions: str) -> Value:
     model, row = run.scope.model, run.trace.streams.get("source")
     if row is None or not model.translates or model.is_recurrent or not model.positions_can_go:
         raise ValueError("this model has no encoder whose tokens can be put in another order")
-    if len(row.ids) > LONGEST:
-        raise ValueError(f"the text is longer than {LONGEST} tokens")
+    if len(row.ids) > MAX_BACKWARDS_TOKENS:
+        raise ValueError(f"the text is longer than {MAX_BACKWARDS_TOKENS} tokens")
     order = (*reversed(range(len(row.ids) - 1)), len(row.ids) - 1)
     encoder = model if positions == "with" else without_positions(model)
-    test = cache.shuffle(run.scope, f"a lesson {positions} positions", encoder, row, order)
+    test = cache.cached_shuffle(run.scope, f"a lesson {positions} positions", encoder, row, order)
     return _number(float(test.largest[-1]), 2)
 
 
 @_reading
-def marked_heads(run: CurrentRun) -> Value:
+def marked_heads(run: CurrentRun) -> ReadingValue:
     """Return the number of heads that raise the loss significantly when off alone, as recorded."""
     return _count(sum(one["is_marked"] for one in _ablation(run)["heads"]))
 
 
 @_reading
-def costliest_kind(run: CurrentRun) -> Value:
+def costliest_kind(run: CurrentRun) -> ReadingValue:
     """Return the kind of attention whose loss rises most with all its heads off, as recorded."""
     curves = _ablation(run)["curves"]
     kind = max(curves, key=lambda one: curves[one]["1"][0])
-    return Value(kind.replace("_", "-"), kind.replace("_", " "))
+    return ReadingValue(kind.replace("_", "-"), kind.replace("_", " "))
 
 
 @_reading
-def stored(run: CurrentRun, path: str) -> Value:
+def stored(run: CurrentRun, path: str) -> ReadingValue:
     """Return a number of the checkpoint's training record, such as scores/held-out BLEU."""
     found: object = run.scope.training
     for name in path.split("/")[:LONGEST_PATH]:

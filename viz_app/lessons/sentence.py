@@ -21,7 +21,7 @@ _PAIR = re.compile(r"(?P<left>'[^']*'|[^'?|]+?) (?P<sign>[-/=<>]) (?P<right>'[^'
 
 
 @dataclass(frozen=True)
-class Value:
+class ReadingValue:
     """What a reading found: something to compare, and its words."""
 
     value: Any
@@ -40,11 +40,11 @@ class Reading:
 
 
 Operand = Reading | float | str
-Find = Callable[[Reading], Value]
+FindReading = Callable[[Reading], ReadingValue]
 
 
 @dataclass(frozen=True)
-class Place:
+class Placeholder:
     """A place in a sentence: a reading, a sum, or a choice of words.
 
     A sum has two operands with a sign between them; a choice compares them.
@@ -57,7 +57,7 @@ class Place:
     if_not: str = ""
     chooses: bool = False
 
-    def value(self, find: Find) -> Value:
+    def value(self, find: FindReading) -> ReadingValue:
         """Return what stands in this place.
 
         Raises:
@@ -73,11 +73,11 @@ class Place:
                 raise ValueError("only numbers can be subtracted or divided")
             if self.sign == "-":
                 difference = left.value - right.value
-                return Value(difference, write(difference), write)
+                return ReadingValue(difference, write(difference), write)
             if not right.value:
                 raise ValueError("a number is divided by 0")
             ratio = left.value / right.value
-            return Value(ratio, _RATIO(ratio), _RATIO)
+            return ReadingValue(ratio, _RATIO(ratio), _RATIO)
         if self.sign != "=" and not all(isinstance(s.value, int | float) for s in (left, right)):
             raise ValueError("only numbers can be compared")
         is_so = {
@@ -86,22 +86,22 @@ class Place:
             ">": lambda: left.value > right.value,
         }[self.sign]()
         chosen = self.if_so if is_so else self.if_not
-        return Value(chosen, chosen)
+        return ReadingValue(chosen, chosen)
 
 
-Part = str | Place
+SentencePart = str | Placeholder
 
 
 @dataclass(frozen=True)
 class Sentence:
     """Words and places, in order."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SentencePart, ...] = ()
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[Placeholder, ...]:
         """The places, in order."""
-        return tuple(part for part in self.parts if isinstance(part, Place))
+        return tuple(part for part in self.parts if isinstance(part, Placeholder))
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -109,7 +109,7 @@ class Sentence:
         operands = [one for place in self.places for one in (place.left, place.right)]
         return tuple(one for one in operands if isinstance(one, Reading))
 
-    def words(self, find: Find) -> str:
+    def words(self, find: FindReading) -> str:
         """Return the sentence with its places filled in.
 
         Raises:
@@ -120,10 +120,10 @@ class Sentence:
         )
 
 
-def _found(operand: Operand, find: Find) -> Value:
+def _found(operand: Operand, find: FindReading) -> ReadingValue:
     if isinstance(operand, Reading):
         return find(operand)
-    return Value(operand, f"{operand:g}" if isinstance(operand, float) else operand)
+    return ReadingValue(operand, f"{operand:g}" if isinstance(operand, float) else operand)
 
 
 def read_sentence(text: str) -> Sentence:
@@ -132,7 +132,7 @@ def read_sentence(text: str) -> Sentence:
     Raises:
         ValueError: a place has none of the forms.
     """
-    parts: list[Part] = []
+    parts: list[SentencePart] = []
     end = 0
     for match in _PLACE.finditer(text):
         parts += [text[end : match.start()], _place(match[1])]
@@ -143,7 +143,7 @@ def read_sentence(text: str) -> Sentence:
     return Sentence(tuple(part for part in parts if part != ""))
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> Placeholder:
     condition, asks, words = text.partition("?")
     chosen = _either(words, text) if asks else ("", "")
     pair = _PAIR.fullmatch(condition.strip())
@@ -152,14 +152,14 @@ def _place(text: str) -> Place:
             raise ValueError(
                 f"{{{text}}} compares nothing: a sign =, < or > with a space each side"
             )
-        return Place(_operand(condition.strip()))
+        return Placeholder(_operand(condition.strip()))
     sign = pair["sign"]
     if (sign in "-/") == bool(asks):
         raise ValueError(
             f"{{{text}}} is neither a difference, a ratio nor a choice between two wordings"
         )
     left, right = _operand(pair["left"].strip()), _operand(pair["right"].strip())
-    return Place(left, sign, right, *chosen, chooses=bool(asks))
+    return Placeholder(left, sign, right, *chosen, chooses=bool(asks))
 
 
 def _either(words: str, text: str) -> Sequence[str]:

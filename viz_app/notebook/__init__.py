@@ -39,9 +39,9 @@ from models.analysis.joined_words import WordSite, is_joined, join_words
 from models.trace import AttentionSite, Trace
 from viz_app.components import catalogue
 from viz_app.drawing import head as drawn_head
-from viz_app.drawing.cells import is_long
+from viz_app.drawing.cells import has_many_cells
 from viz_app.drawing.overview import overview
-from viz_app.drawing.scale import NAMES as STRENGTHS
+from viz_app.drawing.scale import SCALE_NAMES as STRENGTHS
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.sites import sharpest_head
 from viz_app.drawing.stamp import caption, facts
@@ -49,13 +49,19 @@ from viz_app.notebook.comparison import compare
 from viz_app.notebook.mask import mask
 from viz_app.notebook.picture import Answer, Mounted, Picture
 from viz_app.notebook.places import check_length, place_of, range_text, sites_of
-from viz_app.views.inside.several import FIRST, MOST, HeadGroup, several, toggle
+from viz_app.views.inside.several import (
+    FIRST_MEASURE,
+    MAX_SHOWN_HEADS,
+    HeadGroup,
+    several_payload,
+    toggle,
+)
 from viz_app.words import Terms, head_title, terms
 
 __all__ = ["Picture", "compare", "head", "heads", "lines", "mask"]
 
-MOST_WEIGHTS = 2**17  # weights embedded in a picture so that a click opens a head: half a megabyte
-GLANCE, HEAD, LINES = 560, 620, 560  # heights of wide frames in CSS pixels
+MAX_EMBEDDED = 2**17  # weights embedded in a picture so that a click opens a head: half a megabyte
+GLANCE_HEIGHT, HEAD_HEIGHT, LINES_HEIGHT = 560, 620, 560  # heights of wide frames in CSS pixels
 
 
 def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -> Picture:
@@ -73,18 +79,22 @@ def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -
     glance = Mounted(catalogue.OVERVIEW, overview(run, terms, site_name, number))
     title, about = f"All heads of {run.model.name}", caption(facts(run))
     every = [(site, n) for site in run.attention.values() for n in range(site.n_heads)]
-    if sum(site.n_query * site.n_key for site, _ in every) > MOST_WEIGHTS:
+    if sum(site.n_query * site.n_key for site, _ in every) > MAX_EMBEDDED:
         answers = [
             Answer("pick", _pick_of(site, n), says="This head is drawn by", code=_call(site, n))
             for site, n in every
         ]
-        return Picture(title, about, [glance], answers, theme, GLANCE)
+        return Picture(title, about, [glance], answers, theme, GLANCE_HEIGHT)
     answers = [
-        Answer("pick", _pick_of(site, n), shows=1, payload=drawn_head.head(run, site, n, terms))
+        Answer(
+            "pick", _pick_of(site, n), shows=1, payload=drawn_head.head_payload(run, site, n, terms)
+        )
         for site, n in every
     ]
-    first = Mounted(catalogue.HEAD, drawn_head.head(run, run.attention[site_name], number, terms))
-    return Picture(title, about, [glance, first], answers, theme, HEAD)
+    first = Mounted(
+        catalogue.HEAD, drawn_head.head_payload(run, run.attention[site_name], number, terms)
+    )
+    return Picture(title, about, [glance, first], answers, theme, HEAD_HEIGHT)
 
 
 def head(
@@ -112,10 +122,12 @@ def head(
         )
 
     def drawn(hides: bool) -> bytes:
-        return drawn_head.head(run, site, number, _terms(run), lock, around, Scale(strength, hides))
+        return drawn_head.head_payload(
+            run, site, number, _terms(run), lock, around, Scale(strength, hides)
+        )
 
     answers = []
-    if is_long(site):  # the page cannot compute maxima of weights that are not embedded
+    if has_many_cells(site):  # the page cannot compute maxima of weights that are not embedded
         answers = [
             *(Answer("look", {"hides": hides}, payload=drawn(hides)) for hides in (False, True)),
             Answer(
@@ -132,12 +144,12 @@ def head(
         [Mounted(catalogue.HEAD, drawn(hide_sinks))],
         answers,
         theme,
-        HEAD,
+        HEAD_HEIGHT,
     )
 
 
 def lines(
-    run: Trace, heads: Sequence[tuple[int, int]] | None = None, *, kind: str = "", measure: str = FIRST, words: bool = False,
+    run: Trace, heads: Sequence[tuple[int, int]] | None = None, *, kind: str = "", measure: str = FIRST_MEASURE, words: bool = False,
     theme: str = "",
 ) -> Picture:  # fmt: skip
     """Draw the attention lines of several heads of one kind, each in its own colour.
@@ -153,8 +165,10 @@ def lines(
         raise ValueError(
             f"measure must be {range_text([repr(name) for name in MEASURES])}, not {measure!r}"
         )
-    if heads is not None and len(heads) > MOST:
-        raise ValueError(f"lines of at most {MOST} heads can be told apart, not of {len(heads)}")
+    if heads is not None and len(heads) > MAX_SHOWN_HEADS:
+        raise ValueError(
+            f"lines of at most {MAX_SHOWN_HEADS} heads can be told apart, not of {len(heads)}"
+        )
     places = None if heads is None else [place_of(run, *place, kind) for place in heads]
     every = HeadGroup(run, kind, measure, None)
     numbers = {(site.name, head): n for n, (site, head) in enumerate(every.heads)}
@@ -176,14 +190,14 @@ def lines(
         ),
         Answer("news", takes=("query",)),
     ]
-    part = Mounted(catalogue.SEVERAL, several(group, _terms(run), None))
+    part = Mounted(catalogue.SEVERAL, several_payload(group, _terms(run), None))
     return Picture(
         f"Lines of several heads of {run.model.name}",
         caption(facts(run)),
         [part],
         answers,
         theme,
-        LINES,
+        LINES_HEIGHT,
     )
 
 

@@ -7,14 +7,14 @@ from viz_app.drawing.notes import answer_line
 from viz_app.drawing.stamp import caption, facts
 from viz_app.notebook.picture import Answer, Mounted, Picture
 from viz_app.notebook.places import place_of, range_text
-from viz_app.views.compare.compared import Compared, Head, check_size, of_two
+from viz_app.views.compare.compared import Compared, ComparedHead, check_size, of_two
 from viz_app.views.compare.difference import difference, of_both
 from viz_app.views.compare.grid import distances
 from viz_app.views.compare.text import NOTEBOOK, tasks_apart
 
-MOST_WEIGHTS = 2**17  # weights of each run embedded in a picture so that a click opens a head
-HEIGHT = 560  # of a wide frame in CSS pixels
-NOWHERE: Head = ("", 0)  # the head that is furthest apart
+MAX_EMBEDDED_EACH = 2**17  # weights of each run embedded in a picture so that a click opens a head
+COMPARISON_HEIGHT = 560  # of a wide frame in CSS pixels
+NOWHERE: ComparedHead = ("", 0)  # the head that is furthest apart
 
 
 def compare(
@@ -62,7 +62,7 @@ def compare(
     answers = []
     for name, number in places:
         pick = {"site": name, "head": number}
-        if n_weights <= MOST_WEIGHTS:
+        if n_weights <= MAX_EMBEDDED_EACH:
             payload = _drawn(_at(found, (name, number)), run_a, run_b)
             answers.append(Answer("pick", pick, shows=1, payload=payload))
         else:
@@ -72,11 +72,16 @@ def compare(
     about = f"First run: {caption(facts(run_a))} Second run: {caption(facts(run_b))}"
     title = f"Heads of {names[0]} and {names[1]} compared"
     return Picture(
-        title, about, [Mounted(DISTANCES, distances(shown)), drawn], answers, theme, HEIGHT
+        title,
+        about,
+        [Mounted(DISTANCES, distances(shown)), drawn],
+        answers,
+        theme,
+        COMPARISON_HEIGHT,
     )
 
 
-def _at(found: comparison.Comparison, focus: Head) -> Compared:
+def _at(found: comparison.Comparison, focus: ComparedHead) -> Compared:
     return of_two(found, focus, sides=NOTEBOOK)
 
 
@@ -86,7 +91,7 @@ def _drawn(what: Compared, run_a: Trace, run_b: Trace) -> bytes:
     return difference(what, of_both(first, second, NOTEBOOK, apart))
 
 
-def _check_compared(found: comparison.Comparison, focus: Head) -> None:
+def _check_compared(found: comparison.Comparison, focus: ComparedHead) -> None:
     """Check that a head of the first run has its counterpart in the second.
 
     Raises:

@@ -9,7 +9,7 @@ from viz_app.drawing.notes import first_output
 from viz_app.drawing.stamp import caption, facts
 from viz_app.notebook.picture import Answer, Mounted, Picture
 from viz_app.notebook.places import check_length, place_of, sites_of
-from viz_app.views.masks.mask_view import MaskView, kinds
+from viz_app.views.masks.mask_view import MaskView, kind_names
 from viz_app.views.masks.painter import masks
 
 
@@ -46,7 +46,7 @@ def mask(
     check_length(run, kind, "masks")
     drawn = {
         site_kind.name: _drawn(original, run, site_kind.name, layer, head)
-        for site_kind in kinds(run)
+        for site_kind in kind_names(run)
     }
     first = drawn[sites_of(run, kind)[0].kind]
     answers = [Answer("kind", {"kind": name}, payload=payload) for name, payload in drawn.items()]

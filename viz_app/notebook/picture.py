@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from models.checkpoint_files import write_bytes
-from viz_app.components import EXPORT, Component, stamped
+from viz_app.components import EXPORT, Component, stamp_payload
 from viz_app.drawing.payload import pack
 
 _HERE = Path(__file__).parent
@@ -105,7 +105,7 @@ class Picture:
         arrays: dict[bytes, str] = {}
 
         def name(payload: bytes | dict, part: int) -> str:
-            whole = stamped(payload, self.parts[part].component.name, (0, 0))
+            whole = stamp_payload(payload, self.parts[part].component.name, (0, 0))
             if isinstance(whole, dict):
                 whole = json.dumps(whole, ensure_ascii=False).encode()
             return arrays.setdefault(whole, f"p{len(arrays)}")

@@ -33,7 +33,7 @@ class Names:
 
 
 # what an attention of a run holds: attribute, shape, formula
-SITE = (
+SITE_NAMES = (
     Name("q", "batch head query d_head", "x·W_Q + b_Q, split into heads"),
     Name("k", "batch head key d_head", "memory·W_K + b_K, split into heads"),
     Name("v", "batch head key d_head", "memory·W_V + b_V, split into heads"),
@@ -63,7 +63,7 @@ def names_of(run: Trace) -> Names:
     return Names(run.model.name, *unique)
 
 
-def listed() -> list[Names]:
+def recorded_names() -> list[Names]:
     """Return the names in names.json."""
     return [
         Names(

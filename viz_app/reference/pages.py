@@ -23,7 +23,7 @@ MODULES = (
     "models.decoding",
     "viz_app.notebook",
 )
-INDEX, NAMES = "index.html", "names.html"
+INDEX_PAGE, NAMES_PAGE = "index.html", "names.html"
 _lock = threading.Lock()
 
 
@@ -47,9 +47,11 @@ def _pages() -> dict[str, str]:
         warnings.simplefilter("ignore")  # of annotations that only a type checker can read
         modules = {name: doc.Module(_imported(name)) for name in MODULES}
         made = {path_of(name): render.html_module(modules[name], modules) for name in MODULES}
-    made[INDEX] = render.html_index(modules)
+    made[INDEX_PAGE] = render.html_index(modules)
     template = render.env.get_template("names.html.jinja2")
-    made[NAMES] = template.render(models=names.listed(), site=names.SITE, all_modules=modules)
+    made[NAMES_PAGE] = template.render(
+        models=names.recorded_names(), site=names.SITE_NAMES, all_modules=modules
+    )
     return made
 
 

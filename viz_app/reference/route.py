@@ -19,10 +19,10 @@ async def _page(request: Request) -> Response:
 
 
 async def _index(_: Request) -> Response:
-    return RedirectResponse(f"{live.under_base(NAME)}/{pages.INDEX}")
+    return RedirectResponse(f"{live.under_base(NAME)}/{pages.INDEX_PAGE}")
 
 
-def routes() -> list[BaseRoute]:
+def reference_routes() -> list[BaseRoute]:
     """Return the routes; all pages are known beforehand, and no path reaches the file system."""
     path = live.under_base(NAME)
     return [Route(path, _index), Route(f"{path}/", _index), Route(f"{path}/{{path:path}}", _page)]

@@ -42,7 +42,7 @@ _PLAIN = {
     MethodType,
 }
 
-Value = TypeVar("Value")
+Cached = TypeVar("Cached")
 Parts = dict[Hashable, int]  # identity of a part of a value → its bytes
 
 
@@ -62,7 +62,7 @@ def budget(named: str = BUDGET_VARIABLE) -> int:
     return int(megabytes * MEGABYTE)
 
 
-def parts(value: object, excluded: Collection[int] = ()) -> Parts:
+def held_parts(value: object, excluded: Collection[int] = ()) -> Parts:
     """Return the bytes of everything a value holds, each storage and each large object once.
 
     The keys are identities, which are valid while the value exists. Small objects count with the
@@ -170,7 +170,7 @@ class ByteCache:
             self._forget_gone()
             return self._alive.bytes
 
-    def get(self, key: Hashable, make: Callable[[], Value], *, spared: bool = False) -> Value:
+    def get(self, key: Hashable, make: Callable[[], Cached], *, spared: bool = False) -> Cached:
         """Return the value stored under this key, or compute it with `make`; errors are raised.
 
         A `spared` value never counts as long.

@@ -14,11 +14,14 @@ from starlette.routing import BaseRoute, Route
 from viz_app.drawing.csv_file import csv_table
 from viz_app.lessons.form import value_of, words_of
 from viz_app.session import class_state, live
-from viz_app.session.classes import ClassError, classes
+from viz_app.session.classes import ClassError, open_classes
 from viz_app.session.live import LiveSession
 
-WAITS, TICK = 20.0, 0.5  # s that a request waits for news, and between two looks at the class
-AT_ONCE = 3  # requests of one session
+CLASS_WAIT_SECONDS, CLASS_LOOK_SECONDS = (
+    20.0,
+    0.5,
+)  # s that a request waits for news, and between two looks at the class
+MAX_CLASS_REQUESTS = 3  # requests of one session
 _waiting: Counter[str] = Counter()  # requests in progress, by session token
 
 
@@ -27,7 +30,7 @@ async def _news(request: Request) -> Response:
     session = _session(request)
     if session is None or not session.member.person:
         return PlainTextResponse("There is no such session.", 404)
-    if _waiting[session.token] >= AT_ONCE:
+    if _waiting[session.token] >= MAX_CLASS_REQUESTS:
         return PlainTextResponse("This page waits for news already.", 429)
     _waiting[session.token] += 1
     try:
@@ -40,7 +43,7 @@ async def _news(request: Request) -> Response:
 
 async def _when_new(session: LiveSession, version: str) -> Response:
     loop = asyncio.get_running_loop()
-    end = loop.time() + WAITS
+    end = loop.time() + CLASS_WAIT_SECONDS
     await asyncio.to_thread(_touch, session)
     while True:
         told = await asyncio.to_thread(class_state.news, session)
@@ -50,16 +53,16 @@ async def _when_new(session: LiveSession, version: str) -> Response:
                 {"version": new, "news": told}, headers={"Cache-Control": "no-store"}
             )
             answer.set_cookie(
-                class_state.COOKIE, session.member.person, httponly=True, samesite="lax"
+                class_state.PERSON_COOKIE, session.member.person, httponly=True, samesite="lax"
             )
             return answer
-        await asyncio.sleep(TICK)
+        await asyncio.sleep(CLASS_LOOK_SECONDS)
 
 
 def _touch(session: LiveSession) -> None:
     """Count the person as there."""
     try:
-        classes().join(session.member.code, session.member.person)
+        open_classes().join(session.member.code, session.member.person)
     except ClassError:  # full since
         session.member.code = ""
 
@@ -76,7 +79,7 @@ async def _table(request: Request) -> Response:
 
 def _csv(code: str) -> str:
     rows = []
-    for step, form, votes in classes().everything(code):
+    for step, form, votes in open_classes().everything(code):
         rows += [(step, words_of(form, value_of(form, said)), n) for said, n in votes]
     return csv_table(("step", "prediction", "count"), rows)
 
@@ -85,15 +88,15 @@ def _session(request: Request) -> LiveSession | None:
     return live.by_token(request.headers.get("authorization", "").removeprefix("Bearer "))
 
 
-def path() -> str:
+def class_path() -> str:
     """Return the URL path of the news, which the version that a page has follows."""
     return live.under_base("class")
 
 
 def table_path() -> str:
     """Return the URL path of the predictions as CSV."""
-    return f"{path()}/predictions.csv"
+    return f"{class_path()}/predictions.csv"
 
 
-def routes() -> list[BaseRoute]:
-    return [Route(table_path(), _table), Route(f"{path()}/{{version}}", _news)]
+def class_routes() -> list[BaseRoute]:
+    return [Route(table_path(), _table), Route(f"{class_path()}/{{version}}", _news)]

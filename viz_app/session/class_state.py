@@ -11,18 +11,18 @@ from typing import Any
 
 import streamlit as st
 
-from viz_app.lessons.form import Form
+from viz_app.lessons.form import PredictionForm
 from viz_app.lessons.histogram import histogram
 from viz_app.session import url_state
-from viz_app.session.classes import DIGITS, ClassError, Standing, classes
+from viz_app.session.classes import CODE_DIGITS, ClassError, Standing, open_classes
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Text
 
-CLASS = Text("class", pattern=rf"[0-9]{{0,{DIGITS}}}")
-COOKIE = "attnscope_person"
+CLASS = Text("class", pattern=rf"[0-9]{{0,{CODE_DIGITS}}}")
+PERSON_COOKIE = "attnscope_person"
 WRONG, PER = 10, 60.0  # wrong codes that a session may try in so many seconds
 ENDED = "The class has ended. The lesson stays open."
-UNKNOWN = "There is no class {}. Ask your teacher for the code."
+UNKNOWN_CLASS = "There is no class {}. Ask your teacher for the code."
 TOO_MANY = "Too many wrong codes. Try again in a minute."
 _PERSON = re.compile(r"[\w-]{22}")
 
@@ -30,7 +30,7 @@ _PERSON = re.compile(r"[\w-]{22}")
 def person(session: LiveSession) -> str:
     """Return who this session is: the person of the browser's cookie, or a new one."""
     if not session.member.person:
-        known = str(st.context.cookies.get(COOKIE, ""))
+        known = str(st.context.cookies.get(PERSON_COOKIE, ""))
         session.member.person = known if _PERSON.fullmatch(known) else secrets.token_urlsafe(16)
     return session.member.person
 
@@ -38,19 +38,19 @@ def person(session: LiveSession) -> str:
 def start(lesson: str, session: LiveSession) -> None:
     """Start a class, which this session leads."""
     try:
-        url_state.keep(CLASS, classes().start(person(session), lesson))
+        url_state.set_value(CLASS, open_classes().start(person(session), lesson))
     except ClassError as error:
         session.member.note = str(error)
 
 
 def enter(code: str) -> None:
     """Take part in the class of a code, as a person types it."""
-    url_state.keep(CLASS, re.sub(r"[^0-9]", "", code)[:DIGITS])
+    url_state.set_value(CLASS, re.sub(r"[^0-9]", "", code)[:CODE_DIGITS])
 
 
-def leave(session: LiveSession, why: str = "") -> None:
+def leave_class(session: LiveSession, why: str = "") -> None:
     """Leave the class; the lesson stays open."""
-    url_state.keep(CLASS, "")
+    url_state.set_value(CLASS, "")
     session.member.code, session.member.note = "", why
 
 
@@ -65,19 +65,19 @@ def standing(session: LiveSession) -> Standing | None:
         return None
     is_new = code != session.member.code
     if is_new and not _may_try(session):
-        leave(session, TOO_MANY)
+        leave_class(session, TOO_MANY)
         return None
-    found = classes().standing(code)
+    found = open_classes().standing(code)
     if found is None:
         if is_new:
             session.member.wrong_codes.append(time.monotonic())
-        leave(session, UNKNOWN.format(code) if is_new else ENDED)
+        leave_class(session, UNKNOWN_CLASS.format(code) if is_new else ENDED)
         return None
     if is_new:
         try:
-            classes().join(code, person(session))
+            open_classes().join(code, person(session))
         except ClassError as error:
-            leave(session, str(error))
+            leave_class(session, str(error))
             return None
         session.member.code, session.member.stage = code, ""
     return found
@@ -91,7 +91,7 @@ def _may_try(session: LiveSession) -> bool:
 
 def leads(session: LiveSession) -> bool:
     """Return True if this session's person leads its class."""
-    return classes().is_led_by(session.member.code, session.member.person)
+    return open_classes().is_led_by(session.member.code, session.member.person)
 
 
 def news(session: LiveSession) -> dict[str, Any] | None:
@@ -100,14 +100,14 @@ def news(session: LiveSession) -> dict[str, Any] | None:
     Only the teacher sees predictions before the reveal is shown.
     """
     code = session.member.code
-    found = classes().standing(code) if code else None
+    found = open_classes().standing(code) if code else None
     if found is None:
         return None
     told: dict[str, Any] = {"stage": found.stage}
     if found.is_released or leads(session):
-        votes = classes().votes(code, found.step)
-        told |= {"pupils": classes().pupils(code), "votes": sum(n for _, n in votes)}
-        form: Form | None = classes().form(code, found.step)
+        votes = open_classes().votes(code, found.step)
+        told |= {"pupils": open_classes().pupils(code), "votes": sum(n for _, n in votes)}
+        form: PredictionForm | None = open_classes().form(code, found.step)
         if form is not None:
             told["histogram"] = histogram(form, votes, session.member.happened.get(found.step))
     return told

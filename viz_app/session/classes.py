@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from viz_app.common_folder import common_folder
-from viz_app.lessons.form import LONGEST, Form, value_of
+from viz_app.lessons.form import MAX_PREDICTION, PredictionForm, value_of
 from viz_app.lessons.lesson import MOST_STEPS
 
-MOST_CLASSES, MOST_PUPILS = 20, 200
-DIGITS = 8  # of a code
+MAX_OPEN_CLASSES, MAX_PUPILS = 20, 200
+CODE_DIGITS = 8  # of a code
 LONGEST_FORM = 20_000  # characters
 AWAY = 60.0  # s without a sign of a pupil before they are no longer counted
 EXPIRES = 3600.0  # s without a sign of the teacher before a class ends
@@ -77,10 +77,12 @@ class Classes:
         with self._open() as db:
             db.execute("DELETE FROM class WHERE teacher = ? OR seen < ?", (teacher, now - EXPIRES))
             (n,) = db.execute("SELECT COUNT(*) FROM class").fetchone()
-            if n >= MOST_CLASSES:
-                raise ClassError(f"{MOST_CLASSES} classes are open; try again when one has ended.")
+            if n >= MAX_OPEN_CLASSES:
+                raise ClassError(
+                    f"{MAX_OPEN_CLASSES} classes are open; try again when one has ended."
+                )
             taken = {code for (code,) in db.execute("SELECT code FROM class")}
-            while (code := f"{secrets.randbelow(10**DIGITS):0{DIGITS}}") in taken:
+            while (code := f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}}") in taken:
                 pass
             db.execute("INSERT INTO class VALUES (?, ?, ?, 1, ?)", (code, teacher, lesson, now))
         return code
@@ -122,8 +124,8 @@ class Classes:
             ):
                 return
             (n,) = db.execute("SELECT COUNT(*) FROM pupil WHERE code = ?", (code,)).fetchone()
-            if n >= MOST_PUPILS:
-                raise ClassError(f"This class is full: it has {MOST_PUPILS} pupils.")
+            if n >= MAX_PUPILS:
+                raise ClassError(f"This class is full: it has {MAX_PUPILS} pupils.")
             db.execute("INSERT INTO pupil VALUES (?, ?, ?)", (code, person, now))
 
     def pupils(self, code: str) -> int:
@@ -135,7 +137,7 @@ class Classes:
             ).fetchone()
         return n
 
-    def ask(self, code: str, teacher: str, step: int, form: Form) -> None:
+    def ask(self, code: str, teacher: str, step: int, form: PredictionForm) -> None:
         """Say what there is to predict with in a step; the first form stays.
 
         Raises:
@@ -150,7 +152,7 @@ class Classes:
                 "INSERT OR IGNORE INTO step (code, step, form) VALUES (?, ?, ?)", (code, step, text)
             )
 
-    def form(self, code: str, step: int) -> Form | None:
+    def form(self, code: str, step: int) -> PredictionForm | None:
         """Return what there is to predict with in a step; None until the teacher's page has it."""
         with self._open() as db:
             row = db.execute(
@@ -158,7 +160,7 @@ class Classes:
             ).fetchone()
         return json.loads(row[0]) if row else None
 
-    def vote(self, code: str, person: str, step: int, form: Form, said: str) -> None:
+    def vote(self, code: str, person: str, step: int, form: PredictionForm, said: str) -> None:
         """Count a pupil's prediction, made with this form.
 
         Raises:
@@ -173,7 +175,7 @@ class Classes:
             raise ClassError("Your teacher's page is still opening. Predict again in a moment.")
         if _written(form) != _written(asked):
             raise ClassError("The class predicts for another text. Show the step again.")
-        if len(said) > LONGEST:
+        if len(said) > MAX_PREDICTION:
             raise ClassError("The prediction is too long.")
         try:
             value_of(asked, said)
@@ -210,7 +212,7 @@ class Classes:
             )
             return found.fetchall()
 
-    def everything(self, code: str) -> list[tuple[int, Form, list[tuple[str, int]]]]:
+    def everything(self, code: str) -> list[tuple[int, PredictionForm, list[tuple[str, int]]]]:
         """Return the form and the predictions of each step that has any."""
         with self._open() as db:
             found = db.execute(
@@ -276,7 +278,7 @@ def _hashed(person: str) -> str:
     return hashlib.sha256(person.encode()).hexdigest()
 
 
-def _written(form: Form) -> str:
+def _written(form: PredictionForm) -> str:
     return json.dumps(form, sort_keys=True)
 
 
@@ -284,7 +286,7 @@ _lock = threading.Lock()
 _opened: dict[Path, Classes] = {}
 
 
-def classes() -> Classes:
+def open_classes() -> Classes:
     """Return the classes of this app."""
     folder = common_folder()
     with _lock:
@@ -295,4 +297,4 @@ def classes() -> Classes:
 
 def spaced(code: str) -> str:
     """Return a code in two groups, as it is read aloud."""
-    return f"{code[: DIGITS // 2]} {code[DIGITS // 2 :]}"
+    return f"{code[: CODE_DIGITS // 2]} {code[CODE_DIGITS // 2 :]}"

@@ -23,11 +23,13 @@ from starlette.types import Receive, Scope, Send
 
 from models import InputError
 from viz_app import checkpoints, workers
-from viz_app.drawing.stamp import Facts, FileContent, pieces
+from viz_app.drawing.stamp import Facts, FileContent, stamped_pieces
 from viz_app.session import live
 
-AT_ONCE = 2  # simultaneous downloads of one session; each is computed while it is sent
-BUSY = f"{AT_ONCE} files are being sent to you; take this one when they have arrived."
+MAX_DOWNLOADS = 2  # simultaneous downloads of one session; each is computed while it is sent
+DOWNLOADS_BUSY = (
+    f"{MAX_DOWNLOADS} files are being sent to you; take this one when they have arrived."
+)
 GONE = "This file is no longer offered; open its page again and take it there."
 _KEY = "downloads"
 _running: Counter[str] = Counter()  # downloads in progress, by session token
@@ -48,7 +50,7 @@ class Download:
         Raises:
             InputError: The model cannot run what the file is about.
         """
-        content = pieces(self.make(), self.name, self.about())
+        content = stamped_pieces(self.make(), self.name, self.about())
         return chain([next(content)], content)
 
 
@@ -68,7 +70,7 @@ def address(file: Download) -> str:
     """Return the URL path of a file, which stays the same for its label within a session."""
     own: dict[str, tuple[str, _Offer]] = st.session_state.setdefault(_KEY, {})
     token = own[file.label][0] if file.label in own else workers.new_token()
-    own[file.label] = token, _Offer(live.session().token, file)
+    own[file.label] = token, _Offer(live.live_session().token, file)
     _offers[token] = own[file.label][1]
     return f"{_path()}/{token}"
 
@@ -81,8 +83,8 @@ class _Answer(Response):
         self.offer = offer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if _running[self.offer.owner] >= AT_ONCE:
-            await PlainTextResponse(BUSY, 429)(scope, receive, send)
+        if _running[self.offer.owner] >= MAX_DOWNLOADS:
+            await PlainTextResponse(DOWNLOADS_BUSY, 429)(scope, receive, send)
             return
         with _counted(self.offer.owner):
             try:
@@ -123,7 +125,7 @@ def _path() -> str:
     return live.under_base("file")
 
 
-def routes() -> list[BaseRoute]:
+def download_routes() -> list[BaseRoute]:
     route = Route(f"{_path()}/{{token}}", _answer)
     # without HEAD, which Starlette adds and which would generate the whole file
     route.methods = {"GET"}

@@ -7,10 +7,10 @@ from models.trace import AttentionSite, Trace
 from viz_app.drawing.sites import sharpest_head
 from viz_app.session.parameters import Text, Whole
 from viz_app.session.remembered import recall, remember
-from viz_app.session.url_state import SHORT, get, keep, stand_in
+from viz_app.session.url_state import MAX_QUOTED_VALUE, get, set_value, stand_in
 
-SITE, HEAD = Text("site", is_step=True), Whole("head", is_step=True)
-LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
+FOCUS_SITE, FOCUS_HEAD = Text("site", is_step=True), Whole("head", is_step=True)
+FOCUS_LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
 _PICKED = "picked-head"  # the site and head that were picked last
 
 
@@ -57,17 +57,19 @@ def chosen_focus(trace: Trace) -> tuple[AttentionSite, Focus]:
         focus = requested.followed(trace) or focus
         remember(_PICKED, (focus.site, focus.head))
     site, is_present = trace.attention[focus.site], requested.site in trace.attention
-    unknown_site = f"site must be an attention of this model, not {requested.site[:SHORT]}"
-    stand_in(SITE, focus.site, "" if is_present or not requested.site else unknown_site)
+    unknown_site = (
+        f"site must be an attention of this model, not {requested.site[:MAX_QUOTED_VALUE]}"
+    )
+    stand_in(FOCUS_SITE, focus.site, "" if is_present or not requested.site else unknown_site)
     stand_in(
-        HEAD,
+        FOCUS_HEAD,
         focus.head,
         ""
         if focus.head == requested.head or not is_present
         else f"head must be below {site.n_heads} here",
     )
     stand_in(
-        LOCK,
+        FOCUS_LOCK,
         focus.lock,
         ""
         if focus.lock == requested.lock or not is_present
@@ -86,14 +88,14 @@ def pick_head(site: str, head: int) -> None:
 
 def lock_token(token: str) -> None:
     """Hold a token of the chosen head, "" to release it."""
-    keep(LOCK, LOCK.from_url([token]))
+    set_value(FOCUS_LOCK, FOCUS_LOCK.from_url([token]))
 
 
 def _focus() -> Focus:
-    return Focus(get(SITE), get(HEAD) or 0, get(LOCK))
+    return Focus(get(FOCUS_SITE), get(FOCUS_HEAD) or 0, get(FOCUS_LOCK))
 
 
 def _choose(focus: Focus) -> None:
-    keep(SITE, focus.site)
-    keep(HEAD, focus.head)
-    keep(LOCK, focus.lock)
+    set_value(FOCUS_SITE, focus.site)
+    set_value(FOCUS_HEAD, focus.head)
+    set_value(FOCUS_LOCK, focus.lock)

@@ -11,24 +11,26 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-LONG = 1024  # bytes of a request's texts (up to 512 typed ids); above, it takes the long lane
+LONG_REQUEST_BYTES = (
+    1024  # bytes of a request's texts (up to 512 typed ids); above, it takes the long lane
+)
 TOGETHER = 12  # short requests answered in one batch
 _log = logging.getLogger(__name__)
 
-Texts = tuple[str, ...]  # the contents of the model's text boxes, in field order
+TypedTexts = tuple[str, ...]  # the contents of the model's text boxes, in field order
 
 
-def is_long(texts: Iterable[object]) -> bool:
+def are_long(texts: Iterable[object]) -> bool:
     """Return True if the texts together have more than LONG bytes; other values do not count."""
-    return sum(len(text.encode()) for text in texts if isinstance(text, str)) > LONG
+    return sum(len(text.encode()) for text in texts if isinstance(text, str)) > LONG_REQUEST_BYTES
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class LaneRequest:
     """A request of one session, and the future for its answer: bytes, or None without an answer."""
 
     session: Hashable
-    texts: Texts
+    texts: TypedTexts
     answer: asyncio.Future
 
     def settle(self, answer: bytes | None) -> None:
@@ -37,8 +39,10 @@ class Request:
             self.answer.set_result(answer)
 
 
-Reply = Callable[[Request, bytes | None], None]
-Work = Callable[[Sequence[Request], Reply], None]  # answers each request of a batch, in a thread
+Reply = Callable[[LaneRequest, bytes | None], None]
+LaneWork = Callable[
+    [Sequence[LaneRequest], Reply], None
+]  # answers each request of a batch, in a thread
 
 
 class Lanes:
@@ -49,19 +53,19 @@ class Lanes:
     progress, so that its answers keep their order.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: LaneWork) -> None:
         self._short, self._long = _Lane(work, TOGETHER), _Lane(work, 1)
-        self._after_long: dict[Hashable, Request] = {}
+        self._after_long: dict[Hashable, LaneRequest] = {}
 
     @property
     def is_busy(self) -> bool:
         """True if a short request is waiting or being answered."""
         return self._short.is_busy
 
-    async def answer(self, session: Hashable, texts: Texts) -> bytes | None:
+    async def answer(self, session: Hashable, texts: TypedTexts) -> bytes | None:
         """Wait for the answer; None if a newer request replaced it or answering failed."""
-        request = Request(session, texts, asyncio.get_running_loop().create_future())
-        lane = self._long if is_long(texts) else self._short
+        request = LaneRequest(session, texts, asyncio.get_running_loop().create_future())
+        lane = self._long if are_long(texts) else self._short
         self._drop(session, lane)
         if lane is self._short and (in_progress := self._long.at_work(session)):
             self._after_long[session] = request
@@ -75,7 +79,7 @@ class Lanes:
                 if waiting.get(session) is request:  # its caller has stopped waiting
                     del waiting[session]
 
-    def _waiting(self) -> tuple[dict[Hashable, Request], ...]:
+    def _waiting(self) -> tuple[dict[Hashable, LaneRequest], ...]:
         return self._short.waiting, self._long.waiting, self._after_long
 
     def _drop(self, session: Hashable, lane: "_Lane") -> None:
@@ -86,7 +90,7 @@ class Lanes:
                 if waiting is not lane.waiting:
                     del waiting[session]
 
-    def _release(self, request: Request) -> None:
+    def _release(self, request: LaneRequest) -> None:
         if self._after_long.get(request.session) is request:
             del self._after_long[request.session]
             self._short.add(request)
@@ -95,10 +99,10 @@ class Lanes:
 class _Lane:
     """A queue served by one thread, up to `most` requests at a time, in order of arrival."""
 
-    def __init__(self, work: Work, most: int) -> None:
+    def __init__(self, work: LaneWork, most: int) -> None:
         self._work, self._most = work, most
-        self.waiting: dict[Hashable, Request] = {}
-        self._batch: list[Request] = []
+        self.waiting: dict[Hashable, LaneRequest] = {}
+        self._batch: list[LaneRequest] = []
         self._task: asyncio.Task | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="edits")
 
@@ -106,19 +110,19 @@ class _Lane:
     def is_busy(self) -> bool:
         return bool(self._task and not self._task.done())
 
-    def add(self, request: Request) -> None:
+    def add(self, request: LaneRequest) -> None:
         self.waiting[request.session] = request
         if not self.is_busy:
             self._task = asyncio.create_task(self._answer_all())
 
-    def at_work(self, session: Hashable) -> Request | None:
+    def at_work(self, session: Hashable) -> LaneRequest | None:
         """Return the request of this session that is being answered."""
         return next((r for r in self._batch if r.session is session and not r.answer.done()), None)
 
     async def _answer_all(self) -> None:
         loop = asyncio.get_running_loop()
 
-        def reply(request: Request, answer: bytes | None) -> None:
+        def reply(request: LaneRequest, answer: bytes | None) -> None:
             loop.call_soon_threadsafe(request.settle, answer)
 
         while self.waiting:

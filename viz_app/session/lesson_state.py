@@ -2,23 +2,24 @@
 
 import re
 
-from viz_app.lessons.form import LONGEST
+from viz_app.lessons.form import MAX_PREDICTION
 from viz_app.lessons.lesson import MOST_STEPS, Lesson
 from viz_app.session import pinned, url_state
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Notation, Text, Whole, declared
 
-LESSON = Text("lesson", is_step=True, pattern=r"[\w-]{0,60}")
+LESSON_NAME = Text("lesson", is_step=True, pattern=r"[\w-]{0,60}")
 LESSON_STEP = Whole("lesson-step", 1, is_step=True, low=1, high=MOST_STEPS)
 # of the session and not of what a page shows
-KEPT = ("lesson", "lesson-step", "predicted", "present", "class")
+LESSON_KEYS = ("lesson", "lesson-step", "predicted", "present", "class")
 
 Predictions = tuple[tuple[int, str], ...]  # (number of the step, the prediction)
 
 
 def _read(text: str) -> Predictions:
     parts = (
-        re.fullmatch(rf"([0-9]{{1,2}})\.([a-z0-9.-]{{1,{LONGEST}}})", p) for p in text.split("_")
+        re.fullmatch(rf"([0-9]{{1,2}})\.([a-z0-9.-]{{1,{MAX_PREDICTION}}})", p)
+        for p in text.split("_")
     )
     found = {int(part[1]): part[2] for part in parts if part and 1 <= int(part[1]) <= MOST_STEPS}
     return tuple(sorted(found.items()))
@@ -38,34 +39,34 @@ def predictions() -> dict[int, str]:
 
 def begin(lesson: Lesson, session: LiveSession) -> None:
     """Open the first step of a lesson, with nothing predicted."""
-    url_state.keep(LESSON, lesson.name)
-    url_state.keep(PREDICTED, ())
+    url_state.set_value(LESSON_NAME, lesson.name)
+    url_state.set_value(PREDICTED, ())
     open_step(lesson, 1, session, False)
 
 
 def open_in_class(lesson: Lesson, number: int, session: LiveSession, is_released: bool) -> None:
     """Open the step that a class is at; predictions count there and not in the address."""
-    url_state.keep(LESSON, lesson.name)
-    url_state.keep(PREDICTED, ())
+    url_state.set_value(LESSON_NAME, lesson.name)
+    url_state.set_value(PREDICTED, ())
     open_step(lesson, number, session, is_released)
 
 
-def leave() -> None:
+def leave_lesson() -> None:
     """End the lesson; the page stays as it is."""
-    for parameter in (LESSON, LESSON_STEP, PREDICTED):
-        url_state.keep(parameter, parameter.default)
+    for parameter in (LESSON_NAME, LESSON_STEP, PREDICTED):
+        url_state.set_value(parameter, parameter.default)
 
 
 def open_step(lesson: Lesson, number: int, session: LiveSession, is_changed: bool) -> None:
     """Open the address of a step at the next rerun, as it is after a prediction if `is_changed`."""
     step = lesson.steps[number - 1]
-    url_state.keep(LESSON_STEP, number)
+    url_state.set_value(LESSON_STEP, number)
     query = {**step.query, **step.then} if is_changed else step.query
     for name, parameter in declared().items():
         if name in query:
-            url_state.keep(parameter, parameter.from_url(list(query[name])))
-        elif name not in KEPT:
-            url_state.keep(parameter, parameter.default)
+            url_state.set_value(parameter, parameter.from_url(list(query[name])))
+        elif name not in LESSON_KEYS:
+            url_state.set_value(parameter, parameter.default)
     if is_changed and step.pins:
         pinned.pin_address(step.query)
     session.texts_are_set = True
@@ -77,5 +78,5 @@ def predict(lesson: Lesson, number: int, said: str, session: LiveSession) -> Non
     if not _read(_write(((number, said),))):
         return
     kept = predictions() | {number: said}
-    url_state.keep(PREDICTED, tuple(sorted(kept.items())))
+    url_state.set_value(PREDICTED, tuple(sorted(kept.items())))
     open_step(lesson, number, session, True)

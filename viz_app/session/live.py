@@ -30,20 +30,22 @@ from viz_app import workers
 from viz_app.drawing.payload import pack
 from viz_app.session import cache, process
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.lanes import Lanes, Reply, Request, Texts, is_long
+from viz_app.session.lanes import LaneRequest, Lanes, Reply, TypedTexts, are_long
 from viz_app.session.member import Member
 from viz_app.session.opening import Opening
-from viz_app.session.parameters import LONGEST_TEXT, whole
+from viz_app.session.parameters import LONGEST_TEXT, replace_surrogates
 from viz_app.trainers.own_data import OwnData
 
 Pictures = dict[str, bytes | dict]  # key of a component → its payload
 Change = Callable[[CurrentRun], CurrentRun]
 
-PAUSE = 1500  # ms without a keystroke before Streamlit reruns; leaving the box reruns at once
-LARGEST = 1_000_000  # characters of one message
+TYPING_PAUSE_MS = (
+    1500  # ms without a keystroke before Streamlit reruns; leaving the box reruns at once
+)
+MAX_MESSAGE = 1_000_000  # characters of one message
 SOCKETS = 4  # per session; a page needs one, and briefly a second one while it reconnects
 PROTOCOL = "attnscope"  # WebSocket subprotocol, offered together with the session's token
-FIELDS = 8  # texts in one message; no model has that many
+MAX_FIELDS = 8  # texts in one message; no model has that many
 _KEY = "live session"
 _log = logging.getLogger(__name__)
 
@@ -81,8 +83,8 @@ class LiveSession:
         # the number of the last complete rerun, and its page's answer
         self._answer: tuple[int, Callable[..., Pictures] | None] = (0, None)
         self._written: deque[tuple[int, ...]] = deque(maxlen=24)  # by the model of `run`
-        self._latest: tuple[int, Texts | None] = (0, None)
-        self._numbers: dict[Texts, int] = {}  # of the edits newer than the last rerun
+        self._latest: tuple[int, TypedTexts | None] = (0, None)
+        self._numbers: dict[TypedTexts, int] = {}  # of the edits newer than the last rerun
         self._lock = threading.Lock()
 
     @property
@@ -130,7 +132,7 @@ class LiveSession:
     @property
     def pause(self) -> int:
         """The ms without a keystroke before Streamlit reruns; 0 where only a rerun can answer."""
-        return PAUSE if self.is_open and self.run.scope is self.scope else 0
+        return TYPING_PAUSE_MS if self.is_open and self.run.scope is self.scope else 0
 
     def show(self, run: CurrentRun) -> None:
         """Make this the shown run, unless the session has changed its model in the meantime."""
@@ -156,7 +158,7 @@ class LiveSession:
     def drafts(self, scope: Scope) -> tuple[tuple[int, ...], ...]:
         """Return recent outputs of this model, likely to be generated again.
 
-        They are the drafts of models.decoding.written.
+        They are the draft tokens of models.decoding.generate.
         """
         return tuple(self._written) if self.run and self.run.scope is scope else ()
 
@@ -187,7 +189,7 @@ class LiveSession:
         }
         return pack({"edition": (number, rerun), "said": plain}, **packed)
 
-    def _number(self, texts: Texts) -> int:
+    def _number(self, texts: TypedTexts) -> int:
         if self._latest[1] != texts:
             self._latest = self._latest[0] + 1, texts
         self._numbers[texts] = self._latest[0]
@@ -200,7 +202,7 @@ _sessions: WeakValueDictionary[str, LiveSession] = (
 )  # sessions keep theirs alive
 
 
-def session() -> LiveSession:
+def live_session() -> LiveSession:
     """Return this browser session's LiveSession, created on first use."""
     if _KEY not in st.session_state:
         created = LiveSession()
@@ -258,13 +260,13 @@ def _leave(token: str) -> None:
         process.give_back_soon()
 
 
-async def _reply(socket: WebSocket, session: LiveSession, texts: Texts) -> None:
+async def _reply(socket: WebSocket, session: LiveSession, texts: TypedTexts) -> None:
     answer = await _lanes.answer(session, texts) or b""
     with suppress(WebSocketDisconnect, RuntimeError):  # the browser may have disconnected
         await socket.send_bytes(answer)
 
 
-def _texts(message: Message) -> Texts | None:
+def _texts(message: Message) -> TypedTexts | None:
     """Return the texts of a message, without lone surrogates; None if the message is malformed.
 
     Raises:
@@ -274,20 +276,20 @@ def _texts(message: Message) -> Texts | None:
         raise WebSocketDisconnect
     text = message.get("text") or ""  # None for bytes
     try:
-        request = json.loads(text) if len(text) <= LARGEST else {}
+        request = json.loads(text) if len(text) <= MAX_MESSAGE else {}
         texts = request["texts"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     if (
         not isinstance(texts, list)
-        or not 1 <= len(texts) <= FIELDS
+        or not 1 <= len(texts) <= MAX_FIELDS
         or not all(isinstance(text, str) and len(text) <= LONGEST_TEXT for text in texts)
     ):
         return None
-    return tuple(map(whole, texts))
+    return tuple(map(replace_surrogates, texts))
 
 
-def _answer(batch: Sequence[Request], reply: Reply) -> None:
+def _answer(batch: Sequence[LaneRequest], reply: Reply) -> None:
     """Answer each request of a batch with `LiveSession.edit`, after running their texts together.
 
     The answer is None if that fails: the rerun will fail in the same way and show the error.
@@ -297,7 +299,7 @@ def _answer(batch: Sequence[Request], reply: Reply) -> None:
         _attempted(cache.run_together, requests)
     for request in batch:
         reply(request, _attempted(request.session.edit, *request.texts))
-    if any(is_long(request.texts) for request in batch):
+    if any(are_long(request.texts) for request in batch):
         process.give_back_soon()
 
 
@@ -317,7 +319,7 @@ def _attempted(work: Callable[..., bytes | None], *args: object) -> bytes | None
 _lanes = Lanes(_answer)
 
 
-def path() -> str:
+def socket_path() -> str:
     """Return the socket's URL path."""
     return under_base("live")
 
@@ -333,7 +335,7 @@ def is_served() -> bool:
     return _served.is_set()
 
 
-def routes() -> list[BaseRoute]:
+def socket_routes() -> list[BaseRoute]:
     """Return the socket's route; without it, only Streamlit's reruns update the page."""
     _served.set()
-    return [WebSocketRoute(path(), _answers)]
+    return [WebSocketRoute(socket_path(), _answers)]

@@ -14,8 +14,8 @@ from itertools import groupby
 from models.layers.masks import LOOK_AHEAD, PADDING, SiteKind
 from models.trace.edits import READY_MADE, Cell, MaskChange
 
-LARGEST = 4095  # the last position a cell may name
-MOST_CELLS = 100_000  # painted cells in one notation
+MAX_POSITION = 4095  # the last position a cell may name
+MAX_PAINTED_CELLS = 100_000  # painted cells in one notation
 _LIFTED = {LOOK_AHEAD: "nolook", PADDING: "nopad"}
 _READY = {
     "causal": "causal",
@@ -31,14 +31,14 @@ def own_choice(kind: SiteKind) -> str:
     return "causal" if kind.is_causal else "none"
 
 
-def choice(kind: SiteKind, change: MaskChange) -> str:
+def preset_of(kind: SiteKind, change: MaskChange) -> str:
     """Return the name of the ready-made mask that this change results in."""
     if change.preset != "none":
         return change.preset
     return "none" if not kind.is_causal or LOOK_AHEAD in change.removed_layers else "causal"
 
 
-def choose(
+def with_preset(
     kind: SiteKind, change: MaskChange, ready: str, k: int, own_layers: Iterable[str] = ()
 ) -> MaskChange:
     """Return the change with another ready-made mask.
@@ -61,18 +61,18 @@ def choose(
     )
 
 
-def mask_padding(change: MaskChange, on: bool) -> MaskChange:
+def with_padding_masked(change: MaskChange, on: bool) -> MaskChange:
     """Return the change with padding masked or not."""
     lifted = {*change.removed_layers} - {PADDING} | (set() if on else {PADDING})
     return replace(change, removed_layers=tuple(sorted(lifted)))
 
 
-def paint(change: MaskChange, cells: Iterable[tuple[int, int, int]]) -> MaskChange:
+def with_painted(change: MaskChange, cells: Iterable[tuple[int, int, int]]) -> MaskChange:
     """Return the change with exactly these painted cells (query, key, 0 forbidden or 1 allowed)."""
     state = {
         (int(q), int(k)): bool(allowed)
         for q, k, allowed in cells
-        if 0 <= q <= LARGEST and 0 <= k <= LARGEST
+        if 0 <= q <= MAX_POSITION and 0 <= k <= MAX_POSITION
     }
     forbidden, opened = (
         tuple(sorted(cell for cell, on in state.items() if on == allowed_state))
@@ -82,11 +82,11 @@ def paint(change: MaskChange, cells: Iterable[tuple[int, int, int]]) -> MaskChan
 
 
 def painted(change: MaskChange) -> list[list[int]]:
-    """Return the painted cells in the form that `paint` takes."""
+    """Return the painted cells in the form that `with_painted` takes."""
     return [[q, k, 0] for q, k in change.block] + [[q, k, 1] for q, k in change.allow]
 
 
-def to_text(change: MaskChange) -> str:
+def mask_to_text(change: MaskChange) -> str:
     """Return the notation of a change, which needs no escaping in a URL; "" for no change."""
     items = [_LIFTED.get(name) or f"no{name.replace(' of ', '')}" for name in change.removed_layers]
     if change.preset != "none":
@@ -101,7 +101,7 @@ def to_text(change: MaskChange) -> str:
     return "_".join(items)
 
 
-def from_text(text: str) -> MaskChange:
+def parse_mask(text: str) -> MaskChange:
     """Parse the notation of a change; unreadable items are ignored."""
     change, cells, n_cells = MaskChange(), [], 0
     names = {short: name for name, short in (*_LIFTED.items(), *_READY.items())}
@@ -132,9 +132,9 @@ def from_text(text: str) -> MaskChange:
                 for a, b in ((match[2], match[3]), (match[4], match[5]))
             )
             n_cells += len(queries) * len(keys)
-            if n_cells <= MOST_CELLS:
+            if n_cells <= MAX_PAINTED_CELLS:
                 cells += [(q, k, int(match[1] == "a")) for q in queries for k in keys]
-    return paint(change, cells)
+    return with_painted(change, cells)
 
 
 def _span(first: int, last: int) -> str:

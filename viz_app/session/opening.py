@@ -11,9 +11,9 @@ from itertools import count
 from models import CheckpointError, Scope, loading
 from viz_app.session import cache
 
-AT_ONCE = 2  # checkpoints opened at the same time; others wait for their turn
+MAX_OPENINGS = 2  # checkpoints opened at the same time; others wait for their turn
 UNDER_WAY = 32  # openings that may wait, for their turn or for the safety check of a folder
-PATIENCE = 0.3  # s that a page waits before it shows the progress bar
+BAR_DELAY = 0.3  # s that a page waits before it shows the progress bar
 # stage of loading → the range of the progress bar that it fills
 _SHARES = {
     loading.READ: (0.0, 0.7), loading.PLACED: (0.0, 0.7), loading.CHECKED: (0.7, 0.8), loading.HASHED: (0.8, 1.0),
@@ -21,7 +21,7 @@ _SHARES = {
 _BYTES = 2**20
 
 _workers = ThreadPoolExecutor(UNDER_WAY, thread_name_prefix="opening")
-_turns = threading.Semaphore(AT_ONCE)
+_turns = threading.Semaphore(MAX_OPENINGS)
 _under_way: dict[Hashable, "Opening"] = {}
 _numbers = count(1)
 _lock = threading.Lock()
@@ -92,7 +92,7 @@ class Opening:
         raise CheckpointError(message)
 
     def _scope(self) -> Scope:
-        with loading.watched(self._watch):
+        with loading.report_loading(self._watch):
             while True:
                 try:
                     with loading.in_turn(_turns):
@@ -108,7 +108,7 @@ class Opening:
         self._progress = what, done, total
 
 
-def ask(name: str, session: str) -> Opening | None:
+def opening_for(name: str, session: str) -> Opening | None:
     """Return the opening of this checkpoint for a session, started if need be; None if open."""
     key = cache.opened_as(name)
     with _lock:

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from viz_app.session import live
 from viz_app.session.opening import Opening
 
-TICK = 0.25  # s that a request waits for an opening to end
+OPENING_LOOK_SECONDS = 0.25  # s that a request waits for an opening to end
 
 
 async def _tell(request: Request) -> Response:
@@ -34,7 +34,7 @@ async def _tell(request: Request) -> Response:
     )
     if pending is None:
         return JSONResponse({"ready": True})
-    await _ended(pending, TICK)
+    await _ended(pending, OPENING_LOOK_SECONDS)
     answer = {"ready": pending.ready(0), "share": pending.share, "progress": pending.progress}
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
@@ -52,10 +52,10 @@ async def _ended(pending: Opening, seconds: float) -> None:
         await asyncio.wait_for(ended.wait(), seconds)
 
 
-def path() -> str:
+def opening_path() -> str:
     """Return the route's URL path, which the number of an opening follows."""
     return live.under_base("opening")
 
 
-def routes() -> list[BaseRoute]:
-    return [Route(f"{path()}/{{number}}", _tell)]
+def opening_routes() -> list[BaseRoute]:
+    return [Route(f"{opening_path()}/{{number}}", _tell)]

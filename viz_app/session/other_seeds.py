@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from models import CheckpointError, Scope
-from models.checkpoint import config_of
+from models.checkpoint import read_config
 from models.opening import folder_of
 from models.runs.frozen_weights import is_other_seed
 from viz_app import checkpoints
@@ -27,7 +27,7 @@ def other_seeds(scope: Scope, names: Sequence[str] | None = None) -> tuple[str, 
     for name in checkpoints.available() if names is None else names:
         with suppress(CheckpointError):
             folder = checkpoints.folder(name)
-            record = _Record(config_of(folder_of(folder)), cache.description(folder).training)
+            record = _Record(read_config(folder_of(folder)), cache.description(folder).training)
             if is_other_seed(scope, record):
                 seeds.append(name)
     return tuple(seeds)

@@ -14,21 +14,21 @@ from viz_app.trainers import own_data
 
 async def _take(request: Request) -> Response:
     """Read a file, and answer with what it holds or with what is wrong with it."""
-    return await uploads.take(
-        request, own_data.LARGEST, lambda session: run_owners.pool().n > 0, _keep
+    return await uploads.receive_file(
+        request, own_data.MAX_OWN_DATA_BYTES, lambda session: run_owners.pool().n > 0, _keep
     )
 
 
 def _keep(session: LiveSession, content: bytes, request: Request) -> dict[str, str]:
     kind, name = request.path_params["kind"], request.query_params.get("name", "")
-    session.own_data = own_data.keep(content, kind, name)
+    session.own_data = own_data.keep_own_data(content, kind, name)
     return {"kept": session.own_data.in_words}
 
 
-def path(kind: str = "{kind}") -> str:
+def own_data_path(kind: str = "{kind}") -> str:
     """Return the route's URL path for a kind of data."""
     return live.under_base(f"own-data/{kind}")
 
 
-def routes() -> list[BaseRoute]:
-    return [Route(path(), _take, methods=["POST"])]
+def own_data_routes() -> list[BaseRoute]:
+    return [Route(own_data_path(), _take, methods=["POST"])]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
-Value = TypeVar("Value")
+ParameterValue = TypeVar("ParameterValue")
 LONGEST_TEXT = 200_000  # characters; tens of thousands of tokens
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates by U+FFFD, as no file, message or tokenizer accepts them.
 
     A browser may send half of an emoji while the user types.
@@ -23,17 +23,17 @@ def whole(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
-def too_long(n: int) -> str:
+def typed_text_too_long(n: int) -> str:
     """Return the message for a text of `n` characters that is longer than a session keeps."""
     return f"must be at most {LONGEST_TEXT:,} characters long, not {n:,}"
 
 
 @dataclass(frozen=True)
-class Parameter(Generic[Value]):
+class Parameter(Generic[ParameterValue]):
     """A parameter of the URL; its `parse` raises ValueError for an invalid value."""
 
     name: str
-    default: Value
+    default: ParameterValue
     is_step: bool = False
     _declared: ClassVar[dict[str, "Parameter"]] = {}
 
@@ -43,7 +43,7 @@ class Parameter(Generic[Value]):
                 f"the parameter {self.name!r} is declared twice, as two different things"
             )
 
-    def from_url(self, texts: list[str]) -> Value:
+    def from_url(self, texts: list[str]) -> ParameterValue:
         """Return the value of the URL's texts under this name, or the default if invalid."""
         return self.default if self.unfit(texts) else self.parse(texts)
 
@@ -55,24 +55,24 @@ class Parameter(Generic[Value]):
             return str(error)
         return ""
 
-    def in_url(self, value: Value) -> list[str]:
+    def in_url(self, value: ParameterValue) -> list[str]:
         """Return the URL's texts for this value: none for the default."""
         return [] if value == self.default else self.format(value)
 
-    def parse(self, texts: list[str]) -> Value:
+    def parse(self, texts: list[str]) -> ParameterValue:
         if len(texts) != 1:
             raise ValueError(f"{self.name} is one value, not {len(texts)}")
-        return self.parse_one(whole(texts[0]))
+        return self.parse_one(replace_surrogates(texts[0]))
 
-    def limited(self, value: Value) -> Value:
+    def limited(self, value: ParameterValue) -> ParameterValue:
         """Return a widget's value, cut to the length that a session keeps."""
         return value
 
-    def parse_one(self, text: str) -> Value:
+    def parse_one(self, text: str) -> ParameterValue:
         raise NotImplementedError
 
-    def format(self, value: Value) -> list[str]:
-        return [whole(str(value))]
+    def format(self, value: ParameterValue) -> list[str]:
+        return [replace_surrogates(str(value))]
 
 
 def declared() -> Mapping[str, Parameter]:
@@ -92,7 +92,7 @@ class Text(Parameter[str | None]):
 
     def parse_one(self, text: str) -> str:
         if len(text) > LONGEST_TEXT:
-            raise ValueError(f"{self.name} {too_long(len(text))}")
+            raise ValueError(f"{self.name} {typed_text_too_long(len(text))}")
         if not re.fullmatch(self.pattern, text):
             raise ValueError(f"{self.name} must be of the form {self.pattern}")
         return text

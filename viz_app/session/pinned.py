@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from models import Scope
-from models.architectures.base import IMAGE, TEXT
+from models.architectures.base import IMAGE_FIELD, TEXT_FIELD
 from models.images import ImageFile
 from models.runs.spec import RunSpec
 from viz_app.drawing.sites import by_kind
@@ -16,20 +16,20 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Parameter
 from viz_app.session.url_state import CHECKPOINT, parameter_of
 
-PREFIX = "pin."
+PIN_PREFIX = "pin."
 
 
 @cache
 def of_pinned(parameter: Parameter) -> Parameter:
     """Return the pinned run's counterpart of a parameter."""
-    return replace(parameter, name=f"{PREFIX}{parameter.name}", is_step=True)
+    return replace(parameter, name=f"{PIN_PREFIX}{parameter.name}", is_step=True)
 
 
-def pin(name: str, run: CurrentRun) -> None:
+def pin_run(name: str, run: CurrentRun) -> None:
     """Pin this run with its changes; `name` is the menu name of its model."""
     for parameter in _parameters(run):
-        url_state.keep(of_pinned(parameter), url_state.get(parameter))
-    url_state.keep(of_pinned(CHECKPOINT), name)
+        url_state.set_value(of_pinned(parameter), url_state.get(parameter))
+    url_state.set_value(of_pinned(CHECKPOINT), name)
 
 
 def pin_address(query: Mapping[str, Sequence[str]]) -> None:
@@ -37,34 +37,34 @@ def pin_address(query: Mapping[str, Sequence[str]]) -> None:
     for parameter in [CHECKPOINT, *url_state.shipped_fields(), *run_changes.parameters(())]:
         texts = query.get(parameter.name)
         value = parameter.from_url(list(texts)) if texts else parameter.default
-        url_state.keep(of_pinned(parameter), value)
+        url_state.set_value(of_pinned(parameter), value)
 
 
 def unpin() -> None:
     """Stop comparing with the pinned run."""
-    url_state.keep(of_pinned(CHECKPOINT), CHECKPOINT.default)
+    url_state.set_value(of_pinned(CHECKPOINT), CHECKPOINT.default)
 
 
 def swap(name: str, parameters: Sequence[Parameter]) -> None:
     """Exchange the pinned run and the current run, whose model is `name`, in these parameters."""
     for parameter in parameters:
         ours, pinned = url_state.get(parameter), url_state.get(of_pinned(parameter))
-        url_state.keep(parameter, pinned)
-        url_state.keep(of_pinned(parameter), ours)
-    url_state.keep(CHECKPOINT, url_state.get(of_pinned(CHECKPOINT)))
-    url_state.keep(of_pinned(CHECKPOINT), name)
+        url_state.set_value(parameter, pinned)
+        url_state.set_value(of_pinned(parameter), ours)
+    url_state.set_value(CHECKPOINT, url_state.get(of_pinned(CHECKPOINT)))
+    url_state.set_value(of_pinned(CHECKPOINT), name)
 
 
 def keep_texts(texts: Mapping[Parameter, str]) -> None:
     """Fix the texts of the pinned run to these."""
     for parameter, text in texts.items():
-        url_state.keep(of_pinned(parameter), text)
+        url_state.set_value(of_pinned(parameter), text)
 
 
-def follow(fields: Sequence[Parameter]) -> None:
+def follow_texts(fields: Sequence[Parameter]) -> None:
     """Make the pinned run read the current run's texts in these fields, now and after each edit."""
     for parameter in fields:
-        url_state.keep(of_pinned(parameter), parameter.default)
+        url_state.set_value(of_pinned(parameter), parameter.default)
 
 
 def texts_of(run: CurrentRun) -> dict[Parameter, str]:
@@ -76,7 +76,7 @@ def texts_of(run: CurrentRun) -> dict[Parameter, str]:
 
 def images_of(run: CurrentRun) -> list[Parameter]:
     """Return the parameters of the images that a run reads."""
-    return [parameter_of(field) for field in run.scope.model.fields if field.kind == IMAGE]
+    return [parameter_of(field) for field in run.scope.model.fields if field.kind == IMAGE_FIELD]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Pinned:
 
 def checkpoint() -> str:
     """Return the menu name of the pinned checkpoint; "" if nothing is pinned."""
-    url_state.drop_missing(PREFIX)  # its other parameters are asked for once it has been opened
+    url_state.drop_missing(PIN_PREFIX)  # its other parameters are asked for once it has been opened
     return url_state.get(of_pinned(CHECKPOINT)) or ""
 
 
@@ -122,12 +122,12 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
     read = run.unchanged.trace.fields
     untyped = tuple(
         read.get(field.name)
-        if field.kind == IMAGE and not values[field.name]
+        if field.kind == IMAGE_FIELD and not values[field.name]
         else values[field.name]
         for field in model.fields
-        if field.kind != TEXT
+        if field.kind != TEXT_FIELD
     )
-    chosen = own_images.with_files(live.session(), model.fields, untyped, of_pinned)
+    chosen = own_images.with_files(live.live_session(), model.fields, untyped, of_pinned)
     pinned = Pinned(scope, texts if any(texts) else None, chosen)
     return replace(pinned, spec=run_changes.chosen_spec(pinned.beside(run), of_pinned))
 

@@ -11,7 +11,7 @@ from functools import cache
 import streamlit as st
 import torch
 
-REST = 1.0  # s in which further requests are merged into one
+MERGE_SECONDS = 1.0  # s in which further requests are merged into one
 
 _lock = threading.Lock()
 _timers: list[threading.Timer] = []  # the one that is running
@@ -41,7 +41,7 @@ def give_back_soon() -> None:
     """Schedule one return of memory shortly, in its own thread, however often this is called."""
     with _lock:
         if not _timers:
-            timer = threading.Timer(REST, _give_back)
+            timer = threading.Timer(MERGE_SECONDS, _give_back)
             timer.daemon = True
             _timers.append(timer)
             timer.start()

@@ -15,12 +15,15 @@ from viz_app import checkpoints
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 
-SHIPPED = {"translation": ("eng-fra-bahdanau", "eng-fra"), "dates": ("dates-bahdanau", "dates")}
+REFERENCE_CHECKPOINTS = {
+    "translation": ("eng-fra-bahdanau", "eng-fra"),
+    "dates": ("dates-bahdanau", "dates"),
+}
 
 
-def named(task: str) -> tuple[str, ...]:
+def reference_names(task: str) -> tuple[str, ...]:
     """Return the names of the reference checkpoints of a task, the recurrent one first."""
-    return SHIPPED.get(task, ())
+    return REFERENCE_CHECKPOINTS.get(task, ())
 
 
 def one_that(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
@@ -30,7 +33,7 @@ def one_that(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
     """
     if suits(run.scope):
         return run.scope
-    for name in named(run.scope.task):
+    for name in reference_names(run.scope.task):
         if (
             name in models.shipped()
             and suits(scope := cache.scope(name))

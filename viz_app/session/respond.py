@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import models
 from models.architectures import Model
-from models.architectures.base import IMAGE, TEXT, Field
+from models.architectures.base import IMAGE_FIELD, TEXT_FIELD, Field
 from models.checkpoint import CheckpointError
 from models.images import PatchRow
 from viz_app import checkpoints, words
@@ -16,7 +16,7 @@ from viz_app.session.shortening import shortening_offer
 from viz_app.session.url_state import parameter_of
 
 
-def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str, dict]]:
+def run_texts(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str, dict]]:
     """Run the model on the texts of its fields and have the session show the run.
 
     Returns:
@@ -32,7 +32,7 @@ def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str
     except (models.InputError, CheckpointError) as error:
         message = checkpoints.error_message(error)
         cause = next((f for f in fields if f.name == getattr(error, "field", "")), fields[0])
-        is_text = isinstance(error, models.InputError) and cause.kind == TEXT
+        is_text = isinstance(error, models.InputError) and cause.kind == TEXT_FIELD
         offer = shortening_offer(scope, texts, cause) if is_text else {}
         notes[cause.name] = refusal(f"{message[:1].upper()}{message[1:]}.") | offer
         return None, notes
@@ -42,7 +42,7 @@ def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str
         length = (
             words.grid(row.grid.rows, row.grid.columns, len(row.ids))
             if isinstance(row, PatchRow)
-            else words.length(row.tokens, scope.n_ctx, row.unknown)
+            else words.length_note(row.tokens, scope.n_ctx, row.unknown)
         )
         notes[field.name] = small_print(length)
         notes |= {
@@ -66,7 +66,7 @@ def read(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dict[str
 
 def boxes(model: Model) -> list[Field]:
     """Return the fields that have a box in the input bar: texts and images."""
-    return [field for field in model.fields if field.kind in (TEXT, IMAGE)]
+    return [field for field in model.fields if field.kind in (TEXT_FIELD, IMAGE_FIELD)]
 
 
 def note_key(field: Field) -> str:
@@ -74,7 +74,7 @@ def note_key(field: Field) -> str:
     return f"note {parameter_of(field).name}"
 
 
-def answering(
+def text_responder(
     session: LiveSession, pictures: Callable[[CurrentRun], Pictures]
 ) -> Callable[..., Pictures]:
     """Return the function that answers newly typed texts with the page's pictures.
@@ -87,7 +87,7 @@ def answering(
     def answer(*texts: str) -> Pictures:
         if session.scope is not scope or not _is_current(session) or len(texts) != n_texts:
             return {}
-        unchanged, notes = read(session, *texts)
+        unchanged, notes = run_texts(session, *texts)
         unchanged = unchanged or session.keep_last()
         if unchanged.scope is not scope:
             return {}

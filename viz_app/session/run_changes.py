@@ -11,16 +11,16 @@ from functools import cache
 
 from models import Scope, Trace
 from models.layers.similarity import SIMILARITIES
-from models.runs.spec import Forced, RunSpec
+from models.runs.spec import ForcedPairs, RunSpec
 from models.trace.edits import Edit, Edits, MaskChange, Patch, for_kinds, from_text, to_text
 from viz_app.drawing.sites import by_kind
 from viz_app.session import mask_notation, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Notation, Parameter, Switch
 
-SHOWS_STEP, STEP = Switch("growth"), Choice("growth-step", is_step=False)
-SIMILARITY = Choice("similarity")  # None: the model's own
-POSITIONS = Switch("positions", default=True)
+SHOWS_SNAPSHOT, SNAPSHOT_STEP = Switch("growth"), Choice("growth-step", is_step=False)
+SIMILARITY_CHANGE = Choice("similarity")  # None: the model's own
+POSITIONS_CHANGE = Switch("positions", default=True)
 # kept for published links
 _MASK_NAMES = {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask"}
 
@@ -31,23 +31,23 @@ def parse_pairs(text: str) -> list[tuple[int, int]]:
     return [(int(match[1]), int(match[2])) for match in matches if match]
 
 
-def _read_forced(text: str) -> Forced:
+def _read_forced(text: str) -> ForcedPairs:
     tokens = {position - 1: token for position, token in parse_pairs(text) if position}
     return tuple(sorted(tokens.items()))
 
 
-def _write_forced(forced: Forced) -> str:
+def _write_forced(forced: ForcedPairs) -> str:
     return ",".join(f"{position + 1}:{token}" for position, token in forced)
 
 
-FORCED = Notation("force", (), True, read=_read_forced, write=_write_forced)
+FORCED_CHANGE = Notation("force", (), True, read=_read_forced, write=_write_forced)
 
 
 @cache
 def mask_parameter(kind: str) -> Notation:
     """Return the parameter of the mask change for this kind of attention (SiteKind.name)."""
     name = _MASK_NAMES.get(kind, f"{kind.replace('_', '-')}-mask")
-    read, write = mask_notation.from_text, mask_notation.to_text
+    read, write = mask_notation.parse_mask, mask_notation.mask_to_text
     return Notation(name, MaskChange(), True, read=read, write=write)
 
 
@@ -93,24 +93,24 @@ def chosen_spec(original: CurrentRun, of: Of = _itself) -> RunSpec:
             original.spec.model,
             step=chosen_step(scope, of),
             similarity=other_similarity(scope, of),
-            positions=url_state.get(of(POSITIONS)) or not scope.has_removable_positions,
+            positions=url_state.get(of(POSITIONS_CHANGE)) or not scope.has_removable_positions,
         ),
         edits=_edits(original.trace, of) if scope.model.masks_can_change else (),
-        forced=url_state.get(of(FORCED)) if scope.model.can_write else (),
+        forced=url_state.get(of(FORCED_CHANGE)) if scope.model.can_write else (),
     )
 
 
 def chosen_step(scope: Scope, of: Of = _itself) -> int | None:
     """Return the chosen training step; None for the final weights."""
     steps = scope.snapshots
-    if not steps or not url_state.get(of(SHOWS_STEP)):
+    if not steps or not url_state.get(of(SHOWS_SNAPSHOT)):
         return None
-    return url_state.one_of(of(STEP), steps, steps[-1])
+    return url_state.chosen_option(of(SNAPSHOT_STEP), steps, steps[-1])
 
 
 def other_similarity(scope: Scope, of: Of = _itself) -> str:
     """Return the chosen similarity; "" for the model's own, or if it cannot be exchanged."""
-    trained_with, name = scope.model.similarity, url_state.get(of(SIMILARITY))
+    trained_with, name = scope.model.similarity, url_state.get(of(SIMILARITY_CHANGE))
     return name if trained_with and name in SIMILARITIES and name != trained_with else ""
 
 
@@ -139,25 +139,25 @@ def parameters(kinds: Iterable[str]) -> list[Parameter]:
     return [parameter for change in _parameters(tuple(kinds)).values() for parameter in change]
 
 
-def undo(change: str, kinds: tuple[str, ...] = ()) -> None:
+def undo_change(change: str, kinds: tuple[str, ...] = ()) -> None:
     """Undo one change, by its name in RunSpec.without; `kinds` adds kinds of attention."""
     for parameter in _parameters(kinds)[change]:
-        url_state.keep(parameter, parameter.default)
+        url_state.set_value(parameter, parameter.default)
 
 
-def undo_all(kinds: tuple[str, ...] = ()) -> None:
+def undo_changes(kinds: tuple[str, ...] = ()) -> None:
     """Undo every change."""
     for change in _parameters(kinds):
-        undo(change, kinds)
+        undo_change(change, kinds)
 
 
 def _parameters(kinds: tuple[str, ...]) -> dict[str, list[Parameter]]:
     masks = [mask_parameter(kind) for kind in dict.fromkeys((*MASK_KINDS, *kinds))]
     return {
-        "step": [SHOWS_STEP, STEP],
-        "similarity": [SIMILARITY],
-        "positions": [POSITIONS],
+        "step": [SHOWS_SNAPSHOT, SNAPSHOT_STEP],
+        "similarity": [SIMILARITY_CHANGE],
+        "positions": [POSITIONS_CHANGE],
         "masks": masks,
         "edits": [EDITS],
-        "forced": [FORCED],
+        "forced": [FORCED_CHANGE],
     }

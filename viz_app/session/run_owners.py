@@ -15,7 +15,7 @@ WATCHED = "ATTNSCOPE_WATCH"  # environment variable: the folder of `attnscope wa
 _owned: dict[str, set[Path]] = {}  # session → folders of its runs
 
 
-def session() -> str:
+def session_id() -> str:
     """Return the session of this rerun; "" outside of any."""
     context = get_script_run_ctx(suppress_warning=True)
     return context.session_id if context else ""
@@ -34,23 +34,23 @@ def pool() -> Pool:
 
 def own(folder: Path) -> None:
     """Let this session open a run."""
-    _owned.setdefault(session(), set()).add(folder)
+    _owned.setdefault(session_id(), set()).add(folder)
 
 
-def offered(is_shared: bool) -> dict[str, Path]:
+def offered_runs(is_shared: bool) -> dict[str, Path]:
     """Return name → folder of the runs that this session may open.
 
     They are the watched one, and of those trained here all, in a shared app its own.
     """
     every = folders.every()
     if is_shared:
-        mine = _owned.get(session(), set())
+        mine = _owned.get(session_id(), set())
         every = {name: folder for name, folder in every.items() if folder in mine}
-    run = watched()
+    run = watched_run()
     return every | ({run.name: run.folder} if run and run.can_be_opened else {})
 
 
-def watched() -> WatchedRun | None:
+def watched_run() -> WatchedRun | None:
     """Return the run that was begun on the command line and is watched here, if there is one."""
     folder = os.environ.get(WATCHED)
     return _watched(folder) if folder else None

@@ -6,7 +6,7 @@ from typing import Any
 from models import InputError, Scope
 from models.architectures.base import Field
 
-SHOWN = 240  # characters of the part that is cut
+N_SHOWN_CHARACTERS = 240  # characters of the part that is cut
 
 
 def shortening_offer(scope: Scope, texts: Sequence[str], field: Field) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def shortening_offer(scope: Scope, texts: Sequence[str], field: Field) -> dict[s
     return {
         "keep": keep,
         "offer": f"Use the first {scope.n_ctx}",
-        "rest": f"“{rest[:SHOWN]}{'…' * (len(rest) > SHOWN)}”",
+        "rest": f"“{rest[:N_SHOWN_CHARACTERS]}{'…' * (len(rest) > N_SHOWN_CHARACTERS)}”",
     }
 
 

@@ -15,13 +15,13 @@ from viz_app.trainers.settings import RunSettings
 from viz_app.trainers.watched import WatchedRun
 
 SPEEDS = {0: "full speed", 10: "10 steps a second", 1: "1 step a second"}
-SITE = Choice("train-site")
+TRAIN_SITE = Choice("train-site")
 AT = Choice("train-step", is_step=False)  # the step looked at; None: the last one
 _KEY = "training"
 
 
 @dataclass
-class Trained:
+class TrainingPictures:
     """A run and the pictures of its example."""
 
     run: TrainingRun | WatchedRun
@@ -32,8 +32,8 @@ class Training:
     """The runs of one session; before it has begun one, the watched run if there is any."""
 
     def __init__(self) -> None:
-        self.now: Trained | None = _watched()
-        self.before: Trained | None = None
+        self.now: TrainingPictures | None = _watched()
+        self.before: TrainingPictures | None = None
         self.speed = 0
         self.error = ""
         self.chart: tuple[object, dict] | None = None  # what it was made of, the chart
@@ -59,17 +59,19 @@ class Training:
         if settings is None:
             return
         try:
-            run = run_owners.pool().begin(settings, run_owners.session(), url_state.get(SITE) or "")
+            run = run_owners.pool().begin(
+                settings, run_owners.session_id(), url_state.get(TRAIN_SITE) or ""
+            )
         except ValueError as error:
             self.error = str(error)
             return
-        url_state.keep(AT, None)
+        url_state.set_value(AT, None)
         run.set_speed(self.speed)
         if paused:
             run.one_step()
         if self.now is not None and self.now.run.step:
             self.before = self.now
-        self.now = Trained(run, ExamplePictures(run))
+        self.now = TrainingPictures(run, ExamplePictures(run))
 
     def pause(self) -> None:
         if self.controlled:
@@ -79,7 +81,7 @@ class Training:
         """Let the run take steps again, from its saved state if it has stopped."""
         if not (run := self.controlled):
             return
-        url_state.keep(AT, None)
+        url_state.set_value(AT, None)
         run.go_on()
         self._queue_again(run)
 
@@ -88,7 +90,7 @@ class Training:
         if not (run := self.controlled):
             self.start(settings, paused=True)
             return
-        url_state.keep(AT, None)
+        url_state.set_value(AT, None)
         run.one_step()
         self._queue_again(run)
 
@@ -113,9 +115,9 @@ class Training:
             self.controlled.set_speed(steps)
 
 
-def _watched() -> Trained | None:
-    run = run_owners.watched()
-    return Trained(run, _pictures(run)) if run else None
+def _watched() -> TrainingPictures | None:
+    run = run_owners.watched_run()
+    return TrainingPictures(run, _pictures(run)) if run else None
 
 
 @cache
@@ -135,7 +137,7 @@ def training() -> Training:
     return st.session_state.setdefault(_KEY, Training())
 
 
-def chosen_site(now: Trained) -> AttentionSite | None:
+def chosen_site(now: TrainingPictures) -> AttentionSite | None:
     """Return the attention that is looked at; by default the first that reads the source."""
     if (trace := now.pictures.first()) is None or not trace.attention:
         return None
@@ -143,7 +145,7 @@ def chosen_site(now: Trained) -> AttentionSite | None:
         run_owners.own(now.run.folder)
     groups = by_kind(trace)
     usual = groups[-1][1][-1].name
-    name = url_state.get(SITE)
+    name = url_state.get(TRAIN_SITE)
     site = trace.attention[name if name in trace.attention else usual]
     now.run.watch(site.name)
     return site

@@ -13,16 +13,16 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from viz_app.session import live
 from viz_app.session.live import LiveSession
 
-PATIENCE = 60.0  # s in which a file must have arrived
+UPLOAD_SECONDS = 60.0  # s in which a file must have arrived
 SLOWLY = "The file did not arrive in time."
-BUSY = "A file of yours is being read already."
+UPLOAD_BUSY = "A file of yours is being read already."
 _sending: Counter[str] = Counter()  # requests in progress, by session token
 
-Keep = Callable[[LiveSession, bytes, Request], dict[str, str]]
+KeepFile = Callable[[LiveSession, bytes, Request], dict[str, str]]
 
 
-async def take(
-    request: Request, largest: int, may: Callable[[LiveSession], bool], keep: Keep
+async def receive_file(
+    request: Request, largest: int, may: Callable[[LiveSession], bool], keep: KeepFile
 ) -> Response:
     """Read a file of at most `largest` bytes and answer with what `keep` says of it.
 
@@ -34,10 +34,10 @@ async def take(
     if session is None or not may(session):
         return PlainTextResponse("There is no such session.", 404)
     if _sending[token]:
-        return JSONResponse({"error": BUSY}, 429)
+        return JSONResponse({"error": UPLOAD_BUSY}, 429)
     _sending[token] += 1
     try:
-        content = await asyncio.wait_for(_content(request, largest), PATIENCE)
+        content = await asyncio.wait_for(_content(request, largest), UPLOAD_SECONDS)
         kept = await asyncio.to_thread(keep, session, content, request)
     except asyncio.TimeoutError:
         return JSONResponse({"error": SLOWLY}, 408)

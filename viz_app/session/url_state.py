@@ -17,23 +17,23 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from models.architectures import ARCHITECTURES
-from models.architectures.base import IMAGE, ORDER, POSITIONS, TEXT, Field
+from models.architectures.base import IMAGE_FIELD, ORDER_FIELD, POSITIONS_FIELD, TEXT_FIELD, Field
 from models.images import EXAMPLES
 from viz_app.session.parameters import Choice, Order, Parameter, Several, Text
 
-Value = TypeVar("Value")
+UrlValue = TypeVar("UrlValue")
 
 CHECKPOINT = Text("checkpoint", is_step=True)
 MOST_POSITIONS = 512
-SHORT = 40  # characters of an invalid value that are quoted in its message
+MAX_QUOTED_VALUE = 40  # characters of an invalid value that are quoted in its message
 # an example, or a file that a session keeps (own_images.py)
 _IMAGES = "|".join((*EXAMPLES, "own-[0-9a-f]{12}"))
 # kind of field → factory of its parameter, from name and default; other kinds have no parameter
 _PARAMETERS: dict[str, Callable[[str, str | None], Parameter]] = {
-    TEXT: lambda name, default: Text(name, default=default),
-    POSITIONS: lambda name, default: Several(name, is_step=True, most=MOST_POSITIONS),
-    ORDER: lambda name, default: Order(name, is_step=True),
-    IMAGE: lambda name, default: Text(name, default=None, is_step=True, pattern=_IMAGES),
+    TEXT_FIELD: lambda name, default: Text(name, default=default),
+    POSITIONS_FIELD: lambda name, default: Several(name, is_step=True, most=MOST_POSITIONS),
+    ORDER_FIELD: lambda name, default: Order(name, is_step=True),
+    IMAGE_FIELD: lambda name, default: Text(name, default=None, is_step=True, pattern=_IMAGES),
 }
 
 
@@ -114,7 +114,7 @@ def parameter_of(field: Field) -> Parameter:
     """
     if shipped := _SHIPPED.get((field.kind, field.optional, field.name)):
         return shipped
-    kind = "optional" if field.kind == TEXT and field.optional else field.kind
+    kind = "optional" if field.kind == TEXT_FIELD and field.optional else field.kind
     return _parameter(field, f"{kind}-{field.name}")
 
 
@@ -163,7 +163,7 @@ def follows() -> bool:
     return _session().follows
 
 
-def get(parameter: Parameter[Value]) -> Value:
+def get(parameter: Parameter[UrlValue]) -> UrlValue:
     """Return the chosen value, and include the parameter in the URL from now on."""
     session, name = _session(), parameter.name
     if name in session.unread:
@@ -183,18 +183,18 @@ def chosen(fields: Sequence[Field]) -> tuple[Any, ...]:
     return tuple(
         get(parameter_of(field)) or None if field.kind in _PARAMETERS else None
         for field in fields
-        if field.kind != TEXT
+        if field.kind != TEXT_FIELD
     )
 
 
-def let_go() -> None:
+def reset_untyped() -> None:
     """Reset all fields that are not typed, since their values belonged to another row of tokens."""
-    for parameter in (parameter_of(one) for one in _known_fields() if one.kind != TEXT):
+    for parameter in (parameter_of(one) for one in _known_fields() if one.kind != TEXT_FIELD):
         if get(parameter) is not None:
-            keep(parameter, None)
+            set_value(parameter, None)
 
 
-def keep(parameter: Parameter[Value], value: Value) -> None:
+def set_value(parameter: Parameter[UrlValue], value: UrlValue) -> None:
     """Choose this value."""
     session = _session()
     session.unread.pop(parameter.name, None)
@@ -205,7 +205,7 @@ def keep(parameter: Parameter[Value], value: Value) -> None:
     session.values[parameter.name] = value
 
 
-def put_right(parameter: Parameter[Value], value: Value) -> None:
+def put_right(parameter: Parameter[UrlValue], value: UrlValue) -> None:
     """Replace a value that no longer fits the other choices, without counting it as a step."""
     session, differs = _session(), value != get(parameter)
     if session.standing and differs:
@@ -213,7 +213,7 @@ def put_right(parameter: Parameter[Value], value: Value) -> None:
     stand_in(parameter, value, f"{parameter.name} must be one that this run has" if differs else "")
 
 
-def one_of(choice: Choice, options: Sequence[Value], default: Value) -> Value:
+def chosen_option(choice: Choice, options: Sequence[UrlValue], default: UrlValue) -> UrlValue:
     """Return the chosen option, or `default` if the choice is not among the options.
 
     In that case the choice is reset.
@@ -225,15 +225,15 @@ def one_of(choice: Choice, options: Sequence[Value], default: Value) -> Value:
         stand_in(
             choice,
             choice.default,
-            f"{choice.name} must be one of {listed} here, not {str(chosen)[:SHORT]}",
+            f"{choice.name} must be one of {listed} here, not {str(chosen)[:MAX_QUOTED_VALUE]}",
         )
     return matches[0] if matches else default
 
 
-def stand_in(parameter: Parameter[Value], value: Value, why: str) -> None:
+def stand_in(parameter: Parameter[UrlValue], value: UrlValue, why: str) -> None:
     """Replace a value that does not exist in the shown run; note `why` if it came from the URL."""
     session, name = _session(), parameter.name
-    keep(parameter, value)
+    set_value(parameter, value)
     session.unfit |= {name: why} if why and name in session.linked else {}
 
 
@@ -244,7 +244,7 @@ def unfit(*parameters: Parameter) -> list[str]:
     return [session.unfit[name] for name in names if name in session.unfit]
 
 
-def bound(parameter: Parameter[Value], value: Value) -> dict[str, Any]:
+def bound(parameter: Parameter[UrlValue], value: UrlValue) -> dict[str, Any]:
     """Return the settings of a Streamlit widget bound to the parameter: key and callback."""
     key = parameter.name
     # Only if needed: it would overwrite text being typed. While the URL is followed it is needed,
@@ -259,7 +259,7 @@ def bound(parameter: Parameter[Value], value: Value) -> dict[str, Any]:
         if value != entered:
             st.session_state[key] = value
             _session().cut[key] = len(entered)
-        keep(parameter, value)
+        set_value(parameter, value)
 
     return {"key": key, "on_change": changed}
 

@@ -10,18 +10,18 @@ from viz_app import words
 from viz_app.input_bar.examples import readable_examples
 from viz_app.navigation import PAGES
 
-MODELS = ("eng-fra", "eng-fra-bahdanau", "gpt", "bert", "xlnet")  # the first is shown first
+STATIC_MODELS = ("eng-fra", "eng-fra-bahdanau", "gpt", "bert", "xlnet")  # the first is shown first
 TABS = ("attention", "task", "inside", "layer", "positions", "masks", "decoding")
 
 
 # what a page answers where the app's answer is about changing the run
-ANSWERS = {
+STATIC_ANSWERS = {
     "masks": "Hatched cells are blocked. In the app you paint cells, and the model runs again."
 }
 
 
 @dataclass(frozen=True)
-class Example:
+class ModelTexts:
     """A shipped model and the texts that its pages show."""
 
     checkpoint: str
@@ -48,7 +48,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Place:
+class StaticPage:
     """A static page: a page of the app for one model, or one of its sections."""
 
     checkpoint: str
@@ -67,6 +67,8 @@ class Place:
         return PAGES[self.tab].title
 
 
-def places(example: Example, tabs: Sequence[str]) -> list[Place]:
+def places(example: ModelTexts, tabs: Sequence[str]) -> list[StaticPage]:
     """Return the pages of a model, those among them that show nothing of it included."""
-    return [Place(example.checkpoint, tab, section) for tab in tabs for section in PAGES[tab].views]
+    return [
+        StaticPage(example.checkpoint, tab, section) for tab in tabs for section in PAGES[tab].views
+    ]

@@ -8,14 +8,14 @@ from urllib.parse import parse_qs
 from streamlit.testing.v1 import AppTest
 
 from viz_app.navigation import PAGES
-from viz_app.static_pages.contents import Example, Place
+from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.recording import JOB, RECORDED
 from viz_app.static_pages.still import Job, Still, sorted_query
 from viz_app.without_server import many_runs
 
-PATIENCE = 600.0  # s for one still
+STILL_SECONDS = 600.0  # s for one still
 CLICKS = 2  # from the first view of a page, that are followed
-MOST = 64  # stills of a page that its own clicks lead to
+MAX_STILLS = 64  # stills of a page that its own clicks lead to
 
 
 @dataclass
@@ -26,9 +26,9 @@ class Pages:
     why a place has no still.
     """
 
-    stills: dict[Place, dict[str, Still]] = field(default_factory=dict)
-    names: dict[tuple[Place, str], str] = field(default_factory=dict)
-    missing: dict[Place, str] = field(default_factory=dict)
+    stills: dict[StaticPage, dict[str, Still]] = field(default_factory=dict)
+    names: dict[tuple[StaticPage, str], str] = field(default_factory=dict)
+    missing: dict[StaticPage, str] = field(default_factory=dict)
 
     @property
     def components(self) -> set[str]:
@@ -36,15 +36,15 @@ class Pages:
         stills = [still for every in self.stills.values() for still in every.values()]
         return {part.component.name for still in stills for part in still.parts.values()}
 
-    def of_tab(self, tab: str) -> list[Place]:
+    def of_tab(self, tab: str) -> list[StaticPage]:
         """Return the places of a page of the app, one for each of its sections."""
         return [place for place in self.stills if place.tab == tab]
 
-    def at(self, place: Place, query: str) -> str | None:
+    def at(self, place: StaticPage, query: str) -> str | None:
         """Return the address of the still that an address shows; None if there is none."""
         return self.names.get((place, query))
 
-    def target(self, tab: str, query: str) -> Place | None:
+    def target(self, tab: str, query: str) -> StaticPage | None:
         """Return the place that would show an address of the app; None if there is none."""
         places = self.of_tab(tab)
         section = PAGES[tab].section
@@ -52,7 +52,7 @@ class Pages:
         return next(iter([place for place in places if place.section == asked] or places), None)
 
 
-def crawl(example: Example, places: Iterable[Place], told: Callable[[], object]) -> Pages:
+def crawl(example: ModelTexts, places: Iterable[StaticPage], told: Callable[[], object]) -> Pages:
     """Return the pages of a model; `told` is called whenever a still is made."""
     pages = Pages({place: {} for place in places})
     waiting = deque((place, "", 0) for place in pages.stills)
@@ -66,13 +66,13 @@ def crawl(example: Example, places: Iterable[Place], told: Callable[[], object])
 
 
 def _still(
-    example: Example, pages: Pages, place: Place, query: str, is_clicked: bool
+    example: ModelTexts, pages: Pages, place: StaticPage, query: str, is_clicked: bool
 ) -> Still | None:
     """Make the still at an address; None if it is there, is one too many, or shows nothing."""
     stills = pages.stills[place]
     if place in pages.missing or (place, query) in pages.names:
         return None
-    if is_clicked and len(stills) >= MOST:
+    if is_clicked and len(stills) >= MAX_STILLS:
         return None
     still = _made(example, place, query)
     if still.missing:
@@ -83,8 +83,8 @@ def _still(
 
 
 def _onward(
-    pages: Pages, place: Place, still: Still, clicks: int
-) -> Iterator[tuple[Place, str, int]]:
+    pages: Pages, place: StaticPage, still: Still, clicks: int
+) -> Iterator[tuple[StaticPage, str, int]]:
     """Yield the addresses that the clicks in a still and its question lead to."""
     if clicks < CLICKS:
         yield from ((place, move.query, clicks + 1) for move in still.moves)
@@ -93,13 +93,13 @@ def _onward(
         yield target, query, CLICKS + 1
 
 
-def _made(example: Example, place: Place, query: str) -> Still:
+def _made(example: ModelTexts, place: StaticPage, query: str) -> Still:
     """Run a page at an address, without a server, and return its still.
 
     Raises:
         ValueError: the page cannot be drawn.
     """
-    app = AppTest.from_function(_record, default_timeout=PATIENCE)
+    app = AppTest.from_function(_record, default_timeout=STILL_SECONDS)
     section = PAGES[place.tab].section
     address = parse_qs(query, keep_blank_values=True)
     if section:
@@ -115,6 +115,6 @@ def _made(example: Example, place: Place, query: str) -> Still:
 
 def _record() -> None:
     """Record the still of the job; AppTest runs these lines as a script of their own."""
-    from viz_app.static_pages.recording import record
+    from viz_app.static_pages.recording import record_still
 
-    record()
+    record_still()

@@ -22,12 +22,12 @@ from viz_app.components.catalogue import (
 )
 from viz_app.drawing.payload import pack, unpack
 
-Header = Mapping[str, Any]  # of a component's payload
+EventHeader = Mapping[str, Any]  # of a component's payload
 Message = dict[str, Any]
 
 # (component, trigger, fields of the message) that the component answers itself: Python would only
 # write them into the address
-KEPT = (
+KEPT_EVENTS = (
     (HEAD.name, "lock", ("token",)),
     (HEAD.name, "look", ("scale", "hides")),
     (STEPPER.name, "step", ("position",)),
@@ -37,41 +37,41 @@ KEPT = (
 WITHOUT_MODEL = {OVERVIEW.name: {"switches": False}, MASK_PAINTER.name: {"fixed": True}}
 
 
-def _heads(header: Header) -> Iterable[Message]:
+def _heads(header: EventHeader) -> Iterable[Message]:
     for block in header["blocks"]:
         for site in block["sites"]:
             yield from ({"site": site, "head": head} for head in range(block["heads"]))
 
 
-def _cells(header: Header) -> Iterable[Message]:
+def _cells(header: EventHeader) -> Iterable[Message]:
     """Yield each other query at its strongest key, then each key of the chosen query."""
     yield from ({"query": query, "key": -1} for query in range(len(header["queries"])))
     yield from ({"query": header["query"], "key": key} for key in range(len(header["keys"])))
 
 
-def _keys(header: Header) -> Iterable[Message]:
+def _keys(header: EventHeader) -> Iterable[Message]:
     return ({"query": header["query"], "key": key} for key in header["indices"])
 
 
-def _parts(header: Header) -> Iterable[Message]:
+def _parts(header: EventHeader) -> Iterable[Message]:
     return (
         {"site": site} for site in dict.fromkeys(stop["site"] for stop in header["stops"]) if site
     )
 
 
-def _tokens(header: Header) -> Iterable[Message]:
+def _tokens(header: EventHeader) -> Iterable[Message]:
     return ({"token": token} for token in range(len(header["tokens"])))
 
 
-def _places(header: Header) -> Iterable[Message]:
+def _places(header: EventHeader) -> Iterable[Message]:
     return ({"position": i} for i, place in enumerate(header["places"]) if place)
 
 
-def _positions(header: Header) -> Iterable[Message]:
+def _positions(header: EventHeader) -> Iterable[Message]:
     return ({"position": position} for position in range(len(header["tokens"])))
 
 
-def _hidden(header: Header) -> Iterable[Message]:
+def _hidden(header: EventHeader) -> Iterable[Message]:
     """Yield the masked positions after a click on each token that may be masked or unmasked."""
     states = header["states"]
     chosen = {i for i, state in enumerate(states) if state == "hidden"}
@@ -80,17 +80,17 @@ def _hidden(header: Header) -> Iterable[Message]:
             yield {"hidden": sorted(chosen ^ {i})}
 
 
-def _nodes(header: Header) -> Iterable[Message]:
+def _nodes(header: EventHeader) -> Iterable[Message]:
     for step, nodes in enumerate(header["steps"]):
         yield from ({"step": step, "rank": rank} for rank in range(len(nodes)))
 
 
-def _kinds(header: Header) -> Iterable[Message]:
+def _kinds(header: EventHeader) -> Iterable[Message]:
     return ({"kind": kind} for kind in dict.fromkeys(mask["kind"] for mask in header["strip"]))
 
 
 # (component, event) → the messages that its buttons send; all others need the installed app
-_MESSAGES: Mapping[tuple[str, str], Callable[[Header], Iterable[Message]]] = {
+_MESSAGES: Mapping[tuple[str, str], Callable[[EventHeader], Iterable[Message]]] = {
     (OVERVIEW.name, "on_pick"): _heads,
     (CHOICE.name, "on_choose"): _cells,
     (WALK.name, "on_choose"): _keys,

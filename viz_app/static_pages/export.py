@@ -6,12 +6,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from viz_app.controls.lesson_panel import offered
+from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.lessons.lesson import Lesson
 from viz_app.notebook.picture import part_script, style_sheet
-from viz_app.static_pages.contents import MODELS, TABS, Example, places
+from viz_app.static_pages.contents import STATIC_MODELS, TABS, ModelTexts, places
 from viz_app.static_pages.crawl import crawl
-from viz_app.static_pages.folder import LARGEST, check_folder, write_site
+from viz_app.static_pages.folder import MAX_SITE_BYTES, check_folder, write_site
 from viz_app.static_pages.index import index
 from viz_app.static_pages.lessons import lesson_file, lesson_page
 from viz_app.static_pages.links import Site, tabs_of_first
@@ -37,7 +37,7 @@ def export_site(options: Namespace) -> int:
 
 
 def site_files(
-    checkpoints: Sequence[str] = MODELS,
+    checkpoints: Sequence[str] = STATIC_MODELS,
     tabs: Sequence[str] = TABS,
     lessons: Sequence[Lesson] | None = None,
 ) -> dict[str, bytes]:
@@ -49,10 +49,10 @@ def site_files(
         ValueError: it is too large.
     """
     site: Site = {}
-    for example in map(Example, checkpoints):
+    for example in map(ModelTexts, checkpoints):
         with tqdm(desc=example.checkpoint, unit=" views") as progress:
             site[example] = crawl(example, places(example, tabs), progress.update)
-    lessons = offered().lessons if lessons is None else lessons
+    lessons = offered_lessons().lessons if lessons is None else lessons
     files = {"index.html": index(site, lessons)} | {
         place.file: page(site, example, place)
         for example, pages in site.items()
@@ -64,8 +64,8 @@ def site_files(
         files[lesson_file(lesson)], used = lesson_page(lesson, tabs_of_first(site, "../"))
         names |= used
     files |= _assets(names)
-    if (size := sum(map(len, files.values()))) > LARGEST:
-        raise ValueError(f"the site would have {size:,} bytes, more than {LARGEST:,}")
+    if (size := sum(map(len, files.values()))) > MAX_SITE_BYTES:
+        raise ValueError(f"the site would have {size:,} bytes, more than {MAX_SITE_BYTES:,}")
     return files
 
 

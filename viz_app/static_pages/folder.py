@@ -9,7 +9,7 @@ from models.errors import CheckpointError
 
 LIST = "attnscope-site.json"  # the files of an exported site, each with its checksums
 LARGEST_LIST = 2**18  # bytes
-LARGEST = 20_000_000  # bytes of a whole site, so of each file
+MAX_SITE_BYTES = 20_000_000  # bytes of a whole site, so of each file
 
 Sums = dict[str, list[str]]  # by path in the folder; two of a file that is being replaced
 
@@ -59,7 +59,7 @@ def _is_known(folder: Path, path: Path, known: Sums) -> bool:
         return False
     sums = known.get(path.relative_to(folder).as_posix(), [])
     try:
-        return bool(sums) and checksum(read_bytes(path, LARGEST)) in sums
+        return bool(sums) and checksum(read_bytes(path, MAX_SITE_BYTES)) in sums
     except (CheckpointError, OSError):
         return False
 

@@ -7,15 +7,17 @@ from models.architectures import family_of
 from viz_app import words
 from viz_app.lessons.lesson import Lesson
 from viz_app.navigation import GROUPS, PAGES
-from viz_app.static_pages.contents import Example
+from viz_app.static_pages.contents import ModelTexts
 from viz_app.static_pages.lessons import lesson_file
 from viz_app.static_pages.links import Site, link, tabs_of_first
-from viz_app.static_pages.page import EDITION, INSTALL, frame
+from viz_app.static_pages.page import EDITION, INSTALL_COMMAND, frame
 
-TITLE = "See attention work"
-ABOUT = "Trained models laid open: every number here was computed by the model named with it."
-ONLY_IN_APP = '<span class="quiet">Only in the app</span>'
-LESSONS = "lessons"  # the page of the app that offers them
+SITE_TITLE = "See attention work"
+SITE_SUMMARY = (
+    "Trained models laid open: every number here was computed by the model named with it."
+)
+ONLY_IN_APP_HTML = '<span class="quiet">Only in the app</span>'
+LESSONS_KEY = "lessons"  # the page of the app that offers them
 
 
 def index(site: Site, lessons: Sequence[Lesson]) -> bytes:
@@ -23,17 +25,19 @@ def index(site: Site, lessons: Sequence[Lesson]) -> bytes:
     head = "".join(map(_model, site))
     rows = "".join(_row(tab, site, lessons) for tab in PAGES)
     body = (
-        f"<article><h1>{TITLE}</h1><p>{escape(ABOUT)}</p>"
-        f"<p>{escape(EDITION)}<br><code>{escape(INSTALL)}</code></p>"
+        f"<article><h1>{SITE_TITLE}</h1><p>{escape(SITE_SUMMARY)}</p>"
+        f"<p>{escape(EDITION)}<br><code>{escape(INSTALL_COMMAND)}</code></p>"
         f'<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">Question</th>{head}'
         f"</tr></thead><tbody>{rows}</tbody></table></div></article>"
     )
-    title = f"Attnscope: {TITLE.lower()}"
-    return frame(title=title, description=ABOUT, pages=tabs_of_first(site, ""), body=body, root="")
+    title = f"Attnscope: {SITE_TITLE.lower()}"
+    return frame(
+        title=title, description=SITE_SUMMARY, pages=tabs_of_first(site, ""), body=body, root=""
+    )
 
 
-def _model(example: Example) -> str:
-    family = words.sentence(family_of(example.scope.config).name)
+def _model(example: ModelTexts) -> str:
+    family = words.as_sentence(family_of(example.scope.config).name)
     return (
         f'<th scope="col">{escape(example.checkpoint)}'
         f'<div class="quiet">{escape(family)}<br>“{escape(example.texts[0])}”</div></th>'
@@ -43,8 +47,8 @@ def _model(example: Example) -> str:
 def _row(tab: str, site: Site, lessons: Sequence[Lesson]) -> str:
     """Return a row; that of the lessons links to each of them."""
     page = PAGES[tab]
-    alone = ONLY_IN_APP
-    if tab == LESSONS and lessons:
+    alone = ONLY_IN_APP_HTML
+    if tab == LESSONS_KEY and lessons:
         links = (
             f'<li><a href="{lesson_file(one)}">{escape(one.title)}</a></li>' for one in lessons
         )

@@ -6,25 +6,25 @@ from typing import Any
 from viz_app.drawing.notes import small_print
 from viz_app.static_pages.markdown import as_html
 from viz_app.static_pages.still import Node
-from viz_app.views.frame.one_run import QUESTION, SUMMARY
+from viz_app.views.frame.one_run import NEXT_QUESTION_KEY, SUMMARY
 from viz_app.views.page import (
-    Cell,
     Checks,
     Columns,
     Explanation,
     Foot,
+    PageCell,
     Plot,
     Prose,
     Row,
-    Shown,
+    ShownComponent,
     Table,
     Widget,
 )
 
-DETAILS = "Details: how to read this, and the checks"
+STATIC_DETAILS = "Details: how to read this, and the checks"
 
 
-class Layout:
+class CellLayout:
     """The nodes of a page's cells, with the texts and the plain rows that they name.
 
     `is_static` becomes False at a chart or table that Streamlit draws.
@@ -36,7 +36,7 @@ class Layout:
         self.plain: dict[str, dict] = {"trained": small_print(trained)}
         self.is_static = True
 
-    def whole(self, above: Sequence[str], cells: Sequence[Cell]) -> list[Node]:
+    def whole(self, above: Sequence[str], cells: Sequence[PageCell]) -> list[Node]:
         """Return the nodes of the whole page: rows above, cells, and the question at the end."""
         self.plain |= {key: self.drawn[key] for key in above}
         nodes = [*({"part": key} for key in above), *self._nodes(cells)]
@@ -44,12 +44,12 @@ class Layout:
         if "details" in names:
             return nodes
         has_text = "explanation" in [node.get("text") for node in _all(nodes)]
-        return [*nodes, {"end": [QUESTION]}] if has_text else [*nodes, *self._foot(Foot())]
+        return [*nodes, {"end": [NEXT_QUESTION_KEY]}] if has_text else [*nodes, *self._foot(Foot())]
 
-    def _nodes(self, cells: Iterable[Cell]) -> list[Node]:
+    def _nodes(self, cells: Iterable[PageCell]) -> list[Node]:
         return [node for cell in cells for node in self._node(cell)]
 
-    def _node(self, cell: Cell) -> list[Node]:
+    def _node(self, cell: PageCell) -> list[Node]:
         if isinstance(cell, Columns):
             columns = [self._nodes(column) for column in cell.columns]
             return [{"columns": columns, "widths": list(cell.widths)}]
@@ -86,13 +86,15 @@ class Layout:
         self.plain |= {key: self.drawn[key] for key in lead}
         below = Columns(foot.widths, ([Explanation()], [Checks(is_counted=True)]))
         inner = self._nodes([*foot.cells, below])
-        return [{"details": DETAILS, "lead": lead, "cells": inner, "end": [QUESTION]}]
+        return [
+            {"details": STATIC_DETAILS, "lead": lead, "cells": inner, "end": [NEXT_QUESTION_KEY]}
+        ]
 
 
-def shown_in(cells: Iterable[Cell]) -> Iterator[Shown]:
+def shown_in(cells: Iterable[PageCell]) -> Iterator[ShownComponent]:
     """Yield the components among the cells and in their columns and rows."""
     for cell in cells:
-        if isinstance(cell, Shown):
+        if isinstance(cell, ShownComponent):
             yield cell
         elif isinstance(cell, Columns):
             for column in cell.columns:

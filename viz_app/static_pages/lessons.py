@@ -8,15 +8,15 @@ from html import escape
 
 import numpy as np
 
-from viz_app.components import stamped
+from viz_app.components import stamp_payload
 from viz_app.drawing.payload import pack
 from viz_app.handout import on_paper
-from viz_app.lessons.document import document
+from viz_app.lessons.document import lesson_document
 from viz_app.lessons.lesson import Lesson
 from viz_app.notebook.picture import Mounted
-from viz_app.static_pages.events import KEPT, without_model
+from viz_app.static_pages.events import KEPT_EVENTS, without_model
 from viz_app.static_pages.packed import UNAVAILABLE
-from viz_app.static_pages.page import EDITION, INSTALL, NOTICE, frame
+from viz_app.static_pages.page import EDITION, INSTALL_COMMAND, NOTICE, frame
 
 PREDICT = "Predict first, on paper or in your head; then open what happened."
 
@@ -36,8 +36,8 @@ def lesson_page(lesson: Lesson, tabs: str) -> tuple[bytes, set[str]]:
     data = base64.b64encode(gzip.compress(_packed(paper.parts), mtime=0)).decode()
     body = (
         f'<div class="inputs"><p class="edition">{escape(PREDICT)} {escape(EDITION)}'
-        f" <code>{escape(INSTALL)}</code></p></div>"
-        f"{document(lesson, paper.steps, paper.about, is_folded=True)}"
+        f" <code>{escape(INSTALL_COMMAND)}</code></p></div>"
+        f"{lesson_document(lesson, paper.steps, paper.about, is_folded=True)}"
         f'{NOTICE}<script type="application/json" id="drawn">"{data}"</script>'
         '<script src="../assets/components.js"></script><script src="../assets/lesson.js"></script>'
     )
@@ -50,7 +50,7 @@ def _packed(parts: Sequence[Mounted]) -> bytes:
     """Return the pictures of a lesson, which lesson.js reads."""
     drawn, objects = {}, []
     for i, part in enumerate(parts):
-        whole = stamped(
+        whole = stamp_payload(
             without_model(part.component, part.payload), f"{part.component.name}-{i}", (0, 0)
         )
         if isinstance(whole, dict):
@@ -58,4 +58,4 @@ def _packed(parts: Sequence[Mounted]) -> bytes:
             objects.append(i)
         drawn[f"p{i}"] = np.frombuffer(whole, np.uint8)
     header = {"names": [part.component.name for part in parts], "objects": objects}
-    return pack({**header, "kept": KEPT, "says": {"unavailable": UNAVAILABLE}}, **drawn)
+    return pack({**header, "kept": KEPT_EVENTS, "says": {"unavailable": UNAVAILABLE}}, **drawn)

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from viz_app.navigation import GROUPS
-from viz_app.static_pages.contents import Example, Place
+from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.crawl import Pages
 
-Site = Mapping[Example, Pages]
+Site = Mapping[ModelTexts, Pages]
 
 
-def link(label: str, places: Sequence[Place], pages: Pages, is_here: bool, root: str) -> str:
+def link(label: str, places: Sequence[StaticPage], pages: Pages, is_here: bool, root: str) -> str:
     """Return a link to the first of these places with a page, or the label and why none has one."""
     if there := [place for place in places if pages.stills.get(place)]:
         current = ' aria-current="page"' if is_here else ""
@@ -22,7 +22,7 @@ def link(label: str, places: Sequence[Place], pages: Pages, is_here: bool, root:
     )
 
 
-def tabs(pages: Pages, here: Place | None, root: str) -> str:
+def tabs(pages: Pages, here: StaticPage | None, root: str) -> str:
     """Return links to the pages of a model, with the labels of their groups."""
     links = []
     for tab in dict.fromkeys(place.tab for place in pages.stills):
@@ -33,7 +33,7 @@ def tabs(pages: Pages, here: Place | None, root: str) -> str:
     return "".join(links)
 
 
-def models(site: Site, here: Place) -> str:
+def models(site: Site, here: StaticPage) -> str:
     """Return links to the same page of each model, else to the model's first page."""
     links = []
     for example, pages in site.items():
@@ -43,7 +43,7 @@ def models(site: Site, here: Place) -> str:
     return "".join(links)
 
 
-def sections(pages: Pages, here: Place) -> str:
+def section_links(pages: Pages, here: StaticPage) -> str:
     """Return links to the sections of a page; "" if it has only one."""
     ours = pages.of_tab(here.tab)
     if len(ours) < 2:

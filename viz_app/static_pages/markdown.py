@@ -34,7 +34,7 @@ def _formula(tex: str, options: dict[str, bool]) -> str:
     return mathml(tex, is_displayed=options["display_mode"])
 
 
-def headline(question: str, answer: str) -> str:
+def headline_html(question: str, answer: str) -> str:
     """Return a page's question and its answer, with the glossary's words explained on hover."""
     heading, sentence = (_explained(text) for text in annotate(question, answer))
     return f"<h1>{heading}</h1><p>{sentence}</p>"

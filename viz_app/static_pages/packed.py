@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from viz_app.components import stamped
+from viz_app.components import stamp_payload
 from viz_app.drawing.payload import pack
-from viz_app.static_pages.contents import Place
+from viz_app.static_pages.contents import StaticPage
 from viz_app.static_pages.crawl import Pages
-from viz_app.static_pages.events import KEPT
+from viz_app.static_pages.events import KEPT_EVENTS
 from viz_app.static_pages.still import Still
 
 UNAVAILABLE = "Only the app can show this: the model would have to run again."
@@ -25,7 +25,7 @@ class _Store:
         self.objects: set[str] = set()  # the names of those that are JSON objects
 
     def name(self, key: str, payload: bytes | dict[str, Any]) -> str:
-        whole = stamped(payload, key, (0, 0))
+        whole = stamp_payload(payload, key, (0, 0))
         if isinstance(whole, bytes):
             return self.names.setdefault(whole, f"p{len(self.names)}")
         content = json.dumps(whole, ensure_ascii=False).encode()
@@ -34,7 +34,7 @@ class _Store:
         return name
 
 
-def packed(pages: Pages, place: Place, texts: Sequence[str]) -> bytes:
+def packed(pages: Pages, place: StaticPage, texts: Sequence[str]) -> bytes:
     """Return the stills of a place; `texts` are the templates that they refer to by number."""
     stills = pages.stills[place]
     store = _Store()
@@ -55,7 +55,7 @@ def packed(pages: Pages, place: Place, texts: Sequence[str]) -> bytes:
             for still in stills.values()
         ],
         "layouts": [json.loads(layout) for layout in layouts],
-        "kept": KEPT,
+        "kept": KEPT_EVENTS,
         "objects": sorted(store.objects),
         "says": {"unavailable": UNAVAILABLE, "elsewhere": ELSEWHERE},
     }
@@ -64,7 +64,9 @@ def packed(pages: Pages, place: Place, texts: Sequence[str]) -> bytes:
     )
 
 
-def _moves(pages: Pages, place: Place, still: Still) -> list[tuple[str, str, dict[str, Any], int]]:
+def _moves(
+    pages: Pages, place: StaticPage, still: Still
+) -> list[tuple[str, str, dict[str, Any], int]]:
     """Return key, trigger, message and the number of the still of each move that leads to one."""
     numbers = {query: i for i, query in enumerate(pages.stills[place])}
     targets = [(move, pages.at(place, move.query)) for move in still.moves]

@@ -11,8 +11,8 @@ from string import Template
 from models import __version__
 from viz_app.components import EXPORT
 from viz_app.components.catalogue import COMPONENTS
-from viz_app.static_pages.contents import Example, Place
-from viz_app.static_pages.links import Site, models, sections, tabs
+from viz_app.static_pages.contents import ModelTexts, StaticPage
+from viz_app.static_pages.links import Site, models, section_links, tabs
 from viz_app.static_pages.packed import packed
 
 _HERE = Path(__file__).parent
@@ -28,7 +28,9 @@ POLICY = "; ".join(
     )
 )
 NOTICE = '<div class="notice" role="status" hidden><span></span><button type="button">Close</button></div>'
-INSTALL = "python3 -m venv .venv && .venv/bin/pip install torch==2.13.0 . && .venv/bin/attnscope"
+INSTALL_COMMAND = (
+    "python3 -m venv .venv && .venv/bin/pip install torch==2.13.0 . && .venv/bin/attnscope"
+)
 EDITION = "Static edition. Type your own text in the app, from Attnscope's folder:"
 
 
@@ -46,7 +48,7 @@ def frame(*, title: str, description: str, pages: str, body: str, root: str) -> 
     ).encode()
 
 
-def page(site: Site, example: Example, place: Place) -> bytes:
+def page(site: Site, example: ModelTexts, place: StaticPage) -> bytes:
     """Return the static page of a place of a model."""
     pages = site[example]
     stills = list(pages.stills[place].values())
@@ -61,9 +63,9 @@ def page(site: Site, example: Example, place: Place) -> bytes:
     data = base64.b64encode(gzip.compress(packed(pages, place, words), mtime=0)).decode()
     body = (
         f'<div class="inputs"><nav aria-label="Models">{models(site, place)}</nav>{inputs}'
-        f'<p class="edition">{escape(EDITION)} <code>{escape(INSTALL)}</code></p></div>'
+        f'<p class="edition">{escape(EDITION)} <code>{escape(INSTALL_COMMAND)}</code></p></div>'
         f'<div class="headline" data-text="headline">{stills[0].texts["headline"]}</div>'
-        f"{sections(pages, place)}"
+        f"{section_links(pages, place)}"
         '<div class="pictures"><p>The pictures need JavaScript.</p></div>'
         f'{NOTICE}{templates}<script type="application/json" id="drawn">"{data}"</script>'
         '<script src="../assets/components.js"></script><script src="../assets/static.js"></script>'

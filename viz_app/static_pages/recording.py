@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from viz_app.components.catalogue import NEXT, PLAIN
+from viz_app.components.catalogue import NEXT_LINK, PLAIN
 from viz_app.drawing.notes import plain_sentence
 from viz_app.navigation import PAGES
 from viz_app.notebook.picture import Mounted
@@ -13,27 +13,27 @@ from viz_app.session import live, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import declared
-from viz_app.static_pages.contents import ANSWERS
+from viz_app.static_pages.contents import STATIC_ANSWERS
 from viz_app.static_pages.events import messages, without_model
-from viz_app.static_pages.layout import Layout, shown_in
-from viz_app.static_pages.markdown import as_html, headline
+from viz_app.static_pages.layout import CellLayout, shown_in
+from viz_app.static_pages.markdown import as_html, headline_html
 from viz_app.static_pages.still import Job, Move, Still, sorted_query
-from viz_app.views.frame.one_run import QUESTION, STRIP, OneRun
-from viz_app.views.page import NextQuestion, Shown, View
+from viz_app.views.frame.one_run import NEXT_QUESTION_KEY, STRIP, OneRun
+from viz_app.views.page import NextQuestion, ShownComponent, View
 
 JOB, RECORDED = "job", "recorded"  # in the session state
-ONLY_IN_APP = "Its charts are drawn by the installed app."
+CHARTS_ONLY_IN_APP = "Its charts are drawn by the installed app."
 
 
-def record() -> None:
+def record_still() -> None:
     """Draw the page of the session's job and keep its still in the session."""
     job: Job = st.session_state[JOB]
-    page, session = PAGES[job.place.tab], live.session()
+    page, session = PAGES[job.place.tab], live.live_session()
     url_state.arrive(page)
     session.begin()
     session.view, session.scope, session.name = page, job.scope, job.place.checkpoint
     session.chosen = url_state.chosen(job.scope.model.fields)
-    run, _ = respond.read(session, *job.texts)
+    run, _ = respond.run_texts(session, *job.texts)
     if run is None:
         raise ValueError(f"{job.place.checkpoint} cannot read its example")
     view = page.views[job.place.section](run)
@@ -47,22 +47,22 @@ def _still(tab: str, view: View[Any], session: LiveSession, run: CurrentRun) -> 
     page, choices = PAGES[tab], view.choose(run)
     drawn = OneRun(page, view, choices, session, st.container()).pictures(run)
     cells = view.layout(run, choices, drawn)
-    layout = Layout(drawn, as_html(view.text(run, choices)), view.trained(run))
+    layout = CellLayout(drawn, as_html(view.text(run, choices)), view.trained(run))
     nodes = layout.whole([key for key in STRIP if key in drawn], cells)
     if not layout.is_static:
-        return Still("", missing=ONLY_IN_APP)
+        return Still("", missing=CHARTS_ONLY_IN_APP)
     shown = {cell.picture: cell for cell in shown_in(cells) if cell.picture in drawn}
     parts = {
         key: Mounted(cell.component, without_model(cell.component, drawn[key]))
         for key, cell in shown.items()
     }
     parts |= {key: Mounted(PLAIN, picture) for key, picture in layout.plain.items()}
-    parts[QUESTION] = Mounted(NEXT, drawn[QUESTION])
+    parts[NEXT_QUESTION_KEY] = Mounted(NEXT_LINK, drawn[NEXT_QUESTION_KEY])
     question = page.leads_to(run, choices)
-    answer = ANSWERS.get(tab, page.answer(run))
+    answer = STATIC_ANSWERS.get(tab, page.answer(run))
     return Still(
         parts=parts,
-        texts={"headline": headline(page.question, answer), **layout.texts},
+        texts={"headline": headline_html(page.question, answer), **layout.texts},
         layout=tuple(nodes),
         moves=tuple(_moves(list(shown.values()), drawn)),
         leads_to=(question.page, _address_of(question)),
@@ -70,7 +70,7 @@ def _still(tab: str, view: View[Any], session: LiveSession, run: CurrentRun) -> 
     )
 
 
-def _moves(shown: Sequence[Shown], drawn: dict[str, Any]) -> Iterator[Move]:
+def _moves(shown: Sequence[ShownComponent], drawn: dict[str, Any]) -> Iterator[Move]:
     """Yield what each message leads to: its handler is called, and what it chose is undone."""
     for cell in shown:
         for name, handler in {**cell.choose, **cell.change}.items():
@@ -86,5 +86,5 @@ def _address_of(question: NextQuestion) -> str:
     """Return the query of the page that answers a question."""
     with url_state.trying():
         for name, value in question.chosen.items():
-            url_state.keep(declared()[name], value)
+            url_state.set_value(declared()[name], value)
         return sorted_query(url_state.publish().query)

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from models import Scope
 from viz_app.notebook.picture import Mounted
-from viz_app.static_pages.contents import Place
+from viz_app.static_pages.contents import StaticPage
 from viz_app.static_pages.events import Message
 
 Node = dict[str, Any]  # of a layout: a part, a text, columns, a row, or a drawer
@@ -19,7 +19,7 @@ class Job:
 
     scope: Scope
     texts: tuple[str, ...]
-    place: Place
+    place: StaticPage
     query: str
 
 

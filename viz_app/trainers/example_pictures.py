@@ -11,12 +11,12 @@ from models import Trace
 from models.architectures.base import Field
 from models.checkpoint_files import WEIGHTS, snapshots
 from models.errors import CheckpointError
-from models.training.fixed_example import LARGEST
+from models.training.fixed_example import MAX_WATCHED_WEIGHTS
 from viz_app.trainers.run import TrainingRun
 from viz_app.trainers.watched import WatchedRun, without_folder
 
-KEPT = 100  # steps whose pictures are kept
-AGAIN = 2.0  # s until weights that could not be read are tried again
+N_KEPT_STEPS = 100  # steps whose pictures are kept
+RETRY_SECONDS = 2.0  # s until weights that could not be read are tried again
 LARGEST_FILE = 2**27  # bytes of weights
 
 
@@ -55,9 +55,9 @@ class ExamplePictures:
                 self._weights[step] = {
                     name: each.weights().float().numpy()
                     for name, each in trace.attention.items()
-                    if each.n_heads * each.n_query * each.n_key <= LARGEST
+                    if each.n_heads * each.n_query * each.n_key <= MAX_WATCHED_WEIGHTS
                 }
-                while len(self._weights) > KEPT:
+                while len(self._weights) > N_KEPT_STEPS:
                     self._weights.pop(next(iter(self._weights)))
         return self._weights[step].get(site)
 
@@ -67,7 +67,7 @@ class ExamplePictures:
         try:
             trace = self._run(step)
         except (CheckpointError, ValueError, TypeError, RuntimeError, OSError) as error:
-            self._again = time.monotonic() + AGAIN
+            self._again = time.monotonic() + RETRY_SECONDS
             message = without_folder(str(error), self.run.folder) if self.run.folder else str(error)
             self.problem = f"The weights of step {step:,} cannot be drawn: {message}"
             return None

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from models.training.run_folder import is_claimed
 
-FOLDER = "ATTNSCOPE_RUNS"  # environment variable: the folder of --runs
-LARGEST = 1_000_000_000  # bytes of all runs
-MOST = 300  # runs
-PREFIX = "trained/"  # of a run's name in the menu of models
+RUNS_VARIABLE = "ATTNSCOPE_RUNS"  # environment variable: the folder of --runs
+MAX_RUNS_BYTES = 1_000_000_000  # bytes of all runs
+MAX_RUNS = 300  # runs
+TRAINED_PREFIX = "trained/"  # of a run's name in the menu of models
 
 
 @cache
@@ -25,15 +25,15 @@ def _temporary() -> Path:
 
 def root() -> Path:
     """Return the folder of all runs."""
-    return Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else _temporary()
+    return Path(os.environ[RUNS_VARIABLE]) if os.environ.get(RUNS_VARIABLE) else _temporary()
 
 
 def every() -> dict[str, Path]:
     """Return name → folder of the runs that can be opened, the newest last."""
-    if not os.environ.get(FOLDER) and not _temporary.cache_info().currsize:
+    if not os.environ.get(RUNS_VARIABLE) and not _temporary.cache_info().currsize:
         return {}  # nothing was trained here, and no folder is made for it
     opened = [path.parent for path in root().glob("*/config.json") if not path.parent.is_symlink()]
-    return {PREFIX + folder.name: folder for folder in sorted(opened, key=_age)}
+    return {TRAINED_PREFIX + folder.name: folder for folder in sorted(opened, key=_age)}
 
 
 def create(stem: str) -> Path:
@@ -52,7 +52,7 @@ def create(stem: str) -> Path:
 
 def make_room(largest: int | None = None, most: int | None = None) -> None:
     """Remove ended runs, the oldest first, until the rest is within the bounds."""
-    largest, most = largest or LARGEST, most or MOST
+    largest, most = largest or MAX_RUNS_BYTES, most or MAX_RUNS
     folders = sorted((path for path in root().iterdir() if _is_run(path)), key=_age)
     sizes = {folder: _size(folder) for folder in folders}
     for folder in folders:

@@ -16,19 +16,19 @@ from models.training.recipes import for_small_file, plan_for
 from models.training.task import DataError
 from viz_app.trainers import folders
 
-LARGEST = 5_000_000  # bytes of a file
-MOST = 100  # files that are kept for all sessions; the oldest go first
-MOST_CLASSES = 50
-MANY = 300  # documents, from which on a text is split by them
-FOLDER = ".own"  # in the folder of all runs
+MAX_OWN_DATA_BYTES = 5_000_000  # bytes of a file
+MAX_OWN_DATA_FILES = 100  # files that are kept for all sessions; the oldest go first
+MAX_LABELS = 50
+MIN_SPLIT_DOCUMENTS = 300  # documents, from which on a text is split by them
+OWN_DATA_FOLDER = ".own"  # in the folder of all runs
 MOST_LINES = 200_000
-LONGEST_WORD = 2000  # characters without a space
-SCORED = 50  # validation cases
-LONGEST_NAME = 60  # characters of a file's name
+MAX_UNBROKEN = 2000  # characters without a space
+N_SCORED_CASES = 50  # validation cases
+MAX_DATA_NAME = 60  # characters of a file's name
 
 
 @dataclass(frozen=True)
-class Kind:
+class DataKind:
     """The content of a file: its noun, its name in a run's folder, and model → task."""
 
     noun: str
@@ -38,20 +38,20 @@ class Kind:
     starts: bool = False  # from the shipped model of the same name
 
 
-KINDS = {
-    "own pairs": Kind(
+DATA_KINDS = {
+    "own pairs": DataKind(
         "sentence pairs",
         "data.tsv",
         {name: "translation" for name in ("transformer", "bahdanau", "rnn")},
         "One pair a line: source, tab, target.",
     ),
-    "own text": Kind(
+    "own text": DataKind(
         "documents",
         "data.txt",
         {"gpt": "language", "xlnet": "permutation"},
         "Running text, such as a story; an empty line begins a new paragraph.",
     ),
-    "own labels": Kind(
+    "own labels": DataKind(
         "labelled texts",
         "data.tsv",
         {"gpt": "classify", "bert": "classify"},
@@ -76,8 +76,8 @@ class OwnData:
     n_texts: int = 1  # that are classified together
 
     @property
-    def of(self) -> Kind:
-        return KINDS[self.kind]
+    def of(self) -> DataKind:
+        return DATA_KINDS[self.kind]
 
     @property
     def in_words(self) -> str:
@@ -93,7 +93,7 @@ class OwnData:
     def plan(self, model: str) -> Plan:
         """Return the plan for this data, chosen by its size, with a score at each validation."""
         plan = self.shipped_plan(model)
-        scored = replace(plan.recipe, score_cases=plan.recipe.score_cases or SCORED)
+        scored = replace(plan.recipe, score_cases=plan.recipe.score_cases or N_SCORED_CASES)
         plan = replace(plan, recipe=scored)
         if not self.of.starts:
             plan = for_small_file(plan, self.n_characters)
@@ -106,25 +106,25 @@ class OwnData:
         return {name: size for name, size in sizes.items() if name in plan.size_names}
 
 
-def keep(content: bytes, kind: str, name: str) -> OwnData:
+def keep_own_data(content: bytes, kind: str, name: str) -> OwnData:
     """Check a file and keep it for the runs of its session.
 
     Raises:
         ValueError: It is too large, or a line is malformed; the message names the line.
     """
-    if len(content) > LARGEST:
-        raise ValueError(f"more than {LARGEST:,} bytes")
-    if kind not in KINDS:
-        raise ValueError(f"the kind must be one of {', '.join(KINDS)}")
+    if len(content) > MAX_OWN_DATA_BYTES:
+        raise ValueError(f"more than {MAX_OWN_DATA_BYTES:,} bytes")
+    if kind not in DATA_KINDS:
+        raise ValueError(f"the kind must be one of {', '.join(DATA_KINDS)}")
     _check_text(content)
-    folder = folders.root() / FOLDER
+    folder = folders.root() / OWN_DATA_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{secrets.token_hex(8)}-{KINDS[kind].file}"
+    path = folder / f"{secrets.token_hex(8)}-{DATA_KINDS[kind].file}"
     with _reading:
         _make_room(folder)
         write_bytes(path, content)
         try:
-            return _read(path, kind, printable(name)[:LONGEST_NAME] or "pasted text", content)
+            return _read(path, kind, printable(name)[:MAX_DATA_NAME] or "pasted text", content)
         except DataError as error:
             path.unlink()
             raise ValueError(str(error).replace(f"{path}, ", "").replace(f"{path}: ", "")) from None
@@ -139,9 +139,9 @@ def _check_text(content: bytes) -> None:
         raise ValueError(f"line {line}: not UTF-8 text ({error.reason})") from None
     if (n := len(text.splitlines())) > MOST_LINES:
         raise ValueError(f"{n:,} lines; at most {MOST_LINES:,} are read here")
-    if long := re.search(rf"\S{{{LONGEST_WORD + 1}}}", text):
+    if long := re.search(rf"\S{{{MAX_UNBROKEN + 1}}}", text):
         line = text[: long.start()].count("\n") + 1
-        raise ValueError(f"line {line}: more than {LONGEST_WORD:,} characters without a space")
+        raise ValueError(f"line {line}: more than {MAX_UNBROKEN:,} characters without a space")
 
 
 def _read(path: Path, kind: str, name: str, content: bytes) -> OwnData:
@@ -157,8 +157,8 @@ def _read(path: Path, kind: str, name: str, content: bytes) -> OwnData:
             raise DataError(f"too short: no paragraph of six words is in the {part} split")
     described = task.data()
     if isinstance(task, ClassifyTask):
-        if len(task.labels) > MOST_CLASSES:
-            raise DataError(f"{len(task.labels):,} labels; at most {MOST_CLASSES} are trained here")
+        if len(task.labels) > MAX_LABELS:
+            raise DataError(f"{len(task.labels):,} labels; at most {MAX_LABELS} are trained here")
         data = replace(data, classes=task.labels, n_texts=task.sizes["n_texts"])
     counts = next(described[key] for key in ("pairs", "documents", "texts") if key in described)
     return replace(data, n=sum(counts.values()) + described["left out"])
@@ -168,13 +168,13 @@ def _documents(text: str) -> str:
     """Return what a text is split by: paragraphs or lines if there are many, else the whole."""
     lines = [line for line in text.splitlines() if line.strip()]
     n_paragraphs = sum(bool(part.strip()) for part in text.replace("\r\n", "\n").split("\n\n"))
-    if n_paragraphs >= MANY:
+    if n_paragraphs >= MIN_SPLIT_DOCUMENTS:
         return "paragraphs"
-    return "lines" if len(lines) >= MANY and n_paragraphs == 1 else "whole"
+    return "lines" if len(lines) >= MIN_SPLIT_DOCUMENTS and n_paragraphs == 1 else "whole"
 
 
 def _make_room(folder: Path) -> None:
     """Remove the oldest files, so that another one fits."""
     files = sorted(folder.iterdir(), key=lambda path: path.lstat().st_mtime)
-    for path in files[: max(0, len(files) - MOST + 1)]:
+    for path in files[: max(0, len(files) - MAX_OWN_DATA_FILES + 1)]:
         os.unlink(path)

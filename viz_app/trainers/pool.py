@@ -10,18 +10,20 @@ from viz_app.trainers.run import PAUSED, WAITING, TrainingRun
 from viz_app.trainers.settings import RunSettings
 from viz_app.trainers.tickets import Ticket
 
-NUMBER = "ATTNSCOPE_TRAINERS"  # environment variable: the number of trainers (--trainers)
-MOST = 16  # trainers
-LOOK = 0.25  # s between two looks at the runs
-ALONE = 60.0  # s after which the run of a closed page ends
-RESTS = 60.0  # s after which a paused run ends, if others wait
+TRAINERS_VARIABLE = (
+    "ATTNSCOPE_TRAINERS"  # environment variable: the number of trainers (--trainers)
+)
+MAX_TRAINERS = 16  # trainers
+RUNS_LOOK_SECONDS = 0.25  # s between two looks at the runs
+ORPHAN_SECONDS = 60.0  # s after which the run of a closed page ends
+PAUSED_SECONDS = 60.0  # s after which a paused run ends, if others wait
 MOST_WAITING = 200  # runs in the queue
 FULL = f"{MOST_WAITING} runs are waiting already; try again later"
 
 
 def trainers() -> int:
     """Return how many runs are trained at a time, over all processes of the server."""
-    return int(os.environ.get(NUMBER, "1"))
+    return int(os.environ.get(TRAINERS_VARIABLE, "1"))
 
 
 class Pool:
@@ -60,7 +62,7 @@ class Pool:
                 last.stop()
             if self.n < 1:
                 raise ValueError("this app has no trainers")
-            if tickets.waiting(folders.root()) >= MOST_WAITING:
+            if tickets.count_waiting(folders.root()) >= MOST_WAITING:
                 raise ValueError(FULL)
             run.state, run.message, run.ticket = WAITING, "", Ticket(folders.root())
             self._runs[run.owner], self._seen[run.owner] = run, time.monotonic()
@@ -79,7 +81,7 @@ class Pool:
                 runs = list(self._runs.items())
             for owner, run in runs:
                 self._advance(owner, run)
-            time.sleep(LOOK)
+            time.sleep(RUNS_LOOK_SECONDS)
 
     def _advance(self, owner: str, run: TrainingRun) -> None:
         now = time.monotonic()
@@ -89,7 +91,7 @@ class Pool:
             with self._lock:
                 if self._runs.get(owner) is run:
                     del self._runs[owner]
-        elif now - self._seen[owner] > ALONE or self._rests_too_long(run, now):
+        elif now - self._seen[owner] > ORPHAN_SECONDS or self._rests_too_long(run, now):
             run.stop()
         elif run.state == WAITING and run.ticket and run.ticket.before < self.n:
             try:
@@ -101,6 +103,6 @@ class Pool:
         return (
             run.state == PAUSED
             and bool(run.rests_since)
-            and now - run.rests_since > RESTS
-            and tickets.waiting(folders.root()) > self.n
+            and now - run.rests_since > PAUSED_SECONDS
+            and tickets.count_waiting(folders.root()) > self.n
         )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import models
-from models.training.fixed_example import LARGEST
+from models.training.fixed_example import MAX_WATCHED_WEIGHTS
 
 # the others' edits come first; a file in the working folder hides no package
 CODE = """import os, sys
@@ -22,10 +22,10 @@ sys.path[:] = [path for path in sys.path if path]
 getattr(os, "nice", id)(10)
 from models.cli import main
 sys.exit(main())"""
-LONGEST = 10 * LARGEST  # characters of a report
+MAX_REPORT = 10 * MAX_WATCHED_WEIGHTS  # characters of a report
 GRACE = 20.0  # s in which a trainer ends by itself
 
-Report = dict[str, Any]
+TrainerReport = dict[str, Any]
 
 
 class TrainingProcess:
@@ -35,7 +35,7 @@ class TrainingProcess:
     process, however that ends, since its stdin does.
     """
 
-    def __init__(self, arguments: Sequence[str], take: Callable[[Report], None]) -> None:
+    def __init__(self, arguments: Sequence[str], take: Callable[[TrainerReport], None]) -> None:
         self._take = take
         self._said: deque[str] = deque(maxlen=20)  # the last lines on stderr
         self._lock = threading.Lock()
@@ -82,7 +82,7 @@ class TrainingProcess:
             self._process.kill()
 
     def _listen(self) -> None:
-        while line := self._process.stdout.readline(LONGEST):  # type: ignore[union-attr]
+        while line := self._process.stdout.readline(MAX_REPORT):  # type: ignore[union-attr]
             try:
                 report = json.loads(line)
             except ValueError:
@@ -100,11 +100,11 @@ class TrainingProcess:
             self._take({"state": "ended"})
 
     def _note(self) -> None:
-        while line := self._process.stderr.readline(LONGEST):  # type: ignore[union-attr]
+        while line := self._process.stderr.readline(MAX_REPORT):  # type: ignore[union-attr]
             self._said.append(line.rstrip())
 
 
-def weights_of(attention: Any) -> tuple[str, np.ndarray] | None:
+def reported_weights(attention: Any) -> tuple[str, np.ndarray] | None:
     """Return the site and the weights (head, query, key) of a report; None if it has none."""
     try:
         shape = tuple(int(n) for n in attention["shape"])

@@ -14,7 +14,7 @@ from models.checkpoint_files import RECORD, read_json, snapshots
 from models.errors import CheckpointError
 from models.training.fixed_example import example_fields
 from viz_app.trainers import folders
-from viz_app.trainers.process import Report, TrainingProcess, weights_of
+from viz_app.trainers.process import TrainerReport, TrainingProcess, reported_weights
 from viz_app.trainers.settings import RunSettings
 from viz_app.trainers.tickets import Ticket
 
@@ -56,7 +56,7 @@ class TrainingRun:
     @property
     def name(self) -> str:
         """Its name among the models; "" before it has begun."""
-        return folders.PREFIX + self.folder.name if self.folder else ""
+        return folders.TRAINED_PREFIX + self.folder.name if self.folder else ""
 
     @property
     def task(self) -> str:
@@ -159,14 +159,14 @@ class TrainingRun:
             for command in commands:
                 process.say(command)
 
-    def _take(self, report: Report) -> None:
+    def _take(self, report: TrainerReport) -> None:
         with self._lock:
             state = report.get("state")
             self.step = int(report.get("step", self.step))
             self.curve += report.get("rows", ())
             if "loss" in report:
                 self.losses = [*self.losses, {"step": self.step, "loss": report["loss"]}][-CURVE:]
-            if picture := weights_of(report.get("attention")):
+            if picture := reported_weights(report.get("attention")):
                 self.latest = self.step, *picture
                 self.pictures += 1
             if state == "ended":

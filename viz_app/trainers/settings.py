@@ -10,19 +10,19 @@ from models.architectures import Config
 from models.checkpoint_files import write_bytes
 from models.layers.similarity import SIMILARITIES
 from models.tasks import GENERATED, TASKS, open_task
-from models.train_command import config_of
+from models.train_command import planned_config
 from models.training.recipe import Recipe, densely_kept
 from models.training.recipes import PLANS, Plan, plan_for
 from models.training.task import Task
 from models.weights import blank
 from viz_app.trainers.own_data import OwnData
 
-WHOLE = {
+INTEGER_LIMITS = {
     "d_model": (4, 256), "n_heads": (1, 16), "n_layers": (1, 4), "n_encoder_layers": (1, 4), "n_decoder_layers": (1, 4),
     "n_self_layers": (0, 4), "d_hidden": (4, 256), "window": (0, 64), "seed": (1, 9999),
 }  # fmt: skip
-NUMBERS = {"learning_rate": (0.01, 10.0)}
-CHOICES = {
+FLOAT_LIMITS = {"learning_rate": (0.01, 10.0)}
+SETTING_CHOICES = {
     "norm": ("post", "pre"),
     "positions": ("sinusoidal", "learned", "none"),
     "similarity": tuple(SIMILARITIES),
@@ -33,11 +33,11 @@ MOST_PARAMETERS = 1_000_000
 MOST_OF_OWN_DATA = 5_000_000  # parameters
 MOST_SNAPSHOTS = 64
 SNAPSHOT_BYTES = 20_000_000  # of all snapshots of a run
-HEADER = 20_000  # bytes, at most, of a snapshot's names and shapes
+MAX_SNAPSHOT_HEADER = 20_000  # bytes, at most, of a snapshot's names and shapes
 THREADS = 1  # of a trainer: on a busy machine more of them wait for each other
 
 
-def offered() -> dict[str, list[str]]:
+def offered_tasks() -> dict[str, list[str]]:
     """Return task → models for all plans that need no data file."""
     return {task: list(plans) for task, plans in PLANS.items() if task in GENERATED}
 
@@ -64,7 +64,7 @@ class RunSettings:
         if self.own:
             is_offered = self.own.of.tasks.get(self.model) == self.task
         else:
-            is_offered = self.model in offered().get(self.task, ())
+            is_offered = self.model in offered_tasks().get(self.task, ())
         if not is_offered:
             raise ValueError(f"there is no recipe for the model {self.model} on {self.task}")
 
@@ -81,7 +81,11 @@ class RunSettings:
     @property
     def names(self) -> list[str]:
         """The settings that this model has."""
-        sizes = [name for name in (*WHOLE, *CHOICES) if name in self.unchanged.size_names]
+        sizes = [
+            name
+            for name in (*INTEGER_LIMITS, *SETTING_CHOICES)
+            if name in self.unchanged.size_names
+        ]
         if self.own and self.own.of.starts:  # the sizes are those of the shipped model
             sizes = ["seed"]
         return list(dict.fromkeys([*sizes, *OF_RECIPE]))
@@ -137,7 +141,7 @@ class RunSettings:
         """
         if self.own:
             return self.plan.config(self._vocab_size, **self.own.sizes(self.plan) | self.plan.sizes)
-        return config_of(self.plan, self.opened)
+        return planned_config(self.plan, self.opened)
 
     @cached_property
     def n_parameters(self) -> int:
@@ -151,7 +155,7 @@ class RunSettings:
     @property
     def recipe(self) -> Recipe:
         """The recipe, with as many snapshots as there is room for."""
-        fitting = SNAPSHOT_BYTES // (2 * self.n_parameters + HEADER)
+        fitting = SNAPSHOT_BYTES // (2 * self.n_parameters + MAX_SNAPSHOT_HEADER)
         return densely_kept(self.plan.recipe, min(MOST_SNAPSHOTS, fitting))
 
     def problems(self) -> dict[str, str]:
@@ -226,13 +230,15 @@ class RunSettings:
 
 def _out_of_bounds(name: str, value: Any) -> str:
     """Return what is wrong with a value by itself."""
-    if name in CHOICES:
-        right = value in CHOICES[name]
+    if name in SETTING_CHOICES:
+        right = value in SETTING_CHOICES[name]
         return (
-            "" if right else f"{name} must be one of {', '.join(CHOICES[name])}, not {value!r:.40}"
+            ""
+            if right
+            else f"{name} must be one of {', '.join(SETTING_CHOICES[name])}, not {value!r:.40}"
         )
-    low, high = (WHOLE | NUMBERS)[name]
-    kinds = (int,) if name in WHOLE else (int, float)
+    low, high = (INTEGER_LIMITS | FLOAT_LIMITS)[name]
+    kinds = (int,) if name in INTEGER_LIMITS else (int, float)
     if type(value) not in kinds or not low <= value <= high:
         return f"{name} must be a number from {low} to {high}, not {value!r:.40}"
     return ""

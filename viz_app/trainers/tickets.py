@@ -10,14 +10,14 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-FOLDER = ".queue"
+QUEUE_FOLDER = ".queue"
 
 
 class Ticket:
     """A place in the queue, from now until it is given up or this process ends."""
 
     def __init__(self, root: Path) -> None:
-        self._folder = root / FOLDER
+        self._folder = root / QUEUE_FOLDER
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}"
         self.path = self._folder / name
@@ -35,9 +35,9 @@ class Ticket:
         self.path.unlink(missing_ok=True)
 
 
-def waiting(root: Path) -> int:
+def count_waiting(root: Path) -> int:
     """Return the number of runs that wait or train."""
-    folder = root / FOLDER
+    folder = root / QUEUE_FOLDER
     return sum(map(_is_held, folder.iterdir())) if folder.is_dir() else 0
 
 

@@ -11,25 +11,25 @@ from typing import Any
 import numpy as np
 
 from models.architectures import Model
-from models.checkpoint import Description, describe
+from models.checkpoint import Description, describe_own
 from models.checkpoint_files import CONFIG, RECORD, TOKENIZER, WEIGHTS, snapshot_path, snapshots
 from models.errors import CheckpointError
 from models.printable import printable
 from models.training import progress
-from models.training.run_folder import LOCK, is_claimed
-from models.training.watched import REPORT, ask, read_report
-from viz_app.trainers.process import weights_of
+from models.training.run_folder import LOCK_FILE, is_claimed
+from models.training.watched import REPORT, read_report, request_attention
+from viz_app.trainers.process import reported_weights
 from viz_app.trainers.run import ACTIVE, CURVE, DONE, RUNNING, STARTING, STOPPED, TRAINED, WAITING
 
-PREFIX = "watched/"  # of its name in the menu of models
-LOOK = 0.5  # s between two looks at the folder
+WATCHED_PREFIX = "watched/"  # of its name in the menu of models
+FOLDER_LOOK_SECONDS = 0.5  # s between two looks at the folder
 ASK = 1.0  # s between two requests for a report
-FIELDS, LONGEST = 8, 10_000  # texts of an example, and their characters
+MAX_EXAMPLE_FIELDS, MAX_EXAMPLE_TEXT = 8, 10_000  # texts of an example, and their characters
 IDENTITY = ("task", "command", "recipe", "example")  # entries in which two runs differ
-LONGEST_NAME = 40  # characters of a measure's name
-MOST_ROWS = 5000  # rows of the curve that are shown
-FILES = ("", CONFIG, TOKENIZER, RECORD, WEIGHTS, REPORT, LOCK, "snapshots")
-NO_MEASURES = ("step", "loss", progress.LOSS, progress.FLATNESS)  # entries of a row
+MAX_MEASURE_NAME = 40  # characters of a measure's name
+MAX_CURVE_ROWS = 5000  # rows of the curve that are shown
+WATCHED_FILES = ("", CONFIG, TOKENIZER, RECORD, WEIGHTS, REPORT, LOCK_FILE, "snapshots")
+NO_MEASURES = ("step", "loss", progress.VALIDATION_LOSS, progress.FLATNESS)  # entries of a row
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ class WatchedRun:
     @property
     def name(self) -> str:
         """Its name among the models."""
-        return PREFIX + self.folder.name
+        return WATCHED_PREFIX + self.folder.name
 
     @property
     def task(self) -> str:
@@ -77,7 +77,7 @@ class WatchedRun:
         """The held-out measure of its validations; "" before the first, or without one."""
         rows = progress.validations(self.record.get("curve", []))
         names = [name for name in (rows[-1] if rows else ()) if name not in NO_MEASURES]
-        return printable(names[0][:LONGEST_NAME]) if names else ""
+        return printable(names[0][:MAX_MEASURE_NAME]) if names else ""
 
     @property
     def is_scored(self) -> bool:
@@ -104,7 +104,7 @@ class WatchedRun:
         """Return the rows of the curve, and the losses reported since."""
         with self._lock:
             curve = self.record.get("curve", [])
-            every = -(-len(curve) // MOST_ROWS) or 1
+            every = -(-len(curve) // MAX_CURVE_ROWS) or 1
             rows = {row["step"]: row for row in [*self.losses, *curve[:-1:every], *curve[-1:]]}
             return [rows[step] for step in sorted(rows)]
 
@@ -115,7 +115,7 @@ class WatchedRun:
             CheckpointError: The record has none, or one that is too long.
         """
         texts = self.record.get("example") or next(iter(self.record.get("held_out", [])), [])
-        if not texts or len(texts) > FIELDS or sum(map(len, texts)) > LONGEST:
+        if not texts or len(texts) > MAX_EXAMPLE_FIELDS or sum(map(len, texts)) > MAX_EXAMPLE_TEXT:
             raise CheckpointError(f"{RECORD} has no example that can be shown")
         return texts
 
@@ -128,7 +128,7 @@ class WatchedRun:
         with self._lock:
             if time.monotonic() < self._looks:
                 return
-            self._looks = time.monotonic() + LOOK
+            self._looks = time.monotonic() + FOLDER_LOOK_SECONDS
             try:
                 self._check_links()
                 self._look()
@@ -138,7 +138,7 @@ class WatchedRun:
 
     def _check_links(self) -> None:
         """Refuse a folder whose files lie elsewhere."""
-        for name in FILES:
+        for name in WATCHED_FILES:
             if (self.folder / name).is_symlink():
                 raise CheckpointError(
                     f"{name or self.folder.name} is a link, which is not followed"
@@ -168,7 +168,7 @@ class WatchedRun:
         which = status.st_mtime_ns, status.st_size, status.st_ino
         if which == self._read:
             return
-        before, record = self.record, (described := describe(self.folder)).training
+        before, record = self.record, (described := describe_own(self.folder)).training
         step = _count(record.get("trained_to", record.get("step")))
         if step < self.step or any(before.get(name) != record.get(name) for name in IDENTITY):
             self.begun += 1
@@ -183,7 +183,7 @@ class WatchedRun:
         new = [*report.get("rows", ()), {"step": step, "loss": report["loss"]}]
         rows = {row["step"]: row for row in [*self.losses, *new] if row["step"] <= step}
         self.losses = [rows[one] for one in sorted(rows)][-CURVE:]
-        if picture := weights_of(report.get("attention")):
+        if picture := reported_weights(report.get("attention")):
             site, weights = picture
             if weights.ndim == 3 and bool(np.isfinite(weights).all()):
                 self.latest = step, site, weights
@@ -191,7 +191,7 @@ class WatchedRun:
     def _ask(self) -> None:
         if time.monotonic() >= self._asks:
             self._asks = time.monotonic() + ASK
-            ask(self.folder, self._site)
+            request_attention(self.folder, self._site)
 
     def _state(self, is_claimed_now: bool) -> str:
         recipe, curve = self.record.get("recipe", {}), self.record.get("curve", [])

@@ -16,10 +16,10 @@ from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.page import Cell, File, Foot, Shown, View
+from viz_app.views.page import File, Foot, PageCell, ShownComponent, View
 
 
-def payloads(run: CurrentRun, choices: None = None) -> Pictures:
+def encoder_state_payloads(run: CurrentRun, choices: None = None) -> Pictures:
     """Return the pictures of a model without attention: the states of its encoder."""
     title = (
         f"The encoder's states; framed: h(m), all that the decoder receives of {run.terms.source}"
@@ -31,12 +31,12 @@ def payloads(run: CurrentRun, choices: None = None) -> Pictures:
     }
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
-    return [Shown(STATES), Foot((1.4, 1))]
+def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
+    return [ShownComponent(STATES), Foot((1.4, 1))]
 
 
 def _text(run: CurrentRun, choices: None) -> str:
-    return states.explanation(run.scope.config, run.terms)
+    return states.explain_states(run.scope.config, run.terms)
 
 
 def _files(run: CurrentRun, choices: None) -> Sequence[File]:
@@ -47,4 +47,6 @@ def _files(run: CurrentRun, choices: None) -> Sequence[File]:
     ]
 
 
-ENCODER_STATES = View(payloads, _layout, text=_text, files=_files, trained=similarity_text.trained)
+ENCODER_STATES = View(
+    encoder_state_payloads, _layout, text=_text, files=_files, trained=similarity_text.trained
+)

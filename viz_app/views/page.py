@@ -21,7 +21,7 @@ Handlers = Mapping[str, Callable]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownComponent:
     """A browser component, shown where its picture is there.
 
     The key of the picture is the component's name if none is given.
@@ -104,7 +104,7 @@ class Foot:
     """The drawer below the pictures: `cells`, then the explanation beside the checks."""
 
     widths: tuple[float, float] = (1.2, 1)
-    cells: Sequence["Cell"] = ()
+    cells: Sequence["PageCell"] = ()
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Columns:
     """
 
     widths: tuple[float, ...]
-    columns: tuple[Sequence["Cell"], ...]
+    columns: tuple[Sequence["PageCell"], ...]
     stack: bool = False
 
 
@@ -124,10 +124,12 @@ class Row:
     """Cells in one line under a key of the style sheet; they wrap where the page is narrow."""
 
     key: str
-    cells: Sequence["Cell"]
+    cells: Sequence["PageCell"]
 
 
-Cell = Shown | Plot | Table | Prose | Widget | Explanation | Checks | Foot | Columns | Row
+PageCell = (
+    ShownComponent | Plot | Table | Prose | Widget | Explanation | Checks | Foot | Columns | Row
+)
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class View(Generic[Chosen]):
     """
 
     payloads: Callable[[CurrentRun, Chosen], Pictures]
-    layout: Callable[[CurrentRun, Chosen, Pictures], Sequence[Cell]]
+    layout: Callable[[CurrentRun, Chosen, Pictures], Sequence[PageCell]]
     choose: Callable[[CurrentRun], Chosen] = lambda run: None  # type: ignore[assignment,return-value]
     within: Callable[[Chosen, CurrentRun, CurrentRun], Chosen] = lambda choices, run, other: choices
     text: Callable[[CurrentRun, Chosen], str] = lambda run, choices: ""

@@ -18,17 +18,17 @@ from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import rows
 from viz_app.drawing.payload import pack
 
-ABOVE = 498  # px of the window that stand above the pictures and below them
+DIFFERENCE_CHROME_PX = 498  # px of the window that stand above the pictures and below them
 KEYS = ("difference 1", "difference 2")  # of the pictures
-NOTE = "difference note"
-NONE = "There is no difference to show: {}."
+DIFFERENCE_NOTE = "difference note"
+NO_DIFFERENCE = "There is no difference to show: {}."
 EQUAL = "No difference in {}: 0.0 everywhere."
-HOW = (
+DIFFERENCE_HELP = (
     "**This run minus the pinned run**, number by number, on one scale for all pictures of the page. Blue: larger in this run; "
     "orange: smaller; blank: equal. Where a row or a column has another token in each run, both are named."
 )
 LEARNED_APART = "The two models learned apart, so number 5 of one need not mean what number 5 of the other does."
-LONGEST = 512  # rows or columns
+MAX_DIFFERENCE = 512  # rows or columns
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,11 @@ def differences(
         if not values.any()
     ]
     lines = (("line", line) for line in (*equal, *notes))
-    return {**drawn, NOTE: rows("explained", *lines)}
+    return {**drawn, DIFFERENCE_NOTE: rows("explained", *lines)}
 
 
 def _none(reason: str) -> dict[str, Any]:
-    return {NOTE: rows("explained", ("line", NONE.format(reason)))}
+    return {DIFFERENCE_NOTE: rows("explained", ("line", NO_DIFFERENCE.format(reason)))}
 
 
 def why_none(ours: Quantity, theirs: Quantity) -> str:
@@ -124,14 +124,14 @@ def why_none(ours: Quantity, theirs: Quantity) -> str:
             return (
                 f"the two runs have not as many {what}s: {here} here and {there} in the pinned run"
             )
-        if here > LONGEST and not (axis and (ours.most or ours.columns is None)):
-            return too_long(here, what)
+        if here > MAX_DIFFERENCE and not (axis and (ours.most or ours.columns is None)):
+            return undrawn_note(here, what)
     return ""
 
 
-def too_long(n: int, what: str = "token") -> str:
+def undrawn_note(n: int, what: str = "token") -> str:
     """Say that so many rows or columns are not drawn."""
-    return f"{n} {what}s are too many for a difference; at most {LONGEST} are drawn"
+    return f"{n} {what}s are too many for a difference; at most {MAX_DIFFERENCE} are drawn"
 
 
 def subtracted(ours: Quantity, theirs: Quantity) -> tuple[Tensor, list[int]]:
@@ -165,7 +165,7 @@ def _picture(
         else None,
         "unit": ours.unit,
         "what": ours.of_rows,
-        "above": ABOVE,
+        "above": DIFFERENCE_CHROME_PX,
         "limit": limit,
         "largest": float(np.abs(drawn).max()),
         "frames": [],

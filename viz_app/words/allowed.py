@@ -45,7 +45,7 @@ def may_read(site: AttentionSite, token: str) -> str:
     return f". Hatched cells are blocked ({', '.join(names)}) and their weight is exactly 0."
 
 
-def empty_rows(site: AttentionSite) -> int:
+def count_empty_rows(site: AttentionSite) -> int:
     """Return the number of queries that may read nothing and therefore have only zero weights."""
     allowed = site.mask.allowed
     if allowed is None:
@@ -56,7 +56,7 @@ def empty_rows(site: AttentionSite) -> int:
 
 def add_up(site: AttentionSite) -> str:
     """Return the sum of a row's weights in words, naming how many rows are all zeros."""
-    n = empty_rows(site)
+    n = count_empty_rows(site)
     if not n:
         return "up to 1"
     rows = "the one row that" if n == 1 else f"the {n} rows that"

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from models.analysis.joined_words import WordSite
-from models.layers.masks import ORDER
-from models.layers.similarity import CAPPED, TIMES
+from models.layers.masks import ORDER_MASK
+from models.layers.similarity import CAPPED, DOT_TIMES
 from models.trace import AttentionSite
 from viz_app.words.allowed import add_up, may_read
 from viz_app.words.terms import Terms
 
-STEP = "read → written"  # the naming of rows on a stream that the model writes
+STEP_AXIS = "read → written"  # the naming of rows on a stream that the model writes
 WORD_STEP = "word read → token written after it"
 # the caption of pictures and files that join sub-words to words
 JOINED = "sub-words merged into words: a row is the mean over the word's tokens, a column the sum over them"
@@ -48,7 +48,7 @@ def layer_place(site: AttentionSite) -> str:
     return f"{side} layer {site.layer + 1}" if numbered else f"{side}, {kind_title(site).lower()}"
 
 
-def place(site: AttentionSite, head: int) -> str:
+def head_place(site: AttentionSite, head: int) -> str:
     """Return the stack, layer and head for display, counted from 1: "Decoder layer 2, head 3"."""
     return layer_place(site) if is_alignment(site) else f"{layer_place(site)}, head {head + 1}"
 
@@ -59,7 +59,7 @@ def head_title(site: AttentionSite, head: int, t: Terms) -> str:
     query_token = (
         query.token.replace("token", "word") if isinstance(site, WordSite) else query.token
     )
-    return f"{place(site, head)}: what each {query_token} attends to in {key.text}"
+    return f"{head_place(site, head)}: what each {query_token} attends to in {key.text}"
 
 
 def axes(site: AttentionSite, t: Terms, writes: bool = False) -> tuple[str, str]:
@@ -74,13 +74,13 @@ def axes(site: AttentionSite, t: Terms, writes: bool = False) -> tuple[str, str]
     )
 
 
-def sides(site: AttentionSite, writes: bool) -> str:
+def axis_names(site: AttentionSite, writes: bool) -> str:
     """Return a short description of rows and columns, for places too narrow for the axis titles."""
     return f"Rows: query{f' ({_step(site)})' * writes}, columns: key"
 
 
 def _step(site: AttentionSite) -> str:
-    return WORD_STEP if isinstance(site, WordSite) else STEP
+    return WORD_STEP if isinstance(site, WordSite) else STEP_AXIS
 
 
 def where_from(site: AttentionSite, t: Terms) -> str:
@@ -114,7 +114,7 @@ def where_from(site: AttentionSite, t: Terms) -> str:
     if site.site_kind.between_streams:
         return f"Queries **Q** come from {query.text}. The keys **K** and values **V** come from {key.text}."
     all_from_query = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
-    if site.role == "content" and any(layer.name == ORDER for layer in site.mask.layers):
+    if site.role == "content" and any(layer.name == ORDER_MASK for layer in site.mask.layers):
         return (
             f"{all_from_query}, its content stream. Each {query.token} may attend to itself and to what comes "
             "before it in the order."
@@ -130,7 +130,7 @@ def formula(site: AttentionSite) -> str:
     content = {
         "scaled dot": f"q·k / √{site.d_head}",
         "cosine": f"{float(learned['log_t'].exp()):.3g} · cos(q, k)" if "log_t" in learned else "",
-        TIMES: f"{float(learned['s']):.3g} · q·k" if "s" in learned else "",
+        DOT_TIMES: f"{float(learned['s']):.3g} · q·k" if "s" in learned else "",
         CAPPED: _capped(learned) if "c" in learned else "",
     }.get(site.similarity.name) or site.similarity.formula
     return " + ".join([content, *(term.name for term in site.terms)])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from models.runs.spec import RunSpec
 from models.trace.edits import MaskChange
-from viz_app.words.training import listed
+from viz_app.words.training import join_names
 
 MOST_NAMED = 3  # edits named one by one
 
@@ -26,7 +26,7 @@ def changes(spec: RunSpec, trained_with: str, kinds: Mapping[str, str]) -> dict[
         labels["positions"] = "No position vectors"
     if masks := [edit.where for edit in spec.edits if isinstance(edit, MaskChange)]:
         places = dict.fromkeys(kinds.get(w.kind or "", w.describe()[0]) for w in masks)
-        labels["masks"] = f"Mask changed: {listed(list(places))}"
+        labels["masks"] = f"Mask changed: {join_names(list(places))}"
     if others := [edit.describe(1) for edit in spec.edits if not isinstance(edit, MaskChange)]:
         more = f"; and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         labels["edits"] = "; ".join(others[:MOST_NAMED]) + more

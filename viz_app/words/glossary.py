@@ -91,7 +91,7 @@ SYMBOLS = {
     "L3": "what training minimises: both losses together",
 }
 # symbols that are explained only inside a formula
-LETTERS = {
+LETTER_MEANINGS = {
     "i": "the position of the token that attends",
     "j": "the position of a token that may be attended to",
     "a": "the vector of a token as it arrives at this attention",
@@ -147,11 +147,15 @@ def annotate(*texts: str) -> list[str]:
     return [_WORD.sub(mark, escape(text)) for text in texts]
 
 
-def entries() -> str:
+def glossary_html() -> str:
     """Return all explanations as a hidden HTML definition list, from which tooltips are filled."""
     items = [
         f'<dt class="{kind}">{escape(name)}</dt><dd>{escape(text)}</dd>'
-        for kind, explanations in (("word", GLOSSARY), ("symbol", SYMBOLS), ("letter", LETTERS))
+        for kind, explanations in (
+            ("word", GLOSSARY),
+            ("symbol", SYMBOLS),
+            ("letter", LETTER_MEANINGS),
+        )
         for name, text in explanations.items()
     ]
     return f'<dl class="glossary" hidden>{"".join(items)}</dl>'

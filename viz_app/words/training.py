@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from models.layers.similarity import SIMILARITIES
 
 
-def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
+def length_note(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
     """Return a text's length against the context, with pieces missing from the vocabulary."""
     missing = f" Not in the vocabulary: {' '.join(unknown)[:40]}" if unknown else ""
     return f"{len(tokens)} of at most {n_ctx} tokens.{missing}"
@@ -41,7 +41,7 @@ def at_step(step: int, scores: dict) -> str:
     )
 
 
-def score(metric: str, value: float) -> str:
+def format_score(metric: str, value: float) -> str:
     """Format a score to at most two decimals, with "%" for metrics that are percentages."""
     return f"{round(value, 2):g}{' %' if metric.endswith(('exact match', 'accuracy')) else ''}"
 
@@ -54,7 +54,7 @@ def unequal_training(steps: Mapping[str, int]) -> str:
     if len(set(steps.values())) < 2:
         return ""
     groups = [
-        f"{listed([name for name, trained_steps in steps.items() if trained_steps == n])} for {n:,} step{'s' * (n != 1)}"
+        f"{join_names([name for name, trained_steps in steps.items() if trained_steps == n])} for {n:,} step{'s' * (n != 1)}"
         for n in sorted(set(steps.values()), reverse=True)
     ]
     return (
@@ -62,12 +62,12 @@ def unequal_training(steps: Mapping[str, int]) -> str:
     )
 
 
-def sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     """Return the text with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Join names for a sentence: "a, b and c"."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
@@ -75,7 +75,7 @@ def listed(names: Sequence[str]) -> str:
 def score_summary(scores: dict) -> str:
     """List the scores and the number of cases they were measured on; "" if there are no scores."""
     scored = [
-        f"{name} {score(name, value)}"
+        f"{name} {format_score(name, value)}"
         for name, value in scores.items()
         if name != "cases" and isinstance(value, int | float)
     ]
@@ -87,7 +87,7 @@ def training_origin(training: dict) -> str:
     """Return the number of training steps and the size of the data in a sentence, or ""."""
     if not training.get("step"):
         return ""
-    return f"Trained for {steps(training)}{_data(training.get('data'))}."
+    return f"Trained for {trained_steps(training)}{_data(training.get('data'))}."
 
 
 def _data(data: object) -> str:
@@ -116,10 +116,10 @@ def training_summary(training: dict) -> str:
 def training_brief(name: str, training: dict) -> str:
     """Return name, training steps and scores of a model, for narrow places."""
     summary = score_summary(scores) if isinstance(scores := training.get("scores"), dict) else ""
-    return ", ".join(filter(None, [name, steps(training) or untrained(training), summary]))
+    return ", ".join(filter(None, [name, trained_steps(training) or untrained(training), summary]))
 
 
-def steps(training: dict) -> str:
+def trained_steps(training: dict) -> str:
     """Return the number of training steps with its unit; "" if there are none or no record."""
     if not (n := training.get("step")):
         return ""

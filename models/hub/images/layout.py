@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.errors import CheckpointError
-from models.hub.sizes import LONGEST
+from models.hub.sizes import MAX_HUB_TOKENS
 from models.images import PatchGrid
 
 MOST_SPECIAL = 32  # tokens of an image that are no patches
@@ -34,7 +34,7 @@ def patch_grid(module: Any, pixels: Float[Tensor, "batch channel height width"])
             raise CheckpointError(f"{NO_GRID}: its first layer reads no row of vectors")
         rows, columns = _sides(module, pixels)
         n, n_special = first.shape[1], first.shape[1] - rows * columns
-        if not 0 <= n_special <= MOST_SPECIAL or n > LONGEST:
+        if not 0 <= n_special <= MOST_SPECIAL or n > MAX_HUB_TOKENS:
             raise CheckpointError(
                 f"{NO_GRID}: it has {n:,} tokens, and the image {rows} × {columns} patches"
             )

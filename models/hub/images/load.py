@@ -31,7 +31,7 @@ from models.hub.sizes import HubConfig
 from models.images import decoded, example
 from models.trace import record
 
-NO_SOFTMAX = "no attention between the patches of an image was seen in a run, so there is nothing that could be shown"
+NO_PATCH_ATTENTION = "no attention between the patches of an image was seen in a run, so there is nothing that could be shown"
 
 
 def opened(
@@ -49,7 +49,7 @@ def opened(
     about: dict[str, Any] = {"grid": grid, "trial": trial}
     if issubclass(kind, ImageClassifier):
         names = [str(config.id2label[i]) for i in sorted(config.id2label)]
-        about |= {"names": names, "position": answering_position(module, trial)}
+        about |= {"names": names, "position": answering_patch(module, trial)}
     model = kind(module, sizes, **about)
     _check_recorded(model)
     confirm.record_layers(model, layer_maps(module))
@@ -111,9 +111,7 @@ def _sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConfig:
     )  # fmt: skip
 
 
-def answering_position(
-    module: Any, trial: Float[Tensor, "batch channel height width"]
-) -> int | None:
+def answering_patch(module: Any, trial: Float[Tensor, "batch channel height width"]) -> int | None:
     """Return the token whose last vector answers, by the gradient; None if several do."""
     with torch.enable_grad():
         output = module(
@@ -136,5 +134,7 @@ def _check_recorded(model: ImageModel) -> None:
         raise CheckpointError("with these weights the model's answer is not a number")
     if not recording.attention:
         reason = next(iter(recording.unrecorded.values()), "")
-        raise CheckpointError(f"its attention cannot be shown: {reason}" if reason else NO_SOFTMAX)
+        raise CheckpointError(
+            f"its attention cannot be shown: {reason}" if reason else NO_PATCH_ATTENTION
+        )
     model.shows_causes = all(site.has_causes for site in recording.attention.values())

@@ -9,25 +9,25 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from models.architectures.base import CLASSES, IMAGE, Answers, Field
+from models.architectures.base import CLASSES_OUTPUT, IMAGE_FIELD, Answers, Field
 from models.hub.images.processor import PatchTokenizer
 from models.hub.model import HubModel
-from models.hub.readers import Head, HeadReader
+from models.hub.readers import HeadReader, OutputHead
 from models.hub.recording.context import PassContext
 from models.images import PatchGrid, PatchRow
 from models.layers.masks import SiteKind
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.outputs import ClassProbabilities, Output
 
-PATCHES = "patches"
+PATCHES_STREAM = "patches"
 
 
 class ImageModel(HubModel):
     """A model that reads the patches of one image and makes vectors of them."""
 
-    fields = (Field("image", PATCHES, kind=IMAGE),)
-    streams: ClassVar[tuple[str, ...]] = (PATCHES,)
-    kinds = (SiteKind("self", "encoder", "self", PATCHES, PATCHES),)
+    fields = (Field("image", PATCHES_STREAM, kind=IMAGE_FIELD),)
+    streams: ClassVar[tuple[str, ...]] = (PATCHES_STREAM,)
+    kinds = (SiteKind("self", "encoder", "self", PATCHES_STREAM, PATCHES_STREAM),)
     pads = False  # all its rows are of one length
 
     def __init__(self, *args: Any, grid: PatchGrid, trial: Tensor, **settings: Any) -> None:
@@ -40,7 +40,7 @@ class ImageModel(HubModel):
         return (self._trial.to(self.device),)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
-        pixels = torch.stack([cast(PatchRow, row[PATCHES]).pixels for row in rows])
+        pixels = torch.stack([cast(PatchRow, row[PATCHES_STREAM]).pixels for row in rows])
         return (pixels.to(self.device, self.module.dtype),)
 
     def forward(self, pixels: Float[Tensor, "batch channel height width"]) -> Answers:
@@ -49,7 +49,7 @@ class ImageModel(HubModel):
     def _context(self, n_rows: int) -> PassContext:
         kind, n = self.kinds[0], len(self.grid.tokens)
         return PassContext(
-            lambda frame: kind, n, n_key={PATCHES: n}, groups=self.groups, n_rows=n_rows
+            lambda frame: kind, n, n_key={PATCHES_STREAM: n}, groups=self.groups, n_rows=n_rows
         )
 
     @property
@@ -64,7 +64,7 @@ class ImageModel(HubModel):
 class ImageClassifier(ImageModel, HeadReader):
     """One class for the whole image."""
 
-    output_name = CLASSES
+    output_name = CLASSES_OUTPUT
     what_it_answers = "a class of the image"
 
     def __init__(
@@ -76,9 +76,9 @@ class ImageClassifier(ImageModel, HeadReader):
 
     @property
     def read_stream(self) -> str:
-        return PATCHES if self.head else ""
+        return PATCHES_STREAM if self.head else ""
 
-    def possible_heads(self) -> list[Head]:
+    def possible_heads(self) -> list[OutputHead]:
         """Return the head that is tried, on the vector of the one token that answers."""
         return [] if self.position is None else [lambda x: self.module.classifier(x)]
 
@@ -86,14 +86,18 @@ class ImageClassifier(ImageModel, HeadReader):
         return states[:, self.position or 0]
 
     def answers_of(self, output: Any) -> Answers:
-        return {CLASSES: output.logits}
+        return {CLASSES_OUTPUT: output.logits}
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        return {CLASSES: ClassProbabilities(PATCHES, self.position, self.names, answers[CLASSES])}
+        return {
+            CLASSES_OUTPUT: ClassProbabilities(
+                PATCHES_STREAM, self.position, self.names, answers[CLASSES_OUTPUT]
+            )
+        }
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return cast(ClassProbabilities, outputs[CLASSES]).predicted
+        return cast(ClassProbabilities, outputs[CLASSES_OUTPUT]).predicted

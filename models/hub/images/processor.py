@@ -21,8 +21,8 @@ from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, decoded, exa
 from models.tokenizers.base import Encoding, Tokenizer
 
 LARGEST_SIZE = 2048  # of any number in the settings: sides, in pixels
-MISSING = f"{PREPROCESSOR} is missing, so nothing says how an image becomes the numbers that this model reads"
-NO_TEXT = "this model reads an image, not a text"
+PREPROCESSOR_MISSING = f"{PREPROCESSOR} is missing, so nothing says how an image becomes the numbers that this model reads"
+READS_IMAGE_ONLY = "this model reads an image, not a text"
 
 
 def check_numbers(settings: Any) -> None:
@@ -47,7 +47,7 @@ class ImageProcessor:
     def __init__(self, folder: Path, transformers: Any) -> None:
         """Read the processor and try it on the examples. Raises CheckpointError."""
         if not (folder / PREPROCESSOR).is_file():
-            raise CheckpointError(MISSING)
+            raise CheckpointError(PREPROCESSOR_MISSING)
         self.settings = json.loads((folder / PREPROCESSOR).read_text("utf-8"))
         check_numbers(self.settings)
         self._library = transformers.AutoImageProcessor.from_pretrained(
@@ -114,7 +114,7 @@ class PatchTokenizer(Tokenizer):
         return
 
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
-        raise InputError(NO_TEXT, "image")
+        raise InputError(READS_IMAGE_ONLY, "image")
 
     def encode_image(self, file: ImageFile) -> PatchRow:
         """Return the row of patches of an image.

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from models.architectures.base import IMAGE, Answers, Field
+from models.architectures.base import IMAGE_FIELD, Answers, Field
 from models.errors import CheckpointError, InputError
 from models.hub.close import close
-from models.hub.images.model import PATCHES
+from models.hub.images.model import PATCHES_STREAM
 from models.hub.images.processor import PatchTokenizer
 from models.hub.model import HubModel
 from models.hub.recording.context import PassContext
@@ -23,8 +23,8 @@ from models.layers.masks import SiteKind
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.outputs import Output, Similarity
 
-SIMILARITY = "similarity"
-TOWERS = TEXT_TOWER, IMAGE_TOWER = "text_model", "vision_model"
+SIMILARITY_OUTPUT = "similarity"
+TOWER_MODULES = TEXT_TOWER, IMAGE_TOWER = "text_model", "vision_model"
 
 
 class TextImageModel(HubModel):
@@ -32,12 +32,12 @@ class TextImageModel(HubModel):
 
     fields = (
         Field("text", "text", before=OPENING, after=CLOSING),
-        Field("image", PATCHES, kind=IMAGE),
+        Field("image", PATCHES_STREAM, kind=IMAGE_FIELD),
     )
-    streams: ClassVar[tuple[str, ...]] = ("text", PATCHES)
+    streams: ClassVar[tuple[str, ...]] = ("text", PATCHES_STREAM)
     kinds = (
         SiteKind("text_self", "encoder", "self", "text", "text"),
-        SiteKind("image_self", "encoder", "self", PATCHES, PATCHES),
+        SiteKind("image_self", "encoder", "self", PATCHES_STREAM, PATCHES_STREAM),
     )
     pads = False  # pages pair no second text with its image
     what_it_answers = "how alike a text and an image are"
@@ -62,7 +62,7 @@ class TextImageModel(HubModel):
             raise InputError(
                 f"the text has {n} tokens; this model reads at most {self.text_limit}", "text"
             )
-        pixels = torch.stack([cast(PatchRow, row[PATCHES]).pixels for row in rows])
+        pixels = torch.stack([cast(PatchRow, row[PATCHES_STREAM]).pixels for row in rows])
         ids = self.padded(texts, self.config.pad_id)
         return ids, pixels.to(self.device, self.module.dtype)
 
@@ -72,7 +72,7 @@ class TextImageModel(HubModel):
         of_text = self._vectors("text", self.pass_context(text), **self.row(text))
         of_image = self._vectors("image", self._image_context(len(pixels)), pixel_values=pixels)
         cosine = torch.nn.functional.cosine_similarity(of_text, of_image, dim=-1)
-        return {SIMILARITY: torch.stack([cosine, self.logit(cosine)], dim=-1)}
+        return {SIMILARITY_OUTPUT: torch.stack([cosine, self.logit(cosine)], dim=-1)}
 
     def logit(self, cosine: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         """Return the model's logit of a pair: its cosine times a factor, plus a bias if any."""
@@ -88,7 +88,7 @@ class TextImageModel(HubModel):
     def _image_context(self, n_rows: int) -> PassContext:
         kind, n = self.kinds[1], len(self.grid.tokens)
         return PassContext(
-            lambda frame: kind, n, n_key={PATCHES: n}, groups=self.groups, n_rows=n_rows
+            lambda frame: kind, n, n_key={PATCHES_STREAM: n}, groups=self.groups, n_rows=n_rows
         )
 
     def examples(self, tokenizer: Tokenizer) -> list[Any]:
@@ -98,18 +98,18 @@ class TextImageModel(HubModel):
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        cosine, logit = answers[SIMILARITY].tolist()
-        return {SIMILARITY: Similarity("text", PATCHES, cosine, logit)}
+        cosine, logit = answers[SIMILARITY_OUTPUT].tolist()
+        return {SIMILARITY_OUTPUT: Similarity("text", PATCHES_STREAM, cosine, logit)}
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return f"cosine {cast(Similarity, outputs[SIMILARITY]).cosine:.3f}".replace("-", "−")
+        return f"cosine {cast(Similarity, outputs[SIMILARITY_OUTPUT]).cosine:.3f}".replace("-", "−")
 
 
 def check_towers(module: nn.Module) -> None:
     """Raise CheckpointError for a module without the two towers that are looked for."""
-    if odd := [name for name in (*TOWERS, "logit_scale") if not hasattr(module, name)]:
+    if odd := [name for name in (*TOWER_MODULES, "logit_scale") if not hasattr(module, name)]:
         raise CheckpointError(
             f"it reads image and text, and has no {' and no '.join(odd)}, by which its towers are found"
         )
@@ -120,7 +120,7 @@ def check_similarity(model: TextImageModel, ids: Int[Tensor, "1 n"]) -> None:
     """Raise CheckpointError if the two towers give another logit than one call of the module."""
     text, pixels = model.repeated(ids)
     wanted = model.module(input_ids=text, pixel_values=pixels).logits_per_text.diagonal()
-    if not close(model, model(text, pixels)[SIMILARITY][:, 1], wanted):
+    if not close(model, model(text, pixels)[SIMILARITY_OUTPUT][:, 1], wanted):
         raise CheckpointError("its towers one by one give another similarity than in one call")
 
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from models.hub.layer_paths import AttnPaths, FFPaths
-from models.hub.layouts.entries import Layout, mlp, one_stack
-from models.hub.layouts.two_stacks import FC, SELF
+from models.hub.layouts.entries import LayerGroups, mlp, one_stack
+from models.hub.layouts.two_stacks import FC, SELF_PATHS
 
 _ATTENTION, _AFTER_ATTENTION = AttnPaths("self_attn", "input_layernorm"), "post_attention_layernorm"
 _GPT2 = AttnPaths("attn", "ln_1"), mlp("ln_2", "c_fc", "act", "c_proj")
@@ -26,7 +26,9 @@ _BLOOM = (
 )  # fmt: skip
 
 
-def _beside(layers: str, attention: AttnPaths, feed_forward: FFPaths, last_norm: str) -> Layout:
+def _beside(
+    layers: str, attention: AttnPaths, feed_forward: FFPaths, last_norm: str
+) -> LayerGroups:
     return one_stack(
         layers, (attention, replace(feed_forward, norm=attention.norm)), last_norm, parallel=True
     )
@@ -42,7 +44,7 @@ _CTRL = (
 )
 _JETMOE = AttnPaths("self_attention", "input_layernorm"), FFPaths("mlp", _AFTER_ATTENTION, "mlp")
 
-DECODERS: tuple[Layout, ...] = (
+DECODERS: tuple[LayerGroups, ...] = (
     one_stack("h.{}", _GPT2, "ln_f"),
     one_stack("h.{}", (AttnPaths("attn.attention", "ln_1"), _GPT2[1]), "ln_f"),
     one_stack("h.{}", _GPT2, norm="post"),
@@ -61,7 +63,7 @@ DECODERS: tuple[Layout, ...] = (
     one_stack("layers.{}", (_ATTENTION, _NEOX[1]), "final_layernorm"),
     one_stack("layers.{}", _NEOX, "final_layer_norm", parallel=True),
     one_stack("layers.{}", _NEOX, "final_layer_norm"),
-    one_stack("layers.{}", (SELF, FC), "layer_norm"),
+    one_stack("layers.{}", (SELF_PATHS, FC), "layer_norm"),
     one_stack(
         "layers.{}",
         (AttnPaths("self_attn", _AFTER_ATTENTION), mlp("post_mlp_layernorm", *_GATED)),
@@ -77,16 +79,18 @@ DECODERS: tuple[Layout, ...] = (
     ),
     one_stack(
         "decoder.layers.{}",
-        (SELF, FC),
+        (SELF_PATHS, FC),
         "decoder.final_layer_norm",
         last_product="decoder.project_out",
     ),
-    one_stack("decoder.layers.{}", (SELF, FC), norm="post", last_product="decoder.project_out"),
-    one_stack("decoder.layers.{}", (SELF, FC), "decoder.final_layer_norm"),
-    one_stack("decoder.layers.{}", (SELF, FC), norm="post"),
+    one_stack(
+        "decoder.layers.{}", (SELF_PATHS, FC), norm="post", last_product="decoder.project_out"
+    ),
+    one_stack("decoder.layers.{}", (SELF_PATHS, FC), "decoder.final_layer_norm"),
+    one_stack("decoder.layers.{}", (SELF_PATHS, FC), norm="post"),
 )
 # What is inside the feed-forward is left open, as in a mixture of experts.
-OPEN_DECODERS: tuple[Layout, ...] = (
+OPEN_DECODERS: tuple[LayerGroups, ...] = (
     one_stack("layers.{}", (_ATTENTION, FFPaths("mlp", _AFTER_ATTENTION, "mlp")), "norm"),
     one_stack(
         "layers.{}", (_ATTENTION, FFPaths("mlp", "pre_feedforward_layernorm", "mlp")), "norm"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from models.hub.layer_paths import AttnPaths, FFPaths
-from models.hub.layouts.entries import Layout, mlp, one_stack
+from models.hub.layouts.entries import LayerGroups, mlp, one_stack
 
 _BERT = (
     AttnPaths("attention.self", "attention.output.LayerNorm"),
@@ -44,7 +44,7 @@ _VIT = (
 )
 _MODERN_BERT = AttnPaths("attn", "attn_norm"), FFPaths("mlp", "mlp_norm", "mlp")
 
-ENCODERS: tuple[Layout, ...] = (
+ENCODERS: tuple[LayerGroups, ...] = (
     one_stack("encoder.layer.{}", _BERT, norm="post"),
     one_stack("encoder.layer.{}", _BERT_BEFORE),
     one_stack("encoder.layer.{}", _MEGATRON, "encoder.ln"),

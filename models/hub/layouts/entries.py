@@ -4,7 +4,7 @@ from typing import Any
 
 from models.hub.layer_paths import FFPaths, LayerGroup, Paths
 
-Layout = tuple[LayerGroup, ...]
+LayerGroups = tuple[LayerGroup, ...]
 
 
 def mlp(norm: str, first: str, function: str, second: str, other: str = "") -> FFPaths:
@@ -12,5 +12,7 @@ def mlp(norm: str, first: str, function: str, second: str, other: str = "") -> F
     return FFPaths("mlp", norm, "mlp", *inside, f"mlp.{other}" if other else "")
 
 
-def one_stack(layers: str, parts: tuple[Paths, ...], last_norm: str = "", **how: Any) -> Layout:
+def one_stack(
+    layers: str, parts: tuple[Paths, ...], last_norm: str = "", **how: Any
+) -> LayerGroups:
     return (LayerGroup(layers, parts, last_norm=last_norm, **how),)

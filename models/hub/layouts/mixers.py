@@ -1,7 +1,7 @@
 """Layouts of layers of two kinds: attention, or another way of mixing tokens."""
 
 from models.hub.layer_paths import AttnPaths, FFPaths, LayerGroup, MixerPaths
-from models.hub.layouts.entries import Layout
+from models.hub.layouts.entries import LayerGroups
 
 _GATED = ("mlp.gate_proj", "mlp.act_fn", "mlp.down_proj", "mlp.up_proj")
 _AFTER = "post_attention_layernorm"
@@ -38,7 +38,7 @@ _LAYERS = (
         "embedding_norm",
     ),
 )  # fmt: skip
-MIXERS: tuple[Layout, ...] = tuple(
+MIXERS: tuple[LayerGroups, ...] = tuple(
     (LayerGroup("layers.{}", parts, last_norm=last_norm, alternatives=others),)
     for parts, others, last_norm in _LAYERS
 )

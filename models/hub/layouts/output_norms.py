@@ -6,7 +6,7 @@ x + norm(sublayer(norm(x))) in Gemma 2 and GLM-4, x + norm(sublayer(x)) in OLMo 
 from dataclasses import replace
 
 from models.hub.layer_paths import AttnPaths, FFPaths, LayerGroup
-from models.hub.layouts.entries import Layout
+from models.hub.layouts.entries import LayerGroups
 
 # the norms of attention and feed-forward, each before it ("" for none) and after it
 _NORMS = (
@@ -28,7 +28,7 @@ def _both(norms: tuple[str, str, str, str], feed_forward: FFPaths) -> tuple[Attn
     )
 
 
-def _t5_gemma() -> Layout:
+def _t5_gemma() -> LayerGroups:
     def attention(path: str, name: str) -> AttnPaths:
         return AttnPaths(path, f"pre_{name}_layernorm", f"post_{name}_layernorm")
 
@@ -40,7 +40,7 @@ def _t5_gemma() -> Layout:
     )
 
 
-OUTPUT_NORMS: tuple[Layout, ...] = (
+OUTPUT_NORMS: tuple[LayerGroups, ...] = (
     *(
         (LayerGroup("layers.{}", _both(norms, feed_forward), last_norm="norm"),)
         for feed_forward in (_GATED, _UNKNOWN)

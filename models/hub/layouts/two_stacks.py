@@ -1,16 +1,16 @@
 """Layouts of an encoder and a decoder that reads it."""
 
 from models.hub.layer_paths import AttnPaths, FFPaths, LayerGroup
-from models.hub.layouts.entries import Layout
+from models.hub.layouts.entries import LayerGroups
 
-SELF, _CROSS = (
+SELF_PATHS, _CROSS = (
     AttnPaths("self_attn", "self_attn_layer_norm"),
     AttnPaths("encoder_attn", "encoder_attn_layer_norm"),
 )
 FC = FFPaths("", "final_layer_norm", "fc2", "fc1", "activation_fn", "fc2")
 
 
-def _t5(first: str, other: str = "") -> Layout:
+def _t5(first: str, other: str = "") -> LayerGroups:
     def feed_forward(path: str) -> FFPaths:
         inner = f"{path}.DenseReluDense" if first else f"{path}.mlp"
         if not first:  # a mixture of experts in some layers (Switch Transformers)
@@ -32,16 +32,21 @@ def _t5(first: str, other: str = "") -> Layout:
     )
 
 
-def _two(norm: str, last_norm: str = "") -> Layout:
+def _two(norm: str, last_norm: str = "") -> LayerGroups:
     return (
-        LayerGroup("encoder.layers.{}", (SELF, FC), norm, last_norm and f"encoder.{last_norm}"),
         LayerGroup(
-            "decoder.layers.{}", (SELF, _CROSS, FC), norm, last_norm and f"decoder.{last_norm}"
+            "encoder.layers.{}", (SELF_PATHS, FC), norm, last_norm and f"encoder.{last_norm}"
+        ),
+        LayerGroup(
+            "decoder.layers.{}",
+            (SELF_PATHS, _CROSS, FC),
+            norm,
+            last_norm and f"decoder.{last_norm}",
         ),
     )
 
 
-def _two_of(feed_forward: str, norm: str, above: str) -> Layout:
+def _two_of(feed_forward: str, norm: str, above: str) -> LayerGroups:
     """Return an encoder and a decoder whose cross-attention is called that."""
     parts = (
         AttnPaths("self_attn", "self_attn_layer_norm"),
@@ -56,7 +61,7 @@ def _two_of(feed_forward: str, norm: str, above: str) -> Layout:
     )
 
 
-TWO_STACKS: tuple[Layout, ...] = (
+TWO_STACKS: tuple[LayerGroups, ...] = (
     _two("post"),
     _two("pre", "layer_norm"),
     _two("pre", "layernorm_embedding"),

@@ -12,16 +12,16 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from models.architectures.base import CLASSES, IMAGE, Answers, Field
-from models.hub.own.model import Call, OwnModel
-from models.hub.own.tokenizer import NO_TOKEN, OwnTokenizer, described
+from models.architectures.base import CLASSES_OUTPUT, IMAGE_FIELD, Answers, Field
+from models.hub.own.model import CallModule, OwnModel
+from models.hub.own.tokenizer import PADDING_ID, OwnTokenizer, described
 from models.hub.sizes import HubConfig
 from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, decoded, example
 from models.layers.masks import SiteKind
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.outputs import ClassProbabilities, Output
 
-PATCHES = "patches"
+PATCHES_FIELD = "patches"
 EncodeImage = Callable[[Any], "Patches"]
 
 
@@ -68,7 +68,7 @@ class OwnImageTokenizer(OwnTokenizer):
         return PatchRow.of(file, grid, pixels, seen.reshape(height, width, 3) / 255, digest)
 
     def token(self, i: int) -> str:
-        return "[pad]" if i == NO_TOKEN else str(int(i))
+        return "[pad]" if i == PADDING_ID else str(int(i))
 
     def to_json(self) -> str:
         return json.dumps({"own": True, "field": "image"})
@@ -77,14 +77,14 @@ class OwnImageTokenizer(OwnTokenizer):
 class OwnImageModel(OwnModel):
     """A module that reads an image; with names of classes, its answer is their logits."""
 
-    streams = (PATCHES,)
-    kinds = (SiteKind("self", "encoder", "self", PATCHES, PATCHES),)
+    streams = (PATCHES_FIELD,)
+    kinds = (SiteKind("self", "encoder", "self", PATCHES_FIELD, PATCHES_FIELD),)
 
     def __init__(
-        self, module: nn.Module, config: HubConfig, call: Call, classes: Sequence[str]
+        self, module: nn.Module, config: HubConfig, call: CallModule, classes: Sequence[str]
     ) -> None:
         super().__init__(module, config, "image", call)
-        self.fields = (Field("image", PATCHES, kind=IMAGE),)
+        self.fields = (Field("image", PATCHES_FIELD, kind=IMAGE_FIELD),)
         self.names = tuple(classes)
         self.what_it_answers = "a class of the image" if classes else self.what_it_answers
 
@@ -93,7 +93,7 @@ class OwnImageModel(OwnModel):
 
         Raises ValueError for images of different sizes.
         """
-        images = [cast(PatchRow, row[PATCHES]) for row in rows]
+        images = [cast(PatchRow, row[PATCHES_FIELD]) for row in rows]
         if len({(image.pixels.shape, image.grid) for image in images}) > 1:
             raise ValueError("images of different sizes cannot run as one batch")
         ids = torch.tensor([image.ids for image in images], device=self.device)
@@ -110,19 +110,23 @@ class OwnImageModel(OwnModel):
         if logits is None or logits.shape != (len(text), n):
             shape = None if logits is None else tuple(logits.shape)
             raise self.refused(f"expected logits ({len(text)}, {n}) of the classes, not {shape}")
-        return {CLASSES: logits}
+        return {CLASSES_OUTPUT: logits}
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         if not self.names:
             return super().outputs(answers, streams, tokenizer)
-        return {CLASSES: ClassProbabilities(PATCHES, None, self.names, answers[CLASSES])}
+        return {
+            CLASSES_OUTPUT: ClassProbabilities(
+                PATCHES_FIELD, None, self.names, answers[CLASSES_OUTPUT]
+            )
+        }
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return cast(ClassProbabilities, outputs[CLASSES]).predicted if self.names else ""
+        return cast(ClassProbabilities, outputs[CLASSES_OUTPUT]).predicted if self.names else ""
 
 
 def example_images() -> list[ImageFile]:

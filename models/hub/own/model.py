@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from models.architectures.base import Answers, Architecture, Field
 from models.errors import InputError
-from models.hub.model import NUMBERS, HubModel
-from models.hub.own.tokenizer import START, OwnEncoding, TextsTokenizer, Typed, described
-from models.hub.recording.context import HeadPlace, OneText, PassContext, Texts
+from models.hub.model import NUMBERS_OUTPUT, HubModel
+from models.hub.own.tokenizer import TARGET_START, OwnEncoding, TextsTokenizer, Typed, described
+from models.hub.recording.context import HeadPlace, OneText, PassContext, TextStreams
 from models.hub.recording.watch import watching
 from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM, EncoderDecoderLM
@@ -28,8 +28,8 @@ from models.trace import record
 from models.trace.edits.active import active, editing
 from models.trace.outputs import Numbers, Output
 
-Call = Callable[..., Any]
-NOTHING = (
+CallModule = Callable[..., Any]
+NO_ATTENTION_SEEN = (
     "it calls neither scaled_dot_product_attention nor multi_head_attention_forward, and takes no softmax by which it "
     "weighs values in a product, so there is nothing to show"
 )
@@ -40,7 +40,7 @@ class OwnModel(HubModel):
 
     pads = False
 
-    def __init__(self, module: nn.Module, config: HubConfig, name: str, call: Call) -> None:
+    def __init__(self, module: nn.Module, config: HubConfig, name: str, call: CallModule) -> None:
         super().__init__(module, config)
         self.call = call
         self.fields = (Field(name, "text"),)
@@ -79,7 +79,9 @@ class OwnModel(HubModel):
     def forward(self, text: Int[Tensor, "batch n"], *tensors: Tensor) -> Any:
         """Return the first tensor of the module's output, or the row if it lacks the batch axis."""
         output = self.watched_output(text, tensors)
-        return {NUMBERS: text if output is None or output.shape[:1] != text.shape[:1] else output}
+        return {
+            NUMBERS_OUTPUT: text if output is None or output.shape[:1] != text.shape[:1] else output
+        }
 
     def watched_output(
         self, text: Int[Tensor, "batch n"], tensors: tuple[Shaped[Tensor, "batch ..."], ...] = ()
@@ -113,7 +115,9 @@ class OwnModel(HubModel):
                 f"no change reaches {name}, of which only weights are known: {reason}"
             )
         if forward_pass.recording is not None and not forward_pass.recording.attention:
-            raise self.refused(next(iter(forward_pass.recording.unrecorded.values()), NOTHING))
+            raise self.refused(
+                next(iter(forward_pass.recording.unrecorded.values()), NO_ATTENTION_SEEN)
+            )
         if active() is None:
             self.heads = forward_pass.heads.places()
         parts = output if isinstance(output, tuple | list) else (output,)
@@ -168,7 +172,7 @@ class OwnWriter(OwnModel):
         return self.forward(row)
 
 
-FIRST, SECOND = "first text", "second text"
+FIRST_STREAM, SECOND_STREAM = "first text", "second text"
 
 
 @dataclass(frozen=True)
@@ -185,16 +189,16 @@ class OwnTexts(OwnModel):
     It is shown and does not write.
     """
 
-    streams = (FIRST, SECOND)
+    streams = (FIRST_STREAM, SECOND_STREAM)
     kinds = (
-        SiteKind("encoder_self", "encoder", "self", FIRST, FIRST),
-        SiteKind("decoder_self", "decoder", "self", SECOND, SECOND),
-        SiteKind("cross", "decoder", "cross", SECOND, FIRST),
-        SiteKind("encoder_cross", "encoder", "cross", FIRST, SECOND),
+        SiteKind("encoder_self", "encoder", "self", FIRST_STREAM, FIRST_STREAM),
+        SiteKind("decoder_self", "decoder", "self", SECOND_STREAM, SECOND_STREAM),
+        SiteKind("cross", "decoder", "cross", SECOND_STREAM, FIRST_STREAM),
+        SiteKind("encoder_cross", "encoder", "cross", FIRST_STREAM, SECOND_STREAM),
     )
 
     def __init__(
-        self, module: nn.Module, config: HubConfig, names: Sequence[str], call: Call
+        self, module: nn.Module, config: HubConfig, names: Sequence[str], call: CallModule
     ) -> None:
         super().__init__(module, config, names[0], call)
         self.fields = tuple(
@@ -227,7 +231,7 @@ class OwnTexts(OwnModel):
     def forward(self, first: Given, second: Given) -> Any:
         """Return the first tensor of the module's output, or that of its input if there is none."""
         output = self.watched_answer(first, second)
-        return {NUMBERS: second.tensors[0] if output is None else output}
+        return {NUMBERS_OUTPUT: second.tensors[0] if output is None else output}
 
     def watched_answer(self, first: Given, second: Given) -> Tensor | None:
         """Return the first tensor of the module's output, watched.
@@ -242,14 +246,14 @@ class OwnTexts(OwnModel):
             second.n_tokens,
             n_key=lengths,
             n_rows=len(second.tensors[0]),
-            provenance=Texts(tensors, self.kinds, lengths),
+            provenance=TextStreams(tensors, self.kinds, lengths),
         )
         return self.watched_call(context, (*first.tensors, *second.tensors))
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        return {NUMBERS: Numbers(SECOND, tuple(answers[NUMBERS].shape))}
+        return {NUMBERS_OUTPUT: Numbers(SECOND_STREAM, tuple(answers[NUMBERS_OUTPUT].shape))}
 
 
 class OwnTranslator(OwnTexts):
@@ -258,7 +262,7 @@ class OwnTranslator(OwnTexts):
     It is called anew at each step with all of the source and the target so far.
     """
 
-    writes = SECOND
+    writes = SECOND_STREAM
     what_it_answers = EncoderDecoderLM.what_it_answers
     longest, answer = EncoderDecoderLM.longest, Architecture.answer
     can_cache = False
@@ -268,12 +272,15 @@ class OwnTranslator(OwnTexts):
         module: nn.Module,
         config: HubConfig,
         names: Sequence[str],
-        call: Call,
+        call: CallModule,
         start: Sequence[int],
     ) -> None:
         super().__init__(module, config, names, call)
         source, target = names
-        self.fields = (Field(source, FIRST), Field(target, SECOND, optional=True, before=START))
+        self.fields = (
+            Field(source, FIRST_STREAM),
+            Field(target, SECOND_STREAM, optional=True, before=TARGET_START),
+        )
         self._start = tuple(start)
 
     def completed(
@@ -284,8 +291,8 @@ class OwnTranslator(OwnTexts):
         Raises InputError for a row that is not of token ids.
         """
         rows = dict(streams)
-        if isinstance(rows.get(SECOND), Typed):
-            rows[SECOND] = super().completed(streams, tokenizer)[SECOND]
+        if isinstance(rows.get(SECOND_STREAM), Typed):
+            rows[SECOND_STREAM] = super().completed(streams, tokenizer)[SECOND_STREAM]
         if any(isinstance(row, OwnEncoding) for row in rows.values()):
             raise self.refused("a module that writes must read token ids, not Inputs")
         return rows

@@ -22,18 +22,18 @@ from models.hub.own.image import (
     Patches,
     example_images,
 )
-from models.hub.own.model import Call, OwnModel, OwnTexts, OwnTranslator, OwnWriter
-from models.hub.own.tokenizer import NO_TOKEN, Inputs, OwnTokenizer, TextsTokenizer
+from models.hub.own.model import CallModule, OwnModel, OwnTexts, OwnTranslator, OwnWriter
+from models.hub.own.tokenizer import PADDING_ID, Inputs, OwnTokenizer, TextsTokenizer
 from models.hub.sizes import HubConfig
 from models.runs.scope import Scope
 
 __all__ = ["Inputs", "Patches", "scope_of", "watch"]
 
-LONGEST = 4096  # tokens
+MAX_OWN_TOKENS = 4096  # tokens
 ONE_OF = "give either encode, for a module that reads text, or encode_image"
 TAKEN = ("edits", "drafts")  # arguments of `Scope.run` that are no fields
 EXAMPLE = "The little dog was very hungry."
-EXAMPLES = (EXAMPLE, "Le petit chien avait très faim.")  # of a source and a target
+OWN_EXAMPLES = (EXAMPLE, "Le petit chien avait très faim.")  # of a source and a target
 
 
 def watch(
@@ -44,10 +44,10 @@ def watch(
     classes: Sequence[str] = (),
     decode: Callable[[list[int]], str] | None = None,
     fields: Sequence[str] = ("text",),
-    call: Call | None = None,
+    call: CallModule | None = None,
     name: str = "",
     example: str | Sequence[str] = "",
-    n_ctx: int = LONGEST,
+    n_ctx: int = MAX_OWN_TOKENS,
     end: int | None = None,
 ) -> Scope:
     """Return a scope of a module in evaluation mode.
@@ -77,10 +77,10 @@ def watch(
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     kind, call = type(module).__name__, call or (lambda m, *inputs: m(*inputs))
     is_one, writes = len(fields) == 1, decode is not None
-    text = example or (EXAMPLE if is_one else EXAMPLES[0] if writes else EXAMPLES)
+    text = example or (EXAMPLE if is_one else OWN_EXAMPLES[0] if writes else OWN_EXAMPLES)
     example = text if isinstance(text, str) else list(text)
     config = HubConfig(
-        kind, 0, 0, 1, 0, n_ctx, 1, "float32", NO_TOKEN,
+        kind, 0, 0, 1, 0, n_ctx, 1, "float32", PADDING_ID,
         end_id=-1 if end is None else end, source="own module",
     )  # fmt: skip
     if encode_image is not None:
@@ -104,7 +104,7 @@ def watch(
 def _scope_of_images(
     module: nn.Module,
     config: HubConfig,
-    call: Call,
+    call: CallModule,
     encode_image: EncodeImage,
     classes: Sequence[str],
     name: str,

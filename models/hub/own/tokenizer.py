@@ -13,8 +13,8 @@ from models.errors import InputError
 from models.tokenizers.base import Encoding, Tokenizer
 
 Encode = Callable[[str], "Sequence[int] | Tensor | Inputs"]
-NO_TOKEN = 2**40  # the id of padding: a number that no vocabulary has
-START = "start"  # marks the field of a target: its row begins with the start tokens
+PADDING_ID = 2**40  # the id of padding: a number that no vocabulary has
+TARGET_START = "start"  # marks the field of a target: its row begins with the start tokens
 EncodeTexts = Callable[..., "Sequence[Sequence[int] | Tensor | Inputs]"]  # of all texts at once
 
 
@@ -43,7 +43,7 @@ class OwnTokenizer(Tokenizer):
         self, encode: Encode, decode: Callable[[list[int]], str] | None, field: str
     ) -> None:
         self._encode, self._decode, self._field = encode, decode, field
-        self.special_ids, self._of_bytes = {"pad": NO_TOKEN}, False
+        self.special_ids, self._of_bytes = {"pad": PADDING_ID}, False
 
     @property
     def vocab_size(self) -> int:
@@ -150,7 +150,7 @@ class TextsTokenizer(OwnTokenizer):
 
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
         """Return the row of a source if the module writes, or a text for `rows` to read."""
-        if self.start and before != START:
+        if self.start and before != TARGET_START:
             return self.rows([text, ""])[0]
         return Typed(text, (0,), ("",), (None,))
 

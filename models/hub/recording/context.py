@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from models.hub.recording.projections import Origin
 from models.layers.masks import SiteKind
-from models.layers.similarity import Similarity
+from models.layers.similarity import AttentionSimilarity
 from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
 
@@ -56,7 +56,7 @@ class Taps:
 
 
 Origins = frozenset[str]
-NONE: Origins = frozenset()
+NO_ORIGINS: Origins = frozenset()
 
 
 class Provenance:
@@ -64,18 +64,18 @@ class Provenance:
 
     def __init__(self, inputs: Mapping[str, Sequence[Tensor]]) -> None:
         self._origins = WeakTensorKeyDictionary()
-        self._queries, self._keys = NONE, NONE
+        self._queries, self._keys = NO_ORIGINS, NO_ORIGINS
         for name, tensors in inputs.items():
             for tensor in tensors:
                 self._origins[tensor] = self.of(tensor) | {name}
 
     def of(self, t: Shaped[Tensor, ...]) -> Origins:
         """Return the inputs that a tensor comes from; none if that is not known."""
-        return self._origins.get(t) or NONE
+        return self._origins.get(t) or NO_ORIGINS
 
     def note(self, result: Any, *causes: Any) -> None:
         """Note that a function has made `result` of `causes`."""
-        origins = NONE.union(*map(self.of, _tensors(causes)))
+        origins = NO_ORIGINS.union(*map(self.of, _tensors(causes)))
         for t in _tensors(result) if origins else ():
             self._origins[t] = origins
 
@@ -101,7 +101,7 @@ class OneText(Provenance):
     def __init__(self, tensors: Sequence[Tensor], kind: SiteKind, n: int) -> None:
         distinct = {id(t): t for t in tensors}
         super().__init__({f"input {i}": [t] for i, t in enumerate(distinct.values())})
-        self._kind, self._n, self._text = kind, n, NONE
+        self._kind, self._n, self._text = kind, n, NO_ORIGINS
 
     def kind(self, n_query: int, n_key: int) -> SiteKind | str:
         fits = (n_query, n_key) == (self._n, self._n)
@@ -115,7 +115,7 @@ class OneText(Provenance):
         return self._kind
 
 
-class Texts(Provenance):
+class TextStreams(Provenance):
     """A module that reads several texts, each on a stream of its own."""
 
     def __init__(
@@ -195,7 +195,7 @@ class PassContext:
 
 
 @dataclass(frozen=True)
-class Call:
+class AttentionCall:
     """A call of attention: q (batch, head, query, d_head), k and v (batch, key head, key, d_head).
 
     `attn_mask` is as for scaled_dot_product_attention, `scale` None for 1/√d_head, `similarity`
@@ -211,7 +211,7 @@ class Call:
     scale: float | None
     origins: tuple[Origin | None, ...] | None = None
     output: tuple[Tensor, Tensor | None] | None = None
-    similarity: Similarity | None = None
+    similarity: AttentionSimilarity | None = None
 
 
 @dataclass(frozen=True)

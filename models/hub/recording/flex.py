@@ -18,14 +18,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from models.hub.recording.context import Call
+from models.hub.recording.context import AttentionCall
 from models.hub.recording.masks import LOWEST
 
 if TYPE_CHECKING:
     from models.hub.recording.forward_pass import ForwardPass
 
 OPERATOR = torch.ops.higher_order.flex_attention
-NOT_ADDED = "its score_mod does more to q·k than to add a term or to block cells"
+SCORE_NOT_ADDED = "its score_mod does more to q·k than to add a term or to block cells"
 NOT_TOLD = "this version of torch does not tell how flex_attention makes its scores"
 _ROUNDINGS = 64  # of the largest score
 _COMPILERS = ("torch._dynamo", "torch.nn.attention.flex_attention")
@@ -56,7 +56,7 @@ def uncompiled() -> Iterator[None]:
                 _stance.__exit__(None, None, None)
 
 
-def attend(
+def record_flex(
     forward_pass: ForwardPass,
     func: Callable[..., Any],
     query: Float[Tensor, "batch head query d_head"],
@@ -92,7 +92,7 @@ def attend(
             results.append((out, *_sums(raw, mask)))
         return results[-1][0]
 
-    out = forward_pass.attend(Call(query, key, value, attn_mask, False, scale), run)
+    out = forward_pass.attend(AttentionCall(query, key, value, attn_mask, False, scale), run)
     return out, *results[0][1:]
 
 
@@ -116,7 +116,7 @@ def _explained(
     if not torch.equal(masked > LOWEST, is_open) or bool(
         ((raw + at_zero)[is_open] - given).abs().gt(limit).any()
     ):
-        return NOT_ADDED
+        return SCORE_NOT_ADDED
     if not bool(at_zero[is_open].any()):
         return raw, None if bool(is_open.all()) else is_open
     return raw, at_zero.to(query.dtype).masked_fill(~is_open, -torch.inf)

@@ -14,10 +14,16 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from models.hub.recording.by_hand.heads import Head, Heads, attended, joined, name_of
+from models.hub.recording.by_hand.heads import (
+    FollowedHead,
+    FollowedHeads,
+    attended,
+    attention_name,
+    joined,
+)
 from models.hub.recording.by_hand.unshown import Unshown, UnshownSums
-from models.hub.recording.context import Attended, Call, ModuleCall, PassContext, Tap
-from models.hub.recording.masks import Explanation, as_attn_mask, explain, weights_of
+from models.hub.recording.context import Attended, AttentionCall, ModuleCall, PassContext, Tap
+from models.hub.recording.masks import MaskExplanation, as_attn_mask, call_weights, explain_mask
 from models.hub.recording.projections import (
     Linear,
     Linears,
@@ -38,11 +44,11 @@ from models.trace.lazy import LazyLinear
 from models.trace.recorder import LARGEST_KEPT, free_name
 from models.trace.site import layer_of
 
-WHOLE = "the module itself"  # the name of what happens outside all parts of a module
+WHOLE_MODULE = "the module itself"  # the name of what happens outside all parts of a module
 
 
 @dataclass(frozen=True)
-class Place:
+class SitePlace:
     """The kind, layer number and name of one attention, and the module that it is called in."""
 
     kind: SiteKind
@@ -67,7 +73,7 @@ class ForwardPass:
         self.recording: Recording | None = current()
         self.linears = Linears()
         self.calls: dict[str, int] = {}  # name of a kind → how many attentions of it there were
-        self.masks: dict[tuple, tuple[Tensor | None, Explanation]] = {}
+        self.masks: dict[tuple, tuple[Tensor | None, MaskExplanation]] = {}
         self.names: set[str] = set()  # paths at which there was an attention
         self.outputs: set[str] = set()  # names of attention outputs that were seen as products
         self.last_attention: Attended | None = None  # until the next product, which may be its W_O
@@ -80,12 +86,12 @@ class ForwardPass:
         )
         self._makers: dict[int, tuple[Tensor, str]] = {}
         self.lengths = {context.n_query, *context.n_key.values()}  # numbers of tokens of the run
-        self.unshown, self.heads = UnshownSums(), Heads()
+        self.unshown, self.heads = UnshownSums(), FollowedHeads()
         self.unreached: dict[
             str, str
         ] = {}  # an attention that edits should change → why they do not
 
-    def attend(self, call: Call, run: Callable[[Tensor | None, bool], Tensor]) -> Tensor:
+    def attend(self, call: AttentionCall, run: Callable[[Tensor | None, bool], Tensor]) -> Tensor:
         """Compute and record one attention; `run` makes the call with a mask.
 
         The result is untouched unless an edit changes it.
@@ -107,7 +113,7 @@ class ForwardPass:
             return run(as_attn_mask(mask, terms, n_query, n_key, q.dtype), False)
 
         def record(recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
-            explained = Explanation(mask, terms)
+            explained = MaskExplanation(mask, terms)
             site = self.record_site(
                 recording, call, explained, frame, kind, number, name, out, edits
             )
@@ -116,7 +122,7 @@ class ForwardPass:
         head_out = attend(
             kind, name, q, call.k, call.v, explanation.mask,
             kernel=kernel,
-            weights=lambda mask: weights_of(call, Explanation(mask, terms)),
+            weights=lambda mask: call_weights(call, MaskExplanation(mask, terms)),
             record=record,
             number=number,
         )  # fmt: skip
@@ -142,7 +148,7 @@ class ForwardPass:
         n_query: int,
         n_key: int,
         of: tuple[Shaped[Tensor, ...], Shaped[Tensor, ...]] | None = None,
-    ) -> Place | str:
+    ) -> SitePlace | str:
         """Return where the attention that is called now belongs, or why it is not recorded.
 
         `of` are its queries and keys, unless the provenance has noted them.
@@ -159,7 +165,7 @@ class ForwardPass:
         if name in self.context.misfits:
             return self.context.misfits[name]
         number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
-        return Place(kind, number, name, frame)
+        return SitePlace(kind, number, name, frame)
 
     def _kind(self, frame: ModuleCall, n_query: int, n_key: int) -> SiteKind | str:
         """Return the kind of an attention, or the reason why it has none."""
@@ -174,7 +180,7 @@ class ForwardPass:
         self.names.add(name)
         return name
 
-    def add_head(self, head: Head) -> None:
+    def add_head(self, head: FollowedHead) -> None:
         """Take what was attended by hand, with the heads before it if it is one of them."""
         heads = self.heads.add(head)
         site = head.site
@@ -182,7 +188,7 @@ class ForwardPass:
             self.calls[head.kind.name] -= 1  # it is no layer of its own
             site = joined(heads)
         if self.recording is not None and site is not None and len(heads) > 1:
-            for name in (*(each.name for each in heads), name_of(heads)):
+            for name in (*(each.name for each in heads), attention_name(heads)):
                 self.recording.attention.pop(name, None)
             self.recording.attention[site.name] = site
         self.last_attention = attended(heads, site)
@@ -195,14 +201,14 @@ class ForwardPass:
     def skip(self, reason: str) -> None:
         """Give the reason why an attention of the module at work is not recorded."""
         if self.recording is not None:
-            self.recording.unrecorded[self.frame.path or WHOLE] = reason
+            self.recording.unrecorded[self.frame.path or WHOLE_MODULE] = reason
 
     def name_unrecorded(self) -> None:
         """Name each module whose own softmax was not recorded, unless it is named already."""
         if self.recording is None:
             return
         for path, sums in self.unshown.by_module().items():
-            path = path or WHOLE
+            path = path or WHOLE_MODULE
             if path not in self.recording.unrecorded:
                 name = free_name(path, self.recording.attention)
                 self.recording.unrecorded[name] = self._reason(sums)
@@ -336,7 +342,7 @@ class ForwardPass:
             return ""
         return f"it asks for {n_query} × {n_key} cells, where the run has {tokens[0]} × {tokens[1]} tokens"
 
-    def _explanation(self, call: Call, kind: SiteKind) -> Explanation:
+    def _explanation(self, call: AttentionCall, kind: SiteKind) -> MaskExplanation:
         """Return the mask's layers, worked out once for all attentions that share it."""
         mask, n_query, n_key = call.attn_mask, call.q.shape[2], call.k.shape[2]
         about = (
@@ -347,7 +353,7 @@ class ForwardPass:
         key = (*about, n_query, n_key, kind.name)
         if key not in self.masks:
             padding = self.context.padding.get(kind.key_stream)
-            explanation = explain(mask, call.is_causal, n_query, n_key, padding, call.q.device)
+            explanation = explain_mask(mask, call.is_causal, n_query, n_key, padding, call.q.device)
             if kind.query_stream != kind.key_stream:
                 explanation.mask.start = self.context.start
             self.masks[key] = (
@@ -359,8 +365,8 @@ class ForwardPass:
     def record_site(
         self,
         recording: Recording,
-        call: Call,
-        explanation: Explanation,
+        call: AttentionCall,
+        explanation: MaskExplanation,
         frame: ModuleCall,
         kind: SiteKind,
         number: int,

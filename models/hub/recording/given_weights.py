@@ -15,9 +15,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from models.analysis.checks import rounding_in
-from models.hub.recording.masks import OWN, layers
+from models.hub.recording.masks import MODEL_MASK, layers
 from models.layers.masks import Mask, SiteKind
-from models.layers.similarity import Similarity
+from models.layers.similarity import AttentionSimilarity
 from models.trace import AttentionSite, Recording
 from models.trace.recorder import free_name
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from models.hub.recording.forward_pass import ForwardPass
 
 
-def record(
+def record_given_weights(
     forward_pass: ForwardPass,
     by_kind: Mapping[SiteKind, Sequence[Shaped[Tensor, ...]]],
     misfits: Mapping[str, str] = MappingProxyType({}),
@@ -107,7 +107,7 @@ def as_site(
     batch, n_heads, n_query, n_key = weights.shape
     padding = forward_pass.context.padding.get(kind.key_stream)
     named = [
-        layer for layer in layers(weights > 0, padding, n_query) if layer.name != OWN
+        layer for layer in layers(weights > 0, padding, n_query) if layer.name != MODEL_MASK
     ]  # a weight may be 0 by rounding
     of_queries, of_keys = (weights.new_empty(batch, n_heads, n, 0) for n in (n_query, n_key))
     n_new = n_key - forward_pass.context.start if kind.query_stream == kind.key_stream else n_key
@@ -121,7 +121,7 @@ def as_site(
         of_keys,
         of_queries,
         Mask(named),
-        Similarity(),
+        AttentionSimilarity(),
         {},
         number=number,
         dtype=weights.dtype,

@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from models.hub.recording.context import Call
+from models.hub.recording.context import AttentionCall
 from models.layers.masks import LOOK_AHEAD, PADDING, Mask, MaskLayer
 from models.layers.similarity import masked_softmax, of_scale
 from models.trace.edits import MaskChange
 from models.trace.site import per_head
-from models.trace.terms import Axis, DistanceTerm, ScoreTerm
+from models.trace.terms import AxisIndex, DistanceTerm, ScoreTerm
 
-OWN = "the model's own mask"
+MODEL_MASK = "the model's own mask"
 BIAS = "the model's own bias"
 # Below this a cell is blocked: −10,000 is the weakest mask value in use, and a bias may be added.
 # ALiBi's steepest slope is below 1, so it gets here after 9,000 tokens.
@@ -41,14 +41,14 @@ class BiasTerm(ScoreTerm):
         return rows if head is None else rows[min(head, len(rows) - 1)]
 
     def map_tensors(
-        self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]
+        self, per_token: Callable[[Tensor, AxisIndex], Tensor], shared: Callable[[Tensor], Tensor]
     ) -> BiasTerm:
         values = self.values if self.values.shape[2] == 1 else per_token(self.values, 2)
         return replace(self, values=shared(values))
 
 
 @dataclass(frozen=True)
-class Explanation:
+class MaskExplanation:
     """Take apart a mask of scaled_dot_product_attention (True or 0 = may attend).
 
     It broadcasts to (batch, head, query, key). `padding` is True at the keys that hold a token, if
@@ -60,14 +60,14 @@ class Explanation:
     terms: tuple[ScoreTerm, ...] = ()
 
 
-def explain(
+def explain_mask(
     attn_mask: Shaped[Tensor, ...] | None,
     is_causal: bool,
     n_query: int,
     n_key: int,
     padding: Bool[Tensor, "batch key"] | None,
     device: torch.device,
-) -> Explanation:
+) -> MaskExplanation:
     """Take apart a mask of scaled_dot_product_attention (True or 0 = may attend).
 
     It broadcasts to (batch, head, query, key). `padding` is True at the keys that hold a token, if
@@ -77,7 +77,7 @@ def explain(
     start = max(0, n_key - n_query)
     if attn_mask is None:
         causal = torch.ones(n_query, n_key, dtype=torch.bool, device=device).tril_()
-        return Explanation(
+        return MaskExplanation(
             Mask([MaskLayer(LOOK_AHEAD, causal[None, None])] if is_causal else [], start)
         )
     attn_mask = (
@@ -87,10 +87,10 @@ def explain(
     )
     attn_mask = attn_mask.reshape((1,) * (4 - attn_mask.dim()) + tuple(attn_mask.shape))
     if attn_mask.dtype == torch.bool:
-        return Explanation(Mask(layers(attn_mask, padding, n_query), start))
+        return MaskExplanation(Mask(layers(attn_mask, padding, n_query), start))
     allowed = attn_mask > LOWEST
     added = attn_mask.float().masked_fill(~allowed, 0.0)
-    return Explanation(
+    return MaskExplanation(
         Mask(layers(allowed, padding, n_query), start),
         (term_of(added, allowed),) if added.any() else (),
     )
@@ -116,7 +116,7 @@ def layers(
         if layer is not None and not bool((allowed & ~layer.allowed).any()):
             result.append(layer)
             left = left | ~layer.allowed
-    return result if bool(left.all()) else [*result, MaskLayer(OWN, left)]
+    return result if bool(left.all()) else [*result, MaskLayer(MODEL_MASK, left)]
 
 
 def _padding(
@@ -218,7 +218,9 @@ def sum_of_terms(
     return torch.stack(rows)
 
 
-def weights_of(call: Call, explanation: Explanation) -> Float[Tensor, "batch head query key"]:
+def call_weights(
+    call: AttentionCall, explanation: MaskExplanation
+) -> Float[Tensor, "batch head query key"]:
     """Return the weights of a call, computed step by step, in its own dtype."""
     q, k = call.q.float(), per_head(call.k.float(), call.q.shape[1], 1)
     scores, (n_query, n_key) = of_scale(call.scale, q.shape[-1])(q, k), (q.shape[2], k.shape[2])

@@ -15,14 +15,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from models.hub.recording.context import Call
+from models.hub.recording.context import AttentionCall
 from models.hub.recording.projections import Origin
 
 if TYPE_CHECKING:
     from models.hub.recording.forward_pass import ForwardPass
 
 
-def attend(
+def record_multi_head(
     forward_pass: ForwardPass,
     func: Callable,
     query: Float[Tensor, "query *batch d_model"],
@@ -109,7 +109,7 @@ def attend(
     attn_mask = _mask(how, q, k, n_heads)
     output = out_proj_weight.detach(), _detached(out_proj_bias)
     out = forward_pass.attend(
-        Call(q, k, v, attn_mask, False, None, (of_q, of_k, of_v), output), run
+        AttentionCall(q, k, v, attn_mask, False, None, (of_q, of_k, of_v), output), run
     )
     joined = out.transpose(1, 2).flatten(2).transpose(0, 1)  # (query, batch, d_model)
     projected = F.linear(joined.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(

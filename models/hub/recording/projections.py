@@ -20,7 +20,9 @@ from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
 from models.trace.recorder import LARGEST_KEPT
 
-REMEMBERED = 8  # products; between an attention's projections and its call lie few others
+N_REMEMBERED_PRODUCTS = (
+    8  # products; between an attention's projections and its call lie few others
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Linears:
     """The last products of a pass."""
 
     def __init__(self) -> None:
-        self._last: deque[Linear] = deque(maxlen=REMEMBERED)
+        self._last: deque[Linear] = deque(maxlen=N_REMEMBERED_PRODUCTS)
 
     def add(self, linear: Linear) -> None:
         self._last.append(linear)

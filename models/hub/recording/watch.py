@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from models.hub.recording import flex, multi_head
 from models.hub.recording.by_hand.watched import ByHand
-from models.hub.recording.context import Call, ModuleCall, PassContext, Tap, Taps
+from models.hub.recording.context import AttentionCall, ModuleCall, PassContext, Tap, Taps
 from models.hub.recording.forward_pass import ForwardPass
 from models.hub.recording.projections import linear_of
 
@@ -111,7 +111,7 @@ def _scaled_dot_product(
             **how,
         )
 
-    return forward_pass.attend(Call(query, key, value, attn_mask, is_causal, scale), run)
+    return forward_pass.attend(AttentionCall(query, key, value, attn_mask, is_causal, scale), run)
 
 
 def _packed(
@@ -143,15 +143,15 @@ def _packed(
     mask = attn_mask
     if mask is not None and mask.shape[1] > 1:
         mask = mask.reshape(batch, n_key_heads * group, 1, -1)
-    call = Call(joined_heads, key, value, mask, False, scale)
+    call = AttentionCall(joined_heads, key, value, mask, False, scale)
     out = forward_pass.attend(call, lambda m, causal: run(attn_mask if m is mask else m, causal))
     return out.reshape(batch, n_key_heads, group, -1)
 
 
 _ATTENTION = {
     F.scaled_dot_product_attention: _scaled_dot_product,
-    F.multi_head_attention_forward: multi_head.attend,
-    flex.OPERATOR: flex.attend,
+    F.multi_head_attention_forward: multi_head.record_multi_head,
+    flex.OPERATOR: flex.record_flex,
 }
 _pass: ContextVar[ForwardPass | None] = ContextVar("pass", default=None)
 

@@ -28,12 +28,12 @@ from models import loading
 from models.errors import CheckpointError
 from models.hub import files
 
-LONGEST = 300.0  # s that a trial may take, however busy the machine is
+TRIAL_SECONDS = 300.0  # s that a trial may take, however busy the machine is
 _FOLDER = "{folder}"  # in a message that is kept: another copy has another path
 _POLL = 0.1  # s between two looks at whether anybody still waits
 _CAN_FORK = hasattr(os, "fork")  # nothing is tried out on Windows
 _ROOT = Path(__file__).parents[3]
-_CODE = "from models.hub.trial.process import serve; serve({})"
+_CODE = "from models.hub.trial.process import serve_trials; serve_trials({})"
 _ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
@@ -183,7 +183,7 @@ def _send(descriptors: list[int]) -> None:
 
 def _verdict(channel: socket.socket) -> int | str:
     """Wait for the result of a trial: the bytes of the model, or an error message."""
-    stage, end, content = "folder", time.monotonic() + LONGEST, b""
+    stage, end, content = "folder", time.monotonic() + TRIAL_SECONDS, b""
     while time.monotonic() < end:
         loading.report_progress(loading.TRIED, 0, 1)
         if not select.select([channel], [], [], _POLL)[0]:
@@ -200,7 +200,9 @@ def _verdict(channel: socket.socket) -> int | str:
                 raise CheckpointError(f"its {stage} cannot be used: {first[:300]}")
             if "error" in message or "bytes" in message:
                 return message.get("bytes", message.get("error"))
-    raise CheckpointError(f"its {stage} cannot be used: trying it out took over {LONGEST:.0f} s")
+    raise CheckpointError(
+        f"its {stage} cannot be used: trying it out took over {TRIAL_SECONDS:.0f} s"
+    )
 
 
 def _received(channel: socket.socket) -> bytes:

@@ -26,12 +26,12 @@ from models.hub import files, load
 from models.hub.images.model import ImageModel
 from models.hub.images.processor import ImageProcessor
 from models.hub.images.text_image import TEXT_TOWER, TextImageModel
-from models.hub.sizes import sizes_of
+from models.hub.sizes import hub_sizes
 from models.hub.trial import tokenizer as tokenizer_trial
 
 MEMORY = 2**32  # bytes that a trial may take; of a machine with less free memory, half of that
 # s of processor time for each part of a trial
-BUILDING, READING, ANSWERING = (
+BUILDING_SECONDS, READING_SECONDS, ANSWERING_SECONDS = (
     30,
     90,
     15,
@@ -39,10 +39,10 @@ BUILDING, READING, ANSWERING = (
 IDLE = 600.0  # s without a trial after which the process ends
 SPARE = 2**20  # numbers that a model may have beside those in its weights, such as a pooler's
 
-Report = Callable[[dict[str, Any]], None]
+ReportTrial = Callable[[dict[str, Any]], None]
 
 
-def serve(descriptor: int) -> None:
+def serve_trials(descriptor: int) -> None:
     """Fork for each trial that is asked for on this socket, until its other end closes."""
     control = socket.socket(fileno=descriptor)
     control.settimeout(IDLE)
@@ -71,7 +71,7 @@ def _run(descriptor: int, lifeline: int) -> None:
         request = json.loads(channel.makefile("rb").readline())
         report = lambda message: channel.sendall(json.dumps(message).encode() + b"\n")  # noqa: E731
         try:
-            size = try_out(Path(request["folder"]), request["dtype"], report)
+            size = try_folder(Path(request["folder"]), request["dtype"], report)
             report({"bytes": size})
         except CheckpointError as error:
             report({"error": str(error)})
@@ -103,14 +103,14 @@ def _data_bytes() -> int:
     return 0
 
 
-def try_out(folder: Path, dtype: str, report: Report) -> int:
+def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
     """Return the bytes of the folder's model. Raises what its files make the libraries raise."""
 
     def begin(stage: str, seconds: int) -> None:
         report({"stage": stage})
         signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends the process
 
-    begin("config.json", BUILDING)
+    begin("config.json", BUILDING_SECONDS)
     plan = load.opening_plan(folder)
     module = _blank(plan, getattr(torch, dtype) if dtype else None)
     _check_size(module, files.stored_numbers(folder))
@@ -118,23 +118,23 @@ def try_out(folder: Path, dtype: str, report: Report) -> int:
     inputs: dict[str, torch.Tensor] = {}
     two = issubclass(plan.ask, TextImageModel)
     if two or issubclass(plan.ask, ImageModel):
-        begin(files.PREPROCESSOR, ANSWERING)
+        begin(files.PREPROCESSOR, ANSWERING_SECONDS)
         shape = ImageProcessor(folder, load.transformers_library()).shape
-        begin("config.json", BUILDING)
+        begin("config.json", BUILDING_SECONDS)
         inputs = {"pixel_values": torch.zeros(1, *shape, device="meta")}
     _run_blank(module, **inputs, **_blank_text(plan))
     if issubclass(plan.ask, ImageModel):
         return size
-    begin("tokenizer", READING)
+    begin("tokenizer", READING_SECONDS)
     library = load.library_tokenizer(folder)
     try:
         reader = getattr(module, TEXT_TOWER, module) if two else module
-        sizes = sizes_of(plan.name, reader, plan.config, library, False)
+        sizes = hub_sizes(plan.name, reader, plan.config, library, False)
     except (AttributeError, NotImplementedError, TypeError):
         return size  # without attention between tokens: it is refused when it is opened, with the reason
     tokenizer = load.tokenizer_of(library, plan.config, module, sizes)
-    begin("tokenizer", ANSWERING)
-    tokenizer_trial.try_out(tokenizer, library)
+    begin("tokenizer", ANSWERING_SECONDS)
+    tokenizer_trial.try_tokenizer(tokenizer, library)
     return size
 
 

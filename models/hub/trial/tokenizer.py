@@ -19,24 +19,24 @@ from models.errors import CheckpointError
 from models.hub.tokenizer import HubTokenizer, frames_of
 from models.tokenizers.base import Tokenizer
 
-TEXTS = (
+TRIAL_TEXTS = (
     "", "a", " The 3rd  of Été, 2021: l'œuf\t<s>▁</s> [MASK]", "日本 👍🏽 e\u0301", "\x00\ufffd\U0010ffff", "ab" * 50, "x" * 300,
 )  # fmt: skip
 RUN = 4096  # characters of a text of one or two letters over and over
 GROWTH = 64  # tokens, or characters after normalising, that one character may become
 SLOWEST = 0.25  # s of processor time for a run; those of the library take a tenth of it
 AROUND = 64  # special tokens that a template may put around texts
-LONGEST_TOKEN = 4096  # characters
+MAX_TRIAL_TOKEN = 4096  # characters
 _LETTERS = "a 0.\n"  # one of each class that patterns speak of
 _MOST_LETTERS = 8
 
 
-def try_out(tokenizer: Tokenizer, library: Any) -> None:
+def try_tokenizer(tokenizer: Tokenizer, library: Any) -> None:
     """Raise CheckpointError if a text gives no row, invalid ids or far too many of them."""
     if library is None:  # ids are typed
         return
     _check_vocabulary(tokenizer, library)
-    for text in TEXTS:
+    for text in TRIAL_TEXTS:
         row = tokenizer.encode(text)
         _check_row(text, row.ids, tokenizer.vocab_size)
         tokenizer.spell(row.ids)
@@ -63,9 +63,9 @@ def _check_vocabulary(tokenizer: Tokenizer, library: Any) -> None:
         raise CheckpointError(
             f"its tokenizer has a token {largest:,}, but the model's embedding {n:,} rows"
         )
-    if (longest := max(map(len, vocabulary), default=0)) > LONGEST_TOKEN:
+    if (longest := max(map(len, vocabulary), default=0)) > MAX_TRIAL_TOKEN:
         raise CheckpointError(
-            f"its tokenizer has a token of {longest:,} characters, more than {LONGEST_TOKEN:,}"
+            f"its tokenizer has a token of {longest:,} characters, more than {MAX_TRIAL_TOKEN:,}"
         )
 
 
@@ -105,7 +105,7 @@ def _check_timed_run(tokenizer: Tokenizer, text: str) -> None:
 
 
 def _check_text(decoded: str, ids: Sequence[int], text: str) -> None:
-    if len(decoded) > LONGEST_TOKEN * (len(ids) + 1):
+    if len(decoded) > MAX_TRIAL_TOKEN * (len(ids) + 1):
         raise CheckpointError(
             f"its tokenizer writes {len(decoded):,} characters for the {len(ids):,} tokens of {text[:20]!r}"
         )

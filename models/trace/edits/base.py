@@ -14,7 +14,7 @@ from models.layers.masks import Mask
 
 FARTHEST = 10**6  # tokens: the largest position or offset of an edit
 
-Numbers = tuple[int, ...] | None  # None for all of them
+LayerNumbers = tuple[int, ...] | None  # None for all of them
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Where:
 
     site: str | None = None  # path of one attention, as in `trace.attention`
     kind: str | None = None  # name of a SiteKind
-    layers: Numbers = None  # from 0 within their stack
-    heads: Numbers = None  # from 0
-    queries: Numbers = None  # query positions; of an activation, token positions
-    rows: Numbers = None  # of the batch
+    layers: LayerNumbers = None  # from 0 within their stack
+    heads: LayerNumbers = None  # from 0
+    queries: LayerNumbers = None  # query positions; of an activation, token positions
+    rows: LayerNumbers = None  # of the batch
     activation: str | None = None  # name of an intermediate, as in `trace.activations`
 
     def meets(self, kind: str, site: str, layer: int) -> bool:
@@ -112,7 +112,7 @@ class ActivationPart:
 
 
 def _marked(
-    axes: Sequence[tuple[Sequence[int], Numbers]], device: torch.device
+    axes: Sequence[tuple[Sequence[int], LayerNumbers]], device: torch.device
 ) -> Bool[Tensor, ...]:
     marked = torch.ones([1] * (len(axes) + 1), dtype=torch.bool)
     for axis, (present, wanted) in enumerate(axes):

@@ -15,7 +15,7 @@ BASELINES = ("zero", "uniform", "offset", "mean", "resample")
 FROM_TEXTS = ("mean", "resample")  # baselines that need held-out texts
 LARGEST_FACTOR = 2.0
 
-Example = tuple[str | None, ...]  # texts of the model's fields, in their order
+ExampleTexts = tuple[str | None, ...]  # texts of the model's fields, in their order
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class HeadOff(Edit):
     baseline: str = "zero"  # of BASELINES
     offset: int = 0  # in tokens, of the baseline "offset"
     seed: int = 0  # of the baseline "resample"
-    texts: tuple[str | Example, ...] = ()
+    texts: tuple[str | ExampleTexts, ...] = ()
     material: Material | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self, head: int | None) -> None:
@@ -56,7 +56,7 @@ class HeadOff(Edit):
             raise ValueError(f"an offset is at most {FARTHEST} tokens, got {self.offset}")
 
     @property
-    def examples(self) -> tuple[Example, ...]:
+    def examples(self) -> tuple[ExampleTexts, ...]:
         """The texts, each with all its fields."""
         return tuple((text,) if isinstance(text, str) else text for text in self.texts)
 

@@ -13,7 +13,7 @@ from models.trace.edits.base import ActivationPart, AttentionPart, Edit
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class PositionVectors:
     """Vectors by position: (*head, position, feature), of an intermediate without heads.
 
     Positions where `covered` is False keep what they have; None means that all are covered. If
@@ -38,10 +38,12 @@ class Table:
         return vectors, applies[:, None].to(like.device)
 
 
-Material = Mapping[str, Table]  # by the path of an attention or the name of an intermediate
+Material = Mapping[
+    str, PositionVectors
+]  # by the path of an attention or the name of an intermediate
 
 
-def table_of(material: Material | None, name: str, edit: Edit) -> Table:
+def table_of(material: Material | None, name: str, edit: Edit) -> PositionVectors:
     """Return the numbers of an edit at this place.
 
     Raises:
@@ -56,7 +58,7 @@ def table_of(material: Material | None, name: str, edit: Edit) -> Table:
 
 
 def put_in(
-    edit: Edit, table: Table, t: Float[Tensor, "row head query x"], part: AttentionPart
+    edit: Edit, table: PositionVectors, t: Float[Tensor, "row head query x"], part: AttentionPart
 ) -> Float[Tensor, "row head query x"]:
     """Put the vectors of a table where the edit applies; shorter ones are filled up with 0."""
     vectors, applies = table.at(part.queries, t)

@@ -13,7 +13,7 @@ from models.printable import printable
 from models.trace.edits.base import ActivationPart, AttentionPart, Edit, Edits
 from models.trace.edits.material import Material, put_in, table_of
 
-PARTS = {"head output": "head_out", "attention row": "weights", "activation": "activation"}
+PATCHED_PARTS = {"head output": "head_out", "attention row": "weights", "activation": "activation"}
 LONGEST_QUOTE = 40
 
 FieldValue = str | tuple[int, ...] | None
@@ -70,8 +70,8 @@ class Patch(Edit):
             if not of and where.site is not None and where.site not in from_run.attention:
                 of = "activation"
         of = of or ("activation" if where.activation else "head output")
-        if of not in PARTS:
-            raise ValueError(f"a patch is of {', '.join(PARTS)}, got {of!r:.60}")
+        if of not in PATCHED_PARTS:
+            raise ValueError(f"a patch is of {', '.join(PATCHED_PARTS)}, got {of!r:.60}")
         if of == "activation" and where.activation is None:
             if where.site is None:
                 raise ValueError("a patch of an activation names one, such as its `resid_mid`")
@@ -84,7 +84,7 @@ class Patch(Edit):
         object.__setattr__(self, "where", where)
 
     def changes(self, what: str) -> bool:
-        return what == PARTS[self.of]
+        return what == PATCHED_PARTS[self.of]
 
     def weights(
         self, weights: Float[Tensor, "row head query key"], part: AttentionPart

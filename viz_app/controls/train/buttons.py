@@ -4,24 +4,24 @@ from dataclasses import replace
 
 import streamlit as st
 
-from models.training.recipes import in_words as plan_in_words
+from models.training.recipes import settings_line as plan_in_words
 from viz_app import ui
 from viz_app.controls import pick
 from viz_app.controls.train import text
-from viz_app.controls.train.form import chosen_settings, form, in_words, trains
+from viz_app.controls.train.form import chosen_settings, form, settings_difference, trains
 from viz_app.controls.train.watching import choose_site
 from viz_app.session.training import SPEEDS, Training, training
 from viz_app.trainers.run import PAUSED, PAUSING, STOPPED
 from viz_app.trainers.settings import RunSettings
 
 
-def buttons() -> None:
+def training_buttons() -> None:
     """Draw the settings and the buttons; without trainers, the buttons of the watched run."""
     now = training()
     if now.watched:
         now.watched.look()
     settings = form() if trains() else None
-    with pick.row("train-buttons", "small"):
+    with pick.control_row("train-buttons", "small"):
         _buttons(now, can_begin=settings is not None and not settings.problems())
         choose_site()
     if trains():
@@ -33,7 +33,7 @@ def _buttons(now: Training, *, can_begin: bool) -> None:
     run = now.controlled
     rests = run is not None and run.state in (PAUSED, PAUSING, STOPPED)
     runs = rests or (run is not None and run.is_active)
-    why = text.NOT_HERE if now.watched else None
+    why = text.ONLY_IN_TERMINAL if now.watched else None
     pick.button(
         "Start", "train-start", lambda: now.start(chosen_settings()), type="primary",
         icon=":material/play_arrow:", disabled=not can_begin,
@@ -66,7 +66,7 @@ def _say(settings: RunSettings | None, error: str) -> None:
     """Say what the next run would be or change, or why none can begin."""
     line = _next_run(settings) if settings else text.NO_DATA
     slot = st.container(key="train-next")
-    ui.note(slot, error or line, bad=bool(error), key="train-next-line")
+    ui.show_note(slot, error or line, bad=bool(error), key="train-next-line")
 
 
 def _next_run(settings: RunSettings) -> str:
@@ -75,5 +75,5 @@ def _next_run(settings: RunSettings) -> str:
     size = f"{settings.n_parameters:,} parameters, {settings.recipe.steps:,} steps"
     if settings.own:
         size = f"{settings.own.in_words}: {plan_in_words(settings.plan)}"
-    differs = in_words(settings, replace(settings, changed=()))
+    differs = settings_difference(settings, replace(settings, changed=()))
     return size + (f"; differs from the recipe: {differs}" if differs else "")

@@ -9,19 +9,25 @@ from viz_app.components.catalogue import OWN_DATA
 from viz_app.components.mounting import show
 from viz_app.controls import pick
 from viz_app.session import own_data_route, run_owners, url_state
-from viz_app.session.live import session
+from viz_app.session.live import live_session
 from viz_app.session.parameters import Choice, Number, Parameter, Whole
-from viz_app.trainers.own_data import KINDS, LARGEST
-from viz_app.trainers.settings import CHOICES, NUMBERS, WHOLE, RunSettings, offered
+from viz_app.trainers.own_data import DATA_KINDS, MAX_OWN_DATA_BYTES
+from viz_app.trainers.settings import (
+    FLOAT_LIMITS,
+    INTEGER_LIMITS,
+    SETTING_CHOICES,
+    RunSettings,
+    offered_tasks,
+)
 
-TASK, MODEL = Choice("train-task", "copy"), Choice("train-model")
-LABELS = {
+TRAIN_TASK, TRAIN_MODEL = Choice("train-task", "copy"), Choice("train-model")
+SETTING_LABELS = {
     "d_model": "d_model", "n_heads": "Heads", "n_layers": "Layers", "n_encoder_layers": "Encoder layers",
     "n_decoder_layers": "Decoder layers", "n_self_layers": "Self-attention layers", "d_hidden": "d_hidden", "window": "Window",
     "norm": "LayerNorm", "decoder_mask": "Decoder mask", "positions": "Positions",
     "similarity": "Similarity", "learning_rate": "Learning rate", "seed": "Seed",
 }  # fmt: skip
-HELP = {
+SETTING_HELP = {
     "d_model": "Width of the residual stream; a multiple of the number of heads.",
     "window": "How many earlier tokens a position may attend to; 0: all of them.",
     "decoder_mask": "With none, each position also reads the tokens after it, the answer among them.",
@@ -33,37 +39,37 @@ HELP = {
 
 def _parameter(name: str) -> Parameter:
     url_name = f"train-{name.replace('_', '-')}"
-    if name in CHOICES:
-        return Choice(url_name, options=CHOICES[name], is_step=False)
-    if name in NUMBERS:
-        low, high = NUMBERS[name]
+    if name in SETTING_CHOICES:
+        return Choice(url_name, options=SETTING_CHOICES[name], is_step=False)
+    if name in FLOAT_LIMITS:
+        low, high = FLOAT_LIMITS[name]
         return Number(url_name, None, low=low, high=high)  # type: ignore[arg-type]
-    low, high = WHOLE[name]
+    low, high = INTEGER_LIMITS[name]
     return Whole(url_name, None, low=low, high=high)
 
 
-PARAMETERS = {name: _parameter(name) for name in (*WHOLE, *CHOICES, *NUMBERS)}
+PARAMETERS = {name: _parameter(name) for name in (*INTEGER_LIMITS, *SETTING_CHOICES, *FLOAT_LIMITS)}
 
 
 def _tasks() -> dict[str, list[str]]:
     """Return task or kind of own data → models."""
-    return offered() | {kind: list(own.tasks) for kind, own in KINDS.items()}
+    return offered_tasks() | {kind: list(own.tasks) for kind, own in DATA_KINDS.items()}
 
 
 def _chosen() -> tuple[str, str]:
     """Return the task, or the kind of own data, and the model."""
     tasks = _tasks()
-    usual = TASK.default if TASK.default in tasks else next(iter(tasks))
-    task = url_state.one_of(TASK, list(tasks), usual)
-    return task, url_state.one_of(MODEL, tasks[task], tasks[task][0])
+    usual = TRAIN_TASK.default if TRAIN_TASK.default in tasks else next(iter(tasks))
+    task = url_state.chosen_option(TRAIN_TASK, list(tasks), usual)
+    return task, url_state.chosen_option(TRAIN_MODEL, tasks[task], tasks[task][0])
 
 
 def chosen_settings() -> RunSettings | None:
     """Return what the session has chosen, without drawing it; None while its data are missing."""
     task, model = _chosen()
-    if task not in KINDS:
+    if task not in DATA_KINDS:
         settings = RunSettings(task, model)
-    elif (own := session().own_data) and own.kind == task:
+    elif (own := live_session().own_data) and own.kind == task:
         settings = RunSettings(own.of.tasks[model], model, own=own)
     else:
         return None
@@ -73,12 +79,12 @@ def chosen_settings() -> RunSettings | None:
 def form() -> RunSettings | None:
     """Draw the controls and return the chosen settings; None while the data are missing."""
     chosen, (task, model) = chosen_settings(), _chosen()
-    with pick.row("train-settings", "small"):
-        _list("Task", TASK, list(_tasks()), task, key="train-task-cell")
-        _list("Model", MODEL, _tasks()[task], model, key="train-model-cell")
+    with pick.control_row("train-settings", "small"):
+        _list("Task", TRAIN_TASK, list(_tasks()), task, key="train-task-cell")
+        _list("Model", TRAIN_MODEL, _tasks()[task], model, key="train-model-cell")
         if chosen:
             _controls(chosen)
-    if task in KINDS:
+    if task in DATA_KINDS:
         _own_data(task)
     return chosen
 
@@ -89,18 +95,18 @@ def _controls(chosen: RunSettings) -> None:
         with st.container(key=f"train-cell-{name.replace('_', '-')}"):
             _control(chosen, name)
             if message := problems.get(name):
-                ui.note(st.container(), message, bad=True, key=f"train-{name}")
+                ui.show_note(st.container(), message, bad=True, key=f"train-{name}")
 
 
 def _own_data(kind: str) -> None:
     """Draw the box for data of one's own."""
-    live = session()
+    live = live_session()
     data = live.own_data if live.own_data and live.own_data.kind == kind else None
     picture = {
-        "path": own_data_route.path(kind),
+        "path": own_data_route.own_data_path(kind),
         "token": live.token,
-        "most": LARGEST,
-        "expects": KINDS[kind].expects,
+        "most": MAX_OWN_DATA_BYTES,
+        "expects": DATA_KINDS[kind].expects,
         "kept": f"{data.name}: {data.in_words}" if data else "",
     }
     show(OWN_DATA, picture, "train-own-data", on_kept=lambda: None)
@@ -113,20 +119,22 @@ def _list(label: str, parameter: Choice, options: list[str], value: str, *, key:
 
 def _control(settings: RunSettings, name: str) -> None:
     """Draw the control of one setting; an empty box is the recipe's value."""
-    parameter, usual, label = PARAMETERS[name], settings.usual(name), LABELS[name]
-    if name in CHOICES:
+    parameter, usual, label = PARAMETERS[name], settings.usual(name), SETTING_LABELS[name]
+    if name in SETTING_CHOICES:
         value = url_state.get(parameter) or usual
-        pick.one_of_many(label, parameter, list(CHOICES[name]), value, help=HELP.get(name))
+        pick.one_of_many(
+            label, parameter, list(SETTING_CHOICES[name]), value, help=SETTING_HELP.get(name)
+        )
         return
-    low, high = (WHOLE | NUMBERS)[name]
-    bounds: dict[str, Any] = {"step": 0.1, "format": "%g"} if name in NUMBERS else {}
+    low, high = (INTEGER_LIMITS | FLOAT_LIMITS)[name]
+    bounds: dict[str, Any] = {"step": 0.1, "format": "%g"} if name in FLOAT_LIMITS else {}
     st.number_input(
-        label, low, high, None, placeholder=f"{usual:g}", help=HELP.get(name), **bounds,
+        label, low, high, None, placeholder=f"{usual:g}", help=SETTING_HELP.get(name), **bounds,
         **url_state.bound(parameter, url_state.get(parameter)),
     )  # fmt: skip
 
 
-def in_words(settings: RunSettings, other: RunSettings) -> str:
+def settings_difference(settings: RunSettings, other: RunSettings) -> str:
     """Return what differs from another run: "d_model 32 (64 before)"."""
     return ", ".join(
         f"{name.replace('_', ' ') if name in ('task', 'model') else name} {here} ({there})"
@@ -136,4 +144,4 @@ def in_words(settings: RunSettings, other: RunSettings) -> str:
 
 def trains() -> bool:
     """Return True if runs can be begun here."""
-    return run_owners.pool().n > 0 and bool(offered())
+    return run_owners.pool().n > 0 and bool(offered_tasks())

@@ -9,17 +9,17 @@ from viz_app.components.catalogue import PLAYER
 from viz_app.components.mounting import show
 from viz_app.controls import pick
 from viz_app.session import url_state
-from viz_app.session.focus import HEAD
-from viz_app.session.focus import SITE as SHOWN_SITE
-from viz_app.session.live import session
-from viz_app.session.run_changes import SHOWS_STEP, STEP
-from viz_app.session.training import AT, Trained
+from viz_app.session.focus import FOCUS_HEAD
+from viz_app.session.focus import FOCUS_SITE as SHOWN_SITE
+from viz_app.session.live import live_session
+from viz_app.session.run_changes import SHOWS_SNAPSHOT, SNAPSHOT_STEP
+from viz_app.session.training import AT, TrainingPictures
 from viz_app.session.url_state import CHECKPOINT, parameter_of
 
-OPENS = "attention"  # the page on which a step is opened
+STEP_PAGE = "attention"  # the page on which a step is opened
 
 
-def kept_steps(one: Trained, site: str, shown: int) -> None:
+def kept_steps(one: TrainingPictures, site: str, shown: int) -> None:
     """Draw the slider over the kept steps, its player, and the way to the other pages."""
     steps = one.run.snapshots
     with st.container(key="train-scrub", horizontal=True, vertical_alignment="bottom"):
@@ -29,7 +29,9 @@ def kept_steps(one: Trained, site: str, shown: int) -> None:
                 **url_state.bound(AT, shown),
             )  # fmt: skip
             playing = {"steps": steps, "step": shown}
-            show(PLAYER, playing, "train-player", on_step=lambda step: url_state.keep(AT, step))
+            show(
+                PLAYER, playing, "train-player", on_step=lambda step: url_state.set_value(AT, step)
+            )
         pick.button(
             f"Open step {shown:,} on the other pages",
             "train-open",
@@ -38,22 +40,22 @@ def kept_steps(one: Trained, site: str, shown: int) -> None:
         )
 
 
-def open_elsewhere(one: Trained, site: str, step: int) -> None:
+def open_elsewhere(one: TrainingPictures, site: str, step: int) -> None:
     """Open a run at a step, with its example, on the page Attention."""
-    trace, live = one.pictures.trace, session()
+    trace, live = one.pictures.trace, live_session()
     if trace is None or one.run.folder is None:
         return
     try:
         checkpoints.folder(one.run.name)
     except CheckpointError:  # its folder made room for newer runs
         return
-    url_state.let_go()
-    url_state.keep(CHECKPOINT, one.run.name)
+    url_state.reset_untyped()
+    url_state.set_value(CHECKPOINT, one.run.name)
     if step in snapshots(one.run.folder):
-        url_state.keep(SHOWS_STEP, True)
-        url_state.keep(STEP, step)
-    url_state.keep(SHOWN_SITE, site)
-    url_state.keep(HEAD, 0)
+        url_state.set_value(SHOWS_SNAPSHOT, True)
+        url_state.set_value(SNAPSHOT_STEP, step)
+    url_state.set_value(SHOWN_SITE, site)
+    url_state.set_value(FOCUS_HEAD, 0)
     for field in one.pictures.fields:
-        url_state.keep(parameter_of(field), trace.fields.get(field.name) or "")
-    live.texts_are_set, live.leaves_for = True, OPENS
+        url_state.set_value(parameter_of(field), trace.fields.get(field.name) or "")
+    live.texts_are_set, live.leaves_for = True, STEP_PAGE

@@ -6,9 +6,11 @@ from viz_app.trainers import run as states
 from viz_app.trainers.run import TrainingRun
 from viz_app.trainers.watched import WatchedRun
 
-QUESTION = "Train: when will the diagonal appear?"
-ANSWER = "Train a small model, and see its attention form on an example that it never trains on."
-HOW = (
+TRAIN_QUESTION = "Train: when will the diagonal appear?"
+TRAIN_ANSWER = (
+    "Train a small model, and see its attention form on an example that it never trains on."
+)
+TRAIN_HELP = (
     "A run is `attnscope train` in a process of its own. The same settings and seed give the same weights, bit for bit. "
     "It may be paused, stepped or stopped, here or on the command line.\n\n"
     "**The example** is the first case held out for validation, with its correct answer. During training, the current weights "
@@ -25,14 +27,16 @@ HOW = (
 OFF = "This app was started without trainers. `attnscope --share --trainers 1` allows one run at a time."
 NO_TRAINERS = "This app was started without trainers."
 NO_DATA = "The recipe follows the size of your data."
-NOTHING_YET = "Nothing is trained yet. Press **Start**."
-NO_ATTENTION = "This model has no attention: one vector carries the whole source."
+NOTHING_TRAINED = "Nothing is trained yet. Press **Start**."
+NO_ATTENTION_TO_WATCH = "This model has no attention: one vector carries the whole source."
 TOO_LARGE = "This attention has too many weights to be watched."
-LONGEST = 300  # characters of a message
-STARTING = "The trainer is starting …"
-NOT_HERE = "This run was started on the command line: only its own terminal can pause or stop it."
-WORDS = {
-    states.STARTING: STARTING,
+MAX_MESSAGE_SHOWN = 300  # characters of a message
+STARTING_TEXT = "The trainer is starting …"
+ONLY_IN_TERMINAL = (
+    "This run was started on the command line: only its own terminal can pause or stop it."
+)
+STATE_NAMES = {
+    states.STARTING: STARTING_TEXT,
     states.RUNNING: "Training",
     states.PAUSING: "Pausing after this step",
     states.PAUSED: "Paused",
@@ -54,11 +58,11 @@ def status(run: TrainingRun, place: int) -> str:
     if run.state == states.FAILED:
         return f"The run failed: {run.message}."
     if run.state == states.STARTING:
-        return STARTING
-    return f"{WORDS[run.state]} · step {run.step:,} of {run.steps:,}{measures(run)}"
+        return STARTING_TEXT
+    return f"{STATE_NAMES[run.state]} · step {run.step:,} of {run.steps:,}{last_scores(run)}"
 
 
-def kept(run: TrainingRun) -> str:
+def storage_note(run: TrainingRun) -> str:
     """Return where a run on own data is kept, and how the command line goes on with it."""
     assert run.folder is not None
     where = f"Kept in {run.folder} (without --runs DIR, until the app ends)"
@@ -69,7 +73,7 @@ def watched_status(run: WatchedRun) -> str:
     """Return where a run on the command line is, in one line that begins with its folder."""
     name = printable(run.folder.name)
     if run.problem:
-        return f"{name} cannot be read: {printable(run.problem)[:LONGEST]}"
+        return f"{name} cannot be read: {printable(run.problem)[:MAX_MESSAGE_SHOWN]}"
     return f"{name}: {_watched_state(run)}"
 
 
@@ -78,24 +82,24 @@ def _watched_state(run: WatchedRun) -> str:
         return "no run is there yet; `attnscope train` begins one."
     if run.state == states.STARTING:
         return "the trainer is starting …"
-    taken = f"step {run.step:,} of {run.steps:,}{measures(run)}"
+    taken = f"step {run.step:,} of {run.steps:,}{last_scores(run)}"
     if run.state == states.STOPPED:
         return f"not training, its process ended before the last step · {taken}. {_resumed(run)}"
     if run.state == states.DONE:
         return f"{'done' if run.is_scored else 'trained, but never scored'} · {taken}"
     words = "training" if run.state == states.RUNNING else "trained; it is being scored"
-    return f"{words} · {taken}. {NOT_HERE}"
+    return f"{words} · {taken}. {ONLY_IN_TERMINAL}"
 
 
 def _resumed(run: WatchedRun) -> str:
     """Return how the command line goes on with a run."""
     words = [word for word in run.command.split() if word not in ("--overwrite", "--resume")]
     command = printable(" ".join([*words, "--resume"]))
-    is_short = run.command and len(command) <= LONGEST
+    is_short = run.command and len(command) <= MAX_MESSAGE_SHOWN
     return f"Continue it with: {command if is_short else 'attnscope train … --resume'}"
 
 
-def measures(run: TrainingRun | WatchedRun) -> str:
+def last_scores(run: TrainingRun | WatchedRun) -> str:
     """Return the last loss and the last held-out score of a run."""
     points, metric = run.points(), run.metric
     parts = [f" · loss {row['loss']:.3g}" for row in points[-1:] if "loss" in row]

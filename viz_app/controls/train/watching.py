@@ -14,7 +14,7 @@ from viz_app.components.catalogue import MAPS
 from viz_app.components.mounting import show
 from viz_app.controls import pick
 from viz_app.controls.train import text
-from viz_app.controls.train.form import in_words
+from viz_app.controls.train.form import settings_difference
 from viz_app.controls.train.kept_steps import kept_steps
 from viz_app.drawing.attention_maps import attention_maps
 from viz_app.drawing.learning_chart import Curve, learning_chart
@@ -22,13 +22,20 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session import run_owners, url_state
-from viz_app.session.live import session
-from viz_app.session.training import AT, SITE, Trained, Training, chosen_site, training
+from viz_app.session.live import live_session
+from viz_app.session.training import (
+    AT,
+    TRAIN_SITE,
+    Training,
+    TrainingPictures,
+    chosen_site,
+    training,
+)
 from viz_app.trainers.run import FAILED, PAUSED, RUNNING, TrainingRun
 from viz_app.trainers.watched import WatchedRun
 
 # s between two redraws: of a run under way, of one that waits, of one that may be gone on with
-REDRAWN, LOOKS, RESTS = 0.2, 0.5, 2.0
+REDRAW_SECONDS, LOOK_SECONDS, RESTING_SECONDS = 0.2, 0.5, 2.0
 CHARTED = 1.0  # s between two new charts
 
 
@@ -40,15 +47,15 @@ class Moment:
     weights: np.ndarray | None
 
 
-def watch() -> None:
+def watch_runs() -> None:
     """Draw the runs of this session, again and again while one is under way."""
     now = training()
     run = now.run
     every = None
     if run is not None and _goes_on(run):
-        every = REDRAWN if run.state == RUNNING else LOOKS
+        every = REDRAW_SECONDS if run.state == RUNNING else LOOK_SECONDS
     elif now.watched:
-        every = RESTS
+        every = RESTING_SECONDS
     st.fragment(_draw, run_every=every)(_standing(now))
 
 
@@ -63,10 +70,10 @@ def _draw(before: tuple[str, bool]) -> None:
     run = now.run
     if now.watched:
         now.watched.look()
-    if _standing(now) != before or session().leaves_for:
+    if _standing(now) != before or live_session().leaves_for:
         st.rerun()
     if run is None or now.now is None:
-        st.markdown(text.NOTHING_YET)
+        st.markdown(text.NOTHING_TRAINED)
         return
     _status(now.now)
     site = chosen_site(now.now)
@@ -79,7 +86,7 @@ def _draw(before: tuple[str, bool]) -> None:
         _attention(now, site, moment)
 
 
-def _status(now: Trained) -> None:
+def _status(now: TrainingPictures) -> None:
     """Say where the run is, and what of it cannot be read."""
     run = now.run
     if isinstance(run, WatchedRun):
@@ -87,13 +94,13 @@ def _status(now: Trained) -> None:
     else:
         line, bad = text.status(run, run_owners.pool().place(run)), run.state == FAILED
     slot = st.container(key="train-status")
-    ui.note(slot, line, bad=bad, key="train-status-line")
+    ui.show_note(slot, line, bad=bad, key="train-status-line")
     if now.pictures.problem:
-        message = printable(now.pictures.problem)[: text.LONGEST]
-        ui.note(slot, message, bad=True, key="train-weights-line")
+        message = printable(now.pictures.problem)[: text.MAX_MESSAGE_SHOWN]
+        ui.show_note(slot, message, bad=True, key="train-weights-line")
 
 
-def _moment(now: Trained, site: AttentionSite | None) -> Moment | None:
+def _moment(now: TrainingPictures, site: AttentionSite | None) -> Moment | None:
     """Return the weights to draw: the latest while the run goes on, else the chosen step's."""
     run = now.run
     if site is None:
@@ -104,7 +111,7 @@ def _moment(now: Trained, site: AttentionSite | None) -> Moment | None:
         if run.latest and run.latest[1] == site.name and _fits(run.latest[2], site):
             return Moment(run.latest[0], run.latest[2])
         return Moment(steps[-1], now.pictures.weights(steps[-1], site.name))
-    step = url_state.one_of(AT, steps, steps[-1])
+    step = url_state.chosen_option(AT, steps, steps[-1])
     return Moment(step, now.pictures.weights(step, site.name))
 
 
@@ -140,7 +147,7 @@ def _attention(now: Training, site: AttentionSite | None, moment: Moment | None)
     assert one is not None
     trace = one.pictures.trace
     if trace is not None and not trace.attention:
-        st.markdown(text.NO_ATTENTION)
+        st.markdown(text.NO_ATTENTION_TO_WATCH)
         return
     if trace is None or site is None or moment is None:
         return
@@ -159,7 +166,7 @@ def _attention(now: Training, site: AttentionSite | None, moment: Moment | None)
 def _kept(run: TrainingRun | WatchedRun) -> None:
     """Say where a run on own data is kept, on the machine that serves the app."""
     if isinstance(run, TrainingRun) and run.settings.own and not is_shared():
-        ui.note(st.container(key="train-kept"), text.kept(run), key="train-kept-line")
+        ui.show_note(st.container(key="train-kept"), text.storage_note(run), key="train-kept-line")
 
 
 def _maps(
@@ -174,11 +181,13 @@ def _maps(
         show(MAPS, attention_maps(trace, site, moment.weights, terms, title, saved), key)
 
 
-def _beside(before: Trained, now: Trained, site: AttentionSite, moment: Moment) -> None:
+def _beside(
+    before: TrainingPictures, now: TrainingPictures, site: AttentionSite, moment: Moment
+) -> None:
     """Draw the run before at the nearest step, and say what differs."""
     trace = before.pictures.first()
     if isinstance(before.run, TrainingRun) and isinstance(now.run, TrainingRun):
-        differs = in_words(before.run.settings, now.run.settings) or "nothing"
+        differs = settings_difference(before.run.settings, now.run.settings) or "nothing"
         st.markdown(f"**The run before** differs in: {differs}.")
     else:  # of the watched run only what its files say is known
         st.markdown("**The run before**, at the nearest step that is kept.")
@@ -199,6 +208,6 @@ def choose_site() -> None:
     sites = [each for _, group in by_kind(now.pictures.trace) for each in group]
     names = {each.name: f"{words.kind_short(each)}, layer {each.layer + 1}" for each in sites}
     pick.from_list(
-        "Attention", key, list(names), site.name, lambda: url_state.keep(SITE, st.session_state[key]), names.__getitem__,
+        "Attention", key, list(names), site.name, lambda: url_state.set_value(TRAIN_SITE, st.session_state[key]), names.__getitem__,
         label_visibility="collapsed",
     )  # fmt: skip

@@ -10,10 +10,10 @@ from models.analysis.cells import part_effects as parts_of
 from models.analysis.effects import HeadEffects
 from models.analysis.effects import head_effects as head_effects_of
 from models.analysis.fixed_vector import vector_changes as changes_of_vector
-from models.analysis.jacobian_reach import CHECKED, LayerChoice, Reach, autograd_gap
-from models.analysis.jacobian_reach import reach as reach_of
+from models.analysis.jacobian_reach import N_CHECKED, LayerChoice, Reach, autograd_gap
+from models.analysis.jacobian_reach import layer_reach as reach_of
 from models.analysis.metrics import Metric
-from models.analysis.position_measures import FormulaMeasures, measure
+from models.analysis.position_measures import FormulaMeasures, measure_formula
 from models.analysis.shuffle import ShuffleTest, shuffle_test
 from models.architectures import Model
 from models.decoding.greedy_sample import greedy, greedy_batch
@@ -22,15 +22,15 @@ from models.tokenizers.base import Encoding
 from models.trace.edits import Edit, Where
 from viz_app.drawing.cells import LARGEST_WHOLE
 from viz_app.session.cache import store
-from viz_app.session.cache.store import Value, cached
+from viz_app.session.cache.store import Stored, cached
 from viz_app.session.current_run import CurrentRun
 
 
-def reach(scope: Scope, source: tuple[int, ...], choice: LayerChoice) -> Reach:
+def cached_reach(scope: Scope, source: tuple[int, ...], choice: LayerChoice) -> Reach:
     """Return which tokens one layer lets reach which, over these source tokens."""
 
     def compute() -> Reach:
-        first = source[:CHECKED]
+        first = source[:N_CHECKED]
         gap = cached(
             scope, "gap", first, choice, make=lambda: autograd_gap(scope.model, first, choice)
         )
@@ -39,7 +39,7 @@ def reach(scope: Scope, source: tuple[int, ...], choice: LayerChoice) -> Reach:
     return cached(scope, "reach", source, choice, make=compute)
 
 
-def vector_changes(
+def cached_vector_changes(
     scope: Scope, source: tuple[int, ...], places: tuple[int, ...], others: tuple[int, ...]
 ) -> torch.Tensor:
     """Return how much each of these source positions can change the fixed vector."""
@@ -84,7 +84,7 @@ def free_text(run: CurrentRun) -> str:
     return cached(scope, "free text", source, edits, spec.forced, make=write)
 
 
-def shuffle(
+def cached_shuffle(
     scope: Scope, name: str, model: Model, row: Encoding, order: tuple[int, ...]
 ) -> ShuffleTest:
     """Return the effect of this order on a row of tokens in a model.
@@ -102,16 +102,16 @@ def shuffle(
     )
 
 
-def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
+def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Stored]) -> Stored:
     """Return an analysis of an unchanged run, cached for long texts, where it takes seconds."""
     if max(len(row.ids) for row in trace.streams.values()) <= LARGEST_WHOLE:
         return make()
-    return store.kept.get(
+    return store.cache_store.get(
         (trace.model.fingerprint, "finding", what, tuple(trace.streams.values())), make
     )
 
 
-def head_effects(
+def cached_head_effects(
     run: CurrentRun, metric: Metric, make: Callable[[Where], Edit], named: str
 ) -> HeadEffects:
     """Return the effect of the edit that `make` makes of each head; `named` identifies the edit."""
@@ -125,14 +125,14 @@ def head_effects(
     )
 
 
-def row_finding(row: AttentionRow, what: Hashable, make: Callable[[], Value]) -> Value:
+def row_finding(row: AttentionRow, what: Hashable, make: Callable[[], Stored]) -> Stored:
     """Return what `make` finds out about a row of attention, cached under the run and the row."""
-    return store.kept.get(_of_row(row, what), make)
+    return store.cache_store.get(_of_row(row, what), make)
 
 
 def is_found(row: AttentionRow, what: Hashable) -> bool:
     """Return True if `row_finding` can return it without computing it."""
-    return _of_row(row, what) in store.kept
+    return _of_row(row, what) in store.cache_store
 
 
 def _of_row(row: AttentionRow, what: Hashable) -> Hashable:
@@ -141,7 +141,7 @@ def _of_row(row: AttentionRow, what: Hashable) -> Hashable:
     return ("row", *run, row.site, row.head, row.decision, what)
 
 
-def part_effects(
+def cached_part_effects(
     scope: Scope,
     trace: Trace,
     other: Trace,
@@ -164,7 +164,7 @@ def part_effects(
     )
 
 
-def guessed_effects(
+def cached_guessed_effects(
     scope: Scope,
     trace: Trace,
     other: Trace,
@@ -187,6 +187,6 @@ def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaM
 
     It does not depend on a model.
     """
-    return store.kept.get(
-        ("formula", formula, n, d_model, shift), lambda: measure(formula, n, d_model, shift)
+    return store.cache_store.get(
+        ("formula", formula, n, d_model, shift), lambda: measure_formula(formula, n, d_model, shift)
     )

@@ -6,13 +6,13 @@ from pathlib import Path
 import models
 from models import Scope, loading
 from models.checkpoint import Description
-from models.checkpoint_files import FILES, snapshot_path
+from models.checkpoint_files import CHECKPOINT_FILES, snapshot_path
 from models.hub import load as hub
 from models.opening import describe, shipped_folder
 from models.runs.spec import ModelRef
 from viz_app import checkpoints
 from viz_app.session.cache import store
-from viz_app.session.cache.store import Value, cached
+from viz_app.session.cache.store import Stored, cached
 
 
 def scope(name: str) -> Scope:
@@ -25,8 +25,8 @@ def scope(name: str) -> Scope:
     """
     while True:
         try:
-            return store.kept.get(
-                opened_as(name), lambda: checkpoints.open_scope(name), spared=True
+            return store.cache_store.get(
+                opened_as(name), lambda: checkpoints.open_found(name), spared=True
             )
         except loading.Cancelled:
             if loading.is_watched():  # a background opening, which may itself have been cancelled
@@ -35,12 +35,12 @@ def scope(name: str) -> Scope:
 
 def opened_as(name: str) -> Hashable:
     """Return the cache key of an opened checkpoint."""
-    return "opened", name, _files(name, FILES)
+    return "opened", name, _files(name, CHECKPOINT_FILES)
 
 
 def is_open(name: str) -> bool:
     """Return True if `scope` can return it without opening it."""
-    return opened_as(name) in store.kept
+    return opened_as(name) in store.cache_store
 
 
 def description(name: str) -> Description:
@@ -49,15 +49,17 @@ def description(name: str) -> Description:
     Raises:
         CheckpointError: it cannot be read.
     """
-    return store.kept.get(("described", name, _files(name, FILES)), lambda: describe(name))
+    return store.cache_store.get(
+        ("described", name, _files(name, CHECKPOINT_FILES)), lambda: describe(name)
+    )
 
 
-def checkpoint_drawing(name: str, what: Hashable, make: Callable[[], Value]) -> Value:
+def checkpoint_drawing(name: str, what: Hashable, make: Callable[[], Stored]) -> Stored:
     """Return what `make` draws of an unopened checkpoint, cached until its files change.
 
     Errors of `make` are raised.
     """
-    return store.kept.get(("drawn of", what, name, _files(name, FILES)), make)
+    return store.cache_store.get(("drawn of", what, name, _files(name, CHECKPOINT_FILES)), make)
 
 
 def changed_model(scope: Scope, ref: ModelRef) -> Scope:
@@ -74,8 +76,8 @@ def changed_model(scope: Scope, ref: ModelRef) -> Scope:
 
 def _snapshot(scope: Scope, step: int) -> Scope:
     path = str(scope.path)
-    files = _files(path, (*FILES[:-1], snapshot_path(Path(), step)))
-    return store.kept.get(
+    files = _files(path, (*CHECKPOINT_FILES[:-1], snapshot_path(Path(), step)))
+    return store.cache_store.get(
         ("opened", path, step, files), lambda: models.load(path, snapshot=step), spared=True
     )
 

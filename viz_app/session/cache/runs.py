@@ -9,23 +9,23 @@ from typing import Any
 
 import models
 from models import Scope, Trace
-from models.architectures.base import ORDER, POSITIONS, TEXT
+from models.architectures.base import ORDER_FIELD, POSITIONS_FIELD, TEXT_FIELD
 from models.checkpoint import CheckpointError
 from models.decoding import runs as decoding_runs
-from models.runs.inputs import Value
+from models.runs.inputs import FieldInput
 from models.runs.masked_comparison import MaskedRun, run_masked, unmasked
-from models.runs.spec import RunSpec, reading
+from models.runs.spec import RunSpec, read_values
 from models.tokenizers.base import Encoding
 from models.tokenizers.encoding import hidable, order_of
 from models.trace.edits import Edits
 from viz_app.session.cache.opened import changed_model, scope
 from viz_app.session.cache.store import cached
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.lanes import is_long
+from viz_app.session.lanes import are_long
 
 # values of the model's fields that are not typed, in order; empty if there are none
-Chosen = tuple[Any, ...]
-SHORT = 64  # tokens of the longest text that may share a batch
+ChosenTokens = tuple[Any, ...]
+MAX_BATCHED_TOKENS = 64  # tokens of the longest text that may share a batch
 # Smallest batch of texts for models that generate an output. Two texts finish sooner one after the
 # other at the same cost, because a single run starts from a draft (LiveSession.drafts). Measured
 # with eng-fra, ms of CPU per edit: single 23; in batches of 2, 3, 4, 8: 22, 19, 17, 13.
@@ -40,7 +40,7 @@ def trace(
     scope: Scope,
     texts: tuple[str, ...],
     drafts: tuple[tuple[int, ...], ...] = (),
-    chosen: Chosen = (),
+    chosen: ChosenTokens = (),
 ) -> Trace:
     """Return the run of a model on the texts of its boxes and the `chosen` values of other fields.
 
@@ -52,13 +52,15 @@ def trace(
     values = _field_values(scope, texts, chosen)
 
     def run() -> Trace:
-        with _one_long_run if is_long(values) else _one_run:
+        with _one_long_run if are_long(values) else _one_run:
             return scope.run(*values, drafts=drafts)
 
     return cached(scope, "trace", values, make=run)
 
 
-def _field_values(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple[Value | None, ...]:
+def _field_values(
+    scope: Scope, texts: tuple[str, ...], chosen: ChosenTokens
+) -> tuple[FieldInput | None, ...]:
     """Return the values of all fields of the model.
 
     A blank optional text is None, as is an order that is left to right; positions beyond the texts,
@@ -69,7 +71,7 @@ def _field_values(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple
     """
     fields, untyped = (
         scope.model.text_fields,
-        [field for field in scope.model.fields if field.kind != TEXT],
+        [field for field in scope.model.fields if field.kind != TEXT_FIELD],
     )
     typed = tuple(
         None if field.optional and not text.strip() else text
@@ -80,10 +82,10 @@ def _field_values(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple
     rows = scope.encode(*typed)
     selected = []
     for field, value in zip(untyped, chosen, strict=True):
-        if value and field.kind == POSITIONS:
+        if value and field.kind == POSITIONS_FIELD:
             allowed = hidable(rows[field.stream], scope.tokenizer.mask_id)
             value = tuple(position for position in value if position in allowed) or None
-        if value and field.kind == ORDER:
+        if value and field.kind == ORDER_FIELD:
             n = len(rows[field.stream].ids)
             value = order_of(n, value)
             value = None if value == tuple(range(n)) else value
@@ -91,7 +93,7 @@ def _field_values(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple
     return (*typed, *selected) if any(selected) else typed
 
 
-def run_together(requests: Collection[tuple[str, tuple[str, ...], Chosen]]) -> None:
+def run_together(requests: Collection[tuple[str, tuple[str, ...], ChosenTokens]]) -> None:
     """Run (checkpoint, texts, chosen) requests in one batch per checkpoint, for `trace` to find.
 
     Left to `trace` are texts that cannot be read, texts so long that the others would wait, and
@@ -112,15 +114,15 @@ def run_together(requests: Collection[tuple[str, tuple[str, ...], Chosen]]) -> N
 
 
 def _readable(
-    scope: Scope, requests: list[tuple[tuple[str, ...], Chosen]]
-) -> list[tuple[Value | None, ...]]:
+    scope: Scope, requests: list[tuple[tuple[str, ...], ChosenTokens]]
+) -> list[tuple[FieldInput | None, ...]]:
     readable = []
     for texts, chosen in requests:
         with suppress(
             models.InputError, ValueError
         ):  # ValueError: texts typed for a model with other fields
             values = _field_values(scope, texts, chosen)
-            if max(len(row.ids) for row in scope.encode(*values).values()) <= SHORT:
+            if max(len(row.ids) for row in scope.encode(*values).values()) <= MAX_BATCHED_TOKENS:
                 readable.append(values)
     return readable
 
@@ -145,7 +147,7 @@ def changed_run(original: CurrentRun, spec: RunSpec) -> CurrentRun:
     if spec.is_unchanged:
         return replace(original, spec=spec)
     scope = changed_model(original.scope, spec.model)
-    values = reading(scope, original.trace)
+    values = read_values(scope, original.trace)
     try:
         trace = cached(
             scope, "run", values, spec.edits, make=lambda: spec.reread(scope, original.trace)
@@ -163,7 +165,7 @@ def edited_trace(scope: Scope, trace: Trace, edits: Edits) -> Trace:
     Raises:
         CheckpointError: the model cannot carry out an edit.
     """
-    values = reading(scope, trace)
+    values = read_values(scope, trace)
     try:
         return cached(
             scope, "run", values, edits, make=lambda: scope.run_batch([values], edits=edits)[0]
@@ -174,7 +176,7 @@ def edited_trace(scope: Scope, trace: Trace, edits: Edits) -> Trace:
         raise CheckpointError(str(error)) from error
 
 
-def given_trace(scope: Scope, *values: Value | None) -> Trace:
+def given_trace(scope: Scope, *values: FieldInput | None) -> Trace:
     """Return a model's run on these field values: texts or encoded rows of tokens.
 
     Raises:
@@ -200,7 +202,7 @@ def autoregression(
     )
 
 
-def single_pass(
+def cached_single_pass(
     run: CurrentRun, given: tuple[int, ...], tokens: tuple[int, ...]
 ) -> decoding_runs.Run:
     """Return a single uncached pass under the run's edits over given tokens."""
@@ -211,7 +213,7 @@ def single_pass(
         given,
         tokens,
         edits,
-        make=lambda: decoding_runs.single_pass(
+        make=lambda: decoding_runs.uncached_run(
             scope.model, given, tokens, scope.with_material(edits, run.trace.streams)
         ),
     )

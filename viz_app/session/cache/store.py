@@ -6,11 +6,13 @@ from typing import TypeVar
 from models import Scope
 from viz_app.session.byte_cache import ByteCache, budget
 
-Value = TypeVar("Value")
+Stored = TypeVar("Stored")
 
-kept = ByteCache(budget())
+cache_store = ByteCache(budget())
 
 
-def cached(scope: Scope, *what: Hashable, make: Callable[[], Value], spared: bool = False) -> Value:
+def cached(
+    scope: Scope, *what: Hashable, make: Callable[[], Stored], spared: bool = False
+) -> Stored:
     """Return the result cached under these weights and `what`, or compute it with `make`."""
-    return kept.get((scope.fingerprint, *what), make, spared=spared)
+    return cache_store.get((scope.fingerprint, *what), make, spared=spared)

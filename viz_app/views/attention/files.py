@@ -12,62 +12,64 @@ from PIL import Image, ImageDraw, ImageFont
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing import export, provenance
-from viz_app.drawing.cells import Tile, cells, is_long, strengths
-from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
+from viz_app.drawing.cells import Tile, cells, has_many_cells, strengths
+from viz_app.drawing.colours import HATCH_COLOUR, PAPER_COLOUR, TEXT_COLOUR, ramp
 from viz_app.drawing.export import legend, what_is_drawn
 from viz_app.drawing.labels import Label, shortened
 from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.stamp import Facts, FileContent, facts
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.attention.payloads import Choices, words_joined
+from viz_app.views.attention.payloads import AttentionChoices, words_joined
 from viz_app.views.page import File
 
 
-def shown(run: CurrentRun, choices: Choices) -> tuple[Trace, AttentionSite]:
+def drawn_site(run: CurrentRun, choices: AttentionChoices) -> tuple[Trace, AttentionSite]:
     """Return the trace and the chosen site as drawn, in tokens or in words."""
     trace = words_joined(run.trace, choices.words)
     return trace, trace.attention[choices.focus.within(run.trace).site]
 
 
-def files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def attention_files(run: CurrentRun, choices: AttentionChoices) -> Sequence[File]:
     """Return the downloads."""
-    (trace, site), head, scale = shown(run, choices), choices.focus.head, choices.scale
+    (trace, site), head, scale = drawn_site(run, choices), choices.focus.head, choices.scale
     name = provenance.head_name(trace, site, head)
     title = words.head_title(site, head, run.terms)
 
     def for_head(make: Callable[..., FileContent], *rest: object) -> Callable[..., FileContent]:
-        return lambda now: make(*shown(now, choices), head, *rest)
+        return lambda now: make(*drawn_site(now, choices), head, *rest)
 
     def about(now: CurrentRun) -> Facts:
-        return facts(shown(now, choices)[0])
+        return facts(drawn_site(now, choices)[0])
 
     def drawn(now: CurrentRun) -> Facts:
-        trace, site = shown(now, choices)
+        trace, site = drawn_site(now, choices)
         return facts(trace, scale=export.legend(trace, site, scale))
 
     file = partial(File, about=about)
     drawing = for_head(export.head_svg, title, scale, choices.tile)
     all_heads = f"{provenance.file_name(trace, 'all-heads')}.npz"
     return [
-        file("This head, CSV", for_head(export.head_csv), f"{name}.csv"),
+        file("This head, CSV", for_head(export.weights_csv), f"{name}.csv"),
         *(
             [file("This head, npz", for_head(export.head_npz), f"{name}.npz")]
-            if is_long(site)
+            if has_many_cells(site)
             else []
         ),
         File("This head, SVG", drawing, f"{name}.svg", drawn),
-        file("All heads, npz", lambda now: export.heads_npz(shown(now, choices)[0]), all_heads),
+        file(
+            "All heads, npz", lambda now: export.heads_npz(drawn_site(now, choices)[0]), all_heads
+        ),
         *_training(run, choices),
     ]
 
 
-def _training(run: CurrentRun, choices: Choices) -> list[File]:
+def _training(run: CurrentRun, choices: AttentionChoices) -> list[File]:
     """Return the animation of this head over all snapshots, if there are any."""
     if not run.scope.snapshots:
         return []
     joined = partial(words_joined, joins=choices.words)
-    (trace, site), head = shown(run, choices), choices.focus.head
+    (trace, site), head = drawn_site(run, choices), choices.focus.head
 
     def make(now: CurrentRun) -> bytes:
         return animation(now, site.name, head, choices.scale, joined, choices.tile)
@@ -79,10 +81,10 @@ def _training(run: CurrentRun, choices: Choices) -> list[File]:
     return [File("This head through training, animated GIF", make, name, about)]
 
 
-def note(run: CurrentRun, choices: Choices) -> str:
+def incomplete_files_note(run: CurrentRun, choices: AttentionChoices) -> str:
     """Return which downloads of a long text are incomplete; "" for a shorter text."""
-    site = shown(run, choices)[1]
-    return export.of_long_text(site, choices.tile) if is_long(site) else ""
+    site = drawn_site(run, choices)[1]
+    return export.of_long_text(site, choices.tile) if has_many_cells(site) else ""
 
 
 FRAME_MS, LAST_FRAME_MS = 700, 2500
@@ -161,10 +163,10 @@ def _picture(
     rows, columns = frame.strengths.shape
     font, bold = _font(_FONT), _font(_FONT + 3)
     wide = max(_LEFT + columns * cell + 60, 30 + int(font.getlength(title)), 520)
-    picture = Image.new("RGB", (wide, _TOP + rows * cell + 50), PAPER)
+    picture = Image.new("RGB", (wide, _TOP + rows * cell + 50), PAPER_COLOUR)
     pen = ImageDraw.Draw(picture)
-    pen.text((12, 10), f"Training step {frame.step:,}", TEXT, bold)
-    pen.text((12, 34), title, TEXT, font)
+    pen.text((12, 10), f"Training step {frame.step:,}", TEXT_COLOUR, bold)
+    pen.text((12, 34), title, TEXT_COLOUR, font)
     for q in range(rows):
         for k in range(columns):
             _draw_cell(
@@ -180,7 +182,7 @@ def _picture(
             pen.text(
                 (_LEFT - 6, _TOP + (q + 0.5) * cell),
                 shortened(label.text, _LONGEST_LABEL),
-                TEXT,
+                TEXT_COLOUR,
                 font,
                 anchor="rm",
             )
@@ -199,23 +201,23 @@ def _draw_cell(
     pen: ImageDraw.ImageDraw, x: int, y: int, size: int, strength: float, masked: bool
 ) -> None:
     box = (x, y, x + size - 1, y + size - 1)
-    pen.rectangle(box, fill=PAPER if masked else ramp(float(strength)), outline="#d3d9e6")
+    pen.rectangle(box, fill=PAPER_COLOUR if masked else ramp(float(strength)), outline="#d3d9e6")
     if masked:
-        pen.line((x + 2, y + size - 3, x + size - 3, y + 2), fill=HATCH)
+        pen.line((x + 2, y + size - 3, x + size - 3, y + 2), fill=HATCH_COLOUR)
 
 
 def _draw_scale(pen: ImageDraw.ImageDraw, x: int, y: int, font: Any, unit: str) -> None:
     for i in range(100):
         pen.line((x + i, y, x + i, y + 10), fill=ramp(i / 99))
-    pen.text((x - 6, y + 5), "0", TEXT, font, anchor="rm")
-    pen.text((x + 106, y + 5), f"{unit}; rows: query, columns: key", TEXT, font, anchor="lm")
+    pen.text((x - 6, y + 5), "0", TEXT_COLOUR, font, anchor="rm")
+    pen.text((x + 106, y + 5), f"{unit}; rows: query, columns: key", TEXT_COLOUR, font, anchor="lm")
 
 
 def _slanted(picture: Image.Image, text: str, foot: tuple[int, int], font: Any) -> None:
     strip = Image.new("L", (int(font.getlength(text)) + 4, _FONT + 6))
     ImageDraw.Draw(strip).text((0, 0), text, 255, font)
     turned = strip.rotate(55, expand=True)
-    picture.paste(TEXT, (foot[0] - 6, foot[1] - turned.height), turned)
+    picture.paste(TEXT_COLOUR, (foot[0] - 6, foot[1] - turned.height), turned)
 
 
 def _font(size: int) -> Any:

@@ -11,40 +11,40 @@ from viz_app.controls import similarity_text
 from viz_app.controls.similarity import choose_similarity
 from viz_app.controls.tile import choose_tile, tile
 from viz_app.controls.training_step import choose_step
-from viz_app.drawing.labels import writes
-from viz_app.drawing.scale import AUTO, NAMES, Scale
+from viz_app.drawing.labels import queries_are_written
+from viz_app.drawing.scale import AUTO, SCALE_NAMES, Scale
 from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Switch
-from viz_app.views.attention.files import files, note, shown
-from viz_app.views.attention.payloads import Choices, payloads
+from viz_app.views.attention.files import attention_files, drawn_site, incomplete_files_note
+from viz_app.views.attention.payloads import AttentionChoices, attention_payloads
 from viz_app.views.encoder_states import ENCODER_STATES
-from viz_app.views.page import Cell, Columns, Foot, NextQuestion, Page, Shown, View
+from viz_app.views.page import Columns, Foot, NextQuestion, Page, PageCell, ShownComponent, View
 
-SCALE, HIDES = (
-    Choice("strength", AUTO, is_step=False, options=(AUTO, *NAMES)),
+CHOSEN_SCALE, HIDES_SINKS = (
+    Choice("strength", AUTO, is_step=False, options=(AUTO, *SCALE_NAMES)),
     Switch("hide-sinks", is_step=False),
 )
-WORDS = Switch("words")  # sub-words joined
+JOINS_WORDS = Switch("words")  # sub-words joined
 
 
-def scale() -> Scale:
+def chosen_scale() -> Scale:
     """Return the chosen colour scale."""
-    return Scale(url_state.get(SCALE), url_state.get(HIDES))
+    return Scale(url_state.get(CHOSEN_SCALE), url_state.get(HIDES_SINKS))
 
 
 def choose_scale(name: str, hides_sinks: bool) -> None:
     """Choose the scale of this name, with [start] and [end] or without."""
-    url_state.keep(SCALE, SCALE.from_url([name]))
-    url_state.keep(HIDES, hides_sinks)
+    url_state.set_value(CHOSEN_SCALE, CHOSEN_SCALE.from_url([name]))
+    url_state.set_value(HIDES_SINKS, hides_sinks)
 
 
 def joins() -> bool:
     """Return True if sub-words are joined to words."""
-    return url_state.get(WORDS)
+    return url_state.get(JOINS_WORDS)
 
 
 def choose_words(joins: bool) -> None:
@@ -52,46 +52,46 @@ def choose_words(joins: bool) -> None:
 
     The held token and the shown part are reset, since they are counted in tokens or in words.
     """
-    url_state.keep(WORDS, joins)
+    url_state.set_value(JOINS_WORDS, joins)
     lock_token("")
     choose_tile(None)
 
 
-MANY = 16  # heads per layer up to which the overview has the narrower column
-HEADS = (
+MAX_NARROW_HEADS = 16  # heads per layer up to which the overview has the narrower column
+HEADS_HELP = (
     "Each small square is one head. The stronger the colour, the more one token attends to another."
 )
-NONE = "This model has no attention, so no token attends to another."
+NO_ATTENTION_HERE = "This model has no attention, so no token attends to another."
 
 
-def _choose(run: CurrentRun) -> Choices:
+def _choose(run: CurrentRun) -> AttentionChoices:
     choose_step(run)
     if run.spec.model.similarity:  # chosen on the page Inside a head
         choose_similarity(run)
-    return Choices(chosen_focus(run.trace)[1], tile(), scale(), joins())
+    return AttentionChoices(chosen_focus(run.trace)[1], tile(), chosen_scale(), joins())
 
 
-def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def _within(choices: AttentionChoices, run: CurrentRun, other: CurrentRun) -> AttentionChoices:
     return replace(choices, focus=choices.focus.within(other.trace))
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: AttentionChoices, drawn: Pictures) -> Sequence[PageCell]:
     """Lay out all heads beside the chosen one, with its text, checks and files below."""
     head = {"on_lock": lock_token, "on_look": choose_scale, "on_tile": choose_tile}
     overview = {"on_pick": pick_head, "on_join": choose_words}
-    image = Shown(IMAGE_MAP, choose={"on_lock": lock_token, "on_pick": pick_head})
+    image = ShownComponent(IMAGE_MAP, choose={"on_lock": lock_token, "on_pick": pick_head})
     over = [image] if image.picture in drawn else []
-    beside = [*over, Shown(HEAD, choose=head), Foot()]
-    return [Columns(widths(run.trace), ([Shown(OVERVIEW, choose=overview)], beside))]
+    beside = [*over, ShownComponent(HEAD, choose=head), Foot()]
+    return [Columns(widths(run.trace), ([ShownComponent(OVERVIEW, choose=overview)], beside))]
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
+def _text(run: CurrentRun, choices: AttentionChoices) -> str:
     """Return the text on the head: where it reads, how to read its picture, and departures."""
-    site = shown(run, choices)[1]
-    place = words.place(site, choices.focus.head)
+    site = drawn_site(run, choices)[1]
+    place = words.head_place(site, choices.focus.head)
     parts = (
         f"**{place}.** {words.where_from(site, run.terms)}",
-        words.how_to_read(site, writes(run.trace, site)),
+        words.how_to_read(site, queries_are_written(run.trace, site)),
         words.departures(run.scope.config),
         words.no_snapshots(run.scope.snapshots),
     )
@@ -101,23 +101,25 @@ def _text(run: CurrentRun, choices: Choices) -> str:
 def widths(trace: Trace) -> tuple[float, float]:
     """Return the relative widths of the columns of all heads and of the chosen head."""
     return (
-        (1, 2.9) if max(site.n_heads for site in trace.attention.values()) <= MANY else (1.6, 2.3)
+        (1, 2.9)
+        if max(site.n_heads for site in trace.attention.values()) <= MAX_NARROW_HEADS
+        else (1.6, 2.3)
     )
 
 
 ALL_HEADS = View(
-    payloads,
+    attention_payloads,
     _layout,
     choose=_choose,
     within=_within,
     text=_text,
-    files=files,
-    files_note=note,
+    files=attention_files,
+    files_note=incomplete_files_note,
     trained=similarity_text.trained,
 )
 
 
-def _leads_to(run: CurrentRun, choices: Choices) -> NextQuestion:
+def _leads_to(run: CurrentRun, choices: AttentionChoices) -> NextQuestion:
     """Ask for the weight that Inside a head opens at: of the held token, or a typical one."""
     answer = NextQuestion("What does this model predict?", "task")
     if not run.trace.attention:
@@ -137,11 +139,11 @@ def _leads_to(run: CurrentRun, choices: Choices) -> NextQuestion:
     )
 
 
-STATES = replace(ENCODER_STATES, choose=choose_step)
-ATTENTION = Page(
+STATES_VIEW = replace(ENCODER_STATES, choose=choose_step)
+ATTENTION_PAGE = Page(
     "Attention",
     "Attention: which token attends to which?",
-    lambda run: HEADS if run.trace.attention else NONE,
-    {"": lambda run: ALL_HEADS if run.trace.attention else STATES},
+    lambda run: HEADS_HELP if run.trace.attention else NO_ATTENTION_HERE,
+    {"": lambda run: ALL_HEADS if run.trace.attention else STATES_VIEW},
     _leads_to,
 )

@@ -8,7 +8,7 @@ from models.trace import AttentionSite, Trace
 from viz_app.controls import similarity_text
 from viz_app.controls.step_payloads import step_notes
 from viz_app.drawing.cells import Tile
-from viz_app.drawing.head import head
+from viz_app.drawing.head import head_payload
 from viz_app.drawing.image_map import image_map, image_of
 from viz_app.drawing.notes import check_rows, rows
 from viz_app.drawing.overview import all_codes, overview
@@ -20,7 +20,7 @@ from viz_app.session.live import Pictures
 
 
 @dataclass(frozen=True)
-class Choices:
+class AttentionChoices:
     """The choices on the page.
 
     They are the head and its held token, the part of a long text (None: the whole text), the colour
@@ -33,7 +33,7 @@ class Choices:
     words: bool = False
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def attention_payloads(run: CurrentRun, choices: AttentionChoices) -> Pictures:
     """Return the payloads of all components of the page."""
     trace, token_trace = words_joined(run.trace, choices.words), run.trace
     focus = choices.focus.within(token_trace).within(trace)
@@ -41,11 +41,13 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     codes = cache.trace_finding(token_trace, ("overview", choices.words), lambda: all_codes(trace))
     return {
         **step_notes(run),
-        **similarity_text.note(run, focus.site, focus.head),
-        **unrecorded(run.trace),
+        **similarity_text.similarity_note(run, focus.site, focus.head),
+        **unrecorded_note(run.trace),
         "overview": overview(trace, run.terms, focus.site, focus.head, codes, switches=True),
         **over_image(trace, site, choices),
-        "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
+        "head": head_payload(
+            trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale
+        ),
         "checks": check_rows(
             cache.trace_finding(
                 token_trace, ("checks", site.name, choices.words), lambda: _checks(site, token_site)
@@ -54,7 +56,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
 
 
-def over_image(trace: Trace, site: AttentionSite, choices: Choices) -> Pictures:
+def over_image(trace: Trace, site: AttentionSite, choices: AttentionChoices) -> Pictures:
     """Return the picture of the chosen head over the image that was read; empty if it is a text."""
     if image_of(trace, site) is None:
         return {}
@@ -62,7 +64,7 @@ def over_image(trace: Trace, site: AttentionSite, choices: Choices) -> Pictures:
     return {"image_map": image_map(trace, site, focus.head, focus.lock, choices.scale)}
 
 
-def unrecorded(trace: Trace) -> Pictures:
+def unrecorded_note(trace: Trace) -> Pictures:
     """Return the note on attentions that cannot be shown, with reasons; empty if none."""
     lines = [("line", f"Not shown: {name}, {why}.") for name, why in trace.unrecorded.items()]
     return {"unrecorded": rows("note", *lines)} if lines else {}

@@ -9,7 +9,7 @@ from viz_app.views.compare.compared import Compared
 CLOSE = 1e-5  # bits between two routes to one distance
 
 
-def checks(what: Compared) -> list[Check]:
+def distance_checks(what: Compared) -> list[Check]:
     """Check the distance by a second route, against itself and turned round."""
     first, second = what.maps
     itself = row_distances(first, first).nan_to_num(0.0)

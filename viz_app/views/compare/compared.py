@@ -10,12 +10,12 @@ from viz_app import words
 from viz_app.views.compare import text
 from viz_app.views.compare.text import Sides
 
-MOST_TOKENS = 256  # of a text whose heads are compared
-MOST_WEIGHTS = 12_000_000  # of all heads of a run
-SCALES = (0.1, 0.25, 0.5, 1.0)  # of the difference
+MAX_TEXT_TOKENS = 256  # of a text whose heads are compared
+MAX_RUN_WEIGHTS = 12_000_000  # of all heads of a run
+COMPARED_SCALES = (0.1, 0.25, 0.5, 1.0)  # of the difference
 
-Head = tuple[str, int]  # a site and a head
-Place = tuple[int, int]  # a layer and a head of one kind
+ComparedHead = tuple[str, int]  # a site and a head
+GridIndex = tuple[int, int]  # a layer and a head of one kind
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Compared:
     found: Comparison
     pair: KindPair
     grids: dict[str, Tensor]  # (layer, head) distances by kind
-    chosen: Place  # of the first run
-    reference: Place | None  # of the second; None: the same head
+    chosen: GridIndex  # of the first run
+    reference: GridIndex | None  # of the second; None: the same head
     is_one_run: bool = False
     is_reread: bool = False  # the second run was made to read the first one's answer
     sides: Sides = text.PAGE
@@ -42,7 +42,7 @@ class Compared:
         return self.pair.first[self.chosen[0]]
 
     @property
-    def opposite(self) -> Place:
+    def opposite(self) -> GridIndex:
         """Layer and head in the second run."""
         return self.reference or self.chosen
 
@@ -65,7 +65,9 @@ class Compared:
                 float((self.pair.maps(0, layer) - other).abs().max())
                 for layer in range(len(self.pair.first))
             )
-        return next(scale for scale in SCALES if largest <= scale or scale == SCALES[-1])
+        return next(
+            scale for scale in COMPARED_SCALES if largest <= scale or scale == COMPARED_SCALES[-1]
+        )
 
 
 def check_size(trace: Trace) -> None:
@@ -76,19 +78,19 @@ def check_size(trace: Trace) -> None:
     """
     n = max(len(row.ids) for row in trace.streams.values())
     n_weights = sum(site.n_heads * site.n_query * site.n_key for site in trace.attention.values())
-    if n > MOST_TOKENS or n_weights > MOST_WEIGHTS:
-        fits = min(MOST_TOKENS, int(n * (MOST_WEIGHTS / max(1, n_weights)) ** 0.5))
-        raise ValueError(text.TOO_LONG.format(n, fits))
+    if n > MAX_TEXT_TOKENS or n_weights > MAX_RUN_WEIGHTS:
+        fits = min(MAX_TEXT_TOKENS, int(n * (MAX_RUN_WEIGHTS / max(1, n_weights)) ** 0.5))
+        raise ValueError(text.COMPARE_TOO_LONG.format(n, fits))
 
 
-def within(trace: Trace, head: Head | None) -> Head | None:
+def head_within(trace: Trace, head: ComparedHead | None) -> ComparedHead | None:
     """Return the head if this run has it."""
     if head is None or (site := trace.attention.get(head[0])) is None or head[1] >= site.n_heads:
         return None
     return head
 
 
-def of_one_run(found: Comparison, focus: Head, other: Head | None) -> Compared:
+def of_one_run(found: Comparison, focus: ComparedHead, other: ComparedHead | None) -> Compared:
     """Compare every head of the focus's kind with the focus, and choose `other` or the nearest."""
     pair, layer = found.of(focus[0]) or (found.kinds[0], 0)
     reference = layer, min(focus[1], pair.first[layer].n_heads - 1)
@@ -97,11 +99,11 @@ def of_one_run(found: Comparison, focus: Head, other: Head | None) -> Compared:
     if other and place and place[0] is pair:
         chosen = place[1], other[1]
     else:
-        chosen = nearest(grid, reference) or reference
+        chosen = nearest_other_head(grid, reference) or reference
     return Compared(found, pair, {pair.kind: grid}, chosen, reference, is_one_run=True)
 
 
-def nearest(grid: Tensor, reference: Place) -> Place | None:
+def nearest_other_head(grid: Tensor, reference: GridIndex) -> GridIndex | None:
     """Return the nearest other head to a head of the same grid; None if there is none."""
     if grid.numel() == 1:
         return None
@@ -113,8 +115,8 @@ def nearest(grid: Tensor, reference: Place) -> Place | None:
 
 def of_two(
     found: Comparison,
-    focus: Head,
-    other: Head | None = None,
+    focus: ComparedHead,
+    other: ComparedHead | None = None,
     is_reread: bool = False,
     sides: Sides = text.PAGE,
 ) -> Compared:
@@ -138,8 +140,8 @@ def of_two(
 
 
 def _in_focus(
-    found: Comparison, grids: dict[str, Tensor], focus: Head
-) -> tuple[KindPair, Place] | None:
+    found: Comparison, grids: dict[str, Tensor], focus: ComparedHead
+) -> tuple[KindPair, GridIndex] | None:
     place = found.of(focus[0])
     if place is None or place[0].kind not in grids:
         return None
@@ -147,7 +149,7 @@ def _in_focus(
     return (pair, (layer, focus[1])) if focus[1] < grids[pair.kind].shape[1] else None
 
 
-def _furthest(found: Comparison, grids: dict[str, Tensor]) -> tuple[KindPair, Place]:
+def _furthest(found: Comparison, grids: dict[str, Tensor]) -> tuple[KindPair, GridIndex]:
     shown = [pair for pair in found.kinds if pair.kind in grids]
     pair = max(shown, key=lambda pair: float(grids[pair.kind].max()))
     layer, head = divmod(int(grids[pair.kind].argmax()), grids[pair.kind].shape[1])

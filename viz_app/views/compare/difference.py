@@ -7,7 +7,7 @@ import numpy as np
 
 from models.analysis.comparison import TOKENS, WORDS
 from viz_app import words
-from viz_app.drawing.labels import Label, axes_labels, quoted, writes
+from viz_app.drawing.labels import Label, axes_labels, queries_are_written, quoted
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.stamp import facts, saving
@@ -22,9 +22,11 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
     queries, keys = _labels(what)
     signed = first - second
     titles = _names(what)
-    query_axis, key_axis = words.axes(what.site, what.terms, writes(what.found.first, what.site))
+    query_axis, key_axis = words.axes(
+        what.site, what.terms, queries_are_written(what.found.first, what.site)
+    )
     header = {
-        "title": f"{_heading(what)}: {text.bits(what.distance)} apart",
+        "title": f"{_heading(what)}: {text.distance_in_bits(what.distance)} apart",
         "site": what.site.name,
         "head": what.chosen[1],
         "distance": what.distance,
@@ -58,8 +60,8 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
 
 def _names(what: Compared) -> list[str]:
     """Return what the two maps are called."""
-    ours = text.place(what.site, what.chosen[1])
-    theirs = text.place(what.pair.second[what.opposite[0]], what.opposite[1])
+    ours = text.compared_head_name(what.site, what.chosen[1])
+    theirs = text.compared_head_name(what.pair.second[what.opposite[0]], what.opposite[1])
     if what.is_one_run:
         return [ours, theirs]
     if ours == theirs:
@@ -70,8 +72,8 @@ def _names(what: Compared) -> list[str]:
 
 def _heading(what: Compared) -> str:
     """Return the name of both heads."""
-    ours = text.place(what.site, what.chosen[1])
-    theirs = text.place(what.pair.second[what.opposite[0]], what.opposite[1])
+    ours = text.compared_head_name(what.site, what.chosen[1])
+    theirs = text.compared_head_name(what.pair.second[what.opposite[0]], what.opposite[1])
     return ours if ours == theirs else f"{ours} and {theirs}"
 
 
@@ -105,7 +107,7 @@ def _labels(what: Compared) -> tuple[list[Label], list[Label]]:
             shown.append([_either(a, b, what.sides) for a, b in zip(mine, other, strict=True)])
     queries, keys = shown
     if pair.keys.how == WORDS:
-        keys = [*keys, Label(text.REST, text.REST_NOTE, special=True)]
+        keys = [*keys, Label(text.OTHER_TOKENS, text.REST_NOTE, special=True)]
     return queries, keys
 
 
@@ -122,7 +124,7 @@ def _either(first: Label, second: Label, sides: Sides) -> Label:
 def _how(what: Compared) -> str:
     """Say how the rows are compared."""
     ways = dict.fromkeys(pair.how for pair in what.found.kinds if pair.kind in what.grids)
-    notes = [text.HOW[way] for way in ways]
+    notes = [text.COMPARED_BY_NOTE[way] for way in ways]
     return " ".join([*notes, text.REREAD] if what.is_reread else notes)
 
 
@@ -132,7 +134,7 @@ def of_both(
     """Return the words of both answers and where they part, or why they are kept `apart`."""
     parts, verdict = -1, apart
     if not apart:
-        parts, verdict = text.parting(first, second), text.verdict(first, second, sides)
+        parts, verdict = text.parting(first, second), text.compared_answers(first, second, sides)
     both = zip(sides.captions, (first, second), strict=True)
     return {
         "answers": [{"whose": name, "words": list(some), "from": parts} for name, some in both],

@@ -6,7 +6,7 @@ from viz_app import words
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.views.compare import text
-from viz_app.views.compare.compared import Compared, nearest
+from viz_app.views.compare.compared import Compared, nearest_other_head
 
 
 def distances(what: Compared) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def distances(what: Compared) -> dict[str, Any]:
         **saving(file_name(what.found.first, "distances"), facts(what.found.first)),
         "title": _title(what),
         "sentence": _sentence(what),
-        "legend": text.LEGEND,
+        "legend": text.COMPARE_LEGEND,
         "unit": "bits",
         "kinds": kinds,
         "reasons": [f"{title}: {why}." for title, why in reasons.items()],
@@ -53,7 +53,7 @@ def _reference(what: Compared) -> dict[str, Any] | None:
 def _title(what: Compared) -> str:
     if what.reference is None:
         return f"How far each head is from the same head of {what.sides.second}"
-    other = text.place(what.pair.second[what.reference[0]], what.reference[1])
+    other = text.compared_head_name(what.pair.second[what.reference[0]], what.reference[1])
     return (
         f"How far each head is from {other}{'' if what.is_one_run else f' of {what.sides.second}'}"
     )
@@ -64,14 +64,14 @@ def _sentence(what: Compared) -> str:
         best = max(what.found.kinds, key=lambda pair: float(pair.distances.max()))
         layer, head = divmod(int(best.distances.argmax()), best.n_heads)
         n = sum(grid.numel() for grid in what.grids.values())
-        place = text.place(best.first[layer], head)
+        place = text.compared_head_name(best.first[layer], head)
         return text.furthest(place, float(best.distances[layer, head]), n)
     grid, reference = what.grids[what.pair.kind], what.reference
-    name = text.place(what.pair.second[reference[0]], reference[1])
+    name = text.compared_head_name(what.pair.second[reference[0]], reference[1])
     if what.is_one_run:
-        at = nearest(grid, reference)
+        at = nearest_other_head(grid, reference)
     else:
         layer, head = divmod(int(grid.argmin()), grid.shape[1])
         at, name = (layer, head), f"{name} of {what.sides.second}"
-    place = "" if at is None else text.place(what.pair.first[at[0]], at[1])
-    return text.nearest(name, place, 0.0 if at is None else float(grid[at]))
+    place = "" if at is None else text.compared_head_name(what.pair.first[at[0]], at[1])
+    return text.nearest_head_text(name, place, 0.0 if at is None else float(grid[at]))

@@ -8,74 +8,74 @@ import altair as alt
 import pandas as pd
 
 from models import Scope
-from models.analysis.head_matching import ADVISED, KindDistances, Match, Place, match_heads
+from models.analysis.head_matching import ADVISED, HeadIndex, KindDistances, Match, match_heads
 from viz_app.controls import matching, pick
-from viz_app.controls.matching import Measured
+from viz_app.controls.matching import MatchedHeads
 from viz_app.controls.pin_bar import name_pinned, open_pinned
-from viz_app.drawing.frame import LINES, titled
+from viz_app.drawing.frame import LINE_COLOURS, titled
 from viz_app.drawing.sites import by_kind
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
 from viz_app.views.compare import text
-from viz_app.views.page import Cell, Columns, File, Plot, Prose, Table, View, Widget, csv_file
+from viz_app.views.page import Columns, File, PageCell, Plot, Prose, Table, View, Widget, csv_file
 
 KIND = Choice("compare-kind", "", is_step=False)
-CHART, TABLE, SENTENCE = "head-matches", "matches", "matching"
+MATCH_CHART_KEY, MATCHES_KEY, MATCH_SENTENCE_KEY = "head-matches", "matches", "matching"
 CHART_SIZE, TABLE_HEIGHT = (360, 310), 318  # px
-COLUMNS = ("head", "matched to", "bits", "margin", "p")
+MATCH_COLUMNS = ("head", "matched to", "bits", "margin", "p")
 WITHIN_COLUMNS = ("head", "nearest", "bits")
 
 
 @dataclass(frozen=True)
-class Choices:
+class MatchChoices:
     """The other model (this one: head by head within it), and a kind of attention of this one."""
 
     second: Scope
     kind: str
 
 
-def choose(run: CurrentRun) -> Choices:
+def choose_matches(run: CurrentRun) -> MatchChoices:
     """Draw what the model is compared with, and the choice of a kind."""
-    settings, other = open_pinned(live.session(), run)
+    settings, other = open_pinned(live.live_session(), run)
     second = run.scope if other is None else other.scope
-    kinds = {kind: text.kind_short(sites[0]) for kind, sites in by_kind(run.trace)}
-    with pick.row("matched", "small"):
+    kinds = {kind: text.kind_label(sites[0]) for kind, sites in by_kind(run.trace)}
+    with pick.control_row("matched", "small"):
         if settings is not None and other is not None:
-            name_pinned(live.session(), run, settings, other)
+            name_pinned(live.live_session(), run, settings, other)
         else:
-            pick.words(text.WITHIN)
+            pick.write_words(text.WITHIN)
         kind = pick.one(
             "Attention", KIND, list(kinds), kinds.__getitem__, label_visibility="collapsed"
         )
-    return Choices(second, kind)
+    return MatchChoices(second, kind)
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def match_payloads(run: CurrentRun, choices: MatchChoices) -> Pictures:
     """Return the chart of all distances and the table of matches, if they are measured."""
-    measured = matching.measured(run.scope, choices.second)
+    measured = matching.matched_heads(run.scope, choices.second)
     if measured is None:
         return {}
     kind = next((one for one in measured.kinds if one.kind == choices.kind), None)
     if kind is None:
-        return {SENTENCE: text.KIND_LACKS.format(choices.second.name)}
+        return {MATCH_SENTENCE_KEY: text.KIND_LACKS.format(choices.second.name)}
     is_within = run.scope is choices.second
     matches = [] if is_within else match_heads(kind, measured.null.get(kind.kind, ()))
     rows = nearest_rows(kind) if is_within else match_rows(matches)
-    names = WITHIN_COLUMNS if is_within else COLUMNS
+    names = WITHIN_COLUMNS if is_within else MATCH_COLUMNS
     if not is_within and not measured.null:
         names = names[:-1]
     table = pd.DataFrame([row[: len(names)] for row in rows], columns=list(names))
     said = within_sentence(kind) if is_within else matched_sentence(measured, kind, matches)
     return {
-        SENTENCE: f"{said} {text.over_texts(measured.n_texts, ADVISED)}",
-        CHART: match_chart(kind, matches, run.scope.name, choices.second.name),
-        TABLE: table,
+        MATCH_SENTENCE_KEY: f"{said} {text.over_texts(measured.n_texts, ADVISED)}",
+        MATCH_CHART_KEY: match_chart(kind, matches, run.scope.name, choices.second.name),
+        MATCHES_KEY: table,
     }
 
 
-def short_name(place: Place) -> str:
+def short_name(place: HeadIndex) -> str:
     """Return a layer and a head in short, counted from 1."""
     return f"L{place[0] + 1} H{place[1] + 1}"
 
@@ -106,7 +106,7 @@ def nearest_rows(kind: KindDistances) -> list[tuple[object, ...]]:
     ]
 
 
-def matched_sentence(measured: Measured, kind: KindDistances, matches: Sequence[Match]) -> str:
+def matched_sentence(measured: MatchedHeads, kind: KindDistances, matches: Sequence[Match]) -> str:
     """Say how many heads match the head of the same number, and how certain the matches are."""
     same = sum(one.first == one.second for one in matches)
     clear = sum(one.margin > 0 for one in matches)
@@ -144,13 +144,13 @@ def match_chart(
     legend = alt.Legend(title="bits", gradientLength=110)
     cells = (
         alt.Chart(alt.Data(values=values))
-        .mark_rect(color=LINES[0])
+        .mark_rect(color=LINE_COLOURS[0])
         .encode(x=x, y=y, opacity=alt.Opacity("bits:Q", scale=scale, legend=legend), tooltip=tip)
     )
     marks = [{"first": short_name(one.first), "second": short_name(one.second)} for one in matches]
     framed = (
         alt.Chart(alt.Data(values=marks))
-        .mark_point(shape="square", size=70, color=LINES[5], strokeWidth=2, filled=False)
+        .mark_point(shape="square", size=70, color=LINE_COLOURS[5], strokeWidth=2, filled=False)
         .encode(x=x, y=y)
     )
     whole = alt.layer(cells, framed).properties(width=CHART_SIZE[0], height=CHART_SIZE[1])
@@ -159,31 +159,34 @@ def match_chart(
     )
 
 
-def layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def layout(run: CurrentRun, choices: MatchChoices, drawn: Pictures) -> Sequence[PageCell]:
     """Place the chart beside the table; before, what will be measured and the button."""
     measure = Widget(partial(matching.matching, run.scope, choices.second))
-    if SENTENCE not in drawn:
-        return [Prose(text.NOT_MEASURED), measure]
-    said = Prose(drawn[SENTENCE], is_small=True)
-    if CHART not in drawn:
+    if MATCH_SENTENCE_KEY not in drawn:
+        return [Prose(text.MATCHES_NOT_MEASURED), measure]
+    said = Prose(drawn[MATCH_SENTENCE_KEY], is_small=True)
+    if MATCH_CHART_KEY not in drawn:
         return [said]
     return [
         said,
-        Columns((1.1, 1), ([Plot(CHART, fits=False)], [Table(TABLE, height=TABLE_HEIGHT)])),
+        Columns(
+            (1.1, 1),
+            ([Plot(MATCH_CHART_KEY, fits=False)], [Table(MATCHES_KEY, height=TABLE_HEIGHT)]),
+        ),
     ]
 
 
-def files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def match_files(run: CurrentRun, choices: MatchChoices) -> Sequence[File]:
     """Offer the distances of all kinds."""
-    measured = matching.measured(run.scope, choices.second)
+    measured = matching.matched_heads(run.scope, choices.second)
     if measured is None:
         return ()
     head = ["attention", "head", "other head", "mean distance in bits"]
     name = f"{run.scope.name}.{choices.second.name}.heads-over-texts"
-    return [csv_file("All distances, CSV", name, lambda now: [head, *table(measured)])]
+    return [csv_file("All distances, CSV", name, lambda now: [head, *match_table(measured)])]
 
 
-def table(measured: Measured) -> list[list[object]]:
+def match_table(measured: MatchedHeads) -> list[list[object]]:
     """Return the rows of the file: every head by every head."""
     return [
         [kind.title, short_name(a), short_name(b), float(kind.mean[i, j])]
@@ -194,11 +197,11 @@ def table(measured: Measured) -> list[list[object]]:
 
 
 MATCHES = View(
-    payloads,
+    match_payloads,
     layout,
-    choose=choose,
-    text=lambda run, choices: text.MATCHING,
-    files=files,
+    choose=choose_matches,
+    text=lambda run, choices: text.MATCHES_HELP,
+    files=match_files,
     is_live=lambda choices: False,
     has_strip=False,
     is_of_run=False,

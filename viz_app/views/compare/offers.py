@@ -46,7 +46,7 @@ def _of_this_model(run: CurrentRun, site: str, head: int) -> Iterator[Offer]:
     steps = [step for step in unchanged.snapshots if step != spec.model.step]
     if steps:
         step = steps[len(steps) // 2]
-        changes = {run_changes.SHOWS_STEP: True, run_changes.STEP: str(step)}
+        changes = {run_changes.SHOWS_SNAPSHOT: True, run_changes.SNAPSHOT_STEP: str(step)}
         yield _offer(f"Training step {step:,}", "step", partial(_pin, changes))
     if model.masks_can_change:
         yield from _masks(run)
@@ -56,10 +56,10 @@ def _of_this_model(run: CurrentRun, site: str, head: int) -> Iterator[Offer]:
             yield _offer(label, "off", partial(_pin, {run_changes.EDITS: (*_edits(run), off)}))
     if model.similarity:
         other = next(name for name in SIMILARITIES if name != model.similarity)
-        changes = {run_changes.SIMILARITY: other}
+        changes = {run_changes.SIMILARITY_CHANGE: other}
         yield _offer(f"Similarity: {other}", "similarity", partial(_pin, changes))
     if run.scope.has_removable_positions and spec.model.positions:
-        changes = {run_changes.POSITIONS: False}
+        changes = {run_changes.POSITIONS_CHANGE: False}
         yield _offer("No position vectors", "positions", partial(_pin, changes))
     what, how = ("text", "type") if model.text_fields else ("image", "choose")
     help = f"Keep this run, then {how} another {what}."
@@ -96,8 +96,8 @@ def _blocks(change: MaskChange, site: AttentionSite) -> bool:
 
 def _models(run: CurrentRun) -> Iterator[Offer]:
     """Offer other checkpoints of the task, and one of another family that reads the same text."""
-    own, task = live.session().picked, run.scope.task
-    names = [entry.name for entry in menu.entries() if entry.name != own]
+    own, task = live.live_session().picked, run.scope.task
+    names = [entry.name for entry in menu.menu_entries() if entry.name != own]
     same = [name for name in names if _task(name) == task != "unknown" and _attends(name)]
     for name in same[:MOST_MODELS]:
         yield _offer(name, f"model-{name}", partial(_pin_model, name))
@@ -113,7 +113,7 @@ def _models(run: CurrentRun) -> Iterator[Offer]:
 
 
 def _task(name: str) -> str:
-    description = menu.description(name)
+    description = menu.menu_description(name)
     return description.training.get("task", "") if description else ""
 
 
@@ -131,20 +131,20 @@ def _pin(changes: Changes, keeps_text: bool = False) -> None:
 
     It reads what this run reads unless it keeps its text.
     """
-    session = live.session()
+    session = live.live_session()
     run = session.shown
-    pinned.pin(session.picked, run)
+    pinned.pin_run(session.picked, run)
     for parameter, value in changes.items():
-        url_state.keep(pinned.of_pinned(parameter), value)
+        url_state.set_value(pinned.of_pinned(parameter), value)
     if keeps_text:
         pinned.keep_texts(pinned.texts_of(run))
     else:
-        pinned.follow([*pinned.texts_of(run), *pinned.images_of(run)])
+        pinned.follow_texts([*pinned.texts_of(run), *pinned.images_of(run)])
     state.choose_other(None)
 
 
 def _pin_unchanged() -> None:
-    run = live.session().shown
+    run = live.live_session().shown
     kinds = [kind for kind, _ in by_kind(run.unchanged.trace)]
     _pin({parameter: parameter.default for parameter in run_changes.parameters(kinds)})
 
@@ -152,4 +152,4 @@ def _pin_unchanged() -> None:
 def _pin_model(name: str) -> None:
     """Pin another checkpoint as it was trained."""
     _pin_unchanged()
-    url_state.keep(pinned.of_pinned(url_state.CHECKPOINT), name)
+    url_state.set_value(pinned.of_pinned(url_state.CHECKPOINT), name)

@@ -14,16 +14,23 @@ from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.session.pinned import Pinned
 from viz_app.views.compare import text
-from viz_app.views.compare.checks import checks
-from viz_app.views.compare.compared import Compared, Head, check_size, of_one_run, of_two, within
+from viz_app.views.compare.checks import distance_checks
+from viz_app.views.compare.compared import (
+    Compared,
+    ComparedHead,
+    check_size,
+    head_within,
+    of_one_run,
+    of_two,
+)
 from viz_app.views.compare.difference import difference, of_both
 from viz_app.views.compare.grid import distances
 
-MOST_WRITTEN = 40  # tokens that a model generates to continue a text
+MAX_COMPARED_TOKENS = 40  # tokens that a model generates to continue a text
 
 
 @dataclass(frozen=True)
-class Choices:
+class CompareChoices:
     """The pinned run (None: this run itself), the head in focus, and the head compared with it.
 
     Without a pinned run the focus is the head that all others are compared with.
@@ -31,10 +38,10 @@ class Choices:
 
     pinned: Pinned | None
     focus: Focus
-    other: Head | None
+    other: ComparedHead | None
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def compare_payloads(run: CurrentRun, choices: CompareChoices) -> Pictures:
     """Return the payloads of all components, or a note on why two runs cannot be compared."""
     try:
         second = _second(run, choices)
@@ -46,7 +53,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     return {
         "distances": distances(what),
         "difference": difference(what, _answers(run, second)),
-        "checks": check_rows(checks(what)),
+        "checks": check_rows(distance_checks(what)),
     }
 
 
@@ -55,7 +62,7 @@ def _unable(message: str) -> Pictures:
     return {"distances": {"why": f"{message[:1].upper()}{message[1:].rstrip('.')}.", "kinds": []}}
 
 
-def compared(run: CurrentRun, choices: Choices) -> Compared:
+def compared(run: CurrentRun, choices: CompareChoices) -> Compared:
     """Return the comparison of this run with the pinned one, or with itself.
 
     Raises:
@@ -65,16 +72,16 @@ def compared(run: CurrentRun, choices: Choices) -> Compared:
     return _compared(run, _second(run, choices), choices)
 
 
-def _second(run: CurrentRun, choices: Choices) -> CurrentRun:
+def _second(run: CurrentRun, choices: CompareChoices) -> CurrentRun:
     return run if choices.pinned is None else choices.pinned.beside(run)
 
 
-def _compared(run: CurrentRun, second: CurrentRun, choices: Choices) -> Compared:
+def _compared(run: CurrentRun, second: CurrentRun, choices: CompareChoices) -> Compared:
     for one in (run, second):
         check_size(one.trace)
     trace, is_reread = _read_alike(run, second)
     found = compare(run.trace, trace)
-    other = within(found.second, choices.other)
+    other = head_within(found.second, choices.other)
     if choices.pinned is None:
         focus = choices.focus.within(run.trace)
         return of_one_run(found, (focus.site, focus.head), other)
@@ -112,12 +119,12 @@ def _answer(run: CurrentRun) -> list[str]:
     """Return the words of what the model answers under the run's changes."""
     if not run.scope.model.can_write:
         return answer_line(run.trace)[1].split(" ")
-    most = None if run.scope.model.translates else MOST_WRITTEN
+    most = None if run.scope.model.translates else MAX_COMPARED_TOKENS
     answer = (cache.unmasked_run(run.scope, run.trace, most).output or "").strip()
-    return (answer or text.NOTHING).split(" ")
+    return (answer or text.NOTHING_LABEL).split(" ")
 
 
-def table(run: CurrentRun, choices: Choices) -> list[list[object]]:
+def distance_table(run: CurrentRun, choices: CompareChoices) -> list[list[object]]:
     """Return the rows of the table of all distances, with its head."""
     rows: list[list[object]] = [["attention", "layer", "head", "distance in bits"]]
     what = compared(run, choices)

@@ -5,33 +5,33 @@ import re
 from viz_app.session import pinned, url_state
 from viz_app.session.focus import pick_head
 from viz_app.session.parameters import Text
-from viz_app.views.compare.compared import Head
+from viz_app.views.compare.compared import ComparedHead
 
-OTHER = Text("compare-head", pattern=r"[^\s:]{1,200}:[0-9]{1,5}|", is_step=True)
+REFERENCE_HEAD = Text("compare-head", pattern=r"[^\s:]{1,200}:[0-9]{1,5}|", is_step=True)
 
 
-def other_head() -> Head | None:
+def other_head() -> ComparedHead | None:
     """Return the head compared with the focus: the pinned run's, or without one this run's."""
-    return parsed(url_state.get(OTHER) or "")
+    return parsed(url_state.get(REFERENCE_HEAD) or "")
 
 
-def parsed(value: str) -> Head | None:
+def parsed(value: str) -> ComparedHead | None:
     """Return the head of this value of OTHER; None for the same head."""
     match = re.fullmatch(r"([^\s:]+):([0-9]+)", value)
     return (match[1], int(match[2])) if match else None
 
 
-def written(head: Head) -> str:
+def written(head: ComparedHead) -> str:
     """Return the value of OTHER for a head."""
     return f"{head[0]}:{head[1]}"
 
 
-def choose_other(head: Head | None) -> None:
+def choose_other(head: ComparedHead | None) -> None:
     """Compare with this head; None for the same head."""
-    url_state.keep(OTHER, written(head) if head else OTHER.default)
+    url_state.set_value(REFERENCE_HEAD, written(head) if head else REFERENCE_HEAD.default)
 
 
-def pick(site: str, head: int) -> None:
+def pick_reference_head(site: str, head: int) -> None:
     """Take a click on a head of the grid."""
     if pinned.checkpoint():
         pick_head(site, head)

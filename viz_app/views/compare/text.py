@@ -20,34 +20,36 @@ class Sides:
 
 PAGE = Sides(("This run", "Pinned run"), "this run", "the pinned run")
 NOTEBOOK = Sides(("First run", "Second run"), "the first run", "the second run")
-QUESTION = "Compare: which heads differ, and where?"
-ANSWER = (
+COMPARE_QUESTION = "Compare: which heads differ, and where?"
+COMPARE_ANSWER = (
     "The stronger the colour, the further apart. Click a head for both maps and their difference."
 )
-NO_TEXT = (
+NO_TEXT_TO_COMPARE = (
     "**This model reads no text**, so no texts are held out over which heads could be compared. The section **This "
     "text** compares them on the image that is shown."
 )
-NONE = "This model has no attention, so there are no heads to compare."
+NO_HEADS_TO_COMPARE = "This model has no attention, so there are no heads to compare."
 BESIDE_ITSELF = "Compare with:"
-WITH = "Head of the pinned run"
-NOTHING = "[nothing]"  # that a model generates
-SAME = "with the same head"
+PINNED_HEAD = "Head of the pinned run"
+NOTHING_LABEL = "[nothing]"  # that a model generates
+SAME_HEAD = "with the same head"
 WITH_HELP = "Compare each head with the one of the same layer and number, or all with one head."
-TOO_LONG = "This text is too long to compare every head: {} tokens, and at most {} are compared."
-HOW = {
+COMPARE_TOO_LONG = (
+    "This text is too long to compare every head: {} tokens, and at most {} are compared."
+)
+COMPARED_BY_NOTE = {
     TOKENS: "Compared token by token.",
     WORDS: "Other tokens, so compared by words: the mean over a word's queries, the sum over its keys.",
     POSITIONS: "Other texts of as many tokens, so compared by position.",
 }
 OTHER_TASK = "Trained for other tasks, so the answers are not compared."
 UNKNOWN_TASK = "The task of one model is not recorded, so the answers are not compared."
-LONGEST_WORD = 24  # characters in a sentence
-REST = "[other tokens]"
+MAX_WORD_IN_SENTENCE = 24  # characters in a sentence
+OTHER_TOKENS = "[other tokens]"
 REST_NOTE = "all tokens outside the text together"
 REREAD = "Both read this run's answer."
-LEGEND = "mean Jensen–Shannon divergence of the rows, in bits"
-EXPLANATION = """**Distance.** Each row of weights is a distribution over the keys. Two rows are compared by the Jensen–Shannon divergence
+COMPARE_LEGEND = "mean Jensen–Shannon divergence of the rows, in bits"
+DISTANCE_HELP = """**Distance.** Each row of weights is a distribution over the keys. Two rows are compared by the Jensen–Shannon divergence
 in bits. It is 0 if they are equal, 1 if they share no key. A head counts by the mean over its rows. Rows in which neither run
 may attend to anything do not count.
 
@@ -57,14 +59,14 @@ Models that were trained alike from other random numbers differ too. Head 1 of o
 The section Many texts matches heads, and says how certain each match is. This is one text: another may give another picture."""
 ANSWER_MANY = "Matched one to one over held-out texts, each head has its counterpart and a margin."
 WITHIN = "Heads of this model by each other. Pin another checkpoint to match its heads."
-NOT_MEASURED = (
+MATCHES_NOT_MEASURED = (
     "Nothing is measured yet for these weights. The button below runs held-out texts through both models "
     "and compares every head with every head."
 )
 KIND_LACKS = "{} has no attention that can be compared with this one on every text."
 NO_NULL = "No other seeds of this recipe are there to say how close matches usually are."
 ONE_HEAD = "The model has one head of this kind."
-MATCHING = """**Distance.** The mean Jensen–Shannon divergence of rows in bits over texts that this model holds out from its training. Both
+MATCHES_HELP = """**Distance.** The mean Jensen–Shannon divergence of rows in bits over texts that this model holds out from its training. Both
 models read the same target. Edits and masks of a run take no part; its training step and similarity do.
 
 **Match.** Heads are matched one to one, over all layers, at the least total distance (the Hungarian algorithm). The **margin** is
@@ -74,13 +76,13 @@ how much further the nearest other head is; below 0, another head is nearer and 
 It is small where the two models are more alike than two seeds usually are."""
 
 
-def place(site: AttentionSite, head: int) -> str:
+def compared_head_name(site: AttentionSite, head: int) -> str:
     """Return the attention, the layer and the head, counted from 1."""
     layer = f"{words.kind_short(site)}, layer {site.layer + 1}"
     return layer if site.n_heads == 1 else f"{layer}, head {head + 1}"
 
 
-def kind_short(site: AttentionSite) -> str:
+def kind_label(site: AttentionSite) -> str:
     """Return the short name of a kind of attention."""
     return words.kind_short(site)
 
@@ -97,7 +99,7 @@ def null(near: int, n: int, n_drawn: int, seeds: Sequence[str]) -> str:
 
 def most_alike(first: str, second: str, distance: float) -> str:
     """Name the two heads of a model that are most alike."""
-    return f"{first} and {second} are most alike: {bits(distance)} apart."
+    return f"{first} and {second} are most alike: {distance_in_bits(distance)} apart."
 
 
 def over_texts(n: int, advised: int) -> str:
@@ -114,18 +116,18 @@ def furthest(place: str, distance: float, n: int) -> str:
             else "The head is the same in both runs."
         )
     if n == 1:
-        return f"{place} differs by {bits(distance)}."
-    return f"{place} differs most: {bits(distance)}."
+        return f"{place} differs by {distance_in_bits(distance)}."
+    return f"{place} differs most: {distance_in_bits(distance)}."
 
 
-def nearest(reference: str, place: str, distance: float) -> str:
+def nearest_head_text(reference: str, place: str, distance: float) -> str:
     """Say which head is nearest to a fixed one; `place` is "" if there is no other."""
     if not place:
         return f"{reference} is the only head of its kind."
-    return f"Nearest to {reference}: {place}, {bits(distance)} away."
+    return f"Nearest to {reference}: {place}, {distance_in_bits(distance)} away."
 
 
-def bits(distance: float) -> str:
+def distance_in_bits(distance: float) -> str:
     """Return a distance with its unit."""
     return f"{distance:.3f} bits" if distance >= 0.0005 or not distance else "under 0.001 bits"
 
@@ -142,7 +144,7 @@ def _counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def verdict(first: Sequence[str], second: Sequence[str], sides: Sides = PAGE) -> str:
+def compared_answers(first: Sequence[str], second: Sequence[str], sides: Sides = PAGE) -> str:
     """Say where two answers part."""
     parts = parting(first, second)
     if parts < 0:
@@ -156,7 +158,7 @@ def verdict(first: Sequence[str], second: Sequence[str], sides: Sides = PAGE) ->
 
 
 def _quoted(word: str) -> str:
-    return f"“{shortened(word, LONGEST_WORD)}”"
+    return f"“{shortened(word, MAX_WORD_IN_SENTENCE)}”"
 
 
 def tasks_apart(first: str, second: str) -> str:

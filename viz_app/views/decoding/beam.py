@@ -12,11 +12,11 @@ from viz_app.drawing.labels import token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
-from viz_app.views.decoding.steps import candidates, given_row, source_labels
+from viz_app.views.decoding.steps import candidate_tokens, given_row, source_labels
 from viz_app.views.decoding.story import ShownAttention, Story
 
 
-def nearest(steps: tuple[BeamStep, ...], node: tuple[int, int] | None) -> tuple[int, int]:
+def nearest_node(steps: tuple[BeamStep, ...], node: tuple[int, int] | None) -> tuple[int, int]:
     """Return the requested (step, rank) if it exists, else where the best hypothesis ended."""
     if node and node[0] < len(steps) and node[1] < len(steps[node[0]].hypotheses):
         return node
@@ -56,7 +56,7 @@ def beam_tree(
     opening = given_row(story, scope.tokenizer)[: story.n_opening]
     read = [*opening, *token_labels(scope.tokenizer, hypothesis.tokens[:-1], n_text)]
     is_first = len(hypothesis.tokens) + n_text == 1
-    ids = candidates(run)[-1:]
+    ids = candidate_tokens(run)[-1:]
     header: dict[str, Any] = {
         "steps": [
             [_node(h, (s.index, r), n_text, path, scope) for r, h in enumerate(s.hypotheses)]

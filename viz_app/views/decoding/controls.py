@@ -9,40 +9,46 @@ from viz_app import words
 from viz_app.controls import pick, which_head
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.focus import HEAD, chosen_focus, pick_head
+from viz_app.session.focus import FOCUS_HEAD, chosen_focus, pick_head
 from viz_app.session.parameters import Choice, Number, Whole
 from viz_app.views.decoding import state
-from viz_app.views.decoding.payloads import Choices, given_ids, story
-from viz_app.views.decoding.story import ShownAttention, reading, writing_sites
+from viz_app.views.decoding.payloads import DecodingChoices, compare_decoding, given_ids
+from viz_app.views.decoding.story import ShownAttention, decoder_attention, writing_sites
 
 _HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
-HOW = Choice("decoding-how", "greedy", options=tuple(_HOW))
+DECODING_METHOD = Choice("decoding-how", "greedy", options=tuple(_HOW))
 TEMPERATURE = Number("decoding-temperature", 1.0, low=0.1, high=5.0)
 TOP_K, TOP_P = (
     Whole("decoding-top-k", 0, high=100_000),
     Number("decoding-top-p", 1.0, low=0.05, high=1.0),
 )
-SEED, WIDTH = Whole("decoding-seed", 0, high=1_000_000), Whole("decoding-width", 4, low=1, high=12)
+DECODING_SEED, BEAM_WIDTH = (
+    Whole("decoding-seed", 0, high=1_000_000),
+    Whole("decoding-width", 4, low=1, high=12),
+)
 TREE = "tree"
-PICTURE = Choice("decoding-picture", TREE, options=(TREE, "step by step"))
+DECODING_PICTURE = Choice("decoding-picture", TREE, options=(TREE, "step by step"))
 ALPHA = Number("decoding-alpha", 0.6, low=0.0, high=2.0)
 MAX_NEW = Whole("decoding-tokens", 40, low=1, high=10_000)
 _SLIM = 70  # px, the smallest width of a number box
 
 
-def choose(run: CurrentRun) -> Choices:
+def choose_decoding(run: CurrentRun) -> DecodingChoices:
     """Draw the row of controls and return the choices, with the session's place in the text."""
     given = given_ids(run)
-    place = state.place(run.scope, given)
-    with which_head.row():
+    place = state.current_state(run.scope, given)
+    with which_head.head_row():
         attention = _reading(run.trace, place.mean)
-        how = _HOW[pick.one("Decoding strategy", HOW, list(_HOW))]
+        how = _HOW[pick.one("Decoding strategy", DECODING_METHOD, list(_HOW))]
         settings = {"sample": _sampling, "beam": _beam}.get(how, dict)() | _length(run.scope.model)
-        is_tree = how == "beam" and pick.one("Picture", PICTURE, PICTURE.options) == TREE
+        is_tree = (
+            how == "beam"
+            and pick.one("Picture", DECODING_PICTURE, DECODING_PICTURE.options) == TREE
+        )
     method = Method(how, **settings, forced=place.forced)
-    choices = Choices(method, attention, place, given, state.cleared(), is_tree)
-    step = min(place.step, story(run, choices)[1].n_steps - 1)
-    state.go(step)
+    choices = DecodingChoices(method, attention, place, given, state.cleared(), is_tree)
+    step = min(place.step, compare_decoding(run, choices)[1].n_steps - 1)
+    state.go_to_position(step)
     return replace(choices, place=replace(place, step=step))
 
 
@@ -65,7 +71,7 @@ def _sampling() -> dict:
         0.05,
         "Draw from the smallest set whose probabilities reach p (nucleus sampling).",
     )
-    seed = _number("Seed", SEED, 1, "The same seed draws the same text.")
+    seed = _number("Seed", DECODING_SEED, 1, "The same seed draws the same text.")
     return {
         "temperature": temperature,
         "top_k": top_k or None,
@@ -75,7 +81,7 @@ def _sampling() -> dict:
 
 
 def _beam() -> dict:
-    width = _number("Width", WIDTH, 1, "How many texts are kept at each step.")
+    width = _number("Width", BEAM_WIDTH, 1, "How many texts are kept at each step.")
     alpha = _number(
         "Length α",
         ALPHA,
@@ -106,7 +112,7 @@ def _reading(trace: Trace, mean: bool) -> ShownAttention:
     """
     sites = writing_sites(trace)
     if not sites or words.is_alignment(sites[0]):
-        return reading(trace)
+        return decoder_attention(trace)
     site, focus = chosen_focus(trace)
     layers = sorted({s.layer for s in sites})
     layer, role = min(site.layer, max(layers)), site.role if site.stack == "decoder" else "cross"
@@ -116,9 +122,9 @@ def _reading(trace: Trace, mean: bool) -> ShownAttention:
     shown = by_layer[layers.index(layer)]
     head = min(focus.head, shown.n_heads - 1)
     which_head.which_head({shown.kind: by_layer}, shown, None if mean else head, _pick, mean=True)
-    return reading(trace, layer, None if mean else head)
+    return decoder_attention(trace, layer, None if mean else head)
 
 
 def _pick(site: str, head: int | None) -> None:
     state.choose_mean(head is None)
-    pick_head(site, url_state.get(HEAD) or 0 if head is None else head)
+    pick_head(site, url_state.get(FOCUS_HEAD) or 0 if head is None else head)

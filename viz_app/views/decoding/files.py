@@ -9,13 +9,19 @@ from models.decoding.run_rows import PassRows, StepRows
 from models.decoding.runs import Run
 from models.runs.scope import Scope
 from viz_app.drawing import svg
-from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
+from viz_app.drawing.colours import ACCENT_COLOUR, HATCH_COLOUR, PAPER_COLOUR, TEXT_COLOUR, ramp
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import texts
 from viz_app.drawing.labels import labels, token_label, token_labels
-from viz_app.drawing.npz import Arrays, Rows
+from viz_app.drawing.npz import Arrays, RowwiseArray
 from viz_app.drawing.provenance import counted
-from viz_app.views.decoding.steps import CANDIDATES, HOW, candidates, given_row, source_labels
+from viz_app.views.decoding.steps import (
+    CANDIDATES,
+    METHOD_NAMES,
+    candidate_tokens,
+    given_row,
+    source_labels,
+)
 from viz_app.views.decoding.story import ShownAttention, Story
 
 _COLUMNS = [
@@ -31,14 +37,14 @@ _COLUMNS = [
 ]
 
 
-def table(story: Story, scope: Scope) -> str:
+def decoding_table(story: Story, scope: Scope) -> str:
     """Return a row for each position (from 1) of each run, in exact float32."""
     choices = range(1, CANDIDATES + 1)
     head = [*_COLUMNS, *(f"choice {n}" for n in choices), *(f"p of choice {n}" for n in choices)]
     forced = dict(story.method.forced)
     runs = [
         ("teacher-forced", story.parallel, {}),
-        (f"autoregressive, {HOW[story.method.how]}", story.serial, forced),
+        (f"autoregressive, {METHOD_NAMES[story.method.how]}", story.serial, forced),
     ]
     if story.free:
         runs.append(("autoregressive, nothing forced", story.free, {}))
@@ -87,7 +93,7 @@ def arrays(story: Story, scope: Scope) -> Arrays:
         yield f"{name}.entropy", run.entropy.numpy()
         for site, rows in run.rows.items():
             shape = (rows.n_heads, len(rows), rows.n_key)
-            yield f"{name}.{counted(site)}", Rows(shape, np.float32, partial(_heads, rows))
+            yield f"{name}.{counted(site)}", RowwiseArray(shape, np.float32, partial(_heads, rows))
         for part, values in run.states.items():
             yield f"{name}.{part}", values.numpy()
 
@@ -98,30 +104,37 @@ def _heads(rows: StepRows | PassRows) -> Iterator[np.ndarray]:
 
 
 DIFFERS, FRAME = "#D55E00", "#8f96a3"
-PITCH, LEFT, TOP, ROW = 76, 150, 56, 32
-SIDE = 500  # width of each half below the rows
+PITCH, RUNS_LEFT, RUNS_TOP, RUNS_ROW = 76, 150, 56, 32
+HALF_WIDTH = 500  # width of each half below the rows
 
-Drawn = tuple[list[str], float]  # elements, and the y where they end
+DrawnElements = tuple[list[str], float]  # elements, and the y where they end
 
 
 def drawing(story: Story, scope: Scope, reading: ShownAttention, step: int, title: str) -> str:
     """Return the drawing, with the autoregressive run up to `step` (from 0)."""
-    width = max(LEFT + PITCH * story.n_steps, 2 * SIDE) + 20
+    width = max(RUNS_LEFT + PITCH * story.n_steps, 2 * HALF_WIDTH) + 20
     parts, y = _rows(story, scope, step)
     parts += [
-        _text(LEFT + (i + 0.5) * PITCH, TOP - 10, str(i + 1), "middle", size=10)
+        _text(RUNS_LEFT + (i + 0.5) * PITCH, RUNS_TOP - 10, str(i + 1), "middle", size=10)
         for i in range(story.n_steps)
     ]
     parts.append(
-        _box(LEFT + step * PITCH, TOP - 22, PITCH, y - TOP + 22, stroke=ACCENT, stroke_width=2)
+        _box(
+            RUNS_LEFT + step * PITCH,
+            RUNS_TOP - 22,
+            PITCH,
+            y - RUNS_TOP + 22,
+            stroke=ACCENT_COLOUR,
+            stroke_width=2,
+        )
     )
     if (d := story.divergence) is not None:
         parts.append(
             _box(
-                LEFT + d * PITCH + 3,
-                TOP - 19,
+                RUNS_LEFT + d * PITCH + 3,
+                RUNS_TOP - 19,
                 PITCH - 6,
-                y - TOP + 16,
+                y - RUNS_TOP + 16,
                 stroke=DIFFERS,
                 stroke_dasharray="5 3",
             )
@@ -130,27 +143,31 @@ def drawing(story: Story, scope: Scope, reading: ShownAttention, step: int, titl
         10, y + 30, "Training, teacher-forced", story.parallel, step, story, scope, reading
     )
     right, right_end = _step(
-        10 + SIDE, y + 30, "Inference", story.serial, step, story, scope, reading
+        10 + HALF_WIDTH, y + 30, "Inference", story.serial, step, story, scope, reading
     )
     height = max(left_end, right_end) + 20
-    return svg.document(width, height, [_text(10, 22, title, weight=600), *parts, *left, *right])
+    return svg.svg_document(
+        width, height, [_text(10, 22, title, weight=600), *parts, *left, *right]
+    )
 
 
-def _rows(story: Story, scope: Scope, step: int) -> Drawn:
+def _rows(story: Story, scope: Scope, step: int) -> DrawnElements:
     tokenizer = scope.tokenizer
     row = given_row(story, tokenizer)[story.n_opening - 1 :]
     best = token_labels(tokenizer, story.parallel.log_probs.argmax(-1).tolist(), story.n_text)
     written = token_labels(tokenizer, story.serial.taken, story.n_text)[: step + 1]
     rows = [("given text", row[1:]), ("decoder reads", row[:-1]), ("model predicts", best)]
     rows += [("inference reads", [row[0], *written][: len(written)]), ("and writes", written)]
-    parts, y = [], TOP
+    parts, y = [], RUNS_TOP
     for i, (name, tokens) in enumerate(rows):
         y += 14 if i == 3 else 0
         parts.append(_text(10, y + 16, name))
         for n, token in enumerate(tokens):
-            parts.append(_box(LEFT + n * PITCH + 6, y, PITCH - 12, 24, fill=PAPER, stroke=FRAME))
-            parts.append(_text(LEFT + (n + 0.5) * PITCH, y + 16, _short(token.text), "middle"))
-        y += ROW
+            parts.append(
+                _box(RUNS_LEFT + n * PITCH + 6, y, PITCH - 12, 24, fill=PAPER_COLOUR, stroke=FRAME)
+            )
+            parts.append(_text(RUNS_LEFT + (n + 0.5) * PITCH, y + 16, _short(token.text), "middle"))
+        y += RUNS_ROW
     return parts, y
 
 
@@ -163,7 +180,7 @@ def _step(
     story: Story,
     scope: Scope,
     reading: ShownAttention,
-) -> Drawn:
+) -> DrawnElements:
     """Draw one run at a position, or at its last one if shorter: bars, then both attention rows."""
     i = min(step, len(run) - 1)
     parts = [
@@ -171,7 +188,7 @@ def _step(
             x, y, f"{name}, position {i + 1}: entropy {float(run.entropy[i]):.3f} nats", weight=600
         )
     ]
-    ids = candidates(run)[i]
+    ids = candidate_tokens(run)[i]
     for token, p in zip(ids.tolist(), run.log_probs[i][ids].exp().tolist(), strict=True):
         y += 18
         parts.append(
@@ -182,7 +199,7 @@ def _step(
                 "end",
             )
         )
-        fill = ACCENT if token == run.taken[i] else HATCH
+        fill = ACCENT_COLOUR if token == run.taken[i] else HATCH_COLOUR
         parts.append(_box(x + 90, y - 11, max(0.5, 200 * p), 13, fill=fill, title=repr(p)))
         parts.append(_text(x + 296, y, f"{p:.3f}"))
     opening = given_row(story, scope.tokenizer)[: story.n_opening]
@@ -201,13 +218,13 @@ def _step(
     return parts, y
 
 
-def _chips(x: float, y: float, what: str, tokens: list[str], weights: list[float]) -> Drawn:
+def _chips(x: float, y: float, what: str, tokens: list[str], weights: list[float]) -> DrawnElements:
     parts, across, down = [_text(x, y, what)], 0.0, y + 8
     for token, weight in zip(tokens, weights, strict=False):  # keys of the future have no token
         wide = max(34, 8 * len(token) + 10)
-        if across + wide > SIDE - 30:
+        if across + wide > HALF_WIDTH - 30:
             across, down = 0.0, down + 36
-        middle, ink = x + across + wide / 2 - 1, PAPER if weight > 0.45 else TEXT
+        middle, ink = x + across + wide / 2 - 1, PAPER_COLOUR if weight > 0.45 else TEXT_COLOUR
         parts.append(
             _box(
                 x + across,
@@ -250,6 +267,6 @@ def _text(
     anchor: str = "start",
     size: int = 12,
     weight: int = 400,
-    ink: str = TEXT,
+    ink: str = TEXT_COLOUR,
 ) -> str:
-    return svg.text(x, y, text, anchor, font_size=size, font_weight=weight, fill=ink)
+    return svg.svg_text(x, y, text, anchor, font_size=size, font_weight=weight, fill=ink)

@@ -10,22 +10,22 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views import onward
 from viz_app.views.decoding import files, state, text
-from viz_app.views.decoding.controls import choose
+from viz_app.views.decoding.controls import choose_decoding
 from viz_app.views.decoding.payloads import (
-    Choices,
+    DecodingChoices,
+    compare_decoding,
+    decoding_choices_within,
+    decoding_payloads,
+    decoding_quantities,
     given_ids,
     has_room,
-    payloads,
-    quantities,
-    story,
-    within,
 )
-from viz_app.views.decoding.steps import HOW
+from viz_app.views.decoding.steps import METHOD_NAMES
 from viz_app.views.decoding.story import Story
-from viz_app.views.page import Cell, File, Foot, Page, Shown, View
+from viz_app.views.page import File, Foot, Page, PageCell, ShownComponent, View
 
 
-def _find(run: CurrentRun) -> View[Choices] | str:
+def _find(run: CurrentRun) -> View[DecodingChoices] | str:
     """Return the view of this run, or why there is nothing to decode."""
     model = run.scope.model
     if not model.can_write:
@@ -35,33 +35,36 @@ def _find(run: CurrentRun) -> View[Choices] | str:
     return TWO_RUNS if has_room(run) else text.no_room(run.scope.n_ctx)
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    force = {"on_force": state.force, "on_free": state.let_go}
+def _layout(run: CurrentRun, choices: DecodingChoices, drawn: Pictures) -> Sequence[PageCell]:
+    force = {"on_force": state.force, "on_free": state.discard_forced}
     return [
-        Shown(BEAM_TREE, choose={"on_node": state.choose_node}),
-        Shown(PLAIN, "note decoding"),
-        Shown(STEPPER, choose={"on_step": state.go}, change=force),
+        ShownComponent(BEAM_TREE, choose={"on_node": state.choose_node}),
+        ShownComponent(PLAIN, "note decoding"),
+        ShownComponent(STEPPER, choose={"on_step": state.go_to_position}, change=force),
         Foot((1, 1)),
     ]
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
-    parts = text.why(run.scope.model, run.spec.edits), words.departures(run.scope.config)
+def _text(run: CurrentRun, choices: DecodingChoices) -> str:
+    parts = (
+        text.explain_decoding(run.scope.model, run.spec.edits),
+        words.departures(run.scope.config),
+    )
     return "\n\n".join(part for part in parts if part)
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: DecodingChoices) -> Sequence[File]:
     def story_of(now: CurrentRun) -> Story:
-        return story(now, choices)[1]
+        return compare_decoding(now, choices)[1]
 
     def about(now: CurrentRun) -> Facts:
         shown = story_of(now)
-        return facts(shown.trace, decoding=HOW[shown.method.how])
+        return facts(shown.trace, decoding=METHOD_NAMES[shown.method.how])
 
     def drawing(now: CurrentRun) -> str:
         shown, scope = story_of(now), now.scope
         position = min(choices.of(given_ids(now)).place.step, shown.n_steps - 1)
-        source, how = shown.trace.fields[scope.model.fields[0].name], HOW[shown.method.how]
+        source, how = shown.trace.fields[scope.model.fields[0].name], METHOD_NAMES[shown.method.how]
         title = f"{source} — decoding, step {position + 1}: training beside inference ({how})"
         return files.drawing(shown, scope, choices.reading, position, title)
 
@@ -70,7 +73,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     return [
         File(
             "Both runs, CSV",
-            lambda now: files.table(story_of(now), now.scope),
+            lambda now: files.decoding_table(story_of(now), now.scope),
             f"{name}.csv",
             about,
         ),
@@ -85,18 +88,18 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
 
 
 TWO_RUNS = View(
-    payloads,
+    decoding_payloads,
     _layout,
-    choose=choose,
-    within=within,
+    choose=choose_decoding,
+    within=decoding_choices_within,
     text=_text,
     files=_files,
-    quantities=quantities,
+    quantities=decoding_quantities,
 )
-DECODING = Page(
+DECODING_PAGE = Page(
     "Decoding",
-    text.QUESTION,
-    lambda run: text.answer(run.scope.model),
+    text.DECODING_QUESTION,
+    lambda run: text.decoding_answer(run.scope.model),
     {"": _find},
     lambda run, choices: onward.what_attention_changed(run),
 )

@@ -16,14 +16,14 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding import beam, text
 from viz_app.views.decoding.steps import stepper
-from viz_app.views.decoding.story import ShownAttention, Story, reading, writing_sites
+from viz_app.views.decoding.story import ShownAttention, Story, decoder_attention, writing_sites
 from viz_app.views.run_difference import Quantity, Vocabulary
 
-MOST_TOKENS = 24  # of a difference: the most probable ones of both runs
+MAX_DIFFERENCE_TOKENS = 24  # of a difference: the most probable ones of both runs
 
 
 @dataclass(frozen=True)
-class Place:
+class ReadingState:
     """The state of the reading: step, forced (position, token) pairs, beam node, and mean.
 
     A beam node is (step, rank).
@@ -36,7 +36,7 @@ class Place:
     node: tuple[int, int] | None = None
     mean: bool = False
 
-    def within(self, scope: Scope) -> "Place":
+    def within(self, scope: Scope) -> "ReadingState":
         """Return the place without forced tokens that this model lacks or may not generate."""
         never = scope.config.pad_id, scope.config.start_id
         legal = tuple(
@@ -48,7 +48,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Choices:
+class DecodingChoices:
     """The choices on the page.
 
     The place belongs to the `given` tokens, a source or a prompt; `cleared` is True if tokens
@@ -58,27 +58,27 @@ class Choices:
 
     method: Method
     reading: ShownAttention
-    place: Place
+    place: ReadingState
     given: tuple[int, ...]
     cleared: bool = False
     is_tree: bool = False
 
-    def of(self, given: tuple[int, ...]) -> "Choices":
+    def of(self, given: tuple[int, ...]) -> "DecodingChoices":
         """Return the choices for these tokens; for other tokens the place is reset."""
         if given == self.given:
             return self
-        method, place = replace(self.method, forced=()), Place(mean=self.place.mean)
+        method, place = replace(self.method, forced=()), ReadingState(mean=self.place.mean)
         return replace(
             self, method=method, place=place, given=given, cleared=bool(self.place.forced)
         )
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def decoding_payloads(run: CurrentRun, choices: DecodingChoices) -> Pictures:
     """Return the payloads of all components; only a note if the prompt leaves no room to write."""
     if not has_room(run):
         return {"note decoding": small_print(text.no_room(run.scope.n_ctx))}
     choices = choices.of(given_ids(run))
-    written, runs = story(run, choices)
+    written, runs = compare_decoding(run, choices)
     step = min(choices.place.step, runs.n_steps - 1)
     note = _note(run, runs, choices)
     if written.beam and choices.is_tree:
@@ -104,7 +104,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     return drawn
 
 
-def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quantity]:
     """Return each step's distribution over what is written, and its weights over a source.
 
     Raises:
@@ -113,7 +113,7 @@ def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
     if not has_room(run):
         raise InputError(text.no_room(run.scope.n_ctx), run.scope.model.fields[0].name)
     choices = choices.of(given_ids(run))
-    written = story(run, choices)[1].serial
+    written = compare_decoding(run, choices)[1].serial
     tokenizer = run.scope.tokenizer
     steps = [token_label(tokenizer, token) for token in written.taken]
     shared = {"number of steps": len(written)}
@@ -127,7 +127,7 @@ def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
             lambda token: token_label(tokenizer, token),
             "token",
             shared | {"tokens to write": Vocabulary(tokenizer)},
-            most=MOST_TOKENS,
+            most=MAX_DIFFERENCE_TOKENS,
         )
     ]
     if site := choices.reading.cross:
@@ -142,27 +142,33 @@ def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
     return drawn
 
 
-def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def decoding_choices_within(
+    choices: DecodingChoices, run: CurrentRun, other: CurrentRun
+) -> DecodingChoices:
     """Return these choices for another run: its forced tokens, and an attention of its decoder."""
     names = [site.name for site in writing_sites(other.trace)]
     shown = choices.reading
     if not all(name in names for name in (shown.cross, shown.self_attention) if name) or not (
         shown.cross or shown.self_attention
     ):
-        shown = reading(other.trace, head=shown.head)
-    place = Place(choices.place.step, other.spec.forced, mean=choices.place.mean)
+        shown = decoder_attention(other.trace, head=shown.head)
+    place = ReadingState(choices.place.step, other.spec.forced, mean=choices.place.mean)
     place = place.within(other.scope)
     method = replace(choices.method, forced=place.forced)
-    return Choices(method, shown, place, given_ids(other), is_tree=choices.is_tree)
+    return DecodingChoices(method, shown, place, given_ids(other), is_tree=choices.is_tree)
 
 
 def _written(run: CurrentRun, runs: Story) -> dict:
     """Return the line above the page: what was read, and where forced tokens lead."""
-    forced = (text.FORCED, run.scope.tokenizer.decode(runs.serial.taken)) if runs.free else None
+    forced = (
+        (text.FORCED_CONTINUATION, run.scope.tokenizer.decode(runs.serial.taken))
+        if runs.free
+        else None
+    )
     return strip(run.trace, run.terms, run.stale, forced)
 
 
-def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:
+def compare_decoding(run: CurrentRun, choices: DecodingChoices) -> tuple[Autoregression, Story]:
     """Return the tokens that inference generates, and both runs."""
     given, n_opening = given_ids(run), _n_opening(run)
     method = choices.of(given).method
@@ -213,7 +219,7 @@ def _teacher_forced(run: CurrentRun, method: Method) -> Run:
     n_opening, stream = _n_opening(run), run.trace.next_token.stream
     if len(run.trace.streams[stream].ids) > n_opening or not run.scope.model.continues:
         return of_trace(run.trace, n_opening - 1)
-    return single_pass(
+    return checked_pass(
         run,
         cache.autoregression(run, given_ids(run), Method(max_new=method.max_new)).run.taken,
     )
@@ -223,15 +229,15 @@ def _uncached(run: CurrentRun, runs: Story) -> Run:
     """Return an uncached pass over the generated tokens, reusing a run of the same tokens."""
     if runs.parallel.taken == runs.serial.taken:
         return runs.parallel
-    return single_pass(run, runs.serial.taken)
+    return checked_pass(run, runs.serial.taken)
 
 
-def single_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
+def checked_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
     """Return an uncached pass over given tokens."""
-    return cache.single_pass(run, given_ids(run), tokens)
+    return cache.cached_single_pass(run, given_ids(run), tokens)
 
 
-def _note(run: CurrentRun, runs: Story, choices: Choices) -> str:
+def _note(run: CurrentRun, runs: Story, choices: DecodingChoices) -> str:
     """Return the sentences on forced tokens."""
     lines, forced = [], choices.place.forced
     if choices.cleared:
@@ -247,9 +253,11 @@ def _note(run: CurrentRun, runs: Story, choices: Choices) -> str:
     return " ".join(lines)
 
 
-def _beam_tree(run: CurrentRun, written: Autoregression, runs: Story, choices: Choices) -> bytes:
-    node = beam.nearest(written.beam, choices.place.node)
-    node_run = single_pass(run, written.beam[node[0]].hypotheses[node[1]].tokens)
+def _beam_tree(
+    run: CurrentRun, written: Autoregression, runs: Story, choices: DecodingChoices
+) -> bytes:
+    node = beam.nearest_node(written.beam, choices.place.node)
+    node_run = checked_pass(run, written.beam[node[0]].hypotheses[node[1]].tokens)
     return beam.beam_tree(
         written.beam,
         node,

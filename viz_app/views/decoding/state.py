@@ -12,8 +12,8 @@ from models.runs.scope import Scope
 from viz_app.session import url_state
 from viz_app.session.parameters import Notation, Parameter, Switch, Whole
 from viz_app.session.remembered import recall, remember
-from viz_app.session.run_changes import FORCED, parse_pairs
-from viz_app.views.decoding.payloads import Place
+from viz_app.session.run_changes import FORCED_CHANGE, parse_pairs
+from viz_app.views.decoding.payloads import ReadingState
 
 _SOURCE, _CLEARED = "decoding source", "decoding cleared"
 
@@ -26,12 +26,12 @@ def _write_node(node: tuple[int, int]) -> str:
     return f"{node[0] + 1}:{node[1] + 1}"
 
 
-STEP = Whole("step", 1, low=1, high=99_999)
+DECODING_STEP = Whole("step", 1, low=1, high=99_999)
 NODE = Notation("node", None, True, read=_read_node, write=_write_node)
-MEAN = Switch("heads", on="mean")
+MEAN_OF_HEADS = Switch("heads", on="mean")
 
 
-def place(scope: Scope, given: tuple[int, ...]) -> Place:
+def current_state(scope: Scope, given: tuple[int, ...]) -> ReadingState:
     """Return the session's place in these given tokens, a source or a prompt."""
     current = _place()
     source, previous = (str(scope.path), given), recall(_SOURCE)
@@ -40,24 +40,26 @@ def place(scope: Scope, given: tuple[int, ...]) -> Place:
         remember(_CLEARED, False)
     elif previous not in (None, source):
         remember(_CLEARED, bool(current.forced))
-        current = Place(mean=current.mean)
+        current = ReadingState(mean=current.mean)
     current = current.within(scope)
-    keep(current, url_state.put_right)
+    store_state(current, url_state.put_right)
     return current
 
 
-def _place() -> Place:
+def _place() -> ReadingState:
     get = url_state.get
-    return Place(get(STEP) - 1, get(FORCED), get(NODE), get(MEAN))
+    return ReadingState(get(DECODING_STEP) - 1, get(FORCED_CHANGE), get(NODE), get(MEAN_OF_HEADS))
 
 
-def keep(place: Place, how: Callable[[Parameter, Any], None] = url_state.keep) -> None:
+def store_state(
+    place: ReadingState, how: Callable[[Parameter, Any], None] = url_state.set_value
+) -> None:
     """Store a place with `how`."""
     for parameter, value in (
-        (STEP, place.step + 1),
-        (FORCED, place.forced),
+        (DECODING_STEP, place.step + 1),
+        (FORCED_CHANGE, place.forced),
         (NODE, place.node),
-        (MEAN, place.mean),
+        (MEAN_OF_HEADS, place.mean),
     ):
         how(parameter, value)
 
@@ -67,9 +69,9 @@ def cleared() -> bool:
     return bool(recall(_CLEARED))
 
 
-def go(position: int) -> None:
+def go_to_position(position: int) -> None:
     """Go to this position."""
-    url_state.keep(STEP, max(0, position) + 1)
+    url_state.set_value(DECODING_STEP, max(0, position) + 1)
 
 
 def force(position: int, token: int) -> None:
@@ -78,7 +80,7 @@ def force(position: int, token: int) -> None:
     before = tuple(pair for pair in current.forced if pair[0] < position)
     is_forced = (position, token) in current.forced
     remember(_CLEARED, False)
-    keep(
+    store_state(
         replace(
             current,
             step=position,
@@ -88,17 +90,17 @@ def force(position: int, token: int) -> None:
     )
 
 
-def let_go() -> None:
+def discard_forced() -> None:
     """Discard all forced tokens."""
     remember(_CLEARED, False)
-    keep(replace(_place(), forced=(), node=None))
+    store_state(replace(_place(), forced=(), node=None))
 
 
 def choose_node(step: int, rank: int) -> None:
     """Choose a node of the beam, both numbers from 0."""
-    url_state.keep(NODE, (step, rank))
+    url_state.set_value(NODE, (step, rank))
 
 
 def choose_mean(mean: bool) -> None:
     """Choose the mean over heads, or one head."""
-    url_state.keep(MEAN, mean)
+    url_state.set_value(MEAN_OF_HEADS, mean)

@@ -14,7 +14,7 @@ from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing.cells import block_of, in_blocks
 from viz_app.drawing.difference import shared
-from viz_app.drawing.extent import OWN, Extent, widened
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
 from viz_app.drawing.labels import Label, labels, token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
@@ -22,7 +22,7 @@ from viz_app.drawing.stamp import facts, saving
 from viz_app.views.decoding.story import ShownAttention, Story, writing_sites
 
 CANDIDATES = 8  # bars at each step, besides the taken token if it is not among them
-HOW = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
+METHOD_NAMES = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
 
 
 def stepper(
@@ -32,7 +32,7 @@ def stepper(
     terms: words.Terms,
     step: int,
     note: str = "",
-    extent: Extent = OWN,
+    extent: Extent = OWN_EXTENT,
 ) -> bytes:
     """Return the payload of the component `stepper`, whose scales cover `extent`.
 
@@ -55,7 +55,7 @@ def stepper(
         "free": _free(story, tokenizer),
         "diverges": -1 if diverges is None else diverges,
         "forced": [i for i, _ in story.method.forced],
-        "how": HOW[story.method.how],
+        "how": METHOD_NAMES[story.method.how],
         "sampling": story.method.how == "sample",
         "reading": reading.name,
         "cross": reading.cross_name,
@@ -82,7 +82,7 @@ def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.n
     """Return the predictions and the attention of both runs at every position."""
     arrays = {}
     for name, run in (("parallel", story.parallel), ("serial", story.serial)):
-        ids = candidates(run)
+        ids = candidate_tokens(run)
         arrays[f"{name}_ids"] = ids.numpy().astype(np.int32)
         arrays[f"{name}_p"] = run.log_probs.gather(1, ids).exp().numpy()
         arrays[f"{name}_rank"] = _rank(run).numpy().astype(np.int32)
@@ -94,7 +94,7 @@ def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.n
         }
         arrays |= {f"{name}_{part}": values.numpy() for part, values in run.states.items()}
     if story.method.how == "sample":
-        arrays["drawn_p"] = drawn_from(story).gather(1, candidates(story.serial)).numpy()
+        arrays["drawn_p"] = drawn_from(story).gather(1, candidate_tokens(story.serial)).numpy()
     return arrays
 
 
@@ -157,7 +157,7 @@ def _vectors(story: Story, scales: Extent) -> list[dict[str, Any]]:
     ]
 
 
-def candidates(run: Run) -> torch.Tensor:
+def candidate_tokens(run: Run) -> torch.Tensor:
     """Return (position, CANDIDATES + 1) token ids: the most probable, the taken one among them."""
     k = min(CANDIDATES + 1, run.log_probs.shape[1])
     ids = run.log_probs.topk(k).indices.clone()
@@ -185,7 +185,7 @@ def _json(names: Sequence[Label]) -> list:
 def _lane(run: Run, n_text: int, tokenizer: Tokenizer) -> dict[str, Any]:
     names = [
         _json([token_label(tokenizer, i, first=n == 0) for i in row])
-        for n, row in enumerate(candidates(run).tolist(), start=n_text)
+        for n, row in enumerate(candidate_tokens(run).tolist(), start=n_text)
     ]
     return {"n": len(run), "taken": list(run.taken), "candidates": names, "ended": run.ended}
 

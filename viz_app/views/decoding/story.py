@@ -72,7 +72,7 @@ def writing_sites(trace: Trace) -> list[AttentionSite]:
     return [site for site in trace.attention.values() if site.stack == "decoder"]
 
 
-def reading(trace: Trace, layer: int = 0, head: int | None = None) -> ShownAttention:
+def decoder_attention(trace: Trace, layer: int = 0, head: int | None = None) -> ShownAttention:
     """Return the attention of a decoder layer (from 0).
 
     A cross-attention without a layer number is shown with every layer.

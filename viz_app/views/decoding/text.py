@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from models.architectures import Model
-from models.architectures.base import ORDER
+from models.architectures.base import ORDER_FIELD
 from models.decoding.incremental import sees_ahead
 from models.trace.edits import Edit
 
-FORCED = "with your forced token, the model writes"
-QUESTION = "Decoding: how is text generated token by token?"
+FORCED_CONTINUATION = "with your forced token, the model writes"
+DECODING_QUESTION = "Decoding: how is text generated token by token?"
 _ANSWER = "Training predicts all positions in parallel; generation feeds each new token back in."
 _ANSWER_RECURRENT = (
     "In training each state waits for the one before; generation also feeds each new token back in."
@@ -81,7 +81,7 @@ _CLOSED = (
 
 def does_not_write(model: Model) -> str:
     """Return why nothing is decoded, and what to open instead."""
-    if any(field.kind == ORDER for field in model.fields):
+    if any(field.kind == ORDER_FIELD for field in model.fields):
         return _PREDICTS_IN_ORDER
     if model.continues:
         return _DOES_NOT_WRITE.format(_CLOSED)
@@ -91,7 +91,7 @@ def does_not_write(model: Model) -> str:
 NO_LAYERS = "This model's decoder has no layers, so there is no decoding to show."
 
 
-def answer(model: Model) -> str:
+def decoding_answer(model: Model) -> str:
     """Return the page's answer: training and inference in a sentence."""
     if not model.can_write:
         return _NO_ANSWER
@@ -103,7 +103,7 @@ def no_room(n_ctx: int) -> str:
     return f"The prompt fills all {n_ctx} tokens that this model can read, so it cannot write more. Shorten it to see the model write."
 
 
-def why(model: Model, edits: Sequence[Edit] = ()) -> str:
+def explain_decoding(model: Model, edits: Sequence[Edit] = ()) -> str:
     """Explain, in Markdown, the order of training and inference under edits, and what is cached."""
     config, kinds = (
         model.config,

@@ -22,7 +22,7 @@ from viz_app.views.frame.one_run import Draw, OneRun
 from viz_app.views.frame.two_runs import BESIDE, TwoRuns
 from viz_app.views.page import Find, Page
 
-DIFFERENCE = Switch("difference")
+SHOWS_DIFFERENCE = Switch("difference")
 
 
 def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | None:
@@ -58,13 +58,13 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
         session.pinned_pictures = None
         return one.draw(run)
     both = TwoRuns(one, find, run, pinned, other, pinned_room)
-    return both.draw_difference() if can_differ and url_state.get(DIFFERENCE) else both.draw()
+    return both.draw_difference() if can_differ and url_state.get(SHOWS_DIFFERENCE) else both.draw()
 
 
 def _offer_difference() -> None:
     """Draw the switch between both runs and their difference."""
     about = "Show this run minus the pinned run, number by number, instead of both."
-    pick.switched("Difference", DIFFERENCE, help=about)
+    pick.switched("Difference", SHOWS_DIFFERENCE, help=about)
 
 
 def _section(page: Page, run: CurrentRun) -> str:

@@ -8,9 +8,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from viz_app import ui
-from viz_app.components.catalogue import NEXT, PLAIN
+from viz_app.components.catalogue import NEXT_LINK, PLAIN
 from viz_app.components.mounting import show
-from viz_app.controls.similarity_text import NOTE
+from viz_app.controls.similarity_text import SIMILARITY_NOTE
 from viz_app.drawing.extent import on_one_scale
 from viz_app.drawing.notes import check_summary, strip
 from viz_app.session import url_state
@@ -19,7 +19,6 @@ from viz_app.session.downloads import Download
 from viz_app.session.live import LiveSession, Pictures
 from viz_app.session.parameters import declared
 from viz_app.views.page import (
-    Cell,
     Checks,
     Columns,
     Explanation,
@@ -27,19 +26,24 @@ from viz_app.views.page import (
     Foot,
     NextQuestion,
     Page,
+    PageCell,
     Plot,
     Prose,
     Row,
-    Shown,
+    ShownComponent,
     Table,
     View,
     Widget,
 )
 
-STRIP = ("written", "unrecorded", NOTE)  # pictures above the controls, where they are there
+STRIP = (
+    "written",
+    "unrecorded",
+    SIMILARITY_NOTE,
+)  # pictures above the controls, where they are there
 SUMMARY = "checked"  # the number of checks passed
-QUESTION = "next"  # the question that the page ends in
-DETAILS = "Details: how to read this, the checks, and files"
+NEXT_QUESTION_KEY = "next"  # the question that the page ends in
+PAGE_DETAILS = "Details: how to read this, the checks, and files"
 CHECKS_ONLY = "Details: the checks"  # of the pinned run
 
 Draw = Callable[[CurrentRun], Pictures]
@@ -76,7 +80,7 @@ class OneRun:
         """Make what surrounds the pictures: the texts read and written, the question at the end."""
         pictures: Pictures = {}
         if not self.prefix:
-            pictures[QUESTION] = {"question": self._leads_to(run).question}
+            pictures[NEXT_QUESTION_KEY] = {"question": self._leads_to(run).question}
         if self.view.has_strip:
             pictures["written"] = strip(run.trace, run.terms, run.stale)
         return pictures
@@ -88,7 +92,7 @@ class OneRun:
         """Open the page that answers the question, at the next rerun."""
         question = self._leads_to(self.session.shown)
         for name, value in question.chosen.items():
-            url_state.keep(declared()[name], value)
+            url_state.set_value(declared()[name], value)
         self.session.leaves_for = question.page
 
     def lay_out(self, run: CurrentRun, drawn: Pictures) -> None:
@@ -104,7 +108,7 @@ class OneRun:
         if not _holds(cells, Foot):
             self._ask(drawn)
 
-    def _place(self, cells: Sequence[Cell], run: CurrentRun, drawn: Pictures) -> None:
+    def _place(self, cells: Sequence[PageCell], run: CurrentRun, drawn: Pictures) -> None:
         for cell in cells:
             if isinstance(cell, Columns):
                 self._columns(cell, run, drawn)
@@ -133,15 +137,15 @@ class OneRun:
         with st.container(horizontal=True, gap="small", key=self.prefix + "details"):
             if SUMMARY in drawn:
                 show(PLAIN, drawn[SUMMARY], key=self.prefix + SUMMARY)
-            with st.expander(CHECKS_ONLY if self.prefix else DETAILS):
+            with st.expander(CHECKS_ONLY if self.prefix else PAGE_DETAILS):
                 below = Columns(foot.widths, ([Explanation()], [Checks(is_counted=True)]))
                 self._place([*foot.cells, below], run, drawn)
             self._ask(drawn)
 
     def _ask(self, drawn: Pictures) -> None:
         """Place the question that the page ends in."""
-        if QUESTION in drawn:
-            show(NEXT, drawn[QUESTION], key=QUESTION, on_go=self._go)
+        if NEXT_QUESTION_KEY in drawn:
+            show(NEXT_LINK, drawn[NEXT_QUESTION_KEY], key=NEXT_QUESTION_KEY, on_go=self._go)
 
     def _columns(self, cell: Columns, run: CurrentRun, drawn: Pictures) -> None:
         if cell.stack and self.is_half:
@@ -151,7 +155,7 @@ class OneRun:
             with column:
                 self._place(inner, run, drawn)
 
-    def _show(self, cell: Shown | Plot | Table, picture: Any) -> None:
+    def _show(self, cell: ShownComponent | Plot | Table, picture: Any) -> None:
         key = self.prefix + cell.picture
         if isinstance(cell, Table):
             whole = st.column_config.NumberColumn(format="localized")
@@ -159,7 +163,7 @@ class OneRun:
             height = cell.height or "auto"
             st.dataframe(picture, height=height, hide_index=True, key=key, column_config=columns)
             return
-        if isinstance(cell, Shown):
+        if isinstance(cell, ShownComponent):
             change = {name: _ignore for name in cell.change} if self.prefix else cell.change
             show(cell.component, picture, key, **cell.choose, **change)
         elif cell.file:
@@ -198,7 +202,7 @@ def offer(files: Sequence[File], shown: Callable[[], CurrentRun]) -> None:
     )
 
 
-def _holds(cells: Sequence[Cell], kind: Any) -> bool:
+def _holds(cells: Sequence[PageCell], kind: Any) -> bool:
     """Return True if a cell of this kind is among them, or in their columns."""
     return any(
         isinstance(cell, kind)

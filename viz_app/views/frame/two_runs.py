@@ -18,9 +18,9 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.pinned import Pinned
 from viz_app.views.frame.one_run import Draw, OneRun
-from viz_app.views.page import Cell, Columns, Find, Shown
-from viz_app.views.run_difference import HOW, KEYS, differences
-from viz_app.views.run_difference import NOTE as ABOUT_DIFFERENCE
+from viz_app.views.page import Columns, Find, PageCell, ShownComponent
+from viz_app.views.run_difference import DIFFERENCE_HELP, KEYS, differences
+from viz_app.views.run_difference import DIFFERENCE_NOTE as ABOUT_DIFFERENCE
 
 BESIDE = "pin "  # before the key of a picture of the pinned run
 OTHER_KIND = (
@@ -77,12 +77,14 @@ class TwoRuns:
         if BESIDE + "written" in drawn:
             with self.above:
                 show(PLAIN, drawn[BESIDE + "written"], key=BESIDE + "written")
-        shown = [Shown(STATES, key) for key in KEYS if key in drawn]
-        cells: list[Cell] = [Columns((1, 1), ([shown[0]], [shown[1]]))] if shown[1:] else [*shown]
+        shown = [ShownComponent(STATES, key) for key in KEYS if key in drawn]
+        cells: list[PageCell] = (
+            [Columns((1, 1), ([shown[0]], [shown[1]]))] if shown[1:] else [*shown]
+        )
         view = replace(
             self.one.view,
-            layout=lambda run, choices, drawn: [*cells, Shown(PLAIN, ABOUT_DIFFERENCE)],
-            text=lambda run, choices: HOW,
+            layout=lambda run, choices, drawn: [*cells, ShownComponent(PLAIN, ABOUT_DIFFERENCE)],
+            text=lambda run, choices: DIFFERENCE_HELP,
             files=lambda run, choices: (),
             files_note=lambda run, choices: "",
         )

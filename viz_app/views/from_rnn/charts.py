@@ -9,14 +9,24 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from models.analysis.jacobian_reach import LAYER_KINDS, Reach
-from models.analysis.layer_timing import LENGTHS, Timing
+from models.analysis.layer_timing import TIMED_LENGTHS, Timing
 from viz_app.drawing.extent import Extent, Scaled, scaled
-from viz_app.drawing.frame import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash, titled
+from viz_app.drawing.frame import (
+    GRID_COLOUR,
+    LEGEND_LAYOUT,
+    LINE_COLOURS,
+    LINE_STYLES,
+    framed_figure,
+    plotly_dash,
+    titled,
+)
 from viz_app.drawing.look import Look
 
-COLOURS = dict(zip(LAYER_KINDS, LINES, strict=False))  # a layer keeps its colour
+COLOURS = dict(zip(LAYER_KINDS, LINE_COLOURS, strict=False))  # a layer keeps its colour
 SQUARE = 118  # px, a side of one layer's timetable
-DASHES = dict(zip(LAYER_KINDS, LINE_STYLES, strict=False))  # and its dashes, where colours fail
+LAYER_DASHES = dict(
+    zip(LAYER_KINDS, LINE_STYLES, strict=False)
+)  # and its dashes, where colours fail
 
 
 def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
@@ -40,7 +50,7 @@ def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
             "layer:N",
             sort=domain,
             legend=legend,
-            scale=alt.Scale(domain=domain, range=[DASHES[k] for k in domain]),
+            scale=alt.Scale(domain=domain, range=[LAYER_DASHES[k] for k in domain]),
         ),
     )
 
@@ -54,23 +64,23 @@ def fading(
 ) -> go.Figure:
     """Draw the mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by distance.
 
-    The log axis covers these `ends`; `note` as in `framed`.
+    The log axis covers these `ends`; `note` as in `framed_figure`.
     """
     lines = []
     for reach in reaches:
         kind, rows = reach.choice.kind, [row for row in reach.norms_by_distance() if row[1] > 0]
-        line = {"color": COLOURS[kind], "width": 2, "dash": plotly_dash(DASHES[kind])}
+        line = {"color": COLOURS[kind], "width": 2, "dash": plotly_dash(LAYER_DASHES[kind])}
         lines.append({
             "type": "scatter", "mode": "lines+markers", "name": kind, "line": line, "marker": {"size": 6}, "cliponaxis": False,
             "x": [row[0] for row in rows], "y": [row[1] for row in rows],
             "customdata": [row[2] for row in rows],
             "hovertemplate": f"{kind}, distance %{{x}}: <b>%{{y:.6g}}</b>, mean of %{{customdata}} pairs<extra></extra>",
         })  # fmt: skip
-    grid = {"showgrid": True, "gridcolor": GRID, "fixedrange": True}
+    grid = {"showgrid": True, "gridcolor": GRID_COLOUR, "fixedrange": True}
     log = {"type": "log", "tickformat": "~g", "dtick": 1, **_log_range(ends)}
     x = {"title": {"text": "distance |i − j| (tokens)"}, "tickformat": "d", **grid}
     y = {"title": {"text": "mean ‖∂y_i/∂x_j‖ (log)"}, **log, **grid}
-    return framed(
+    return framed_figure(
         lines,
         look,
         title,
@@ -80,7 +90,7 @@ def fading(
         showlegend=True,
         margin={"b": 80},
         note=note,
-        legend=LEGEND,
+        legend=LEGEND_LAYOUT,
     )
 
 
@@ -222,8 +232,8 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
     x = alt.X(
         "tokens:Q",
         title="length (tokens)",
-        axis=alt.Axis(format="d", values=list(LENGTHS)),
-        scale=alt.Scale(type="log", base=2, domain=[LENGTHS[0], LENGTHS[-1]]),
+        axis=alt.Axis(format="d", values=list(TIMED_LENGTHS)),
+        scale=alt.Scale(type="log", base=2, domain=[TIMED_LENGTHS[0], TIMED_LENGTHS[-1]]),
     )
     span = alt.Scale(type="log") if rows else alt.Scale(type="log", domain=[0.01, 100])
     y = alt.Y(
@@ -243,7 +253,7 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
     return titled(spread + line, title, 320)
 
 
-def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
+def length_chart(records: dict[str, list[dict]], title: str) -> alt.Chart:
     """Return a chart of the score by source length, a line for each checkpoint.
 
     Its points are at the middle of buckets.
@@ -272,7 +282,7 @@ def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
     colour = alt.Color(
         "model:N",
         sort=names,
-        scale=alt.Scale(domain=names, range=LINES[: len(names)]),
+        scale=alt.Scale(domain=names, range=LINE_COLOURS[: len(names)]),
         legend=legend,
     )
     dash = alt.StrokeDash(

@@ -14,7 +14,7 @@ from models.analysis.jacobian_reach import (
     SELF_ATTENTION,
     Reach,
 )
-from models.analysis.layer_timing import LENGTHS, Timing, growth
+from models.analysis.layer_timing import TIMED_LENGTHS, Timing, growth
 from viz_app.controls import measuring, pick, which_head
 from viz_app.controls.layer_choice import Layers, choose_layers
 from viz_app.session.current_run import CurrentRun
@@ -22,7 +22,7 @@ from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import charts, files
 from viz_app.views.from_rnn.reach import layer_reaches, layers_within
-from viz_app.views.page import Cell, Columns, Foot, Plot, Prose, View, Widget
+from viz_app.views.page import Columns, Foot, PageCell, Plot, Prose, View, Widget
 
 # Vaswani et al. 2017, Table 1: complexity per layer, sequential operations, maximum path length
 TABLE_1 = {
@@ -40,32 +40,34 @@ TABLE_NOTE = (
     "number of layers that pair would need, however many are stacked above."
 )
 UNMEASURED = (
-    f"The button lets each layer read random vectors at {len(LENGTHS)} lengths. They go from {LENGTHS[0]} to "
-    f"{LENGTHS[-1]:,} tokens, each twice the one before. The plot shows the median time. Both axes are logarithmic. A "
+    f"The button lets each layer read random vectors at {len(TIMED_LENGTHS)} lengths. They go from {TIMED_LENGTHS[0]} to "
+    f"{TIMED_LENGTHS[-1]:,} tokens, each twice the one before. The plot shows the median time. Both axes are logarithmic. A "
     "straight line means that time grows as a power of n; the steeper, the higher the power. Where it is flat, the "
     "fixed cost of a call outweighs the rest."
 )
 
 
-STEPS, TIMES, TABLE = "Steps and paths", "Times", "Table 1"
-PICTURE = Choice("from-rnn-cost", STEPS, options=(STEPS, TIMES, TABLE))
+STEPS_PICTURE, TIMES_PICTURE, TABLE_PICTURE = "Steps and paths", "Times", "Table 1"
+COST_PICTURE = Choice(
+    "from-rnn-cost", STEPS_PICTURE, options=(STEPS_PICTURE, TIMES_PICTURE, TABLE_PICTURE)
+)
 
 
 @dataclass(frozen=True)
-class Choices:
+class CostChoices:
     """The layers, and what is shown of them."""
 
     layers: Layers
     picture: str
 
 
-def _choose(run: CurrentRun) -> Choices:
-    with which_head.row():
-        picture = pick.one("Show", PICTURE, PICTURE.options)
-        return Choices(choose_layers(run), picture)
+def _choose(run: CurrentRun) -> CostChoices:
+    with which_head.head_row():
+        picture = pick.one("Show", COST_PICTURE, COST_PICTURE.options)
+        return CostChoices(choose_layers(run), picture)
 
 
-def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def _within(choices: CostChoices, run: CurrentRun, other: CurrentRun) -> CostChoices:
     return replace(choices, layers=layers_within(choices.layers, other))
 
 
@@ -73,8 +75,8 @@ def _reaches(layers: Layers) -> list[Reach]:
     return [one.reach for one in layer_reaches(layers)]
 
 
-def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    if choices.layers.source is None or choices.picture != STEPS:
+def _payloads(run: CurrentRun, choices: CostChoices) -> Pictures:
+    if choices.layers.source is None or choices.picture != STEPS_PICTURE:
         return {}
     reaches = _reaches(choices.layers)
     waits = "Who must wait: the positions each sequential step computes"
@@ -86,7 +88,7 @@ def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: CostChoices, drawn: Pictures) -> Sequence[PageCell]:
     """Place what is counted, what is timed, or the table of both.
 
     What is timed is the same for every run.
@@ -94,18 +96,18 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
     if choices.layers.source is None:
         return []
     device, reaches = run.scope.device, _reaches(choices.layers)
-    if choices.picture == TABLE:
+    if choices.picture == TABLE_PICTURE:
         table = comparison_table(reaches, measuring.timings())
         return [Prose(table), Foot((1.6, 1))]
-    if choices.picture == TIMES:
-        presentation = measuring.Presentation(_times, _timed_text, files.timings_csv)
+    if choices.picture == TIMES_PICTURE:
+        presentation = measuring.TimingPresentation(_times, _timed_text, files.timings_csv)
         draw = partial(measuring.measuring, device, choices.layers.width, presentation)
         return [Widget(draw), Foot((1.6, 1))]
     plots = [Plot("from-rnn-schedule", fits=False)], [Plot("from-rnn-paths")]
     return [Columns((1.15, 1), plots, stack=True), Foot((1.6, 1))]
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
+def _text(run: CurrentRun, choices: CostChoices) -> str:
     counted = counted_and_timed(run.scope.device.type, torch.get_num_threads())
     return f"{counted}\n\n{TABLE_NOTE}"
 

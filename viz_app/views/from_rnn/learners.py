@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 from models import Scope
 from models.layers.sublayers import FEED_FORWARD
 from viz_app.drawing.csv_file import csv_table
-from viz_app.drawing.frame import GRID, LINE_STYLES, LINES, framed, plotly_dash
+from viz_app.drawing.frame import GRID_COLOUR, LINE_COLOURS, LINE_STYLES, framed_figure, plotly_dash
 from viz_app.drawing.look import Look
 
-ENOUGH = 90.0  # percent on validation cases: what "learned" means in the table
+LEARNED_PERCENT = 90.0  # percent on validation cases: what "learned" means in the table
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Learner:
     @property
     def learned_at(self) -> int | None:
         """The first validated step at which ENOUGH was reached."""
-        return next((step for step, percent in self.curve if percent >= ENOUGH), None)
+        return next((step for step, percent in self.curve if percent >= LEARNED_PERCENT), None)
 
 
-def stages(scopes: Sequence[Scope]) -> list[Learner]:
+def stage_learners(scopes: Sequence[Scope]) -> list[Learner]:
     """Return the longest-trained model of each stage from the fixed vector to the Transformer."""
     longest: dict[int, tuple[str, Scope]] = {}
     for scope in scopes:
@@ -50,7 +50,7 @@ def stages(scopes: Sequence[Scope]) -> list[Learner]:
     return [_learner(scope, what) for _, (what, scope) in sorted(longest.items())]
 
 
-def similarities(scopes: Sequence[Scope]) -> list[Learner]:
+def similarity_learners(scopes: Sequence[Scope]) -> list[Learner]:
     """Return the Transformers with the most frequent recipe, which differ in similarity alone."""
     some = [
         scope
@@ -110,7 +110,7 @@ def _learner(scope: Scope, what: str) -> Learner:
 def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -> go.Figure:
     """Return a chart of the percentage right by training step.
 
-    There is a line for each model; `note` as in `framed`.
+    There is a line for each model; `note` as in `framed_figure`.
     """
     lines = [
         {
@@ -119,9 +119,9 @@ def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -
             "marker": {"size": 5}, "cliponaxis": False, "x": [step for step, _ in one.curve], "y": [p for _, p in one.curve],
             "hovertemplate": f"{one.checkpoint}, step %{{x:,}}: <b>%{{y:.1f}} %</b><extra></extra>",
         }
-        for one, colour, style in zip(learners, LINES, LINE_STYLES, strict=False)
+        for one, colour, style in zip(learners, LINE_COLOURS, LINE_STYLES, strict=False)
     ]  # fmt: skip
-    grid = {"showgrid": True, "gridcolor": GRID, "fixedrange": True}
+    grid = {"showgrid": True, "gridcolor": GRID_COLOUR, "fixedrange": True}
     x = {"title": {"text": "training step"}, "tickformat": ",d", "rangemode": "tozero", **grid}
     y = {
         "title": {"text": "validation dates right (%)"},
@@ -129,7 +129,7 @@ def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -
         "autorange": False,
         **grid,
     }
-    return framed(
+    return framed_figure(
         lines,
         look,
         title,
@@ -141,13 +141,13 @@ def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -
     )
 
 
-def table(learners: Sequence[Learner], outputs: Sequence[str] = ()) -> pd.DataFrame:
+def learner_table(learners: Sequence[Learner], outputs: Sequence[str] = ()) -> pd.DataFrame:
     """Return a row for each model; `outputs` are their answers to the current text."""
     rows = pd.DataFrame(
         {
             "Model": [one.what for one in learners],
             "Held-out right (%)": [one.held_out for one in learners],
-            f"Reached {ENOUGH:.0f} % at step": [
+            f"Reached {LEARNED_PERCENT:.0f} % at step": [
                 f"{at:,}" if (at := one.learned_at) else "not reached" for one in learners
             ],
             "Steps": [one.steps for one in learners],

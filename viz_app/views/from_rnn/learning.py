@@ -16,13 +16,15 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import charts, files, learners
-from viz_app.views.from_rnn.learners import ENOUGH, Learner
-from viz_app.views.page import Cell, File, Foot, Plot, Prose, Shown, Table, View
+from viz_app.views.from_rnn.learners import LEARNED_PERCENT, Learner
+from viz_app.views.page import File, Foot, PageCell, Plot, Prose, ShownComponent, Table, View
 
-TASK = "dates"
-COUNTED = ("Steps", "Parameters")
-MODELS, CURVES = "The models", "How fast each learns"
-PICTURE = Choice("from-rnn-learning", MODELS, options=(MODELS, CURVES))
+LEARNING_TASK = "dates"
+COUNT_COLUMNS = ("Steps", "Parameters")
+LEARNING_TABLE, LEARNING_CURVES = "The models", "How fast each learns"
+LEARNING_PICTURE = Choice(
+    "from-rnn-learning", LEARNING_TABLE, options=(LEARNING_TABLE, LEARNING_CURVES)
+)
 STAGES = (
     "The same task, dates as people write them → ISO, at every step from RNN to Transformer. First one fixed vector, "
     "then an alignment over all states. Then attention without recurrence: alone, after self-attention, with several "
@@ -33,7 +35,7 @@ STAGES = (
     " pick it in the bar to look inside."
 )
 NOT_SHIPPED = "No checkpoints of these models are installed."
-SCORED = (
+SCORED_NOTE = (
     "Every figure here is a **score**, measured once by writing each held-out sentence greedily, and kept in the "
     "checkpoint's record. Nothing is timed: a GPU would write the same sentences sooner."
 )
@@ -65,11 +67,11 @@ def _records() -> dict[str, list[dict]]:
 def _lengths(run: CurrentRun, choices: None) -> Pictures:
     records = _records()
     title = "Does a longer sentence lose more?"
-    return {"from-rnn-lengths": charts.by_length(records, title)} if records else {}
+    return {"from-rnn-lengths": charts.length_chart(records, title)} if records else {}
 
 
-def _lay_out_lengths(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
-    return [*([Plot("from-rnn-lengths")] if drawn else [Prose(unrecorded(_missing()))]), Foot()]
+def _lay_out_lengths(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
+    return [*([Plot("from-rnn-lengths")] if drawn else [Prose(unscored_note(_missing()))]), Foot()]
 
 
 def _missing() -> list[str]:
@@ -83,8 +85,8 @@ def _text_of_lengths(run: CurrentRun, choices: None) -> str:
         return ""
     missing = _missing()
     steps = {scope.name: int(scope.training.get("step", 0)) for scope in _scopes()}
-    unknown = unrecorded(missing) if missing else ""
-    return "\n\n".join(filter(None, [score_drop(records, steps), SCORED, FIGURE_2, unknown]))
+    unknown = unscored_note(missing) if missing else ""
+    return "\n\n".join(filter(None, [score_drop(records, steps), SCORED_NOTE, FIGURE_2, unknown]))
 
 
 def _files_of_lengths(run: CurrentRun, choices: None) -> Sequence[File]:
@@ -95,7 +97,7 @@ def _files_of_lengths(run: CurrentRun, choices: None) -> Sequence[File]:
     return [File("These scores, CSV", csv, name, lambda now: {})]
 
 
-LENGTH = View(
+LENGTH_VIEW = View(
     _lengths,
     _lay_out_lengths,
     text=_text_of_lengths,
@@ -140,7 +142,7 @@ def score_drop(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) 
     return "\n".join(lines) + "".join(f"\n\n{said}" for said in (sizes, unequal) if said)
 
 
-def unrecorded(names: Sequence[str]) -> str:
+def unscored_note(names: Sequence[str]) -> str:
     """Name the checkpoints without scores by length, and the commands that write them."""
     commands = "\n".join(
         f"    attnscope evaluate {name} --data tatoeba-eng-fra.tsv.gz --by-length --record"
@@ -153,81 +155,90 @@ def unrecorded(names: Sequence[str]) -> str:
 
 
 def _shipped() -> list[Scope]:
-    return [scope for name in models.shipped() if (scope := cache.scope(name)).task == TASK]
+    return [
+        scope for name in models.shipped() if (scope := cache.scope(name)).task == LEARNING_TASK
+    ]
 
 
 def _choose(run: CurrentRun) -> str:
-    with which_head.row():
-        return pick.one("Show", PICTURE, PICTURE.options)
+    with which_head.head_row():
+        return pick.one("Show", LEARNING_PICTURE, LEARNING_PICTURE.options)
 
 
 def _stages(run: CurrentRun, picture: str) -> Pictures:
     """Make the table of one date through every stage, or the chart of how each learned."""
-    entries, text = learners.stages(_shipped()), _date(run)
-    line = ("line", stage_text(text, run.scope.task == TASK))
-    note = {"note from-rnn-stages": rows("explained", line)} if picture == MODELS else {}
+    entries, text = learners.stage_learners(_shipped()), _date(run)
+    line = ("line", stage_text(text, run.scope.task == LEARNING_TASK))
+    note = {"note from-rnn-stages": rows("explained", line)} if picture == LEARNING_TABLE else {}
     return {**note, **_drawn(entries, "stages", picture, text)}
 
 
 def _date(run: CurrentRun) -> str:
-    return run.trace.streams["source"].text if run.scope.task == TASK else examples(TASK)[0]
+    return (
+        run.trace.streams["source"].text
+        if run.scope.task == LEARNING_TASK
+        else examples(LEARNING_TASK)[0]
+    )
 
 
 def _similarities(run: CurrentRun, picture: str) -> Pictures:
-    return _drawn(learners.similarities(_shipped()), "similarities", picture)
+    return _drawn(learners.similarity_learners(_shipped()), "similarities", picture)
 
 
 def _drawn(entries: Sequence[Learner], name: str, picture: str, text: str = "") -> Pictures:
     """Make the chosen picture of the models; their table has what each writes for a `text`."""
     if not entries:
         return {}
-    if picture == CURVES:
+    if picture == LEARNING_CURVES:
         look, note = ui.page_look(), caption(_about(entries))
-        return {f"from-rnn-{name}": learners.chart(entries, look, CURVES, note)}
+        return {f"from-rnn-{name}": learners.chart(entries, look, LEARNING_CURVES, note)}
     scopes = [cache.scope(one.checkpoint) for one in entries] if text else []
     outputs = [cache.trace(scope, (text, "")).output for scope in scopes]
-    return {f"from-rnn-{name}-table": learners.table(entries, outputs)}
+    return {f"from-rnn-{name}-table": learners.learner_table(entries, outputs)}
 
 
-def _lay_out_stages(run: CurrentRun, picture: str, drawn: Pictures) -> Sequence[Cell]:
-    return [Shown(PLAIN, "note from-rnn-stages"), *_learned(learners.stages(_shipped()), "stages")]
+def _lay_out_stages(run: CurrentRun, picture: str, drawn: Pictures) -> Sequence[PageCell]:
+    return [
+        ShownComponent(PLAIN, "note from-rnn-stages"),
+        *_learned(learners.stage_learners(_shipped()), "stages"),
+    ]
 
 
-def _lay_out_similarities(run: CurrentRun, picture: str, drawn: Pictures) -> Sequence[Cell]:
-    return _learned(learners.similarities(_shipped()), "similarities")
+def _lay_out_similarities(run: CurrentRun, picture: str, drawn: Pictures) -> Sequence[PageCell]:
+    return _learned(learners.similarity_learners(_shipped()), "similarities")
 
 
-def _learned(entries: Sequence[Learner], name: str) -> list[Cell]:
+def _learned(entries: Sequence[Learner], name: str) -> list[PageCell]:
     if not entries:
         return [Prose(NOT_SHIPPED), Foot()]
-    table = Table(f"from-rnn-{name}-table", COUNTED)
-    chart = Plot(f"from-rnn-{name}", f"{TASK}.learning-{name}")
+    table = Table(f"from-rnn-{name}-table", COUNT_COLUMNS)
+    chart = Plot(f"from-rnn-{name}", f"{LEARNING_TASK}.learning-{name}")
     return [table, chart, Foot((1.6, 1))]
 
 
 def _text_of_stages(run: CurrentRun, picture: str) -> str:
-    entries = learners.stages(_shipped())
+    entries = learners.stage_learners(_shipped())
     return "\n\n".join([STAGES, *[fastest(entries)] * bool(entries)])
 
 
 def _text_of_similarities(run: CurrentRun, picture: str) -> str:
-    entries = learners.similarities(_shipped())
-    return f"{similarities(entries)}\n\n{fastest(entries)}" if entries else ""
+    entries = learners.similarity_learners(_shipped())
+    return f"{compare_similarities(entries)}\n\n{fastest(entries)}" if entries else ""
 
 
 def _files_of(
-    find: Callable[[Sequence[Scope]], list[Learner]], run: CurrentRun, picture: str
+    find: Callable[[Sequence[Scope]], list[Learner]], subject: str, run: CurrentRun, picture: str
 ) -> Sequence[File]:
     entries = find(_shipped())
     if not entries:
         return []
     csv = lambda now: learners.learning_csv(entries)  # noqa: E731
-    name = f"{TASK}.learning-{find.__name__}.csv"
+    name = f"{LEARNING_TASK}.learning-{subject}.csv"
     return [File("These curves, CSV", csv, name, lambda now: _about(entries))]
 
 
 def _about(entries: Sequence[Learner]) -> Facts:
-    return {"task": TASK, "checkpoints": ", ".join(one.checkpoint for one in entries)}
+    return {"task": LEARNING_TASK, "checkpoints": ", ".join(one.checkpoint for one in entries)}
 
 
 STAGES_ON_DATES = View(
@@ -235,16 +246,16 @@ STAGES_ON_DATES = View(
     _lay_out_stages,
     choose=_choose,
     text=_text_of_stages,
-    files=partial(_files_of, learners.stages),
+    files=partial(_files_of, learners.stage_learners, "stages"),
     is_live=lambda choices: False,
     has_strip=False,
 )
-SIMILARITIES = View(
+SIMILARITIES_VIEW = View(
     _similarities,
     _lay_out_similarities,
     choose=_choose,
     text=_text_of_similarities,
-    files=partial(_files_of, learners.similarities),
+    files=partial(_files_of, learners.similarity_learners, "similarities"),
     is_live=lambda choices: False,
     has_strip=False,
     is_of_run=False,
@@ -260,7 +271,7 @@ def stage_text(text: str, is_typed: bool) -> str:
     )
 
 
-def similarities(learners: Sequence[Learner]) -> str:
+def compare_similarities(learners: Sequence[Learner]) -> str:
     """Compare the similarities, with the numbers of their records."""
     steps, sizes = sorted({one.steps for one in learners}), [one.parameters for one in learners]
     trained = (
@@ -290,12 +301,12 @@ def fastest(learners: Sequence[Learner]) -> str:
     last = [one.what for one in learned if one.learned_at == learned[-1].learned_at]
     if first and first == last:
         said.append(
-            f"All that were right on {ENOUGH:.0f} % of the validation dates reached that at the same validated step, "
+            f"All that were right on {LEARNED_PERCENT:.0f} % of the validation dates reached that at the same validated step, "
             f"{learned[0].learned_at:,}. The curves tell them apart."
         )
     elif first:
         said.append(
-            f"First right on {ENOUGH:.0f} % of the validation dates: {_bold(first)}, at step {learned[0].learned_at:,}; "
+            f"First right on {LEARNED_PERCENT:.0f} % of the validation dates: {_bold(first)}, at step {learned[0].learned_at:,}; "
             f"last: {_bold(last)}, at step {learned[-1].learned_at:,}."
         )
     if never:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.analysis.divergence import MOST, jensen_shannon
+from models.analysis.divergence import MAX_DIVERGENCE, jensen_shannon
 from models.analysis.jacobian_reach import Reach
 from models.tokenizers.base import Encoding
-from viz_app.drawing.extent import OWN, Extent, widened
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.payload import pack
 
@@ -19,7 +19,7 @@ FAINTEST = 1e-3
 # how it is chosen → (what it is called, how the component maps a value to a colour). The first is
 # the default: under a root the thousandfold fade of a recurrence is seen from end to end, and what
 # a self-attention passes on faintly is not lost in white
-SCALES = {
+MAP_SCALES = {
     "root": ("√, each from its own largest", "root"),
     "linear": ("Linear, each from its own largest", "linear"),
     "own": ("Log, each from its own largest", "log"),
@@ -40,7 +40,7 @@ def influence(
     source: Encoding,
     scale: str,
     saved: Mapping[str, str],
-    extent: Extent = OWN,
+    extent: Extent = OWN_EXTENT,
 ) -> bytes:
     """Return the payload of ‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input.
 
@@ -50,10 +50,10 @@ def influence(
     Raises:
         ValueError: there is no such scale.
     """
-    if scale not in SCALES:
-        raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
+    if scale not in MAP_SCALES:
+        raise ValueError(f"scale must be one of {', '.join(MAP_SCALES)}, not {scale!r}")
     tokens = [label.as_json() for label in labels(source)]
-    name, drawn = SCALES[scale]
+    name, drawn = MAP_SCALES[scale]
     largest = {layer.reach.choice.kind: float(layer.reach.norms.max()) for layer in layers}
     shared = max(largest.values(), default=0.0)
     scales = dict.fromkeys(largest, shared) if scale == "one" else largest
@@ -116,7 +116,7 @@ def alignments(
         "title": "How far apart the two rows are",
         "array": "bars",
         "bars": True,
-        "largest": MOST,
+        "largest": MAX_DIVERGENCE,
         "none": "",
         "says": "bit",
         "note": "Jensen–Shannon divergence: 0 = the same, 1 bit = no overlap. Token by token, as the rows beside it.",

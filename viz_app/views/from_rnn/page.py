@@ -6,13 +6,13 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import pair
 from viz_app.views.from_rnn.cost import COST
-from viz_app.views.from_rnn.learning import LENGTH, SIMILARITIES, STAGES_ON_DATES
+from viz_app.views.from_rnn.learning import LENGTH_VIEW, SIMILARITIES_VIEW, STAGES_ON_DATES
 from viz_app.views.from_rnn.reach import REACH
 from viz_app.views.from_rnn.three import THREE
 from viz_app.views.page import Find, NextQuestion, Page, View
 
-QUESTION = "From RNN to attention: what changed?"
-ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait, and what does it cost?"
+FROM_RNN_QUESTION = "From RNN to attention: what changed?"
+FROM_RNN_ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait, and what does it cost?"
 
 NO_SOURCE = (
     "**This model does not translate.** The section compares how an encoder reads a source. Open **eng-fra**, "
@@ -34,23 +34,23 @@ def _of_source(find: Callable[[CurrentRun], View | str]) -> Find:
     return find_view
 
 
-SECTIONS: dict[str, Find] = {
+FROM_RNN_SECTIONS: dict[str, Find] = {
     "Three models": _of_source(lambda run: THREE),
     "What reaches what": _of_source(lambda run: REACH),
     "Parallel and cost": _of_source(lambda run: COST),
-    "Sentence length": lambda run: LENGTH,
-    "Two alignments": _of_source(pair.find),
+    "Sentence length": lambda run: LENGTH_VIEW,
+    "Two alignments": _of_source(pair.find_pair),
     "Stages, on dates": lambda run: STAGES_ON_DATES,
-    "Similarities": lambda run: SIMILARITIES,
+    "Similarities": lambda run: SIMILARITIES_VIEW,
 }
-SECTION = Choice("from-rnn-section", "", options=tuple(SECTIONS))
-FROM_RNN = Page(
+FROM_RNN_SECTION = Choice("from-rnn-section", "", options=tuple(FROM_RNN_SECTIONS))
+FROM_RNN_PAGE = Page(
     "From RNN to attention",
-    QUESTION,
-    lambda run: ANSWER,
-    SECTIONS,
+    FROM_RNN_QUESTION,
+    lambda run: FROM_RNN_ANSWER,
+    FROM_RNN_SECTIONS,
     lambda run, choices: NextQuestion("Which other models can I open?", "models"),
-    SECTION,
+    FROM_RNN_SECTION,
     shows_changes=False,
     opens_on=OPENS_ON,
 )

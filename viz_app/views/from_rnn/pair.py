@@ -13,7 +13,7 @@ from models.analysis.divergence import jensen_shannon
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.components.catalogue import MAPS
-from viz_app.controls.which_head import one_of, row
+from viz_app.controls.which_head import head_row, pick_one
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
@@ -24,10 +24,10 @@ from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import files
 from viz_app.views.from_rnn.maps import AlignmentMap, alignments
-from viz_app.views.page import Cell, File, Foot, Shown, View
+from viz_app.views.page import File, Foot, PageCell, ShownComponent, View
 
 NEAREST = "nearest"  # the head of all layers that is least apart from the alignment
-LAYER, HEAD = Choice("from-rnn-layer", NEAREST), Choice("from-rnn-head", 1)
+PAIR_LAYER, PAIR_HEAD = Choice("from-rnn-layer", NEAREST), Choice("from-rnn-head", 1)
 _HELP = "“Nearest head” is the one, among those of all layers, whose rows are on average closest to Bahdanau's."
 DIFFERENT_ROWS = "The two models split this pair into different tokens, so their rows cannot be compared, and nothing is drawn."
 
@@ -39,7 +39,7 @@ JENSEN_SHANNON = (
 
 
 @dataclass(frozen=True)
-class Choices:
+class PairChoices:
     """The Transformer's layer, from 1, or NEAREST, and its head, from 1."""
 
     layer: str | int
@@ -51,7 +51,7 @@ class PairView:
     """One pair under both models: the run's own, and one that suits it."""
 
     run: CurrentRun
-    choices: Choices = Choices(NEAREST, 1)
+    choices: PairChoices = PairChoices(NEAREST, 1)
 
     @cached_property
     def scopes(self) -> list[Scope | None]:
@@ -72,7 +72,7 @@ class PairView:
         """The chosen head, at first the one nearest to the alignment."""
         if self.choices.layer != NEAREST:
             return self.sites[self.choices.layer - 1], self.choices.head - 1
-        site, head = nearest(cross(self.traces[0])[0].weights(0), self.sites)
+        site, head = nearest_site_head(cross(self.traces[0])[0].weights(0), self.sites)
         return self.sites[site], head
 
     @cached_property
@@ -116,23 +116,23 @@ def _read(scope: Scope, run: CurrentRun) -> Trace:
     return cache.given_trace(scope, run.trace.streams["source"].text, run.trace.streams["target"])
 
 
-def find(run: CurrentRun) -> View[Choices] | str:
+def find_pair(run: CurrentRun) -> View[PairChoices] | str:
     """Return the view of a pair that both models read as the same tokens, or why there is none."""
     view = PairView(run)
     if None in view.scopes:
         there = [scope is not None for scope in view.scopes]
-        return no_pair(reference_models.named(run.scope.task), *there)
-    return PAIR if same_rows(*view.traces) else DIFFERENT_ROWS
+        return no_pair(reference_models.reference_names(run.scope.task), *there)
+    return PAIR_VIEW if same_rows(*view.traces) else DIFFERENT_ROWS
 
 
-def _choose(run: CurrentRun) -> Choices:
+def _choose(run: CurrentRun) -> PairChoices:
     sites = PairView(run).sites
     layers, heads = [NEAREST, *range(1, len(sites) + 1)], list(range(1, sites[0].n_heads + 1))
-    layer = url_state.one_of(LAYER, layers, NEAREST)
-    head = url_state.one_of(HEAD, heads, 1)
-    of_layer, of_head = url_state.bound(LAYER, layer), url_state.bound(HEAD, head)
-    with row():
-        one_of(
+    layer = url_state.chosen_option(PAIR_LAYER, layers, NEAREST)
+    head = url_state.chosen_option(PAIR_HEAD, heads, 1)
+    of_layer, of_head = url_state.bound(PAIR_LAYER, layer), url_state.bound(PAIR_HEAD, head)
+    with head_row():
+        pick_one(
             "Transformer's layer",
             of_layer["key"],
             layers,
@@ -142,41 +142,43 @@ def _choose(run: CurrentRun) -> Choices:
             help=_HELP,
         )
         is_found = layer == NEAREST
-        one_of("Head", of_head["key"], heads, head, of_head["on_change"], disabled=is_found)
-    return Choices(layer, head)
+        pick_one("Head", of_head["key"], heads, head, of_head["on_change"], disabled=is_found)
+    return PairChoices(layer, head)
 
 
-def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def _within(choices: PairChoices, run: CurrentRun, other: CurrentRun) -> PairChoices:
     sites = PairView(other).sites
     if choices.layer == NEAREST or choices.layer > len(sites):
         return replace(choices, layer=NEAREST)
     return replace(choices, head=min(choices.head, sites[0].n_heads))
 
 
-def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def _payloads(run: CurrentRun, choices: PairChoices) -> Pictures:
     view = PairView(run, choices)
     streams = view.traces[0].streams
     source, target = streams["source"], streams["target"]
     picture = alignments(view.maps, source, target, saving(view.file, view.about))
     return {
         "from-rnn-pair": picture,
-        "checks": check_rows(checks(view.traces, view.maps, view.apart)),
+        "checks": check_rows(pair_checks(view.traces, view.maps, view.apart)),
     }
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    return [Shown(MAPS, "from-rnn-pair"), Foot((1, 1))]
+def _layout(run: CurrentRun, choices: PairChoices, drawn: Pictures) -> Sequence[PageCell]:
+    return [ShownComponent(MAPS, "from-rnn-pair"), Foot((1, 1))]
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
+def _text(run: CurrentRun, choices: PairChoices) -> str:
     view = PairView(run, choices)
     steps = {scope.name: int(scope.training.get("step", 0)) for scope in view.scopes}
     unequal, apart = words.unequal_training(steps), view.apart
-    said = divergence(float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal)
+    said = divergence_sentence(
+        float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal
+    )
     return f"{said}\n\n{JENSEN_SHANNON}"
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: PairChoices) -> Sequence[File]:
     def numbers(now: CurrentRun) -> str:
         view = PairView(now, choices)
         streams = view.traces[0].streams
@@ -219,7 +221,7 @@ def same_rows(first: Trace, second: Trace) -> bool:
     )
 
 
-def nearest(alignment: Tensor, sites: Sequence[AttentionSite]) -> tuple[int, int]:
+def nearest_site_head(alignment: Tensor, sites: Sequence[AttentionSite]) -> tuple[int, int]:
     """Return (place in sites, head) of the least mean divergence from the alignment."""
     each = [
         [jensen_shannon(site.weights(head), alignment).mean() for head in range(site.n_heads)]
@@ -229,7 +231,7 @@ def nearest(alignment: Tensor, sites: Sequence[AttentionSite]) -> tuple[int, int
     return tuple(divmod(int(apart.argmin()), apart.shape[1]))
 
 
-def checks(
+def pair_checks(
     traces: Sequence[Trace], pair: Sequence[AlignmentMap], divergence: Tensor
 ) -> list[Check]:
     """Check that rows sum to 1, and the divergence by its Kullback–Leibler definition.
@@ -289,12 +291,12 @@ def no_pair(names: Sequence[str], has_alignment: bool, has_heads: bool) -> str:
 
 def provenance(scope: Scope, formula: str) -> str:
     """Name the model and the formula of a row, above a picture."""
-    steps = words.steps(scope.training)
+    steps = words.trained_steps(scope.training)
     trained = f"trained for {steps}" if steps else words.untrained(scope.training)
     return f"{scope.name}, {trained}: {formula}"
 
 
-def divergence(mean: float, step: int, largest: float, unequal: str = "") -> str:
+def divergence_sentence(mean: float, step: int, largest: float, unequal: str = "") -> str:
     """Put the divergence into words.
 
     The token of the step is in the picture, not in Markdown, because it is text from outside.
@@ -306,7 +308,7 @@ def divergence(mean: float, step: int, largest: float, unequal: str = "") -> str
     )
 
 
-PAIR = View(
+PAIR_VIEW = View(
     _payloads,
     _layout,
     choose=_choose,

@@ -20,7 +20,13 @@ from models.analysis.jacobian_reach import (
 from viz_app import ui, words
 from viz_app.components.catalogue import MAPS
 from viz_app.controls import pick, which_head
-from viz_app.controls.layer_choice import LONGEST, Layers, choose_layers, short_source, too_long
+from viz_app.controls.layer_choice import (
+    MAX_JACOBIAN_TOKENS,
+    Layers,
+    choose_layers,
+    layer_text_too_long,
+    short_source,
+)
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels
 from viz_app.drawing.notes import check_rows
@@ -31,13 +37,13 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import charts, files
-from viz_app.views.from_rnn.maps import SCALES, LayerReach, influence
-from viz_app.views.page import Cell, File, Foot, Plot, Shown, View
+from viz_app.views.from_rnn.maps import MAP_SCALES, LayerReach, influence
+from viz_app.views.page import File, Foot, PageCell, Plot, ShownComponent, View
 
-SCALE = Choice("from-rnn-scale", "root", options=tuple(SCALES))
+REACH_SCALE = Choice("from-rnn-scale", "root", options=tuple(MAP_SCALES))
 MAPPED, FADING = "Every pair", "Mean by distance"
-PICTURE = Choice("from-rnn-reach", MAPPED, options=(MAPPED, FADING))
-HOW = (
+REACH_PICTURE = Choice("from-rnn-reach", MAPPED, options=(MAPPED, FADING))
+REACH_HELP = (
     r"$\lVert \partial y_i / \partial x_j \rVert$ is the Frobenius norm of a block of the layer's Jacobian. It "
     r"measures how strongly the output at one position responds to a small change of the input at another. Every cell "
     r"is a true derivative, taken at this sentence. Norms depend on the scale of the weights, so compare shapes "
@@ -46,7 +52,7 @@ HOW = (
 
 
 @dataclass(frozen=True)
-class Choices:
+class ReachChoices:
     """The layers, the picture of them, and the colour scale of their maps."""
 
     layers: Layers
@@ -69,7 +75,9 @@ def _layer_reach(layers: Layers, kind: str) -> LayerReach:
     )
     seed = None if trained else layers.seed
     choice, scope = LayerChoice(kind, seed, layers.width, layers.depth), trained or run.scope
-    return LayerReach(cache.reach(scope, layers.source.ids, choice), weights(scope, choice))
+    return LayerReach(
+        cache.cached_reach(scope, layers.source.ids, choice), weights_label(scope, choice)
+    )
 
 
 def layers_within(layers: Layers, other: CurrentRun) -> Layers:
@@ -80,37 +88,39 @@ def layers_within(layers: Layers, other: CurrentRun) -> Layers:
     """
     if short_source(other) is None:
         n = len(other.trace.streams["source"].ids)
-        raise InputError(too_long(n, LONGEST), other.scope.model.fields[0].name)
+        raise InputError(
+            layer_text_too_long(n, MAX_JACOBIAN_TOKENS), other.scope.model.fields[0].name
+        )
     return Layers(layers.width, layers.depth, layers.seed, other)
 
 
-def _choose(run: CurrentRun) -> Choices:
-    with which_head.row():
-        picture = pick.one("Show", PICTURE, PICTURE.options)
+def _choose(run: CurrentRun) -> ReachChoices:
+    with which_head.head_row():
+        picture = pick.one("Show", REACH_PICTURE, REACH_PICTURE.options)
         layers = choose_layers(run)
         scale = pick.one_of_many(
             "Colour scale",
-            SCALE,
-            list(SCALES),
-            url_state.get(SCALE),
-            lambda scale: SCALES[scale][0],
+            REACH_SCALE,
+            list(MAP_SCALES),
+            url_state.get(REACH_SCALE),
+            lambda scale: MAP_SCALES[scale][0],
             width=210,
             disabled=picture != MAPPED,
         )
-    return Choices(layers, picture, scale)
+    return ReachChoices(layers, picture, scale)
 
 
-def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def _within(choices: ReachChoices, run: CurrentRun, other: CurrentRun) -> ReachChoices:
     return replace(choices, layers=layers_within(choices.layers, other))
 
 
-def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def _payloads(run: CurrentRun, choices: ReachChoices) -> Pictures:
     source = choices.layers.source
     if source is None:
         return {}
     layers = layer_reaches(choices.layers)
     reaches = [one.reach for one in layers]
-    checked = {"checks": check_rows(checks(reaches))}
+    checked = {"checks": check_rows(reach_checks(reaches))}
     if choices.picture == MAPPED:
         saved = saving(file_name(run.trace, "what-reaches-what"), facts(run.trace))
         draw = partial(influence, layers, source, choices.scale, saved)
@@ -123,19 +133,19 @@ def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: ReachChoices, drawn: Pictures) -> Sequence[PageCell]:
     name = f"{file_name(run.trace, 'what-reaches-what')}.by-distance"
-    return [Shown(MAPS, "from-rnn-maps"), Plot("from-rnn-fading", name), Foot((1.6, 1))]
+    return [ShownComponent(MAPS, "from-rnn-maps"), Plot("from-rnn-fading", name), Foot((1.6, 1))]
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
+def _text(run: CurrentRun, choices: ReachChoices) -> str:
     if choices.layers.source is None:
         return ""
     layers = layer_reaches(choices.layers)
-    return f"{explanation([one.reach for one in layers])}\n\n{HOW}"
+    return f"{explain_reach([one.reach for one in layers])}\n\n{REACH_HELP}"
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: ReachChoices) -> Sequence[File]:
     layers = choices.layers
     if layers.source is None:
         return []
@@ -158,7 +168,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     ]
 
 
-def weights(scope: Scope, choice: LayerChoice) -> str:
+def weights_label(scope: Scope, choice: LayerChoice) -> str:
     """Name a layer's weights, above its picture."""
     if choice.seed is not None:
         sizes = {
@@ -182,7 +192,7 @@ def weights(scope: Scope, choice: LayerChoice) -> str:
     return f"{trained}, layer 1 ({config.n_heads} heads, without residual and LayerNorm)"
 
 
-def explanation(reaches: Sequence[Reach]) -> str:
+def explain_reach(reaches: Sequence[Reach]) -> str:
     """Explain each picture, as a list in Markdown."""
     says = {RNN: _rnn, BIDIRECTIONAL: _bidirectional, CNN: _cnn, SELF_ATTENTION: _attention}
     return "\n".join(
@@ -283,7 +293,7 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.0f} times" if ratio >= 100 else f"{ratio:.3g} times"
 
 
-def checks(reaches: Sequence[Reach]) -> list[Check]:
+def reach_checks(reaches: Sequence[Reach]) -> list[Check]:
     """Check what must hold of the pictures.
 
     Float32: a chain of matrix products differs from autograd's order of summation by some 1e-6 of

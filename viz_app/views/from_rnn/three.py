@@ -24,10 +24,10 @@ from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.from_rnn.pair import cross, has_alignment
-from viz_app.views.from_rnn.versions import N_OTHERS, Bottleneck, Version, versions
-from viz_app.views.page import Cell, Foot, Shown, View
+from viz_app.views.from_rnn.versions import N_OTHERS, Bottleneck, ModelText, versions
+from viz_app.views.page import Foot, PageCell, ShownComponent, View
 
-FIXED_VECTOR, ALIGNMENT, NO_RECURRENCE = (
+FIXED_VECTOR, WITH_ALIGNMENT, NO_RECURRENCE = (
     "RNN, one fixed vector",
     "RNN with Bahdanau's alignment",
     "Attention without recurrence",
@@ -47,7 +47,7 @@ def has_fixed_vector(scope: Scope) -> bool:
 
 ABILITIES: dict[str, Callable[[Scope], bool]] = {
     FIXED_VECTOR: has_fixed_vector,
-    ALIGNMENT: has_alignment,
+    WITH_ALIGNMENT: has_alignment,
     NO_RECURRENCE: attends_without_recurrence,
 }
 
@@ -88,7 +88,7 @@ class ThreeModels:
         row = trace.streams["source"]
         places = tuple(i for i, place in enumerate(row.offsets) if place is not None)
         others, named = other_tokens(scope), labels(row)
-        change = cache.vector_changes(scope, row.ids, places, others)
+        change = cache.cached_vector_changes(scope, row.ids, places, others)
         least = places[int(change.argmin())]
         rewritten = cache.rewritten(scope, row.ids, least, others)
         tokens = [named[i] for i in places]
@@ -106,9 +106,9 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
     three = ThreeModels(run)
     drawn: Pictures = {}
     if absent := [kind for kind in ABILITIES if kind not in three.scopes]:
-        drawn["note from-rnn-three"] = small_print(missing(absent))
+        drawn["note from-rnn-three"] = small_print(missing_kinds(absent))
     texts = [
-        Version(
+        ModelText(
             _title(kind, scope),
             words.training_brief(scope.name, scope.training),
             three.trace(kind).output,
@@ -132,10 +132,10 @@ def _title(kind: str, scope: Scope) -> str:
     return attention_title(scope.model) if kind == NO_RECURRENCE else kind
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
     return [
-        Shown(PLAIN, "note from-rnn-three"),
-        Shown(VERSIONS, "from-rnn-versions"),
+        ShownComponent(PLAIN, "note from-rnn-three"),
+        ShownComponent(VERSIONS, "from-rnn-versions"),
         Foot((1, 1)),
     ]
 
@@ -146,8 +146,8 @@ def _text(run: CurrentRun, choices: None) -> str:
         return ""
     sites = cross(three.trace(NO_RECURRENCE)) if NO_RECURRENCE in three.scopes else []
     heads = max((site.n_heads for site in sites), default=0)
-    reason = why(ALIGNMENT in three.scopes, heads, len(sites))
-    return f"{loss(neck.change.tolist(), neck.rewritten)}\n\n{reason}"
+    reason = explain_lack(WITH_ALIGNMENT in three.scopes, heads, len(sites))
+    return f"{vector_change_text(neck.change.tolist(), neck.rewritten)}\n\n{reason}"
 
 
 def _trained(run: CurrentRun) -> str:
@@ -155,7 +155,7 @@ def _trained(run: CurrentRun) -> str:
     return "" if fixed is None else words.training_summary(fixed.training)
 
 
-def loss(changes: Sequence[float], rewritten: tuple[int, int]) -> str:
+def vector_change_text(changes: Sequence[float], rewritten: tuple[int, int]) -> str:
     """Compare, in Markdown, how much three tokens change the vector.
 
     They are the first, the last and the least telling one. It adds in how many trials with that one
@@ -188,7 +188,7 @@ _WHY = (
 )
 
 
-def why(aligns: bool, heads: int, layers: int) -> str:
+def explain_lack(aligns: bool, heads: int, layers: int) -> str:
     """Explain what the first model lacks and the others have.
 
     `aligns` is True if the second has an alignment; the third attends to the source in so many
@@ -206,7 +206,7 @@ def why(aligns: bool, heads: int, layers: int) -> str:
     return " ".join([_WHY, *(f"{part}." for part in parts)])
 
 
-def missing(names: Sequence[str]) -> str:
+def missing_kinds(names: Sequence[str]) -> str:
     """Name the kinds of model that are missing."""
     return f"For this task, on the same data and tokens, there is no trained model of this kind: {', '.join(names)}."
 

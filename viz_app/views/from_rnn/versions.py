@@ -11,21 +11,21 @@ import numpy as np
 from torch import Tensor
 
 from viz_app.drawing.difference import shared
-from viz_app.drawing.extent import OWN, Extent, widened
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import pack
 
 N_OTHERS = 24  # tokens that each token of the source becomes in turn
 BOTTLENECK = "The bottleneck: all that the first decoder receives of the text"
 VECTOR = "h(m)"
-BARS = (
+BARS_TITLE = (
     f"How much of h(m) each token changes: ‖h(m)′ − h(m)‖ / ‖h(m)‖ when it is replaced, mean of {N_OTHERS} tokens "
     "drawn once."
 )
 
 
 @dataclass(frozen=True)
-class Version:
+class ModelText:
     """The text of one model, with its kind and its weights' name."""
 
     title: str
@@ -57,12 +57,12 @@ class Bottleneck:
     ]  # trials with the least telling token replaced: texts that changed, and all
 
 
-def pieces(text: str, whole: bool) -> list[str]:
+def text_pieces(text: str, whole: bool) -> list[str]:
     """Return the words of a text, or its characters."""
     return text.split() if whole else list(text.strip())
 
 
-def in_words(*texts: str) -> bool:
+def compares_words(*texts: str) -> bool:
     """Return True if texts are compared word by word; dates and others without a space are not."""
     return any(" " in text.strip() for text in texts)
 
@@ -79,8 +79,8 @@ def common(first: Sequence[str], second: Sequence[str]) -> tuple[list[bool], lis
 
 def mark(text: str, others: Sequence[str]) -> MarkedText:
     """Compare a text with others: a reference, or those of the other models."""
-    whole = in_words(text, *others)
-    marked, rows = pieces(text, whole), [pieces(other, whole) for other in others]
+    whole = compares_words(text, *others)
+    marked, rows = text_pieces(text, whole), [text_pieces(other, whole) for other in others]
     if not rows:
         return MarkedText([(piece, False) for piece in marked], [])
     compared = [common(marked, row) for row in rows]
@@ -95,12 +95,12 @@ def mark(text: str, others: Sequence[str]) -> MarkedText:
     return MarkedText(list(zip(marked, invented, strict=True)), lost)
 
 
-def nearest(references: Sequence[str], text: str) -> str:
+def closest_reference(references: Sequence[str], text: str) -> str:
     """Return the reference that a text has most pieces in common with; "" if there is none."""
 
     def agreeing(reference: str) -> float:
-        whole = in_words(reference)
-        row, other = pieces(text, whole), pieces(reference, whole)
+        whole = compares_words(reference)
+        row, other = text_pieces(text, whole), text_pieces(reference, whole)
         return sum(map(sum, common(row, other))) / max(1, len(row) + len(other))
 
     return max(references, key=agreeing, default="")
@@ -108,7 +108,7 @@ def nearest(references: Sequence[str], text: str) -> str:
 
 def is_same(first: str, second: str) -> bool:
     """Return True if two texts have the same words in the same order."""
-    rows = [pieces(text, in_words(first, second)) for text in (first, second)]
+    rows = [text_pieces(text, compares_words(first, second)) for text in (first, second)]
     return all(map(all, common(*rows)))
 
 
@@ -130,7 +130,7 @@ def _legend(n_references: int, n_texts: int) -> str:
     )
 
 
-def verdict(text: MarkedText, has_reference: bool, whole: bool = True) -> str:
+def missing_pieces_sentence(text: MarkedText, has_reference: bool, whole: bool = True) -> str:
     """Return the sentence before the pieces that a text lacks.
 
     It says how many of the other's words, or characters, the text has.
@@ -150,17 +150,25 @@ def agreed(n: int) -> str:
     return f"Not among the known texts, but {n} models wrote just this: nothing is marked."
 
 
-def _card(one: Version, others: Sequence[Version], references: Sequence[str]) -> dict[str, Any]:
+def _card(one: ModelText, others: Sequence[ModelText], references: Sequence[str]) -> dict[str, Any]:
     """Return a text with what differs marked.
 
     A text that another model wrote too is only marked where one answer is right.
     """
-    held = [nearest(references, one.text)] if references else [other.text for other in others]
+    held = (
+        [closest_reference(references, one.text)]
+        if references
+        else [other.text for other in others]
+    )
     text = mark(one.text, held)
-    said = verdict(text, bool(references), in_words(one.text, *held)) if held else ""
+    said = (
+        missing_pieces_sentence(text, bool(references), compares_words(one.text, *held))
+        if held
+        else ""
+    )
     same = 1 + sum(is_same(one.text, other.text) for other in others)
     is_wrong = bool(text.lost) or any(extra for _, extra in text.pieces)
-    if references and is_wrong and same > 1 and in_words(*references):
+    if references and is_wrong and same > 1 and compares_words(*references):
         text = MarkedText([(piece, False) for piece, _ in text.pieces], [])
         said = agreed(same)
     return {
@@ -168,18 +176,18 @@ def _card(one: Version, others: Sequence[Version], references: Sequence[str]) ->
         "whose": one.owner,
         "words": [list(piece) for piece in text.pieces],
         "lost": text.lost,
-        "gap": " " if in_words(one.text, *held) else "",
+        "gap": " " if compares_words(one.text, *held) else "",
         "verdict": said,
     }
 
 
 def versions(
     source: str,
-    outputs: Sequence[Version],
+    outputs: Sequence[ModelText],
     references: Sequence[str],
     named: str,
     bottleneck: Bottleneck | None,
-    extent: Extent = OWN,
+    extent: Extent = OWN_EXTENT,
     saved: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return the payload of the component `versions`; `named` is what the references are called.
@@ -208,7 +216,7 @@ def versions(
         "title": BOTTLENECK,
         "note": _bottleneck(bottleneck.owner, len(vector)),
         "vector": VECTOR,
-        "bars": BARS,
+        "bars": BARS_TITLE,
         "scale": scales["vector"],
         "largest": scales["change"],
         "labels": [label.as_json() for label in bottleneck.labels],

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from models.analysis import head_sum
-from models.analysis.head_sum import Heads
+from models.analysis.head_sum import HeadSum
 from models.analysis.head_walk import Walk
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing import provenance
-from viz_app.drawing.extent import OWN, Extent, widened
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
 from viz_app.drawing.labels import Label, axes_labels, labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.stamp import facts, saving
-from viz_app.drawing.weight_cell import Cell, blocked_by
+from viz_app.drawing.weight_cell import WeightCell, blocked_by
 from viz_app.views.inside import columns as inside_columns
 from viz_app.views.inside import stages as inside_stages
 from viz_app.views.inside import text as inside_text
@@ -28,8 +28,8 @@ from viz_app.views.inside.scene import Scene, Stage
 SHOWN_KEYS = 12
 
 
-def walk(
-    trace: Trace, cell: Cell, terms: words.Terms, stage: int = 0, extent: Extent = OWN
+def walk_payload(
+    trace: Trace, cell: WeightCell, terms: words.Terms, stage: int = 0, extent: Extent = OWN_EXTENT
 ) -> bytes:
     """Return the payload of the component `walk`: every stage of a weight, for the strongest keys.
 
@@ -37,7 +37,7 @@ def walk(
     """
     w = cell.walk
     head_sums = (
-        None if words.is_alignment(cell.site) else head_sum.heads(trace, cell.site, cell.query)
+        None if words.is_alignment(cell.site) else head_sum.head_sum(trace, cell.site, cell.query)
     )
     rows = shown_keys(w, cell.key)
     query, key = axes_labels(trace, cell.site)
@@ -45,9 +45,9 @@ def walk(
     hidden_keys[rows] = False
     arrays, stops = (
         inside_columns.column_arrays(cell.site, w, rows),
-        stages(trace, cell, terms, head_sums),
+        cell_stages(trace, cell, terms, head_sums),
     )
-    scale = inside_columns.scales(cell.site, arrays) | (
+    scale = inside_columns.colour_scales(cell.site, arrays) | (
         _head_scales(head_sums) if head_sums else {}
     )
     extents, scale = scale, widened(scale, extent)
@@ -63,7 +63,7 @@ def walk(
         "indices": rows,
         "stage": stage,
         "lines": max(SHOWN_KEYS, cell.site.n_heads) + 3,
-        "title": inside_text.title(
+        "title": inside_text.walk_title(
             cell.site,
             cell.head,
             terms,
@@ -85,7 +85,9 @@ def walk(
         "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
         "blocked": blocked_by(cell, rows),
         "n_keys": len(w.weights),
-        "shown": inside_text.shown(len(rows), len(w.weights), float(w.weights[hidden_keys].sum())),
+        "shown": inside_text.hidden_keys_note(
+            len(rows), len(w.weights), float(w.weights[hidden_keys].sum())
+        ),
         **saving(
             provenance.head_name(
                 trace, cell.site, cell.head, f"query{cell.query + 1}", f"key{cell.key + 1}"
@@ -102,19 +104,21 @@ def walk(
     return pack(header, **{name: array.numpy() for name, array in arrays.items()})
 
 
-def heads_file(trace: Trace, cell: Cell) -> str:
+def heads_file(trace: Trace, cell: WeightCell) -> str:
     """Return the name of a file of all heads at the chosen query."""
     return provenance.file_name(
         trace, provenance.site_name(cell.site), "heads", f"query{cell.query + 1}"
     )
 
 
-def heads(trace: Trace, cell: Cell, terms: words.Terms, extent: Extent = OWN) -> bytes:
+def head_sum_payload(
+    trace: Trace, cell: WeightCell, terms: words.Terms, extent: Extent = OWN_EXTENT
+) -> bytes:
     """Return the payload of the component `heads`: what each head adds at the chosen query.
 
     Its scales cover `extent`.
     """
-    head_sums = head_sum.heads(trace, cell.site, cell.query)
+    head_sums = head_sum.head_sum(trace, cell.site, cell.query)
     query, _ = axes_labels(trace, cell.site)
     lengths = head_sum.added_norms(cell.site)
     extents = _head_scales(head_sums) | {"at each token": peak(lengths)}
@@ -155,8 +159,8 @@ def shown_keys(walk: Walk, key: int) -> list[int]:
     return sorted(strongest if key in strongest else [*strongest[:-1], key])
 
 
-def stages(
-    trace: Trace, cell: Cell, terms: words.Terms, head_sums: Heads | None = None
+def cell_stages(
+    trace: Trace, cell: WeightCell, terms: words.Terms, head_sums: HeadSum | None = None
 ) -> list[Stage]:
     """Return the stages of this weight's walk."""
     query, key = map(labels, trace.axes(cell.site))
@@ -165,8 +169,8 @@ def stages(
         for name in names:
             blocked[name] = blocked.get(name, 0) + 1
     if head_sums is None and not words.is_alignment(cell.site):
-        head_sums = head_sum.heads(trace, cell.site, cell.query)
-    return inside_stages.stages(
+        head_sums = head_sum.head_sum(trace, cell.site, cell.query)
+    return inside_stages.walk_stages(
         Scene(
             cell.site,
             cell.walk,
@@ -189,7 +193,7 @@ def _numbered(label: Label, position: int | None) -> list:
     return [text if position is None else f"{position} {text}", *rest]
 
 
-def _head_arrays(head_sums: Heads) -> dict[str, Tensor]:
+def _head_arrays(head_sums: HeadSum) -> dict[str, Tensor]:
     foot = {} if head_sums.bias is None else {"bias": head_sums.bias}
     foot |= {"total": head_sums.total}
     foot |= {} if head_sums.residual is None else {"residual": head_sums.residual}
@@ -198,7 +202,7 @@ def _head_arrays(head_sums: Heads) -> dict[str, Tensor]:
     return {"head_out": head_sums.head_out, "added": head_sums.added, **foot, "sizes": sizes}
 
 
-def _head_scales(head_sums: Heads) -> dict[str, float]:
+def _head_scales(head_sums: HeadSum) -> dict[str, float]:
     """Return the scales of the heads' table.
 
     One is shared by the heads' results, one by everything that is added up, one is for the residual
@@ -216,7 +220,7 @@ def _head_scales(head_sums: Heads) -> dict[str, float]:
     return scales | {"length": peak(_head_arrays(head_sums)["sizes"])}
 
 
-def _heads_header(head_sums: Heads, scales: Mapping[str, float]) -> dict[str, Any]:
+def _heads_header(head_sums: HeadSum, scales: Mapping[str, float]) -> dict[str, Any]:
     return {
         "n_heads": len(head_sums.added),
         "d_model": len(head_sums.total),

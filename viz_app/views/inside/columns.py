@@ -8,10 +8,10 @@ import numpy as np
 from torch import Tensor
 
 from models.analysis.head_walk import Walk
-from models.layers.similarity import CAPPED, TIMES
+from models.layers.similarity import CAPPED, DOT_TIMES
 from models.trace import AttentionSite
 from viz_app import words
-from viz_app.views.inside.named_terms import CONTENT, named_scores, products_of
+from viz_app.views.inside.named_terms import CONTENT_TERM, named_scores, products_of
 
 # text, and numbers: {"top" | "row" | "key": array} becomes the array's number under the pointer
 Why = tuple[str | dict[str, str], ...]
@@ -62,7 +62,7 @@ def column_arrays(site: AttentionSite, walk: Walk, rows: list[int]) -> dict[str,
     return values | by_similarity.get(site.similarity.name, {}) | named
 
 
-def scales(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, float]:
+def colour_scales(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, float]:
     """Return the largest magnitude on each colour scale of the walk; compared vectors share one."""
     name = site.similarity.name
     shared = {  # scale → the arrays that share it
@@ -76,7 +76,7 @@ def scales(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, float]:
     }
     if site.terms:
         names = [term.name for term in site.terms]
-        shared["named"] = (CONTENT, *names, "scores")
+        shared["named"] = (CONTENT_TERM, *names, "scores")
         shared["named terms"] = ("terms", *map(products_of, names))
     return {
         column: max(peak(values[array]) for array in members) for column, members in shared.items()
@@ -88,7 +88,7 @@ def walk_columns(
 ) -> dict[str, Column]:
     """Return every column that a stage of this site's walk may show, by its id.
 
-    `scale` is the result of `scales`.
+    `scale` is the result of `colour_scales`.
     """
     alignment = words.is_alignment(site)
     value = "h" if alignment else "v"
@@ -120,7 +120,7 @@ def _comparison(
         "scaled dot": ("= ", {"row": "products"}, f" / √{d}"),
         "cosine": (f"= t {_t(site):.4g} × q̂ ", q, " × k̂ ", k),
         "additive": ("= v ", {"top": "learned_v"}, " × ", {"row": "products"}),
-        TIMES: (f"= {_constant(site):.4g} × q ", q, " × k ", k),
+        DOT_TIMES: (f"= {_constant(site):.4g} × q ", q, " × k ", k),
         CAPPED: (
             f"= {_constant(site):.4g} × q ",
             q,
@@ -159,10 +159,12 @@ def _named(
     """
     if not site.terms:
         return {}
-    names, d = [CONTENT, *(term.name for term in site.terms)], site.d_head
+    names, d = [CONTENT_TERM, *(term.name for term in site.terms)], site.d_head
     scale, strips = scales["named"], scales["named terms"]
-    note = f"sums to the {CONTENT} term, ±{_brief(strips)}"
-    by_id = {"terms": replace(terms, title=f"{CONTENT}: {terms.title}", note=note, scale=strips)}
+    note = f"sums to the {CONTENT_TERM} term, ±{_brief(strips)}"
+    by_id = {
+        "terms": replace(terms, title=f"{CONTENT_TERM}: {terms.title}", note=note, scale=strips)
+    }
     for term in site.terms:
         array = products_of(term.name)
         by_id[array] = Column(
@@ -183,16 +185,16 @@ def _named(
         if site.similarity.name == "scaled dot"
         else ("the sum of its products",)
     )
-    by_id[CONTENT] = Column(
-        CONTENT,
+    by_id[CONTENT_TERM] = Column(
+        CONTENT_TERM,
         f"÷ {d**0.5:.2f}" if "raw" in values else "its sum",
         "number",
-        CONTENT,
+        CONTENT_TERM,
         scale,
         why=content_why,
     )
     why = [part for name in names for part in (f" + {name} ", {"key": name})]
-    why[0] = f"= {CONTENT} "
+    why[0] = f"= {CONTENT_TERM} "
     by_id["scores"] = Column("= score", "all added up", "number", "scores", scale, why=tuple(why))
     by_id["masked"] = Column("+ mask", "", "number", "masked", scale)
     return by_id
@@ -201,7 +203,7 @@ def _named(
 def links(site: AttentionSite) -> list[tuple[str, str]]:
     """Return (array, display name) of the numbers from the first sum to the weight."""
     named = [
-        (CONTENT, "÷ √dₖ"),
+        (CONTENT_TERM, "÷ √dₖ"),
         *((term.name, f"+ {term.name}") for term in site.terms),
         ("scores", "= score"),
     ]
@@ -244,7 +246,7 @@ def _term(name: str) -> str:
         "scaled dot": "q ∘ k / √dₖ",
         "cosine": "t · q̂ ∘ k̂",
         "additive": "v ∘ tanh",
-        TIMES: "s · q ∘ k",
+        DOT_TIMES: "s · q ∘ k",
         CAPPED: "s · q ∘ k, capped",
     }.get(name, f"{left} ∘ {right}")
 

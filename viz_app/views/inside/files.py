@@ -4,17 +4,17 @@ import numpy as np
 
 from models.analysis import head_sum
 from models.trace import Trace
-from viz_app.drawing.cells import around, is_long
+from viz_app.drawing.cells import around, has_many_cells
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file, texts
 from viz_app.drawing.labels import labels
-from viz_app.drawing.weight_cell import Cell
+from viz_app.drawing.weight_cell import WeightCell
 from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside.named_terms import named_scores
-from viz_app.views.inside.scaling import bars, curves
+from viz_app.views.inside.scaling import bars, scaling_curves
 
 
-def walk_csv(trace: Trace, cell: Cell) -> str:
+def walk_csv(trace: Trace, cell: WeightCell) -> str:
     """Return a row for each key, shown or not: score, mask, weight, and their summands.
 
     These are the numbers that sum to the score and those of weight·v; under the scaled dot product
@@ -46,7 +46,7 @@ def walk_csv(trace: Trace, cell: Cell) -> str:
     return _table(heading, rows)
 
 
-def walk_npz(trace: Trace, cell: Cell) -> bytes:
+def walk_npz(trace: Trace, cell: WeightCell) -> bytes:
     """Return every array of the walk under its name, for all keys, with the tokens.
 
     The names are a, memory, q, k, v, compared_q, compared_k, met, terms, scores … b, and learned_…
@@ -69,7 +69,7 @@ def walk_npz(trace: Trace, cell: Cell) -> bytes:
         f"learned_{name}": value for name, value in cell.site.similarity.learned.items()
     }
     if cell.site.projections:
-        head_sums = head_sum.heads(trace, cell.site, cell.query)
+        head_sums = head_sum.head_sum(trace, cell.site, cell.query)
         extra |= {
             "added": walk.added,
             "head_out": head_sums.head_out,
@@ -90,7 +90,7 @@ def walk_npz(trace: Trace, cell: Cell) -> bytes:
     )
 
 
-def matrices_npz(cell: Cell) -> bytes:
+def matrices_npz(cell: WeightCell) -> bytes:
     """Return the matrices of the head, with a row for each token, and its mask.
 
     They are x, memory, W_Q … W_O (this head's blocks), q, k, v, scores, weights, b and added. Of a
@@ -99,7 +99,7 @@ def matrices_npz(cell: Cell) -> bytes:
     """
     arrays = {name: value.numpy() for name, value in inside_matrices.numbers(cell).items()}
     rows, columns = around(cell.site, (cell.query, cell.key))
-    first = {"first": np.array([rows.start, columns.start])} if is_long(cell.site) else {}
+    first = {"first": np.array([rows.start, columns.start])} if has_many_cells(cell.site) else {}
     return npz_file(
         {
             **arrays,
@@ -109,11 +109,11 @@ def matrices_npz(cell: Cell) -> bytes:
     )
 
 
-def scaling_csv(trace: Trace, cell: Cell) -> str:
+def scaling_csv(trace: Trace, cell: WeightCell) -> str:
     """Return entropy and gradient norms by divisor, then the weights with and without √d_k."""
     rows = [
         ["divisor", c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]]
-        for c in curves(cell)
+        for c in scaling_curves(cell)
     ]
     rows += [["weight", b["key"], b["softmax"], b["weight"], ""] for b in bars(trace, cell)]
     return _table(
@@ -128,12 +128,12 @@ def scaling_csv(trace: Trace, cell: Cell) -> str:
     )
 
 
-def heads_csv(trace: Trace, cell: Cell) -> str:
+def heads_csv(trace: Trace, cell: WeightCell) -> str:
     """Return a row for each head at the chosen query: length, cosines, and the vector it adds.
 
     The cosines are those with the output and with the residual stream.
     """
-    head_sums = head_sum.heads(trace, cell.site, cell.query)
+    head_sums = head_sum.head_sum(trace, cell.site, cell.query)
     cosines = {"cosine with output": head_sums.along_total}
     cosines |= (
         {} if head_sums.residual is None else {"cosine with stream": head_sums.along_residual}

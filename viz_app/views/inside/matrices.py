@@ -13,27 +13,27 @@ import torch
 from torch import Tensor
 
 from models.analysis import head_walk
-from models.analysis.score_terms import sides
+from models.analysis.score_terms import compared_vectors
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.cells import around, is_long
-from viz_app.drawing.extent import OWN, Extent, widened
+from viz_app.drawing.cells import around, has_many_cells
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.sites import blocked_bits
 from viz_app.drawing.stamp import facts, saving
-from viz_app.drawing.weight_cell import Cell
+from viz_app.drawing.weight_cell import WeightCell
 from viz_app.views.inside.matrix_equations import equations, has_bias, reads_itself
-from viz_app.views.inside.named_terms import CONTENT
+from viz_app.views.inside.named_terms import CONTENT_TERM
 
 
 def matrices(
     trace: Trace,
-    cell: Cell,
+    cell: WeightCell,
     terms: words.Terms,
     convention: str = "rows",
-    extent: Extent = OWN,
+    extent: Extent = OWN_EXTENT,
 ) -> bytes:
     """Return the payload of the component `matrices`, whose scales cover `extent`.
 
@@ -77,14 +77,14 @@ def matrices(
 
 def _part(site: AttentionSite, rows: slice, columns: slice) -> str:
     """Return which part of a long text is shown; "" if the whole text is."""
-    if not is_long(site):
+    if not has_many_cells(site):
         return ""
     queries = f"queries {rows.start} to {rows.stop - 1} of {site.n_query}"
     keys = f"keys {columns.start} to {columns.stop - 1} of {site.n_key}"
     return f"Round the chosen weight: {queries} and {keys}. The softmax and the mixture of the values are over all keys."
 
 
-def numbers(cell: Cell) -> dict[str, Tensor]:
+def numbers(cell: WeightCell) -> dict[str, Tensor]:
     """Return every matrix of the head, with a row for each token.
 
     They are x, memory, W_Q … W_O (the head's blocks), q, k, v, scores, weights, b, added, the
@@ -99,20 +99,23 @@ def numbers(cell: Cell) -> dict[str, Tensor]:
     arrays = {"q": q, "k": k, "scores": scores, "weights": weights, "b": b}
     if site.terms:
         queries = torch.arange(site.n_query)[rows]
-        arrays |= {CONTENT: site.similarity(q, k)}
+        arrays |= {CONTENT_TERM: site.similarity(q, k)}
         arrays |= {
             term.name: term.scores(head, queries, site.n_key)[:, columns] for term in site.terms
         }
     if site.similarity.name not in ("dot", "scaled dot"):
         compared = dict(
-            zip(("compared_q", "compared_k"), sides(site.similarity, q, k), strict=True)
+            zip(("compared_q", "compared_k"), compared_vectors(site.similarity, q, k), strict=True)
         )
         arrays |= compared | {
             f"learned_{name}": value for name, value in site.similarity.learned.items()
         }
     if words.is_alignment(site):
         return arrays
-    blocks = {name: head_walk.block(site, name, head)[0] for name in ("W_Q", "W_K", "W_V", "W_O")}
+    blocks = {
+        name: head_walk.head_projection(site, name, head)[0]
+        for name in ("W_Q", "W_K", "W_V", "W_O")
+    }
     return (
         arrays
         | blocks
@@ -146,7 +149,7 @@ def _matrices(
             for n in "qkv"
         }
     )
-    parts = [CONTENT, *(term.name for term in site.terms)] if site.terms else []
+    parts = [CONTENT_TERM, *(term.name for term in site.terms)] if site.terms else []
     descriptions = {
         "x": ("token vectors", (rows, "number"), scale("x", "memory"), ""),
         "memory": (

@@ -6,10 +6,10 @@ The symbols are those of viz_app/views/inside/matrices.py.
 from dataclasses import dataclass
 from typing import Any
 
-from models.layers.similarity import CAPPED, TIMES
+from models.layers.similarity import CAPPED, DOT_TIMES
 from models.trace import AttentionSite
 from viz_app import words
-from viz_app.views.inside.named_terms import CONTENT
+from viz_app.views.inside.named_terms import CONTENT_TERM
 
 
 def equations(
@@ -121,7 +121,7 @@ class _Writer:
 def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[dict[str, Any]]:
     """Return the equations from Q and K to the scores."""
     if site.terms:
-        parts = [_term(name, name) for name in (CONTENT, *(term.name for term in site.terms))]
+        parts = [_term(name, name) for name in (CONTENT_TERM, *(term.name for term in site.terms))]
         sums = [sign for part in parts for sign in (part, "+")][:-1]
         result = names["scores"]
         added = {
@@ -130,7 +130,10 @@ def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[
             "size": "large",
             "terms": [*sums, "=", _term("scores", result)],
         }
-        return [*_similarity_equations(site, write, names | {"scores": CONTENT}, CONTENT), added]
+        return [
+            *_similarity_equations(site, write, names | {"scores": CONTENT_TERM}, CONTENT_TERM),
+            added,
+        ]
     return _similarity_equations(site, write, names, "scores")
 
 
@@ -203,7 +206,7 @@ def _constants(site: AttentionSite) -> tuple[str, str, str]:
     name, learned = site.similarity.name, site.similarity.learned
     if name == "scaled dot":
         return "", " / √d_{k}", f"/ √{site.d_head}"
-    if name == TIMES:
+    if name == DOT_TIMES:
         return "", f" · {float(learned['s']):.4g}", f"· {float(learned['s']):.4g}"
     if name == CAPPED:
         scale, cap = float(learned["s"]), float(learned["c"])

@@ -7,15 +7,15 @@ from models.trace import DistanceTerm, RelativePositionTerm, SegmentTerm
 from models.trace.terms import ScoreTerm
 from viz_app import words
 from viz_app.views.inside.scene import Scene, Stage
-from viz_app.views.inside.text import number
+from viz_app.views.inside.text import format_number
 
-CONTENT = "content"  # the name of the similarity of q and k, beside other terms
+CONTENT_TERM = "content"  # the name of the similarity of q and k, beside other terms
 
 
 def named_scores(walk: Walk) -> dict[str, Tensor]:
     """Return each term's value at each key by name; empty if the score is only the similarity."""
     return (
-        {CONTENT: walk.content, **{term.name: term.scores for term in walk.named_terms}}
+        {CONTENT_TERM: walk.content, **{term.name: term.scores for term in walk.named_terms}}
         if walk.named_terms
         else {}
     )
@@ -34,19 +34,21 @@ def term_stages(s: Scene) -> list[Stage]:
     ]
     if not stages:
         return []
-    values = [f"{name} {number(scores[s.key])}" for name, scores in named_scores(s.w).items()]
-    names = (CONTENT, *(term.name for term in s.w.named_terms))
+    values = [
+        f"{name} {format_number(scores[s.key])}" for name, scores in named_scores(s.w).items()
+    ]
+    names = (CONTENT_TERM, *(term.name for term in s.w.named_terms))
     strips = ("terms", *(products_of(name) for name in names[1:]))
     columns = tuple(column for pair in zip(strips, names, strict=True) for column in pair)
     return [*stages, Stage(
         "Σ", "Terms that add up to one score",
-        f"The score is their sum. For {s.k}: {words.listed(values)} make {s.score}.",
+        f"The score is their sum. For {s.k}: {words.join_names(values)} make {s.score}.",
         f"α_{{i,j}} = {' + '.join(names)}", (*columns, "scores"), (*names, "scores"),
     )]  # fmt: skip
 
 
 def _stage(s: Scene, term: NamedTerm, score_term: ScoreTerm) -> Stage:
-    value = number(term.scores[s.key])
+    value = format_number(term.scores[s.key])
     title, sentence, formula = _described(s, score_term)
     columns = (products_of(term.name), term.name)
     return Stage(

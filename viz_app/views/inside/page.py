@@ -12,7 +12,7 @@ from viz_app.controls.similarity import choose_similarity
 from viz_app.drawing import provenance
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import FileContent
-from viz_app.drawing.weight_cell import Cell
+from viz_app.drawing.weight_cell import WeightCell
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus, lock_token, pick_head
@@ -24,13 +24,13 @@ from viz_app.views.inside import files, scaling, text
 from viz_app.views.inside.cell import heads_file
 from viz_app.views.inside.payloads import (
     DRAWN_BY_STREAMLIT,
-    Choices,
+    HeadWalkChoices,
     head_group,
-    payloads,
     selection,
-    within,
+    walk_choices_within,
+    walk_payloads,
 )
-from viz_app.views.inside.several import FIRST, MOST, measures_csv, toggle
+from viz_app.views.inside.several import FIRST_MEASURE, MAX_SHOWN_HEADS, head_measures_csv, toggle
 from viz_app.views.page import (
     Columns,
     File,
@@ -40,26 +40,26 @@ from viz_app.views.page import (
     Plot,
     Prose,
     Row,
-    Shown,
+    ShownComponent,
     View,
     Widget,
 )
 
 VIEW, CONVENTION = Choice("inside-view"), Choice("inside-convention")
-KEY, STAGE = Whole("inside-key"), Whole("inside-stage", 0)
+WALK_KEY, WALK_STAGE = Whole("inside-key"), Whole("inside-stage", 0)
 DRAWN_HEADS, MEASURE = (
-    Several("inside-heads", most=MOST),
-    Choice("inside-measure", FIRST, options=tuple(MEASURES)),
+    Several("inside-heads", most=MAX_SHOWN_HEADS),
+    Choice("inside-measure", FIRST_MEASURE, options=tuple(MEASURES)),
 )
 WIDER = 290  # width in px of a control beside the tokens
 
 
-def choose(run: CurrentRun) -> Choices:
+def choose_walk(run: CurrentRun) -> HeadWalkChoices:
     """Draw the row of controls and return the choices of this page and of those it shares."""
     several = url_state.get(VIEW) == "several"
     site, focus = chosen_focus(run.trace)
     kinds = dict(by_kind(run.trace))
-    with which_head.row():
+    with which_head.head_row():
         which_head.which_head(
             kinds,
             run.trace.attention[focus.site],
@@ -67,27 +67,29 @@ def choose(run: CurrentRun) -> Choices:
             partial(_move, site.kind),
             heads=not several,
         )
-        view = _pick("Show", VIEW, text.views(site, sum(s.n_heads for s in kinds[site.kind])))
+        view = _pick(
+            "Show", VIEW, text.views_of_site(site, sum(s.n_heads for s in kinds[site.kind]))
+        )
         if view == "several":  # no tokens to choose, so there is no row beside them
             choose_similarity(run)
     conventions = list(text.conventions(site))
     lock = int(focus.lock[1:]) if focus.lock else None
-    query, key = (None, lock) if focus.lock.startswith("k") else (lock, url_state.get(KEY))
-    return Choices(
+    query, key = (None, lock) if focus.lock.startswith("k") else (lock, url_state.get(WALK_KEY))
+    return HeadWalkChoices(
         view,
-        url_state.one_of(CONVENTION, conventions, conventions[0])
+        url_state.chosen_option(CONVENTION, conventions, conventions[0])
         if view == "matrices"
         else conventions[0],
         site.name,
         focus.head,
         query,
         key,
-        url_state.get(STAGE) if view == "walk" else 0,
+        url_state.get(WALK_STAGE) if view == "walk" else 0,
         *((url_state.get(DRAWN_HEADS), url_state.get(MEASURE)) if view == "several" else ()),
     )
 
 
-def choose_method(run: CurrentRun, choices: Choices) -> None:
+def choose_method(run: CurrentRun, choices: HeadWalkChoices) -> None:
     """Draw the less frequent choices: the similarity, and the convention of the matrices."""
     choose_similarity(run)
     if choices.view == "matrices":
@@ -98,9 +100,9 @@ def choose_method(run: CurrentRun, choices: Choices) -> None:
 
 def _move(kind: str, site: str, head: int) -> None:
     """Choose a head. The key and the drawn heads are reset for a head of another `kind`."""
-    if live.session().shown.trace.attention[site].kind != kind:
-        url_state.keep(KEY, None)
-        url_state.keep(DRAWN_HEADS, None)
+    if live.live_session().shown.trace.attention[site].kind != kind:
+        url_state.set_value(WALK_KEY, None)
+        url_state.set_value(DRAWN_HEADS, None)
     pick_head(site, head)
 
 
@@ -112,19 +114,19 @@ def _pick(label: str, choice: Choice, names: dict[str, str]) -> str:
 def choose_weight(query: int, key: int) -> None:
     """Choose another weight; a negative key means the strongest."""
     lock_token(f"q{query}")
-    url_state.keep(KEY, key if key >= 0 else None)
+    url_state.set_value(WALK_KEY, key if key >= 0 else None)
 
 
-def choose_head(choices: Choices, number: int) -> None:
+def choose_head(choices: HeadWalkChoices, number: int) -> None:
     """Add a head's lines, or remove them if they are drawn."""
-    url_state.keep(
-        DRAWN_HEADS, toggle(head_group(live.session().shown, choices).drawn_heads, number)
+    url_state.set_value(
+        DRAWN_HEADS, toggle(head_group(live.live_session().shown, choices).drawn_heads, number)
     )
 
 
 def choose_measure(name: str) -> None:
     """Order the heads by this measure."""
-    url_state.keep(MEASURE, name)
+    url_state.set_value(MEASURE, name)
 
 
 def hold_query(query: int) -> None:
@@ -134,7 +136,7 @@ def hold_query(query: int) -> None:
 
 def keep_stage(stage: int) -> None:
     """Store the stage at which the walk rests."""
-    url_state.keep(STAGE, stage)
+    url_state.set_value(WALK_STAGE, stage)
 
 
 def _find(run: CurrentRun) -> View | str:
@@ -144,7 +146,7 @@ def _find(run: CurrentRun) -> View | str:
     return text.not_walked(run.trace) or ONE_WEIGHT
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[page.Cell]:
+def _layout(run: CurrentRun, choices: HeadWalkChoices, drawn: Pictures) -> Sequence[page.PageCell]:
     """Lay out the tokens, the less frequent choices beside them, and the chosen view."""
     weight = {"on_choose": choose_weight}
     several = {
@@ -156,14 +158,14 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[page
     tokens = (
         []
         if choices.view == "several"
-        else [Row("inside-tokens", [Shown(CHOICE, choose=weight), method])]
+        else [Row("inside-tokens", [ShownComponent(CHOICE, choose=weight), method])]
     )
     return [
         *tokens,
-        Shown(WALK, choose={**weight, "on_stage": keep_stage}),
-        Shown(MATRICES, choose=weight),
-        Shown(SEVERAL, choose=several),
-        Shown(HEADS, choose={"on_pick": lambda head: pick_head(choices.site, head)}),
+        ShownComponent(WALK, choose={**weight, "on_stage": keep_stage}),
+        ShownComponent(MATRICES, choose=weight),
+        ShownComponent(SEVERAL, choose=several),
+        ShownComponent(HEADS, choose={"on_pick": lambda head: pick_head(choices.site, head)}),
         *(
             _scaling(selection(run, choices))
             if choices.view == DRAWN_BY_STREAMLIT
@@ -172,30 +174,34 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[page
     ]
 
 
-def _scaling(cell: Cell) -> list[page.Cell]:
-    curves = ([Plot(f"inside-{field}")] for field in scaling.CURVES)
-    numbers = [Prose(scaling.consequence(cell)), Prose(scaling.table(cell))]
+def _scaling(cell: WeightCell) -> list[page.PageCell]:
+    curves = ([Plot(f"inside-{field}")] for field in scaling.SCALING_FIELDS)
+    numbers = [Prose(scaling.consequence(cell)), Prose(scaling.scaling_table(cell))]
     charts = Columns((1.25, 1, 1), ([Plot("inside-bars")], *curves))
     return [Prose(scaling.lead(cell)), charts, Foot((1, 1), cells=numbers)]
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
+def _text(run: CurrentRun, choices: HeadWalkChoices) -> str:
     site = run.trace.attention[choices.site]
     several = choices.view == "several"
-    place = words.kind_title(site) if several else words.place(site, choices.head)
-    explanation = f"**{place}.** {text.explain(choices.view, site, run.terms)}"
+    place = words.kind_title(site) if several else words.head_place(site, choices.head)
+    explanation = f"**{place}.** {text.explain_view(choices.view, site, run.terms)}"
     departures = words.departures(run.scope.config) if choices.view == "walk" else ""
-    return "\n\n".join(part for part in (explanation, text.missing(site), departures) if part)
+    return "\n\n".join(part for part in (explanation, text.missing_parts(site), departures) if part)
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: HeadWalkChoices) -> Sequence[File]:
     """Return the downloads of the view's numbers; pictures have their own button."""
     if choices.view == "several":
         kind = run.trace.attention[choices.site].kind
         name = f"{provenance.file_name(run.trace, kind, 'measures')}.csv"
-        return [File("All measures, CSV", lambda now: measures_csv(head_group(now, choices)), name)]
+        return [
+            File("All measures, CSV", lambda now: head_measures_csv(head_group(now, choices)), name)
+        ]
 
-    def of_cell(make: Callable[[Trace, Cell], FileContent]) -> Callable[[CurrentRun], FileContent]:
+    def of_cell(
+        make: Callable[[Trace, WeightCell], FileContent],
+    ) -> Callable[[CurrentRun], FileContent]:
         return lambda now: make(now.trace, selection(now, choices))
 
     cell = selection(run, choices)
@@ -219,7 +225,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     }[choices.view]
 
 
-def _leads_to(run: CurrentRun, choices: Choices | None) -> NextQuestion:
+def _leads_to(run: CurrentRun, choices: HeadWalkChoices | None) -> NextQuestion:
     if choices is None or not run.scope.model.sublayers:
         return onward.how_it_orders()
     query = selection(run, choices).query
@@ -228,16 +234,16 @@ def _leads_to(run: CurrentRun, choices: Choices | None) -> NextQuestion:
 
 
 ONE_WEIGHT = View(
-    payloads,
+    walk_payloads,
     _layout,
-    choose=choose,
-    within=within,
+    choose=choose_walk,
+    within=walk_choices_within,
     text=_text,
     files=_files,
     trained=similarity_text.trained,
     is_live=lambda choices: choices.view != DRAWN_BY_STREAMLIT,
 )
-INSIDE = Page(
+INSIDE_PAGE = Page(
     "Inside a head",
     "Inside a head: how is one attention weight computed?",
     lambda run: "Step by step from two token vectors to one weight, with the real numbers.",

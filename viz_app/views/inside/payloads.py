@@ -10,20 +10,20 @@ from viz_app import words
 from viz_app.controls import similarity_text
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.notes import check_rows
-from viz_app.drawing.weight_cell import Cell, chosen_cell, token_choice
+from viz_app.drawing.weight_cell import WeightCell, chosen_cell, token_choice
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.views.inside import cell as cells
 from viz_app.views.inside import matrices, scaling
-from viz_app.views.inside.several import FIRST, HeadGroup, several
+from viz_app.views.inside.several import FIRST_MEASURE, HeadGroup, several_payload
 
 DRAWN_BY_STREAMLIT = "scaling"  # the view made of charts, without a payload
 
 
 @dataclass(frozen=True)
-class Choices:
+class HeadWalkChoices:
     """The choices on the page.
 
     They are the view and its convention; the site and the head; the query and the key, None for
@@ -39,19 +39,19 @@ class Choices:
     key: int | None
     stage: int
     heads: tuple[int, ...] | None = None
-    measure: str = FIRST
+    measure: str = FIRST_MEASURE
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def walk_payloads(run: CurrentRun, choices: HeadWalkChoices) -> Pictures:
     """Return the payloads of all components of the page."""
     if choices.view == "several":
         return _several_heads(run, choices)
     cell = selection(run, choices)
     trace, terms = run.trace, run.terms
     draw = {
-        "walk": partial(cells.walk, trace, cell, terms, choices.stage),
+        "walk": partial(cells.walk_payload, trace, cell, terms, choices.stage),
         "matrices": partial(matrices.matrices, trace, cell, terms, choices.convention),
-        "heads": partial(cells.heads, trace, cell, terms),
+        "heads": partial(cells.head_sum_payload, trace, cell, terms),
     }
     drawn: Pictures = {}
     if choices.view in draw:
@@ -59,14 +59,14 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     elif choices.view == DRAWN_BY_STREAMLIT:
         drawn = scaling.charts(trace, cell)
     return {
-        **similarity_text.note(run, choices.site, choices.head),
+        **similarity_text.similarity_note(run, choices.site, choices.head),
         "choice": token_choice(trace, cell, terms),
         **drawn,
         "checks": check_rows(_checks(trace, cell)),
     }
 
 
-def _checks(trace: Trace, cell: Cell) -> list[Check]:
+def _checks(trace: Trace, cell: WeightCell) -> list[Check]:
     """Return the checks of every step if the head has a walk, else those of its weights."""
     walked = cell.site.projections or words.is_alignment(cell.site)
     return (
@@ -76,7 +76,7 @@ def _checks(trace: Trace, cell: Cell) -> list[Check]:
     )
 
 
-def _several_heads(run: CurrentRun, choices: Choices) -> Pictures:
+def _several_heads(run: CurrentRun, choices: HeadWalkChoices) -> Pictures:
     group = head_group(run, choices)
     sites = dict.fromkeys(group.heads[n][0].name for n in group.drawn_heads)
     query = (
@@ -85,8 +85,8 @@ def _several_heads(run: CurrentRun, choices: Choices) -> Pictures:
         else None
     )
     return {
-        **similarity_text.note(run, choices.site, choices.head),
-        "several": several(group, run.terms, query),
+        **similarity_text.similarity_note(run, choices.site, choices.head),
+        "several": several_payload(group, run.terms, query),
         "checks": check_rows(
             _worst([_checks_of(run.trace, name) for name in sites or [choices.site]])
         ),
@@ -105,7 +105,9 @@ def _worst(by_site: list[list[Check]]) -> list[Check]:
     ]
 
 
-def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def walk_choices_within(
+    choices: HeadWalkChoices, run: CurrentRun, other: CurrentRun
+) -> HeadWalkChoices:
     """Return the choices for another run: the same site and weight, or its sharpest head."""
     focus = Focus(choices.site, choices.head).within(other.trace)
     chosen = replace(choices, site=focus.site, head=focus.head)
@@ -115,14 +117,14 @@ def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
     return replace(chosen, query=cell.query, key=cell.key)
 
 
-def head_group(run: CurrentRun, choices: Choices) -> HeadGroup:
+def head_group(run: CurrentRun, choices: HeadWalkChoices) -> HeadGroup:
     """Return the heads of the chosen kind."""
     kind = run.trace.attention[choices.site].kind
     findings = partial(cache.trace_finding, run.trace)
     return HeadGroup(run.trace, kind, choices.measure, choices.heads, findings)
 
 
-def selection(run: CurrentRun, choices: Choices) -> Cell:
+def selection(run: CurrentRun, choices: HeadWalkChoices) -> WeightCell:
     """Return the chosen weight."""
     site = run.trace.attention[choices.site]
     return chosen_cell(run.trace, site, choices.head, choices.query, choices.key)

@@ -12,18 +12,23 @@ from models.analysis import softmax
 from models.analysis.softmax import Scaling
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.colours import ACCENT
+from viz_app.drawing.colours import ACCENT_COLOUR
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.frame import titled
 from viz_app.drawing.labels import labels
-from viz_app.drawing.weight_cell import Cell
+from viz_app.drawing.weight_cell import WeightCell
 from viz_app.ui import is_dark
 from viz_app.views.inside.cell import shown_keys
 
-WITHOUT = "#c8590b"  # the softmax without the division; with it, the accent colour of weights
+UNDIVIDED_COLOUR = (
+    "#c8590b"  # the softmax without the division; with it, the accent colour of weights
+)
 WITHOUT_DARK, ACCENT_DARK = "#ff9d5c", "#9dbcff"
 HOLLOW = "26"  # alpha (of FF) of the bars without the division
-DASHES = [[9, 3], [2, 2]]  # rules with and without the division, so that they differ without colour
+RULE_DASHES = [
+    [9, 3],
+    [2, 2],
+]  # rules with and without the division, so that they differ without colour
 POINTS = 41  # divisors on a curve
 HARDLY = 0.01  # of the gradient with the division; above it a head still learns
 
@@ -46,7 +51,7 @@ class ScalingComparison:
     mean_product_gradient: tuple[float, float]
 
 
-def compare(cell: Cell) -> ScalingComparison:
+def compare_scaling(cell: WeightCell) -> ScalingComparison:
     """Return the comparison for this query."""
     site, root = cell.site, math.sqrt(cell.site.d_head)
     raw, allowed = softmax.raw_scores(site, cell.head), site.allowed(head=cell.head)
@@ -70,7 +75,7 @@ def compare(cell: Cell) -> ScalingComparison:
     )
 
 
-def curves(cell: Cell) -> list[dict[str, float]]:
+def scaling_curves(cell: WeightCell) -> list[dict[str, float]]:
     """Return entropy (nats) and gradient norms of the query's softmax for a range of divisors.
 
     The divisors go from ¼ to 4·√d_k, evenly on a log scale; the gradients are by the scores and by
@@ -94,9 +99,9 @@ def curves(cell: Cell) -> list[dict[str, float]]:
     ]
 
 
-def bars(trace: Trace, cell: Cell) -> list[dict]:
+def bars(trace: Trace, cell: WeightCell) -> list[dict]:
     """Return the query's weights with and without √d_k, two rows for each of the shown keys."""
-    comparison = compare(cell)
+    comparison = compare_scaling(cell)
     names = labels(trace.axes(cell.site)[1])
     return [
         {
@@ -113,28 +118,28 @@ def bars(trace: Trace, cell: Cell) -> list[dict]:
     ]
 
 
-CURVES = {
+SCALING_FIELDS = {
     "entropy": ("How evenly attention is spread", "entropy (nats)"),
     "product_gradient": ("How strongly weights answer to q·k", "‖∂weights/∂(q·k)‖"),
 }
 
 
-def charts(trace: Trace, cell: Cell) -> dict[str, Any]:
+def charts(trace: Trace, cell: WeightCell) -> dict[str, Any]:
     """Return the charts of the page by name; the curves of several runs share the higher limit."""
     dark = is_dark()
 
     def curve(field: str, title: str, unit: str) -> Scaled:
-        highest = max(point[field] for point in curves(cell))
+        highest = max(point[field] for point in scaling_curves(cell))
         return Scaled(
             lambda extent: curve_chart(cell, field, title, unit, dark, extent.get(field)),
             lambda _: {field: highest},
         )
 
-    drawn = {f"inside-{field}": curve(field, *named) for field, named in CURVES.items()}
+    drawn = {f"inside-{field}": curve(field, *named) for field, named in SCALING_FIELDS.items()}
     return {"inside-bars": weights_chart(trace, cell, dark), **drawn}
 
 
-def weights_chart(trace: Trace, cell: Cell, dark: bool = False) -> alt.Chart:
+def weights_chart(trace: Trace, cell: WeightCell, dark: bool = False) -> alt.Chart:
     """Return the bar chart of the softmax with the division (filled) and without (hollow)."""
     colours = _colours(cell.site, dark)
     chart = (
@@ -160,18 +165,23 @@ def weights_chart(trace: Trace, cell: Cell, dark: bool = False) -> alt.Chart:
 
 
 def curve_chart(
-    cell: Cell, field: str, title: str, unit: str, dark: bool = False, top: float | None = None
+    cell: WeightCell,
+    field: str,
+    title: str,
+    unit: str,
+    dark: bool = False,
+    top: float | None = None,
 ) -> alt.LayerChart:
-    """Draw a `field` of `curves` against the divisor, with √d_k and 1 marked.
+    """Draw a `field` of `scaling_curves` against the divisor, with √d_k and 1 marked.
 
     The y axis ends at `top`, by default at the largest value.
     """
     height = alt.Scale(zero=True) if top is None else alt.Scale(domain=[0, top])
     root = math.sqrt(cell.site.d_head)
-    ink = ACCENT_DARK if dark else ACCENT
+    ink = ACCENT_DARK if dark else ACCENT_COLOUR
     marks = [{"divisor": root, "softmax": _with(cell.site)}, {"divisor": 1.0, "softmax": "without"}]
     line = (
-        alt.Chart(alt.Data(values=curves(cell)))
+        alt.Chart(alt.Data(values=scaling_curves(cell)))
         .mark_line(color=ink)
         .encode(
             x=alt.X(
@@ -193,21 +203,23 @@ def curve_chart(
         .encode(
             x="divisor:Q",
             color=_encoded(alt.Color, _colours(cell.site, dark)),
-            strokeDash=_encoded(alt.StrokeDash, _scale(cell.site, DASHES)),
+            strokeDash=_encoded(alt.StrokeDash, _scale(cell.site, RULE_DASHES)),
         )
     )
     return titled(line + rules, title, 270)
 
 
-def lead(cell: Cell) -> str:
+def lead(cell: WeightCell) -> str:
     """Describe what the division does to the weights of this query."""
-    comparison = compare(cell)
+    comparison = compare_scaling(cell)
     if comparison.n_open <= 1:
         return "This query may attend to at most one token, so softmax has nothing to choose, whatever the divisor."
     with_root, without = comparison.with_root, comparison.without_root
     divided = [term.name for term in cell.site.terms if term.divisor]
     means = (
-        f"Here q·k means all that is divided: content, {words.listed(divided)}. " if divided else ""
+        f"Here q·k means all that is divided: content, {words.join_names(divided)}. "
+        if divided
+        else ""
     )
     return means + (
         f"Without ÷√dₖ the scores would be {comparison.root:.3g} times as far apart. The strongest weight here would be "
@@ -215,9 +227,9 @@ def lead(cell: Cell) -> str:
     )
 
 
-def consequence(cell: Cell) -> str:
+def consequence(cell: WeightCell) -> str:
     """Describe what the division does to the gradients of this query and head."""
-    comparison = compare(cell)
+    comparison = compare_scaling(cell)
     if comparison.n_open <= 1:
         return ""
     with_root, without = comparison.with_root, comparison.without_root
@@ -258,9 +270,9 @@ def _moral(c: ScalingComparison) -> str:
     return f"{mean}. Softmax's own would be {softmax[1]:.2g} instead of {softmax[0]:.2g}: neither would be smaller."
 
 
-def table(cell: Cell) -> str:
+def scaling_table(cell: WeightCell) -> str:
     """Return the numbers with and without the division as a Markdown table."""
-    comparison = compare(cell)
+    comparison = compare_scaling(cell)
     both = (comparison.with_root, comparison.without_root)
     rows = {
         "strongest weight of this query": [float(s.weights.max()) for s in both],
@@ -283,7 +295,7 @@ def _with(site: AttentionSite) -> str:
 
 
 def _colours(site: AttentionSite, dark: bool) -> alt.Scale:
-    chosen = [ACCENT_DARK, WITHOUT_DARK] if dark else [ACCENT, WITHOUT]
+    chosen = [ACCENT_DARK, WITHOUT_DARK] if dark else [ACCENT_COLOUR, UNDIVIDED_COLOUR]
     return _scale(site, chosen)
 
 

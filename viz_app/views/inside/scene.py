@@ -7,12 +7,12 @@ h, e, α, c.
 
 from dataclasses import dataclass, field
 
-from models.analysis.head_sum import Heads
+from models.analysis.head_sum import HeadSum
 from models.analysis.head_walk import Walk
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing.labels import Label
-from viz_app.views.inside.text import number, quoted
+from viz_app.views.inside.text import format_number, quoted
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Scene:
 
     site: AttentionSite
     w: Walk
-    every: Heads | None
+    every: HeadSum | None
     key: int
     query: Label
     read: Label
@@ -62,4 +62,4 @@ class Scene:
 
     @property
     def score(self) -> str:
-        return number(self.w.scores[self.key])
+        return format_number(self.w.scores[self.key])

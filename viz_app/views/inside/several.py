@@ -11,7 +11,7 @@ import torch
 from models.analysis.head_measures import MEASURES, measures, order
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.cells import in_blocks, is_long
+from viz_app.drawing.cells import has_many_cells, in_blocks
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
@@ -20,17 +20,20 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 
-SHOWN, MOST = 3, 4  # heads drawn by default and at most: with more, lines cannot be told apart
-BLOCKS = 64  # blocks a side of a long text: with more, lines hide each other
-FIRST = next(iter(MEASURES))
+N_SHOWN_HEADS, MAX_SHOWN_HEADS = (
+    3,
+    4,
+)  # heads drawn by default and at most: with more, lines cannot be told apart
+MAX_STRAND_BLOCKS = 64  # blocks a side of a long text: with more, lines hide each other
+FIRST_MEASURE = next(iter(MEASURES))
 
 
-Value = TypeVar("Value")
-Keep = Callable[[Hashable, Callable[[], Value]], Value]
+Memoised = TypeVar("Memoised")
+Memoise = Callable[[Hashable, Callable[[], Memoised]], Memoised]
 
 
-def compute_anew(what: Hashable, make: Callable[[], Value]) -> Value:
-    """Compute a finding without caching it (the default `Keep`)."""
+def compute_anew(what: Hashable, make: Callable[[], Memoised]) -> Memoised:
+    """Compute a finding without caching it (the default `Memoise`)."""
     return make()
 
 
@@ -46,7 +49,7 @@ class HeadGroup:
     kind: str
     measure: str
     chosen: tuple[int, ...] | None
-    keep: Keep = compute_anew
+    keep: Memoise = compute_anew
 
     @cached_property
     def sites(self) -> list[AttentionSite]:
@@ -95,8 +98,8 @@ class HeadGroup:
     def drawn_heads(self) -> list[int]:
         """The heads whose lines are drawn, by number."""
         if self.chosen is None:
-            return sorted(self.order[:SHOWN])
-        return [n for n in self.chosen if n < len(self.heads)][:MOST]
+            return sorted(self.order[:N_SHOWN_HEADS])
+        return [n for n in self.chosen if n < len(self.heads)][:MAX_SHOWN_HEADS]
 
 
 def toggle(drawn: Sequence[int], number: int) -> tuple[int, ...]:
@@ -108,26 +111,28 @@ def toggle(drawn: Sequence[int], number: int) -> tuple[int, ...]:
         return tuple(n for n in drawn if n != number)
     return tuple(
         sorted(
-            [*drawn[len(drawn) - MOST + 1 :], number] if len(drawn) >= MOST else [*drawn, number]
+            [*drawn[len(drawn) - MAX_SHOWN_HEADS + 1 :], number]
+            if len(drawn) >= MAX_SHOWN_HEADS
+            else [*drawn, number]
         )
     )
 
 
-def several(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
+def several_payload(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
     """Return the payload of the component `several`.
 
     `query` (from 0) restricts the lines to those of one token. In a long text a line shows the
     largest of a block of weights.
     """
     site = group.sites[0]
-    block = block_side(site.n_query, site.n_key, BLOCKS) if is_long(site) else 1
+    block = block_side(site.n_query, site.n_key, MAX_STRAND_BLOCKS) if has_many_cells(site) else 1
     rows, columns = (in_blocks(labels(encoding), block) for encoding in group.trace.axes(site))
     reads, read = words.axes(site, terms)
     drawn = group.drawn_heads
     weights = [group.weights(n, block) for n in drawn]
     header: dict[str, Any] = {
         "kind": group.kind, "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, terms)}",
-        "heads": [{"layer": head_site.layer + 1, "head": head, "name": name(head_site, head)} for head_site, head in group.heads],
+        "heads": [{"layer": head_site.layer + 1, "head": head, "name": head_number(head_site, head)} for head_site, head in group.heads],
         "order": group.order, "chosen": drawn, "measure": group.measure, "query": -1 if query is None else query // block,
         "block": block,
         "measures": [
@@ -136,7 +141,7 @@ def several(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
             for key, m in MEASURES.items() if not m.of_one_text or site.query_stream == site.key_stream
         ],
         "queries": [label.as_json() for label in rows], "keys": [label.as_json() for label in columns],
-        "queryAxis": reads, "keyAxis": read, "most": MOST,
+        "queryAxis": reads, "keyAxis": read, "most": MAX_SHOWN_HEADS,
         **saving(file_name(group.trace, group.kind, "heads"), facts(group.trace)),
         "widest": float(np.log(max(2, site.n_key))),
     }  # fmt: skip
@@ -150,12 +155,12 @@ def several(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
     )
 
 
-def name(site: AttentionSite, head: int) -> str:
+def head_number(site: AttentionSite, head: int) -> str:
     """Return a short name of a head, counted from 1: "2.5" is head 5 of layer 2."""
     return f"{site.layer + 1}.{head + 1}"
 
 
-def measures_csv(group: HeadGroup) -> str:
+def head_measures_csv(group: HeadGroup) -> str:
     """Return a row for each head, by layer and head from 1: every measure as exact float32.
 
     A measure is empty if it is not defined; each row has the model and its fingerprint.

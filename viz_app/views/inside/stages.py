@@ -1,15 +1,15 @@
 """The stages of the walk for any similarity, with sentences, formulas, columns (see scene.py)."""
 
-from models.analysis.head_sum import Heads
+from models.analysis.head_sum import HeadSum
 from models.layers.masks import LOOK_AHEAD
-from models.layers.similarity import CAPPED, TIMES
+from models.layers.similarity import CAPPED, DOT_TIMES
 from viz_app import words
-from viz_app.views.inside.named_terms import CONTENT, term_stages
+from viz_app.views.inside.named_terms import CONTENT_TERM, term_stages
 from viz_app.views.inside.scene import Scene, Stage
-from viz_app.views.inside.text import number, share
+from viz_app.views.inside.text import format_number, weight_share
 
 
-def stages(s: Scene) -> list[Stage]:
+def walk_stages(s: Scene) -> list[Stage]:
     """Return the stops of the walk in order."""
     alignment = words.is_alignment(s.site)
     inputs = [_states(s)] if alignment else [_vectors(s), _projections(s)]
@@ -35,7 +35,7 @@ def stages(s: Scene) -> list[Stage]:
         Stage(
             f"×{value}", "Weight each state" if alignment else "Weight each value",
             f"Each {'state h(j)' if alignment else 'value'} is multiplied by its weight. {s.q} takes "
-            f"{share(float(s.w.weights[s.key]))} of the {'state' if alignment else 'value'} of {s.k}. The fainter a "
+            f"{weight_share(float(s.w.weights[s.key]))} of the {'state' if alignment else 'value'} of {s.k}. The fainter a "
             "row, the less is taken.",
             f"{share_of}_{{i,j}} {value}_{{j}}" if alignment else f"{share_of}_{{i,j}} {value}^{{j}}",
             ("weights", "v", "parts"), ("v",), rest=True,
@@ -189,7 +189,7 @@ def _output(s: Scene) -> str:
     )
 
 
-def _with_bias(every: Heads) -> str:
+def _with_bias(every: HeadSum) -> str:
     return "" if every.bias is None else " with the bias"
 
 
@@ -199,7 +199,7 @@ def _result(s: Scene) -> tuple[str, str, str, str]:
     It is the score, or one term of it where the model adds others.
     """
     if s.w.named_terms:
-        return "the content term", number(s.w.content[s.key]), CONTENT, CONTENT
+        return "the content term", format_number(s.w.content[s.key]), CONTENT_TERM, CONTENT_TERM
     return "the score", s.score, "α_{i,j}", "scores"
 
 
@@ -209,7 +209,7 @@ def _scaled_dot(s: Scene) -> list[Stage]:
         Stage(
             "q∘k", "Does the key fit the query?",
             "Multiply query and key number by number, then add up. Where both have the same sign the product is positive. "
-            f"With {s.k} the {d} products add up to {number(s.w.raw[s.key])}.",
+            f"With {s.k} the {d} products add up to {format_number(s.w.raw[s.key])}.",
             "q^{i}·k^{j} = Σ_{d} q^{i}_{d} k^{j}_{d}", ("k", "products", "raw"), ("products", "raw"), {"k": "q"},
         ),
         Stage(
@@ -336,7 +336,7 @@ def _additive(s: Scene) -> list[Stage]:
 COMPARED = {
     "scaled dot": _scaled_dot,
     "dot": _dot,
-    TIMES: _times,
+    DOT_TIMES: _times,
     CAPPED: _capped,
     "cosine": _cosine,
     "general": _general,

@@ -1,6 +1,6 @@
 """The wording of the page Inside a head, except the walk's stages (stages.py, named_terms.py)."""
 
-from models.analysis.head_sum import Heads
+from models.analysis.head_sum import HeadSum
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.labels import Label, quoted
@@ -16,7 +16,7 @@ VIEWS = {
 }
 
 
-GIVEN = (
+FINISHED_WEIGHTS_ONLY = (
     "**Only finished weights are known here** and not what they come from, no queries, keys, values or scores: {}. "
     "The page Attention shows the weights; how one of them was computed cannot be shown."
 )
@@ -27,10 +27,10 @@ def not_walked(trace: Trace) -> str:
     sites = list(trace.attention.values())
     if any(site.has_causes for site in sites):
         return ""
-    return GIVEN.format(sites[0].why_given if sites else "there is no attention")
+    return FINISHED_WEIGHTS_ONLY.format(sites[0].why_given if sites else "there is no attention")
 
 
-def views(site: AttentionSite, n_heads: int) -> dict[str, str]:
+def views_of_site(site: AttentionSite, n_heads: int) -> dict[str, str]:
     """Return the views that this attention has.
 
     Without a division there is nothing to scale, without W_O nothing to sum, without W_Q, W_K and
@@ -47,7 +47,7 @@ def views(site: AttentionSite, n_heads: int) -> dict[str, str]:
     return {view: name for view, name in VIEWS.items() if not lacks.get(view)}
 
 
-def missing(site: AttentionSite) -> str:
+def missing_parts(site: AttentionSite) -> str:
     """Return which parts of this attention cannot be shown, and why; "" if all can."""
     if words.is_alignment(site) or site.projections:
         return ""
@@ -73,14 +73,14 @@ def token_names(site: AttentionSite, t: words.Terms) -> tuple[str, str]:
     return t.of(site.query_stream).token, t.of(site.key_stream).token
 
 
-def title(
+def walk_title(
     site: AttentionSite, head: int, t: words.Terms, query: Label, key: Label, weight: float
 ) -> str:
     """Return the title of the walk: one weight of one head."""
     reader, read = token_names(site, t)
     who, whom = f"the {reader} {quoted(query)}", f"the {read} {quoted(key)}"
     return (
-        f"{words.place(site, head)}: how {who} comes to give {share(weight) if weight else 'none'} of its attention"
+        f"{words.head_place(site, head)}: how {who} comes to give {weight_share(weight) if weight else 'none'} of its attention"
         f" to {whom}"
     )
 
@@ -92,12 +92,12 @@ def heads_title(site: AttentionSite, t: words.Terms, query: Label) -> str:
     return f"{place}{'' if kind in place else f', {kind}'}: what each head adds to the {reader} {quoted(query)}"
 
 
-def share(weight: float) -> str:
+def weight_share(weight: float) -> str:
     """Format a weight as a share of the attention: "62 %", "0.3 %", "nothing"."""
     return words.percent(weight) if weight else "nothing"
 
 
-def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
+def explain_view(view: str, site: AttentionSite, t: words.Terms) -> str:
     """Return the explanation of a view in Markdown, in words and then in symbols."""
     if view == "matrices" and site.similarity.name != "scaled dot":
         return (
@@ -116,7 +116,7 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
         bool(site.projections) and site.projections["W_O"][1] is not None,
     )
     and_terms = (
-        f", to which {words.listed([f'a {term.name} term' for term in site.terms])} come"
+        f", to which {words.join_names([f'a {term.name} term' for term in site.terms])} come"
         if site.terms
         else ""
     )
@@ -158,7 +158,7 @@ def _added_up(n_heads: int, bias: str) -> str:
     )
 
 
-def heads_sentence(head_sums: Heads, query: Label) -> str:
+def heads_sentence(head_sums: HeadSum, query: Label) -> str:
     """Return which head adds most at this token, and the length of the sum beside the stream's."""
     best = int(head_sums.norms.argmax())
     stream = (
@@ -180,16 +180,16 @@ def heads_sentence(head_sums: Heads, query: Label) -> str:
     )
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number for a sentence, with a true minus sign."""
     return f"{float(value):.2f}".replace("-", "−")
 
 
-def shown(n_shown: int, n_keys: int, rest: float) -> str:
+def hidden_keys_note(n_shown: int, n_keys: int, rest: float) -> str:
     """Note that only some keys are shown; "" if all are."""
     if n_shown == n_keys:
         return ""
     return (
         f"{n_shown} of {n_keys} keys: the strongest, and the chosen one. The others hold "
-        f"{share(rest) if rest else 'none'} of the weight. Every sum is over all {n_keys}."
+        f"{weight_share(rest) if rest else 'none'} of the weight. Every sum is over all {n_keys}."
     )

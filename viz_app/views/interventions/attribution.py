@@ -27,7 +27,7 @@ from viz_app.views.interventions import state
 from viz_app.views.interventions import text as page_text
 from viz_app.views.interventions.attribution_parts import (
     MIXES,
-    Choices,
+    AttributionChoices,
     Found,
     asked_of,
     found,
@@ -35,64 +35,72 @@ from viz_app.views.interventions.attribution_parts import (
     methods_of,
 )
 from viz_app.views.interventions.decisions import decisions
-from viz_app.views.interventions.payloads import outcome
-from viz_app.views.page import Cell, Columns, File, Shown, View, csv_file
+from viz_app.views.interventions.payloads import outcome_payload
+from viz_app.views.page import Columns, File, PageCell, ShownComponent, View, csv_file
 
-METHOD = Choice("if-attribution", text.GRADIENT, options=tuple(text.METHODS), is_step=False)
-LONGEST = {
-    text.DIRECT: 512,
-    text.GRADIENT: 256,
-    text.INTEGRATED: 64,
-    text.ROLLOUT: 256,
-    text.FLOW: 24,
+METHOD = Choice(
+    "if-attribution", text.GRADIENT_METHOD, options=tuple(text.METHOD_TITLES), is_step=False
+)
+MAX_ATTRIBUTED_TOKENS = {
+    text.DIRECT_METHOD: 512,
+    text.GRADIENT_METHOD: 256,
+    text.INTEGRATED_METHOD: 64,
+    text.ROLLOUT_METHOD: 256,
+    text.FLOW_METHOD: 24,
 }  # tokens
-ABOVE = 430  # px of the window that stand above the picture and below it
+ATTRIBUTION_CHROME_PX = 430  # px of the window that stand above the picture and below it
 
 
-def find(run: CurrentRun) -> View[Choices] | str:
+def find_attribution(run: CurrentRun) -> View[AttributionChoices] | str:
     """Return the view of this run, or why nothing of it can be attributed."""
     trace = run.unchanged.trace
-    if not run.scope.model.masks_can_change or not kinds_of(trace, text.GRADIENT):
-        return page_text.NONE
+    if not run.scope.model.masks_can_change or not kinds_of(trace, text.GRADIENT_METHOD):
+        return page_text.NO_HEADS_TO_CHANGE
     return ATTRIBUTION if decisions(trace) else page_text.NO_ANSWER
 
 
-def _choose(run: CurrentRun) -> Choices:
+def _choose(run: CurrentRun) -> AttributionChoices:
     """Draw the row of controls and return the choices."""
     methods = methods_of(run)
-    with which_head.row():
+    with which_head.head_row():
         method = pick.one(
-            "Attribution", METHOD, methods, text.METHODS.__getitem__, help=text.METHOD_HELP
+            "Attribution", METHOD, methods, text.METHOD_TITLES.__getitem__, help=text.METHOD_HELP
         )
         kinds = kinds_of(run.trace, method)
         site, focus = chosen_focus(run.trace)
         if site.name not in {one.name for sites in kinds.values() for one in sites}:
             site = kinds.get(site.kind, next(iter(kinds.values())))[0]
         head = min(focus.head, site.n_heads - 1)
-        if method != text.DIRECT:
+        if method != text.DIRECT_METHOD:
             which_head.which_head(kinds, site, head, heads=method not in MIXES)
-    return Choices(method, url_state.get(state.POSITION), site.name, head)
+    return AttributionChoices(method, url_state.get(state.FOLLOWED_POSITION), site.name, head)
 
 
-def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def _within(choices: AttributionChoices, run: CurrentRun, other: CurrentRun) -> AttributionChoices:
     """Return the same choices for the other run, or the nearest that it has."""
     methods = methods_of(other)
     method = choices.method if choices.method in methods else methods[0]
     sites = {site.name: site for some in kinds_of(other.trace, method).values() for site in some}
     site = sites.get(choices.site) or next(iter(sites.values()))
-    return Choices(method, choices.position, site.name, min(choices.head, site.n_heads - 1))
+    return AttributionChoices(
+        method, choices.position, site.name, min(choices.head, site.n_heads - 1)
+    )
 
 
 def _too_long(run: CurrentRun, method: str) -> str:
     """Return the error of a text that is too long for this method; "" if it is short enough."""
     longest = max(len(row.ids) for row in run.trace.streams.values())
-    return text.TOO_LONG.format(longest, LONGEST[method]) if longest > LONGEST[method] else ""
+    return (
+        text.ATTRIBUTION_TOO_LONG.format(longest, MAX_ATTRIBUTED_TOKENS[method])
+        if longest > MAX_ATTRIBUTED_TOKENS[method]
+        else ""
+    )
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def attribution_payloads(run: CurrentRun, choices: AttributionChoices) -> Pictures:
     """Return the payloads of all components of the section."""
     what = asked_of(run, choices)
-    answers = outcome(what)
+    answers = outcome_payload(what)
     if not run.trace.edits:
         answers["verdict"] = text.AS_IT_IS
     if problem := _too_long(run, choices.method):
@@ -108,27 +116,29 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
 
 
-def _place(run: CurrentRun, choices: Choices) -> str:
+def _place(run: CurrentRun, choices: AttributionChoices) -> str:
     site = run.trace.attention[choices.site]
-    if choices.method == text.DIRECT:
+    if choices.method == text.DIRECT_METHOD:
         return ""
     if choices.method in MIXES:
         return f"{words.kind_short(site)}, all layers"
-    return page_text.place(site, choices.head)
+    return page_text.head_location(site, choices.head)
 
 
-def _picture(run: CurrentRun, choices: Choices, result: Found, scales: Extent) -> bytes:
+def _picture(run: CurrentRun, choices: AttributionChoices, result: Found, scales: Extent) -> bytes:
     drawn = result.values.detach().cpu().numpy().astype(np.float32)
     header = {
-        "title": text.title(choices.method, _place(run, choices), result.token, result.than),
+        "title": text.attribution_title(
+            choices.method, _place(run, choices), result.token, result.than
+        ),
         **saving(_file_name(run, choices), facts(run.trace)),
         "axis": "",
         "columns": drawn.shape[1],
         "rows": [label.as_json() for label in result.rows],
         "names": [label.as_json() for label in result.columns],
-        "what": "row" if choices.method == text.DIRECT else "token",
-        "unit": text.UNITS[choices.method],
-        "above": ABOVE,
+        "what": "row" if choices.method == text.DIRECT_METHOD else "token",
+        "unit": text.METHOD_UNITS[choices.method],
+        "above": ATTRIBUTION_CHROME_PX,
         "limit": scales["value"],
         "frames": [],
         "ways": [],
@@ -136,13 +146,13 @@ def _picture(run: CurrentRun, choices: Choices, result: Found, scales: Extent) -
     return pack(header, states=drawn)
 
 
-def _file_name(run: CurrentRun, choices: Choices) -> str:
-    if choices.method == text.DIRECT:
+def _file_name(run: CurrentRun, choices: AttributionChoices) -> str:
+    if choices.method == text.DIRECT_METHOD:
         return file_name(run.trace, choices.method)
     return head_name(run.trace, run.trace.attention[choices.site], choices.head, choices.method)
 
 
-def _sentence(choices: Choices, result: Found) -> str:
+def _sentence(choices: AttributionChoices, result: Found) -> str:
     """Return the sentence on the strongest cell; of what mixes, of that between two tokens."""
     shown = result.values.abs().nan_to_num(0)
     if choices.method in MIXES:
@@ -152,27 +162,31 @@ def _sentence(choices: Choices, result: Found) -> str:
         float(result.values[row, column]),
         (result.rows[row], result.columns[column]),
     )
-    if choices.method == text.DIRECT:
+    if choices.method == text.DIRECT_METHOD:
         heads, rest = float(result.values.nansum()), sum(result.others.values())
         return text.direct(
             f"{head.text}, {other.text}", value, heads, rest, result.token, result.than
         )
-    return text.sentence(choices.method, quoted(head), quoted(other), value, result.token)
+    return text.strongest_cell_sentence(
+        choices.method, quoted(head), quoted(other), value, result.token
+    )
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    picture = [Shown(STATES, "attribution"), Shown(PLAIN, "attribution note")]
+def _layout(run: CurrentRun, choices: AttributionChoices, drawn: Pictures) -> Sequence[PageCell]:
+    picture = [ShownComponent(STATES, "attribution"), ShownComponent(PLAIN, "attribution note")]
     if choices.method in MIXES:
         return picture
-    ask = Shown(OUTCOME, choose={"on_choose": partial(url_state.keep, state.POSITION)})
+    ask = ShownComponent(
+        OUTCOME, choose={"on_choose": partial(url_state.set_value, state.FOLLOWED_POSITION)}
+    )
     return [Columns((1.5, 1), (picture, [ask]))]
 
 
-def _table(run: CurrentRun, choices: Choices) -> list[list[object]]:
+def _table(run: CurrentRun, choices: AttributionChoices) -> list[list[object]]:
     if problem := _too_long(run, choices.method):
         return [[problem]]
     result = found(run, choices)
-    corner = "attention \\ head" if choices.method == text.DIRECT else "query \\ key"
+    corner = "attention \\ head" if choices.method == text.DIRECT_METHOD else "query \\ key"
     pairs = zip(result.rows, result.values.tolist(), strict=True)
     return [
         [corner, *(label.text for label in result.columns)],
@@ -181,18 +195,18 @@ def _table(run: CurrentRun, choices: Choices) -> list[list[object]]:
     ]
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: AttributionChoices) -> Sequence[File]:
     name = _file_name(run, choices)
     return [csv_file("These numbers, CSV", name, lambda now: _table(now, choices))]
 
 
 ATTRIBUTION = View(
-    payloads,
+    attribution_payloads,
     _layout,
     choose=_choose,
     within=_within,
-    text=lambda run, choices: text.EXPLANATION,
+    text=lambda run, choices: text.ATTRIBUTION_EXPLANATION,
     files=_files,
     has_strip=False,
-    is_live=lambda choices: choices.method != text.FLOW,
+    is_live=lambda choices: choices.method != text.FLOW_METHOD,
 )

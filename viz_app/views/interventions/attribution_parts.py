@@ -16,15 +16,18 @@ from viz_app.drawing.sites import by_kind
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import attribution_text as text
 from viz_app.views.interventions.decisions import option_label
-from viz_app.views.interventions.payloads import Asked, asked
-from viz_app.views.interventions.payloads import Choices as AskedFor
+from viz_app.views.interventions.payloads import Asked, asked_about
+from viz_app.views.interventions.payloads import HeadOffChoices as AskedFor
 
-MIXES = (text.ROLLOUT, text.FLOW)  # of tokens, over layers; the others are of one decision
-STEP = 1e-2  # of the finite difference, as a share of a weight
+MIXES = (
+    text.ROLLOUT_METHOD,
+    text.FLOW_METHOD,
+)  # of tokens, over layers; the others are of one decision
+WEIGHT_STEP = 1e-2  # of the finite difference, as a share of a weight
 
 
 @dataclass(frozen=True)
-class Choices:
+class AttributionChoices:
     """The method, the decision (None: the usual one), and a head or the last layer of a kind."""
 
     method: str
@@ -69,8 +72,8 @@ def _mixes(site: AttentionSite) -> bool:
 def methods_of(run: CurrentRun) -> list[str]:
     return [
         method
-        for method in text.METHODS
-        if (_is_summed(run) if method == text.DIRECT else kinds_of(run.trace, method))
+        for method in text.METHOD_TITLES
+        if (_is_summed(run) if method == text.DIRECT_METHOD else kinds_of(run.trace, method))
     ]
 
 
@@ -83,9 +86,9 @@ def _is_summed(run: CurrentRun) -> bool:
     return True
 
 
-def found(run: CurrentRun, choices: Choices) -> Found:
+def found(run: CurrentRun, choices: AttributionChoices) -> Found:
     """Return the numbers of the chosen method."""
-    if choices.method == text.DIRECT:
+    if choices.method == text.DIRECT_METHOD:
         return _direct(run, choices)
     make = _mixed if choices.method in MIXES else _attributed
     values, checks = make(run, choices)
@@ -94,7 +97,7 @@ def found(run: CurrentRun, choices: Choices) -> Found:
     return Found(values, checks, *axes_labels(run.trace, site), token=token)
 
 
-def _direct(run: CurrentRun, choices: Choices) -> Found:
+def _direct(run: CurrentRun, choices: AttributionChoices) -> Found:
     """Return what each head adds to the token's logit, less that of the most probable other."""
     what = asked_of(run, choices)
     row, token = what.decision.row, what.decision.option
@@ -107,12 +110,12 @@ def _direct(run: CurrentRun, choices: Choices) -> Found:
         values[i, : len(heads)] = heads
     sites = [run.trace.attention[name] for name in parts.heads]
     rows = [Label(text.row_label(site.layer, words.kind_short(site))) for site in sites]
-    columns = [Label(text.HEAD.format(head + 1)) for head in range(n_heads)]
-    says = text.ADDED.format(parts.sum, parts.total)
+    columns = [Label(text.HEAD_LABEL.format(head + 1)) for head in range(n_heads)]
+    says = text.SUM_OF_PARTS.format(parts.sum, parts.total)
     limit = 1e-3 * max(1.0, abs(parts.total))
     return Found(
         values,
-        [Check(text.SUM, abs(parts.sum - parts.total), limit, says)],
+        [Check(text.PARTS_SUM, abs(parts.sum - parts.total), limit, says)],
         rows,
         columns,
         parts.others,
@@ -121,13 +124,13 @@ def _direct(run: CurrentRun, choices: Choices) -> Found:
     )
 
 
-def _mixed(run: CurrentRun, choices: Choices) -> tuple[Tensor, list[Check]]:
+def _mixed(run: CurrentRun, choices: AttributionChoices) -> tuple[Tensor, list[Check]]:
     """Return how much of each token is in each other after the last layer."""
     kind = run.trace.attention[choices.site].kind
     mixed = rollout(run.trace, kind)[-1]
-    if choices.method == text.ROLLOUT:
+    if choices.method == text.ROLLOUT_METHOD:
         apart = float((mixed.sum(-1) - 1).abs().max())
-        return mixed, [Check("rows sum to 1", apart, 1e-4, text.ROWS)]
+        return mixed, [Check("rows sum to 1", apart, 1e-4, text.ROW_SUM_CHECK)]
     flows = flow(run.trace, kind)
     differing = float(((flows > 0) != (mixed > 0)).sum())
     below = float((mixed.double() - flows.double()).clamp(min=0).max())
@@ -138,37 +141,41 @@ def _mixed(run: CurrentRun, choices: Choices) -> tuple[Tensor, list[Check]]:
     return flows, checks
 
 
-def _attributed(run: CurrentRun, choices: Choices) -> tuple[Tensor, list[Check]]:
+def _attributed(run: CurrentRun, choices: AttributionChoices) -> tuple[Tensor, list[Check]]:
     """Return the part of each weight in the log-probability of the decision asked about."""
     decision = asked_of(run, choices).decision
     metric, trace, head = LogProbability(decision.option, decision.row), run.trace, choices.head
-    if choices.method == text.INTEGRATED:
+    if choices.method == text.INTEGRATED_METHOD:
         parts = integrated_gradients(run.scope, trace, metric, [choices.site])
         off = abs(parts.sum - parts.total)
         limit = max(0.02 * abs(parts.total), 1e-2)
         says = text.COMPLETE.format(parts.sum, parts.total)
-        return parts.parts[choices.site][head], [Check(text.SUM, off, limit, says)]
+        return parts.parts[choices.site][head], [Check(text.PARTS_SUM, off, limit, says)]
     values = attention_gradients(run.scope, trace, metric)[choices.site][head]
     at = divmod(int(values.abs().argmax()), values.shape[1])
     slope = _slope(run, choices, metric, at)
     value = float(values[at])
     limit = max(0.05 * abs(value), 2e-3)
-    check = Check("a finite difference", abs(slope - value), limit, text.SLOPE.format(value, slope))
+    check = Check(
+        "a finite difference", abs(slope - value), limit, text.SLOPE_OF_WEIGHT.format(value, slope)
+    )
     return values, [check]
 
 
-def _slope(run: CurrentRun, choices: Choices, metric: LogProbability, at: tuple[int, int]) -> float:
+def _slope(
+    run: CurrentRun, choices: AttributionChoices, metric: LogProbability, at: tuple[int, int]
+) -> float:
     """Return the change of the metric for a small change of one weight, by two passes."""
     site, sides = run.trace.attention[choices.site], []
     before = logits_of(run.scope.outputs_batch([run.trace.streams], run.trace.edits)[0])
-    for step in (STEP, -STEP):
+    for step in (WEIGHT_STEP, -WEIGHT_STEP):
         gate = torch.ones(1, site.n_heads, site.n_query, site.n_key)
         gate[0, choices.head, at[0], at[1]] += step
         edits = (*run.trace.edits, Gated(gates={choices.site: gate}))
         outputs = run.scope.outputs_batch([run.trace.streams], edits)
         sides.append(float(metric(before, logits_of(outputs[0])).sum()))
-    return (sides[0] - sides[1]) / (2 * STEP)
+    return (sides[0] - sides[1]) / (2 * WEIGHT_STEP)
 
 
-def asked_of(run: CurrentRun, choices: Choices) -> Asked:
-    return asked(run, AskedFor(choices.position, "log-probability", "zero"))
+def asked_of(run: CurrentRun, choices: AttributionChoices) -> Asked:
+    return asked_about(run, AskedFor(choices.position, "log-probability", "zero"))

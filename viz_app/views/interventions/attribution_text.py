@@ -1,12 +1,18 @@
 """The wording of the section Attribution."""
 
-DIRECT, GRADIENT, INTEGRATED, ROLLOUT, FLOW = "direct", "gradient", "integrated", "rollout", "flow"
-METHODS = {
-    DIRECT: "direct to the logits",
-    GRADIENT: "gradient × attention",
-    INTEGRATED: "integrated gradients",
-    ROLLOUT: "rollout",
-    FLOW: "flow",
+DIRECT_METHOD, GRADIENT_METHOD, INTEGRATED_METHOD, ROLLOUT_METHOD, FLOW_METHOD = (
+    "direct",
+    "gradient",
+    "integrated",
+    "rollout",
+    "flow",
+)
+METHOD_TITLES = {
+    DIRECT_METHOD: "direct to the logits",
+    GRADIENT_METHOD: "gradient × attention",
+    INTEGRATED_METHOD: "integrated gradients",
+    ROLLOUT_METHOD: "rollout",
+    FLOW_METHOD: "flow",
 }
 METHOD_HELP = (
     "The direct part is what each head itself adds to the logits. Gradients say how much each weight of a head leads to the "
@@ -14,20 +20,26 @@ METHOD_HELP = (
 )
 TOWARDS = "Blue leads to the chosen token, orange away from it; the check says how far to trust it."
 MIXED = "How much of each token is in each other after the last layer, whatever the answer is."
-UNITS = {DIRECT: "logits", GRADIENT: "nats", INTEGRATED: "nats", ROLLOUT: "share", FLOW: "flow"}
-TOO_LONG = "This text is too long for this attribution: {} tokens, and at most {} are followed. Choose another or a shorter text."
+METHOD_UNITS = {
+    DIRECT_METHOD: "logits",
+    GRADIENT_METHOD: "nats",
+    INTEGRATED_METHOD: "nats",
+    ROLLOUT_METHOD: "share",
+    FLOW_METHOD: "flow",
+}
+ATTRIBUTION_TOO_LONG = "This text is too long for this attribution: {} tokens, and at most {} are followed. Choose another or a shorter text."
 AS_IT_IS = "Nothing is changed. Choose the token to follow."
-ROWS = "Largest distance of a row's sum from 1"
+ROW_SUM_CHECK = "Largest distance of a row's sum from 1"
 SAME_CELLS = "Cells in which only one of flow and rollout is 0"
 NO_LESS = "Largest amount by which rollout exceeds flow in a cell"
-SUM = "the parts add up"
+PARTS_SUM = "the parts add up"
 COMPLETE = "Sum of all heads of this layer: {:.4f} nats; the run minus the run without them: {:.4f}"
-ADDED = "Sum of all heads, feed-forwards, biases and the embedding: {:.4f}; the difference of the logits: {:.4f}"
-HEAD = "head {}"
-SLOPE = (
+SUM_OF_PARTS = "Sum of all heads, feed-forwards, biases and the embedding: {:.4f}; the difference of the logits: {:.4f}"
+HEAD_LABEL = "head {}"
+SLOPE_OF_WEIGHT = (
     "Largest cell: {:.4f} nats by the gradient; {:.4f} by making this weight 1 % larger and smaller"
 )
-EXPLANATION = """**Direct to the logits**: what each head adds to the logit of the chosen token, minus the next best.
+ATTRIBUTION_EXPLANATION = """**Direct to the logits**: what each head adds to the logit of the chosen token, minus the next best.
 The scale of every later norm is held as it was in the run. What a head does by way of later layers
 is not included (Elhage et al. 2021).
 
@@ -41,9 +53,9 @@ give what the layer's attention adds to f. See Sundararajan et al. (2017) and Ha
 each path allows (Abnar and Zuidema 2020). Both say where information may come from, not whether the answer uses it."""
 
 
-def answer(method: str) -> str:
+def attribution_answer(method: str) -> str:
     """Return what the picture of a method shows."""
-    return MIXED if method in (ROLLOUT, FLOW) else TOWARDS
+    return MIXED if method in (ROLLOUT_METHOD, FLOW_METHOD) else TOWARDS
 
 
 def row_label(layer: int, kind: str) -> str:
@@ -51,12 +63,12 @@ def row_label(layer: int, kind: str) -> str:
     return f"{kind} {layer + 1}"
 
 
-def title(method: str, place: str, token: str, than: str) -> str:
+def attribution_title(method: str, place: str, token: str, than: str) -> str:
     """Return the title of the picture."""
-    if method == DIRECT:
+    if method == DIRECT_METHOD:
         return f"What each head adds to the logit of “{token}” less that of “{than}”"
-    about = f": what leads to “{token}”" if method in (GRADIENT, INTEGRATED) else ""
-    return f"{METHODS[method].capitalize()}, {place}{about}"
+    about = f": what leads to “{token}”" if method in (GRADIENT_METHOD, INTEGRATED_METHOD) else ""
+    return f"{METHOD_TITLES[method].capitalize()}, {place}{about}"
 
 
 def direct(head: str, value: float, heads: float, rest: float, token: str, than: str) -> str:
@@ -68,12 +80,12 @@ def direct(head: str, value: float, heads: float, rest: float, token: str, than:
     )
 
 
-def sentence(method: str, query: str, key: str, value: float, token: str) -> str:
+def strongest_cell_sentence(method: str, query: str, key: str, value: float, token: str) -> str:
     """Return the sentence on the strongest cell."""
     if value == 0:
         return "No cell counts here."
     size = f"{abs(value):.2g}"
-    if method in (GRADIENT, INTEGRATED):
+    if method in (GRADIENT_METHOD, INTEGRATED_METHOD):
         way = "towards" if value > 0 else "away from"
         return f"The strongest: {query} reading {key}, {size} nats {way} “{token}”."
     return f"The most between two tokens: {size} from {key} to {query}."

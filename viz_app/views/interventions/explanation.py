@@ -26,28 +26,28 @@ from viz_app.views.interventions import text as page_text
 from viz_app.views.interventions.decisions import decisions
 from viz_app.views.interventions.explanation_payload import (
     ADVERSARY,
-    LONGEST,
+    MAX_EXPLAINED_TOKENS,
     RowChoices,
-    payloads,
-    row_of,
+    asked_row,
+    explanation_payloads,
 )
-from viz_app.views.page import Cell, Shown, View, Widget
+from viz_app.views.page import PageCell, ShownComponent, View, Widget
 
-OTHER = Choice("if-other", None, is_step=False)
+OTHER_MODEL = Choice("if-other", None, is_step=False)
 MOST_SEEDS = 5
 
 
-def find(run: CurrentRun) -> View[RowChoices] | str:
+def find_explanation(run: CurrentRun) -> View[RowChoices] | str:
     """Return the view of this run, or why no row of it can be tried."""
     trace = run.unchanged.trace
     if not run.scope.model.masks_can_change or not any(
         site.has_causes for site in trace.attention.values()
     ):
-        return page_text.NONE
+        return page_text.NO_HEADS_TO_CHANGE
     if not decisions(trace):
         return page_text.NO_ANSWER
-    if max(len(row.ids) for row in trace.streams.values()) > LONGEST:
-        return text.TOO_LONG.format(most=LONGEST)
+    if max(len(row.ids) for row in trace.streams.values()) > MAX_EXPLAINED_TOKENS:
+        return text.EXPLANATION_TOO_LONG.format(most=MAX_EXPLAINED_TOKENS)
     return OTHER_WEIGHTS if _kinds(trace) else text.NO_ROW
 
 
@@ -72,15 +72,20 @@ def _choose(run: CurrentRun) -> RowChoices:
     if not any(site.name == one.name for sites in kinds.values() for one in sites):
         site, head = list(kinds.values())[-1][-1], 0
     others = _others(run)
-    other = url_state.one_of(OTHER, others, others[0]) if others else None
-    with which_head.row():
+    other = url_state.chosen_option(OTHER_MODEL, others, others[0]) if others else None
+    with which_head.head_row():
         which_head.which_head(kinds, site, head)
         if others:
             other = pick.one_of_many(
-                "Other model", OTHER, others, other, width=190, help=text.ABOUT["other"]
+                "Other model",
+                OTHER_MODEL,
+                others,
+                other,
+                width=190,
+                help=text.WEIGHTS_HELP["other"],
             )
     seeds = other_seeds(run.scope, others)[:MOST_SEEDS]
-    return RowChoices(url_state.get(state.POSITION), site.name, head, other, seeds)
+    return RowChoices(url_state.get(state.FOLLOWED_POSITION), site.name, head, other, seeds)
 
 
 def _others(run: CurrentRun) -> list[str]:
@@ -95,16 +100,16 @@ def _others(run: CurrentRun) -> list[str]:
     return [*seeds, *(name for name in names if name not in seeds)]
 
 
-def _layout(run: CurrentRun, choices: RowChoices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: RowChoices, drawn: Pictures) -> Sequence[PageCell]:
     handlers = {
         "on_set": partial(_set, choices),
         "on_search": partial(_search, choices),
     }
-    choose = {"on_choose": partial(url_state.keep, state.POSITION)}
-    where = row_of(run, choices)[1].where
+    choose = {"on_choose": partial(url_state.set_value, state.FOLLOWED_POSITION)}
+    where = asked_row(run, choices)[1].where
     others = any(edit.where != where for edit in run.spec.edits)  # the row's own has a button there
     listed = [Widget(partial(heads.list_edits, run))] if others else []
-    return [Shown(ROW_TESTS, choose=choose, change=handlers), *listed]
+    return [ShownComponent(ROW_TESTS, choose=choose, change=handlers), *listed]
 
 
 def _set(choices: RowChoices, weights: Sequence[float]) -> None:
@@ -133,15 +138,15 @@ def _search(choices: RowChoices) -> None:
 def _shown_row(choices: RowChoices) -> AttentionRow | None:
     """Return the row in the run that is shown now; None if it has none."""
     try:
-        return row_of(live.session().shown, choices)[1]
+        return asked_row(live.live_session().shown, choices)[1]
     except ValueError:
         return None
 
 
 OTHER_WEIGHTS = View(
-    payloads,
+    explanation_payloads,
     _layout,
     choose=_choose,
-    text=lambda run, choices: text.EXPLANATION,
+    text=lambda run, choices: text.ROW_EXPLANATION,
     has_strip=False,
 )

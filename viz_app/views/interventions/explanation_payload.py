@@ -36,12 +36,17 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.interventions import explanation_text as text
 from viz_app.views.interventions.decisions import option_label
-from viz_app.views.interventions.payloads import Asked, Choices, answers, asked
+from viz_app.views.interventions.payloads import (
+    Asked,
+    HeadOffChoices,
+    answers_difference,
+    asked_about,
+)
 
-LONGEST = 200  # tokens of the longest stream
+MAX_EXPLAINED_TOKENS = 200  # tokens of the longest stream
 SLOW_PERMUTATIONS = 20  # where each takes a whole pass
-SAME = 1e-4  # of a probability, between the two routes
-SHOWN = 1e-5  # least difference of two weights that counts
+SAME_PROBABILITY = 1e-4  # of a probability, between the two routes
+LEAST_DIFFERENCE = 1e-5  # least difference of two weights that counts
 ADVERSARY = "adversary"
 
 
@@ -56,21 +61,21 @@ class RowChoices:
     seeds: tuple[str, ...]
 
 
-def row_of(run: CurrentRun, choices: RowChoices) -> tuple[Asked, AttentionRow]:
+def asked_row(run: CurrentRun, choices: RowChoices) -> tuple[Asked, AttentionRow]:
     """Return what is asked, and the row in the run without its edits.
 
     Raises:
         ValueError: no row of this attention leads to that decision.
     """
-    what = asked(run, Choices(choices.position, "log-probability", "zero"))
+    what = asked_about(run, HeadOffChoices(choices.position, "log-probability", "zero"))
     trace = what.before.trace
     head = min(choices.head, trace.attention[choices.site].n_heads - 1)
     return what, AttentionRow(what.before.scope, trace, choices.site, head, what.chosen)
 
 
-def payloads(run: CurrentRun, choices: RowChoices) -> Pictures:
+def explanation_payloads(run: CurrentRun, choices: RowChoices) -> Pictures:
     """Return the payloads of all components of the section."""
-    what, row = row_of(run, choices)
+    what, row = asked_row(run, choices)
     tests = _quick(row)
     now = replace(row, trace=what.after.trace)
     return {
@@ -98,9 +103,9 @@ def _table(
     for column in columns[1:]:
         column["used"] = bool(is_edited and column["weights"]) and _alike(column["weights"], shown)
     return {
-        **answers(what, text.NOTHING_YET),
+        **answers_difference(what, text.NO_WEIGHT_CHANGED),
         **saving(head_name(trace, site, row.head, "row-tests"), facts(what.after.trace)),
-        "title": text.title(token, queries[row.query].text),
+        "title": text.explanation_title(token, queries[row.query].text),
         "decisions": [
             {"label": one.label.as_json(), "chosen": i == what.chosen}
             for i, one in enumerate(what.all)
@@ -119,7 +124,7 @@ def _table(
 
 
 def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
-    return all(abs(a - b) < SHOWN for a, b in zip(one, other, strict=True))
+    return all(abs(a - b) < LEAST_DIFFERENCE for a, b in zip(one, other, strict=True))
 
 
 def _own(
@@ -129,8 +134,8 @@ def _own(
     after = logits_of(what.after.trace.outputs)[row.decision].double().log_softmax(-1)
     return {
         "name": "own",
-        "title": text.NOW if what.after.spec.edits else text.OWN,
-        "about": text.ABOUT["own"],
+        "title": text.NOW if what.after.spec.edits else text.OWN_MODEL,
+        "about": text.WEIGHTS_HELP["own"],
         "weights": now.weights.tolist(),
         "own": row.weights.tolist(),
         **({"js": float(js_divergence(row.weights, now.weights))} if is_edited else {}),
@@ -146,7 +151,7 @@ def _tests(
     """Return the columns of the four tests."""
     own, uniform, permuted = tests.own, tests.uniform, tests.permuted
     if uniform is None or permuted is None:
-        return [_empty(name, text.ONE_KEY) for name in text.NAMES]
+        return [_empty(name, text.ONE_KEY) for name in text.EXPLANATION_NAMES]
     return [
         _column("uniform", what, own, uniform, [_everywhere(row, uniform)]),
         _column("permuted", what, own, permuted.median, [_permutations(permuted, own)]),
@@ -158,8 +163,8 @@ def _tests(
 def _column(name: str, what: Asked, own: Trial, trial: Trial, says: list[str]) -> dict[str, Any]:
     return {
         "name": name,
-        "title": text.NAMES[name],
-        "about": text.ABOUT[name],
+        "title": text.EXPLANATION_NAMES[name],
+        "about": text.WEIGHTS_HELP[name],
         "weights": trial.weights.tolist(),
         "js": trial.divergence,
         "tv": trial.variation,
@@ -170,8 +175,8 @@ def _column(name: str, what: Asked, own: Trial, trial: Trial, says: list[str]) -
 def _empty(name: str, why: str) -> dict[str, Any]:
     return {
         "name": name,
-        "title": text.NAMES[name],
-        "about": text.ABOUT[name],
+        "title": text.EXPLANATION_NAMES[name],
+        "about": text.WEIGHTS_HELP[name],
         "weights": None,
         "says": [why],
     }
@@ -184,7 +189,7 @@ def _label(what: Asked, option: int) -> str:
 def _outcome(what: Asked, own: Trial, log_probs: torch.Tensor) -> str:
     """Say what is predicted, and how probable the model's own prediction is."""
     option = own.predicted
-    return text.outcome(
+    return text.outcome_sentence(
         _label(what, option),
         _label(what, int(log_probs.argmax())),
         float(own.log_probs[option].exp()),
@@ -294,7 +299,7 @@ def _checks(what: Asked, row: AttentionRow, tests: QuickTests) -> list[Check]:
         Check(
             "own weights put in place: 0",
             tests.own.variation,
-            SAME,
+            SAME_PROBABILITY,
             "The row replaced by itself; total variation of the predicted distribution",
         )
     ]
@@ -305,7 +310,7 @@ def _checks(what: Asked, row: AttentionRow, tests: QuickTests) -> list[Check]:
             Check(
                 "equal weights as an edit of a whole run",
                 float((again - uniform.log_probs.exp()).abs().max()),
-                SAME,
+                SAME_PROBABILITY,
                 "Largest difference of a probability from that in the column",
             ),
             Check(

@@ -2,21 +2,23 @@
 
 from models.runs.explanation import EPSILON, LN_2
 
-ANSWER = "If quite other weights lead to the same answer, the weights do not explain it."
+EXPLANATION_ANSWER = (
+    "If quite other weights lead to the same answer, the weights do not explain it."
+)
 NO_ROW = (
     "No single row of this model's attention leads to its answer, so no row can be tried with other weights. "
     "Open a model that predicts one token at each query."
 )
-TOO_LONG = "This text is too long to try other weights: at most {most} tokens."
-OWN = "This model"
+EXPLANATION_TOO_LONG = "This text is too long to try other weights: at most {most} tokens."
+OWN_MODEL = "This model"
 NOW = "This model, edited"
-NAMES = {
+EXPLANATION_NAMES = {
     "uniform": "Equal",
     "permuted": "Permuted",
     "adversary": "Adversary",
     "other": "Other model",
 }
-ABOUT = {
+WEIGHTS_HELP = {
     "own": "The weights of this row. Drag a bar, or focus it and press ← or →: the rest of the row is rescaled to sum to 1.",
     "uniform": "The same weight on every token that the mask allows.",
     "permuted": "The same weights, dealt out to the allowed tokens at random. Shown is the permutation with the median change.",
@@ -31,8 +33,8 @@ APPLY, APPLIED, UNDO = "Use these weights", "In use", "Undo"
 NOT_SEARCHED = "How far can the weights move while the answer stays? A search takes about a second."
 NO_OTHER = "There is no other model of this task in the list."
 ONE_KEY = "This row may attend to one token only, so its weights cannot differ."
-NOTHING_YET = "Nothing is changed yet: drag a bar of the first column, or use other weights."
-EXPLANATION = f"""A row of attention weights is often read as an explanation: *the model predicted this because it looked
+NO_WEIGHT_CHANGED = "Nothing is changed yet: drag a bar of the first column, or use other weights."
+ROW_EXPLANATION = f"""A row of attention weights is often read as an explanation: *the model predicted this because it looked
 there*. Jain and Wallace (2019) object: if quite different weights lead to the same answer, the weights do not explain it.
 Each column puts other weights into **this one row** and runs the rest of the model as it is.
 
@@ -45,7 +47,7 @@ possible explanations, and another model must be able to use them. This is one r
 may matter more, or less."""
 
 
-def title(token: str, query: str) -> str:
+def explanation_title(token: str, query: str) -> str:
     """Return the title of the table."""
     return f"Other weights where it predicts “{token}” (query: {query})"
 
@@ -62,7 +64,7 @@ def probability_text(p: float) -> str:
     return ">0.999" if 0.9995 <= p < 1 else f"{p:.3f}"
 
 
-def outcome(own: str, now: str, p_own: float, p_now: float) -> str:
+def outcome_sentence(own: str, now: str, p_own: float, p_now: float) -> str:
     """Say what the model predicts with other weights, with the probabilities of its own token."""
     way = f"p {probability_text(p_own)} → {probability_text(p_now)}"
     return f"Still “{own}” ({way})." if own == now else f"“{own}” becomes “{now}” ({way})."

@@ -9,7 +9,7 @@ from models.analysis.head_measures import MEASURES, measures
 from models.trace import AttentionSite, Trace
 from models.trace.edits import HeadOff, Where
 from viz_app.controls import pick
-from viz_app.input_bar.examples import readable
+from viz_app.input_bar.examples import reads_text
 from viz_app.session import cache, live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import declared
@@ -19,9 +19,9 @@ from viz_app.views.interventions import state, text
 from viz_app.views.interventions.patch_runs import Two, two_runs
 
 LEAST_WEIGHT = 0.3  # mean weight from which a head is named after a measure
-LONGEST = 64  # tokens of a text whose heads are measured
+MAX_FINDING_TOKENS = 64  # tokens of a text whose heads are measured
 
-Texts = tuple[str, ...]
+FindingTexts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class PairFinding:
     """Two texts, of the typed fields, that differ in what the label names."""
 
     label: str
-    first: Texts
-    second: Texts
+    first: FindingTexts
+    second: FindingTexts
 
 
 # by task
-PAIRS: dict[str, tuple[PairFinding, ...]] = {
+PAIR_FINDINGS: dict[str, tuple[PairFinding, ...]] = {
     "translation": (
         PairFinding("cat → dog: which heads carry the noun?", ("The cat is black.",), ("The dog is black.",)),
         PairFinding("him → her: where does gender go?", ("We saw him.",), ("We saw her.",)),
@@ -94,7 +94,7 @@ class FoundHead:
     @property
     def about(self) -> str:
         """Say which head it is and why."""
-        place = text.place(self.site, self.head)
+        place = text.head_location(self.site, self.head)
         return (
             f"{place}: {MEASURES[self.rule.measure].name.lower()}, mean weight {self.value:.2f}, "
             "the largest of all heads on this text."
@@ -103,7 +103,7 @@ class FoundHead:
 
 def found_heads(trace: Trace) -> list[FoundHead]:
     """Return the head of each rule in a run, where one stands out."""
-    if max(len(row.ids) for row in trace.streams.values()) > LONGEST:
+    if max(len(row.ids) for row in trace.streams.values()) > MAX_FINDING_TOKENS:
         return []
     values = {
         site.name: measures(site, *trace.axes(site))
@@ -134,9 +134,9 @@ def _is_self(site: AttentionSite) -> bool:
 def pairs(run: CurrentRun) -> Iterator[PairFinding]:
     """Yield the task's pairs that the model reads in one length and answers differently."""
     scope = run.unchanged.scope
-    for one in PAIRS.get(scope.task, ()):
+    for one in PAIR_FINDINGS.get(scope.task, ()):
         if len(one.first) > len(scope.model.text_fields) or not all(
-            readable(scope, *texts) for texts in (one.first, one.second)
+            reads_text(scope, *texts) for texts in (one.first, one.second)
         ):
             continue
         try:
@@ -150,7 +150,7 @@ def pairs(run: CurrentRun) -> Iterator[PairFinding]:
             yield one
 
 
-def _run(run: CurrentRun, texts: Texts) -> Trace:
+def _run(run: CurrentRun, texts: FindingTexts) -> Trace:
     scope = run.unchanged.scope
     rest = ("",) * (len(scope.model.text_fields) - len(texts))
     return cache.trace(scope, (*texts, *rest))
@@ -159,30 +159,30 @@ def _run(run: CurrentRun, texts: Texts) -> Trace:
 def show_pair(run: CurrentRun, one: PairFinding) -> None:
     """Put both texts in their boxes, without edits."""
     for field, value in zip(run.scope.model.text_fields, one.first, strict=False):
-        url_state.keep(parameter_of(field), value)
+        url_state.set_value(parameter_of(field), value)
     for field in run.scope.model.text_fields[len(one.first) :]:
-        url_state.keep(parameter_of(field), "")
+        url_state.set_value(parameter_of(field), "")
     for parameter, value in zip(state.PATCH_TEXTS, one.second, strict=False):
-        url_state.keep(parameter, value)
-    url_state.let_go()
-    url_state.keep(EDITS, ())
-    url_state.keep(state.OTHER_EDITS, ())
-    url_state.keep(state.POSITION, None)
-    url_state.keep(declared()["interventions-section"], "Patch")
+        url_state.set_value(parameter, value)
+    url_state.reset_untyped()
+    url_state.set_value(EDITS, ())
+    url_state.set_value(state.OTHER_EDITS, ())
+    url_state.set_value(state.FOLLOWED_POSITION, None)
+    url_state.set_value(declared()["interventions-section"], "Patch")
 
 
 def switch_off(rule: HeadRule) -> None:
     """Switch off the head that the rule finds in the shown run without edits."""
-    trace = live.session().shown.unchanged.trace
+    trace = live.live_session().shown.unchanged.trace
     for one in found_heads(trace):
         if one.rule == rule:
             where = Where(site=one.site.name, heads=(one.head,))
             kept = [edit for edit in url_state.get(EDITS) if edit.where != where]
-            url_state.keep(EDITS, (*kept, HeadOff(where)))
-    url_state.keep(declared()["interventions-section"], "Heads")
+            url_state.set_value(EDITS, (*kept, HeadOff(where)))
+    url_state.set_value(declared()["interventions-section"], "Heads")
 
 
-def buttons(run: CurrentRun) -> None:
+def finding_buttons(run: CurrentRun) -> None:
     """Draw a button for each finding of this run."""
     listed: list[tuple[str, str, Callable[[], None]]] = [
         (one.label, " / ".join((*one.first[:1], *one.second[:1])), partial(show_pair, run, one))
@@ -194,6 +194,6 @@ def buttons(run: CurrentRun) -> None:
     ]
     if not listed:
         return
-    with pick.row("findings", "small"):
+    with pick.control_row("findings", "small"):
         for i, (label, about, action) in enumerate(listed):
             pick.button(label, f"finding-{i}", action, type="tertiary", help=about)

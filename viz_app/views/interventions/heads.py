@@ -13,30 +13,30 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions.decisions import decisions
-from viz_app.views.interventions.payloads import Choices, payloads, table
-from viz_app.views.page import Cell, Columns, File, Shown, View, Widget, csv_file
+from viz_app.views.interventions.payloads import HeadOffChoices, head_off_payloads, head_off_table
+from viz_app.views.page import Columns, File, PageCell, ShownComponent, View, Widget, csv_file
 
-MOST_LISTED = 6  # edits with a button of their own
+MAX_EDIT_BUTTONS = 6  # edits with a button of their own
 
 
-def _choose(run: CurrentRun) -> Choices:
+def _choose(run: CurrentRun) -> HeadOffChoices:
     """Draw the row of controls and return the choices."""
-    with pick.row("interventions", "small"):
+    with pick.control_row("interventions", "small"):
         baseline = pick.one(
             "A head that is off passes on",
             state.BASELINE,
             _baselines(run),
-            text.BASELINES.__getitem__,
+            text.BASELINE_NAMES.__getitem__,
             help=text.BASELINE_HELP,
         )
         metric = pick.one(
             "Measured by",
             state.METRIC,
             state.METRIC.options,
-            text.METRICS.__getitem__,
+            text.METRIC_NAMES.__getitem__,
             help=text.METRIC_HELP,
         )
-    return Choices(url_state.get(state.POSITION), metric, baseline)
+    return HeadOffChoices(url_state.get(state.FOLLOWED_POSITION), metric, baseline)
 
 
 def list_edits(run: CurrentRun) -> None:
@@ -44,11 +44,11 @@ def list_edits(run: CurrentRun) -> None:
     edits = [edit for edit in run.spec.edits if not isinstance(edit, MaskChange)]
     if not edits:
         return
-    with pick.row("changes", "small"):
-        for i, edit in enumerate(edits[:MOST_LISTED]):
-            _undo(_named(run, edit), f"undo-edit-{i}", partial(state.undo, edit))
+    with pick.control_row("changes", "small"):
+        for i, edit in enumerate(edits[:MAX_EDIT_BUTTONS]):
+            _undo(_named(run, edit), f"undo-edit-{i}", partial(state.undo_edit, edit))
         if len(edits) > 1:
-            _undo(f"Undo all {len(edits)}", "undo-edits", partial(run_changes.undo, "edits"))
+            _undo(f"Undo all {len(edits)}", "undo-edits", partial(run_changes.undo_change, "edits"))
 
 
 def _undo(label: str, key: str, action: Callable[[], None]) -> None:
@@ -67,34 +67,42 @@ def _named(run: CurrentRun, edit: Edit) -> str:
     site = run.trace.attention.get(edit.where.site or "")
     if site is None:
         return edit.describe(1)
-    return f"{text.place(site, min(edit.where.heads or (0,)))}: {text.state(edit)}"
+    return f"{text.head_location(site, min(edit.where.heads or (0,)))}: {text.state(edit)}"
 
 
-def find(run: CurrentRun) -> View[Choices] | str:
+def find_heads(run: CurrentRun) -> View[HeadOffChoices] | str:
     """Return the view of this run, or why none of its heads can be changed."""
     sites = run.trace.attention.values()
     if not run.scope.model.masks_can_change or not any(site.has_causes for site in sites):
-        return text.NONE
+        return text.NO_HEADS_TO_CHANGE
     return BOARD_OF_HEADS if decisions(run.unchanged.trace) else text.NO_ANSWER
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    board = Shown(BOARD, change={"on_switch": state.switch, "on_scale": state.scale})
-    outcome = Shown(OUTCOME, choose={"on_choose": partial(url_state.keep, state.POSITION)})
-    beside = [outcome, Widget(partial(list_edits, run)), Widget(partial(findings.buttons, run))]
+def _layout(run: CurrentRun, choices: HeadOffChoices, drawn: Pictures) -> Sequence[PageCell]:
+    board = ShownComponent(
+        BOARD, change={"on_switch": state.switch_head, "on_scale": state.scale_head}
+    )
+    outcome = ShownComponent(
+        OUTCOME, choose={"on_choose": partial(url_state.set_value, state.FOLLOWED_POSITION)}
+    )
+    beside = [
+        outcome,
+        Widget(partial(list_edits, run)),
+        Widget(partial(findings.finding_buttons, run)),
+    ]
     return [Columns((1.5, 1), ([board, Widget(partial(scoring.scoring, run))], beside))]
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: HeadOffChoices) -> Sequence[File]:
     name = provenance.file_name(run.trace, "head-effects")
-    return [csv_file("All effects, CSV", name, lambda now: table(now, choices))]
+    return [csv_file("All effects, CSV", name, lambda now: head_off_table(now, choices))]
 
 
 BOARD_OF_HEADS = View(
-    payloads,
+    head_off_payloads,
     _layout,
     choose=_choose,
-    text=lambda run, choices: text.EXPLANATION,
+    text=lambda run, choices: text.HEADS_EXPLANATION,
     files=_files,
     has_strip=False,
 )

@@ -22,21 +22,31 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import declared
 from viz_app.views.interventions import state, text
-from viz_app.views.page import Cell, Columns, File, Plot, Prose, Shown, View, Widget, csv_file
+from viz_app.views.page import (
+    Columns,
+    File,
+    PageCell,
+    Plot,
+    Prose,
+    ShownComponent,
+    View,
+    Widget,
+    csv_file,
+)
 
-BASELINES = ("zero", "uniform")
-CURVES = "if-curves"
-ANSWER = "Each head is switched off in turn over held-out texts: the loss says which ones the model needs."
+SWEEP_BASELINES = ("zero", "uniform")
+CURVES_KEY = "if-curves"
+SWEEP_ANSWER = "Each head is switched off in turn over held-out texts: the loss says which ones the model needs."
 NO_LOSS = "This model gives no probabilities, so a text has no loss."
-LOSSES = {  # what the loss of a text is, by its kind
-    text_loss.TOKENS: "The loss is that of the texts' own tokens.",
-    text_loss.MASKED: "In each text 15 % of the tokens are masked, drawn once with a fixed seed. The loss is that of these "
+LOSS_NOTES = {  # what the loss of a text is, by its kind
+    text_loss.TOKEN_LOSS: "The loss is that of the texts' own tokens.",
+    text_loss.MASKED_LOSS: "In each text 15 % of the tokens are masked, drawn once with a fixed seed. The loss is that of these "
     "tokens. A [MASK] that a text brings along has no known token and does not count.",
-    text_loss.ANSWER: "The texts come without labels, so the loss is −log p of the answer with all heads on. "
+    text_loss.ANSWER_LOSS: "The texts come without labels, so the loss is −log p of the answer with all heads on. "
     "It shows how much an answer depends on a head, not whether it is right.",
 }
-NOT_MEASURED = "Nothing is measured yet for these weights. The button below switches each head off in turn over the held-out texts."
-EXPLANATION = """Each number is the mean change of the **loss** over held-out texts when that head alone is off, in nats.
+SWEEP_NOT_MEASURED = "Nothing is measured yet for these weights. The button below switches each head off in turn over the held-out texts."
+SWEEP_EXPLANATION = """Each number is the mean change of the **loss** over held-out texts when that head alone is off, in nats.
 Above 0: the model needs the head. Below 0: it predicts better without it. The interval is a 95 % paired bootstrap over one half
 of the texts (Koehn 2004). A star marks an effect that is significant on the **other** half, corrected for the number of
 heads (Holm 1979). So no head is chosen and reported on the same texts.
@@ -47,47 +57,47 @@ another: what costs nothing alone may cost much together."""
 
 
 @dataclass(frozen=True)
-class Choices:
+class SweepChoices:
     """The baseline: the output of a head that is off."""
 
     baseline: str
 
 
-def _choose(run: CurrentRun) -> Choices:
-    with pick.row("interventions", "small"):
+def _choose(run: CurrentRun) -> SweepChoices:
+    with pick.control_row("interventions", "small"):
         baseline = pick.one(
             "A head that is off passes on",
             state.BASELINE,
-            BASELINES,
-            text.BASELINES.__getitem__,
+            SWEEP_BASELINES,
+            text.BASELINE_NAMES.__getitem__,
             help=text.BASELINE_HELP,
         )
-    return Choices(baseline)
+    return SweepChoices(baseline)
 
 
-def find(run: CurrentRun) -> View[Choices] | str:
+def find_sweep(run: CurrentRun) -> View[SweepChoices] | str:
     """Return the view of this run, or why its heads cannot be swept."""
     sites = [site for site in run.trace.attention.values() if site.has_causes]
     if not run.scope.model.masks_can_change or not sites:
-        return text.NONE
+        return text.NO_HEADS_TO_CHANGE
     if not run.scope.model.text_fields:
-        return text.NO_TEXT
+        return text.NO_TEXT_TO_PATCH
     return NO_LOSS if text_loss.loss_kind(run.trace.outputs) is None else MANY_TEXTS
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def sweep_payloads(run: CurrentRun, choices: SweepChoices) -> Pictures:
     """Return the board of mean effects and the curves, if they are measured."""
     swept = sweeping.swept(run.unchanged.scope, choices.baseline)
     if swept is None:
         return {}
-    return {"board": board(run, swept), CURVES: curves(run, swept)}
+    return {"board": sweep_board(run, swept), CURVES_KEY: loss_curves(run, swept)}
 
 
 def _kind(run: CurrentRun) -> str:
-    return text_loss.loss_kind(run.unchanged.trace.outputs) or text_loss.TOKENS
+    return text_loss.loss_kind(run.unchanged.trace.outputs) or text_loss.TOKEN_LOSS
 
 
-def board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
+def sweep_board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
     """Return the payload of the board of mean effects."""
     found = {(one.kind, one.layer, one.head): one for one in swept.heads}
     kinds = []
@@ -111,11 +121,11 @@ def board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
     return {
         "title": f"What each head off does to the loss, over {_reported(swept)} held-out texts",
         **saving(file_name(run.trace, "heads-off.many-texts"), of_model(run.trace)),
-        "sentence": sentence(run, swept),
+        "sentence": needed_heads_sentence(run, swept),
         "legend": "change of the loss when the head is off. Above 0: the model needs it. "
         "*: significant on the other half of the texts",
         "largest": max((abs(one.effect.mean) for one in swept.heads), default=0.0),
-        "unit": text_loss.UNITS[_kind(run)],
+        "unit": text_loss.LOSS_UNITS[_kind(run)],
         "kinds": kinds,
     }
 
@@ -139,7 +149,7 @@ def _note(result: HeadResult | None) -> dict[str, str] | None:
     }
 
 
-def sentence(run: CurrentRun, swept: Swept) -> str:
+def needed_heads_sentence(run: CurrentRun, swept: Swept) -> str:
     """Say how many heads are needed or in the way, and which matters most."""
     marked = [one for one in swept.heads if one.is_marked]
     needed = sum(one.effect.mean > 0 for one in marked)
@@ -152,7 +162,7 @@ def sentence(run: CurrentRun, swept: Swept) -> str:
     counts = f"{needed} of {len(swept.heads)} heads are needed*"
     counts += f", {better} in the way*" if better else ""
     return (
-        f"{counts}. {text.place(_site(run, most), most.head)} {way} the loss most when off: {_signed(effect.mean)} "
+        f"{counts}. {text.head_location(_site(run, most), most.head)} {way} the loss most when off: {_signed(effect.mean)} "
         f"({_signed(effect.low)} to {_signed(effect.high)})."
     )
 
@@ -166,7 +176,7 @@ def _signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "−")
 
 
-def curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChart:
+def loss_curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChart:
     """Return the chart of the loss as more and more heads of a kind are off."""
     titles = {kind: words.kind_title(sites[0]) for kind, sites in by_kind(run.trace)}
     rows = [
@@ -207,43 +217,47 @@ def curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChart:
     return titled(faceted, title)
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: SweepChoices, drawn: Pictures) -> Sequence[PageCell]:
     scope = run.unchanged.scope
     measure = Widget(partial(sweeping.sweeping, scope, choices.baseline))
     if "board" not in drawn:
-        return [Prose(f"{NOT_MEASURED} {LOSSES[_kind(run)]}"), measure]
-    board_of_heads = Shown(BOARD, change={"on_switch": _try, "on_scale": _scale})
-    return [Columns((1.3, 1), ([board_of_heads, measure], [Plot(CURVES, fits=False)]))]
+        return [Prose(f"{SWEEP_NOT_MEASURED} {LOSS_NOTES[_kind(run)]}"), measure]
+    board_of_heads = ShownComponent(BOARD, change={"on_switch": _try, "on_scale": _scale})
+    return [Columns((1.3, 1), ([board_of_heads, measure], [Plot(CURVES_KEY, fits=False)]))]
 
 
 def _try(site: str, head: int, is_off: bool) -> None:
     """Show the head switched off in the reader's own text."""
-    state.switch(site, head, is_off)
+    state.switch_head(site, head, is_off)
     _show_heads()
 
 
 def _scale(site: str, head: int, factor: float) -> None:
-    state.scale(site, head, factor)
+    state.scale_head(site, head, factor)
     _show_heads()
 
 
 def _show_heads() -> None:
-    url_state.keep(declared()["interventions-section"], "Heads")
+    url_state.set_value(declared()["interventions-section"], "Heads")
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: SweepChoices) -> Sequence[File]:
     scope = run.unchanged.scope
     swept = sweeping.swept(scope, choices.baseline)
     if swept is None:
         return ()
     name = f"{scope.name}.heads-over-texts.{choices.baseline}"
-    return [csv_file("Effects and intervals, CSV", name, lambda now: [HEAD, *table(swept)])]
+    return [
+        csv_file(
+            "Effects and intervals, CSV", name, lambda now: [SWEEP_COLUMNS, *sweep_table(swept)]
+        )
+    ]
 
 
-HEAD = ["kind", "layer", "head", "mean effect in nats", "low", "high", "p", "significant"]
+SWEEP_COLUMNS = ["kind", "layer", "head", "mean effect in nats", "low", "high", "p", "significant"]
 
 
-def table(swept: Swept) -> list[list[object]]:
+def sweep_table(swept: Swept) -> list[list[object]]:
     """Return the rows of the table of effects."""
     return [
         [
@@ -261,10 +275,10 @@ def table(swept: Swept) -> list[list[object]]:
 
 
 MANY_TEXTS = View(
-    payloads,
+    sweep_payloads,
     _layout,
     choose=_choose,
-    text=lambda run, choices: f"{LOSSES[_kind(run)]}\n\n{EXPLANATION}",
+    text=lambda run, choices: f"{LOSS_NOTES[_kind(run)]}\n\n{SWEEP_EXPLANATION}",
     files=_files,
     is_live=lambda choices: False,
     has_strip=False,

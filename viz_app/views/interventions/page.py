@@ -19,34 +19,34 @@ from viz_app.views.interventions import (
 )
 from viz_app.views.page import Find, Page
 
-SECTIONS: dict[str, Find] = {
-    "Heads": heads.find,
-    "Patch": patch.find,
-    "Many texts": many_texts.find,
-    "Attribution": attribution.find,
-    "Is attention explanation?": explanation.find,
+INTERVENTIONS_SECTIONS: dict[str, Find] = {
+    "Heads": heads.find_heads,
+    "Patch": patch.find_patch,
+    "Many texts": many_texts.find_sweep,
+    "Attribution": attribution.find_attribution,
+    "Is attention explanation?": explanation.find_explanation,
 }
-ANSWERS = {  # of sections other than Heads and Attribution
-    "Patch": patch_text.ANSWER,
-    "Many texts": many_texts.ANSWER,
-    "Is attention explanation?": explanation_text.ANSWER,
+ANSWER_BY_SECTION = {  # of sections other than Heads and Attribution
+    "Patch": patch_text.PATCH_ANSWER,
+    "Many texts": many_texts.SWEEP_ANSWER,
+    "Is attention explanation?": explanation_text.EXPLANATION_ANSWER,
 }
 
 
 def _answer() -> str:
-    section = url_state.get(SECTION)
+    section = url_state.get(INTERVENTIONS_SECTION)
     if section == "Attribution":
-        return attribution_text.answer(url_state.get(attribution.METHOD))
-    return ANSWERS.get(section, text.ANSWER)
+        return attribution_text.attribution_answer(url_state.get(attribution.METHOD))
+    return ANSWER_BY_SECTION.get(section, text.HEADS_ANSWER)
 
 
-SECTION = Choice("interventions-section", "", options=tuple(SECTIONS))
-INTERVENTIONS = Page(
+INTERVENTIONS_SECTION = Choice("interventions-section", "", options=tuple(INTERVENTIONS_SECTIONS))
+INTERVENTIONS_PAGE = Page(
     "Interventions",
-    text.QUESTION,
+    text.INTERVENTIONS_QUESTION,
     lambda run: _answer(),
-    SECTIONS,
+    INTERVENTIONS_SECTIONS,
     lambda run, choices: onward.how_it_writes(run),
-    SECTION,
+    INTERVENTIONS_SECTION,
     names=("edits",),
 )

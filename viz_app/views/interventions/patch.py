@@ -22,26 +22,30 @@ from viz_app.session.url_state import parameter_of
 from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.decisions import decisions
-from viz_app.views.interventions.patch_effects import Choices, usable
+from viz_app.views.interventions.patch_effects import PatchChoices, usable
 from viz_app.views.interventions.patch_grids import grids
-from viz_app.views.interventions.patch_payloads import NOTE, payloads, table
+from viz_app.views.interventions.patch_payloads import (
+    PATCH_NOTE,
+    patch_section_payloads,
+    patch_table,
+)
 from viz_app.views.interventions.patch_runs import SIDES, Two, two_runs, typed_fields
 from viz_app.views.interventions.second_text import another
-from viz_app.views.page import Cell, Columns, File, Shown, View, Widget, csv_file
+from viz_app.views.page import Columns, File, PageCell, ShownComponent, View, Widget, csv_file
 
-MOST_LISTED = 4  # edits with a button of their own
+MAX_PATCH_BUTTONS = 4  # edits with a button of their own
 _TASK, _USED = "patch task", "patch texts used"
 
 
-def _choose(run: CurrentRun) -> Choices:
+def _choose(run: CurrentRun) -> PatchChoices:
     """Draw the row of controls and return the choices."""
     if recall(_TASK, run.scope.task) != run.scope.task and not url_state.follows():
         for parameter in state.PATCH_TEXTS:
-            url_state.keep(parameter, None)
-        url_state.keep(state.OTHER_EDITS, ())
+            url_state.set_value(parameter, None)
+        url_state.set_value(state.OTHER_EDITS, ())
     remember(_TASK, run.scope.task)
     trace = run.unchanged.trace
-    with pick.row("patch-controls", "small"):
+    with pick.control_row("patch-controls", "small"):
         second = _boxes(run)
         fields = typed_fields(run.scope, trace)
         texts = [url_state.get(pinned.of_pinned(parameter_of(field))) or "" for field in fields]
@@ -50,17 +54,17 @@ def _choose(run: CurrentRun) -> Choices:
         part = _part(run)
         streams = {one.key: one.title for one in grids(run.scope, trace, part)}
         stream = next(iter(streams), "")
-        if len(streams) > 1 and part != say.GRADIENT:
+        if len(streams) > 1 and part != say.GRADIENT_PART:
             stream = pick.one(
                 "Cells of", state.PATCH_STREAM, list(streams), lambda key: streams[key]
             )
         unit = pick.one(
-            "Effects", state.PATCH_UNIT, state.PATCH_UNIT.options, say.UNITS.__getitem__,
+            "Effects", state.PATCH_UNIT, state.PATCH_UNIT.options, say.EFFECT_UNITS.__getitem__,
             help=say.UNIT_HELP,
         )  # fmt: skip
     used = recall(_USED, second)
-    choices = Choices(
-        second, (used, another(run.scope, trace)), url_state.get(state.POSITION), stream, part, unit,
+    choices = PatchChoices(
+        second, (used, another(run.scope, trace)), url_state.get(state.FOLLOWED_POSITION), stream, part, unit,
         url_state.get(state.PATCH_SIDE), url_state.get(state.OTHER_EDITS),
     )  # fmt: skip
     two, note = usable(run, choices)
@@ -73,16 +77,18 @@ def _part(run: CurrentRun) -> str:
     """Draw the choice of the parts that are shown, where there are several, and return it."""
     trace = run.unchanged.trace
     parts = ["residual"]
-    if grids(run.scope, trace, say.FEED_FORWARD):
-        parts.append(say.FEED_FORWARD)
+    if grids(run.scope, trace, say.FEED_FORWARD_PART):
+        parts.append(say.FEED_FORWARD_PART)
     if any(site.has_causes for site in trace.attention.values()):
-        parts.append(say.GRADIENT)
+        parts.append(say.GRADIENT_PART)
     if len(parts) == 1:
         return parts[0]
-    return pick.one("Part", state.PATCH_PART, parts, say.PARTS.__getitem__, help=say.PART_HELP)
+    return pick.one(
+        "Part", state.PATCH_PART, parts, say.PART_TITLES.__getitem__, help=say.PART_HELP
+    )
 
 
-def _within(two: Two | None, choices: Choices) -> Choices:
+def _within(two: Two | None, choices: PatchChoices) -> PatchChoices:
     """Leave out the patches of the other run that it cannot take."""
     kept: tuple[Edit, ...] = ()
     for edit in choices.other_edits if two is not None else ():
@@ -91,7 +97,7 @@ def _within(two: Two | None, choices: Choices) -> Choices:
         except CheckpointError:
             continue
         kept = (*kept, edit)
-    return Choices(**{**vars(choices), "other_edits": kept})
+    return PatchChoices(**{**vars(choices), "other_edits": kept})
 
 
 def _boxes(run: CurrentRun) -> tuple[str, ...]:
@@ -110,12 +116,12 @@ def _boxes(run: CurrentRun) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def take(side: str, what: str, name: str, number: int) -> None:
+def toggle_part(side: str, what: str, name: str, number: int) -> None:
     """Take a part of the other run into the shown one, or leave it again.
 
     Parts that are not there are ignored.
     """
-    shown = live.session().shown
+    shown = live.live_session().shown
     trace = shown.unchanged.trace
     two, _ = usable(shown, _asked(shown))
     if two is None or side not in SIDES:
@@ -128,10 +134,10 @@ def take(side: str, what: str, name: str, number: int) -> None:
     else:
         return
     if 0 <= number < n:
-        state.take(side, two.patch(side, where))
+        state.toggle_edit(side, two.patch(side, where))
 
 
-def _asked(run: CurrentRun) -> Choices:
+def _asked(run: CurrentRun) -> PatchChoices:
     """Return the choices that decide which runs are compared, outside a rerun."""
     trace = run.unchanged.trace
     others = another(run.scope, trace)
@@ -140,17 +146,17 @@ def _asked(run: CurrentRun) -> Choices:
         other if (chosen := url_state.get(parameter)) is None else chosen
         for parameter, _, other in zip(state.PATCH_TEXTS, fields, others, strict=False)
     )
-    position = url_state.get(state.POSITION)
-    return Choices(second, (recall(_USED, second), others), position, "", "residual", "", "")
+    position = url_state.get(state.FOLLOWED_POSITION)
+    return PatchChoices(second, (recall(_USED, second), others), position, "", "residual", "", "")
 
 
 def use_pinned(texts: Sequence[str]) -> None:
     """Take the pinned run's texts as the second text."""
     for parameter, one in zip(state.PATCH_TEXTS, texts, strict=False):
-        url_state.keep(parameter, one)
+        url_state.set_value(parameter, one)
 
 
-def _buttons(run: CurrentRun, choices: Choices) -> None:
+def _buttons(run: CurrentRun, choices: PatchChoices) -> None:
     """Draw a button for each edit, which undoes it, then the findings."""
     two, _ = usable(run, choices)
     edits: list[tuple[Edit, str]] = [
@@ -158,37 +164,37 @@ def _buttons(run: CurrentRun, choices: Choices) -> None:
         *((edit, "enough") for edit in url_state.get(state.OTHER_EDITS)),
     ]
     if edits:
-        with pick.row("patches", "small"):
-            for i, (edit, of) in enumerate(edits[:MOST_LISTED]):
+        with pick.control_row("patches", "small"):
+            for i, (edit, of) in enumerate(edits[:MAX_PATCH_BUTTONS]):
                 pick.button(
-                    named(run.unchanged.trace, edit, two), f"undo-patch-{i}", partial(undo, edit, of),
+                    edit_label(run.unchanged.trace, edit, two), f"undo-patch-{i}", partial(undo_patch, edit, of),
                     icon=":material/undo:", help=f"{edit.describe(1)}. Click to undo.",
                 )  # fmt: skip
             if len(edits) > 1:
                 pick.button(
-                    f"Undo all {len(edits)}", "undo-patches", undo_all, icon=":material/undo:"
+                    f"Undo all {len(edits)}", "undo-patches", undo_patches, icon=":material/undo:"
                 )
-    findings.buttons(run)
+    findings.finding_buttons(run)
 
 
-def undo(edit: Edit, side: str) -> None:
+def undo_patch(edit: Edit, side: str) -> None:
     """Undo one edit of this run or of the other."""
     if side == "needed":
-        state.undo(edit)
+        state.undo_edit(edit)
     else:
-        url_state.keep(
+        url_state.set_value(
             state.OTHER_EDITS,
             tuple(one for one in url_state.get(state.OTHER_EDITS) if one != edit),
         )
 
 
-def undo_all() -> None:
+def undo_patches() -> None:
     """Undo every edit of both runs."""
-    run_changes.undo("edits")
-    url_state.keep(state.OTHER_EDITS, ())
+    run_changes.undo_change("edits")
+    url_state.set_value(state.OTHER_EDITS, ())
 
 
-def named(trace: Trace, edit: Edit, two: Two | None = None) -> str:
+def edit_label(trace: Trace, edit: Edit, two: Two | None = None) -> str:
     """Name an edit on its button, with its text if a patch is from neither of the two texts."""
     name = _place(trace, edit)
     if two is None or not isinstance(edit, Patch):
@@ -201,7 +207,7 @@ def _place(trace: Trace, edit: Edit) -> str:
     site = trace.attention.get(edit.where.site or "")
     if site is not None:
         what = "patched" if isinstance(edit, Patch) else text.state(edit)
-        return f"{text.place(site, min(edit.where.heads or (0,)))}: {what}"
+        return f"{text.head_location(site, min(edit.where.heads or (0,)))}: {what}"
     activation = trace.activations.get(edit.where.activation or "")
     if activation is None or not edit.where.queries:
         return edit.describe(1)
@@ -209,45 +215,47 @@ def _place(trace: Trace, edit: Edit) -> str:
     return f"{activation.name}, “{token_text(activation.tokens[i])}”"
 
 
-def find(run: CurrentRun) -> View[Choices] | str:
+def find_patch(run: CurrentRun) -> View[PatchChoices] | str:
     """Return the view of this run, or why nothing can be taken from another."""
     model, trace = run.scope.model, run.unchanged.trace
     if not model.masks_can_change:
-        return say.NONE
+        return say.NOTHING_TO_PATCH
     if not model.text_fields:
-        return text.NO_TEXT
+        return text.NO_TEXT_TO_PATCH
     has_heads = any(site.has_causes for site in trace.attention.values())
     if not has_heads and not grids(run.scope, trace, "residual"):
-        return say.NONE
+        return say.NOTHING_TO_PATCH
     return PATCHING if decisions(trace) else text.NO_ANSWER
 
 
-def _choose_decision(choices: Choices, i: int) -> None:
+def _choose_decision(choices: PatchChoices, i: int) -> None:
     """Ask about another decision; those of the other run may be fewer."""
     if choices.side == "enough":
-        two = two_runs(live.session().shown, choices.second, choices.position)
+        two = two_runs(live.live_session().shown, choices.second, choices.position)
         if isinstance(two, Two):
             i = [n for n, row in enumerate(two.rows) if row is not None][i]
-    url_state.keep(state.POSITION, i)
+    url_state.set_value(state.FOLLOWED_POSITION, i)
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
-    grid = Shown(SCATTER if choices.part == say.GRADIENT else PATCH, change={"on_take": take})
-    outcome = Shown(OUTCOME, choose={"on_choose": partial(_choose_decision, choices)})
+def _layout(run: CurrentRun, choices: PatchChoices, drawn: Pictures) -> Sequence[PageCell]:
+    grid = ShownComponent(
+        SCATTER if choices.part == say.GRADIENT_PART else PATCH, change={"on_take": toggle_part}
+    )
+    outcome = ShownComponent(OUTCOME, choose={"on_choose": partial(_choose_decision, choices)})
     buttons = Widget(partial(_buttons, run, choices))
-    return [Shown(PLAIN, NOTE), Columns((1.9, 1), ([grid], [outcome, buttons]))]
+    return [ShownComponent(PLAIN, PATCH_NOTE), Columns((1.9, 1), ([grid], [outcome, buttons]))]
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: PatchChoices) -> Sequence[File]:
     name = provenance.file_name(run.trace, "patches")
-    return [csv_file("All effects, CSV", name, lambda now: table(now, choices))]
+    return [csv_file("All effects, CSV", name, lambda now: patch_table(now, choices))]
 
 
 PATCHING = View(
-    payloads,
+    patch_section_payloads,
     _layout,
     choose=_choose,
-    text=lambda run, choices: say.EXPLANATION,
+    text=lambda run, choices: say.PATCH_EXPLANATION,
     files=_files,
     has_strip=False,
     is_of_run=False,

@@ -7,16 +7,16 @@ from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions import text
-from viz_app.views.interventions.patch_effects import Choices
-from viz_app.views.interventions.patch_runs import NEEDED, Two
-from viz_app.views.interventions.payloads import Asked, answer_words, outcome
+from viz_app.views.interventions.patch_effects import PatchChoices
+from viz_app.views.interventions.patch_runs import NECESSARY, Two
+from viz_app.views.interventions.payloads import Asked, answer_words, outcome_payload
 
 
-def answers(run: CurrentRun, choices: Choices, two: Two) -> dict[str, Any]:
+def patch_answers(run: CurrentRun, choices: PatchChoices, two: Two) -> dict[str, Any]:
     """Return the payload of the answers: to both texts, and of the chosen side's patched run."""
     side = choices.side
     base, source = two.sides(side)
-    if side == NEEDED:
+    if side == NECESSARY:
         before = cache.changed_run(run.unchanged, run.spec.without("edits"))
         asked = Asked(before, run, two.all, two.chosen)
     else:
@@ -28,19 +28,19 @@ def answers(run: CurrentRun, choices: Choices, two: Two) -> dict[str, Any]:
         ]
         chosen = sum(row is not None for row in two.rows[: two.chosen])
         asked = Asked(CurrentRun(base.scope, base.trace), CurrentRun(base.scope, edited), every, chosen)  # fmt: skip
-    drawn = outcome(asked)
+    drawn = outcome_payload(asked)
     own, patched = drawn["answers"]
     other = answer_words(CurrentRun(source.scope, source.trace))
     first = next(
         (i for i, (a, b) in enumerate(zip(own["words"], other, strict=False)) if a != b),
         -1 if len(own["words"]) == len(other) else min(len(own["words"]), len(other)),
     )
-    names = ("This text", "Other text") if side == NEEDED else ("Other text", "This text")
+    names = ("This text", "Other text") if side == NECESSARY else ("Other text", "This text")
     drawn["answers"] = [
         own | {"whose": names[0]},
         {"whose": names[1], "words": other, "from": first},
         patched | {"whose": f"{names[0]}, patched"},
     ]
-    if drawn["verdict"] == text.NOTHING_YET:
-        drawn["verdict"] = say.NOTHING_YET
+    if drawn["verdict"] == text.NO_HEAD_CHANGED:
+        drawn["verdict"] = say.NOTHING_PATCHED
     return drawn

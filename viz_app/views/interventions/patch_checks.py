@@ -9,31 +9,31 @@ from models.analysis.checks import Check, check_site
 from models.analysis.effects import effects_of
 from models.analysis.metrics import Divergence, logits_of
 from models.trace.edits import Edit, Patch, Where
-from viz_app.views.interventions.patch_effects import Shown, strongest_cell
+from viz_app.views.interventions.patch_effects import PatchEffects, strongest_cell
 from viz_app.views.interventions.patch_grids import grids
-from viz_app.views.interventions.patch_runs import NEEDED
+from viz_app.views.interventions.patch_runs import NECESSARY
 
-EXACT = 1e-4
+PATCH_TOLERANCE = 1e-4
 
 
-def checks_of(shown: Shown) -> list[Check]:
+def patch_checks(shown: PatchEffects) -> list[Check]:
     """Check the strongest cell alone, a run patched with itself, and everything patched."""
     two, grid = shown.two, shown.grid
-    base, _ = two.sides(NEEDED)
-    scope, trace, metric = base.scope, base.trace, two.metric(NEEDED)
+    base, _ = two.sides(NECESSARY)
+    scope, trace, metric = base.scope, base.trace, two.metric(NECESSARY)
     checks: list[Check] = []
-    cells = shown.effects[NEEDED].cells
+    cells = shown.effects[NECESSARY].cells
     whole = _everything(shown)
-    if grid is not None and cells is not None and (cell := strongest_cell(shown, NEEDED)):
+    if grid is not None and cells is not None and (cell := strongest_cell(shown, NECESSARY)):
         i, j, _ = cell
         where = Where(activation=grid.names[i], queries=(j,))
-        row, *rest = _each(shown, [[two.patch(NEEDED, where)], *([whole] if whole else [])])
+        row, *rest = _each(shown, [[two.patch(NECESSARY, where)], *([whole] if whole else [])])
         alone, value = float(metric(logits_of(trace.outputs), row)), float(cells[i, j])
         checks.append(
             Check(
                 "the strongest cell alone",
                 abs(alone - value),
-                EXACT * max(1.0, abs(value)),
+                PATCH_TOLERANCE * max(1.0, abs(value)),
                 "Its effect in another pass, by the edit that a click makes, against that in the batch of all parts",
             )
         )
@@ -52,7 +52,7 @@ def checks_of(shown: Shown) -> list[Check]:
                 Check(
                     "everything patched: the other run",
                     _apart(rest[0], logits_of(two.other.trace.outputs)),
-                    EXACT,
+                    PATCH_TOLERANCE,
                     "Every cell of the residual stream taken from the other run; largest difference of the logits from its own",
                 )
             )
@@ -60,7 +60,7 @@ def checks_of(shown: Shown) -> list[Check]:
     return [*checks, *(check_site(site) if site is not None else [])]
 
 
-def _each(shown: Shown, each: Sequence[Sequence[Edit]]) -> list[torch.Tensor]:
+def _each(shown: PatchEffects, each: Sequence[Sequence[Edit]]) -> list[torch.Tensor]:
     """Return the logits of this run under each set of patches, from one pass."""
     this = shown.two.this
     edits = [
@@ -73,10 +73,10 @@ def _each(shown: Shown, each: Sequence[Sequence[Edit]]) -> list[torch.Tensor]:
     ]
 
 
-def _everything(shown: Shown) -> list[Edit]:
+def _everything(shown: PatchEffects) -> list[Edit]:
     """Return the patches that take every cell; none where token counts differ."""
     two = shown.two
-    if any(two.pairs(NEEDED, stream) for stream in two.this.trace.streams):
+    if any(two.pairs(NECESSARY, stream) for stream in two.this.trace.streams):
         return []
     return [
         Patch(Where(activation=name), fields=two.other.patched_from)

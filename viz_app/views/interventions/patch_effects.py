@@ -10,16 +10,16 @@ from models.trace.edits import Edits, Patch
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions.patch_grids import Grid, grids
-from viz_app.views.interventions.patch_runs import ENOUGH, NEEDED, SIDES, Two, two_runs
-from viz_app.views.interventions.payloads import strongest
+from viz_app.views.interventions.patch_runs import NECESSARY, SIDES, SUFFICIENT, Two, two_runs
+from viz_app.views.interventions.payloads import largest_effect
 
-MOST_WORK = 20_000  # parts tried one way · tokens of the longest stream
+MAX_PATCH_WORK = 20_000  # parts tried one way · tokens of the longest stream
 FEWEST_TRIED = 4  # positions of a long text
 LEAST_GAP = 0.1  # of what is measured; shares of less say nothing
 
 
 @dataclass(frozen=True)
-class Choices:
+class PatchChoices:
     """The choices of the section: the second text, what replaces an unusable one, and the views."""
 
     second: tuple[str, ...]
@@ -42,7 +42,7 @@ class Effects:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PatchEffects:
     """The numbers that are drawn: both runs, the grid, and the effects by side."""
 
     two: Two
@@ -54,10 +54,10 @@ class Shown:
         """Return effects as they are drawn."""
         if not self.is_share:
             return values
-        return values / (self.two.gap if side == ENOUGH else -self.two.gap)
+        return values / (self.two.gap if side == SUFFICIENT else -self.two.gap)
 
 
-def usable(run: CurrentRun, choices: Choices) -> tuple[Two | None, str]:
+def usable(run: CurrentRun, choices: PatchChoices) -> tuple[Two | None, str]:
     """Return the runs of the second text, or of the last usable one and why this one is not."""
     two = two_runs(run, choices.second, choices.position)
     if isinstance(two, Two):
@@ -68,13 +68,13 @@ def usable(run: CurrentRun, choices: Choices) -> tuple[Two | None, str]:
     return None, two
 
 
-def measured(two: Two, choices: Choices) -> Shown:
+def measure_patches(two: Two, choices: PatchChoices) -> PatchEffects:
     """Try every part, both ways."""
     scope, trace = two.this.scope, two.this.trace
     every = grids(scope, trace, choices.part)
     grid = next((one for one in every if one.key == choices.stream), next(iter(every), None))
     is_share = choices.unit == "share" and abs(two.gap) >= LEAST_GAP
-    return Shown(two, grid, {side: _effects(two, side, grid) for side in SIDES}, is_share)
+    return PatchEffects(two, grid, {side: _effects(two, side, grid) for side in SIDES}, is_share)
 
 
 def _effects(two: Two, side: str, grid: Grid | None) -> Effects:
@@ -83,16 +83,16 @@ def _effects(two: Two, side: str, grid: Grid | None) -> Effects:
     alignments = {stream: pairs for stream in trace.streams if (pairs := two.pairs(side, stream))}
     n = max(len(row.ids) for row in trace.streams.values())
     n_heads = sum(site.n_heads for site in trace.attention.values() if site.has_causes)
-    has_heads = 0 < n_heads * n <= MOST_WORK
+    has_heads = 0 < n_heads * n <= MAX_PATCH_WORK
     positions = None
     if grid is not None:
-        room = max(MOST_WORK // n - n_heads * has_heads, 0) // len(grid.names)
+        room = max(MAX_PATCH_WORK // n - n_heads * has_heads, 0) // len(grid.names)
         positions = _tried(two, side, grid.stream, max(room, FEWEST_TRIED))
     names = grid.names if grid is not None else ()
 
     def effects(names: tuple[str, ...]) -> Effects:
         return Effects(
-            *cache.part_effects(
+            *cache.cached_part_effects(
                 base.scope,
                 trace,
                 source.trace,
@@ -131,23 +131,23 @@ def _tried(two: Two, side: str, stream: str, most: int) -> tuple[int, ...] | Non
     return tuple(sorted([*first, *last]))
 
 
-def edits_of(run: CurrentRun, choices: Choices, side: str) -> Edits:
+def edits_of(run: CurrentRun, choices: PatchChoices, side: str) -> Edits:
     """Return the edits in force in the run of this side."""
-    return run.trace.edits if side == NEEDED else choices.other_edits
+    return run.trace.edits if side == NECESSARY else choices.other_edits
 
 
-def edited_of(run: CurrentRun, shown: Shown, side: str, taken: Edits) -> Trace | None:
+def edited_of(run: CurrentRun, shown: PatchEffects, side: str, taken: Edits) -> Trace | None:
     """Return the run of this side under its patches alone; None if there are none."""
     patches = tuple(edit for edit in taken if isinstance(edit, Patch))
     base, _ = shown.two.sides(side)
     if not patches:
         return None
-    if side == NEEDED and patches == run.trace.edits:
+    if side == NECESSARY and patches == run.trace.edits:
         return run.trace
     return base.with_edits(patches)
 
 
-def strongest_cell(shown: Shown, side: str) -> tuple[int, int, float] | None:
+def strongest_cell(shown: PatchEffects, side: str) -> tuple[int, int, float] | None:
     """Return the row, the position and the effect of the strongest cell, as it is drawn."""
     cells = shown.effects[side].cells
     if cells is None or shown.grid is None:
@@ -158,10 +158,10 @@ def strongest_cell(shown: Shown, side: str) -> tuple[int, int, float] | None:
     return (i, j, float(values[i, j])) if float(size[i, j]) >= 0 else None
 
 
-def strongest_head(shown: Shown, side: str) -> tuple[str, int, float] | None:
+def strongest_head(shown: PatchEffects, side: str) -> tuple[str, int, float] | None:
     """Return the attention, the head and the effect of the strongest head, as it is drawn."""
     heads = shown.effects[side].heads
     if heads is None:
         return None
-    site, head, value = strongest(heads)
+    site, head, value = largest_effect(heads)
     return site, head, float(shown.shown(side, torch.tensor(value)))

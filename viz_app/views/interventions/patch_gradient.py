@@ -15,10 +15,10 @@ from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions import text
-from viz_app.views.interventions.patch_effects import Choices, Shown, edits_of
-from viz_app.views.interventions.patch_runs import NEEDED, SIDES
+from viz_app.views.interventions.patch_effects import PatchChoices, PatchEffects, edits_of
+from viz_app.views.interventions.patch_runs import NECESSARY, SIDES
 
-SLOPE = 0.05  # of the guess, by which a finite difference may miss it
+SLOPE_TOLERANCE = 0.05  # of the guess, by which a finite difference may miss it
 LEAST_SLOPE = 5e-3  # of what is measured
 
 
@@ -32,18 +32,18 @@ class Point:
     guess: float
 
 
-def both_of(shown: Shown, side: str) -> AttributionPatching | None:
+def both_of(shown: PatchEffects, side: str) -> AttributionPatching | None:
     """Return the guessed and the exact effects on one side; None if no head was tried."""
     two, exact = shown.two, shown.effects[side].heads
     if exact is None:
         return None
     base, source = two.sides(side)
     pairs = {name: found for name in base.trace.streams if (found := two.pairs(side, name))}
-    guessed = cache.guessed_effects(base.scope, base.trace, source.trace, exact, pairs)
+    guessed = cache.cached_guessed_effects(base.scope, base.trace, source.trace, exact, pairs)
     return AttributionPatching(guessed, exact.values)
 
 
-def points_of(shown: Shown, side: str) -> list[Point]:
+def points_of(shown: PatchEffects, side: str) -> list[Point]:
     """Return the heads of one side."""
     both, exact = both_of(shown, side), shown.effects[side].heads
     if both is None or exact is None:
@@ -61,18 +61,20 @@ def points_of(shown: Shown, side: str) -> list[Point]:
     ]
 
 
-def picture(run: CurrentRun, choices: Choices, shown: Shown) -> dict[str, Any]:
+def gradient_picture(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> dict[str, Any]:
     """Return the payload of both scatters."""
     return {
         **saving(file_name(run.trace, "gradient"), facts(run.trace)),
-        "unit": "share of the gap" if shown.is_share else shown.two.metric(NEEDED).unit,
-        "axes": [say.EXACT, say.GUESSED],
+        "unit": "share of the gap" if shown.is_share else shown.two.metric(NECESSARY).unit,
+        "axes": [say.EXACT_EFFECT, say.GUESSED_EFFECT],
         "hint": say.SCATTER_HINT,
         "panels": [_panel(run, choices, shown, side) for side in SIDES],
     }
 
 
-def _panel(run: CurrentRun, choices: Choices, shown: Shown, side: str) -> dict[str, Any]:
+def _panel(
+    run: CurrentRun, choices: PatchChoices, shown: PatchEffects, side: str
+) -> dict[str, Any]:
     two, points = shown.two, points_of(shown, side)
     base, _ = two.sides(side)
     sites, taken = base.trace.attention, edits_of(run, choices, side)
@@ -88,7 +90,7 @@ def _panel(run: CurrentRun, choices: Choices, shown: Shown, side: str) -> dict[s
             {
                 "site": one.site,
                 "head": one.head,
-                "label": text.place(sites[one.site], one.head),
+                "label": text.head_location(sites[one.site], one.head),
                 "kind": kinds.index(sites[one.site].kind),
                 "exact": one.exact,
                 "guess": one.guess,
@@ -100,44 +102,44 @@ def _panel(run: CurrentRun, choices: Choices, shown: Shown, side: str) -> dict[s
     }
 
 
-def _sentence(shown: Shown, side: str, points: list[Point]) -> str:
+def _sentence(shown: PatchEffects, side: str, points: list[Point]) -> str:
     """Say how well the guesses agree, and which is furthest off."""
     both = both_of(shown, side)
     if both is None or not points:
-        return say.TOO_LONG
+        return say.PATCH_TOO_LONG
     base, _ = shown.two.sides(side)
     worst = max(points, key=lambda one: abs(one.exact - one.guess))
-    place = text.place(base.trace.attention[worst.site], worst.head)
+    place = text.head_location(base.trace.attention[worst.site], worst.head)
     return say.agreement(both.r, len(points), place, worst.guess, worst.exact)
 
 
-def checks_of(shown: Shown) -> list[Check]:
+def gradient_checks(shown: PatchEffects) -> list[Check]:
     """Check the largest guess of this text's heads by two passes, 1 % of the way each."""
-    two, points = shown.two, points_of(shown, NEEDED)
+    two, points = shown.two, points_of(shown, NECESSARY)
     if not points:
         return []
-    base, source = two.sides(NEEDED)
-    exact = shown.effects[NEEDED].heads
+    base, source = two.sides(NECESSARY)
+    exact = shown.effects[NECESSARY].heads
     largest = max(points, key=lambda one: abs(one.guess))
     stream = base.trace.attention[largest.site].query_stream
     slope = head_slope(
         base.scope,
         base.trace,
-        two.metric(NEEDED),
+        two.metric(NECESSARY),
         source.trace,
         (largest.site, largest.head),
-        two.pairs(NEEDED, stream),
+        two.pairs(NECESSARY, stream),
     )
     guess = -largest.guess * two.gap if shown.is_share else largest.guess
-    name = text.place(base.trace.attention[largest.site], largest.head)
-    says = say.SLOPE.format(name, guess, slope, exact.metric.unit if exact else "")
+    name = text.head_location(base.trace.attention[largest.site], largest.head)
+    says = say.SLOPE_OF_PATCH.format(name, guess, slope, exact.metric.unit if exact else "")
     off = abs(slope - guess)
-    return [Check(say.SLOPE_NAME, off, max(SLOPE * abs(guess), LEAST_SLOPE), says)]
+    return [Check(say.SLOPE_NAME, off, max(SLOPE_TOLERANCE * abs(guess), LEAST_SLOPE), says)]
 
 
-def rows_of(shown: Shown) -> list[list[object]]:
+def rows_of(shown: PatchEffects) -> list[list[object]]:
     """Return the rows of the table of guesses, as those of the table of effects."""
-    unit = "share of the gap" if shown.is_share else shown.two.metric(NEEDED).unit
+    unit = "share of the gap" if shown.is_share else shown.two.metric(NECESSARY).unit
     found: list[list[object]] = []
     for side in SIDES:
         base, _ = shown.two.sides(side)

@@ -33,7 +33,7 @@ def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
     grids = []
     for key, several in found.items():
         rows: dict[str, str] = {}
-        if part == say.FEED_FORWARD:
+        if part == say.FEED_FORWARD_PART:
             rows = {s.out: _layer(s.layer) for s in several if s.role == "feed-forward"}
         else:
             if several[0].before:
@@ -44,13 +44,13 @@ def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
         if rows:
             title = say.stream_title(several[0].stack, several[0].states)
             grids.append(Grid(key, title, several[0].stream, (*rows,), (*rows.values(),)))
-    if found or part == say.FEED_FORWARD:
+    if found or part == say.FEED_FORWARD_PART:
         return grids
     return _recurrent(trace)
 
 
 def _layer(number: int | None) -> str:
-    return say.LAST if number is None else say.layer(number)
+    return say.LAST if number is None else say.layer_row_label(number)
 
 
 def _recurrent(trace: Trace) -> list[Grid]:
@@ -59,7 +59,7 @@ def _recurrent(trace: Trace) -> list[Grid]:
     for name, activation in trace.activations.items():
         stream = activation.axes[1]
         if stream in trace.streams and activation.axes[-1] != "vocab":
-            by_stream.setdefault(stream, {})[name] = say.recurrent(name)
+            by_stream.setdefault(stream, {})[name] = say.recurrent_label(name)
     return [
         Grid(stream, say.stream_title(next(iter(rows)).partition(".")[0]), stream, (*rows,), (*rows.values(),))
         for stream, rows in by_stream.items()

@@ -18,62 +18,62 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.interventions import patch_gradient, text
 from viz_app.views.interventions import patch_text as say
-from viz_app.views.interventions.patch_answers import answers
-from viz_app.views.interventions.patch_checks import checks_of
+from viz_app.views.interventions.patch_answers import patch_answers
+from viz_app.views.interventions.patch_checks import patch_checks
 from viz_app.views.interventions.patch_effects import (
-    Choices,
     Effects,
-    Shown,
+    PatchChoices,
+    PatchEffects,
     edited_of,
     edits_of,
-    measured,
+    measure_patches,
     strongest_cell,
     strongest_head,
     usable,
 )
 from viz_app.views.interventions.patch_grids import Grid, cell_changes
-from viz_app.views.interventions.patch_runs import ENOUGH, NEEDED, SIDES, level
+from viz_app.views.interventions.patch_runs import NECESSARY, SIDES, SUFFICIENT, level
 
-MOVED = 1e-4  # of a cell's length; less is rounding
-NOTE = "patch-note"
+LEAST_MOVE = 1e-4  # of a cell's length; less is rounding
+PATCH_NOTE = "patch-note"
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def patch_section_payloads(run: CurrentRun, choices: PatchChoices) -> Pictures:
     """Return the payloads of all components of the section."""
     two, note = usable(run, choices)
     if two is None:
         site = next(iter(run.trace.attention.values()), None)
         checks = check_rows(check_site(site) if site is not None else [])
-        return {NOTE: small_print(note, bad=True), "checks": checks}
-    shown = measured(two, choices)
+        return {PATCH_NOTE: small_print(note, bad=True), "checks": checks}
+    shown = measure_patches(two, choices)
     is_bad = bool(note)
     return {
-        NOTE: small_print(note or _counts(shown), bad=is_bad),
+        PATCH_NOTE: small_print(note or _counts(shown), bad=is_bad),
         **_drawn(run, choices, shown),
-        "outcome": answers(run, choices, two),
-        "checks": check_rows([*_own_checks(choices, shown), *checks_of(shown)]),
+        "outcome": patch_answers(run, choices, two),
+        "checks": check_rows([*_own_checks(choices, shown), *patch_checks(shown)]),
     }
 
 
-def _drawn(run: CurrentRun, choices: Choices, shown: Shown) -> Pictures:
-    if choices.part == say.GRADIENT:
-        return {"scatter": patch_gradient.picture(run, choices, shown)}
-    return {"patch": picture(run, choices, shown)}
+def _drawn(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> Pictures:
+    if choices.part == say.GRADIENT_PART:
+        return {"scatter": patch_gradient.gradient_picture(run, choices, shown)}
+    return {"patch": patch_picture(run, choices, shown)}
 
 
-def _own_checks(choices: Choices, shown: Shown) -> list[Check]:
-    return patch_gradient.checks_of(shown) if choices.part == say.GRADIENT else []
+def _own_checks(choices: PatchChoices, shown: PatchEffects) -> list[Check]:
+    return patch_gradient.gradient_checks(shown) if choices.part == say.GRADIENT_PART else []
 
 
-def _counts(shown: Shown) -> str:
+def _counts(shown: PatchEffects) -> str:
     two = shown.two
     stream = next(
-        (name for name in two.this.trace.streams if two.pairs(NEEDED, name)),
+        (name for name in two.this.trace.streams if two.pairs(NECESSARY, name)),
         shown.grid.stream if shown.grid else next(iter(two.this.trace.streams)),
     )
     n, m = (len(run.trace.streams[stream].ids) for run in (two.this, two.other))
-    said = say.tokens(n, m, len(two.pairs(NEEDED, stream)))
-    effects = shown.effects[NEEDED]
+    said = say.alignment_sentence(n, m, len(two.pairs(NECESSARY, stream)))
+    effects = shown.effects[NECESSARY]
     has_heads = any(site.has_causes for site in two.this.trace.attention.values())
     if effects.tried is None and (effects.heads is not None or not has_heads):
         return said
@@ -82,9 +82,9 @@ def _counts(shown: Shown) -> str:
     return f"{said} {say.long(tried, n_cells, not has_heads or effects.heads is not None)}"
 
 
-def picture(run: CurrentRun, choices: Choices, shown: Shown) -> dict[str, Any]:
+def patch_picture(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> dict[str, Any]:
     """Return the payload of both grids and both boards."""
-    two, unit = shown.two, shown.two.metric(NEEDED).unit
+    two, unit = shown.two, shown.two.metric(NECESSARY).unit
     drawn = [
         shown.shown(side, values).flatten()
         for side, effects in shown.effects.items()
@@ -96,7 +96,7 @@ def picture(run: CurrentRun, choices: Choices, shown: Shown) -> dict[str, Any]:
     levels = (level(two.metric(side), two.sides(side)[0].trace) for side in SIDES)
     return {
         **saving(file_name(run.trace, "patch"), facts(run.trace)),
-        "measured": say.measured(two.decision.label.text, two.rival_name, two.row, *levels),
+        "measured": say.metric_values(two.decision.label.text, two.rival_name, two.row, *levels),
         "unit": "of the gap" if shown.is_share else unit,
         "largest": float(finite.abs().max()) if len(finite) else 0.0,
         "hint": _hint(run, choices, shown),
@@ -110,7 +110,7 @@ def _grids_of(effects: Effects) -> list[torch.Tensor]:
     return [*heads, *([] if effects.cells is None else [effects.cells])]
 
 
-def panel(run: CurrentRun, choices: Choices, shown: Shown, side: str) -> dict[str, Any]:
+def panel(run: CurrentRun, choices: PatchChoices, shown: PatchEffects, side: str) -> dict[str, Any]:
     """Return one side: its meaning, its grid of cells and its boards of heads."""
     two, grid, effects = shown.two, shown.grid, shown.effects[side]
     base, _ = two.sides(side)
@@ -131,7 +131,7 @@ def _texts(trace: Trace) -> list[str]:
 
 
 def _grid(
-    shown: Shown, side: str, grid: Grid, taken: Edits, edited: Trace | None
+    shown: PatchEffects, side: str, grid: Grid, taken: Edits, edited: Trace | None
 ) -> dict[str, Any]:
     two = shown.two
     base, _ = two.sides(side)
@@ -163,7 +163,7 @@ def _grid(
             ]
             for name in grid.names
         ] if taken else [[False] * n for _ in grid.names],
-        "moved": [[float(x) if float(x) > MOVED else 0.0 for x in row] for row in far],
+        "moved": [[float(x) if float(x) > LEAST_MOVE else 0.0 for x in row] for row in far],
     }  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def finite(value: torch.Tensor | None) -> float | None:
     return None if value is None or not math.isfinite(float(value)) else float(value)
 
 
-def _kinds(shown: Shown, side: str, effects: Effects, taken: Edits) -> list[dict[str, Any]]:
+def _kinds(shown: PatchEffects, side: str, effects: Effects, taken: Edits) -> list[dict[str, Any]]:
     two = shown.two
     base, _ = two.sides(side)
     kinds = []
@@ -206,15 +206,15 @@ def _kinds(shown: Shown, side: str, effects: Effects, taken: Edits) -> list[dict
     return kinds
 
 
-def _sentence(shown: Shown, side: str) -> str:
+def _sentence(shown: PatchEffects, side: str) -> str:
     """Say what the strongest cell and the strongest head do."""
     two, unit = shown.two, shown.two.metric(side).unit
     base, _ = two.sides(side)
 
     def say_of(place: str, value: float) -> str:
-        if shown.is_share and side == ENOUGH:
+        if shown.is_share and side == SUFFICIENT:
             return say.brings(place, value)
-        return say.strongest(place, value, "share" if shown.is_share else unit)
+        return say.strongest_part_sentence(place, value, "share" if shown.is_share else unit)
 
     said = []
     if (cell := strongest_cell(shown, side)) and shown.grid:
@@ -223,11 +223,11 @@ def _sentence(shown: Shown, side: str) -> str:
         said.append(say_of(f"{shown.grid.labels[i]} of “{token}”", value))
     if head := strongest_head(shown, side):
         site, number, value = head
-        said.append(say_of(text.place(base.trace.attention[site], number), value))
-    return " ".join(said) if said else say.TOO_LONG
+        said.append(say_of(text.head_location(base.trace.attention[site], number), value))
+    return " ".join(said) if said else say.PATCH_TOO_LONG
 
 
-def _hint(run: CurrentRun, choices: Choices, shown: Shown) -> str:
+def _hint(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> str:
     """Say what the patches in force reach, or how to make one."""
     side, grid = choices.side, shown.grid
     taken = edits_of(run, choices, side)
@@ -242,13 +242,13 @@ def _hint(run: CurrentRun, choices: Choices, shown: Shown) -> str:
         for edit in edited.edits
         if edit.where.activation in grid.names and edit.where.queries
     ]
-    far = cell_changes(edited, base.trace, grid) > MOVED
+    far = cell_changes(edited, base.trace, grid) > LEAST_MOVE
     reached = [tuple(cell) for cell in far.nonzero().tolist() if tuple(cell) not in cells]
     n_cells = far.numel() - len(cells)
     if not cells:
         return say.reach_of_heads(len(reached), n_cells)
     first_layer, tokens = min(i for i, _ in cells), [j for _, j in cells]
-    return say.reach(
+    return say.patch_reach_text(
         len(reached),
         n_cells,
         sum(i < first_layer for i, _ in reached),
@@ -257,14 +257,14 @@ def _hint(run: CurrentRun, choices: Choices, shown: Shown) -> str:
     )
 
 
-def table(run: CurrentRun, choices: Choices) -> list[list[object]]:
+def patch_table(run: CurrentRun, choices: PatchChoices) -> list[list[object]]:
     """Return the rows of the table of all effects, with its head."""
     head: list[object] = ["side", "part", "layer", "head or token", "effect", "unit"]
     two, _ = usable(run, choices)
     if two is None:
         return [head]
-    shown, found = measured(two, choices), [head]
-    if choices.part == say.GRADIENT:
+    shown, found = measure_patches(two, choices), [head]
+    if choices.part == say.GRADIENT_PART:
         return [[*head, "guess by the gradient"], *patch_gradient.rows_of(shown)]
     for side in SIDES:
         drawn = panel(run, choices, shown, side)

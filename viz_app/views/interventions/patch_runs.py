@@ -6,7 +6,7 @@ from functools import cached_property
 from models import InputError, Scope
 from models.analysis.metrics import LogitDifference, LogProbability, logits_of
 from models.architectures.base import Field
-from models.runs.inputs import Value
+from models.runs.inputs import FieldInput
 from models.trace import Trace
 from models.trace.edits import Edit, Edits, Patch, Where
 from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Span
@@ -16,8 +16,8 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.decisions import Decision, decisions, option_label, usual
 
-Pairs = tuple[tuple[int, int], ...]  # (position in this run, position in the other)
-NEEDED, ENOUGH = SIDES = ("needed", "enough")
+AlignedPairs = tuple[tuple[int, int], ...]  # (position in this run, position in the other)
+NECESSARY, SUFFICIENT = SIDES = ("needed", "enough")
 
 
 def typed_fields(scope: Scope, trace: Trace) -> list[Field]:
@@ -118,7 +118,7 @@ class Two:
     def metric(self, side: str) -> LogitDifference | LogProbability:
         """Return what is measured in the run that is patched."""
         option, rival, row = self.decision.option, self.rival, self.row
-        if side == NEEDED:
+        if side == NECESSARY:
             rival = None if rival is None else self.here(rival)
         else:
             option, row = self.there(option) or 0, self.other_row
@@ -129,15 +129,15 @@ class Two:
         """The measured number in this run minus that in the other."""
         one, two = (
             level(self.metric(side), run.trace)
-            for side, run in ((NEEDED, self.this), (ENOUGH, self.other))
+            for side, run in ((NECESSARY, self.this), (SUFFICIENT, self.other))
         )
         return one - two
 
     def sides(self, side: str) -> tuple[UneditedRun, UneditedRun]:
         """Return the run that is patched and the one that is taken from."""
-        return (self.this, self.other) if side == NEEDED else (self.other, self.this)
+        return (self.this, self.other) if side == NECESSARY else (self.other, self.this)
 
-    def pairs(self, side: str, stream: str) -> Pairs:
+    def pairs(self, side: str, stream: str) -> AlignedPairs:
         """Return the alignment of a stream for the patched run; () if both have as many tokens."""
         base, source = self.sides(side)
         return alignment(base.trace, source.trace, stream)
@@ -166,7 +166,7 @@ def level(metric: LogitDifference | LogProbability, trace: Trace) -> float:
     return float(row.log_softmax(-1)[metric.token])
 
 
-def alignment(run: Trace, other: Trace, stream: str) -> Pairs:
+def alignment(run: Trace, other: Trace, stream: str) -> AlignedPairs:
     """Return the positions of two texts' common beginning and end; () if both are of one length."""
     here, there = run.streams[stream].ids, other.streams[stream].ids
     if len(here) == len(there):
@@ -192,11 +192,11 @@ def two_runs(run: CurrentRun, second: tuple[str, ...], position: int | None) -> 
     try:
         other = cache.given_trace(scope, *_values(scope, trace, second))
     except InputError as error:
-        return say.unreadable(str(error))
+        return say.unreadable_second(str(error))
     if {name: row.ids for name, row in trace.streams.items()} == {
         name: row.ids for name, row in other.streams.items()
     }:
-        return say.SAME
+        return say.SAME_TEXTS
     for stream, row in trace.streams.items():
         n, m = len(row.ids), len(other.streams[stream].ids) if stream in other.streams else 0
         if n != m and not alignment(trace, other, stream):
@@ -207,14 +207,14 @@ def two_runs(run: CurrentRun, second: tuple[str, ...], position: int | None) -> 
         for one in every
     ]
     if not every or all(row is None for row in rows):
-        return say.NO_TOKEN if isinstance(first_output(trace), Span) else say.NO_DECISION
+        return say.NO_COUNTERPART if isinstance(first_output(trace), Span) else say.NO_DECISION
     chosen = _usual(trace, other, every, rows)
     if position is not None and position < len(every) and rows[position] is not None:
         chosen = position
     return Two(UneditedRun(scope, trace), UneditedRun(scope, other), every, rows, chosen)
 
 
-def _values(scope: Scope, trace: Trace, second: tuple[str, ...]) -> list[Value | None]:
+def _values(scope: Scope, trace: Trace, second: tuple[str, ...]) -> list[FieldInput | None]:
     """Return the values of all fields: the second text, and what else this run read."""
     if scope.model.translates:
         return [*second, trace.streams[scope.model.writes]]

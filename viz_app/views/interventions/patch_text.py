@@ -2,14 +2,14 @@
 
 import math
 
-FEED_FORWARD, GRADIENT = "feed-forward", "gradient"
+FEED_FORWARD_PART, GRADIENT_PART = "feed-forward", "gradient"
 INPUT, LAST = "Input", "End"
-ANSWER = "Click a part to take it from the run of a second text, or drag it onto the other grid. Which part makes the difference?"
-NONE = "Nothing inside this model can be taken from another run."
+PATCH_ANSWER = "Click a part to take it from the run of a second text, or drag it onto the other grid. Which part makes the difference?"
+NOTHING_TO_PATCH = "Nothing inside this model can be taken from another run."
 EMPTY = "Type a second text: its parts are put into this run, one at a time."
-SAME = "Both texts are the same, so nothing would change. Change a word of the second text."
+SAME_TEXTS = "Both texts are the same, so nothing would change. Change a word of the second text."
 NO_DECISION = "The two runs have no answer in common that could be compared."
-NO_TOKEN = (
+NO_COUNTERPART = (
     "This text's answer is at tokens that have no counterpart in the second text. Change fewer words of it, or give both "
     "texts the same number of tokens."
 )
@@ -17,17 +17,21 @@ LABEL_HELP = (
     "A text that differs in one word shows most. With the same number of tokens every position has its counterpart. "
     "Otherwise the common beginning and the common end are aligned. Parts that are already taken stay those of the text they came from."
 )
-PARTS = {"residual": "Residual stream", FEED_FORWARD: "Feed-forward", GRADIENT: "Heads by gradient"}
+PART_TITLES = {
+    "residual": "Residual stream",
+    FEED_FORWARD_PART: "Feed-forward",
+    GRADIENT_PART: "Heads by gradient",
+}
 PART_HELP = (
     "The residual stream after each layer holds all that a token has gathered so far. The output of a feed-forward is what "
     "that sublayer alone adds. A gradient guesses what each head would do (attribution patching): the scatter shows how far to "
     "trust it."
 )
-EXACT, GUESSED = "effect of the patch (exact)", "guess by the gradient"
+EXACT_EFFECT, GUESSED_EFFECT = "effect of the patch (exact)", "guess by the gradient"
 SCATTER_HINT = "On the line the guess is exact. Click a head to take it from the other text."
 SLOPE_NAME = "the largest guess by a finite difference"
-SLOPE = "{}: {:.4f} by the gradient, {:.4f} by going 1 % of the way forth and back ({})"
-UNITS = {"difference": "Difference", "share": "Share of gap"}
+SLOPE_OF_PATCH = "{}: {:.4f} by the gradient, {:.4f} by going 1 % of the way forth and back ({})"
+EFFECT_UNITS = {"difference": "Difference", "share": "Share of gap"}
 UNIT_HELP = (
     "The change itself, or its share of the gap between the two runs: (patched − corrupt)/(clean − corrupt). 0: the patch "
     "does nothing; 1: it makes the whole difference."
@@ -41,11 +45,11 @@ MEANINGS = {
     "enough": "A part is enough if it alone brings the answer.",
 }
 HINT = "Click a cell or a head to take it from the other text, or drag it onto the other grid."
-NOTHING_YET = "Nothing is taken yet: click a cell or a head."
-TOO_LONG = "These texts are too long to try every part at once. Shorten them."
+NOTHING_PATCHED = "Nothing is taken yet: click a cell or a head."
+PATCH_TOO_LONG = "These texts are too long to try every part at once. Shorten them."
 NO_CELLS = "This model has no residual stream, so only its heads are tried."
 NO_FEED_FORWARD = "This model has no feed-forward sublayer."
-EXPLANATION = """Each cell is one run of the model in which **that part alone** comes from the other run. This is activation
+PATCH_EXPLANATION = """Each cell is one run of the model in which **that part alone** comes from the other run. This is activation
 patching (Zhang and Nanda 2024). Its number is the change of what is measured: after minus before.
 
 **Needed** (noising) puts a part of the other text into this run. If the answer is lost, the run needs that part.
@@ -61,7 +65,7 @@ of the two runs without other edits. Masks and switched-off heads change only th
 of texts: the same part may do something else elsewhere."""
 
 
-def layer(number: int) -> str:
+def layer_row_label(number: int) -> str:
     """Return the label of a layer's row."""
     return f"Layer {number + 1}"
 
@@ -71,12 +75,12 @@ def stream_title(stack: str, states: str = "") -> str:
     return f"{states.capitalize()} stream" if states else stack.capitalize()
 
 
-def recurrent(name: str) -> str:
+def recurrent_label(name: str) -> str:
     """Return the label of an intermediate of a model without layers: the last part of its name."""
     return name.rpartition(".")[2].replace("_", " ").capitalize()
 
 
-def unreadable(why: str) -> str:
+def unreadable_second(why: str) -> str:
     """Say why the second text cannot be read."""
     return f"{why[:1].upper()}{why[1:]}."
 
@@ -86,7 +90,7 @@ def counts(n: int, m: int) -> str:
     return f"This text has {n} tokens and the second {m}, and they cannot be aligned. Give both the same number."
 
 
-def tokens(n: int, m: int, n_aligned: int) -> str:
+def alignment_sentence(n: int, m: int, n_aligned: int) -> str:
     """Say how the positions of two texts belong together."""
     said = f"{m} token" if m == 1 else f"{m} tokens"
     if n == m:
@@ -109,7 +113,7 @@ def long(n_tried: int | None, n: int, has_heads: bool) -> str:
     return " ".join(said)
 
 
-def measured(token: str, rival: str, row: int, this: float, other: float) -> str:
+def metric_values(token: str, rival: str, row: int, this: float, other: float) -> str:
     """Name what is measured, with its value in both runs."""
     what = f"logit({token}) − logit({rival})" if rival else f"log p({token})"
     return (
@@ -123,7 +127,7 @@ def signed(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
 
 
-def strongest(place: str, value: float, unit: str) -> str:
+def strongest_part_sentence(place: str, value: float, unit: str) -> str:
     """Say what the strongest part does."""
     if not value:
         return "No part changes it."
@@ -148,7 +152,9 @@ def _of_gap(place: str, what: str, value: float) -> str:
     )
 
 
-def reach(n: int, n_cells: int, earlier_layers: int, earlier_tokens: int, later_tokens: int) -> str:
+def patch_reach_text(
+    n: int, n_cells: int, earlier_layers: int, earlier_tokens: int, later_tokens: int
+) -> str:
     """Say which cells the patches change, besides those that were put in."""
     if not n:
         return "The patch changes no other cell of this grid."

@@ -30,15 +30,15 @@ from viz_app.views.interventions.decisions import (
     usual,
 )
 
-MOST_WORK = 40_000  # heads · tokens of the longest stream that are tried at once
-MOST_WRITTEN = 40  # tokens that a model generates to continue a text
+MAX_HEADS_WORK = 40_000  # heads · tokens of the longest stream that are tried at once
+MAX_ANSWER_TOKENS = 40  # tokens that a model generates to continue a text
 N_OPTIONS = 5  # of a distribution, before and after
-LEAST = 1e-4  # nats; smaller effects are named by this bound
-ALONE = 1e-4  # nats between an effect in the batch of all heads and alone
+LEAST_EFFECT = 1e-4  # nats; smaller effects are named by this bound
+ALONE_TOLERANCE = 1e-4  # nats between an effect in the batch of all heads and alone
 
 
 @dataclass(frozen=True)
-class Choices:
+class HeadOffChoices:
     """The choices on the page: the decision (None: the usual one), the metric and the baseline."""
 
     position: int | None
@@ -65,7 +65,7 @@ class Asked:
         return self.decision.label.text
 
 
-def asked(run: CurrentRun, choices: Choices) -> Asked:
+def asked_about(run: CurrentRun, choices: HeadOffChoices) -> Asked:
     """Return the run with and without its edits, and the decision asked about."""
     before = cache.changed_run(run.unchanged, run.spec.without("edits"))
     every = decisions(before.trace)
@@ -75,34 +75,34 @@ def asked(run: CurrentRun, choices: Choices) -> Asked:
     return Asked(before, run, every, chosen)
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def head_off_payloads(run: CurrentRun, choices: HeadOffChoices) -> Pictures:
     """Return the payloads of all components of the page."""
-    what = asked(run, choices)
-    effects = measured(what, choices)
+    what = asked_about(run, choices)
+    effects = measure_heads(what, choices)
     return {
-        "board": board(what, choices, effects),
-        "outcome": outcome(what),
+        "board": head_board(what, choices, effects),
+        "outcome": outcome_payload(what),
         "checks": check_rows(_checks(what, choices, effects)),
     }
 
 
-def measured(what: Asked, choices: Choices) -> HeadEffects | None:
+def measure_heads(what: Asked, choices: HeadOffChoices) -> HeadEffects | None:
     """Return the effect of switching off each head; None if the text is too long for all."""
     trace = what.after.trace
     n_heads = sum(site.n_heads for site in trace.attention.values())
-    if n_heads * max(len(row.ids) for row in trace.streams.values()) > MOST_WORK:
+    if n_heads * max(len(row.ids) for row in trace.streams.values()) > MAX_HEADS_WORK:
         return None
     make = partial(state.off, trace, choices.baseline)
-    return cache.head_effects(what.after, _metric(what, choices), make, choices.baseline)
+    return cache.cached_head_effects(what.after, _metric(what, choices), make, choices.baseline)
 
 
-def _metric(what: Asked, choices: Choices) -> Metric:
+def _metric(what: Asked, choices: HeadOffChoices) -> Metric:
     if choices.metric == "divergence":
         return Divergence(what.decision.row)
     return LogProbability(what.decision.option, what.decision.row)
 
 
-def board(what: Asked, choices: Choices, effects: HeadEffects | None) -> dict[str, Any]:
+def head_board(what: Asked, choices: HeadOffChoices, effects: HeadEffects | None) -> dict[str, Any]:
     """Return the payload of the board of all heads."""
     trace, edited = what.after.trace, state.head_edits(what.after.spec.edits)
     values = [] if effects is None else [grid.flatten() for grid in effects.values.values()]
@@ -136,10 +136,10 @@ def board(what: Asked, choices: Choices, effects: HeadEffects | None) -> dict[st
         )
     signed = choices.metric == "log-probability"
     return {
-        "title": text.title(choices.metric, what.token),
+        "title": text.board_title(choices.metric, what.token),
         **saving(file_name(trace, "heads-off"), facts(trace)),
-        "sentence": text.TOO_LONG if effects is None else _sentence(what, effects, signed),
-        "legend": "" if effects is None else text.LEGEND[choices.metric],
+        "sentence": text.HEADS_TOO_LONG if effects is None else _sentence(what, effects, signed),
+        "legend": "" if effects is None else text.BOARD_LEGEND[choices.metric],
         "largest": float(finite.abs().max()) if len(finite) else 0.0,
         "unit": "nats",
         "kinds": kinds,
@@ -158,7 +158,7 @@ def _state(edit: Edit | None) -> dict[str, Any]:
     return {"factor": factor, "label": label, "says": text.state(edit)}
 
 
-def strongest(effects: HeadEffects) -> tuple[str, int, float]:
+def largest_effect(effects: HeadEffects) -> tuple[str, int, float]:
     """Return the site, the head and the value of the largest effect, whatever its sign."""
     found = [
         (float(value.abs()), site, head, float(value))
@@ -172,21 +172,23 @@ def strongest(effects: HeadEffects) -> tuple[str, int, float]:
 
 
 def _sentence(what: Asked, effects: HeadEffects, signed: bool) -> str:
-    name, head, value = strongest(effects)
+    name, head, value = largest_effect(effects)
     every = torch.cat([grid.flatten() for grid in effects.values.values()])
-    place = text.place(what.after.trace.attention[name], head)
+    place = text.head_location(what.after.trace.attention[name], head)
     n_raise = int((every > 0).sum()) if signed else 0
-    return text.sentence(place, _nats(value), n_raise, int(every.isfinite().sum()), value, signed)
+    return text.strongest_head_sentence(
+        place, _nats(value), n_raise, int(every.isfinite().sum()), value, signed
+    )
 
 
 def _nats(value: float) -> str:
-    if abs(value) < LEAST:
-        return f"less than {LEAST:g}"
+    if abs(value) < LEAST_EFFECT:
+        return f"less than {LEAST_EFFECT:g}"
     digits = 2 if abs(value) >= 0.1 else 4
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
-def answers(what: Asked, nothing: str = text.NOTHING_YET) -> dict[str, Any]:
+def answers_difference(what: Asked, nothing: str = text.NO_HEAD_CHANGED) -> dict[str, Any]:
     """Return the answers before and after, and where they part."""
     before, after = answer_words(what.before), answer_words(what.after)
     first = next(
@@ -199,11 +201,11 @@ def answers(what: Asked, nothing: str = text.NOTHING_YET) -> dict[str, Any]:
             {"whose": "Before", "words": before, "from": -1},
             {"whose": "After", "words": after, "from": first},
         ],
-        "verdict": text.verdict(before, after, first) if is_edited else nothing,
+        "verdict": text.changed_answer(before, after, first) if is_edited else nothing,
     }
 
 
-def outcome(what: Asked) -> dict[str, Any]:
+def outcome_payload(what: Asked) -> dict[str, Any]:
     """Return the payload of the answer before and after, with one distribution."""
     was, now = (_log_probs(run.trace) for run in (what.before, what.after))
     row, option = what.decision.row, what.decision.option
@@ -212,9 +214,9 @@ def outcome(what: Asked) -> dict[str, Any]:
     listed = sorted(options, key=lambda i: -float(was[row, i]))
     is_edited = bool(what.after.trace.edits != what.before.trace.edits)
     return {
-        **answers(what),
+        **answers_difference(what),
         **saving(file_name(what.after.trace, "answers"), facts(what.after.trace)),
-        "which": text.WHICH,
+        "which": text.FOLLOWED_TOKEN,
         "decisions": [
             {
                 "label": one.label.as_json(),
@@ -225,7 +227,7 @@ def outcome(what: Asked) -> dict[str, Any]:
             }
             for i, one in enumerate(what.all)
         ],
-        "asked": text.asked(what.token, row),
+        "asked": text.distribution_title(what.token, row),
         "options": [
             {
                 "label": option_label(what.before.trace, i).as_json(),
@@ -235,7 +237,9 @@ def outcome(what: Asked) -> dict[str, Any]:
             }
             for i in listed
         ],
-        "fact": text.fact(what.token, float(was[row, option]), float(now[row, option])),
+        "fact": text.followed_token_line(
+            what.token, float(was[row, option]), float(now[row, option])
+        ),
     }
 
 
@@ -251,11 +255,11 @@ def answer_words(run: CurrentRun) -> list[str]:
 
 
 def _written(run: CurrentRun) -> MaskedRun:
-    most = None if run.scope.model.translates else MOST_WRITTEN
+    most = None if run.scope.model.translates else MAX_ANSWER_TOKENS
     return cache.unmasked_run(run.scope, run.trace, most)
 
 
-def _checks(what: Asked, choices: Choices, effects: HeadEffects | None) -> list[Check]:
+def _checks(what: Asked, choices: HeadOffChoices, effects: HeadEffects | None) -> list[Check]:
     """Check the strongest head's effect by a pass of its own.
 
     A head patched with itself must change nothing.
@@ -263,14 +267,14 @@ def _checks(what: Asked, choices: Choices, effects: HeadEffects | None) -> list[
     trace = what.after.trace
     if effects is None:
         return check_site(next(iter(trace.attention.values())))
-    site, head, value = strongest(effects)
+    site, head, value = largest_effect(effects)
     scope, where = what.after.scope, Where(site=site, heads=(head,))
     alone = effects_of(scope, trace, [(effects.edits[site, head],)], effects.metric)
     checks = [
         Check(
             "the strongest head alone",
             abs(float(alone[0]) - value),
-            ALONE * max(1.0, abs(value)),
+            ALONE_TOLERANCE * max(1.0, abs(value)),
             "Its effect in a pass of its own, against that in the batch of all heads; difference in nats",
         )
     ]
@@ -289,10 +293,10 @@ def _checks(what: Asked, choices: Choices, effects: HeadEffects | None) -> list[
     return [*checks, *check_site(trace.attention[site])]
 
 
-def table(run: CurrentRun, choices: Choices) -> list[list[object]]:
+def head_off_table(run: CurrentRun, choices: HeadOffChoices) -> list[list[object]]:
     """Return the rows of the table of all effects, with its head."""
-    what = asked(run, choices)
-    effects = measured(what, choices)
+    what = asked_about(run, choices)
+    effects = measure_heads(what, choices)
     rows: list[list[object]] = [["attention", "layer", "head", "effect in nats", "edit"]]
     if effects is None:
         return rows

@@ -8,7 +8,7 @@ from viz_app.input_bar.examples import readable_examples
 from viz_app.views.interventions.patch_runs import typed_fields
 
 # a word → one that may stand in its place; each pair is tried in this order, and both ways
-PAIRS = (
+WORD_PAIRS = (
     ("She", "He"), ("she", "he"), ("dog", "cat"), ("boy", "girl"), ("him", "her"), ("I", "You"), ("We", "They"),
     ("good", "bad"), ("like", "hate"), ("cold", "great"), ("was", "is"), ("years", "days"), ("long", "short"),
 )  # fmt: skip
@@ -32,7 +32,7 @@ def another(scope: Scope, trace: Trace) -> tuple[str, ...]:
 
 def _candidates(text: str) -> list[str]:
     found = []
-    for pair in PAIRS:
+    for pair in WORD_PAIRS:
         for word, other in (pair, pair[::-1]):
             if re.search(_WORD.format(word), text):
                 found.append(re.sub(_WORD.format(word), other, text, count=1))

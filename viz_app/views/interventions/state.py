@@ -10,7 +10,7 @@ from viz_app.session import live, url_state
 from viz_app.session.parameters import Choice, Notation, Text, Whole
 from viz_app.session.run_changes import EDITS, MOST_TEXTS
 
-POSITION = Whole("if-position")
+FOLLOWED_POSITION = Whole("if-position")
 METRIC = Choice(
     "if-metric", "log-probability", options=("log-probability", "divergence"), is_step=False
 )
@@ -35,14 +35,14 @@ def head_edits(edits: Edits) -> dict[tuple[str, int], Edit]:
     }
 
 
-def switch(site: str, head: int, is_off: bool) -> None:
+def switch_head(site: str, head: int, is_off: bool) -> None:
     """Switch a head of the shown run off, or leave it to the model again."""
-    trace = live.session().shown.trace
+    trace = live.live_session().shown.trace
     where = Where(site=site, heads=(head,))
     _replace(where, partial(off, trace, url_state.get(BASELINE), where) if is_off else None)
 
 
-def scale(site: str, head: int, factor: float) -> None:
+def scale_head(site: str, head: int, factor: float) -> None:
     """Multiply what a head passes on; 1 leaves it to the model."""
     where = Where(site=site, heads=(head,))
     _replace(where, None if factor == 1 else partial(HeadScale, where, factor=factor))
@@ -50,7 +50,7 @@ def scale(site: str, head: int, factor: float) -> None:
 
 def _replace(where: Where, make: Callable[[], Edit] | None) -> None:
     """Keep this edit of a head in place of an earlier one; heads that the run lacks are ignored."""
-    sites = live.session().shown.trace.attention
+    sites = live.live_session().shown.trace.attention
     if (site := sites.get(where.site or "")) is None or max(where.heads or ()) >= site.n_heads:
         return
     put(where, make() if make else None)
@@ -59,12 +59,12 @@ def _replace(where: Where, make: Callable[[], Edit] | None) -> None:
 def put(where: Where, edit: Edit | None) -> None:
     """Keep this edit in place of earlier ones of the same part of the run; None keeps none."""
     kept = [one for one in url_state.get(EDITS) if one.where != where]
-    url_state.keep(EDITS, (*kept, *([edit] if edit else [])))
+    url_state.set_value(EDITS, (*kept, *([edit] if edit else [])))
 
 
-def undo(edit: Edit) -> None:
+def undo_edit(edit: Edit) -> None:
     """Undo one edit."""
-    url_state.keep(EDITS, tuple(one for one in url_state.get(EDITS) if one != edit))
+    url_state.set_value(EDITS, tuple(one for one in url_state.get(EDITS) if one != edit))
 
 
 def _read_patches(text: str) -> Edits:
@@ -82,7 +82,7 @@ PATCH_SIDE = Choice("patch-side", "needed", options=("needed", "enough"), is_ste
 OTHER_EDITS = Notation("patch-other", (), True, read=_read_patches, write=to_text)
 
 
-def take(side: str, edit: Edit) -> None:
+def toggle_edit(side: str, edit: Edit) -> None:
     """Take a part of the other run into the one of this side, or leave it to the run again."""
     parameter = EDITS if side == "needed" else OTHER_EDITS
     now = url_state.get(parameter)
@@ -90,5 +90,5 @@ def take(side: str, edit: Edit) -> None:
     n_patches = sum(isinstance(one, Patch) for one in kept)
     if kept == now and n_patches < MOST_TEXTS:
         kept = (*kept, edit)
-    url_state.keep(parameter, kept)
-    url_state.keep(PATCH_SIDE, side)
+    url_state.set_value(parameter, kept)
+    url_state.set_value(PATCH_SIDE, side)

@@ -4,10 +4,10 @@ from models.trace import AttentionSite
 from models.trace.edits import Edit, SetWeights
 from viz_app import words
 
-QUESTION = "What happens if…?"
-ANSWER = "Click a head to switch it off. Drag it sideways (or press ← →) to scale it. The answer changes beside it."
-NONE = "This run has no attention head whose output can be changed."
-NO_TEXT = (
+INTERVENTIONS_QUESTION = "What happens if…?"
+HEADS_ANSWER = "Click a head to switch it off. Drag it sideways (or press ← →) to scale it. The answer changes beside it."
+NO_HEADS_TO_CHANGE = "This run has no attention head whose output can be changed."
+NO_TEXT_TO_PATCH = (
     "**This model reads no text**, so there is no second one to take a part from. Nor is there a held-out one to "
     "measure heads on. The section **Heads** switches them off for the image that is shown."
 )
@@ -15,31 +15,33 @@ NO_ANSWER = (
     "This model gives no probabilities for this text, so there is nothing to compare. "
     "A model that fills in words needs a [MASK] in its text."
 )
-TOO_LONG = "This text is too long to try every head at once. Click a head to see what it does."
-BASELINES = {
+HEADS_TOO_LONG = (
+    "This text is too long to try every head at once. Click a head to see what it does."
+)
+BASELINE_NAMES = {
     "zero": "nothing",
     "uniform": "equal weights",
     "offset": "its best fixed offset",
     "mean": "its mean",
     "resample": "another text's",
 }
-METRICS = {"log-probability": "Log-probability", "divergence": "KL divergence"}
+METRIC_NAMES = {"log-probability": "Log-probability", "divergence": "KL divergence"}
 BASELINE_HELP = (
     "What a head passes on while it is off. Nothing: zeros, which later layers have never seen. Equal weights: the average of "
     "all tokens that it may attend to. Its best fixed offset: the token at the distance where it usually looks. Its mean: its "
     "mean output over held-out texts. Another text's: its output in another held-out text."
 )
-LEGEND = {
+BOARD_LEGEND = {
     "log-probability": "change when the head is off. Below 0: the head makes the token more likely.",
     "divergence": "KL divergence from the distribution before, never below 0",
 }
-NOTHING_YET = "Nothing is changed yet: click a head."
-WHICH = "Followed token, with the change of its log-probability in nats"
+NO_HEAD_CHANGED = "Nothing is changed yet: click a head."
+FOLLOWED_TOKEN = "Followed token, with the change of its log-probability in nats"
 METRIC_HELP = (
     "The log-probability of the chosen token says which way a head pushes. The KL divergence of the two distributions says "
     "how much the head matters, not which way."
 )
-EXPLANATION = """Each cell is one run of the model in which **that head alone** is replaced. What is already off stays off.
+HEADS_EXPLANATION = """Each cell is one run of the model in which **that head alone** is replaced. What is already off stays off.
 Log-probability: the cell is the chosen token's log-probability after minus before, in nats. Below 0 the head had raised the
 token's probability; above 0 it had lowered it. KL divergence: the cell is how far the two distributions are apart.
 
@@ -47,13 +49,15 @@ A head that can be removed without effect may still matter: later heads can repl
 Nanda (2024) discuss why. This is one sentence: the same head may matter elsewhere."""
 
 
-def title(metric: str, token: str) -> str:
+def board_title(metric: str, token: str) -> str:
     """Return the title of the board."""
     what = f"log p({token})" if metric == "log-probability" else f"the distribution at {token}"
     return f"What switching off each head does to {what}"
 
 
-def sentence(strongest: str, effect: str, n_raise: int, n: int, value: float, signed: bool) -> str:
+def strongest_head_sentence(
+    strongest: str, effect: str, n_raise: int, n: int, value: float, signed: bool
+) -> str:
     """Say which head matters most, and how many of n raise the log-probability when off."""
     if not value:
         return "No head changes it when it is switched off."
@@ -64,18 +68,18 @@ def sentence(strongest: str, effect: str, n_raise: int, n: int, value: float, si
     return most if n == 1 else f"{most} {n_raise} of {n} heads raise it when off."
 
 
-def place(site: AttentionSite, head: int) -> str:
+def head_location(site: AttentionSite, head: int) -> str:
     """Return the attention, the layer and the head, counted from 1."""
     layer = f"{words.kind_title(site)}, layer {site.layer + 1}"
     return layer if site.n_heads == 1 else f"{layer}, head {head + 1}"
 
 
-def asked(token: str, row: int) -> str:
+def distribution_title(token: str, row: int) -> str:
     """Return the title of the distribution."""
     return f"Probabilities at “{token}”, decision {row + 1}"
 
 
-def fact(token: str, before: float, after: float) -> str:
+def followed_token_line(token: str, before: float, after: float) -> str:
     """Give the followed token's log-probability before and after."""
     change = f"{after - before:+.3f}" if after != before else "0"
     line = f"log p({token}): {before:.3f} before, {after:.3f} after, {change} nats"
@@ -89,7 +93,7 @@ def state(edit: Edit) -> str:
     return ", ".join(edit.effects())
 
 
-def verdict(before: list[str], after: list[str], first: int) -> str:
+def changed_answer(before: list[str], after: list[str], first: int) -> str:
     """Say where two answers part."""
     if first < 0:
         return "The same answer."

@@ -10,7 +10,7 @@ from viz_app.drawing.labels import quoted
 from viz_app.views.layer import text
 from viz_app.views.layer.token_view import TokenView
 
-COLUMNS = ("expert", "weight", "length of its output", "cosine with the sum")
+EXPERT_COLUMNS = ("expert", "weight", "length of its output", "cosine with the sum")
 
 
 def experts(view: TokenView) -> dict[str, Any] | None:
@@ -24,7 +24,7 @@ def experts(view: TokenView) -> dict[str, Any] | None:
     names = [str(expert + 1) for expert in shown.experts.tolist()]
     return {
         "title": f"Experts of the token {quoted(view.token)}",
-        "columns": COLUMNS,
+        "columns": EXPERT_COLUMNS,
         "rows": [[name, *row] for name, row in zip(names, numbers, strict=True)],
         "sentence": text.routing(
             len(names),

@@ -8,16 +8,16 @@ from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file
 from viz_app.drawing.provenance import counted, file_name
 from viz_app.views.layer import text
-from viz_app.views.layer.payloads import LISTED
+from viz_app.views.layer.payloads import N_TOP_TOKENS
 from viz_app.views.layer.token_view import TokenView
 
-COLUMNS = (
+SUBLAYER_COLUMNS = (
     "layer", "part", "length before", "length added", "cosine with stream", "length after", "LayerNorm of",
     "mean before LayerNorm", "spread before LayerNorm", "mean after LayerNorm", "spread after LayerNorm", "fire", "of d_ff",
 )  # fmt: skip
 
 
-def name(view: TokenView, extension: str) -> str:
+def layer_file_name(view: TokenView, extension: str) -> str:
     """Return a file name that identifies the run and the token."""
     stem = file_name(
         view.run.trace, view.parts[0].sublayer.stack, "layers", f"token{view.position + 1}"
@@ -30,11 +30,11 @@ def layers_csv(view: TokenView) -> str:
 
     Where the model can be asked, each row has its most probable answers after that part.
     """
-    n = min(LISTED, view.log_probs.shape[1]) if view.log_probs is not None else 0
+    n = min(N_TOP_TOKENS, view.log_probs.shape[1]) if view.log_probs is not None else 0
     unit = "class" if text.is_class(view.output) else "token"
     answers = [f"{what} {i}" for i in range(1, n + 1) for what in (unit, "probability")]
     norm_name = norm_name_of([part.sublayer for part in view.parts])
-    columns = [name.replace("LayerNorm", norm_name) for name in COLUMNS]
+    columns = [name.replace("LayerNorm", norm_name) for name in SUBLAYER_COLUMNS]
     rows, model, token = [], view.run.trace.model, view.token.text
     for i, part in enumerate(view.parts):
         norm_input = {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]

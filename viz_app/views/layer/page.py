@@ -9,24 +9,30 @@ from viz_app.controls import which_head
 from viz_app.drawing.stamp import Facts, FileContent, facts
 from viz_app.session import live, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.focus import HEAD, chosen_focus, lock_token, pick_head
+from viz_app.session.focus import FOCUS_HEAD, chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
 from viz_app.session.remembered import recall
 from viz_app.views import onward
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import payloads, quantities, unkept
-from viz_app.views.layer.token_view import Choices, TokenView, chosen_position, token_view, within
-from viz_app.views.page import Cell, File, Page, Shown, View
+from viz_app.views.layer.payloads import layer_payloads, layer_quantities, unkept
+from viz_app.views.layer.token_view import (
+    LayerChoices,
+    TokenView,
+    clicked_token,
+    layer_choices_within,
+    token_view,
+)
+from viz_app.views.page import File, Page, PageCell, ShownComponent, View
 
 _STREAM, _LAYER = "layer-stream", "layer-number"
 
 
-def choose(run: CurrentRun) -> Choices:
+def choose_layer_view(run: CurrentRun) -> LayerChoices:
     """Draw the row of controls and return the choices."""
     site, focus = chosen_focus(run.trace)
     sublayers = run.scope.model.sublayers
     chosen = next(s for s in sublayers if s.path == site.name)
-    with which_head.row():
+    with which_head.head_row():
         names = {s.row: text.row_name(run.scope.model, s) for s in sublayers}
         if len(names) > 1:
             _control(
@@ -48,7 +54,7 @@ def choose(run: CurrentRun) -> Choices:
             text.layer_name(chosen),
             firsts.__getitem__,
         )
-    return Choices(
+    return LayerChoices(
         chosen.stream,
         chosen.layer,
         int(focus.lock[1:]) if focus.lock.startswith("q") else None,
@@ -60,7 +66,7 @@ def _control(
     label: str, key: str, options: dict[str, str], value: str, site: Callable[[str], str]
 ) -> None:
     """Draw one choice; `site` maps an option to the attention site that is kept for it."""
-    which_head.one_of(
+    which_head.pick_one(
         label,
         key,
         list(options),
@@ -86,17 +92,17 @@ def _first(sublayer: Sublayer, sublayers: tuple[Sublayer, ...]) -> Sublayer:
 
 def choose_layer(site: str) -> None:
     """Choose the layer of this attention."""
-    trace = live.session().shown.trace
-    pick_head(site, min(url_state.get(HEAD) or 0, trace.attention[site].n_heads - 1))
+    trace = live.live_session().shown.trace
+    pick_head(site, min(url_state.get(FOCUS_HEAD) or 0, trace.attention[site].n_heads - 1))
 
 
-def choose_token(choices: Choices, position: int) -> None:
+def choose_token(choices: LayerChoices, position: int) -> None:
     """Choose this token of the shown run."""
-    chosen = chosen_position(live.session().shown, choices, position)
+    chosen = clicked_token(live.live_session().shown, choices, position)
     lock_token("" if chosen is None else f"q{chosen}")
 
 
-def _find(run: CurrentRun) -> View[Choices] | str:
+def _find(run: CurrentRun) -> View[LayerChoices] | str:
     """Return the view of this run, or why its layers cannot be shown."""
     if not run.scope.model.sublayers:
         instead = reference_models.one_that(run, lambda scope: bool(scope.model.sublayers))
@@ -104,18 +110,18 @@ def _find(run: CurrentRun) -> View[Choices] | str:
     return unkept(run) or ONE_TOKEN
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: LayerChoices, drawn: Pictures) -> Sequence[PageCell]:
     handlers = {"on_layer": choose_layer, "on_token": partial(choose_token, choices)}
-    return [Shown(PICTURE, choose=handlers)]
+    return [ShownComponent(PICTURE, choose=handlers)]
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
+def _text(run: CurrentRun, choices: LayerChoices) -> str:
     view = token_view(run, choices)
     sublayers = [part.sublayer for part in view.parts]
-    return text.explain(sublayers, view.output, run.scope.model.can_write)
+    return text.explain_stream(sublayers, view.output, run.scope.model.can_write)
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: LayerChoices) -> Sequence[File]:
     view = token_view(run, choices)
 
     def of(make: Callable[[TokenView], FileContent]) -> Callable[[CurrentRun], FileContent]:
@@ -126,24 +132,24 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
 
     csv, npz = of(files.layers_csv), of(files.layers_npz)
     return [
-        File("This token, CSV", csv, files.name(view, "csv"), about),
-        File("Its vectors, npz", npz, files.name(view, "npz"), about=about),
+        File("This token, CSV", csv, files.layer_file_name(view, "csv"), about),
+        File("Its vectors, npz", npz, files.layer_file_name(view, "npz"), about=about),
     ]
 
 
 ONE_TOKEN = View(
-    payloads,
+    layer_payloads,
     _layout,
-    choose=choose,
-    within=within,
+    choose=choose_layer_view,
+    within=layer_choices_within,
     text=_text,
     files=_files,
-    quantities=quantities,
+    quantities=layer_quantities,
 )
-LAYER = Page(
+LAYER_PAGE = Page(
     "A layer",
-    text.QUESTION,
-    lambda run: text.answer(run.scope.model.sublayers),
+    text.LAYER_QUESTION,
+    lambda run: text.layer_answer(run.scope.model.sublayers),
     {"": _find},
     lambda run, choices: onward.how_it_orders(),
 )

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from models import InputError
 from models.analysis.layer_parts import SublayerEffect, are_recorded, check_parts, mean_and_spread
-from models.hub.layer_map import LARGEST
+from models.hub.layer_map import MAX_INNER_NUMBERS
 from models.layers.sublayers import FEED_FORWARD
-from viz_app.drawing.extent import OWN, Extent, Scaled, widened
+from viz_app.drawing.extent import OWN_EXTENT, Extent, Scaled, widened
 from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.payload import pack
@@ -22,10 +22,10 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.layer import text
 from viz_app.views.layer.experts import experts, inside_unknown
-from viz_app.views.layer.token_view import Choices, TokenView, token_view
+from viz_app.views.layer.token_view import LayerChoices, TokenView, token_view
 from viz_app.views.run_difference import LEARNED_APART, Quantity
 
-LISTED = 3  # most probable tokens listed at each stop
+N_TOP_TOKENS = 3  # most probable tokens listed at each stop
 STRONGEST = 4  # strongest units of a feed-forward that are named
 
 
@@ -45,7 +45,7 @@ class VectorRow:
     peak: float
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def layer_payloads(run: CurrentRun, choices: LayerChoices) -> Pictures:
     """Return the payloads of all components of the page.
 
     Raises:
@@ -57,10 +57,13 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     dtype = next(run.scope.model.parameters()).dtype
     routing = [routed.check(dtype) for routed in view.routed.values()]
     checks = check_parts(run.scope.model, run.trace, view.parts, view.position)
-    return {"layer": Scaled(partial(layer, view)), "checks": check_rows([*checks, *routing])}
+    return {
+        "layer": Scaled(partial(layer_payload, view)),
+        "checks": check_rows([*checks, *routing]),
+    }
 
 
-def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
     """Return the residual stream at the chosen token after each sublayer, and that of all tokens.
 
     The stream of the chosen token begins before the first sublayer; that of all is the one after
@@ -72,7 +75,7 @@ def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
     if message := unkept(run):
         raise InputError(message, run.scope.model.fields[0].name)
     view = token_view(run, choices)
-    names = [Label(text.START)]
+    names = [Label(text.BEFORE_LAYERS)]
     for part in view.parts:
         role = text.role(part.sublayer)
         names.append(Label(role, text.layer_name(part.sublayer)))
@@ -108,11 +111,11 @@ def unkept(run: CurrentRun) -> str:
     return (
         ""
         if are_recorded(run.scope.model, run.trace)
-        else text.too_long(longest, LARGEST // run.scope.config.d_model)
+        else text.recording_too_long(longest, MAX_INNER_NUMBERS // run.scope.config.d_model)
     )
 
 
-def layer(view: TokenView, extent: Extent = OWN) -> bytes:
+def layer_payload(view: TokenView, extent: Extent = OWN_EXTENT) -> bytes:
     """Return the payload of the component `layer`, whose scales cover `extent`."""
     rows, arrays = vectors(view)
     all_stops = stops(
@@ -122,7 +125,7 @@ def layer(view: TokenView, extent: Extent = OWN) -> bytes:
     extents |= {name: max(stop[name] or 0.0 for stop in all_stops) for name in ("added", "length")}
     first, answer = view.layer[0].sublayer, None if best is None else view.label(best)
     header: dict[str, Any] = {
-        "title": text.title(view.run.terms, first, view.token, answer, view.output),
+        "title": text.layer_title(view.run.terms, first, view.token, answer, view.output),
         "allTitle": text.all_title(first, view.token, view.output),
         "oneTitle": text.one_title(first),
         "tokens": [label.as_json() for label in view.tokens],
@@ -154,7 +157,7 @@ def stops(view: TokenView, answer: int | None) -> list[dict[str, Any]]:
     """
     rows = [
         {
-            "name": text.START,
+            "name": text.BEFORE_LAYERS,
             "layer": "",
             "site": "",
             "chosen": False,
@@ -177,7 +180,7 @@ def stops(view: TokenView, answer: int | None) -> list[dict[str, Any]]:
         )
     if view.log_probs is not None:
         for row, log_probs in zip(rows, view.log_probs, strict=True):
-            best = log_probs.topk(min(LISTED, len(log_probs)))
+            best = log_probs.topk(min(N_TOP_TOKENS, len(log_probs)))
             candidates = [view.label(i).as_json() for i in best.indices.tolist()]
             row["best"] = list(zip(candidates, best.values.exp().tolist(), strict=True))
             row["answer"] = float(log_probs[answer].exp())
@@ -209,7 +212,7 @@ def vectors(view: TokenView) -> tuple[list[VectorRow], dict[str, np.ndarray]]:
             )
         )
 
-    put("stream", text.BEFORE, view.layer[0].before)
+    put("stream", text.STREAM_BEFORE, view.layer[0].before)
     for part in view.layer:
         sublayer = part.sublayer
         if sublayer.norm == "pre":
@@ -220,7 +223,7 @@ def vectors(view: TokenView) -> tuple[list[VectorRow], dict[str, np.ndarray]]:
             put("total", text.made_name(sublayer), part.made)
         put("added", text.added_name(sublayer), part.added)
         if sublayer.norm == "post":
-            put("total", text.SUM, part.total)
+            put("total", text.STREAM_SUM, part.total)
             put("normed", text.normed_name(sublayer), part.normed)
         elif sublayer.adds:
             put("stream", text.STREAM, part.after)

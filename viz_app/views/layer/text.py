@@ -3,16 +3,16 @@
 import math
 from collections.abc import Sequence
 
-from models.architectures.base import MASKED, NEXT_TOKEN, Architecture
+from models.architectures.base import MASKED_OUTPUT, NEXT_TOKEN, Architecture
 from models.layers.blocks import lowest
 from models.layers.sublayers import FEED_FORWARD, MIXER, Sublayer, norm_name, norm_name_of
 from viz_app import words
 from viz_app.drawing.labels import Label, quoted
 
-QUESTION = "A layer, step by step: what does each part add?"
+LAYER_QUESTION = "A layer, step by step: what does each part add?"
 UNNUMBERED = "cross"  # the label of a layer without a number
-BEFORE, SUM, STREAM = "stream before", "= sum", "= stream"
-START = "before all layers"
+STREAM_BEFORE, STREAM_SUM, STREAM = "stream before", "= sum", "= stream"
+BEFORE_LAYERS = "before all layers"
 _ROLES = {
     "self": "self-attention",
     "cross": "cross-attention",
@@ -61,7 +61,7 @@ _LENS = (
 )
 _READ = {
     NEXT_TOKEN: " to the next token",
-    MASKED: " to the token hidden by a mask",
+    MASKED_OUTPUT: " to the token hidden by a mask",
 }
 _READ_CLASSES = " to its classes, predicted from this token"
 INSIDE_UNKNOWN = "What happens inside this feed-forward is not recorded."
@@ -70,7 +70,7 @@ ROUTER_UNKNOWN = "This feed-forward is a mixture of experts. To which of them a 
 _BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is predicted)"
 
 
-def answer(sublayers: Sequence[Sublayer]) -> str:
+def layer_answer(sublayers: Sequence[Sublayer]) -> str:
     """Return what the parts of this model's layers do; if it has no such layers, in general."""
     if not sublayers:
         return "In a Transformer, attention and feed-forward each add a vector to the token's own."
@@ -108,7 +108,7 @@ def layer_name(sublayer: Sublayer) -> str:
 
 def is_class(output: str) -> bool:
     """Tell an output that names a class from one that names a token; "" is neither."""
-    return output not in ("", NEXT_TOKEN, MASKED)
+    return output not in ("", NEXT_TOKEN, MASKED_OUTPUT)
 
 
 def no_lens(
@@ -135,7 +135,7 @@ def no_lens(
     return "No prediction is read from this token: no next token is ever written from it."
 
 
-def title(
+def layer_title(
     terms: words.Terms,
     sublayer: Sublayer,
     token: Label,
@@ -147,7 +147,7 @@ def title(
     if answer is None:
         row_note = f" in the {sublayer.states} stream" if sublayer.states else ""
         return f"{subject[:1].upper()}{subject[1:]} through the {sublayer.stack}{row_note}"
-    outcomes = {NEXT_TOKEN: "what follows it", MASKED: "the guess for it"}
+    outcomes = {NEXT_TOKEN: "what follows it", MASKED_OUTPUT: "the guess for it"}
     return f"From {subject} to {outcomes.get(output, 'the class')}, {quoted(answer)}"
 
 
@@ -155,7 +155,7 @@ def all_title(sublayer: Sublayer, token: Label, output: str) -> str:
     """Return the title of the overview of all layers."""
     if not output:
         return f"All layers of the {sublayer.stack}"
-    if output == MASKED:
+    if output == MASKED_OUTPUT:
         return f"Logit lens: the guess for {quoted(token)} after each part"
     if is_class(output):
         return f"Logit lens: the class by {quoted(token)} after each part"
@@ -249,7 +249,7 @@ def _bound_of_others(activation: str) -> str:
     return f"{name} leaves the others between {bound} and 0"
 
 
-def explain(sublayers: Sequence[Sublayer], output: str, writes: bool = True) -> str:
+def explain_stream(sublayers: Sequence[Sublayer], output: str, writes: bool = True) -> str:
     """Explain the picture of a stream's `sublayers`.
 
     `output` is what the model is asked of the stream, "" for nothing; `writes` says whether the
@@ -282,7 +282,7 @@ def _place_of_norms(sublayers: Sequence[Sublayer]) -> str:
     return {"pre": "both", "none": "after"}[place] if has_out_norm else place
 
 
-def too_long(n: int, most: int) -> str:
+def recording_too_long(n: int, most: int) -> str:
     """Return the error for a text too long to be recorded, for a third-party model."""
     return f"The inside of this model's layers is kept for texts of up to {most} tokens; this one has {n}. Shorten it."
 

@@ -10,16 +10,16 @@ from models.analysis.layer_parts import (
     answering_positions,
     lens,
     output_read,
-    parts,
+    sublayer_effects,
 )
 from models.analysis.routing import Routed, routed, routings
-from models.architectures.base import MASKED, NEXT_TOKEN
+from models.architectures.base import MASKED_OUTPUT, NEXT_TOKEN
 from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.session.current_run import CurrentRun
 
 
 @dataclass(frozen=True)
-class Choices:
+class LayerChoices:
     """The choices on the page.
 
     They are the stream; the layer by its number from 0, None for an unnumbered one after the
@@ -38,12 +38,12 @@ class TokenView:
     """One token of a run, and what every sublayer along its stream does to it."""
 
     run: CurrentRun
-    choices: Choices
+    choices: LayerChoices
     position: int
 
     @cached_property
     def parts(self) -> list[SublayerEffect]:
-        return parts(
+        return sublayer_effects(
             self.run.scope.model,
             self.run.trace,
             self.choices.stream,
@@ -95,7 +95,7 @@ class TokenView:
     def guesses_masks(self) -> bool:
         """True if the model reads its outputs from the masks of this stream."""
         model = self.run.scope.model
-        return self.choices.stream == model.read_stream and MASKED in model.read_outputs
+        return self.choices.stream == model.read_stream and MASKED_OUTPUT in model.read_outputs
 
     @cached_property
     def log_probs(self) -> Tensor | None:
@@ -113,7 +113,7 @@ class TokenView:
 
     def label(self, token: int) -> Label:
         """Return the label of a class, or of a token predicted at the chosen position."""
-        if self.output not in (NEXT_TOKEN, MASKED):
+        if self.output not in (NEXT_TOKEN, MASKED_OUTPUT):
             return Label(self.run.trace.outputs[self.output].names[token])
         return token_label(
             self.run.scope.tokenizer,
@@ -124,7 +124,7 @@ class TokenView:
         )
 
 
-def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def layer_choices_within(choices: LayerChoices, run: CurrentRun, other: CurrentRun) -> LayerChoices:
     """Return the nearest choices that exist in another run.
 
     They are the same layer of the same row of states, or its last layer, and the same position.
@@ -138,7 +138,7 @@ def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
     return replace(choices, position=position, **location)
 
 
-def token_view(run: CurrentRun, choices: Choices) -> TokenView:
+def token_view(run: CurrentRun, choices: LayerChoices) -> TokenView:
     """Return the view of the chosen token.
 
     By default it is the token that the answer is read from, else the first one after the start.
@@ -151,7 +151,7 @@ def token_view(run: CurrentRun, choices: Choices) -> TokenView:
     return TokenView(run, choices, position)
 
 
-def chosen_position(run: CurrentRun, choices: Choices, position: int) -> int | None:
+def clicked_token(run: CurrentRun, choices: LayerChoices, position: int) -> int | None:
     """Return the choice for a click on this token.
 
     It is None for the answering token, so that the view follows it while the text grows.

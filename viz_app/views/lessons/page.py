@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from viz_app.components.catalogue import LESSON_LIST, PLAIN
 from viz_app.controls.class_door import class_door
-from viz_app.controls.lesson_panel import begin_lesson, offered
+from viz_app.controls.lesson_panel import begin_lesson, offered_lessons
 from viz_app.drawing.notes import rows
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.page import Cell, NextQuestion, Page, Shown, View, Widget
+from viz_app.views.page import NextQuestion, Page, PageCell, ShownComponent, View, Widget
 
-QUESTION = "Lessons: what do you expect?"
-ANSWER = "Each lesson asks you to predict what a model does, then shows it on the running model. Pick one."
-HOW = (
+LESSONS_QUESTION = "Lessons: what do you expect?"
+LESSONS_ANSWER = "Each lesson asks you to predict what a model does, then shows it on the running model. Pick one."
+LESSONS_HELP = (
     "A lesson is a row of questions. You commit to a prediction first. Then the page changes, and what happened is "
     "read from the run on the screen. Another model or text gives other answers. Everything on the page can be used "
     "meanwhile. *Show the step again* brings the step's run back. The link in the address bar leads back to this "
@@ -31,7 +31,7 @@ BROKEN = "Not every lesson file can be read."
 
 
 def _payloads(run: CurrentRun, choices: None) -> Pictures:
-    found = offered()
+    found = offered_lessons()
     lessons = [
         {
             "name": lesson.name,
@@ -48,23 +48,27 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
     return pictures
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
     begin = {"on_begin": begin_lesson}
-    return [Shown(PLAIN, "note lessons"), Shown(LESSON_LIST, choose=begin), Widget(class_door)]
+    return [
+        ShownComponent(PLAIN, "note lessons"),
+        ShownComponent(LESSON_LIST, choose=begin),
+        Widget(class_door),
+    ]
 
 
 ALL_LESSONS = View(
     _payloads,
     _layout,
-    text=lambda run, choices: f"{HOW}\n\n{IN_CLASS}",
+    text=lambda run, choices: f"{LESSONS_HELP}\n\n{IN_CLASS}",
     is_live=lambda choices: False,
     has_strip=False,
     is_of_run=False,
 )
-LESSONS = Page(
+LESSONS_PAGE = Page(
     "Lessons",
-    QUESTION,
-    lambda run: ANSWER,
+    LESSONS_QUESTION,
+    lambda run: LESSONS_ANSWER,
     {"": lambda run: ALL_LESSONS},
     lambda run, choices: NextQuestion("Which tokens does this model attend to?", "attention"),
     shows_changes=False,

@@ -15,35 +15,35 @@ from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.remembered import recall, remember
 from viz_app.views.masks import state, text
-from viz_app.views.masks.mask_view import kinds, own_layers
-from viz_app.views.masks.payloads import Choices, unreadable
-from viz_app.views.masks.state import SECOND, WHICH
+from viz_app.views.masks.mask_view import kind_names, own_layers
+from viz_app.views.masks.payloads import MaskChoices, second_text_error
+from viz_app.views.masks.state import SECOND_MASKED_TEXT, SHOWN_TEXT
 
 _TASK = "masks task"
 _READY, _K, _PADDED = "masks-ready-{}", "masks-k-{}", "masks-padding-{}"
 
 
-def choose(run: CurrentRun) -> Choices:
+def choose_masks(run: CurrentRun) -> MaskChoices:
     """Draw two rows of controls and return the choices."""
     trace, changes = run.unchanged.trace, run.spec.edits
     kind, site, head = state.view(trace)
-    painted = state.kinds(trace)[kind]
-    with which_head.row():
+    painted = state.kinds_by_name(trace)[kind]
+    with which_head.head_row():
         which_head.which_head(dict(by_kind(trace)), site, head, partial(state.look_at, kind))
         _ready_controls(
             painted,
-            kinds(trace)[painted],
+            kind_names(trace)[painted],
             mask_change(changes, kind),
             own_layers(trace, kind),
         )
-    with pick.row("masks-batch", "small"):
+    with pick.control_row("masks-batch", "small"):
         second, problem, row = _batch(run)
         _padding_control(painted, mask_change(changes, kind))
-        undo = partial(run_changes.undo, "masks", tuple(state.kinds(trace)))
+        undo = partial(run_changes.undo_change, "masks", tuple(state.kinds_by_name(trace)))
         pick.button(
             "Undo all changes", "masks-undo", undo, disabled=run.spec.without("masks") == run.spec
         )
-    return Choices(second, problem, row, kind, site.name, head, tile())
+    return MaskChoices(second, problem, row, kind, site.name, head, tile())
 
 
 def _batch(run: CurrentRun) -> tuple[str, str, int]:
@@ -55,22 +55,22 @@ def _batch(run: CurrentRun) -> tuple[str, str, int]:
     if not scope.model.pads:
         return "", "", 0
     if recall(_TASK, scope.task) != scope.task and not url_state.follows():
-        url_state.keep(SECOND, None)
+        url_state.set_value(SECOND_MASKED_TEXT, None)
     remember(_TASK, scope.task)
-    chosen = url_state.get(SECOND)
+    chosen = url_state.get(SECOND_MASKED_TEXT)
     second, cut = text_box(
         "Second text of the batch",
-        SECOND,
+        SECOND_MASKED_TEXT,
         default_second(scope) if chosen is None else chosen,
         height=68,
         width=430,
         help=text.second_help(scope.model),
     )
-    which = pick.one("Shown", WHICH, WHICH.options)
-    problem = cut or unreadable(run, second)
+    which = pick.one("Shown", SHOWN_TEXT, SHOWN_TEXT.options)
+    problem = cut or second_text_error(run, second)
     if problem or not second.strip():
         return "", problem, 0
-    return second, "", WHICH.options.index(which)
+    return second, "", SHOWN_TEXT.options.index(which)
 
 
 def default_second(scope: Scope) -> str:
@@ -90,27 +90,27 @@ def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own_layers: l
     ready, k = (name.format(kind.name) for name in (_READY, _K))
 
     def take() -> None:
-        state.choose(kind, recall(ready), recall(k), own_layers)
+        state.choose_preset(kind, recall(ready), recall(k), own_layers)
 
     pick.from_list(
         f"Preset mask, {name.lower()}",
         ready,
         READY_MADE,
-        notation.choice(kind, change),
+        notation.preset_of(kind, change),
         take,
         lambda name: text.ready_label(kind, name, own_choice, own_layers),
         width=380,
     )
     fixed = change.preset not in ("window", "block-diagonal")
-    pick.number("k", k, 1, 512, change.k, take, disabled=fixed, width=60)
+    pick.pick_number("k", k, 1, 512, change.k, take, disabled=fixed, width=60)
 
 
 def _padding_control(kind: SiteKind, change: MaskChange) -> None:
     """Draw the switch that masks padding."""
     padded = _PADDED.format(kind.name)
-    pick.switch(
+    pick.pick_switch(
         "Mask padding",
         padded,
         PADDING not in change.removed_layers,
-        lambda: state.mask_padding(kind.name, recall(padded)),
+        lambda: state.choose_padding(kind.name, recall(padded)),
     )

@@ -10,29 +10,29 @@ import torch
 
 from models.trace import AttentionSite
 from viz_app.drawing import svg
-from viz_app.drawing.cells import is_long
+from viz_app.drawing.cells import has_many_cells
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.csv_file import csv_line, csv_table
-from viz_app.drawing.export import allowed, texts, weights
+from viz_app.drawing.export import mask_rows, texts, weight_rows
 from viz_app.drawing.labels import Label
-from viz_app.drawing.npz import Arrays, Rows
+from viz_app.drawing.npz import Arrays, RowwiseArray
 from viz_app.drawing.pooling import slabs
 from viz_app.drawing.provenance import site_name
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import (
     MaskView,
-    additive,
+    additive_mask,
     alone,
+    axis_labels,
     distinct_masks,
-    kinds,
+    kind_names,
     log_prob_change,
     stream_labels,
-    token_labels,
 )
 
-CELL, LEFT, TOP, GAP = 22, 130, 120, 30
+MASK_CELL, MASKS_LEFT, MASKS_TOP, MASKS_GAP = 22, 130, 120, 30
 Colour = Callable[[float], str]
-GAIN, LOSS = "#1b3fae", "#b8420f"  # a weight that grew, a weight that shrank
+GREW_COLOUR, SHRANK_COLOUR = "#1b3fae", "#b8420f"  # a weight that grew, a weight that shrank
 
 
 def log_probs_csv(view: MaskView) -> str:
@@ -43,9 +43,9 @@ def log_probs_csv(view: MaskView) -> str:
     return csv_table(["token", "before (nats)", "after (nats)"], rows)
 
 
-def head_csv(view: MaskView) -> Iterator[str]:
+def masked_head_csv(view: MaskView) -> Iterator[str]:
     """Yield a row for each cell of the shown head: mask and weight, before and after."""
-    queries, keys = token_labels(view.after.trace, view.sites[1])
+    queries, keys = axis_labels(view.after.trace, view.sites[1])
     names = [f"{k} {key.text}" for k, key in enumerate(keys)]
     yield csv_line(
         ["query", "key", "allowed before", "weight before", "allowed after", "weight after"]
@@ -75,22 +75,22 @@ def everything_npz(view: MaskView) -> Arrays:
     yield "log_probs.before", np.array(log_prob_change(view).before)
     yield "log_probs.after", np.array(log_prob_change(view).after)
     for when, run in (("before", view.before), ("after", view.after)):
-        for kind in kinds(run.trace):
+        for kind in kind_names(run.trace):
             sites = [site for site in run.trace.attention.values() if site.kind == kind.name]
             shared = len(distinct_masks(view.before.trace, kind.name)) == 1
             for site in sites[:1] if shared else sites:
                 yield from _mask(site, f"{kind.name if shared else site_name(site)}.{when}")
         for site in run.trace.attention.values():
-            if not is_long(site):
-                yield f"{site_name(site)}.{when}", weights(site)
+            if not has_many_cells(site):
+                yield f"{site_name(site)}.{when}", weight_rows(site)
             elif site.name == view.site:
-                yield f"{site_name(site)}.head{view.head + 1}.{when}", weights(site, view.head)
+                yield f"{site_name(site)}.head{view.head + 1}.{when}", weight_rows(site, view.head)
 
 
 def _mask(site: AttentionSite, name: str) -> Arrays:
     for x in site.mask.layers:
         yield f"{name}.layer.{x.name}", alone(x, site.n_query, site.n_key).numpy()
-    is_open = allowed(site, 0)
+    is_open = mask_rows(site, 0)
     yield f"{name}.allowed", is_open
     yield (
         f"{name}.additive",
@@ -98,8 +98,8 @@ def _mask(site: AttentionSite, name: str) -> Arrays:
     )
 
 
-def _added(is_open: Rows) -> Iterator[np.ndarray]:
-    return (additive(torch.from_numpy(rows)).numpy() for rows in is_open.parts())
+def _added(is_open: RowwiseArray) -> Iterator[np.ndarray]:
+    return (additive_mask(torch.from_numpy(rows)).numpy() for rows in is_open.parts())
 
 
 def masks_svg(view: MaskView) -> str:
@@ -112,7 +112,7 @@ def masks_svg(view: MaskView) -> str:
     scale = max(float(np.abs(change).max()), 1e-9)
     open_cells = [site.allowed(head=view.head).numpy() for site in (before, after)]
     note = view.layer_note(view.kind)
-    kind_name = kinds(view.after.trace)[painted.site_kind].lower() + f", {note}" * bool(note)
+    kind_name = kind_names(view.after.trace)[painted.site_kind].lower() + f", {note}" * bool(note)
     zeros = np.zeros(mask.shape)
     pictures = [  # title, site, what is not hatched, values, the colour of a value
         (
@@ -129,24 +129,24 @@ def masks_svg(view: MaskView) -> str:
             after,
             open_cells[0] | open_cells[1],
             change,
-            lambda v: ramp(abs(v) / scale, accent=GAIN if v > 0 else LOSS),
+            lambda v: ramp(abs(v) / scale, accent=GREW_COLOUR if v > 0 else SHRANK_COLOUR),
         ),
     ]
     drawn, x, height = [], 10, 0
     for title, site, is_open, values, colour in pictures:
-        queries, keys = token_labels(view.after.trace, site)
+        queries, keys = axis_labels(view.after.trace, site)
         drawn += _matrix(x, title, queries, keys, is_open, values, colour)
-        title_width = math.ceil(svg.width_of(title, 11, bold=True)) - LEFT
-        x += LEFT + max(len(keys) * CELL, title_width) + GAP
-        height = max(height, TOP + len(queries) * CELL + 60)
-    heading = f"{view.title}. {masks_text.changed(view.changes, kinds(view.after.trace))}"
+        title_width = math.ceil(svg.width_of(title, 11, bold=True)) - MASKS_LEFT
+        x += MASKS_LEFT + max(len(keys) * MASK_CELL, title_width) + MASKS_GAP
+        height = max(height, MASKS_TOP + len(queries) * MASK_CELL + 60)
+    heading = f"{view.title}. {masks_text.changed(view.changes, kind_names(view.after.trace))}"
     x = math.ceil(max(x, 20 + svg.width_of(heading, 13, bold=True)))
     parts = [
-        svg.text(10, 18, heading, font_weight=600, font_size=13),
+        svg.svg_text(10, 18, heading, font_weight=600, font_size=13),
         *drawn,
-        svg.text(10, height + 14, "Rows: query, columns: key."),
+        svg.svg_text(10, height + 14, "Rows: query, columns: key."),
     ]
-    return svg.document(x, height + 24, parts, 11)
+    return svg.svg_document(x, height + 24, parts, 11)
 
 
 def _matrix(
@@ -162,9 +162,9 @@ def _matrix(
 
     def cell(q: int, k: int) -> tuple[str, str]:
         if not shows[q, k]:
-            return svg.MASKED, "blocked, −∞"
+            return svg.MASKED_FILL, "blocked, −∞"
         return colour(float(values[q, k])), str(values[q, k])
 
-    yield svg.text(x0, 42, title, font_weight=600)
+    yield svg.svg_text(x0, 42, title, font_weight=600)
     names, read = [label.text for label in queries], [label.text for label in keys]
-    yield from svg.heat_map(x0 + LEFT, 30 + TOP, CELL, names, read, cell)
+    yield from svg.heat_map(x0 + MASKS_LEFT, 30 + MASKS_TOP, MASK_CELL, names, read, cell)

@@ -97,7 +97,7 @@ def own_layers(trace: Trace, kind: str) -> list[str]:
     return list(dict.fromkeys(layer.name for site in sites for layer in site.mask.layers))
 
 
-def kinds(trace: Trace) -> dict[SiteKind, str]:
+def kind_names(trace: Trace) -> dict[SiteKind, str]:
     """Return the kinds of attention with their short names."""
     return {sites[0].site_kind: words.kind_short(sites[0]) for _, sites in by_kind(trace)}
 
@@ -144,7 +144,7 @@ def _given(output: TokenInOrder) -> tuple[float, ...]:
     return tuple(output.log_probs[range(len(output.labels)), list(output.labels)].tolist())
 
 
-def token_labels(trace: Trace, site: AttentionSite) -> tuple[list[Label], list[Label]]:
+def axis_labels(trace: Trace, site: AttentionSite) -> tuple[list[Label], list[Label]]:
     """Return the labels of the query and the key axis, padding included."""
     query, key = axes_labels(trace, site)
     return _padded(query, site.query_tokens), _padded(key, site.key_tokens)
@@ -167,12 +167,12 @@ def alone(layer: MaskLayer, n_query: int, n_key: int, batch: int = 0) -> Tensor:
     return layer.allowed[min(batch, len(layer.allowed) - 1), 0].expand(n_query, n_key)
 
 
-def additive(allowed: Tensor) -> Tensor:
+def additive_mask(allowed: Tensor) -> Tensor:
     """Return the additive form of a mask: 0 where it allows, −∞ where it blocks."""
     return torch.zeros(allowed.shape).masked_fill(~allowed, -torch.inf)
 
 
-def checks(view: MaskView) -> list[Check]:
+def mask_checks(view: MaskView) -> list[Check]:
     """Return the checks of the drawn masks, over every layer and head of the changed run."""
     differing, largest = 0, 0.0
     for site in view.after.trace.attention.values():

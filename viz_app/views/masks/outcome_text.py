@@ -12,7 +12,7 @@ from viz_app.views.masks.mask_view import LogProbChange
 from viz_app.views.masks.text import changed
 
 
-def story(
+def outcome_sentences(
     before: MaskedRun,
     after: MaskedRun,
     changes: Edits,

@@ -8,30 +8,36 @@ from collections.abc import Callable, Sequence
 from viz_app.components.catalogue import MASK_PAINTER, PLAIN
 from viz_app.controls.tile import choose_tile
 from viz_app.drawing import provenance
-from viz_app.drawing.cells import is_long
+from viz_app.drawing.cells import has_many_cells
 from viz_app.drawing.stamp import FileContent
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views import onward
 from viz_app.views.masks import controls, files, state, text
 from viz_app.views.masks.mask_view import MaskView
-from viz_app.views.masks.payloads import Choices, payloads, quantities, views, within
-from viz_app.views.page import Cell, File, Foot, Page, Shown, View
+from viz_app.views.masks.payloads import (
+    MaskChoices,
+    mask_choices_within,
+    mask_payloads,
+    mask_quantities,
+    masked_views,
+)
+from viz_app.views.page import File, Foot, Page, PageCell, ShownComponent, View
 
 
-def _find(run: CurrentRun) -> View[Choices] | str:
+def _find(run: CurrentRun) -> View[MaskChoices] | str:
     """Return the view of this run, or why it has no mask to change."""
     if not run.trace.attention:
-        return text.NO_MASK
-    return ALL_MASKS if run.scope.model.masks_can_change else text.GIVEN
+        return text.RECURRENCE_HAS_NO_MASK
+    return ALL_MASKS if run.scope.model.masks_can_change else text.MASKS_FIXED
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: MaskChoices, drawn: Pictures) -> Sequence[PageCell]:
     look = {"on_kind": _if_kind_exists(run, state.show_kind), "on_tile": choose_tile}
-    painter = Shown(
-        MASK_PAINTER, choose=look, change={"on_paint": _if_kind_exists(run, state.paint)}
+    painter = ShownComponent(
+        MASK_PAINTER, choose=look, change={"on_paint": _if_kind_exists(run, state.paint_cells)}
     )
-    note = Shown(PLAIN, "note masks")
+    note = ShownComponent(PLAIN, "note masks")
     first = [note, painter] if choices.problem else [painter, note]
     return [*first, Foot((1, 1))]
 
@@ -41,25 +47,25 @@ def _if_kind_exists(run: CurrentRun, act: Callable[..., None]) -> Callable[..., 
 
     A browser may send any kind.
     """
-    kinds = state.kinds(run.trace)
+    kinds = state.kinds_by_name(run.trace)
     return lambda kind, *more: act(kind, *more) if kind in kinds else None
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
-    view, model = views(run, choices)[1], run.scope.model
+def _text(run: CurrentRun, choices: MaskChoices) -> str:
+    view, model = masked_views(run, choices)[1], run.scope.model
     has_stream = any(sublayer.adds for sublayer in model.sublayers) if model.sublayers else None
     return text.rules(view.sites[1], has_stream, model.can_write, view.layer_note(view.kind))
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
-    view = views(run, choices)[1]
+def _files(run: CurrentRun, choices: MaskChoices) -> Sequence[File]:
+    view = masked_views(run, choices)[1]
     name = provenance.head_name(view.after.trace, view.sites[1], view.head)
     whose = provenance.file_name(view.after.trace)
 
     def of(make: Callable[[MaskView], FileContent]) -> Callable[[CurrentRun], FileContent]:
-        return lambda now: make(views(now, choices)[1])
+        return lambda now: make(masked_views(now, choices)[1])
 
-    svg, csv, log_probs = of(files.masks_svg), of(files.head_csv), of(files.log_probs_csv)
+    svg, csv, log_probs = of(files.masks_svg), of(files.masked_head_csv), of(files.log_probs_csv)
     table, table_name = "Log-probabilities, CSV", f"{whose}.log-probabilities.csv"
     drawing = File("Masks and head, SVG", svg, f"{name}.masks.svg")
     return [
@@ -71,23 +77,25 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
 
 
 def _is_long(run: CurrentRun) -> bool:
-    return any(map(is_long, run.trace.attention.values()))
+    return any(map(has_many_cells, run.trace.attention.values()))
 
 
 ALL_MASKS = View(
-    payloads,
+    mask_payloads,
     _layout,
-    choose=controls.choose,
-    within=within,
+    choose=controls.choose_masks,
+    within=mask_choices_within,
     text=_text,
     files=_files,
     files_note=lambda run, choices: text.LONG_TEXT if _is_long(run) else "",
-    quantities=quantities,
+    quantities=mask_quantities,
 )
-MASKS = Page(
+MASKS_PAGE = Page(
     "Masks",
-    text.QUESTION,
-    lambda run: text.ANSWER if run.trace.attention and run.scope.model.masks_can_change else "",
+    text.MASKS_QUESTION,
+    lambda run: (
+        text.MASKS_ANSWER if run.trace.attention and run.scope.model.masks_can_change else ""
+    ),
     {"": _find},
     lambda run, choices: onward.what_if(run),
     names=("masks",),

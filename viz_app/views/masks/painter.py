@@ -13,8 +13,8 @@ from models.trace import AttentionSite
 from models.trace.edits import mask_change
 from viz_app import words
 from viz_app.drawing.cells import Tile, around, block_of, in_blocks
-from viz_app.drawing.extent import OWN, Extent, widened
-from viz_app.drawing.labels import Label, axes_labels, writes
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
+from viz_app.drawing.labels import Label, axes_labels, queries_are_written
 from viz_app.drawing.payload import pack
 from viz_app.drawing.pooling import pooled, pooled_weights, slabs
 from viz_app.drawing.provenance import head_name
@@ -25,18 +25,18 @@ from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import (
     MaskView,
     alone,
+    axis_labels,
     distinct_masks,
     is_written,
-    kinds,
+    kind_names,
     log_prob_change,
-    token_labels,
 )
 
-LARGEST_SIDE = 64  # cells a side of a small matrix
+MAX_PAINTED_SIDE = 64  # cells a side of a small matrix
 DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
 
 
-def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN) -> bytes:
+def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN_EXTENT) -> bytes:
     """Return the payload of the mask painter, whose scales cover `extent`.
 
     `fixed` is True if painting is disabled, since there is no model to run.
@@ -45,8 +45,8 @@ def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN) -> bytes:
     change, part = mask_change(view.changes, view.kind), CellRange.of(site, view.tile)
     mask = view.site_of(view.before, view.kind).mask
     base = replace(change, block=(), allow=()).apply(mask, site.n_query, site.n_key)
-    queries, keys = token_labels(view.after.trace, site)
-    axes = words.axes(site, view.terms, writes(view.after.trace, site))
+    queries, keys = axis_labels(view.after.trace, site)
+    axes = words.axes(site, view.terms, queries_are_written(view.after.trace, site))
     strip, cells = _strip(view)
     written = is_written(view.after.trace, site)
     own_extent, effect, effect_arrays = _effect(view, extent)
@@ -64,14 +64,14 @@ def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN) -> bytes:
         "strip": strip,
         "effect": effect,
         "extent": own_extent,
-        "story": story(view),
+        "story": painted_outcome(view),
     }
     return pack(header, base=part.blocked(base), strip=cells, **effect_arrays)
 
 
 def _named(kind: SiteKind, layer: str, written: bool) -> dict[str, str]:
     return {
-        "name": masks_text.layer(kind, layer),
+        "name": masks_text.mask_layer_name(kind, layer),
         "reason": masks_text.reason(kind, layer, written),
     }
 
@@ -82,10 +82,10 @@ def _kind_title(view: MaskView, site: AttentionSite) -> str:
     return words.kind_title(site) + f", {note}" * bool(note)
 
 
-def story(view: MaskView) -> list[str]:
+def painted_outcome(view: MaskView) -> list[str]:
     """Return the sentences on what was changed and its effect."""
     notes = []
-    names = kinds(view.after.trace)
+    names = kind_names(view.after.trace)
     for kind, name in names.items():
         sites, change = (
             distinct_masks(view.after.trace, kind.name),
@@ -95,9 +95,9 @@ def story(view: MaskView) -> list[str]:
         for site in sites:
             queries, _ = axes_labels(view.after.trace, site)
             where = name if len(sites) == 1 else f"{name}, layer {site.layer + 1}"
-            notes.append(masks_text.empty_rows(site, where, [label.text for label in queries]))
+            notes.append(masks_text.empty_rows_note(site, where, [label.text for label in queries]))
     effect = outcome_text.effect(log_prob_change(view), view.before.trace)
-    return outcome_text.story(
+    return outcome_text.outcome_sentences(
         view.before, view.after, view.changes, names, effect, [note for note in notes if note]
     )
 
@@ -108,12 +108,12 @@ def _strip(view: MaskView) -> tuple[list[dict[str, Any]], np.ndarray]:
     Of a long text, k × k cells are drawn as one, open if any of them is.
     """
     blocks, parts, offset = [], [], 0
-    for kind in kinds(view.after.trace):
+    for kind in kind_names(view.after.trace):
         site = view.site_of(view.after, kind.name)
         n_query, n_key = site.n_query, site.n_key
-        k = math.ceil(max(n_query, n_key) / LARGEST_SIDE)
+        k = math.ceil(max(n_query, n_key) / MAX_PAINTED_SIDE)
         matrices = [
-            (masks_text.layer(kind, mask_layer.name), alone(mask_layer, n_query, n_key))
+            (masks_text.mask_layer_name(kind, mask_layer.name), alone(mask_layer, n_query, n_key))
             for mask_layer in site.mask.layers
         ]
         matrices.append(("all together", site.allowed()))
@@ -145,8 +145,8 @@ def _strip(view: MaskView) -> tuple[list[dict[str, Any]], np.ndarray]:
 
 def _effect(view: MaskView, extent: Extent) -> tuple[Extent, dict[str, Any], dict[str, np.ndarray]]:
     (before, after), change = view.sites, log_prob_change(view)
-    queries, keys = token_labels(view.after.trace, after)
-    axes = words.axes(after, view.terms, writes(view.after.trace, after))
+    queries, keys = axis_labels(view.after.trace, after)
+    axes = words.axes(after, view.terms, queries_are_written(view.after.trace, after))
     part, values = CellRange.of(after, view.tile), {}
     values["difference"] = difference = part.difference(before, after, view.head)
     for name, site in (("Before", before), ("After", after)):

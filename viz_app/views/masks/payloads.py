@@ -16,15 +16,15 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView, checks, token_labels
+from viz_app.views.masks.mask_view import MaskView, axis_labels, mask_checks
 from viz_app.views.masks.painter import masks
-from viz_app.views.run_difference import LONGEST, Quantity, too_long
+from viz_app.views.run_difference import MAX_DIFFERENCE, Quantity, undrawn_note
 
-MOST_WRITTEN = 40  # tokens that a model generates to continue a text, for comparison
+MAX_MASKED_TOKENS = 40  # tokens that a model generates to continue a text, for comparison
 
 
 @dataclass(frozen=True)
-class Choices:
+class MaskChoices:
     """The choices on the page.
 
     `second` is the second text of the batch, "" without one; `problem` is the error of a second
@@ -41,37 +41,37 @@ class Choices:
     tile: Tile = None
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def mask_payloads(run: CurrentRun, choices: MaskChoices) -> Pictures:
     """Return the payloads of all components of the page."""
-    original, view = views(run, choices)
+    original, view = masked_views(run, choices)
     stream = run.scope.model.fields[0].stream
     lengths = [len(member.trace.streams[stream].ids) for member in original]
-    alone = masks_text.ALONE if run.scope.model.text_fields else masks_text.IMAGE_ALONE
+    alone = masks_text.NO_SECOND_TEXT if run.scope.model.text_fields else masks_text.IMAGE_ALONE
     note = masks_text.batch(lengths, stream) if choices.second else alone
     return {
         "note masks": small_print(choices.problem or note, bad=bool(choices.problem)),
         "written": strip(view.before.trace, run.terms, run.stale),
         "mask_painter": Scaled(lambda extent: masks(view, extent=extent)),
-        "checks": check_rows([*check_site(view.sites[1]), *checks(view)]),
+        "checks": check_rows([*check_site(view.sites[1]), *mask_checks(view)]),
     }
 
 
-def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+def mask_quantities(run: CurrentRun, choices: MaskChoices) -> list[Quantity]:
     """Return what the chosen head may attend to, 1 or 0, and its weights.
 
     Raises:
         InputError: the text is too long for its weights to be drawn.
     """
-    view = views(run, choices)[1]
+    view = masked_views(run, choices)[1]
     trace, site = view.after.trace, view.sites[1]
-    queries, keys = token_labels(trace, site)
+    queries, keys = axis_labels(trace, site)
     same = {
         f"number of {name} tokens": len(trace.streams[name].ids)
         for name in dict.fromkeys((site.query_stream, site.key_stream))
     }
     n = max(site.n_query, site.n_key)
-    if n > LONGEST:
-        raise InputError(too_long(n), run.scope.model.fields[0].name)
+    if n > MAX_DIFFERENCE:
+        raise InputError(undrawn_note(n), run.scope.model.fields[0].name)
     matrices = (
         ("the mask", "allowed", site.allowed(head=view.head)),
         ("the weights", "weight", site.weights(view.head)),
@@ -91,18 +91,18 @@ def quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
     ]
 
 
-def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def mask_choices_within(choices: MaskChoices, run: CurrentRun, other: CurrentRun) -> MaskChoices:
     """Return the nearest choices in another run; the second text is kept if it can be read."""
     trace = other.unchanged.trace
     focus = Focus(choices.site, choices.head).within(trace)
     kinds = [kind for kind, _ in by_kind(trace)]
     kind = choices.kind if choices.kind in kinds else trace.attention[focus.site].kind
-    alone = not other.scope.model.pads or unreadable(other, choices.second)
+    alone = not other.scope.model.pads or second_text_error(other, choices.second)
     second, row = ("", 0) if alone else (choices.second, choices.row)
     return replace(choices, second=second, row=row, kind=kind, site=focus.site, head=focus.head)
 
 
-def unreadable(run: CurrentRun, second: str) -> str:
+def second_text_error(run: CurrentRun, second: str) -> str:
     """Return the error of reading a second text beside this run; "" if it is readable or blank."""
     try:
         if second.strip():
@@ -112,7 +112,7 @@ def unreadable(run: CurrentRun, second: str) -> str:
     return ""
 
 
-def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]:
+def masked_views(run: CurrentRun, choices: MaskChoices) -> tuple[list[MaskedRun], MaskView]:
     """Return the batch under the model's own masks, and the view of both runs of the shown text."""
     original, changed = _runs(run, choices)
     before, after = original[choices.row], changed[choices.row]
@@ -128,12 +128,12 @@ def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]
     )
 
 
-def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
+def _runs(run: CurrentRun, choices: MaskChoices) -> tuple[list[MaskedRun], list[MaskedRun]]:
     """Return the batch under the model's own masks and under the changed ones.
 
     Both are the same list if nothing is changed.
     """
-    scope, most = run.scope, None if run.scope.model.translates else MOST_WRITTEN
+    scope, most = run.scope, None if run.scope.model.translates else MAX_MASKED_TOKENS
     before = cache.changed_run(run.unchanged, run.spec.without("masks"))
     if choices.second:
         original = _own_batch(before, choices.second, most)

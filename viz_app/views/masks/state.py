@@ -12,7 +12,7 @@ from viz_app.session.parameters import Choice, Text
 from viz_app.session.run_changes import mask_parameter
 from viz_app.views.masks.mask_view import site_of
 
-SECOND, WHICH = (
+SECOND_MASKED_TEXT, SHOWN_TEXT = (
     Text("masks-second", default=None),
     Choice("masks-shown", "first", options=("first", "second")),
 )
@@ -20,7 +20,7 @@ SECOND, WHICH = (
 PAINTED = Text("mask", is_step=True)
 
 
-def kinds(trace: Trace) -> dict[str, SiteKind]:
+def kinds_by_name(trace: Trace) -> dict[str, SiteKind]:
     """Return the kinds of attention in this trace by name, in the order of `by_kind`."""
     return {kind: sites[0].site_kind for kind, sites in by_kind(trace)}
 
@@ -29,21 +29,22 @@ def _of(kind: str) -> MaskChange:
     return url_state.get(mask_parameter(kind))
 
 
-def choose(kind: SiteKind, ready: str, k: int, own_layers: Collection[str] = ()) -> None:
+def choose_preset(kind: SiteKind, ready: str, k: int, own_layers: Collection[str] = ()) -> None:
     """Choose a ready-made mask in place of the model's `own_layers`, given by name."""
-    url_state.keep(
-        mask_parameter(kind.name), mask_notation.choose(kind, _of(kind.name), ready, k, own_layers)
+    url_state.set_value(
+        mask_parameter(kind.name),
+        mask_notation.with_preset(kind, _of(kind.name), ready, k, own_layers),
     )
 
 
-def mask_padding(kind: str, on: bool) -> None:
+def choose_padding(kind: str, on: bool) -> None:
     """Mask padding, or let it be read."""
-    url_state.keep(mask_parameter(kind), mask_notation.mask_padding(_of(kind), on))
+    url_state.set_value(mask_parameter(kind), mask_notation.with_padding_masked(_of(kind), on))
 
 
-def paint(kind: str, cells: Iterable[tuple[int, int, int]]) -> None:
+def paint_cells(kind: str, cells: Iterable[tuple[int, int, int]]) -> None:
     """Set exactly these painted cells: (query, key, 0 = forbidden or 1 = allowed)."""
-    url_state.keep(mask_parameter(kind), mask_notation.paint(_of(kind), cells))
+    url_state.set_value(mask_parameter(kind), mask_notation.with_painted(_of(kind), cells))
 
 
 def view(trace: Trace) -> tuple[str, AttentionSite, int]:
@@ -53,7 +54,7 @@ def view(trace: Trace) -> tuple[str, AttentionSite, int]:
     kind's site in the same layer.
     """
     kind, _, keeps_site = url_state.get(PAINTED).partition(".")
-    present = kinds(trace)
+    present = kinds_by_name(trace)
     if kind not in present:
         kind = next(
             (name for name, site_kind in present.items() if site_kind.is_causal),
@@ -67,7 +68,7 @@ def view(trace: Trace) -> tuple[str, AttentionSite, int]:
 
 
 def _remember_kind(kind: str, keeps_site: bool) -> None:
-    url_state.keep(PAINTED, kind + (".own" if keeps_site else ""))
+    url_state.set_value(PAINTED, kind + (".own" if keeps_site else ""))
 
 
 def show_kind(kind: str) -> None:

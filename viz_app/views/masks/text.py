@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from models.architectures import Model
-from models.layers.masks import DRAWN, LOOK_AHEAD, ORDER, PADDING, SiteKind
+from models.layers.masks import DRAWN, LOOK_AHEAD, ORDER_MASK, PADDING, SiteKind
 from models.trace import AttentionSite
 from models.trace.edits import Edits, MaskChange, mask_change
 from viz_app import words
 
-QUESTION = "Masks: which tokens may attend to which, and what if we change that?"
-ANSWER = "Hatched cells are blocked. Click or drag cells, and the model runs again at once."
+MASKS_QUESTION = "Masks: which tokens may attend to which, and what if we change that?"
+MASKS_ANSWER = "Hatched cells are blocked. Click or drag cells, and the model runs again at once."
 
 _RULES = """
 **Two forms of one mask.** Boolean: True where a query may attend to a key. Additive: 0 there and −∞ elsewhere, added to
@@ -23,7 +23,7 @@ if it grows again. New cells follow the other layers.
 **If a whole row is blocked,** its query attends to nothing. All its weights are 0 (not NaN). {then}
 """
 
-GIVEN = (
+MASKS_FIXED = (
     "**The masks of this model cannot be changed.** Only finished weights are known of some of its attentions, computed where "
     "this app cannot step in. The page Attention shows them."
 )
@@ -31,7 +31,7 @@ LONG_TEXT = (
     "A text this long has no drawing, which would need a cell for every weight. The files hold the weights of the "
     "head shown."
 )
-NO_MASK = """
+RECURRENCE_HAS_NO_MASK = """
 **A recurrence has no mask.** A mask defines which tokens may attend to which; this model has no attention. Its order
 does what masks do elsewhere. Its decoder makes the state s(i) from s(i−1) and the token before. So nothing later
 can reach it, and no look-ahead mask is needed. Padding does not reach it either. Reading stops at the end of a
@@ -89,7 +89,7 @@ def _while_writing(site: AttentionSite) -> str:
     }.get(site.role, "")
 
 
-ALONE = "No second text: the first runs alone, without padding."
+NO_SECOND_TEXT = "No second text: the first runs alone, without padding."
 IMAGE_ALONE = "The image runs alone, without padding."
 
 
@@ -112,7 +112,7 @@ def batch(lengths: Sequence[int], stream: str) -> str:
     )
 
 
-def layer(kind: SiteKind, name: str) -> str:
+def mask_layer_name(kind: SiteKind, name: str) -> str:
     """Return the display name of a mask layer, by the kind of attention.
 
     Padding is named by its stream, j ≤ i between two texts by positions.
@@ -142,7 +142,7 @@ def reason(kind: SiteKind, name: str, is_written: bool) -> str:
         LOOK_AHEAD: "the key comes after the query"
         + "; while a decoder writes, it does not exist yet" * (kind.is_causal and is_written),
         "only the previous": "the key is not the one just before the query",
-        ORDER: "the key does not come before the query in the order"
+        ORDER_MASK: "the key does not come before the query in the order"
         + "; its own token does not either" * (kind.role == "query"),
         DRAWN: "you blocked it",
     }.get(name, "")
@@ -209,8 +209,8 @@ def changed(changes: Edits, names: Mapping[SiteKind, str]) -> str:
 
 
 def _change(kind: SiteKind, change: MaskChange) -> str:
-    parts = [f"{layer(kind, name)} removed" for name in change.removed_layers]
-    parts += [layer(kind, change.preset_name)] if change.preset != "none" else []
+    parts = [f"{mask_layer_name(kind, name)} removed" for name in change.removed_layers]
+    parts += [mask_layer_name(kind, change.preset_name)] if change.preset != "none" else []
     for cells, what in ((change.block, "forbidden"), (change.allow, "allowed")):
         parts += [f"{len(cells)} cell{'s' * (len(cells) != 1)} {what}"] if cells else []
     return ", ".join(parts)
@@ -223,7 +223,7 @@ def outside(name: str, change: MaskChange, n_query: int, n_key: int) -> str:
     return f"{name}: {subject} beyond these texts, clipped off until they grow." if n else ""
 
 
-def empty_rows(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
+def empty_rows_note(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
     """Return which query tokens may read nothing, and the effect; "" if none."""
     open_rows = site.allowed().any(-1).tolist()
     blocked = [token for token, is_open in zip(tokens, open_rows, strict=False) if not is_open]

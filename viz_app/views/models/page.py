@@ -9,7 +9,7 @@ import numpy as np
 
 from models.analysis.outline import Outline, outline
 from models.architectures import family_of
-from models.checkpoint import config_of
+from models.checkpoint import read_config
 from models.hub import load as hub
 from models.hub.describe import capabilities
 from models.opening import folder_of
@@ -22,9 +22,9 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.url_state import CHECKPOINT
 from viz_app.views.models import text
-from viz_app.views.page import Cell, Checks, NextQuestion, Page, Shown, View
+from viz_app.views.page import Checks, NextQuestion, Page, PageCell, ShownComponent, View
 
-OPENS = "task"  # the page that a card opens
+CARD_PAGE = "task"  # the page that a card opens
 REFERENCE = "reference/index.html"  # viz_app/reference
 
 Card = tuple[
@@ -71,7 +71,7 @@ def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
         )
     cells = np.concatenate([mask.ravel() for mask in masks]) if masks else np.zeros(0)
     python = {"label": text.PYTHON, "href": REFERENCE}
-    header = {"groups": groups, "none": text.NO_MASK, "more": text.MORE, "python": python}
+    header = {"groups": groups, "none": text.NO_THUMBNAIL, "more": text.MORE, "python": python}
     return pack(header, cells=cells.astype(np.uint8)), unreadable
 
 
@@ -82,12 +82,12 @@ def card(name: str, folder: str) -> Card:
         CheckpointError: it cannot be read.
         ValueError: the model is too large.
     """
-    config, training = config_of(folder_of(folder)), cache.description(folder).training
+    config, training = read_config(folder_of(folder)), cache.description(folder).training
     drawn: Outline = outline(config)
     said = {
         "name": printable(name),
         "family": text.family(family_of(config)),
-        "purpose": text.purpose(training, config),
+        "purpose": text.menu_purpose(training, config),
         **_record(training),
         "sizes": text.sizes(config, drawn.n_parameters),
         "href": _href(name),
@@ -129,10 +129,10 @@ def opened_card(run: CurrentRun) -> dict[str, Any]:
         "name": scope.name,
         "family": text.family(family_of(scope.config)),
         **_record(training),
-        "purpose": "" if scope.model.what_it_answers else text.purpose(training, scope.config),
+        "purpose": "" if scope.model.what_it_answers else text.menu_purpose(training, scope.config),
         "sizes": text.opened_sizes(n, scope.n_ctx),
         "masks": [],
-        "shown": [words.sentence(line) for line in capabilities(scope, run.trace)],
+        "shown": [words.as_sentence(line) for line in capabilities(scope, run.trace)],
     }
 
 
@@ -145,16 +145,16 @@ def _record(training: dict[str, Any]) -> dict[str, str]:
 
 
 def _href(name: str) -> str:
-    return f"{OPENS}?{urlencode({CHECKPOINT.name: name})}"
+    return f"{CARD_PAGE}?{urlencode({CHECKPOINT.name: name})}"
 
 
 def _payloads(run: CurrentRun, choices: None) -> Pictures:
     payload, unreadable = cards(run)
-    return {"cards": payload, "note models": text.unreadable(unreadable)}
+    return {"cards": payload, "note models": text.unreadable_checkpoints(unreadable)}
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
-    return [Shown(CARDS), Shown(PLAIN, "note models"), Checks()]
+def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
+    return [ShownComponent(CARDS), ShownComponent(PLAIN, "note models"), Checks()]
 
 
 def _leads_to(run: CurrentRun, choices: None) -> NextQuestion:
@@ -171,10 +171,10 @@ ALL_MODELS = View(
     has_strip=False,
     is_of_run=False,
 )
-MODELS = Page(
+MODELS_PAGE = Page(
     "Models",
-    text.QUESTION,
-    lambda run: text.ANSWER,
+    text.MODELS_QUESTION,
+    lambda run: text.MODELS_ANSWER,
     {"": lambda run: ALL_MODELS},
     _leads_to,
     shows_changes=False,

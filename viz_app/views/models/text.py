@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from models.architectures import Config, family_of, name_of
+from models.architectures import Config, architecture_name, family_of
 from models.architectures.base import Family
 from models.layers.masks import SiteKind
 from models.printable import printable
-from models.tasks.purpose import purpose as purpose_of
+from models.tasks.purpose import task_purpose as purpose_of
 from viz_app import words
 from viz_app.drawing.notes import rows
 
-QUESTION = "Models: pick one, and compare what each token may attend to"
-ANSWER = "Ordered by year. Each thumbnail is an attention mask: the row attends to the column; filled = allowed, hatched = blocked."
-NO_MASK = "No attention: a hidden state carries the text forward."
+MODELS_QUESTION = "Models: pick one, and compare what each token may attend to"
+MODELS_ANSWER = "Ordered by year. Each thumbnail is an attention mask: the row attends to the column; filled = allowed, hatched = blocked."
+NO_THUMBNAIL = "No attention: a hidden state carries the text forward."
 OPEN = "Open now"
 MORE = "Training and size"
 UNOPENED = "Open it to see what it answers and what can be shown."
@@ -22,17 +22,17 @@ LAYERS = ("n_encoder_layers", "n_decoder_layers", "n_layers")
 
 def family(of: Family) -> str:
     """Return the family of a model, with its paper."""
-    return words.sentence(of.name).removesuffix(".")
+    return words.as_sentence(of.name).removesuffix(".")
 
 
 def group(config: Config) -> tuple[int, str]:
     """Return the group of a model: year and architecture."""
-    return family_of(config).year, name_of(config)
+    return family_of(config).year, architecture_name(config)
 
 
-def purpose(training: dict[str, Any], config: Config) -> str:
+def menu_purpose(training: dict[str, Any], config: Config) -> str:
     """Return what the model does, or the name of its task if that is not known."""
-    return words.sentence(
+    return words.as_sentence(
         purpose_of(training, config) or f"task: {training.get('task') or 'unknown'}"
     )
 
@@ -74,7 +74,7 @@ def mask_name(kind: SiteKind) -> str:
     return f"{kind.stack} self" if kind.role == "self" else kind.role
 
 
-def unreadable(reasons: list[tuple[str, str]]) -> dict:
+def unreadable_checkpoints(reasons: list[tuple[str, str]]) -> dict:
     """Name the offered checkpoints that cannot be read, each with the reason."""
     if not reasons:
         return rows("note")

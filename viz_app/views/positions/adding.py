@@ -13,7 +13,7 @@ from models.layers.positions import sinusoidal
 from models.trace import AttentionSite
 from viz_app import ui, words
 from viz_app.controls import pick
-from viz_app.controls.which_head import row, which_head
+from viz_app.controls.which_head import head_row, which_head
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import Label, labels, numbered
 from viz_app.drawing.notes import check_rows
@@ -24,15 +24,15 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Whole
-from viz_app.views.page import Cell, Columns, File, Foot, Plot, View
+from viz_app.views.page import Columns, File, Foot, PageCell, Plot, View
 from viz_app.views.positions import charts, claims, files
-from viz_app.views.positions.text import NO_TABLE, RECURRENT
+from viz_app.views.positions.text import NO_TABLE_REASONS, RECURRENT
 from viz_app.views.run_difference import LEARNED_APART, Quantity
 
-TOKEN = Whole("positions-token", 0)
+ADDED_TOKEN = Whole("positions-token", 0)
 
 
-NOT_ADDED = RECURRENT + (
+POSITIONS_NOT_ADDED = RECURRENT + (
     "So there is nothing to add and nothing to concatenate. Choose a Transformer above to see how a position vector "
     "is added to a token's."
 )
@@ -52,7 +52,7 @@ NOT_ATTENDED = (
 
 
 @dataclass(frozen=True)
-class Choices:
+class AddingChoices:
     """The head whose queries are drawn, and the place of the token, from 0."""
 
     head: int
@@ -73,11 +73,11 @@ class Sum:
     both: Concatenated
 
 
-def find(run: CurrentRun) -> View[Choices] | str:
+def find_adding(run: CurrentRun) -> View[AddingChoices] | str:
     """Return the view of a model whose first attention reads the sum, or why there is none."""
     model, trace = run.scope.model, run.trace
     if not model.is_recurrent and _first(run) in trace.attention:
-        return ADDED
+        return ADDING_VIEW
     reads = model.fields[0].stream
     attends = any(s.query_stream == s.key_stream == reads for s in trace.attention.values())
     return not_added(model, attends)
@@ -95,18 +95,18 @@ def _tokens(run: CurrentRun) -> list[str]:
     return [label.text for label in labels(run.trace.streams[run.scope.model.fields[0].stream])]
 
 
-def _choose(run: CurrentRun) -> Choices:
+def _choose(run: CurrentRun) -> AddingChoices:
     tokens, site = _tokens(run), _site(run)
     head = min(chosen_focus(run.trace)[1].head, site.n_heads - 1)
-    chosen, named = min(url_state.get(TOKEN), len(tokens) - 1), numbered(tokens)
-    with row():
+    chosen, named = min(url_state.get(ADDED_TOKEN), len(tokens) - 1), numbered(tokens)
+    with head_row():
         which_head({site.kind: [site]}, site, head)
         places = range(len(tokens))
-        token = pick.one_of_many("Token", TOKEN, places, chosen, named.__getitem__, width=320)
-    return Choices(head, token)
+        token = pick.one_of_many("Token", ADDED_TOKEN, places, chosen, named.__getitem__, width=320)
+    return AddingChoices(head, token)
 
 
-def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def _within(choices: AddingChoices, run: CurrentRun, other: CurrentRun) -> AddingChoices:
     head, token = _site(other).n_heads - 1, len(_tokens(other)) - 1
     return replace(choices, head=min(choices.head, head), token=min(choices.token, token))
 
@@ -123,7 +123,7 @@ def _sum(run: CurrentRun) -> Sum:
     return Sum(x, p, weight, bias, add_or_concatenate(x, p, weight.T))
 
 
-def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def _payloads(run: CurrentRun, choices: AddingChoices) -> Pictures:
     """Make the pictures of one token's vectors: the sum, and what W_Q makes of it for one head."""
     config, look, token = run.scope.config, ui.page_look(), choices.token
     parts, site, text = _sum(run), _site(run), _tokens(run)[token]
@@ -139,7 +139,7 @@ def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
         "(x + p)·W": parts.both.added[:, columns],
         "[x; p]·[W; W]": parts.both.concatenated[:, columns],
     }
-    title_of_products = through(config, words.place(site, choices.head))
+    title_of_products = through(config, words.head_place(site, choices.head))
     title = f"“{text}” at position {token}: its vector, the position's, and their sum"
     note = caption(of_model(run.trace, run.scope.model.fields[0].name))
 
@@ -157,7 +157,7 @@ def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
 
 
-def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+def _quantities(run: CurrentRun, choices: AddingChoices) -> list[Quantity]:
     """Return the vector of a token, of its place, and their sum."""
     parts, at = _sum(run), choices.token
     vectors = {"token x": parts.x[at], "position p": parts.p[at], "x + p": (parts.x + parts.p)[at]}
@@ -174,15 +174,15 @@ def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
     ]
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: AddingChoices, drawn: Pictures) -> Sequence[PageCell]:
     file = file_name(run.trace, "added")
     sums, products = (Plot(f"positions-{key}", f"{file}.{key}") for key in ("sum", "product"))
     return [Columns((1, 1), ([sums], [products]), stack=True), Foot((1, 1))]
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
+def _text(run: CurrentRun, choices: AddingChoices) -> str:
     parts = _sum(run)
-    return explanation(parts.x, parts.p, run.scope.config.positions)
+    return explain_adding(parts.x, parts.p, run.scope.config.positions)
 
 
 def through(config: object, head: str) -> str:
@@ -197,7 +197,7 @@ def through(config: object, head: str) -> str:
     )
 
 
-def explanation(x: Tensor, p: Tensor, kind: str) -> str:
+def explain_adding(x: Tensor, p: Tensor, kind: str) -> str:
     """Explain adding as a projection of concatenating, for vectors of these sizes."""
     d = x.shape[1]
     lent = (
@@ -223,16 +223,16 @@ def not_added(model: Model, attends: bool) -> str:
     `attends` is True where tokens of the text attend to each other.
     """
     if model.is_recurrent:
-        return NOT_ADDED
+        return POSITIONS_NOT_ADDED
     if model.order_from == BY_SCORES:
         return RELATIVE_ONLY
     if not attends:
         return NOT_ATTENDED
     has_table = model.positions is not None
-    return _UNKNOWN.format(_NO_SUM if has_table else f"it {NO_TABLE[model.order_from]}")
+    return _UNKNOWN.format(_NO_SUM if has_table else f"it {NO_TABLE_REASONS[model.order_from]}")
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: AddingChoices) -> Sequence[File]:
     def numbers(now: CurrentRun) -> bytes:
         parts = _sum(now)
         added = {"added": parts.both.added, "concatenated": parts.both.concatenated}
@@ -241,7 +241,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     return [File("x, p, W and both products, npz", numbers, f"{file_name(run.trace, 'added')}.npz")]
 
 
-ADDED = View(
+ADDING_VIEW = View(
     _payloads,
     _layout,
     choose=_choose,

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from models.analysis.position_measures import SimilarityByDistance
 from viz_app.drawing.extent import Extent, Scaled, scaled
-from viz_app.drawing.frame import LINE_STYLES, LINES, colour_bar, framed, scale_of, titled
+from viz_app.drawing.frame import (
+    LINE_COLOURS,
+    LINE_STYLES,
+    colour_bar,
+    framed_figure,
+    scale_of,
+    titled,
+)
 from viz_app.drawing.look import Look
 
 DOTTED = 160  # up to so many positions, each is a dot on its curve
@@ -20,7 +27,7 @@ PLANE_POINTS = 64  # positions drawn in the plane of one pair
 NEVER = 1e9  # a wavelength beyond this never comes round in any text
 
 
-def curves(
+def dimension_chart(
     table: Tensor,
     dims: Sequence[int],
     names: Sequence[str],
@@ -49,7 +56,7 @@ def curves(
     colour = alt.Color(
         "dimension:N",
         sort=list(names),
-        scale=alt.Scale(domain=list(names), range=LINES[: len(names)]),
+        scale=alt.Scale(domain=list(names), range=LINE_COLOURS[: len(names)]),
         legend=legend,
     )
     styles = alt.Scale(domain=list(names), range=LINE_STYLES[: len(names)])
@@ -136,7 +143,7 @@ def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:
         {
             "dimension": [dim for _, dim in chosen],
             "wavelength": [values[dim] for _, dim in chosen],
-            "colour": [LINES[i % len(LINES)] for i, _ in chosen],
+            "colour": [LINE_COLOURS[i % len(LINE_COLOURS)] for i, _ in chosen],
         }
     )
 
@@ -169,8 +176,8 @@ def heatmap(
 ) -> go.Figure:
     """Draw a signed matrix, rows down, in a diverging map centred on 0.
 
-    It reaches ±limit (default: the largest); `note` as in `framed`; `value` is what its scale is
-    called.
+    It reaches ±limit (default: the largest); `note` as in `framed_figure`; `value` is what its
+    scale is called.
     """
     row, column = axes
     cells = _cells(
@@ -184,7 +191,7 @@ def heatmap(
         "x": {"title": {"text": column}, "tickformat": "d"},
         "y": {"title": {"text": row}, "tickformat": "d"},
     }
-    return framed([cells], look, title, height, wrap, note=note, **sides)
+    return framed_figure([cells], look, title, height, wrap, note=note, **sides)
 
 
 def scaled_heatmap(
@@ -291,7 +298,7 @@ def plane(
     )
     lines = (
         alt.Chart(misses)
-        .mark_rule(color=LINES[5], strokeWidth=1.1, opacity=0.6, clip=True)
+        .mark_rule(color=LINE_COLOURS[5], strokeWidth=1.1, opacity=0.6, clip=True)
         .encode(**sides, x2="x2:Q", y2="y2:Q")
     )
     return titled(path + lines + points, title, 330).properties(width=290)
@@ -319,6 +326,6 @@ def strips(
         hovertemplate=hover,
     )
     x = {"title": {"text": axis}, "tickformat": "d"}
-    return framed(
+    return framed_figure(
         [cells], look, title, 300, 56, x=x, y={"type": "category"}, margin={"l": 110}, note=note
     )

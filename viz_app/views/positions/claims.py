@@ -11,7 +11,7 @@ from models.analysis.scores_by_distance import RotatedPair
 from models.analysis.shuffle import ShuffleTest
 from models.layers.rotation import Rotation
 from models.trace import AttentionSite
-from viz_app.views.positions.text import NAMES
+from viz_app.views.positions.text import TABLE_NAMES
 
 
 def formulas(measures: Sequence[FormulaMeasures]) -> list[Check]:
@@ -26,19 +26,21 @@ def _turns(m: FormulaMeasures) -> Check:
     sentence = (
         f"R·PE(pos) against PE(pos+{m.shift}) over {m.n_fit} positions, as a share of their length"
     )
-    return Check(f"{NAMES[m.formula]}: a shift is a rotation", m.rotation_miss, 1e-9, sentence)
+    return Check(
+        f"{TABLE_NAMES[m.formula]}: a shift is a rotation", m.rotation_miss, 1e-9, sentence
+    )
 
 
 def _zero(table: Tensor, formula: str) -> Check:
     return Check(
-        f"{NAMES[formula]}: PE(0) is zero",
+        f"{TABLE_NAMES[formula]}: PE(0) is zero",
         _largest(table[0]),
         0.0,
         "Largest value in the vector of position 0, which no matrix can move",
     )
 
 
-def table(formula: str, values: Tensor, similarity: SimilarityByDistance) -> list[Check]:
+def table_checks(formula: str, values: Tensor, similarity: SimilarityByDistance) -> list[Check]:
     """Check properties of every table that this formula makes."""
     if formula == "sin-sin":
         return [_zero(values, formula)]
@@ -57,7 +59,7 @@ def table(formula: str, values: Tensor, similarity: SimilarityByDistance) -> lis
     ]
 
 
-def own_table(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[Check]:
+def own_table_checks(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[Check]:
     """Check that the model's table is what the run added and, if sinusoidal, the paper's."""
     gap = _largest(used - own[: len(used)])
     checks = [
@@ -71,7 +73,7 @@ def own_table(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[
     return checks
 
 
-def shuffled(shown: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Check]:
+def shuffle_checks(shown: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Check]:
     """Check that without positions the outputs are only reordered.
 
     A second check: the test looked at the very run shown, which is `bare` where its positions are
@@ -89,7 +91,7 @@ def shuffled(shown: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Ch
     ]
 
 
-def recurrent(test: ShuffleTest, recorded: Tensor) -> list[Check]:
+def recurrent_checks(test: ShuffleTest, recorded: Tensor) -> list[Check]:
     """Check that an RNN's state depends only on what it has read so far.
 
     A second check: the test looked at the very run shown. `recorded` is (stage, n, d).
@@ -142,7 +144,7 @@ def queries(both: Concatenated, bias: Tensor, q: Tensor) -> Check:
     return Check("these are the model's own queries", gap, 1e-5 * size, sentence)
 
 
-def rotation(turns: Rotation, dtype: torch.dtype) -> list[Check]:
+def rotation_checks(turns: Rotation, dtype: torch.dtype) -> list[Check]:
     """Check that a run bears the angles out, and that each position turns on by the same."""
     n, angles = len(turns.cos), turns.angles
     uneven = float((angles - angles[1] * torch.arange(n, dtype=torch.float64)[:, None]).abs().max())
@@ -163,7 +165,7 @@ def rotation(turns: Rotation, dtype: torch.dtype) -> list[Check]:
     ]
 
 
-def rotated_pair(
+def rotated_pair_checks(
     one_pair: RotatedPair, site: AttentionSite, head: int, distance: int
 ) -> list[Check]:
     """Check the recorded score of the query and key at their places in the text.

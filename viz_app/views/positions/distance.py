@@ -19,33 +19,33 @@ from models.layers.masks import LOOK_AHEAD
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.components.catalogue import BY_DISTANCE, CHOICE, PLAIN
-from viz_app.controls.which_head import row, which_head
+from viz_app.controls.which_head import head_row, which_head
 from viz_app.drawing import notes
-from viz_app.drawing.extent import Extent, domain, scaled, span
+from viz_app.drawing.extent import Extent, domain, scaled, signed_extent
 from viz_app.drawing.labels import Label, labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
-from viz_app.drawing.weight_cell import Cell as Weight
+from viz_app.drawing.weight_cell import WeightCell as Weight
 from viz_app.drawing.weight_cell import token_choice
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Whole
-from viz_app.views.page import Cell, Columns, File, Foot, Prose, Shown, View
+from viz_app.views.page import Columns, File, Foot, PageCell, Prose, ShownComponent, View
 from viz_app.views.positions import claims, files
 from viz_app.views.positions.rotation import no_rotation
 from viz_app.views.run_difference import Quantity
 
-QUERY, KEY = Whole("positions-query"), Whole("positions-key", 0)
+QUERY_POSITION, KEY_POSITION = Whole("positions-query"), Whole("positions-key", 0)
 DISTANCE = "distance: position of the query − position of the key"
 NO_SCORES = (
     "**There are no scores by distance here.** They need a text whose tokens attend to each other, with queries and "
     "keys known to the app."
 )
-BAND = "Line: mean over all pairs of the text at this distance. Band: min–max."
+BAND_OF_PAIRS = "Line: mean over all pairs of the text at this distance. Band: min–max."
 CARRIED = (
     "This query and this key before they were turned, turned to each distance. Orange: their distance in the "
     "text."
@@ -53,7 +53,7 @@ CARRIED = (
 
 
 @dataclass(frozen=True)
-class Choices:
+class DistanceChoices:
     """The attention and its head; the places of a query, None for the last token, and of a key."""
 
     site: str
@@ -67,7 +67,7 @@ class DistanceView:
     """One run's scores by distance."""
 
     run: CurrentRun
-    choices: Choices
+    choices: DistanceChoices
 
     @cached_property
     def site(self) -> AttentionSite:
@@ -107,7 +107,7 @@ class DistanceView:
     def scales(self) -> Extent:
         """One scale for both pictures, 0 on it."""
         carried = () if self.carried is None else (self.carried,)
-        return span(self.all_pairs.least, self.all_pairs.largest, *carried)
+        return signed_extent(self.all_pairs.least, self.all_pairs.largest, *carried)
 
     @property
     def axes(self) -> tuple[str, str]:
@@ -136,32 +136,34 @@ def sites_by_kind(run: CurrentRun) -> dict[str, list[AttentionSite]]:
     }
 
 
-def find(run: CurrentRun) -> View[Choices] | str:
+def find_distances(run: CurrentRun) -> View[DistanceChoices] | str:
     """Return the view of a run with such attentions; of another, that it has none."""
-    return DISTANCES if sites_by_kind(run) else NO_SCORES
+    return DISTANCES_VIEW if sites_by_kind(run) else NO_SCORES
 
 
-def _choose(run: CurrentRun) -> Choices:
+def _choose(run: CurrentRun) -> DistanceChoices:
     kinds = sites_by_kind(run)
     site, focus = chosen_focus(run.trace)
     site = site if site.kind in kinds else next(iter(kinds.values()))[0]
     head = min(focus.head, site.n_heads - 1)
-    with row():
+    with head_row():
         which_head(kinds, site, head)
-    return Choices(site.name, head, url_state.get(QUERY), url_state.get(KEY))
+    return DistanceChoices(
+        site.name, head, url_state.get(QUERY_POSITION), url_state.get(KEY_POSITION)
+    )
 
 
-def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def _within(choices: DistanceChoices, run: CurrentRun, other: CurrentRun) -> DistanceChoices:
     """Return the same choices for the other run; its first such attention if it lacks this one."""
     sites = {site.name: site for sites in sites_by_kind(other).values() for site in sites}
     site = sites.get(choices.site) or next(iter(sites.values()))
     return replace(choices, site=site.name, head=min(choices.head, site.n_heads - 1))
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def distance_payloads(run: CurrentRun, choices: DistanceChoices) -> Pictures:
     """Make all pictures of the section."""
     view = DistanceView(run, choices)
-    explained = explanation(view.all_pairs, view.one_pair is not None, view.hidden)
+    explained = explain_distances(view.all_pairs, view.one_pair is not None, view.hidden)
     drawn: Pictures = {
         "positions-distance": scaled(view.scales, partial(every_pair, view)),
         "positions-explained": notes.rows("explained", *explained),
@@ -177,7 +179,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     }
 
 
-def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+def _quantities(run: CurrentRun, choices: DistanceChoices) -> list[Quantity]:
     """Return the scores of the head by distance: their mean, the least and the largest."""
     view = DistanceView(run, choices)
     pairs = view.all_pairs
@@ -203,7 +205,9 @@ def _checks(view: DistanceView) -> list[Check]:
     used, (query, key) = [check_used(view.site)], view.places
     if view.one_pair is None:
         return used
-    return used + claims.rotated_pair(view.one_pair, view.site, view.choices.head, query - key)
+    return used + claims.rotated_pair_checks(
+        view.one_pair, view.site, view.choices.head, query - key
+    )
 
 
 def every_pair(view: DistanceView, scales: Extent) -> bytes:
@@ -219,7 +223,7 @@ def every_pair(view: DistanceView, scales: Extent) -> bytes:
         "least": pairs.least.numpy(),
         "largest": pairs.largest.numpy(),
     }
-    title = f"{words.place(view.site, view.choices.head)}: score by distance"
+    title = f"{words.head_place(view.site, view.choices.head)}: score by distance"
     return _pack(view, scales, title, view.file, None, **arrays)
 
 
@@ -259,19 +263,23 @@ def _pack(
     return pack(header, **arrays)
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: DistanceChoices, drawn: Pictures) -> Sequence[PageCell]:
     """Place the tokens to choose above the pictures, and the sentences in the drawer."""
-    pairs: Cell = Shown(BY_DISTANCE, "positions-distance", caption=BAND)
-    sentences: list[Cell] = [Shown(PLAIN, "positions-explained")]
+    pairs: PageCell = ShownComponent(BY_DISTANCE, "positions-distance", caption=BAND_OF_PAIRS)
+    sentences: list[PageCell] = [ShownComponent(PLAIN, "positions-explained")]
     if "positions-carried" in drawn:
-        carried = Shown(BY_DISTANCE, "positions-carried", caption=CARRIED)
+        carried = ShownComponent(BY_DISTANCE, "positions-carried", caption=CARRIED)
         pairs = Columns((1, 1), ([pairs], [carried]), stack=True)
     else:
         sentences.append(Prose(no_rotation(run.scope.model)))
-    return [Shown(CHOICE, choose={"on_choose": _choose_pair}), pairs, Foot(cells=sentences)]
+    return [
+        ShownComponent(CHOICE, choose={"on_choose": _choose_pair}),
+        pairs,
+        Foot(cells=sentences),
+    ]
 
 
-def explanation(scores: ScoresByDistance, turns: bool, hidden: bool) -> list[tuple[str, str]]:
+def explain_distances(scores: ScoresByDistance, turns: bool, hidden: bool) -> list[tuple[str, str]]:
     """Explain the pictures, as rows of plain text.
 
     `hidden` is True where the look-ahead mask hides the keys after a query.
@@ -295,7 +303,7 @@ def explanation(scores: ScoresByDistance, turns: bool, hidden: bool) -> list[tup
     return rows + alone * turns
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: DistanceChoices) -> Sequence[File]:
     def scores(now: CurrentRun) -> str:
         view = DistanceView(now, choices)
         return files.distances_csv(view.all_pairs, view.one_pair)
@@ -306,13 +314,13 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
 
 def _choose_pair(query: int, key: int) -> None:
     """Look at another query, or at this key."""
-    url_state.keep(QUERY, query)
+    url_state.set_value(QUERY_POSITION, query)
     if key >= 0:
-        url_state.keep(KEY, key)
+        url_state.set_value(KEY_POSITION, key)
 
 
-DISTANCES = View(
-    payloads,
+DISTANCES_VIEW = View(
+    distance_payloads,
     _layout,
     choose=_choose,
     within=_within,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from torch import Tensor
 
-from models.analysis.position_measures import FormulaMeasures, SimilarityByDistance, rotation
+from models.analysis.position_measures import FormulaMeasures, SimilarityByDistance, rotation_matrix
 from models.analysis.scores_by_distance import RotatedPair, ScoresByDistance
 from models.analysis.shuffle import ShuffleTest
 from models.layers.rotation import Rotation
@@ -30,7 +30,7 @@ def table_npz(table: Tensor, waves: Tensor | None, similarity: SimilarityByDista
     return npz_file(arrays if waves is None else {**arrays, "wavelengths": waves.numpy()})
 
 
-def measures_csv(measures: Iterable[FormulaMeasures]) -> str:
+def formula_measures_csv(measures: Iterable[FormulaMeasures]) -> str:
     """Return a row for each formula with all numbers of the comparison at full precision."""
     head = [
         "formula",
@@ -76,7 +76,9 @@ def measures_npz(measures: Iterable[FormulaMeasures]) -> bytes:
     arrays = {}
     for m in measures:
         arrays[f"{m.formula}.table"] = m.table.numpy()
-        arrays[f"{m.formula}.rotation"] = rotation(m.formula, m.shift, m.table.shape[1]).numpy()
+        arrays[f"{m.formula}.rotation"] = rotation_matrix(
+            m.formula, m.shift, m.table.shape[1]
+        ).numpy()
         for name in ("mean", "least", "largest"):
             arrays[f"{m.formula}.similarity_{name}"] = getattr(m.similarity, name).numpy()
     return npz_file(arrays)
@@ -101,7 +103,7 @@ def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTes
     )
 
 
-def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
+def state_moves_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
     """Return a row for each token: its new position, and how far the next state moved.
 
     Each direction has a column of its own.

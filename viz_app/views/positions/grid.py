@@ -13,7 +13,7 @@ from models.images import PatchRow
 from viz_app import ui
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file
-from viz_app.drawing.frame import colour_bar, framed, scale_of
+from viz_app.drawing.frame import colour_bar, framed_figure, scale_of
 from viz_app.drawing.labels import Label
 from viz_app.drawing.look import Look
 from viz_app.drawing.notes import check_rows
@@ -21,30 +21,30 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import Facts, caption, facts, of_model
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.page import Cell, Columns, File, Foot, Plot, View
-from viz_app.views.positions.tables import kind_of, own_table
+from viz_app.views.page import Columns, File, Foot, PageCell, Plot, View
+from viz_app.views.positions.tables import model_table, position_kind
 from viz_app.views.run_difference import Quantity
 
-MOST = 14  # tiles in a row or column; of a larger grid some patches are left out
-HEIGHT = 470  # px
+MAX_TILES = 14  # tiles in a row or column; of a larger grid some patches are left out
+GRID_HEIGHT = 470  # px
 NO_IMAGE = "**This model reads no image.** A vision model has a position for each patch of a grid."
 TWO_STREAMS = (
     "**The grid is shown for a model that reads an image alone.** The positions of an image tower beside a text are not "
     "looked for."
 )
-NO_TABLE = "**No position vectors are known for the patches of this model.** None of its parameters was seen to be added."
+NO_PATCH_TABLE = "**No position vectors are known for the patches of this model.** None of its parameters was seen to be added."
 
 
-def find(run: CurrentRun) -> View[None] | str:
+def find_grid(run: CurrentRun) -> View[None] | str:
     """Return the view of a model that adds a vector to each patch; of another, that it does not."""
     row = _row(run)
     if row is None:
         return NO_IMAGE
     if len(run.trace.streams) > 1:
         return TWO_STREAMS
-    if kind_of(run) == "none" or len(own_table(run)) != len(row.grid.tokens):
-        return NO_TABLE
-    return GRID
+    if position_kind(run) == "none" or len(model_table(run)) != len(row.grid.tokens):
+        return NO_PATCH_TABLE
+    return PATCH_GRID_VIEW
 
 
 def _row(run: CurrentRun) -> PatchRow | None:
@@ -56,8 +56,8 @@ def _row(run: CurrentRun) -> PatchRow | None:
 def similarity_of(run: CurrentRun) -> GridSimilarity:
     """Return the similarity of this model's patches."""
     row = _row(run)
-    assert row is not None  # by `find`
-    return grid_similarity(own_table(run), row.grid)
+    assert row is not None  # by `find_grid`
+    return grid_similarity(model_table(run), row.grid)
 
 
 def _payloads(run: CurrentRun, choices: None) -> Pictures:
@@ -72,7 +72,7 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
 
 def mosaic(similarity: GridSimilarity, look: Look, title: str, note: str) -> go.Figure:
     """Draw a tile for each patch, at its place in the image: its cosine with every patch."""
-    down, across = steps(similarity.rows), steps(similarity.columns)
+    down, across = tile_indices(similarity.rows), tile_indices(similarity.columns)
     cells = np.full(
         (len(down) * (similarity.rows + 1), len(across) * (similarity.columns + 1)), np.nan
     )
@@ -88,11 +88,11 @@ def mosaic(similarity: GridSimilarity, look: Look, title: str, note: str) -> go.
         "hovertemplate": "%{y}, %{x}: <b>%{z:.4f}</b><extra></extra>", "hoverongaps": False,
     }  # fmt: skip
     side = {"type": "category", "tickmode": "array", "ticks": "", "constrain": "domain"}
-    return framed(
+    return framed_figure(
         [trace],
         look,
         title,
-        HEIGHT,
+        GRID_HEIGHT,
         46,
         note=note,
         x=side | _ticks("column", across, similarity.columns),
@@ -107,9 +107,9 @@ def _ticks(side: str, chosen: Sequence[int], n: int) -> dict[str, object]:
     return {"tickvals": middles, "ticktext": numbers, "title": {"text": f"{side} of the patch"}}
 
 
-def steps(n: int) -> list[int]:
+def tile_indices(n: int) -> list[int]:
     """Return the rows or columns whose patches have a tile, at most MOST at even distances."""
-    return list(range(0, n, ceil(n / MOST)))
+    return list(range(0, n, ceil(n / MAX_TILES)))
 
 
 def _sides(side: str, chosen: Sequence[int], n: int) -> list[str]:
@@ -124,7 +124,7 @@ def _sides(side: str, chosen: Sequence[int], n: int) -> list[str]:
 def _checks(run: CurrentRun, similarity: GridSimilarity) -> list[Check]:
     row = _row(run)
     first = len(row.grid.before) if row else 0
-    vectors = own_table(run)[first : first + len(similarity.cosine)].double()
+    vectors = model_table(run)[first : first + len(similarity.cosine)].double()
     by_torch = torch.cosine_similarity(vectors[:, None], vectors[:1], dim=-1)[:, 0]
     own = similarity.cosine.diagonal()
     return [
@@ -143,7 +143,7 @@ def _checks(run: CurrentRun, similarity: GridSimilarity) -> list[Check]:
     ]
 
 
-def explain(similarity: GridSimilarity, special: Sequence[str]) -> str:
+def explain_grid(similarity: GridSimilarity, special: Sequence[str]) -> str:
     """Say what a tile shows, and whether patches beside each other are more alike here."""
     names = ("that share an edge", "elsewhere in one row or column", "of other rows and columns")
     means = (similarity.beside, similarity.in_line, similarity.elsewhere)
@@ -163,8 +163,8 @@ def explain(similarity: GridSimilarity, special: Sequence[str]) -> str:
         special
     )
     fewer = ""
-    if max(similarity.rows, similarity.columns) > MOST:
-        shown = len(steps(similarity.rows)) * len(steps(similarity.columns))
+    if max(similarity.rows, similarity.columns) > MAX_TILES:
+        shown = len(tile_indices(similarity.rows)) * len(tile_indices(similarity.columns))
         fewer = f" {shown} of {len(similarity.cosine)} patches have a tile."
     return (
         "**Each tile belongs to one patch** and is the image in small. It shows the cosine of that patch's position "
@@ -176,7 +176,7 @@ def explain(similarity: GridSimilarity, special: Sequence[str]) -> str:
 def _text(run: CurrentRun, choices: None) -> str:
     row = _row(run)
     grid = row.grid if row else None
-    return explain(similarity_of(run), (*grid.before, *grid.after) if grid else ())
+    return explain_grid(similarity_of(run), (*grid.before, *grid.after) if grid else ())
 
 
 def _files(run: CurrentRun, choices: None) -> Sequence[File]:
@@ -207,7 +207,7 @@ def _about(run: CurrentRun) -> Facts:
     return {name: fact for name, fact in facts(run.trace).items() if name in kept}
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
     file = file_name(run.trace, "positions", "grid")
     return [Columns((1,), ([Plot("positions-grid", file)],)), Foot((1, 1))]
 
@@ -218,7 +218,7 @@ def _quantities(run: CurrentRun, choices: None) -> list[Quantity]:
     return [Quantity("the cosines of the patches' positions", "cosine", cosine, names, "patch")]
 
 
-GRID = View(
+PATCH_GRID_VIEW = View(
     _payloads,
     _layout,
     text=_text,

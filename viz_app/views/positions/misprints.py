@@ -6,34 +6,34 @@ from dataclasses import dataclass
 import altair as alt
 import plotly.graph_objects as go
 
-from models.analysis.position_measures import FormulaMeasures, rotation
+from models.analysis.position_measures import FormulaMeasures, rotation_matrix
 from models.layers.positions import FORMULAS, formula_table
 from viz_app import ui
 from viz_app.controls import pick
-from viz_app.drawing.extent import domain, span
+from viz_app.drawing.extent import domain, signed_extent
 from viz_app.drawing.look import Look
 from viz_app.drawing.notes import check_rows
-from viz_app.drawing.provenance import readable
+from viz_app.drawing.provenance import file_name_part
 from viz_app.drawing.stamp import Facts, caption
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Whole
-from viz_app.views.page import Cell, Columns, File, Foot, Plot, Prose, View
+from viz_app.views.page import Columns, File, Foot, PageCell, Plot, Prose, View
 from viz_app.views.positions import charts, claims, files
 from viz_app.views.positions import text as say
-from viz_app.views.positions.tables import SIZES, choose_d_model, choose_length
+from viz_app.views.positions.tables import TABLE_SIZES, choose_d_model, choose_length
 
 # how it is chosen → (its name, the beginning of the keys of its pictures)
-PICTURES = {
+MISPRINT_PICTURES = {
     "map": ("Table", "positions-map-"),
     "similarity": ("Similarity", "positions-similarity-"),
     "plane": ("Shift by k", "positions-plane-"),
 }
-PICTURE = Choice("positions-picture", "map", options=tuple(PICTURES))
-SHIFT, PAIR = (
+MISPRINT_PICTURE = Choice("positions-picture", "map", options=tuple(MISPRINT_PICTURES))
+TABLE_SHIFT, DIMENSION_PAIR = (
     Whole("positions-shift", 5, low=1, high=32),
-    Whole("positions-pair", 4, high=SIZES[-1] // 2 - 1),
+    Whole("positions-pair", 4, high=TABLE_SIZES[-1] // 2 - 1),
 )
 
 
@@ -41,7 +41,7 @@ HIGH = 300  # px, of a picture without its title
 
 
 @dataclass(frozen=True)
-class Choices:
+class MisprintChoices:
     """The picture of each formula, the tables' size, the shift, and the pair of dimensions."""
 
     picture: str
@@ -56,33 +56,44 @@ class Choices:
         return [cache.formula_measures(f, self.n, self.d_model, self.shift) for f in FORMULAS]
 
 
-def _choose(run: CurrentRun) -> Choices:
+def _choose(run: CurrentRun) -> MisprintChoices:
     shown, one, two, three, four = pick.columns(2.2, 1, 1, 1, 1)
     with shown:
-        picture = pick.one("Show", PICTURE, list(PICTURES), lambda name: PICTURES[name][0])
+        picture = pick.one(
+            "Show",
+            MISPRINT_PICTURE,
+            list(MISPRINT_PICTURES),
+            lambda name: MISPRINT_PICTURES[name][0],
+        )
     with three:
         d_model = choose_d_model()
     with four:
         n = choose_length()
     with one:
-        shift = pick.whole("Shift k (positions)", SHIFT, help=say.SHIFT_HELP)
+        shift = pick.pick_whole("Shift k (positions)", TABLE_SHIFT, help=say.SHIFT_HELP)
     pair, pairs = 0, list(range(d_model // 2))
     if len(pairs) > 1:
-        chosen = min(url_state.get(PAIR), pairs[-1])
+        chosen = min(url_state.get(DIMENSION_PAIR), pairs[-1])
         with two:
-            pair = pick.step("Pair drawn", PAIR, pairs, chosen, disabled=picture != "plane")
-    return Choices(picture, d_model, n, shift, pair)
+            pair = pick.step(
+                "Pair drawn", DIMENSION_PAIR, pairs, chosen, disabled=picture != "plane"
+            )
+    return MisprintChoices(picture, d_model, n, shift, pair)
 
 
-def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def _payloads(run: CurrentRun, choices: MisprintChoices) -> Pictures:
     """Make the chosen picture of each formula: its table, PE·PEᵀ by distance, or a turning pair."""
     look, measures = ui.page_look(), choices.measures
     ends = [values for m in measures for values in (m.similarity.least, m.similarity.largest)]
-    shared, key = domain(span(*ends)), PICTURES[choices.picture][1]
+    shared, key = domain(signed_extent(*ends)), MISPRINT_PICTURES[choices.picture][1]
     make = {
         "map": lambda m: _map(m, look),
         "similarity": lambda m: charts.similarity_chart(
-            m.similarity, look, f"{say.NAMES[m.formula]}: how alike, by distance", shared, HIGH
+            m.similarity,
+            look,
+            f"{say.TABLE_NAMES[m.formula]}: how alike, by distance",
+            shared,
+            HIGH,
         ),
         "plane": lambda m: _plane(m, choices, look),
     }[choices.picture]
@@ -91,24 +102,24 @@ def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
 
 
 def _map(m: FormulaMeasures, look: Look) -> go.Figure:
-    title, size = f"{say.NAMES[m.formula]}: position by dimension", say.size(*m.table.shape)
+    title, size = f"{say.TABLE_NAMES[m.formula]}: position by dimension", say.size(*m.table.shape)
     axes = ("position", "dimension")
     return charts.heatmap(m.table, look, title, axes, HIGH, 1.0, 46, caption({"size": size}))
 
 
-def _plane(m: FormulaMeasures, choices: Choices, look: Look) -> alt.Chart:
+def _plane(m: FormulaMeasures, choices: MisprintChoices, look: Look) -> alt.Chart:
     longer = formula_table(m.formula, choices.n + m.shift, choices.d_model)
-    turned = m.table @ rotation(m.formula, m.shift, choices.d_model).T
+    turned = m.table @ rotation_matrix(m.formula, m.shift, choices.d_model).T
     missed = f"Orange: what a fixed turn misses of a step of {m.shift}"
-    title = f"{say.NAMES[m.formula]}: pair {choices.pair}. {missed}"
+    title = f"{say.TABLE_NAMES[m.formula]}: pair {choices.pair}. {missed}"
     return charts.plane(longer, turned, choices.pair, m.shift, look, title)
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: MisprintChoices, drawn: Pictures) -> Sequence[PageCell]:
     """Place a column a formula: the formula and the chosen picture."""
-    measures, key = choices.measures, PICTURES[choices.picture][1]
+    measures, key = choices.measures, MISPRINT_PICTURES[choices.picture][1]
 
-    def column(m: FormulaMeasures) -> list[Cell]:
+    def column(m: FormulaMeasures) -> list[PageCell]:
         file = _file(m) if choices.picture == "map" else ""
         plot = Plot(f"{key}{m.formula}", file, fits=choices.picture != "plane")
         return [Prose(f"${say.LATEX[m.formula]}$"), plot]
@@ -117,18 +128,20 @@ def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell
     return [Columns((1,) * len(measures), columns), Foot((1.6, 1))]
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
+def _text(run: CurrentRun, choices: MisprintChoices) -> str:
     """Say what the numbers of each formula mean, and list them."""
     measures = choices.measures
-    said = [f"**{say.NAMES[m.formula]}.** {verdict(m)}" for m in measures]
+    said = [f"**{say.TABLE_NAMES[m.formula]}.** {explain_misprint(m)}" for m in measures]
     return "\n\n".join([*said, measured_table(measures), measured_note(measures[0])])
 
 
 def _file(m: FormulaMeasures) -> str:
-    return ".".join((readable(m.formula), "x".join(map(str, m.table.shape)), "positions", "map"))
+    return ".".join(
+        (file_name_part(m.formula), "x".join(map(str, m.table.shape)), "positions", "map")
+    )
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: MisprintChoices) -> Sequence[File]:
     name = f"formulas.{choices.n}x{choices.d_model}.shift{choices.shift}"
 
     def about(now: CurrentRun) -> Facts:
@@ -136,7 +149,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
         return {"formulas": ", ".join(FORMULAS), "size": size, "shift": f"{choices.shift}"}
 
     def numbers(now: CurrentRun) -> str:
-        return files.measures_csv(choices.measures)
+        return files.formula_measures_csv(choices.measures)
 
     def tables(now: CurrentRun) -> bytes:
         return files.measures_npz(choices.measures)
@@ -147,7 +160,7 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
     ]
 
 
-def share(value: float) -> str:
+def length_share(value: float) -> str:
     """Write a share of the vectors' length, as a percentage or as rounding."""
     return f"0 (rounding: {value:.0e})" if value < 1e-6 else f"{100 * value:.1f} %"
 
@@ -186,11 +199,11 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
         ),
         (
             f"Shift by {k}: turning each pair by its fixed angle misses by",
-            [share(m.rotation_miss) for m in measures],
+            [length_share(m.rotation_miss) for m in measures],
         ),
         (
             f"Shift by {k}: the best single matrix misses by",
-            [share(m.best_linear_miss) for m in measures],
+            [length_share(m.best_linear_miss) for m in measures],
         ),
     ]
 
@@ -198,7 +211,7 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
 def measured_table(measures: Sequence[FormulaMeasures]) -> str:
     """Return the rows as a Markdown table."""
     lines = [
-        "| Measured | " + " | ".join(say.NAMES[m.formula] for m in measures) + " |",
+        "| Measured | " + " | ".join(say.TABLE_NAMES[m.formula] for m in measures) + " |",
         "|---" * (len(measures) + 1) + "|",
     ]
     return "\n".join(
@@ -221,7 +234,7 @@ def measured_note(m: FormulaMeasures) -> str:
     )
 
 
-def verdict(m: FormulaMeasures) -> str:
+def explain_misprint(m: FormulaMeasures) -> str:
     """Explain these numbers."""
     n, d = m.table.shape
     said = []
@@ -245,7 +258,7 @@ def verdict(m: FormulaMeasures) -> str:
         said.append(
             f"No matrix takes PE(pos) to PE(pos+{m.shift}) everywhere. PE(0) already shows it: it is all zeros, and "
             f"any matrix maps zeros to zeros. Over {m.n_fit} positions together the best matrix misses by "
-            f"{share(m.best_linear_miss)} of the vectors' length."
+            f"{length_share(m.best_linear_miss)} of the vectors' length."
         )
     if m.similarity.spread > 1e-6:
         said.append(

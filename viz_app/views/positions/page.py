@@ -8,13 +8,13 @@ from viz_app.views import onward
 from viz_app.views.page import Find, NextQuestion, Page
 from viz_app.views.positions import adding, distance, grid, rotation, shuffle
 from viz_app.views.positions.misprints import MISPRINTS
-from viz_app.views.positions.tables import CURVES, MAP
-from viz_app.views.positions.text import NO_TABLE
+from viz_app.views.positions.tables import CURVES_VIEW, MAP
+from viz_app.views.positions.text import NO_TABLE_REASONS
 
-QUESTION = "Positions: how does the model know word order?"
+POSITIONS_QUESTION = "Positions: how does the model know word order?"
 
 
-def answer(model: Model) -> str:
+def positions_answer(model: Model) -> str:
     """Say how this model knows the order of what it reads, in one or two sentences."""
     if model.order_from == BY_STATES:
         return (
@@ -29,7 +29,7 @@ def answer(model: Model) -> str:
             "distance of two tokens."
         )
     if model.order_from in (BY_TURNING, UNSEEN):
-        return f"This model {NO_TABLE[model.order_from]}."
+        return f"This model {NO_TABLE_REASONS[model.order_from]}."
     alone = "Attention alone ignores order."
     if model.stack == "decoder":
         alone = "The look-ahead mask gives some order: each token attends only to those before it."
@@ -45,22 +45,22 @@ def _leads_to(run: CurrentRun, choices: object) -> NextQuestion:
     return onward.how_it_writes(run)
 
 
-SECTIONS: dict[str, Find] = {
-    "Shuffle test": shuffle.find,
-    "Curves": lambda run: CURVES,
+POSITIONS_SECTIONS: dict[str, Find] = {
+    "Shuffle test": shuffle.find_shuffle,
+    "Curves": lambda run: CURVES_VIEW,
     "Map": lambda run: MAP,
     "Two misprints": lambda run: MISPRINTS,
-    "Added or concatenated": adding.find,
-    "Rotation": rotation.find,
-    "Score by distance": distance.find,
-    "Grid of patches": grid.find,
+    "Added or concatenated": adding.find_adding,
+    "Rotation": rotation.find_rotation,
+    "Score by distance": distance.find_distances,
+    "Grid of patches": grid.find_grid,
 }
-SECTION = Choice("positions-section", "", options=tuple(SECTIONS))
-POSITIONS = Page(
+POSITIONS_SECTION = Choice("positions-section", "", options=tuple(POSITIONS_SECTIONS))
+POSITIONS_PAGE = Page(
     "Positions",
-    QUESTION,
-    lambda run: answer(run.scope.model),
-    SECTIONS,
+    POSITIONS_QUESTION,
+    lambda run: positions_answer(run.scope.model),
+    POSITIONS_SECTIONS,
     _leads_to,
-    SECTION,
+    POSITIONS_SECTION,
 )

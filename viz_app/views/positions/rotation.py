@@ -17,10 +17,10 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import Facts, caption, of_model
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.page import Cell, Columns, File, Foot, Plot, View
+from viz_app.views.page import Columns, File, Foot, PageCell, Plot, View
 from viz_app.views.positions import charts, claims, files
-from viz_app.views.positions.tables import LONG, LOW, STEPS, choose_length
-from viz_app.views.positions.text import length
+from viz_app.views.positions.tables import LOW, WAVELENGTH_REACH, WAVELENGTH_TITLE, choose_length
+from viz_app.views.positions.text import wavelength_text
 from viz_app.views.run_difference import Quantity
 
 _OTHERS = "In other models each query and each key is turned by angles that its position sets (rotary positions)."
@@ -29,7 +29,7 @@ _UNKNOWN = (
     f"**No rotation is shown for this model.** {_OTHERS} No module of this model was found that makes such angles and "
     "is borne out by a run."
 )
-PAIRS = "pair of dimensions"
+ROTATED_PAIRS_TITLE = "pair of dimensions"
 
 
 def no_rotation(model: Model) -> str:
@@ -43,7 +43,7 @@ def within_half_a_turn(angles: Tensor) -> Tensor:
     return turns - turns.round()
 
 
-def find(run: CurrentRun) -> View[int] | str:
+def find_rotation(run: CurrentRun) -> View[int] | str:
     """Return the view of a model that turns its queries and keys; of another, that it does not."""
     return no_rotation(run.scope.model) if run.scope.model.rotation(2) is None else ROTATION
 
@@ -54,7 +54,7 @@ def _payloads(run: CurrentRun, n: int) -> Pictures:
         within_half_a_turn(turns.angles),
         ui.page_look(),
         f"By which angle each pair is turned at each position: {run.scope.name}",
-        ("position", PAIRS),
+        ("position", ROTATED_PAIRS_TITLE),
         LOW,
         0.5,
         note=caption(_about(run, n)),
@@ -62,20 +62,20 @@ def _payloads(run: CurrentRun, n: int) -> Pictures:
     )
 
     def by_pair(scales: Extent) -> alt.Chart:
-        title, longest = f"{STEPS}{PAIRS}", scales["wavelength"]
-        chart = charts.wavelength_chart(waves, (), n, title, PAIRS, longest)
+        title, longest = f"{WAVELENGTH_TITLE}{ROTATED_PAIRS_TITLE}", scales["wavelength"]
+        chart = charts.wavelength_chart(waves, (), n, title, ROTATED_PAIRS_TITLE, longest)
         return chart.properties(height=LOW)
 
-    longest = max([LONG, *waves[waves < charts.NEVER].tolist()])
+    longest = max([WAVELENGTH_REACH, *waves[waves < charts.NEVER].tolist()])
     site = next(site for site in run.trace.attention.values() if site.has_causes)
     return {
         "positions-rotation": angles,
         "positions-rotation-waves": scaled({"wavelength": longest}, by_pair),
-        "checks": check_rows(claims.rotation(turns, site.dtype)),
+        "checks": check_rows(claims.rotation_checks(turns, site.dtype)),
     }
 
 
-def _layout(run: CurrentRun, n: int, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, n: int, drawn: Pictures) -> Sequence[PageCell]:
     angles = Plot("positions-rotation", file_name(run.trace, "rotation"))
     return [
         Columns((1.3, 1), ([angles], [Plot("positions-rotation-waves")]), stack=True),
@@ -85,10 +85,10 @@ def _layout(run: CurrentRun, n: int, drawn: Pictures) -> Sequence[Cell]:
 
 def _text(run: CurrentRun, n: int) -> str:
     site = next(site for site in run.trace.attention.values() if site.has_causes)
-    return explanation(run.scope.model.rotation(n), site.d_head, n)
+    return explain_rotation(run.scope.model.rotation(n), site.d_head, n)
 
 
-def explanation(turns: Rotation, d_head: int, n: int) -> str:
+def explain_rotation(turns: Rotation, d_head: int, n: int) -> str:
     """Say what is turned, and how fast."""
     pairs, waves = turns.n_pairs, turns.wavelengths
     rest = d_head - 2 * pairs
@@ -105,7 +105,7 @@ def explanation(turns: Rotation, d_head: int, n: int) -> str:
     return (
         f"**Each query and each key is turned**, in every layer and head, by these angles: {what}, in {pairs} pairs. "
         f"Pair i is dimensions i and i + {pairs}.{left}{longer} The fastest pair completes a turn in "
-        f"{length(float(waves.min()))} positions, the slowest in {length(float(waves.max()))}. "
+        f"{wavelength_text(float(waves.min()))} positions, the slowest in {wavelength_text(float(waves.max()))}. "
         f"{int((waves <= n).sum())} of {pairs} complete one within the {n} positions shown. The product of a query and"
         " a key depends only on the difference of their angles, so on their distance. The map leaves out whole turns:"
         " −½ and ½ are the same."
@@ -124,7 +124,9 @@ def _files(run: CurrentRun, n: int) -> Sequence[File]:
 def _quantities(run: CurrentRun, n: int) -> list[Quantity]:
     angles = run.scope.model.rotation(n).angles / (2 * torch.pi)
     places = [Label(str(place)) for place in range(n)]
-    return [Quantity("the angles", "turns", angles, places, "position", of_columns=PAIRS)]
+    return [
+        Quantity("the angles", "turns", angles, places, "position", of_columns=ROTATED_PAIRS_TITLE)
+    ]
 
 
 def _about(run: CurrentRun, n: int) -> Facts:

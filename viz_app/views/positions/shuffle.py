@@ -32,20 +32,20 @@ from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Switch, Whole
-from viz_app.views.page import Cell, File, Foot, Shown, View
+from viz_app.views.page import File, Foot, PageCell, ShownComponent, View
 from viz_app.views.positions import claims, files
 from viz_app.views.positions import text as say
 from viz_app.views.run_difference import Quantity
 
-ORDER = Choice("positions-order", "shuffled", options=tuple(ORDERS))
-SEED, WRITING = Whole("positions-seed", 0), Switch("positions-write")
+SHUFFLE_ORDER = Choice("positions-order", "shuffled", options=tuple(ORDERS))
+SHUFFLE_SEED, SHUFFLE_WRITES = Whole("positions-seed", 0), Switch("positions-write")
 FILE = "shuffle-test"  # its files are called this, after the model's name
-WITH, WITHOUT = "with positions", "positions switched off"
-EXPLAINED = Shown(PLAIN, "positions-explained")
+WITH_POSITIONS, WITHOUT_POSITIONS = "with positions", "positions switched off"
+EXPLAINED = ShownComponent(PLAIN, "positions-explained")
 
 
 @dataclass(frozen=True)
-class Choices:
+class ShuffleChoices:
     """The reordering, the seed of a shuffle, and whether the model generates from each order."""
 
     how: str
@@ -57,7 +57,7 @@ class Choices:
         return new_order(len(row.ids), self.how, self.seed, movable(row))
 
 
-def find(run: CurrentRun) -> View[Choices] | str:
+def find_shuffle(run: CurrentRun) -> View[ShuffleChoices] | str:
     """Return the view of a model that reads a text all at once, or why there is no test.
 
     Position vectors or recurrence must tell it the order of its tokens.
@@ -68,32 +68,32 @@ def find(run: CurrentRun) -> View[Choices] | str:
     return SHUFFLED if model.positions_can_go and suits else say.not_shuffled(model)
 
 
-def _choose(run: CurrentRun) -> Choices:
+def _choose(run: CurrentRun) -> ShuffleChoices:
     model = run.scope.model
-    with pick.row():
-        how = pick.one("Reorder tokens", ORDER, list(ORDERS), help=say.order_help(model))
-        seed = pick.typed("Shuffle seed", SEED, width=150, disabled=how != "shuffled")
+    with pick.control_row():
+        how = pick.one("Reorder tokens", SHUFFLE_ORDER, list(ORDERS), help=say.order_help(model))
+        seed = pick.typed("Shuffle seed", SHUFFLE_SEED, width=150, disabled=how != "shuffled")
         writes = model.can_write and pick.switched(
             "Also translate the shuffled text",
-            WRITING,
+            SHUFFLE_WRITES,
             help="Greedy decoding of both orders. Where positions can be switched off, also without them, in the "
             "decoder as well.",
         )
-    return Choices(how, seed, writes)
+    return ShuffleChoices(how, seed, writes)
 
 
-def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def _within(choices: ShuffleChoices, run: CurrentRun, other: CurrentRun) -> ShuffleChoices:
     return replace(choices, writes=choices.writes and other.scope.model.can_write)
 
 
-def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def _payloads(run: CurrentRun, choices: ShuffleChoices) -> Pictures:
     """Make all pictures of the section."""
-    source, tests, about = row_of(run), _tests(run, choices), facts(run.trace)
+    source, tests, about = shuffled_encoding(run), _tests(run, choices), facts(run.trace)
     file = file_name(run.trace, FILE)
     titled = dict(zip(_titles(tests), tests.values(), strict=True))
     explained = [*_found(run, *tests.values()), *_answers(run, choices)]
     drawn: Pictures = {
-        "positions-shuffle": shuffle(source, titled, saving(file, about)),
+        "positions-shuffle": shuffle_payload(source, titled, saving(file, about)),
         "positions-explained": notes.rows("explained", *explained),
         "checks": notes.check_rows(_checks(run, *tests.values())),
     }
@@ -102,7 +102,7 @@ def _payloads(run: CurrentRun, choices: Choices) -> Pictures:
     return drawn | (_texts(run, choices) if choices.writes else {})
 
 
-def row_of(run: CurrentRun) -> Encoding:
+def shuffled_encoding(run: CurrentRun) -> Encoding:
     """Return the row of tokens that change places."""
     return run.trace.streams[run.scope.model.fields[0].stream]
 
@@ -110,8 +110,11 @@ def row_of(run: CurrentRun) -> Encoding:
 def _models(run: CurrentRun) -> dict[str, Model]:
     """Return the tested models: the run's with its positions and, where possible, without them."""
     if run.scope.model.is_recurrent:
-        return {WITH: run.scope.model}
-    return {WITH: _positioned(run, True).model, WITHOUT: _positioned(run, False).model}
+        return {WITH_POSITIONS: run.scope.model}
+    return {
+        WITH_POSITIONS: _positioned(run, True).model,
+        WITHOUT_POSITIONS: _positioned(run, False).model,
+    }
 
 
 def _positioned(run: CurrentRun, has_positions: bool) -> Scope:
@@ -121,18 +124,18 @@ def _positioned(run: CurrentRun, has_positions: bool) -> Scope:
     )
 
 
-def _tests(run: CurrentRun, choices: Choices) -> dict[str, ShuffleTest]:
-    row = row_of(run)
+def _tests(run: CurrentRun, choices: ShuffleChoices) -> dict[str, ShuffleTest]:
+    row = shuffled_encoding(run)
     order = choices.order_of(row)
     return {
-        name: cache.shuffle(run.scope, name, model, row, order)
+        name: cache.cached_shuffle(run.scope, name, model, row, order)
         for name, model in _models(run).items()
     }
 
 
-def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+def _quantities(run: CurrentRun, choices: ShuffleChoices) -> list[Quantity]:
     """Return how far each token's vector moves at each stage, in shares of its length."""
-    tokens, tests = labels(row_of(run)), _tests(run, choices)
+    tokens, tests = labels(shuffled_encoding(run)), _tests(run, choices)
     return [
         Quantity(
             f"the change {name}",
@@ -147,7 +150,7 @@ def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
     ]
 
 
-def _answers(run: CurrentRun, choices: Choices) -> list[tuple[str, str]]:
+def _answers(run: CurrentRun, choices: ShuffleChoices) -> list[tuple[str, str]]:
     """Say what a model that does not write answers to the row as typed and reordered.
 
     It is asked with positions and without.
@@ -156,17 +159,20 @@ def _answers(run: CurrentRun, choices: Choices) -> list[tuple[str, str]]:
         return []
     if not compare_outputs(run.trace, run.trace).names:
         return [("line", say.NOTHING_ASKED)]
-    row, lines = row_of(run), []
+    row, lines = shuffled_encoding(run), []
     other = reordered(row, choices.order_of(row))
-    for where, scope in ((WITH, _positioned(run, True)), (WITHOUT, _positioned(run, False))):
+    for where, scope in (
+        (WITH_POSITIONS, _positioned(run, True)),
+        (WITHOUT_POSITIONS, _positioned(run, False)),
+    ):
         answers = [notes.answer_line(cache.given_trace(scope, tokens)) for tokens in (row, other)]
         lines.append(("line", say.answer_sentence(where, *answers)))
     return lines
 
 
-def _texts(run: CurrentRun, choices: Choices) -> Pictures:
+def _texts(run: CurrentRun, choices: ShuffleChoices) -> Pictures:
     """Return what each model writes from the text as typed and reordered, a line each."""
-    row, models = row_of(run), _models(run)
+    row, models = shuffled_encoding(run), _models(run)
     other = [row.ids[i] for i in choices.order_of(row)]
     lines = {}
     for name, model in models.items():
@@ -192,8 +198,8 @@ def _found(
     if bare:
         fixed = "the end mark" if run.scope.model.translates else "special tokens"
         kind = _positioned(run, True).config.positions
-        return [("line", say.shuffled(test, bare, kind, fixed))]
-    _, lead, rest = say.recurrent(test).split("**")
+        return [("line", say.explain_shuffle(test, bare, kind, fixed))]
+    _, lead, rest = say.explain_recurrent_shuffle(test).split("**")
     return [("lead", lead), ("line", rest)]
 
 
@@ -201,11 +207,13 @@ def _checks(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None)
     stages = list(encoder_stages(run.scope.model, run.trace.activations).values())
     if bare:
         shown = test if run.spec.model.positions else bare
-        return claims.shuffled(shown, bare, stages[-1][0])
-    return claims.recurrent(test, torch.cat(stages))
+        return claims.shuffle_checks(shown, bare, stages[-1][0])
+    return claims.recurrent_checks(test, torch.cat(stages))
 
 
-def shuffle(source: Encoding, maps: Mapping[str, ShuffleTest], saved: Mapping[str, str]) -> bytes:
+def shuffle_payload(
+    source: Encoding, maps: Mapping[str, ShuffleTest], saved: Mapping[str, str]
+) -> bytes:
     """Return the payload of each token at its old and its new place.
 
     Of each test, by its title, it holds how far each token's vector moved at each stage, from 0
@@ -250,18 +258,18 @@ def _pack(
     return pack(header, **{name: array.astype(np.float32) for name, array in arrays.items()})
 
 
-def _layout(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _layout(run: CurrentRun, choices: ShuffleChoices, drawn: Pictures) -> Sequence[PageCell]:
     """Place what happens to the tokens and the writing; the drawer has the means of each stage."""
-    texts = [Shown(PLAIN, key) for key in drawn if key.startswith("note ")]
-    means = [Shown(SHUFFLE, "positions-stages")]
-    return [Shown(SHUFFLE, "positions-shuffle"), EXPLAINED, *texts, Foot(cells=means)]
+    texts = [ShownComponent(PLAIN, key) for key in drawn if key.startswith("note ")]
+    means = [ShownComponent(SHUFFLE, "positions-stages")]
+    return [ShownComponent(SHUFFLE, "positions-shuffle"), EXPLAINED, *texts, Foot(cells=means)]
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: ShuffleChoices) -> Sequence[File]:
     def changes(now: CurrentRun) -> str:
-        tokens = [label.text for label in labels(row_of(now))]
+        tokens = [label.text for label in labels(shuffled_encoding(now))]
         tests = list(_tests(now, choices).values())
-        return (files.shuffle_csv if len(tests) > 1 else files.states_csv)(tokens, *tests)
+        return (files.shuffle_csv if len(tests) > 1 else files.state_moves_csv)(tokens, *tests)
 
     name = f"{file_name(run.trace, FILE)}.csv"
     return [File("The changes, CSV", changes, name)]

@@ -12,35 +12,37 @@ from models.analysis.position_measures import SimilarityByDistance, similarity_b
 from models.layers.positions import formula_table, sinusoidal, wavelengths
 from viz_app import ui
 from viz_app.controls import pick
-from viz_app.drawing.extent import Extent, Scaled, domain, scaled, span
+from viz_app.drawing.extent import Extent, Scaled, domain, scaled, signed_extent
 from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import check_rows
-from viz_app.drawing.provenance import file_name, readable
+from viz_app.drawing.provenance import file_name, file_name_part
 from viz_app.drawing.stamp import Facts, caption, facts, of_model
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Several, Whole
-from viz_app.views.page import Cell, Columns, File, Foot, Plot, Prose, View
+from viz_app.views.page import Columns, File, Foot, PageCell, Plot, Prose, View
 from viz_app.views.positions import charts, claims, files
 from viz_app.views.positions import text as say
 from viz_app.views.run_difference import Quantity
 
-SIZES = [2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512]  # of d_model
+TABLE_SIZES = [2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512]  # of d_model
 FIRST_DIMS = (0, 1, 8, 16, 24)
-TABLE = Choice("positions-table", say.NAMES["paper"], options=tuple(say.NAMES.values()))
-D_MODEL, LENGTH = (
-    Choice("positions-d_model", 64, False, tuple(SIZES)),
+CHOSEN_TABLE = Choice(
+    "positions-table", say.TABLE_NAMES["paper"], options=tuple(say.TABLE_NAMES.values())
+)
+TABLE_D_MODEL, TABLE_LENGTH = (
+    Choice("positions-d_model", 64, False, tuple(TABLE_SIZES)),
     Whole("positions-length", 100, low=4, high=512),
 )
-DIMS = Several("positions-dims", FIRST_DIMS, most=len(charts.LINES))
+DIMS = Several("positions-dims", FIRST_DIMS, most=len(charts.LINE_COLOURS))
 LOW = 280  # px: what pictures of a rotation mean is in sight with them
-LONG = 100_000  # positions: the scale of wavelengths reaches as far at least
-STEPS = "How many positions one full turn takes, by "
+WAVELENGTH_REACH = 100_000  # positions: the scale of wavelengths reaches as far at least
+WAVELENGTH_TITLE = "How many positions one full turn takes, by "
 
 
 @dataclass(frozen=True)
-class Choices:
+class TableChoices:
     """A formula of FORMULAS or OWN, the size of its table, and the dimensions with curves."""
 
     formula: str
@@ -63,23 +65,25 @@ class TableView:
         return similarity_by_distance(self.table)
 
 
-def table_view(run: CurrentRun, choices: Choices) -> TableView:
+def table_view(run: CurrentRun, choices: TableChoices) -> TableView:
     """Return the chosen table."""
     config, formula = run.scope.config, choices.formula
-    if formula != say.OWN:
+    if formula != say.OWN_TABLE:
         table = formula_table(formula, choices.n, choices.d_model)
-        return TableView(formula, table, wavelengths(formula, choices.d_model), say.WHOSE[formula])
-    table = own_table(run)[: choices.n].double()
+        return TableView(
+            formula, table, wavelengths(formula, choices.d_model), say.TABLE_SOURCES[formula]
+        )
+    table = model_table(run)[: choices.n].double()
     waves = wavelengths("paper", config.d_model) if config.positions == "sinusoidal" else None
     return TableView(formula, table, waves, f"{config.positions} positions of {run.scope.name}")
 
 
-def own_table(run: CurrentRun) -> Tensor:
+def model_table(run: CurrentRun) -> Tensor:
     """Return all position vectors of the run's model."""
     return run.scope.model.positions.table.detach().to("cpu", torch.float32)
 
 
-def kind_of(run: CurrentRun) -> str:
+def position_kind(run: CurrentRun) -> str:
     """Name the model's kind of positions; "none" for a recurrence."""
     return getattr(run.scope.config, "positions", "none")
 
@@ -89,31 +93,35 @@ def choose_d_model(fixed: int | None = None) -> int:
     if fixed is not None:
         return pick.fixed("d_model of this model", f"positions-own-{fixed}", fixed)
     about = "How many numbers a position vector has."
-    return pick.step("d_model (dimensions)", D_MODEL, SIZES, url_state.get(D_MODEL), help=about)
+    return pick.step(
+        "d_model (dimensions)", TABLE_D_MODEL, TABLE_SIZES, url_state.get(TABLE_D_MODEL), help=about
+    )
 
 
 def choose_length() -> int:
     """Draw the number of positions shown."""
-    return pick.whole("Length (positions)", LENGTH, step=4)
+    return pick.pick_whole("Length (positions)", TABLE_LENGTH, step=4)
 
 
-def _choose(run: CurrentRun) -> Choices:
-    config, kind = run.scope.config, kind_of(run)
+def _choose(run: CurrentRun) -> TableChoices:
+    config, kind = run.scope.config, position_kind(run)
     left, middle, right = pick.columns(2.2, 1, 1)
-    names = {name: key for key, name in say.NAMES.items() if key != say.OWN or kind != "none"}
+    names = {
+        name: key for key, name in say.TABLE_NAMES.items() if key != say.OWN_TABLE or kind != "none"
+    }
     about = say.own_help(kind, run.scope.model.order_from)
     with left:
-        formula = names[pick.one("Table", TABLE, list(names), help=about)]
+        formula = names[pick.one("Table", CHOSEN_TABLE, list(names), help=about)]
     with middle:
-        d_model = choose_d_model(config.d_model if formula == say.OWN else None)
+        d_model = choose_d_model(config.d_model if formula == say.OWN_TABLE else None)
     with right:
-        return Choices(formula, d_model, choose_length())
+        return TableChoices(formula, d_model, choose_length())
 
 
-def _choose_curves(run: CurrentRun) -> Choices:
+def _choose_curves(run: CurrentRun) -> TableChoices:
     choices = _choose(run)
     n_dims = table_view(run, choices).table.shape[1]
-    dims = pick.several(
+    dims = pick.pick_several(
         "Dimensions drawn",
         DIMS,
         range(n_dims),
@@ -123,12 +131,12 @@ def _choose_curves(run: CurrentRun) -> Choices:
     return replace(choices, dims=tuple(sorted(dims)))
 
 
-def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def _within(choices: TableChoices, run: CurrentRun, other: CurrentRun) -> TableChoices:
     """Return the same choices for the other run; the paper's table if its model has none."""
-    if choices.formula != say.OWN:
+    if choices.formula != say.OWN_TABLE:
         return choices
     formula, d_model = choices.formula, choices.d_model // 2 * 2  # a formula's dimensions are pairs
-    if kind_of(other) == "none":
+    if position_kind(other) == "none":
         formula = "paper"
     else:
         d_model = other.scope.config.d_model
@@ -136,28 +144,28 @@ def _within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
     return replace(choices, formula=formula, d_model=d_model, dims=dims)
 
 
-def _curves(run: CurrentRun, choices: Choices) -> Pictures:
+def _curves(run: CurrentRun, choices: TableChoices) -> Pictures:
     """Make the pictures of the chosen dimensions by position, and of all wavelengths."""
     view, dims = table_view(run, choices), choices.dims
-    of_sine = "paper" if view.formula == say.OWN else view.formula
+    of_sine = "paper" if view.formula == say.OWN_TABLE else view.formula
     waves = [None if view.waves is None else float(view.waves[i]) for i in dims]
     names = [say.dimension(of_sine, i, wave) for i, wave in zip(dims, waves, strict=True)]
     title = f"Position encoding by position ({view.owner}, {view.table.shape[1]} dimensions)"
 
     def curves(scales: Extent) -> alt.Chart:
-        return charts.curves(view.table, dims, names, title, domain(scales))
+        return charts.dimension_chart(view.table, dims, names, title, domain(scales))
 
     drawn: Pictures = {
-        "positions-curves": scaled(span(view.table[:, list(dims)]), curves),
+        "positions-curves": scaled(signed_extent(view.table[:, list(dims)]), curves),
         "checks": check_rows(_checks(run, view)),
     }
     if view.waves is not None:
-        chart = charts.wavelength_chart(view.waves, dims, choices.n, f"{STEPS}dimension")
+        chart = charts.wavelength_chart(view.waves, dims, choices.n, f"{WAVELENGTH_TITLE}dimension")
         drawn["positions-waves"] = chart
     return drawn
 
 
-def _lay_out_curves(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _lay_out_curves(run: CurrentRun, choices: TableChoices, drawn: Pictures) -> Sequence[PageCell]:
     view = table_view(run, choices)
     turns = [Prose(say.NO_WAVES)]
     if view.waves is not None:
@@ -169,7 +177,7 @@ def _lay_out_curves(run: CurrentRun, choices: Choices, drawn: Pictures) -> Seque
     ]
 
 
-def _map(run: CurrentRun, choices: Choices) -> Pictures:
+def _map(run: CurrentRun, choices: TableChoices) -> Pictures:
     """Make the pictures of the whole table, of PE·PEᵀ, and of PE·PEᵀ by distance."""
     view, look = table_view(run, choices), ui.page_look()
     similarity, note = view.similarity, caption(_model_facts(run, view))
@@ -188,30 +196,32 @@ def _map(run: CurrentRun, choices: Choices) -> Pictures:
         "positions-products": heatmap(
             "Similarity of two positions (PE·PEᵀ)", products, "other position"
         ),
-        "positions-similarity": scaled(span(similarity.least, similarity.largest), by_distance),
+        "positions-similarity": scaled(
+            signed_extent(similarity.least, similarity.largest), by_distance
+        ),
         "checks": check_rows(_checks(run, view)),
     }
 
 
-def _lay_out_map(run: CurrentRun, choices: Choices, drawn: Pictures) -> Sequence[Cell]:
+def _lay_out_map(run: CurrentRun, choices: TableChoices, drawn: Pictures) -> Sequence[PageCell]:
     view = table_view(run, choices)
     plots = (
         [Plot("positions-map", _name(run, view, "map"))],
         [Plot("positions-products", _name(run, view, "products"))],
-        [Plot("positions-similarity", caption=say.BAND)],
+        [Plot("positions-similarity", caption=say.BAND_OF_DISTANCE)],
     )
     return [*_only_tables(run), Columns((1.15, 1, 1), plots, stack=True), Foot((1, 1))]
 
 
-def _only_tables(run: CurrentRun) -> list[Cell]:
+def _only_tables(run: CurrentRun) -> list[PageCell]:
     return [Prose(say.TABLES_ONLY)] * run.scope.model.is_recurrent
 
 
-def _text(run: CurrentRun, choices: Choices) -> str:
-    return say.explanation(choices.formula, kind_of(run), run.scope.model.order_from)
+def _text(run: CurrentRun, choices: TableChoices) -> str:
+    return say.explain_table(choices.formula, position_kind(run), run.scope.model.order_from)
 
 
-def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
+def _files(run: CurrentRun, choices: TableChoices) -> Sequence[File]:
     name = _name(run, table_view(run, choices))
 
     def table(now: CurrentRun) -> str:
@@ -232,16 +242,16 @@ def _files(run: CurrentRun, choices: Choices) -> Sequence[File]:
 
 def _name(run: CurrentRun, view: TableView, *parts: str) -> str:
     """Return a file name after the model of an own table, else after the formula and its size."""
-    if view.formula == say.OWN:
+    if view.formula == say.OWN_TABLE:
         return file_name(run.trace, "positions", *parts)
     size = "x".join(map(str, view.table.shape))
-    return ".".join((readable(view.formula), size, "positions", *parts))
+    return ".".join((file_name_part(view.formula), size, "positions", *parts))
 
 
 def _about(run: CurrentRun, view: TableView) -> Facts:
     """Say whose table it is, and of a model's own which model it is."""
     size = {"table": view.owner, "size": say.size(*view.table.shape)}
-    return size | (facts(run.trace) if view.formula == say.OWN else {})
+    return size | (facts(run.trace) if view.formula == say.OWN_TABLE else {})
 
 
 def _model_facts(run: CurrentRun, view: TableView) -> Facts:
@@ -251,24 +261,26 @@ def _model_facts(run: CurrentRun, view: TableView) -> Facts:
 
 
 def _checks(run: CurrentRun, view: TableView) -> list[Check]:
-    if view.formula != say.OWN:
-        return claims.table(view.formula, view.table, view.similarity)
-    whole = own_table(run)
+    if view.formula != say.OWN_TABLE:
+        return claims.table_checks(view.formula, view.table, view.similarity)
+    whole = model_table(run)
     used = run.trace.activations[f"{run.scope.model.stack}.position"].value[0]
-    return claims.own_table(used, whole, run.scope.config.positions, sinusoidal(*whole.shape))
+    return claims.own_table_checks(
+        used, whole, run.scope.config.positions, sinusoidal(*whole.shape)
+    )
 
 
-def _quantities(run: CurrentRun, choices: Choices) -> list[Quantity]:
+def _quantities(run: CurrentRun, choices: TableChoices) -> list[Quantity]:
     table = table_view(run, choices).table
     places = [Label(str(place)) for place in range(len(table))]
     return [Quantity("the position table", "value", table, places, "position")]
 
 
-def _note(run: CurrentRun, choices: Choices) -> str:
-    return say.PICTURES
+def _note(run: CurrentRun, choices: TableChoices) -> str:
+    return say.PICTURES_NOTE
 
 
-CURVES = View(
+CURVES_VIEW = View(
     _curves,
     _lay_out_curves,
     choose=_choose_curves,
@@ -280,4 +292,4 @@ CURVES = View(
     is_live=lambda choices: False,
     has_strip=False,
 )
-MAP = replace(CURVES, payloads=_map, layout=_lay_out_map, choose=_choose)
+MAP = replace(CURVES_VIEW, payloads=_map, layout=_lay_out_map, choose=_choose)

@@ -16,13 +16,13 @@ from viz_app import words
 from viz_app.views.positions.charts import NEVER
 
 UNRELATED = 2**0.5  # the change at which a vector is at a right angle to its old self
-SAME, SAME_FLOAT = (
+SAME_VECTOR, SAME_VECTOR_FLOAT = (
     1e-6,
     1e-4,
 )  # of a vector's length: no change, and no change but rounding through every layer
 
 # what tells it the order → what a model without a table of position vectors does instead
-NO_TABLE = {
+NO_TABLE_REASONS = {
     BY_MASK: "has no position vectors at all",
     BY_STATES: "has no position vectors: its states carry the order",
     BY_SCORES: "adds no position vectors: each score has a term for the distance of the two tokens",
@@ -63,19 +63,19 @@ _TURNED = (
 )
 
 
-OWN = "model"  # picked beside the formulas: the table of the loaded checkpoint
-NAMES = {
+OWN_TABLE = "model"  # picked beside the formulas: the table of the loaded checkpoint
+TABLE_NAMES = {
     "paper": "The paper's",
     "2^i": "Misprint 2ⁱ",
     "sin-sin": "Misprint sin, sin",
-    OWN: "This model's own",
+    OWN_TABLE: "This model's own",
 }
 LATEX = {
     "paper": r"\sin\frac{pos}{10000^{2i/d}},\;\;\cos\frac{pos}{10000^{2i/d}}",
     "2^i": r"\sin\frac{pos}{10000^{\mathbf{2^i}/d}},\;\;\cos\frac{pos}{10000^{\mathbf{2^i}/d}}",
     "sin-sin": r"\sin\frac{pos}{10000^{2i/d}},\;\;\mathbf{\sin}\frac{pos}{10000^{(\mathbf{2i+1})/d}}",
 }
-WHOSE = {
+TABLE_SOURCES = {
     "paper": "the paper's formula",
     "2^i": "the misprint 2ⁱ",
     "sin-sin": "the misprint with sine twice",
@@ -94,9 +94,11 @@ NO_WAVES = (
     "**Learned vectors have no wavelength.** They are trained like every other weight, and no formula determines "
     "them. Look at the map: are neighbouring positions alike?"
 )
-BAND = "Line: mean over all pairs at this distance; band: min–max. No band: similarity depends on distance only."
+BAND_OF_DISTANCE = "Line: mean over all pairs at this distance; band: min–max. No band: similarity depends on distance only."
 SHIFT_HELP = "Is PE(pos+k) one fixed matrix times PE(pos), wherever pos is?"
-PICTURES = "Each picture has its own download in its upper right corner, when the pointer is on it."
+PICTURES_NOTE = (
+    "Each picture has its own download in its upper right corner, when the pointer is on it."
+)
 TABLES_ONLY = RECURRENT + (
     "The tables below are those added for attention. Without them and without a mask, attention cannot tell one order"
     " of tokens from another."
@@ -115,7 +117,7 @@ def not_shuffled(model: Model) -> str:
         if model.positions is not None
         else _TURNED
         if model.rotation(2) is not None
-        else _NO_VECTORS.format(NO_TABLE[model.order_from])
+        else _NO_VECTORS.format(NO_TABLE_REASONS[model.order_from])
     )
     if model.stack == "decoder":
         return _NOT_SHUFFLED + vectors
@@ -142,7 +144,7 @@ def answer_sentence(where: str, typed: tuple[str, str], reordered: tuple[str, st
     return f"{first}; {again}{other} if reordered."
 
 
-def recurrent(test: ShuffleTest) -> str:
+def explain_recurrent_shuffle(test: ShuffleTest) -> str:
     """Explain the result of the shuffle test in an RNN's encoder."""
     if test.order == tuple(range(len(test.order))):
         return (
@@ -154,7 +156,7 @@ def recurrent(test: ShuffleTest) -> str:
         for name, mean in zip(test.stages, test.mean, strict=True)
     )
     same = ", ".join(
-        f"{name} {int((change < SAME).sum())}"
+        f"{name} {int((change < SAME_VECTOR).sum())}"
         for name, change in zip(test.stages, test.change, strict=True)
     )
     ways = "Reading forwards, a state can only change from the first moved position on" + (
@@ -168,7 +170,7 @@ def recurrent(test: ShuffleTest) -> str:
     )
 
 
-def shuffled(
+def explain_shuffle(
     positioned: ShuffleTest, bare: ShuffleTest, kind: str, fixed: str = "the end mark"
 ) -> str:
     """Explain the result of the shuffle test; `fixed` keeps its place."""
@@ -181,7 +183,7 @@ def shuffled(
         "" if exact == "0" else " That is rounding, because sums are added up in another order."
     )
     where = "as it enters the model" if place == "input" else f"after {place}"
-    same = float(bare.largest.max()) < SAME_FLOAT
+    same = float(bare.largest.max()) < SAME_VECTOR_FLOAT
     if kind == "none":
         return (
             "This model has no position vectors. Its encoder cannot know the order of the source: reordering the "
@@ -220,22 +222,22 @@ def size(n: int, d_model: int) -> str:
 def own_help(kind: str, order_from: str) -> str:
     """Name the loaded model's positions, beside the picker."""
     if kind == "none":
-        return f"This model {NO_TABLE[order_from]}."
+        return f"This model {NO_TABLE_REASONS[order_from]}."
     return f"This model's positions are {kind}."
 
 
-def explanation(formula: str, kind: str, order_from: str) -> str:
+def explain_table(formula: str, kind: str, order_from: str) -> str:
     """Explain the table on the screen in words and symbols.
 
     `kind` is the loaded model's, `order_from` what tells it the order.
     """
-    if formula != OWN:
-        text = f"**{NAMES[formula]}.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n$${LATEX[formula]}$$\n\n{WHAT[formula]}"
+    if formula != OWN_TABLE:
+        text = f"**{TABLE_NAMES[formula]}.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n$${LATEX[formula]}$$\n\n{WHAT[formula]}"
         if kind == "learned":
-            text += (
-                f" The loaded model learned its vectors instead: pick “{NAMES[OWN]}” to see them."
-            )
-        return text + (f" The loaded model {NO_TABLE[order_from]}." if kind == "none" else "")
+            text += f" The loaded model learned its vectors instead: pick “{TABLE_NAMES[OWN_TABLE]}” to see them."
+        return text + (
+            f" The loaded model {NO_TABLE_REASONS[order_from]}." if kind == "none" else ""
+        )
     if kind == "learned":
         return (
             "**Learned positions.** One vector for each position, trained like every other weight. No formula "
@@ -249,10 +251,10 @@ def dimension(formula: str, dim: int, wavelength: float | None) -> str:
     if wavelength is None:
         return f"dimension {dim}"
     function = "cos" if dim % 2 and formula != "sin-sin" else "sin"
-    return f"dimension {dim}: {function}, wavelength {length(wavelength)}"
+    return f"dimension {dim}: {function}, wavelength {wavelength_text(wavelength)}"
 
 
-def length(wavelength: float) -> str:
+def wavelength_text(wavelength: float) -> str:
     """Write a wavelength in positions."""
     return (
         "endless"

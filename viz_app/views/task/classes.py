@@ -23,17 +23,23 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.reference_models import alike_but_for_lambda
 from viz_app.views.task.image import image_classes
 from viz_app.views.task.pair import pair
-from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
+from viz_app.views.task.reading import (
+    DrawnOutput,
+    TaskChoices,
+    attention_row_payload,
+    check_row,
+    reading_site,
+)
 
-TITLE = "Same text, one fine-tuning for each λ: class probabilities"
-MOST = "most probable"
-NOTE = (
+LAMBDA_TITLE = "Same text, one fine-tuning for each λ: class probabilities"
+MOST_PROBABLE = "most probable"
+FINE_TUNING_NOTE = (
     "Each was fine-tuned from the same weights on the same texts, to minimise L3 = L2 + λ·L1 (Radford et al. 2018). "
     "L2 is the loss of the class, L1 that of every token after those before it. Click a name to open that run."
 )
 
 
-def score(measured: str, perplexity: object) -> str:
+def run_score(measured: str, perplexity: object) -> str:
     """Return the score of a run and, if recorded, its perplexity on the same texts."""
     if not measured:
         return "No score was measured."
@@ -45,7 +51,7 @@ def score(measured: str, perplexity: object) -> str:
     return f"{measured[:1].upper()}{measured[1:]}{perplexity_note}."
 
 
-PERPLEXITY = "text perplexity"  # of the scores of models.tasks.classify
+TEXT_PERPLEXITY = "text perplexity"  # of the scores of models.tasks.classify
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,9 @@ def side_by_side(run: CurrentRun, output: ClassProbabilities) -> list[LambdaRun]
     return runs if any(result.output is output for result in runs) else []
 
 
-def class_probabilities(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn:
+def class_probabilities(
+    run: CurrentRun, output: ClassProbabilities, choices: TaskChoices
+) -> DrawnOutput:
     """Draw the classes with what the answering token reads, and the runs with another λ, if any.
 
     The second result is the checks.
@@ -88,18 +96,21 @@ def class_probabilities(run: CurrentRun, output: ClassProbabilities, choices: Ch
     pictures, checks = pair(run, output, choices, has_bars=len(runs) < 2)
     if len(runs) < 2:
         return pictures, checks
-    return {"classes": classes(run, output, runs), **pictures}, [*checks, check_probabilities(runs)]
+    return {"classes": classes_payload(run, output, runs), **pictures}, [
+        *checks,
+        check_probabilities(runs),
+    ]
 
 
-def classes(run: CurrentRun, output: ClassProbabilities, runs: list[LambdaRun]) -> bytes:
+def classes_payload(run: CurrentRun, output: ClassProbabilities, runs: list[LambdaRun]) -> bytes:
     """Return the payload of the component `classes`."""
     header: dict[str, Any] = {
-        "title": TITLE, "note": NOTE, **saving(file_name(run.trace, "classes-by-lambda"), facts(run.trace)),
+        "title": LAMBDA_TITLE, "note": FINE_TUNING_NOTE, **saving(file_name(run.trace, "classes-by-lambda"), facts(run.trace)),
         "runs": [
             {
                 "name": entry.name, "title": f"λ = {entry.factor:g}", "whose": entry.scope.name, "chosen": entry.output is output,
                 "score": _score(entry.scope.training.get("scores", {})),
-                "rows": [[i, [name, "", False], MOST * (name == entry.output.predicted)]
+                "rows": [[i, [name, "", False], MOST_PROBABLE * (name == entry.output.predicted)]
                          for i, name in enumerate(entry.output.names)],
             }
             for entry in runs
@@ -139,34 +150,34 @@ def _score(scores: dict[str, Any]) -> str:
     summary = words.score_summary(
         {name: scores[name] for name in (*names, "cases") if name in scores}
     )
-    return score(summary, scores.get(PERPLEXITY))
+    return run_score(summary, scores.get(TEXT_PERPLEXITY))
 
 
 TOKENS_TITLE = "The most probable class of each token"
-SCALE = ["0", "1  probability of the class", "Click a token to see all its classes."]
-COUNTED = 4  # classes that the summary counts
+CLASS_SCALE = ["0", "1  probability of the class", "Click a token to see all its classes."]
+N_COUNTED_CLASSES = 4  # classes that the summary counts
 
 
-def summary(predicted: Sequence[str]) -> str:
+def class_counts(predicted: Sequence[str]) -> str:
     """Return the number of tokens in each class, special tokens included."""
     counted = Counter(predicted).most_common()
-    each = [f"{name} {n}" for name, n in counted[:COUNTED]]
-    more = len(counted) - COUNTED
+    each = [f"{name} {n}" for name, n in counted[:N_COUNTED_CLASSES]]
+    more = len(counted) - N_COUNTED_CLASSES
     other = f" and {more} other class{'es' * (more > 1)}" * (more > 0)
     return f"{len(predicted)} tokens: {', '.join(each)}{other}."
 
 
-def answer_title(token: str, special: bool) -> str:
+def token_classes_title(token: str, special: bool) -> str:
     """Return the title of one token's classes."""
     return f"The class of {token if special else f'“{token}”'}"
 
 
-def fact(name: str, probability: float) -> str:
+def most_probable_class(name: str, probability: float) -> str:
     """Return the most probable class of the chosen token."""
     return f"Most probable: {name}, {words.percent(probability, 1)}."
 
 
-def rest(n_shown: int, n_classes: int, mass: float) -> str:
+def unlisted_classes(n_shown: int, n_classes: int, mass: float) -> str:
     """Return the share of the listed classes in the probability; "" if all are listed."""
     if n_shown == n_classes:
         return ""
@@ -175,12 +186,12 @@ def rest(n_shown: int, n_classes: int, mass: float) -> str:
     )
 
 
-LISTED = 10  # classes of the distribution at the chosen token
+N_LISTED_CLASSES = 10  # classes of the distribution at the chosen token
 
 
-def token_classes(run: CurrentRun, output: TokenClasses, choices: Choices) -> Drawn:
+def token_classes(run: CurrentRun, output: TokenClasses, choices: TaskChoices) -> DrawnOutput:
     """Draw the class of each token, and return the checks."""
-    site, head = answering(run.trace, output.stream, choices.focus)
+    site, head = reading_site(run.trace, output.stream, choices.focus)
     position = chosen_token(run, output, choices)
     checks = check_softmax(output.logits, output.log_probs)
     if site is not None:
@@ -188,7 +199,7 @@ def token_classes(run: CurrentRun, output: TokenClasses, choices: Choices) -> Dr
     return {"answers": _payload(run, output, position, site, head)}, checks
 
 
-def chosen_token(run: CurrentRun, output: TokenClasses, choices: Choices) -> int:
+def chosen_token(run: CurrentRun, output: TokenClasses, choices: TaskChoices) -> int:
     """Return the chosen position, by default the first typed token of the rarest class."""
     row, names = run.trace.streams[output.stream], output.predicted
     if choices.position is not None and choices.position < len(names):
@@ -202,8 +213,8 @@ def _payload(
     run: CurrentRun, output: TokenClasses, position: int, site: AttentionSite | None, head: int
 ) -> bytes:
     tokens, p = labels(run.trace.streams[output.stream]), output.log_probs.exp()
-    token, best = tokens[position], p[position].topk(min(LISTED, len(output.names)))
-    attention_row, row = reading(run, site, head, position)
+    token, best = tokens[position], p[position].topk(min(N_LISTED_CLASSES, len(output.names)))
+    attention_row, row = attention_row_payload(run, site, head, position)
     listed = best.indices.tolist()
     header: dict[str, Any] = {
         "kind": "classes",
@@ -213,13 +224,13 @@ def _payload(
         "places": [label.as_json() for label in tokens],
         "classes": list(output.predicted),
         "position": position,
-        "scale": SCALE,
-        "summary": summary(output.predicted),
+        "scale": CLASS_SCALE,
+        "summary": class_counts(output.predicted),
         "answer": {
-            "title": answer_title(token.text, token.special),
+            "title": token_classes_title(token.text, token.special),
             "rows": [[i, [output.names[i], "", False], ""] for i in listed],
-            "fact": fact(output.predicted[position], float(best.values[0])),
-            "rest": rest(len(listed), len(output.names), float(best.values.sum())),
+            "fact": most_probable_class(output.predicted[position], float(best.values[0])),
+            "rest": unlisted_classes(len(listed), len(output.names), float(best.values.sum())),
         },
         "reading": attention_row,
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from models import Scope
-from models.architectures.base import ORDER, POSITIONS, Field
+from models.architectures.base import ORDER_FIELD, POSITIONS_FIELD, Field
 from models.errors import InputError
 from models.tokenizers.encoding import hidable
 from models.trace import Trace
@@ -16,31 +16,31 @@ from viz_app.components.mounting import show
 from viz_app.controls import pick, which_head
 from viz_app.drawing.notes import first_output, small_print
 from viz_app.drawing.sites import by_kind
-from viz_app.input_bar.examples import readable, readable_examples
+from viz_app.input_bar.examples import readable_examples, reads_text
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus, chosen_focus
 from viz_app.session.parameters import Choice, Whole
 from viz_app.session.remembered import forget, recall, remember
-from viz_app.views.task.next_token import chosen_position
+from viz_app.views.task.next_token import clicked_position
 from viz_app.views.task.presentations import pictured
-from viz_app.views.task.reading import Choices, answering, answering_sites
+from viz_app.views.task.reading import TaskChoices, answering_sites, reading_site
 
 OUTPUT = Choice("task-output")
-POSITION = Whole("task-position", is_step=True)
-LONGEST_ORDER = 10_000  # characters
+TASK_POSITION = Whole("task-position", is_step=True)
+MAX_ORDER_TEXT = 10_000  # characters
 _TYPED, _REFUSED = "task-order", "task-order-refused"
 
 
-def choose(run: CurrentRun) -> Choices:
+def choose_task_view(run: CurrentRun) -> TaskChoices:
     """Draw the row of controls and return the choices."""
     output = first_output(run.trace)
-    with which_head.row():
+    with which_head.head_row():
         shown = _output(run)
         focus = _attention(run, output)
     if isinstance(output, TokenInOrder):
         _note_order(len(output.order))
-    return Choices(url_state.get(POSITION), focus, shown)
+    return TaskChoices(url_state.get(TASK_POSITION), focus, shown)
 
 
 def _output(run: CurrentRun) -> str:
@@ -53,7 +53,9 @@ def _output(run: CurrentRun) -> str:
 
 def choose_position(position: int) -> None:
     """Show the answer at this position of the shown run."""
-    url_state.keep(POSITION, chosen_position(first_output(live.session().shown.trace), position))
+    url_state.set_value(
+        TASK_POSITION, clicked_position(first_output(live.live_session().shown.trace), position)
+    )
 
 
 def hide(positions: Sequence[int]) -> None:
@@ -61,7 +63,7 @@ def hide(positions: Sequence[int]) -> None:
 
     Hidden positions beyond the end of the row remain chosen.
     """
-    run, field = live.session().shown, _field(POSITIONS)
+    run, field = live.live_session().shown, _field(POSITIONS_FIELD)
     if field is None:
         return
     row, parameter = run.trace.streams[field.stream], url_state.parameter_of(field)
@@ -70,12 +72,12 @@ def hide(positions: Sequence[int]) -> None:
     chosen = sorted(
         {*beyond, *(position for position in positions if position in hidable_positions)}
     )[: url_state.MOST_POSITIONS]
-    url_state.keep(parameter, tuple(chosen) or None)
+    url_state.set_value(parameter, tuple(chosen) or None)
 
 
 def choose_run(name: str) -> None:
     """Open the checkpoint of this name."""
-    url_state.keep(url_state.CHECKPOINT, name)
+    url_state.set_value(url_state.CHECKPOINT, name)
 
 
 def _attention(run: CurrentRun, output: Output) -> Focus:
@@ -87,7 +89,7 @@ def _attention(run: CurrentRun, output: Output) -> Focus:
     sites = answering_sites(trace, output.stream)
     if not sites:
         return Focus()
-    site, head = answering(trace, output.stream, chosen_focus(trace)[1])
+    site, head = reading_site(trace, output.stream, chosen_focus(trace)[1])
     kinds = {
         kind: answering_in_kind
         for kind, kind_sites in by_kind(trace)
@@ -105,8 +107,8 @@ def _choose_order(run: CurrentRun, output: TokenInOrder) -> None:
         remember(_TYPED, " ".join(str(position + 1) for position in output.order))
         forget(_REFUSED)
     n, figure = len(output.order), figure_text(run.scope, run.trace)
-    pick.text(
-        "Order, positions from 1", _TYPED, partial(_take, n), width=180, max_chars=LONGEST_ORDER
+    pick.pick_text(
+        "Order, positions from 1", _TYPED, partial(_take, n), width=180, max_chars=MAX_ORDER_TEXT
     )
     for label, order in (("Left to right", tuple(range(n))), ("Reverse", output.order[::-1])):
         pick.button(label, f"order {label}", partial(put_order, order))
@@ -123,14 +125,14 @@ def _note_order(n: int) -> None:
     """Show the error of an order, typed or from the URL, or that it was made for another text."""
     refused = recall(_REFUSED)
     wrong = refused[1] if refused else _linked()
-    chosen = url_state.get(url_state.parameter_of(_field(ORDER)))
+    chosen = url_state.get(url_state.parameter_of(_field(ORDER_FIELD)))
     note = wrong or (unlike(chosen, n) if chosen else "")
     show(PLAIN, small_print(note, bad=bool(wrong)), key="note order")
 
 
 def _linked() -> str:
     """Return the error of an order in the URL; "" if there is none."""
-    messages = url_state.unfit(url_state.parameter_of(_field(ORDER)))
+    messages = url_state.unfit(url_state.parameter_of(_field(ORDER_FIELD)))
     return (
         f"In this link the {messages[0]}. The tokens are predicted from left to right."
         if messages
@@ -141,13 +143,13 @@ def _linked() -> str:
 def put_order(order: Sequence[int]) -> None:
     """Predict in this order from now on."""
     forget(_REFUSED)
-    if field := _field(ORDER):
-        url_state.keep(url_state.parameter_of(field), tuple(order))
+    if field := _field(ORDER_FIELD):
+        url_state.set_value(url_state.parameter_of(field), tuple(order))
 
 
 def _field(kind: str) -> Field | None:
     """Return the model's field of this kind; None if the model has changed meanwhile."""
-    fields = live.session().shown.scope.model.fields
+    fields = live.live_session().shown.scope.model.fields
     return next((field for field in fields if field.kind == kind), None)
 
 
@@ -164,12 +166,12 @@ def _shuffle(n: int) -> None:
 
 
 def _put_figure(text: str) -> None:
-    if _field(ORDER) is None:
+    if _field(ORDER_FIELD) is None:
         return
-    first, *other_fields = live.session().shown.scope.model.text_fields
-    url_state.keep(url_state.parameter_of(first), text)
+    first, *other_fields = live.live_session().shown.scope.model.text_fields
+    url_state.set_value(url_state.parameter_of(first), text)
     for field in other_fields:
-        url_state.keep(url_state.parameter_of(field), "")
+        url_state.set_value(url_state.parameter_of(field), "")
     put_order(FIGURE)
 
 
@@ -184,12 +186,14 @@ def read_order(typed: str, n: int) -> tuple[int, ...]:
     """
     parts = re.findall(r"[^\s,;→>-]+", typed)
     if odd := [part for part in parts if not re.fullmatch(r"[0-9]{1,9}", part)]:
-        raise InputError(f"“{odd[0][:20]}” is no position; an order is written like 3 2 4 1", ORDER)
+        raise InputError(
+            f"“{odd[0][:20]}” is no position; an order is written like 3 2 4 1", ORDER_FIELD
+        )
     numbers = [int(part) for part in parts]
     if wrong := list(_wrong(numbers, n)):
         raise InputError(
             f"The order must name each of the {n} positions once, from 1 to {n}: {', '.join(wrong)}",
-            ORDER,
+            ORDER_FIELD,
         )
     return tuple(number - 1 for number in numbers)
 
@@ -234,7 +238,7 @@ def figure_text(scope: Scope, trace: Trace) -> str:
 
 def _four(scope: Scope, text: str) -> str:
     """Return a text's first four tokens; "" if it is shorter or they are encoded otherwise."""
-    row = scope.encode(text)[scope.model.fields[0].stream] if readable(scope, text) else None
+    row = scope.encode(text)[scope.model.fields[0].stream] if reads_text(scope, text) else None
     if row is None or len(row.ids) < len(FIGURE):
         return ""
     beginning = row.text[: row.offsets[len(FIGURE) - 1][1]]

@@ -13,13 +13,13 @@ from viz_app.drawing.notes import first_output
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task.masked import guesses, own_labels
 from viz_app.views.task.next_token import next_token_view
-from viz_app.views.task.reading import Choices
-from viz_app.views.task.span import answer_text, candidates
+from viz_app.views.task.reading import TaskChoices
+from viz_app.views.task.span import answer_text, candidate_spans
 
 ALL = 20  # spans in a table
 
 
-def next_token_csv(run: CurrentRun, choices: Choices) -> str:
+def next_token_csv(run: CurrentRun, choices: TaskChoices) -> str:
     """Return a row for each position: its token and the token that follows.
 
     What follows the last token of an unfinished text is left empty.
@@ -46,7 +46,7 @@ def next_token_csv(run: CurrentRun, choices: Choices) -> str:
     return _csv(run, columns, rows)
 
 
-def masked_csv(run: CurrentRun, choices: Choices) -> str:
+def masked_csv(run: CurrentRun, choices: TaskChoices) -> str:
     """Return a row for each listed guess at each [MASK]: position, hidden token if known, guess."""
     output = first_output(run.trace)
     tokens, rows = own_labels(run, output), []
@@ -80,14 +80,14 @@ def masked_csv(run: CurrentRun, choices: Choices) -> str:
     return _csv(run, columns, rows)
 
 
-def classes_csv(run: CurrentRun, choices: Choices) -> str:
+def classes_csv(run: CurrentRun, choices: TaskChoices) -> str:
     """Return a row for each class."""
     output = first_output(run.trace)
     rows = [[name, float(p)] for name, p in zip(output.names, output.probabilities, strict=True)]
     return _csv(run, ("class", "probability"), rows)
 
 
-def token_classes_csv(run: CurrentRun, choices: Choices) -> str:
+def token_classes_csv(run: CurrentRun, choices: TaskChoices) -> str:
     """Return a row for each token: position, most probable class, probabilities of all classes."""
     output = first_output(run.trace)
     tokens = labels(run.trace.streams[output.stream])
@@ -100,7 +100,7 @@ def token_classes_csv(run: CurrentRun, choices: Choices) -> str:
     return _csv(run, ("position", "token", "class", *output.names), rows)
 
 
-def span_csv(run: CurrentRun, choices: Choices) -> str:
+def span_csv(run: CurrentRun, choices: TaskChoices) -> str:
     """Return a row for each span, most probable first: its tokens, its text, its ln p in nats."""
     output = first_output(run.trace)
     row = run.trace.streams[output.stream]
@@ -111,12 +111,12 @@ def span_csv(run: CurrentRun, choices: Choices) -> str:
             f"{candidate.start} {answer_text(row, candidate.start, candidate.end)}",
             candidate.log_prob,
         ]
-        for candidate in candidates(output, ALL)
+        for candidate in candidate_spans(output, ALL)
     ]
     return _csv(run, ("first token", "last token", "first token and text", "ln p (nats)"), rows)
 
 
-def in_order_csv(run: CurrentRun, choices: Choices) -> str:
+def in_order_csv(run: CurrentRun, choices: TaskChoices) -> str:
     """Return a row for each token as predicted: turn, position, probability, best guess.
 
     Turns are counted from 1.

@@ -14,21 +14,21 @@ from viz_app.drawing.scale import AUTO, Scale
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
-from viz_app.views.task.reading import Choices, Drawn, answering, check_row
+from viz_app.views.task.reading import DrawnOutput, TaskChoices, check_row, reading_site
 
-SEVERAL = (
+SEVERAL_TOKENS_NOTE = (
     "**The classes are not known to be read from one token alone.** The model makes a logit for each class, and softmax "
     "makes them probabilities. No single attention row belongs to that answer. Shown is that of one patch; click another "
     "in the image."
 )
 
 
-def image_classes(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn:
+def image_classes(run: CurrentRun, output: ClassProbabilities, choices: TaskChoices) -> DrawnOutput:
     """Draw the most probable classes, and one head over the image; return their checks."""
-    site, head = answering(run.trace, output.stream, choices.focus)
+    site, head = reading_site(run.trace, output.stream, choices.focus)
     order = torch.argsort(output.probabilities, descending=True, stable=True)
-    listed = order[: text.LISTED].tolist()
-    if len(output.names) <= text.LISTED:  # then in the model's own order
+    listed = order[: text.N_NAMED_CLASSES].tolist()
+    if len(output.names) <= text.N_NAMED_CLASSES:  # then in the model's own order
         listed = sorted(listed)
     p = output.probabilities[listed]
     header: dict[str, Any] = {

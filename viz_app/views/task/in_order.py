@@ -14,18 +14,24 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
-from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
+from viz_app.views.task.reading import (
+    DrawnOutput,
+    TaskChoices,
+    attention_row_payload,
+    check_row,
+    reading_site,
+)
 
-LISTED = 10  # tokens of the distribution at the chosen position
+N_ORDERED_TOKENS = 10  # tokens of the distribution at the chosen position
 STREAMS = {
     "content": "Content stream: itself, and what came before",
     "query": "Query stream: what came before, not itself",
 }
 
 
-def in_order(run: CurrentRun, output: TokenInOrder, choices: Choices) -> Drawn:
+def draw_in_order(run: CurrentRun, output: TokenInOrder, choices: TaskChoices) -> DrawnOutput:
     """Draw the predictions at each position, and return their checks."""
-    site, head = answering(run.trace, output.stream, choices.focus)
+    site, head = reading_site(run.trace, output.stream, choices.focus)
     position = shown_position(output, choices.position)
     checks = [
         *check_softmax(output.logits, output.log_probs),
@@ -62,7 +68,7 @@ def _payload(
     tokenizer, names = run.scope.tokenizer, labels(run.trace.streams[output.stream])
     before = output.order[: output.order.index(position)]
     log_probs, label = output.log_probs[position], output.labels[position]
-    best = log_probs.topk(min(LISTED, len(log_probs)))
+    best = log_probs.topk(min(N_ORDERED_TOKENS, len(log_probs)))
     ids = best.indices.tolist()
     listed = ids if label in ids else [*ids, label]
     each, actual = (
@@ -73,7 +79,7 @@ def _payload(
         role: next(stream for stream in run.trace.attention.values() if stream.role == role)
         for role in STREAMS
     }
-    row_header, row = reading(run, site, head, position)
+    row_header, row = attention_row_payload(run, site, head, position)
     top = output.log_probs.max(-1)
     header: dict[str, Any] = {
         "title": text.order_title(output), "summary": text.order_summary(output),
@@ -85,8 +91,8 @@ def _payload(
             "title": text.guess_title(names[position].text, 0, 1),
             "from": text.predicted_from([names[i].text for i in before]),
             "rows": [[token, token_label(tokenizer, token).as_json(), "true token" * (token == label)] for token in listed],
-            "fact": text.fact(names[position].text, actual.probability, actual.surprisal, actual.rank, len(log_probs), "true token"),
-            "rest": text.rest(len(ids), float(best.values.exp().sum()), entropy_bits(log_probs)),
+            "fact": text.actual_token(names[position].text, actual.probability, actual.surprisal, actual.rank, len(log_probs), "true token"),
+            "rest": text.unlisted_tokens(len(ids), float(best.values.exp().sum()), entropy_bits(log_probs)),
         },
         "reading": row_header,
     }  # fmt: skip

@@ -16,11 +16,17 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
-from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
+from viz_app.views.task.reading import (
+    DrawnOutput,
+    TaskChoices,
+    attention_row_payload,
+    check_row,
+    reading_site,
+)
 
 # tokens listed at the only [MASK] of a single text; at each of several, or for two texts
-LISTED, LISTED_EACH = 10, 5
-MOST = 8  # masks whose distributions are shown
+N_MASKED_TOKENS, N_TOKENS_EACH = 10, 5
+MAX_SHOWN_MASKS = 8  # masks whose distributions are shown
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Guess:
 
 def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
     """Return the predictions at the first MOST [MASK] tokens of the row."""
-    n = LISTED if len(output.positions) == 1 and 1 not in row.segments else LISTED_EACH
+    n = N_MASKED_TOKENS if len(output.positions) == 1 and 1 not in row.segments else N_TOKENS_EACH
     predictions = []
     for position, hidden, log_probs in zip(
         output.positions, output.labels, output.log_probs, strict=True
@@ -62,14 +68,14 @@ def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
                 entropy_bits(log_probs),
             )
         )
-        if len(predictions) == MOST:
+        if len(predictions) == MAX_SHOWN_MASKS:
             break
     return predictions
 
 
-def masked(run: CurrentRun, output: MaskedToken, choices: Choices) -> Drawn:
+def masked(run: CurrentRun, output: MaskedToken, choices: TaskChoices) -> DrawnOutput:
     """Draw the predictions at each [MASK], and return their checks."""
-    site, head = answering(run.trace, output.stream, choices.focus)
+    site, head = reading_site(run.trace, output.stream, choices.focus)
     predictions = guesses(output, run.trace.streams[output.stream])
     checks = check_softmax(output.logits, output.log_probs)
     if output.positions:
@@ -111,12 +117,12 @@ def _payload(
     masks, arrays, rows = [], {}, []
     for i, guess in enumerate(predictions):
         name = "" if guess.hidden is None else token_labels[guess.position].text
-        header, row_arrays = reading(run, site, head, guess.position, prefix=f"{i} ")
+        header, row_arrays = attention_row_payload(run, site, head, guess.position, prefix=f"{i} ")
         masks.append({
             "position": guess.position, "title": text.guess_title(name, i, len(output.positions)),
             "rows": [[token, token_label(tokenizer, token).as_json(), "hidden" * (token == guess.hidden)] for token in guess.ids],
             "fact": text.TYPED_MASK if guess.of_hidden is None else _known(name, guess.of_hidden, tokenizer.vocab_size),
-            "rest": text.rest(guess.n_best, guess.mass, guess.entropy),
+            "rest": text.unlisted_tokens(guess.n_best, guess.mass, guess.entropy),
             "reading": header,
         })  # fmt: skip
         arrays |= row_arrays
@@ -136,6 +142,6 @@ def _payload(
 
 
 def _known(name: str, expected: Expectation, n_vocabulary: int) -> str:
-    return text.fact(
+    return text.actual_token(
         name, expected.probability, expected.surprisal, expected.rank, n_vocabulary, "hidden"
     )

@@ -16,9 +16,15 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
-from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
+from viz_app.views.task.reading import (
+    DrawnOutput,
+    TaskChoices,
+    attention_row_payload,
+    check_row,
+    reading_site,
+)
 
-LISTED = 10  # tokens listed of the distribution at the chosen position
+N_NEXT_TOKENS = 10  # tokens listed of the distribution at the chosen position
 ALTERNATIVES = 3  # tokens listed at every position of a text that the model wrote
 
 
@@ -54,7 +60,7 @@ class NextTokenView:
         return "given" if self.run.trace.teacher_forced else "written"
 
 
-def next_token_view(run: CurrentRun, choices: Choices) -> NextTokenView:
+def next_token_view(run: CurrentRun, choices: TaskChoices) -> NextTokenView:
     """Return the view of this run at the chosen position.
 
     By default it is the last position of an unfinished text, else the most surprising one.
@@ -68,7 +74,7 @@ def next_token_view(run: CurrentRun, choices: Choices) -> NextTokenView:
     return NextTokenView(run, output, expected, position)
 
 
-def chosen_position(output: Output, position: int) -> int | None:
+def clicked_position(output: Output, position: int) -> int | None:
     """Return the choice for a click on this position.
 
     It is None at the end of an unfinished text, so that the shown prediction stays the next one
@@ -80,31 +86,31 @@ def chosen_position(output: Output, position: int) -> int | None:
     return None if is_open_end else position
 
 
-def next_token(run: CurrentRun, output: NextToken, choices: Choices) -> Drawn:
+def next_token(run: CurrentRun, output: NextToken, choices: TaskChoices) -> DrawnOutput:
     """Draw the predictions after each token, and return their checks."""
     view = next_token_view(run, choices)
-    site, head = answering(run.trace, output.stream, choices.focus)
+    site, head = reading_site(run.trace, output.stream, choices.focus)
     checks = check_expectations(output) + (
         [] if site is None else [check_row(site, head, view.position)]
     )
-    return {"answers": answers(view, site, head)}, checks
+    return {"answers": next_token_payload(view, site, head)}, checks
 
 
-def answers(view: NextTokenView, site: AttentionSite | None, head: int) -> bytes:
+def next_token_payload(view: NextTokenView, site: AttentionSite | None, head: int) -> bytes:
     """Return the payload of the component `answers`."""
     run, output, expected = view.run, view.output, view.expectations
     following, field = view.following, _field(run, output.stream)
     header: dict[str, Any] = {
         "kind": "alternatives" if output.is_closed else "surprisal",
-        "title": text.title(run.terms, output, field, run.trace.teacher_forced),
+        "title": text.predictions_title(run.terms, output, field, run.trace.teacher_forced),
         **saving(file_name(run.trace, "predictions"), facts(run.trace)),
         "opening": None if output.is_closed else view.tokens[0].as_json(),
         "places": [label.as_json() for label in following] + [None] * (not output.is_closed),
         "position": view.position,
         "most": math.log2(output.logits.shape[1]),
-        "scale": text.scale(output),
+        "scale": text.colour_scale_labels(output),
         "alternatives": [],
-        "summary": text.summary(expected),
+        "summary": text.difficulty_summary(expected),
     }
     arrays = {
         "surprisal": expected.surprisal.numpy(),
@@ -114,7 +120,7 @@ def answers(view: NextTokenView, site: AttentionSite | None, head: int) -> bytes
     if output.is_closed:
         header["alternatives"], arrays["others"] = alternatives(view)
     header["answer"], parts = distribution(view)
-    header["reading"], row = reading(run, site, head, view.position)
+    header["reading"], row = attention_row_payload(run, site, head, view.position)
     return pack(header, **arrays, **parts, **row)
 
 
@@ -143,7 +149,7 @@ def alternatives(view: NextTokenView) -> tuple[list[list[list]], np.ndarray]:
 def distribution(view: NextTokenView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the chosen position's most probable tokens, the actual one among or after them."""
     output, expected, i = view.output, view.expectations, view.position
-    best = output.log_probs[i].topk(min(LISTED, output.logits.shape[1]))
+    best = output.log_probs[i].topk(min(N_NEXT_TOKENS, output.logits.shape[1]))
     ids, actual = best.indices.tolist(), output.labels[i] if i < len(output.labels) else None
     listed = ids if actual is None or actual in ids else [*ids, actual]
     p = output.log_probs[i, listed].exp()
@@ -152,13 +158,13 @@ def distribution(view: NextTokenView) -> tuple[dict[str, Any], dict[str, np.ndar
         for token in listed
     ]
     header = {
-        "title": text.answer_title(view.tokens[i].text, view.tokens[i].special),
+        "title": text.prediction_title(view.tokens[i].text, view.tokens[i].special),
         "rows": [[token, label, view.mark * (token == actual)] for token, label in zip(listed, names, strict=True)],
-        "fact": text.UNKNOWN if actual is None else text.fact(
+        "fact": text.TEXT_ENDS if actual is None else text.actual_token(
             view.following[i].text, float(expected.probability[i]), float(expected.surprisal[i]), int(expected.rank[i]),
             output.logits.shape[1], view.mark,
         ),
-        "rest": text.rest(len(ids), float(best.values.exp().sum()), float(expected.entropy[i])),
+        "rest": text.unlisted_tokens(len(ids), float(best.values.exp().sum()), float(expected.entropy[i])),
     }  # fmt: skip
     ranks = 1 + (output.log_probs[i][None] > output.log_probs[i, listed][:, None]).sum(-1)
     return header, {"p": p.numpy(), "ranks": ranks.numpy().astype(np.int32)}

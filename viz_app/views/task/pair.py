@@ -13,19 +13,25 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
-from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
+from viz_app.views.task.reading import (
+    DrawnOutput,
+    TaskChoices,
+    attention_row_payload,
+    check_row,
+    reading_site,
+)
 
 
 def pair(
-    run: CurrentRun, output: ClassProbabilities, choices: Choices, has_bars: bool = True
-) -> Drawn:
+    run: CurrentRun, output: ClassProbabilities, choices: TaskChoices, has_bars: bool = True
+) -> DrawnOutput:
     """Draw the row's class probabilities, unless drawn elsewhere, and return their checks."""
     is_of_two = run.trace.outputs.get(run.scope.model.of_two) is output
     title = text.PAIR_TITLE if is_of_two else text.CLASS_TITLE
-    return _drawn(run, output, choices, title, text.class_fact(output), text.BLOCKS, has_bars)
+    return _drawn(run, output, choices, title, text.class_fact(output), text.TEXT_TITLES, has_bars)
 
 
-def choice(run: CurrentRun, output: ChoiceProbabilities, choices: Choices) -> Drawn:
+def draw_choices(run: CurrentRun, output: ChoiceProbabilities, choices: TaskChoices) -> DrawnOutput:
     """Draw the choices and the attention in the best choice's row, and return their checks."""
     fact = text.choice_fact(output)
     return _drawn(run, output, choices, text.CHOICE_TITLE, fact, text.CHOICE_BLOCKS)
@@ -34,15 +40,15 @@ def choice(run: CurrentRun, output: ChoiceProbabilities, choices: Choices) -> Dr
 def _drawn(
     run: CurrentRun,
     output: ClassProbabilities,
-    choices: Choices,
+    choices: TaskChoices,
     title: str,
     fact: str,
     blocks: tuple[str, str],
     has_bars: bool = True,
-) -> Drawn:
-    site, head = answering(run.trace, output.stream, choices.focus)
+) -> DrawnOutput:
+    site, head = reading_site(run.trace, output.stream, choices.focus)
     row, p = run.trace.streams[output.stream], output.probabilities
-    attention_row, arrays = reading(run, site, head, output.position)
+    attention_row, arrays = attention_row_payload(run, site, head, output.position)
     segments = row.segments or (0,) * len(row.ids)
     shares = np.bincount(segments, weights=arrays["weights"]) if site is not None else np.zeros(0)
     header: dict[str, Any] = {
@@ -56,7 +62,7 @@ def _drawn(
         "reading": attention_row,
         "segments": list(segments),
         "blocks": [
-            text.block(name, float(shares[i]) if len(shares) else None)
+            text.text_share(name, float(shares[i]) if len(shares) else None)
             for i, name in enumerate(blocks[: max(segments) + 1])
         ],
         "token": labels(row)[output.position].text,
@@ -80,7 +86,7 @@ def check_shares(shares: np.ndarray) -> Check:
     )
 
 
-def waiting() -> bytes:
+def second_text_missing() -> bytes:
     """Return the payload shown while there is no second text."""
-    header: dict[str, Any] = {"title": text.PAIR_TITLE, "waiting": text.ONE_TEXT}
+    header: dict[str, Any] = {"title": text.PAIR_TITLE, "waiting": text.ONE_TEXT_NOTE}
     return pack(header)

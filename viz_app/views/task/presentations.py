@@ -22,30 +22,30 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
 from viz_app.views.task.classes import class_probabilities, token_classes
-from viz_app.views.task.image import SEVERAL
-from viz_app.views.task.in_order import in_order
+from viz_app.views.task.image import SEVERAL_TOKENS_NOTE
+from viz_app.views.task.in_order import draw_in_order
 from viz_app.views.task.masked import masked
 from viz_app.views.task.next_token import next_token
-from viz_app.views.task.pair import choice, waiting
-from viz_app.views.task.reading import Choices, Drawn
-from viz_app.views.task.span import span
-from viz_app.views.task.text import ROW
+from viz_app.views.task.pair import draw_choices, second_text_missing
+from viz_app.views.task.reading import DrawnOutput, TaskChoices
+from viz_app.views.task.span import draw_span
+from viz_app.views.task.text import ROW_NOTE
 from viz_app.words.allowed import blocking
 
 _MASK = (
     "**[MASK]** hides a token; only its position is known. {reads} The model was trained on guesses like these{pairs}"
     ".\n\n**The token that answers** is [MASK] itself. From its last vector the model makes the logits, and softmax "
-    f"makes them probabilities. {ROW} Hiding goes by position: if you edit the text before it, another token is "
+    f"makes them probabilities. {ROW_NOTE} Hiding goes by position: if you edit the text before it, another token is "
     "hidden."
 )
 _PAIRS = " and on nothing else but whether one text follows another"
 _CLASSES = (
     "**The token that answers** is {token}, {place} of the row{special}. From its last vector the model makes a logit"
-    f" for each answer, and softmax makes them probabilities. {ROW}"
+    f" for each answer, and softmax makes them probabilities. {ROW_NOTE}"
 )
 _TOKENS = (
     "**Every token answers** for itself. From its last vector the model makes a logit for each class, and softmax "
-    f"makes them probabilities.{{names}} {ROW}"
+    f"makes them probabilities.{{names}} {ROW_NOTE}"
 )
 _BEGIN_INSIDE = " B- marks the first token of a name, I- the tokens that continue it, O what is outside all names."
 
@@ -81,7 +81,7 @@ def explain_masked(trace: Trace, output: MaskedToken, of_two: str) -> str:
 
 def explain_classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
     if output.position is None:
-        return SEVERAL
+        return SEVERAL_TOKENS_NOTE
     row = labels(trace.streams[output.stream])
     token, last = row[output.position], len(row) - 1
     place = {0: "the first token", last: "the last token"}.get(
@@ -115,35 +115,35 @@ Explain = Callable[[Trace, Output, str], str]
 
 
 @dataclass(frozen=True)
-class Presentation:
+class OutputPresentation:
     """The presentation of a type of output: picture and checks, explanation, and CSV table.
 
     The explanation is a function of the trace, the output, and the name of the model's output for
     two texts, "" without one.
     """
 
-    picture: Callable[..., Drawn]
+    picture: Callable[..., DrawnOutput]
     explanation: Explain
     table_label: str
-    table: Callable[[CurrentRun, Choices], str]
+    table: Callable[[CurrentRun, TaskChoices], str]
 
 
 def _always(sentences: str) -> Explain:
     return lambda trace, output, of_two: sentences
 
 
-PRESENTATIONS: dict[type, Presentation] = {
-    NextToken: Presentation(next_token, _always(text.NEXT), "All positions, CSV", files.next_token_csv),
-    MaskedToken: Presentation(masked, explain_masked, "All guesses, CSV", files.masked_csv),
-    ClassProbabilities: Presentation(class_probabilities, explain_classes, "All classes, CSV", files.classes_csv),
-    ChoiceProbabilities: Presentation(choice, _always(text.CHOICE), "All choices, CSV", files.classes_csv),
-    TokenClasses: Presentation(token_classes, explain_token_classes, "All tokens, CSV", files.token_classes_csv),
-    Span: Presentation(span, _always(text.SPAN), "The spans, CSV", files.span_csv),
-    TokenInOrder: Presentation(in_order, _always(text.IN_ORDER), "The predictions, CSV", files.in_order_csv),
+PRESENTATIONS: dict[type, OutputPresentation] = {
+    NextToken: OutputPresentation(next_token, _always(text.SURPRISAL_NOTE), "All positions, CSV", files.next_token_csv),
+    MaskedToken: OutputPresentation(masked, explain_masked, "All guesses, CSV", files.masked_csv),
+    ClassProbabilities: OutputPresentation(class_probabilities, explain_classes, "All classes, CSV", files.classes_csv),
+    ChoiceProbabilities: OutputPresentation(draw_choices, _always(text.CHOICE_NOTE), "All choices, CSV", files.classes_csv),
+    TokenClasses: OutputPresentation(token_classes, explain_token_classes, "All tokens, CSV", files.token_classes_csv),
+    Span: OutputPresentation(draw_span, _always(text.SPAN_NOTE), "The spans, CSV", files.span_csv),
+    TokenInOrder: OutputPresentation(draw_in_order, _always(text.ORDER_NOTE), "The predictions, CSV", files.in_order_csv),
 }  # fmt: skip
 
 
-def presentation(output: Output) -> Presentation | None:
+def presentation(output: Output) -> OutputPresentation | None:
     """Return the presentation of an output; None for a type without a picture."""
     return PRESENTATIONS.get(type(output))
 
@@ -160,7 +160,7 @@ def pictured(run: CurrentRun) -> list[str]:
     ]
 
 
-def shown_output(trace: Trace, choices: Choices) -> Output:
+def shown_output(trace: Trace, choices: TaskChoices) -> Output:
     """Return the chosen output, or the first if the trace lacks it."""
     return trace.outputs.get(choices.output) or first_output(trace)
 
@@ -170,7 +170,7 @@ def has_picture(trace: Trace) -> bool:
     return presentation(first_output(trace)) is not None
 
 
-def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+def task_payloads(run: CurrentRun, choices: TaskChoices) -> Pictures:
     """Return the payloads of all components of the page."""
     pictures, checks = {"written": strip(run.trace, run.terms, run.stale)}, []
     shown, of_two = shown_output(run.trace, choices), run.trace.outputs.get(run.scope.model.of_two)
@@ -179,5 +179,5 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         pictures |= drawn
         checks += picture_checks
     if run.scope.model.of_two and of_two is None:
-        pictures["pair"] = waiting()
+        pictures["pair"] = second_text_missing()
     return {**pictures, "checks": check_rows(checks)}

@@ -15,7 +15,7 @@ from viz_app.views.task import text
 
 
 @dataclass(frozen=True)
-class Choices:
+class TaskChoices:
     """A position (from 0) in the output's stream, None for a default one, and the shown head.
 
     `output` is the name of the shown output, or of one that this run lacks: its first is shown.
@@ -26,14 +26,14 @@ class Choices:
     output: str = ""
 
 
-def within(choices: Choices, run: CurrentRun, other: CurrentRun) -> Choices:
+def task_choices_within(choices: TaskChoices, run: CurrentRun, other: CurrentRun) -> TaskChoices:
     """Return the nearest choices that exist in another run."""
     if not other.trace.attention:
         return replace(choices, focus=Focus())
     return replace(choices, focus=choices.focus.within(other.trace))
 
 
-Drawn = tuple[Pictures, list[Check]]  # the payloads of one output, and its checks
+DrawnOutput = tuple[Pictures, list[Check]]  # the payloads of one output, and its checks
 
 
 def answering_sites(trace: Trace, stream: str) -> dict[str, AttentionSite]:
@@ -46,7 +46,7 @@ def answering_sites(trace: Trace, stream: str) -> dict[str, AttentionSite]:
     return {name: site for name, site in sites.items() if site.role == "query"} or sites
 
 
-def answering(trace: Trace, stream: str, focus: Focus) -> tuple[AttentionSite | None, int]:
+def reading_site(trace: Trace, stream: str, focus: Focus) -> tuple[AttentionSite | None, int]:
     """Return the focus if its queries are on this stream, else a site of the same layer.
 
     That is the cross-attention if there is one, otherwise the self-attention. (None, 0) if there is
@@ -72,12 +72,12 @@ def answering(trace: Trace, stream: str, focus: Focus) -> tuple[AttentionSite | 
     return site, min(target.head, site.n_heads - 1)
 
 
-def reading(
+def attention_row_payload(
     run: CurrentRun, site: AttentionSite | None, head: int, position: int, prefix: str = ""
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the attention row of a token: its header, and arrays named by `prefix`."""
     if site is None:
-        empty = {"title": "", "note": text.NO_ATTENTION, "keys": [], "blocked": [], "own": -1}
+        empty = {"title": "", "note": text.NO_ATTENTION_ROW, "keys": [], "blocked": [], "own": -1}
         return empty, {
             f"{prefix}weights": np.zeros(0, np.float32),
             f"{prefix}allowed": np.zeros(0, np.uint8),
@@ -89,7 +89,7 @@ def reading(
     token = labels(run.trace.streams[site.query_stream])[position]
     header = {
         "title": text.reading_title(site, head, run.terms, token.text, token.special),
-        "note": text.READING,
+        "note": text.READING_SCALE,
         "keys": [label.as_json() for label in keys],
         "own": position if is_self_attention else -1,
         "blocked": [

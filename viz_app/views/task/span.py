@@ -17,11 +17,17 @@ from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
-from viz_app.views.task.reading import Choices, Drawn, answering, check_row, reading
+from viz_app.views.task.reading import (
+    DrawnOutput,
+    TaskChoices,
+    attention_row_payload,
+    check_row,
+    reading_site,
+)
 
-LISTED = 5  # spans
-MOST_ROWS = 3  # tokens of an answer whose attention rows are shown
-LEAST = -12.0  # nats: the lower end of the colour scale
+N_SPANS = 5  # spans
+MAX_READING_ROWS = 3  # tokens of an answer whose attention rows are shown
+LEAST_LOG_PROBABILITY = -12.0  # nats: the lower end of the colour scale
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ def answer_positions(output: Span) -> range:
     return range(possible[0], possible[-1] + 1)
 
 
-def candidates(output: Span, n: int = LISTED) -> list[Candidate]:
+def candidate_spans(output: Span, n: int = N_SPANS) -> list[Candidate]:
     """Return the n most probable spans, best first."""
     width, flat = len(output.start_logits), output.log_probs.flatten()
     best = flat.topk(min(n, int(flat.isfinite().sum())))
@@ -54,16 +60,16 @@ def answer_text(row: Encoding, start: int, end: int) -> str:
     return row.text[row.offsets[start][0] : row.offsets[end][1]]
 
 
-def span(run: CurrentRun, output: Span, choices: Choices) -> Drawn:
+def draw_span(run: CurrentRun, output: Span, choices: TaskChoices) -> DrawnOutput:
     """Draw the answer as a span of the text, and return its checks."""
-    site, head = answering(run.trace, output.stream, choices.focus)
+    site, head = reading_site(run.trace, output.stream, choices.focus)
     answer = range(output.start, output.end + 1)
-    read = answer[:MOST_ROWS] if site is not None else ()
+    read = answer[:MAX_READING_ROWS] if site is not None else ()
     logits = torch.stack([output.start_logits, output.end_logits])
     checks = [*check_softmax(logits, logits.float().log_softmax(-1)), check_best(output)]
     if read:
         checks.append(check_row(site, head, *read))
-    return {"span": _payload(run, output, site, head, list(answer[:MOST_ROWS]))}, checks
+    return {"span": _payload(run, output, site, head, list(answer[:MAX_READING_ROWS]))}, checks
 
 
 def check_best(output: Span) -> Check:
@@ -91,20 +97,20 @@ def _payload(
         logits.float().log_softmax(-1)[inside.start : inside.stop]
         for logits in (output.start_logits, output.end_logits)
     )
-    best = candidates(output)
+    best = candidate_spans(output)
     first, last = row.offsets[inside.start][0], row.offsets[inside.stop - 1][1]
     answer = row.offsets[output.start][0], row.offsets[output.end][1]
     readings, arrays = [], {}
     for i, position in enumerate(read):
-        header, row_arrays = reading(run, site, head, position, prefix=f"{i} ")
+        header, row_arrays = attention_row_payload(run, site, head, position, prefix=f"{i} ")
         readings.append(header)
         arrays |= row_arrays
     header: dict[str, Any] = {
         "title": text.span_title(next(iter(run.trace.fields.values()))),
         **saving(file_name(run.trace, "span"), facts(run.trace)),
         "tokens": [label.as_json() for label in token_labels[inside.start : inside.stop]],
-        "offset": inside.start, "answer": [output.start - inside.start, output.end - inside.start], "least": LEAST,
-        "axes": text.SPAN_AXES, "scale": text.span_scale(LEAST), "ruled": text.RULED_OUT,
+        "offset": inside.start, "answer": [output.start - inside.start, output.end - inside.start], "least": LEAST_LOG_PROBABILITY,
+        "axes": text.SPAN_AXES, "scale": text.span_scale(LEAST_LOG_PROBABILITY), "ruled": text.RULED_OUT,
         "context": [row.text[first : answer[0]], row.text[answer[0] : answer[1]], row.text[answer[1] : last]],
         "rows": [
             [i, [answer_text(row, candidate.start, candidate.end), text.span_note(candidate.start, candidate.end), False], "answer" * (i == 0)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from models.analysis.expectations import Expectations
 from models.architectures import Config
-from models.tasks.purpose import purpose as purpose_of
+from models.tasks.purpose import task_purpose as purpose_of
 from models.trace import AttentionSite
 from models.trace.outputs import (
     ChoiceProbabilities,
@@ -18,36 +18,36 @@ from models.trace.outputs import (
 from viz_app import words
 from viz_app.drawing.notes import arrows
 
-QUESTION = "Task: what is this model trained to do, and what does it predict?"
-UNKNOWN = "The text ends here: nothing follows yet."
-READING = "Shaded by weight, 0 to 1; hatched = masked."
-NO_ATTENTION = "This model has no attention, so no row of weights belongs to its answer."
+TASK_QUESTION = "Task: what is this model trained to do, and what does it predict?"
+TEXT_ENDS = "The text ends here: nothing follows yet."
+READING_SCALE = "Shaded by weight, 0 to 1; hatched = masked."
+NO_ATTENTION_ROW = "This model has no attention, so no row of weights belongs to its answer."
 CONTINUES, WRITES = (
     "predicts for every token how probable it is next",
     "reads one text and writes another",
 )
-ANSWERS = "reads its input whole and predicts in one step"
-ROW = "Its attention row shows what one head attended to."
-NEXT = f"""
+ONE_STEP_PREDICTION = "reads its input whole and predicts in one step"
+ROW_NOTE = "Its attention row shows what one head attended to."
+SURPRISAL_NOTE = f"""
 **Surprisal** of a token is $-\\log_2 p$, where p is its probability, predicted from all tokens
 before it. It is 0 bits for a certain token, and 1 bit more each time p halves. **Entropy**, $-\\sum p \\log_2 p$, is the surprisal
 expected before the token is known. **Perplexity** is 2 to the mean surprisal.
 
 **The token that answers** is the one before. From its last vector the model makes the logits of what follows, and softmax
-makes them probabilities. {ROW}
+makes them probabilities. {ROW_NOTE}
 """
-CHOICE = f"""
+CHOICE_NOTE = f"""
 **Each choice** is read in a row of its own, after the question. From the last vector of one token of that row the model makes a
-single logit. Softmax over the choices makes them probabilities. The attention shown is that of the best choice's row. {ROW}
+single logit. Softmax over the choices makes them probabilities. The attention shown is that of the best choice's row. {ROW_NOTE}
 """
-SPAN = """
+SPAN_NOTE = """
 **Start and end** are two distributions over the tokens of the text. Each token's last vector gives one logit for "the answer begins
 here" and one for "it ends here". A span is as probable as p(start) · p(end). No span ends before its start. The most probable one
 is the answer (Devlin et al. 2019, §4.2).
 
 **The tokens that answer** are those of the span. Their attention rows show what one head attended to.
 """
-IN_ORDER = """
+ORDER_NOTE = """
 **The order** sets when each token is predicted, not its position. Every token keeps its position, and is predicted from those
 whose turn came before (Yang et al. 2019, §2.2). The product of these probabilities is that of the text, in every order. A model
 that has learned well gives nearly the same in all of them.
@@ -65,20 +65,22 @@ PAIR_TITLE, CLASS_TITLE = (
     "Does the second text follow the first?",
     "Predicted class",
 )
-ONE_TEXT = (
+ONE_TEXT_NOTE = (
     "One text alone. Type a second one above, and the model predicts whether it follows the first."
 )
-BLOCKS = ("First text", "Second text")
+TEXT_TITLES = ("First text", "Second text")
 CHOICE_TITLE, CHOICE_BLOCKS = "Which choice fits the question best?", ("Question", "Choice")
 SPAN_AXES = ("where the answer begins", "where it ends")
 RULED_OUT = "Hatched: the end would come before the start"
 
 
-def purpose(output: Output, training: dict[str, Any], config: Config | None = None) -> str:
+def purpose_and_score(
+    output: Output, training: dict[str, Any], config: Config | None = None
+) -> str:
     """Return what the model does and, if recorded, its first score."""
     writes = isinstance(output, NextToken)
     does = purpose_of(training, config) or (
-        ANSWERS if not writes else WRITES if output.is_closed else CONTINUES
+        ONE_STEP_PREDICTION if not writes else WRITES if output.is_closed else CONTINUES
     )
     scores = recorded if isinstance(recorded := training.get("scores"), dict) else {}
     first = [name for name in scores if name != "cases"][:1]
@@ -88,7 +90,9 @@ def purpose(output: Output, training: dict[str, Any], config: Config | None = No
     return f"This model {does}.{f' {measured[:1].upper()}{measured[1:]}.' if measured else ''}"
 
 
-def title(terms: words.Terms, output: NextToken, field: str, teacher_forced: bool) -> str:
+def predictions_title(
+    terms: words.Terms, output: NextToken, field: str, teacher_forced: bool
+) -> str:
     """Return the title of the text's predictions."""
     if not output.is_closed:
         return (
@@ -100,45 +104,47 @@ def title(terms: words.Terms, output: NextToken, field: str, teacher_forced: boo
     return f"{label}, as the model writes it: each token with its probability, and the most probable others"
 
 
-def scale(output: NextToken) -> list[str]:
+def colour_scale_labels(output: NextToken) -> list[str]:
     """Return both ends of the colour scale, and how to use it."""
     if output.is_closed:
         return ["0", "1  probability", "Click a token to see what was expected there."]
     n = output.logits.shape[1]
-    most = f"{bits(math.log2(n))} bits = pure guessing among {n:,} tokens (the scale ends here)"
+    most = (
+        f"{format_bits(math.log2(n))} bits = pure guessing among {n:,} tokens (the scale ends here)"
+    )
     return ["0", most, "Click a token to see what was expected there."]
 
 
-def summary(expected: Expectations) -> str:
+def difficulty_summary(expected: Expectations) -> str:
     """Return how hard the text was to predict, in a sentence."""
     n = len(expected.surprisal)
     if not n:
         return "Nothing follows yet, so no token can be surprising."
     return (
-        f"{n} token{'s' * (n != 1)}, {bits(expected.mean_surprisal)} bits each on average: perplexity "
+        f"{n} token{'s' * (n != 1)}, {format_bits(expected.mean_surprisal)} bits each on average: perplexity "
         f"{choices(expected.perplexity)}, as hard to guess as {choices(expected.perplexity)} equally likely tokens."
     )
 
 
-def answer_title(before: str, special: bool) -> str:
+def prediction_title(before: str, special: bool) -> str:
     """Return the title of one position's prediction."""
     return f"Expected after {before if special else f'“{before}”'}"
 
 
-def fact(
+def actual_token(
     token: str, probability: float, surprisal: float, rank: int, n_vocabulary: int, mark: str
 ) -> str:
     """Return the actual token with its probability, rank and surprisal."""
     return (
         f"{mark.capitalize()}: “{token}”, probability {words.percent(probability, 1)}, rank {rank:,} of {n_vocabulary:,}, "
-        f"{bits(surprisal)} bits."
+        f"{format_bits(surprisal)} bits."
     )
 
 
-def rest(n_shown: int, mass: float, entropy: float) -> str:
+def unlisted_tokens(n_shown: int, mass: float, entropy: float) -> str:
     """Return the share of the listed tokens in the probability, and the entropy."""
     return (
-        f"These {n_shown} hold {words.percent(mass, 1)} of the probability. Entropy {bits(entropy)} bits: as open as a choice among "
+        f"These {n_shown} hold {words.percent(mass, 1)} of the probability. Entropy {format_bits(entropy)} bits: as open as a choice among "
         f"{choices(2**entropy)} equally likely tokens."
     )
 
@@ -162,7 +168,7 @@ def guess_title(name: str, i: int, n: int) -> str:
     )
 
 
-LISTED = 10  # classes that are named
+N_NAMED_CLASSES = 10  # classes that are named
 
 
 def class_fact(output: ClassProbabilities) -> str:
@@ -171,10 +177,10 @@ def class_fact(output: ClassProbabilities) -> str:
     Of many classes those that are listed are counted.
     """
     n, p = len(output.names), output.probabilities
-    if n > LISTED:
-        share = words.percent(float(p.topk(LISTED).values.sum()), 1)
+    if n > N_NAMED_CLASSES:
+        share = words.percent(float(p.topk(N_NAMED_CLASSES).values.sum()), 1)
         return (
-            f"Most probable is “{output.predicted}”. The {LISTED} most probable of {n:,} classes hold "
+            f"Most probable is “{output.predicted}”. The {N_NAMED_CLASSES} most probable of {n:,} classes hold "
             f"{share} of the probability."
         )
     each = ", ".join(
@@ -189,7 +195,7 @@ def choice_fact(output: ChoiceProbabilities) -> str:
     return f"Best: “{output.predicted}”, {words.percent(float(output.probabilities.max()), 1)}."
 
 
-def block(name: str, share: float | None) -> list[str]:
+def text_share(name: str, share: float | None) -> list[str]:
     """Return the name of a text in the row, and its share of the attention."""
     return [name, "" if share is None else f"{share:.2f} of the attention"]
 
@@ -228,14 +234,14 @@ def order_title(output: TokenInOrder) -> str:
 def order_summary(output: TokenInOrder) -> str:
     """Return the bits that the text takes in this order."""
     total, n = float(output.surprisal.sum()), len(output.order)
-    return f"In this order the text takes {bits(total)} bits, {bits(total / n)} for each of its {n} token{'s' * (n != 1)}."
+    return f"In this order the text takes {format_bits(total)} bits, {format_bits(total / n)} for each of its {n} token{'s' * (n != 1)}."
 
 
 def predicted_from(tokens: Sequence[str]) -> str:
     """Return the tokens a prediction is made from, in prediction order."""
     if not tokens:
         return "The first in the order: predicted from nothing but its position."
-    return f"Predicted from {words.listed([f'“{token}”' for token in tokens])}, and from their positions and its own."
+    return f"Predicted from {words.join_names([f'“{token}”' for token in tokens])}, and from their positions and its own."
 
 
 def reading_title(
@@ -243,10 +249,10 @@ def reading_title(
 ) -> str:
     """Return the title of the shown attention row."""
     name = token if special else f"“{token}”"
-    return f"{words.place(site, head)}: what {name} attends to in {terms.of(site.key_stream).text}"
+    return f"{words.head_place(site, head)}: what {name} attends to in {terms.of(site.key_stream).text}"
 
 
-def bits(value: float) -> str:
+def format_bits(value: float) -> str:
     """Format a number of bits."""
     return "∞" if math.isinf(value) else f"{value:.2f}"
 

@@ -11,22 +11,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.hub.recording.by_hand.axes import arranged, placed, resolved
-from models.hub.recording.by_hand.explained import Measured
-from models.hub.recording.by_hand.heads import Head
+from models.hub.recording.by_hand.explained import ExplainedScores
+from models.hub.recording.by_hand.heads import FollowedHead
 from models.hub.recording.by_hand.roles import WeightedSum
-from models.hub.recording.by_hand.steps import Scores
-from models.hub.recording.context import Call
-from models.hub.recording.masks import Explanation, layers, sum_of_terms, term_of
+from models.hub.recording.by_hand.steps import ScoreProduct
+from models.hub.recording.context import AttentionCall
+from models.hub.recording.masks import MaskExplanation, layers, sum_of_terms, term_of
 from models.hub.recording.projections import Copy, Linears, Origin, source
 from models.layers.masks import Mask
-from models.layers.similarity import Similarity, capped_dot, of_scale
+from models.layers.similarity import AttentionSimilarity, capped_dot, of_scale
 from models.trace import AttentionSite, Recording
 from models.trace.attend import attend
 from models.trace.edits import Edits
 from models.trace.terms import ScoreTerm
 
 if TYPE_CHECKING:
-    from models.hub.recording.forward_pass import ForwardPass, Place
+    from models.hub.recording.forward_pass import ForwardPass, SitePlace
 
 LARGEST_GIVEN = 2**20  # weights of one attention that are kept as the module computed them (4 MB)
 By4 = Float[Tensor, "batch head query key"]
@@ -39,18 +39,18 @@ class Causes:
     q: Float[Tensor, "batch head query d_head"]
     k: Float[Tensor, "batch key_head key d_head"]
     v: Float[Tensor, "batch key_head key d_v"]
-    similarity: Similarity
-    measured: Measured
+    similarity: AttentionSimilarity
+    measured: ExplainedScores
     softmaxed: By4
     origins: tuple[Origin | None, ...]  # of q, k and v
     queries: Tensor  # as the module's product takes them
     keys: Tensor
 
 
-def causes_of(found: WeightedSum, measured: Measured, linears: Linears) -> Causes | str:
+def causes_of(found: WeightedSum, measured: ExplainedScores, linears: Linears) -> Causes | str:
     """Return what the weights are made of, or the reason why it cannot be told."""
     scores = found.softmax.scores
-    if scores is None or not isinstance(root := scores.root, Scores):
+    if scores is None or not isinstance(root := scores.root, ScoreProduct):
         return "its scores are not followed"
     key_atoms = set(found.roles.key)
     has_key = [
@@ -96,8 +96,8 @@ def _axis(side: tuple, label: int) -> Any:
 
 
 def _scaled(
-    q: Tensor, k: Tensor, measured: Measured, copies: list[Copy | None]
-) -> tuple[Tensor, Tensor, Similarity]:
+    q: Tensor, k: Tensor, measured: ExplainedScores, copies: list[Copy | None]
+) -> tuple[Tensor, Tensor, AttentionSimilarity]:
     """Return q, k and their similarity.
 
     What q and k as products of the model were multiplied by goes into the similarity's scale; a
@@ -144,7 +144,7 @@ def _head_factor(found: WeightedSum, softmaxed: By4) -> Tensor | None:
 
 def attend_by_hand(
     forward_pass: ForwardPass,
-    place: Place,
+    place: SitePlace,
     found: WeightedSum,
     causes: Causes,
     func: Callable[..., Any],
@@ -178,9 +178,11 @@ def attend_by_hand(
     def record(recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
         q, k, v = causes.q, causes.k, causes.v
         similarity = causes.similarity
-        call = Call(q, k, v, None, False, None, causes.origins, similarity=similarity)
+        call = AttentionCall(q, k, v, None, False, None, causes.origins, similarity=similarity)
         at = place.kind, place.number, place.name, out, edits
-        site = forward_pass.record_site(recording, call, Explanation(mask, own.terms), frame, *at)
+        site = forward_pass.record_site(
+            recording, call, MaskExplanation(mask, own.terms), frame, *at
+        )
         if mask is own.mask and not edits and (given := _kept(causes.softmaxed)) is not None:
             site = recording.attention[site.name] = replace(site, given_weights=given)
         sites.append(site)
@@ -200,7 +202,7 @@ def attend_by_hand(
     )
     site = sites[0] if sites else None
     one = place.name, frame.path, place.kind, place.number, x, memory
-    forward_pass.add_head(Head(*one, head_out.detach(), site))
+    forward_pass.add_head(FollowedHead(*one, head_out.detach(), site))
     unedited, product = results[0]
     if head_out is unedited:
         return product
@@ -237,7 +239,7 @@ def _softmaxed(found: WeightedSum, scores: By4, mask: Mask) -> tuple[By4, Tensor
     return by_head, weights
 
 
-def _explanation(forward_pass: ForwardPass, place: Place, causes: Causes) -> Explanation:
+def _explanation(forward_pass: ForwardPass, place: SitePlace, causes: Causes) -> MaskExplanation:
     """Return the named layers of the module's mask, and what it adds to open scores.
 
     A row that is blocked everywhere by finite numbers is not blocked: its weights are not 0.
@@ -253,7 +255,7 @@ def _explanation(forward_pass: ForwardPass, place: Place, causes: Causes) -> Exp
     between = kind.query_stream != kind.key_stream
     start = context.start if between else max(0, causes.k.shape[2] - n_query)
     mask = Mask(layers(_narrowed(allowed), padding, n_query), start)
-    return Explanation(mask, _terms(added.float(), allowed))
+    return MaskExplanation(mask, _terms(added.float(), allowed))
 
 
 def _narrowed(t: Tensor) -> Tensor:

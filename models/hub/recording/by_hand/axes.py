@@ -28,16 +28,16 @@ class Atom:
         return tuple(a for part in self.parts for a in part.resolved()) if self.parts else (self,)
 
 
-Axis = tuple[Atom, ...]
-Layout = tuple[Axis, ...]
+AtomAxis = tuple[Atom, ...]
+AxisOrder = tuple[AtomAxis, ...]
 
 
-def fresh(shape: Sequence[int]) -> Layout:
+def fresh(shape: Sequence[int]) -> AxisOrder:
     """Return axes that are no other tensor's."""
     return tuple((Atom(size),) if size > 1 else () for size in shape)
 
 
-def resolved(axis: Sequence[Atom]) -> Axis:
+def resolved(axis: Sequence[Atom]) -> AtomAxis:
     """Return the atoms of an axis as they are by now."""
     return tuple(a for atom in axis for a in atom.resolved())
 
@@ -47,7 +47,7 @@ def size_of(axis: Sequence[Atom]) -> int:
 
 
 def after(
-    func: Callable[..., Any], args: Sequence[Any], result: Shaped[Tensor, ...], layout: Layout
+    func: Callable[..., Any], args: Sequence[Any], result: Shaped[Tensor, ...], layout: AxisOrder
 ) -> Any:
     """Return the layout of a function's result, given that of its first argument; None if unknown.
 
@@ -64,7 +64,7 @@ def after(
 
 
 def arranged(
-    t: Shaped[Tensor, ...], layout: Layout, groups: Sequence[Axis]
+    t: Shaped[Tensor, ...], layout: AxisOrder, groups: Sequence[AtomAxis]
 ) -> Shaped[Tensor, ...] | None:
     """Return a tensor with one axis for each group of atoms; None if it has atoms besides them.
 
@@ -89,7 +89,7 @@ def arranged(
 
 
 def placed(
-    t: Shaped[Tensor, ...], groups: Sequence[Axis], layout: Layout, shape: Sequence[int]
+    t: Shaped[Tensor, ...], groups: Sequence[AtomAxis], layout: AxisOrder, shape: Sequence[int]
 ) -> Shaped[Tensor, ...]:
     """Return a tensor with an axis for each group in a layout of the same atoms."""
     flat = [atom for group in groups for atom in group]
@@ -97,9 +97,9 @@ def placed(
     return t.reshape([atom.size for atom in flat]).permute(order).reshape(tuple(shape))
 
 
-def _reshaped(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
+def _reshaped(layout: AxisOrder, shape: tuple[int, ...]) -> AxisOrder | None:
     left = [atom for axis in layout for atom in resolved(axis)]
-    result: list[Axis] = []
+    result: list[AtomAxis] = []
     for size in shape:
         axis: list[Atom] = []
         while size > 1:
@@ -120,7 +120,7 @@ def _reshaped(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
     return None if left else tuple(result)
 
 
-def _broadcast(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
+def _broadcast(layout: AxisOrder, shape: tuple[int, ...]) -> AxisOrder | None:
     if len(shape) < len(layout):
         return None
     padded = ((),) * (len(shape) - len(layout)) + layout

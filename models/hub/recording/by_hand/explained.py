@@ -14,29 +14,29 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from models.hub.recording.by_hand.roles import WeightedSum
-from models.hub.recording.by_hand.steps import Scores, Step
+from models.hub.recording.by_hand.steps import FollowedStep, ScoreProduct
 from models.hub.recording.masks import LOWEST
 
 _ROUNDINGS = 64  # of the largest score, by another order of scale, bias and mask
-By4 = Float[Tensor, "batch head query key"]
+FourAxisScores = Float[Tensor, "batch head query key"]
 
 
 @dataclass(frozen=True)
-class Measured:
+class ExplainedScores:
     """Scores as cap(factor · q·k) + added where open; `cap` is None without a soft cap.
 
     `raw` is q·k, `masked` what the softmax was taken of. `factor` has an axis of size 1 wherever it
     is the same.
     """
 
-    raw: By4
-    masked: By4
+    raw: FourAxisScores
+    masked: FourAxisScores
     factor: Float[Tensor, "#batch #head #query #key"]
-    added: By4
+    added: FourAxisScores
     open: Bool[Tensor, "batch head query key"]
     cap: float | None = None
 
-    def scores(self, terms: By4 | None) -> By4:
+    def scores(self, terms: FourAxisScores | None) -> FourAxisScores:
         """Return the scores before the mask, the module's own numbers where it leaves them open.
 
         `terms` are added to the others; without any, what is the same for all keys of a row.
@@ -55,10 +55,10 @@ class Measured:
         return torch.where(least == most, least, torch.zeros_like(least))
 
 
-def measured(found: WeightedSum) -> Measured | str:
+def explain_scores(found: WeightedSum) -> ExplainedScores | str:
     """Return what a softmax's scores are made of, or the reason why it cannot be told."""
     step = found.softmax.scores
-    if step is None or not isinstance(root := step.root, Scores):
+    if step is None or not isinstance(root := step.root, ScoreProduct):
         return "its scores do not come from a product of queries and keys that could be followed"
     raw, masked = (
         found.by_head(t, layout)
@@ -78,8 +78,12 @@ _TANH = frozenset({torch.tanh, Tensor.tanh, torch.nn.functional.tanh})
 
 
 def _taken_apart(
-    found: WeightedSum, root: Scores, step: Step, raw: By4, masked: By4
-) -> Measured | None:
+    found: WeightedSum,
+    root: ScoreProduct,
+    step: FollowedStep,
+    raw: FourAxisScores,
+    masked: FourAxisScores,
+) -> ExplainedScores | None:
     at_zero, slope = _probed(step.again, root.value)
     slope = found.by_head(slope, root.layout)
     at_zero = found.by_head(at_zero, step.layout)
@@ -90,13 +94,18 @@ def _taken_apart(
     if factor is None:
         return None
     added = at_zero.masked_fill(~is_open, 0.0)
-    result = Measured(raw, masked, factor, added, is_open)
+    result = ExplainedScores(raw, masked, factor, added, is_open)
     return result if _holds(factor * raw + added, masked, is_open) else None
 
 
 def _capped(
-    found: WeightedSum, root: Scores, step: Step, inner: Step, raw: By4, masked: By4
-) -> Measured | None:
+    found: WeightedSum,
+    root: ScoreProduct,
+    step: FollowedStep,
+    inner: FollowedStep,
+    raw: FourAxisScores,
+    masked: FourAxisScores,
+) -> ExplainedScores | None:
     """Return scores that tanh keeps below a cap: cap · tanh(s · q·k / cap)."""
     before, slope = (found.by_head(t, root.layout) for t in _probed(inner.again, root.value))
     if before is None or slope is None or before.any():
@@ -117,7 +126,7 @@ def _capped(
     if not caps.numel() or not bool((caps == caps[0]).all()) or bool(added.any()):
         return None
     cap = float(caps[0])
-    result = Measured(raw, masked, inside * cap, added, is_open, cap)
+    result = ExplainedScores(raw, masked, inside * cap, added, is_open, cap)
     return result if _holds(cap * torch.tanh(inside * raw), masked, is_open) else None
 
 
@@ -133,7 +142,7 @@ def _probed(taken: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor, T
     return result.detach(), torch.zeros_like(value) if slope is None else slope.detach()
 
 
-def _shared(slope: By4, is_open: Bool[Tensor, "batch head query key"]) -> Tensor | None:
+def _shared(slope: FourAxisScores, is_open: Bool[Tensor, "batch head query key"]) -> Tensor | None:
     """Return one factor for all open cells, or for each head, query or key; None if it varies."""
     for axes in ((0, 1, 2, 3), (0, 2, 3), (3,), (2,)):
         least = slope.masked_fill(~is_open, torch.inf).amin(axes, keepdim=True)
@@ -145,7 +154,9 @@ def _shared(slope: By4, is_open: Bool[Tensor, "batch head query key"]) -> Tensor
     return None
 
 
-def _holds(scores: By4, masked: By4, is_open: Bool[Tensor, "batch head query key"]) -> bool:
+def _holds(
+    scores: FourAxisScores, masked: FourAxisScores, is_open: Bool[Tensor, "batch head query key"]
+) -> bool:
     """Return True if the scores are those that were softmaxed, and the blocked cells blocked."""
     if not torch.equal(masked > LOWEST, is_open) or not bool(is_open.any()):
         return False

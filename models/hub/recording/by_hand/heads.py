@@ -18,13 +18,13 @@ from models.hub.recording.context import Attended, HeadPlace
 from models.hub.recording.masks import BIAS, BiasTerm, sum_of_terms
 from models.layers.masks import Mask, MaskLayer, SiteKind
 from models.trace import AttentionSite
-from models.trace.lazy import read
+from models.trace.lazy import read_lazy
 from models.trace.site import Projection
 from models.trace.terms import ScoreTerm
 
 
 @dataclass(frozen=True)
-class Head:
+class FollowedHead:
     """One finished attention, which may be a head of several; its site if it is recorded."""
 
     name: str
@@ -36,7 +36,7 @@ class Head:
     head_out: Float[Tensor, "batch head query d_v"]
     site: AttentionSite | None
 
-    def precedes(self, other: Head) -> bool:
+    def precedes(self, other: FollowedHead) -> bool:
         """Return True if the other is the next head of the same attention."""
         same_rows = _same(self.x, other.x) and _same(self.memory, other.memory)
         single = self.head_out.shape[1] == other.head_out.shape[1] == 1
@@ -44,14 +44,14 @@ class Head:
         return same_rows and single and alike and _container(self.path, other.path) is not None
 
 
-class Heads:
+class FollowedHeads:
     """The heads of a pass: those that are one attention so far, and where each belongs."""
 
     def __init__(self) -> None:
-        self._group: list[Head] = []
-        self._places: dict[str, tuple[list[Head], int]] = {}
+        self._group: list[FollowedHead] = []
+        self._places: dict[str, tuple[list[FollowedHead], int]] = {}
 
-    def add(self, head: Head) -> list[Head]:
+    def add(self, head: FollowedHead) -> list[FollowedHead]:
         """Return the heads of the attention that this one belongs to, itself the last."""
         has_output = (
             self._group and self._group[-1].site and "W_O" in self._group[-1].site.projections
@@ -65,31 +65,31 @@ class Heads:
     def places(self) -> dict[str, HeadPlace]:
         """Return the name of each single head → its place in an attention of several."""
         return {
-            name: HeadPlace(name_of(group), index, len(group), group[0].number)
+            name: HeadPlace(attention_name(group), index, len(group), group[0].number)
             for name, (group, index) in self._places.items()
             if len(group) > 1
         }
 
 
-def name_of(heads: Sequence[Head]) -> str:
+def attention_name(heads: Sequence[FollowedHead]) -> str:
     """Return the name of the attention that these heads are: the list's, or the module's."""
     if len(heads) == 1:
         return heads[0].name
     return _container(heads[0].path, heads[1].path) or heads[0].name
 
 
-def attended(heads: Sequence[Head], site: AttentionSite | None) -> Attended:
+def attended(heads: Sequence[FollowedHead], site: AttentionSite | None) -> Attended:
     """Return these heads as one finished attention."""
     out = torch.cat([head.head_out for head in heads], dim=1)
-    return Attended(name_of(heads), heads[0].kind.query_stream, out, site)
+    return Attended(attention_name(heads), heads[0].kind.query_stream, out, site)
 
 
-def joined(heads: Sequence[Head]) -> AttentionSite | None:
+def joined(heads: Sequence[FollowedHead]) -> AttentionSite | None:
     """Return the recorded heads as one site."""
     sites = [head.site for head in heads if head.site is not None]
     if len(sites) < len(heads):
         return None
-    first, name = sites[0], name_of(heads)
+    first, name = sites[0], attention_name(heads)
     similar = all(
         s.similarity.name == first.similarity.name
         and all(
@@ -103,9 +103,9 @@ def joined(heads: Sequence[Head]) -> AttentionSite | None:
     return replace(
         first,
         name=name,
-        lazy_q=torch.cat([read(site.lazy_q) for site in sites], 1),
-        lazy_k=torch.cat([read(site.lazy_k) for site in sites], 1),
-        lazy_v=torch.cat([read(site.lazy_v) for site in sites], 1),
+        lazy_q=torch.cat([read_lazy(site.lazy_q) for site in sites], 1),
+        lazy_k=torch.cat([read_lazy(site.lazy_k) for site in sites], 1),
+        lazy_v=torch.cat([read_lazy(site.lazy_v) for site in sites], 1),
         out=torch.cat([site.out for site in sites], 1),
         mask=_joined_mask([site.mask for site in sites]),
         projections=_joined_projections(sites),

@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from models.hub.recording.by_hand.axes import Atom, Axis, Layout, arranged, resolved, size_of
+from models.hub.recording.by_hand.axes import Atom, AtomAxis, AxisOrder, arranged, resolved, size_of
 from models.hub.recording.by_hand.products import Product
-from models.hub.recording.by_hand.steps import Scores, Softmax, Step, axes_of, layout_of
+from models.hub.recording.by_hand.steps import (
+    FollowedStep,
+    ScoreProduct,
+    Softmax,
+    axes_of,
+    layout_of,
+)
 
 WRONG_AXIS = "its softmax does not run over the axis that its values are summed over"
 
@@ -19,19 +25,19 @@ WRONG_AXIS = "its softmax does not run over the axis that its values are summed 
 class Roles:
     """The axes of the weights by what they stand for, and that of the values' features."""
 
-    batch: Axis
-    head: Axis
-    query: Axis
-    key: Axis
-    feature: Axis
+    batch: AtomAxis
+    head: AtomAxis
+    query: AtomAxis
+    key: AtomAxis
+    feature: AtomAxis
     is_assumed: bool = False  # which axis is of the texts and which of the heads is to be verified
 
     @property
-    def of_weights(self) -> tuple[Axis, ...]:
+    def of_weights(self) -> tuple[AtomAxis, ...]:
         return self.batch, self.head, self.query, self.key
 
     @property
-    def of_out(self) -> tuple[Axis, ...]:
+    def of_out(self) -> tuple[AtomAxis, ...]:
         return self.batch, self.head, self.query, self.feature
 
 
@@ -40,11 +46,11 @@ class WeightedSum:
     """A product of followed weights with values: who is which, and the axes of the result."""
 
     product: Product
-    weights: Step
+    weights: FollowedStep
     softmax: Softmax
     values: Tensor
-    of_values: Layout
-    out: Layout
+    of_values: AxisOrder
+    out: AxisOrder
     roles: Roles
 
     def values_by_head(self) -> Float[Tensor, "batch key_head key d_v"] | None:
@@ -54,7 +60,7 @@ class WeightedSum:
         return arranged(self.values, self.of_values, groups)
 
     def by_head(
-        self, t: Shaped[Tensor, ...], layout: Layout
+        self, t: Shaped[Tensor, ...], layout: AxisOrder
     ) -> Float[Tensor, "batch head query key"] | None:
         """Return scores or weights, over all rows and heads."""
         t4 = arranged(t, layout, self.roles.of_weights)
@@ -64,7 +70,7 @@ class WeightedSum:
 
 
 def roles_of(
-    product: Product, step: Step, is_a: bool, n_rows: int, lengths: Collection[int]
+    product: Product, step: FollowedStep, is_a: bool, n_rows: int, lengths: Collection[int]
 ) -> WeightedSum | str:
     """Return a weighted sum with its axes named, or the reason why they cannot be told.
 
@@ -97,7 +103,7 @@ def roles_of(
 
 def _key_heads(softmax: Softmax) -> list[object]:
     """Return the atoms that queries and keys share; none if their product is not known."""
-    if softmax.scores is None or not isinstance(scores := softmax.scores.root, Scores):
+    if softmax.scores is None or not isinstance(scores := softmax.scores.root, ScoreProduct):
         return []
     a, b = ({x for axis in side for x in resolved(axis)} for side in (scores.of_a, scores.of_b))
     return list(a & b)
@@ -105,7 +111,7 @@ def _key_heads(softmax: Softmax) -> list[object]:
 
 def _told(
     weights: list, own: list, shared_by_keys: list, n_rows: int, lengths: Collection[int]
-) -> tuple[Axis, Axis, Axis, bool] | str:
+) -> tuple[AtomAxis, AtomAxis, AtomAxis, bool] | str:
     """Return the axes of batch rows, heads and queries among those of the weights.
 
     The last says that more than one axis may be that of the batch, of which the first is taken.

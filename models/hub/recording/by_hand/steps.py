@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Shaped
 from torch import Tensor
 
-from models.hub.recording.by_hand.axes import Atom, Axis, Layout, after, fresh, resolved
+from models.hub.recording.by_hand.axes import Atom, AtomAxis, AxisOrder, after, fresh, resolved
 from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
 from models.hub.recording.projections import same_memory
 
@@ -24,13 +24,13 @@ _MOST = 32  # tensors that are followed at a time, each alive only until then
 
 
 @dataclass(eq=False)
-class Scores:
+class ScoreProduct:
     """A product of what may be queries and keys, with the axes of all three tensors."""
 
     product: Product
-    of_a: Layout
-    of_b: Layout
-    layout: Layout
+    of_a: AxisOrder
+    of_b: AxisOrder
+    layout: AxisOrder
     value: Tensor
     is_overwritten: bool = False  # by a function that changed it in place
 
@@ -43,13 +43,13 @@ class Scores:
 class Softmax:
     """A softmax over the axis `dim`, of followed scores if `scores` is given."""
 
-    scores: Step | None
+    scores: FollowedStep | None
     dim: int
     func: Callable[..., Any]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     value: Tensor
-    layout: Layout
+    layout: AxisOrder
 
     def of(self, z: Shaped[Tensor, ...]) -> Shaped[Tensor, ...]:
         """Return the softmax of other numbers, taken as this one was."""
@@ -58,11 +58,11 @@ class Softmax:
         )
 
 
-Root = Scores | Softmax
+Root = ScoreProduct | Softmax
 
 
 @dataclass(eq=False)
-class Step:
+class FollowedStep:
     """What a function made of scores or weights; arguments that were followed are steps, too."""
 
     root: Root
@@ -70,7 +70,7 @@ class Step:
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     value: Tensor
-    layout: Layout
+    layout: AxisOrder
 
     def again(self, root_value: Shaped[Tensor, ...], done: dict[int, Any] | None = None) -> Tensor:
         """Return what this step makes of another value of its root."""
@@ -86,18 +86,18 @@ class Step:
             done[id(self)] = args[0] if self.func is Tensor.__setitem__ else result
         return done[id(self)]
 
-    def before(self, funcs: Collection[Callable[..., Any]]) -> Step | None:
+    def before(self, funcs: Collection[Callable[..., Any]]) -> FollowedStep | None:
         """Return the argument of the last of these functions on the way here; None without one."""
         step: Any = self
-        while isinstance(step, Step) and step.func is not None:
-            inner = next((arg for arg in step.args if isinstance(arg, Step)), None)
+        while isinstance(step, FollowedStep) and step.func is not None:
+            inner = next((arg for arg in step.args if isinstance(arg, FollowedStep)), None)
             if step.func in funcs:
                 return inner
             step = inner
         return None
 
     def _again(self, arg: Any, root_value: Shaped[Tensor, ...], done: dict[int, Any]) -> Any:
-        if isinstance(arg, Step):
+        if isinstance(arg, FollowedStep):
             return arg.again(root_value, done)
         if isinstance(arg, tuple | list):
             return type(arg)(self._again(part, root_value, done) for part in arg)
@@ -111,13 +111,13 @@ class Steps:
 
     def __init__(self, lengths: Collection[int]) -> None:
         self._lengths = lengths
-        self._steps: dict[int, Step] = {}
+        self._steps: dict[int, FollowedStep] = {}
         self._cut: dict[int, tuple[Tensor, Softmax]] = {}  # what is left of weights, by identity
 
     def __bool__(self) -> bool:
         return bool(self._steps or self._cut)
 
-    def of(self, t: Any) -> Step | None:
+    def of(self, t: Any) -> FollowedStep | None:
         """Return how a tensor came about, if it is followed."""
         step = self._steps.get(id(t))
         return step if step is not None and step.value is t else None
@@ -155,12 +155,12 @@ class Steps:
         if dim is None:  # what torch then takes, with a warning
             dim = 0 if result.dim() == 3 else 1
         scores = self.of(z)
-        if scores is not None and not isinstance(scores.root, Scores):
+        if scores is not None and not isinstance(scores.root, ScoreProduct):
             scores = None
         layout = fresh(result.shape) if scores is None else scores.layout
         args = (z, *args[1:])
         root = Softmax(scores, dim % result.dim(), func, args, kwargs, result, layout)
-        self._add(Step(root, None, (), {}, result, layout))
+        self._add(FollowedStep(root, None, (), {}, result, layout))
 
     def _product(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
@@ -178,13 +178,15 @@ class Steps:
         of_a, of_b = (layout_of(t, labels, axes) for t, labels in _operands(product))
         layout = tuple(axes[label] for label in product.out)
         value = result if product.added is None else product.computed()
-        root = Scores(product, of_a, of_b, layout, value)
+        root = ScoreProduct(product, of_a, of_b, layout, value)
         if product.added is None:
-            self._add(Step(root, None, (), {}, result, layout))
+            self._add(FollowedStep(root, None, (), {}, result, layout))
             return
         added, beta, alpha = product.added
-        begun = Step(root, None, (), {}, value, layout)
-        self._add(Step(root, lambda s: beta * added + alpha * s, (begun,), {}, result, layout))
+        begun = FollowedStep(root, None, (), {}, value, layout)
+        self._add(
+            FollowedStep(root, lambda s: beta * added + alpha * s, (begun,), {}, result, layout)
+        )
 
     def _step(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
@@ -199,7 +201,7 @@ class Steps:
         if _changes_in_place(func, kwargs):
             if self.of(args[0]) is None:
                 return
-            if isinstance(first.root, Scores):
+            if isinstance(first.root, ScoreProduct):
                 first.root.is_overwritten = True
         layout = after(func, args, value, first.layout)
         if layout is None or (func is Tensor.__getitem__ and not _keeps_all(args)):
@@ -208,7 +210,7 @@ class Steps:
             return
         taken = [self._taken(arg, first.root) for arg in args]
         named = {name: self._taken(arg, first.root) for name, arg in kwargs.items()}
-        self._add(Step(first.root, func, taken, named, value, layout))
+        self._add(FollowedStep(first.root, func, taken, named, value, layout))
 
     def _copy_of_cut(self, args: Sequence[Any], result: Any) -> None:
         """Follow a part of weights to a tensor of as many numbers."""
@@ -227,17 +229,17 @@ class Steps:
             return type(arg)(self._taken(part, root) for part in arg)
         return arg
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: FollowedStep) -> None:
         self._steps.pop(id(step.value), None)
         self._steps[id(step.value)] = step
         if len(self._steps) > _MOST:
             del self._steps[next(iter(self._steps))]
 
 
-def softmax_of(step: Step, dim: int) -> Step | None:
+def softmax_of(step: FollowedStep, dim: int) -> FollowedStep | None:
     """Return weights that exp and a division made as a softmax over an axis, if they are one."""
     z = step.before(EXP)
-    if z is None or not isinstance(step.root, Scores) or z.value.shape != step.value.shape:
+    if z is None or not isinstance(step.root, ScoreProduct) or z.value.shape != step.value.shape:
         return None
     wanted = torch.softmax(z.value, dim)
     if not torch.allclose(wanted, step.value, rtol=1e-5, atol=1e-7):
@@ -246,9 +248,9 @@ def softmax_of(step: Step, dim: int) -> Step | None:
     return replace(step, root=root, func=None, args=(), kwargs={})
 
 
-def axes_of(product: Product, known: Mapping[int, Axis] | None = None) -> dict[int, Axis]:
+def axes_of(product: Product, known: Mapping[int, AtomAxis] | None = None) -> dict[int, AtomAxis]:
     """Return the axis of each label of a product; those of `known` labels are given."""
-    axes: dict[int, Axis] = dict(known or {})
+    axes: dict[int, AtomAxis] = dict(known or {})
     for t, labels in _operands(product):
         for label, size in zip(labels, t.shape, strict=True):
             if size > 1 and not axes.get(label):
@@ -257,7 +259,9 @@ def axes_of(product: Product, known: Mapping[int, Axis] | None = None) -> dict[i
     return axes
 
 
-def layout_of(t: Shaped[Tensor, ...], labels: Sequence[int], axes: Mapping[int, Axis]) -> Layout:
+def layout_of(
+    t: Shaped[Tensor, ...], labels: Sequence[int], axes: Mapping[int, AtomAxis]
+) -> AxisOrder:
     """Return the axes of an operand, without those that it is broadcast along."""
     return tuple(
         resolved(axes[label]) if size > 1 else ()

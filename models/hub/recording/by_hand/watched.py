@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from models.hub.recording.by_hand.attention import attend_by_hand, causes_of
-from models.hub.recording.by_hand.explained import measured
+from models.hub.recording.by_hand.explained import explain_scores
 from models.hub.recording.by_hand.given import record_given
 from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
 from models.hub.recording.by_hand.roles import WeightedSum, roles_of
-from models.hub.recording.by_hand.steps import EXP, Scores, Step, Steps, softmax_of
+from models.hub.recording.by_hand.steps import EXP, FollowedStep, ScoreProduct, Steps, softmax_of
 
 if TYPE_CHECKING:
     from models.hub.recording.forward_pass import ForwardPass
@@ -49,20 +49,20 @@ class ByHand:
             self.steps.forget(found.softmax.scores.root)
         return self._attended(found, func, args, kwargs)
 
-    def _weights(self, product: Product) -> tuple[Step, bool] | None:
+    def _weights(self, product: Product) -> tuple[FollowedStep, bool] | None:
         """Return the operand that is weights, and whether it is the first."""
         for t, is_a in ((product.a, True), (product.b, False)):
             step = self.steps.of(t)
             if step is None:
                 continue
-            if isinstance(step.root, Scores):
+            if isinstance(step.root, ScoreProduct):
                 return self._without_softmax(product, step, is_a)
             return step, is_a
         return None
 
     def _without_softmax(
-        self, product: Product, step: Step, is_a: bool
-    ) -> tuple[Step, bool] | None:
+        self, product: Product, step: FollowedStep, is_a: bool
+    ) -> tuple[FollowedStep, bool] | None:
         """Return scores that exp and a division have made weights of; name those that are none."""
         labels = product.of_a if is_a else product.of_b
         if len(product.summed) != 1:
@@ -74,11 +74,11 @@ class ByHand:
             self._leave(step, NO_SOFTMAX)
         return None
 
-    def _found(self, product: Product, step: Step, is_a: bool) -> WeightedSum | str:
+    def _found(self, product: Product, step: FollowedStep, is_a: bool) -> WeightedSum | str:
         n_rows = self.forward_pass.context.n_rows
         return roles_of(product, step, is_a, n_rows, self.forward_pass.lengths)
 
-    def _leave(self, step: Step, reason: str) -> None:
+    def _leave(self, step: FollowedStep, reason: str) -> None:
         self.forward_pass.unshown.add(self.forward_pass.frame.path, reason, step.value)
         self.steps.forget(step.root)
 
@@ -91,7 +91,7 @@ class ByHand:
     ) -> tuple[Any, Tensor]:
         """Return the weighted sum, recorded by its causes, its weights alone, or named."""
         forward_pass, used = self.forward_pass, found.weights.value
-        made = measured(found)
+        made = explain_scores(found)
         causes = made if isinstance(made, str) else causes_of(found, made, forward_pass.linears)
         queries = found.softmax.args[0] if isinstance(causes, str) else causes.queries
         if isinstance(causes, str):
