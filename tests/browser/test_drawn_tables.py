@@ -31,7 +31,7 @@ from stage import (
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.weight_cell import chosen_cell, token_choice
-from viz_app.views.inside import cell as inside_cell
+from viz_app.views.inside.cell import head_sum_payload, walk_payload
 
 HEAD, QUERY, KEY = 1, 3, 2
 CELLS, MARKS = "canvas.cells", "canvas.marks"
@@ -47,8 +47,10 @@ def payload(
     source: str = letters.SOURCE,
 ) -> bytes:
     trace = letters.trace(source)
-    draw = token_choice if component == "choice" else getattr(inside_cell, component)
-    return draw(trace, chosen_cell(trace, trace.attention[site], HEAD, query, key), TERMS)
+    draws = {"choice": token_choice, "walk": walk_payload, "heads": head_sum_payload}
+    return draws[component](
+        trace, chosen_cell(trace, trace.attention[site], HEAD, query, key), TERMS
+    )
 
 
 def shown(

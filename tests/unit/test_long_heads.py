@@ -20,7 +20,7 @@ N, TILE, K = 22, 4, 5  # 22 tokens in at most 5 blocks: 5 to a block, 2 in the l
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, limit in (("LARGEST_WHOLE", N - 1), ("LARGEST_POOLED", 5), ("TILE", TILE)):
+    for name, limit in (("LARGEST_WHOLE", N - 1), ("LARGEST_POOLED", 5), ("TILE_SIDE", TILE)):
         monkeypatch.setattr(drawing, name, limit)
     monkeypatch.setattr(
         pooling, "SLAB", 7 * N

@@ -41,7 +41,7 @@ OWN = "decoder.layers.1.self_attn"
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, limit in (("LARGEST_WHOLE", N - 1), ("LARGEST_POOLED", 5), ("TILE", TILE)):
+    for name, limit in (("LARGEST_WHOLE", N - 1), ("LARGEST_POOLED", 5), ("TILE_SIDE", TILE)):
         monkeypatch.setattr(cells, name, limit)
     monkeypatch.setattr(pooling, "SLAB", 7 * N)
     monkeypatch.setattr(several_heads, "MAX_STRAND_BLOCKS", 5)
@@ -272,7 +272,7 @@ def test_no_page_holds_all_weights_of_a_head(view: str, monkeypatch: pytest.Monk
     for module, name, limit in (
         (cells, "LARGEST_WHOLE", 50),
         (cells, "LARGEST_POOLED", 20),
-        (slices, "CELLS", 12 * n),
+        (slices, "WEIGHTS_PER_SLICE", 12 * n),
         (pooling, "SLAB", 12 * n),
     ):
         monkeypatch.setattr(module, name, limit)
