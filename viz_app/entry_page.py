@@ -1,7 +1,8 @@
 """ASGI middleware that serves the page a browser loads first, under every page's own path.
 
 It is Streamlit's page with one line before its scripts: where the server is. Without it the browser
-looks for the server below the path of the page first, and each load logs two requests that fail.
+looks for the server below the path of the page first, and each load logs two requests that fail. At
+its end are the app's style, there from the first paint on, and what shows the app once it stands.
 """
 
 import json
@@ -12,9 +13,11 @@ import streamlit as st
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+_HERE = Path(__file__).parent
+
 
 class EntryPage:
-    """Middleware that answers for the paths of pages: one lower-case name below the base path.
+    """Middleware that answers for the paths of pages: at most one lower-case name below the base.
 
     The reference has pages of its own (viz_app/reference).
     """
@@ -22,7 +25,7 @@ class EntryPage:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         base = re.escape(_base())
-        self.pages = re.compile(f"{base}/(?!reference/?$)[a-z][a-z-]*/?")
+        self.pages = re.compile(f"{base}/(?!reference/?$)([a-z][a-z-]*/?)?")
         self.content = entry_page()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,11 +38,14 @@ class EntryPage:
 
 
 def entry_page() -> str:
-    """Return Streamlit's page, told where its server is."""
+    """Return Streamlit's page, told where its server is, with the app's style."""
     page = Path(st.__file__).with_name("static") / "index.html"
     where = f"new URL({json.dumps(_base() or '/')}, location.origin).href"
     script = f"<script>window.__streamlit = {{ BACKEND_BASE_URL: {where} }}</script>"
-    return page.read_text("utf-8").replace("<head>", f"<head>{script}", 1)
+    style, first = (_HERE.joinpath(n).read_text("utf-8") for n in ("style.css", "first_paint.js"))
+    end = f"<style>{style}</style><script>{first}</script></body>"
+    content = page.read_text("utf-8").replace("<head>", f"<head>{script}", 1)
+    return content.replace("</body>", end, 1)
 
 
 def _base() -> str:

@@ -5,7 +5,6 @@ The fragment keeps edits cheap: a keystroke in the bar reruns only the fragment.
 
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -16,16 +15,18 @@ from viz_app.components.catalogue import LIVE, TOOLS
 from viz_app.components.mounting import show
 from viz_app.controls import lesson_panel
 from viz_app.controls.pin_bar import toggle_pin
-from viz_app.input_bar.examples import holds_lines
+from viz_app.input_bar.examples import holds_lines, readable_examples
 from viz_app.input_bar.form import input_bar
-from viz_app.session import live, pinned, process, training, url_state
+from viz_app.session import cache, live, pinned, process, training, url_state
 from viz_app.session.classes import Standing
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.session.lanes import are_long
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import LONGEST_TEXT
 from viz_app.session.respond import text_responder
 from viz_app.views.attention.page import ATTENTION_PAGE
+from viz_app.views.attention.payloads import AttentionChoices, attention_payloads
 from viz_app.views.compare.page import COMPARE_PAGE
 from viz_app.views.decoding.page import DECODING_PAGE
 from viz_app.views.frame import Draw, show_page
@@ -75,7 +76,18 @@ def _labels() -> str:
     )
 
 
-_STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}{_labels()}</style>"
+def draw_landing_page() -> None:
+    """Draw what a newcomer sees first, so that its model, its run and its findings are kept.
+
+    Raises:
+        CheckpointError: the model cannot be opened.
+    """
+    process.prepare()
+    scope = cache.scope(checkpoints.LANDING_CHECKPOINT)
+    texts = readable_examples(scope)[0]
+    boxes = texts + ("",) * (len(scope.model.text_fields) - len(texts))
+    run = CurrentRun(scope, cache.trace(scope, boxes))
+    attention_payloads(run, AttentionChoices(Focus()))
 
 
 def run_app() -> None:
@@ -84,7 +96,7 @@ def run_app() -> None:
     st.set_page_config(
         page_title="Attnscope", page_icon="👁", layout="wide", initial_sidebar_state="collapsed"
     )
-    st.html(_STYLE + words.glossary_html())
+    st.html(f"<style>{_labels()}</style>{words.glossary_html()}")
     pages = {
         address: st.Page(
             lambda: None,

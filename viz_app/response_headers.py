@@ -2,7 +2,7 @@
 
 All content comes from this server. `blob:` is needed for Streamlit's component scripts and for
 saved pictures, `wasm-unsafe-eval` for its protocol decoder; inline styles are used throughout
-Streamlit; the entry page has two inline scripts, allowed by their hashes.
+Streamlit; the entry page has three inline scripts, allowed by their hashes.
 """
 
 import base64

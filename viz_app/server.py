@@ -22,7 +22,6 @@ from viz_app.host_guard import HostGuard, settings
 from viz_app.reference import route as reference
 from viz_app.response_headers import ResponseHeaders
 from viz_app.session import (
-    cache,
     class_route,
     downloads,
     live,
@@ -49,11 +48,11 @@ async def _lifespan(app: st.App) -> AsyncIterator[None]:
 
 
 def _open_first() -> None:
-    """Import the pages and open the first model while a newcomer's browser still loads."""
-    import_module("viz_app.navigation")
+    """Import the pages and draw the first of them while a newcomer's browser still loads."""
+    navigation = import_module("viz_app.navigation")
     if not checkpoints.module():
         with suppress(CheckpointError):
-            cache.scope(checkpoints.LANDING_CHECKPOINT)
+            navigation.draw_landing_page()
 
 
 app = st.App(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from models.analysis.comparison import KindPair, compare, head_distances
@@ -114,6 +113,8 @@ def match_heads(found: KindDistances, null: Sequence[float] = ()) -> list[Match]
 
     Of models with different numbers of heads, some heads of the larger one have no match.
     """
+    from scipy.optimize import linear_sum_assignment  # here, because it is slow to import
+
     rows, columns = linear_sum_assignment(found.mean.numpy())
     drawn = sorted(null)
     matches = []

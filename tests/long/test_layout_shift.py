@@ -1,8 +1,8 @@
-"""Nothing on a page moves while someone types 24 words, and not one layout shift, page by page."""
+"""Nothing on a page moves while someone types 24 words, nor from its first paint until it stands, page by page."""
 
 import pytest
 from playwright.sync_api import Page
-from served_app import in_url, laid_out, rested, visit
+from served_app import app_address, in_url, laid_out, resized, rested, visit
 
 WORDS = "I think that my old friend is reading a very good book about the little dog which he saw in a garden yesterday evening."
 
@@ -113,3 +113,58 @@ def test_nothing_moves_while_24_words_are_typed(page: Page, name: str) -> None:
     after = page.evaluate(BOXES)
     moved = {part: (box, after.get(part)) for part, box in before.items() if after.get(part) != box}
     assert (page.evaluate("window.shifts"), moved) == ([], {})
+
+
+SHIFTED = """
+window.moved = 0;
+new PerformanceObserver((list) => list.getEntries().forEach((entry) => (window.moved += entry.value)))
+  .observe({ type: "layout-shift", buffered: true });
+"""
+LEAST_SEEN = 0.02  # in all; 0.1 is what web.dev calls good
+OPENED = [
+    *((path, (1280, 720)) for path in (
+        "", "task", "inside", "layer", "positions", "masks", "interventions", "decoding", "compare", "from-rnn", "lessons", "models", "train",
+        "task?checkpoint=bert", "masks?checkpoint=xlnet", "?checkpoint=gpt", "decoding?present=1",
+    )),
+    *((path, size) for path in ("", "task", "decoding") for size in ((420, 860), (1920, 1080))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "size"), OPENED)
+def test_nothing_moves_from_the_first_paint_on(
+    page: Page, path: str, size: tuple[int, int]
+) -> None:
+    resized(page, *size)
+    page.add_init_script(SHIFTED)
+    page.goto(f"{app_address()}/{path}")
+    page.wait_for_selector("html[data-shown]", state="attached")
+    early = page.evaluate("performance.now()")
+    laid_out(page)
+    assert early < 20_000  # it was not the end of its patience
+    assert page.evaluate("window.moved") < LEAST_SEEN
+    assert page.evaluate("performance.getEntriesByName('first-paint').length") == 1
+
+
+def test_until_then_an_outline_is_seen_and_nothing_of_the_app(page: Page) -> None:
+    resized(page, 1280, 720)
+    page.route_web_socket("**/_stcore/stream*", lambda socket: None)  # the server says nothing
+    page.goto(app_address())
+    page.wait_for_selector("[data-testid=stApp]", state="attached")
+    assert not page.locator("[data-testid=stApp]").is_visible()
+    outline = "getComputedStyle(document.body, '::before')"
+    assert page.evaluate(f"{outline}.content") == '""'
+    assert float(page.evaluate(f"{outline}.opacity")) > 0
+
+
+def test_the_labels_of_the_boxes_are_below_the_navigation(page: Page) -> None:
+    resized(page, 1280, 720)
+    visit(page)
+    header = "[data-testid=stHeader]"
+    labels = ".st-key-input-bar label[data-testid=stWidgetLabel] p"
+    tops = page.evaluate(
+        "(all) => [...document.querySelectorAll(all)].map((e) => e.getBoundingClientRect().top)",
+        labels,
+    )
+    below = page.evaluate(f"document.querySelector('{header}').getBoundingClientRect().bottom")
+    assert len(tops) > 2
+    assert min(tops) >= below - 1

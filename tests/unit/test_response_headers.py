@@ -55,4 +55,4 @@ def test_the_inline_scripts_of_the_entry_page_are_allowed_by_their_hashes(policy
     known, other = inline_script_hashes(page)
     assert known == "'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='"
     assert other != known
-    assert sum(source.startswith("'sha256-") for source in policy["script-src"]) == 2
+    assert sum(source.startswith("'sha256-") for source in policy["script-src"]) == 3

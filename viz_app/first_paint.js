@@ -1,0 +1,25 @@
+// What a browser shows first is an outline of the app (style.css). The app takes its place when all parts of its page are there and stand
+// still, so that nothing on it moves; or, where a model takes long to open, when that is said.
+(() => {
+  const STILL = 3, PATIENCE = 3_000, LONGEST = 20_000; // frames in which nothing moves; ms that an opening model has; ms in all
+  const root = document.documentElement, find = (one) => document.querySelector(`[data-testid=${one}]`);
+  let before = "", still = 0;
+  const isThere = () => {
+    const main = find("stMain"), isAtRest = find("stApp")?.dataset.testScriptState === "notRunning";
+    const opens = document.querySelector(".st-key-opening") && performance.now() < PATIENCE;
+    return isAtRest && !opens && main?.querySelector(".stElementContainer") && !main.querySelector("[data-testid=stSkeleton]");
+  };
+  const places = () =>
+    [...document.querySelectorAll(".stElementContainer, [data-testid=stTopNav] a")].map((e) => {
+      const { x, y, width, height } = e.getBoundingClientRect();
+      return [x, y, width, height].map(Math.round).join(" ");
+    }).join();
+  const look = () => {
+    const now = isThere() ? places() : "";
+    still = now && now === before ? still + 1 : 0;
+    before = now;
+    if (still < STILL && performance.now() < LONGEST) return requestAnimationFrame(look);
+    root.dataset.shown = "";
+  };
+  document.fonts.ready.then(look);
+})();
