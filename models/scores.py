@@ -10,7 +10,7 @@ from typing import Any
 Record = dict[str, Any]
 
 
-def unmeasured(record: Record) -> Record:
+def without_scores(record: Record) -> Record:
     """Return the record without scores, for weights or a similarity that were never measured."""
     measures = ("by_length", "measured_on", "ablation")
     return {name: entry for name, entry in record.items() if name not in measures} | {"scores": {}}
@@ -19,7 +19,7 @@ def unmeasured(record: Record) -> Record:
 def at_snapshot(record: Record, step: int) -> Record:
     """Return the record with the scores of the snapshot at this step, if any."""
     measured = record.get("snapshot_scores", {}).get(str(step), {})
-    return unmeasured(record) | {
+    return without_scores(record) | {
         name: measured[name] for name in ("scores", "measured_on") if name in measured
     }
 
@@ -30,6 +30,6 @@ def of_weights(record: Record, digest: str) -> Record:
     Older records do not name the weights; their scores are kept.
     """
     if record.get("measured_on", digest) != digest:
-        return unmeasured(record)
+        return without_scores(record)
     swept = record.get("ablation", {}).get("measured_on", digest) == digest
     return record if swept else {name: record[name] for name in record if name != "ablation"}

@@ -23,7 +23,7 @@ from models.training.controlled import follow_controlled
 from models.training.processes import joined_processes
 from models.training.recipe import Recipe
 from models.training.recipes import PLANS, Plan, plan_for, settings_line
-from models.training.run_folder import claimed, clear, leftovers
+from models.training.run_folder import claim_folder, clear, leftovers
 from models.training.start import Start, shared_sizes
 from models.training.task import Task
 from models.training.trainer import Trainer
@@ -150,7 +150,7 @@ def train(options: argparse.Namespace) -> int:
         trainer = Trainer(
             task, config, plan.recipe, out, device, options.command, begin, options.languages
         )
-        with claimed(out) if rank == 0 else nullcontext():
+        with claim_folder(out) if rank == 0 else nullcontext():
             if options.resume:
                 print(f"resumed at step {trainer.resume()}")
             elif rank == 0:

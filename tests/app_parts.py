@@ -17,7 +17,7 @@ from streamlit.util import calc_hash
 import viz_app
 from viz_app.drawing.payload import unpack
 from viz_app.input_bar import form
-from viz_app.session.parameters import declared
+from viz_app.session.parameters import declared_parameters
 
 
 class _SessionState:
@@ -78,7 +78,7 @@ def _page(name: str) -> None:
 
 def _run_at(app: AppTest, address: dict[str, str | list[str]]) -> AppTest:
     for name, value in address.items():
-        app.query_params[name if name in declared() else name.replace("_", "-")] = value
+        app.query_params[name if name in declared_parameters() else name.replace("_", "-")] = value
     app.run()
     assert not app.exception, app.exception
     return app

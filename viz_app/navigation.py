@@ -112,7 +112,7 @@ def run_app() -> None:
     chosen = st.navigation([*pages.values(), named], position="top")
     st.set_page_config(page_title=f"{chosen.title} · Attnscope")
     _page(next((one for one, page in pages.items() if page is chosen), LANDING_PAGE), pages)
-    process.settle()
+    process.freeze_garbage()
 
 
 @st.fragment
@@ -124,7 +124,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         to = WATCHES
     if to not in ("", address):
         url_state.leave_for(pages[to])
-    url_state.arrive(page)
+    url_state.begin_page(page)
     standing = lesson_panel.follow_class(session)
     to, session.leaves_for = session.leaves_for, ""
     if to not in ("", address):
@@ -138,7 +138,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         ui.show_note(note_room, session.member.note, key="class")
         session.member.note = ""
     if shown is None:
-        ui.nothing(session.opening is not None)
+        ui.show_placeholder(session.opening is not None)
     else:
         pictures = _with_lesson(address, session, shown, standing)
         session.answer = (
@@ -158,7 +158,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         on_present=partial(url_state.set_value, ui.PRESENT),
         on_pin=partial(toggle_pin, session),
     )
-    if unfit := url_state.unfit():
+    if unfit := url_state.invalid_messages():
         ui.show_note(note_room, UNFIT.format("; ".join(unfit)), bad=True, key="address")
     standing = url_state.postpone() if session.opening else url_state.publish()
     listening = {

@@ -22,13 +22,13 @@ __all__ = [
     "check_rows",
     "checks_panel",
     "downloads",
+    "enlarge_if_presented",
     "headline",
     "is_dark",
-    "nothing",
     "page_look",
-    "presented",
     "run_strip",
     "show_note",
+    "show_placeholder",
     "small_print",
     "strip",
 ]
@@ -53,7 +53,7 @@ def run_strip(trace: Trace, terms: words.Terms, stale: bool, prefix: str = "") -
     show(PLAIN, strip(trace, terms, stale), key=f"{prefix}written")
 
 
-def nothing(is_opening: bool = False) -> None:
+def show_placeholder(is_opening: bool = False) -> None:
     """Show a placeholder before the first run."""
     hint = "Loading the model…" if is_opening else "Nothing to show yet: fix the error above."
     st.html(f'<p class="nothing">{hint}</p>')
@@ -71,7 +71,7 @@ def downloads(files: Sequence[Download]) -> None:
     show(FILES, {"files": links})
 
 
-def presented(chart: Chart) -> Chart:
+def enlarge_if_presented(chart: Chart) -> Chart:
     """Return the chart as the page shows it: with larger text in presentation mode."""
     return larger(chart) if url_state.get(PRESENT) else chart
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.analysis.cells import PositionPairs, paired
+from models.analysis.cells import PositionPairs, aligned_positions
 from models.analysis.effects import HeadEffects, Runner, head_effects
 from models.analysis.metrics import Metric, logits_of
 from models.trace import Trace
@@ -151,7 +151,9 @@ def guessed_effects(
             grads = torch.autograd.grad(change, zeros, retain_graph=True, allow_unused=True)
             steps = [z if g is None else g for z, g in zip(zeros, grads, strict=True)]
             gradient = parts.whole(steps)[0].detach().float().cpu()
-            pairs = paired(run, other, site.query_stream, (alignments or {}).get(site.query_stream))
+            pairs = aligned_positions(
+                run, other, site.query_stream, (alignments or {}).get(site.query_stream)
+            )
             here, there = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
             moved = other.attention[path].out[0][:, there] - site.out[0][:, here]
             guessed[kind][layer, : len(moved)] = (gradient[:, here] * moved).sum((-1, -2))

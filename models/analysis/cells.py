@@ -17,7 +17,7 @@ from models.trace.edits import ActivationPart, AttentionPart, Edit
 SLOPE_STEP = 1e-2  # of the way from a head output to another, for a slope
 
 PositionPairs = Sequence[tuple[int, int]]  # (position here, position in the other run)
-Places = Mapping[str, Sequence[tuple[int, int]]]  # name → (batch row, position or head)
+PositionsByName = Mapping[str, Sequence[tuple[int, int]]]  # name → (batch row, position or head)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +27,9 @@ class _OneEach(Edit, stored=False):
     `met` are the places that it was offered.
     """
 
-    cells: Places = field(default_factory=dict)  # of intermediates
+    cells: PositionsByName = field(default_factory=dict)  # of intermediates
     vectors: Mapping[str, Tensor] = field(default_factory=dict)  # (cell, feature)
-    heads: Places = field(default_factory=dict)  # of attentions
+    heads: PositionsByName = field(default_factory=dict)  # of attentions
     outputs: Mapping[str, Tensor] = field(default_factory=dict)  # (head, query here, feature)
     queries: Mapping[str, Sequence[int]] = field(default_factory=dict)  # those here
     met: set[str] = field(default_factory=set)
@@ -130,7 +130,9 @@ def part_effects(
     sites = [site for site in run.attention.values() if site.has_causes] if with_heads else []
     heads = []
     for site in sites:
-        pairs = paired(run, other, site.query_stream, alignments.get(site.query_stream, ()))
+        pairs = aligned_positions(
+            run, other, site.query_stream, alignments.get(site.query_stream, ())
+        )
         here, there = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
         own, taken = (t.attention[site.name].out[0].float() for t in (run, other))
         heads += [
@@ -157,7 +159,7 @@ def part_effects(
     )
 
 
-def paired(
+def aligned_positions(
     run: Trace, other: Trace, stream: str, alignment: PositionPairs | None = None
 ) -> list[tuple[int, int]]:
     """Return which position of another run belongs to each position of this one.
@@ -183,7 +185,7 @@ def _cells(
 ) -> tuple[list[_Part], list[tuple[str, int]]]:
     """Return the cells that differ, and those that are the same in both runs."""
     differ, same = [], []
-    pairs = paired(run, other, run.activations[names[0]].axes[1], alignment)
+    pairs = aligned_positions(run, other, run.activations[names[0]].axes[1], alignment)
     for name in names:
         own, taken = (trace.activations[name].value[0] for trace in (run, other))
         for here, there in pairs:
@@ -228,7 +230,7 @@ def head_slope(
         ValueError: as cell_effects.
     """
     name, number = head
-    pairs = paired(run, other, run.attention[name].query_stream, alignment)
+    pairs = aligned_positions(run, other, run.attention[name].query_stream, alignment)
     here, there = (list(one) for one in zip(*pairs, strict=True))
     own, taken = (t.attention[name].out[0][number].float() for t in (run, other))
     way = taken[there] - own[here]

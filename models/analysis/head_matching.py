@@ -70,7 +70,7 @@ def mean_distances(
     for first, second in pairs:
         of_texts.append(distances_of_text(first, second))
         report()
-    return averaged(of_texts)
+    return average_distances(of_texts)
 
 
 def distances_of_text(first: Trace, second: Trace) -> dict[str, KindDistances]:
@@ -82,7 +82,7 @@ def distances_of_text(first: Trace, second: Trace) -> dict[str, KindDistances]:
     return {pair.kind: _of_text(pair) for pair in compare(first, second).kinds}
 
 
-def averaged(of_texts: Sequence[Mapping[str, KindDistances]]) -> list[KindDistances]:
+def average_distances(of_texts: Sequence[Mapping[str, KindDistances]]) -> list[KindDistances]:
     """Return the mean over texts of what `distances_of_text` returns, kind by kind.
 
     Raises:

@@ -68,7 +68,7 @@ class Induction:
         return layer, head
 
 
-def repeated(
+def repeated_texts(
     tokens: Sequence[int], n_ctx: int, start_id: int, *, n_texts: int = N_TEXTS, seed: int = 0
 ) -> Repeats:
     """Return `n_texts` texts of each distance: <s>, a block, other tokens, the block, others.
@@ -102,7 +102,7 @@ def _attentions(model: Model) -> list[Sublayer]:
 
 @torch.no_grad()
 def induction(model: Model, repeats: Repeats) -> Induction:
-    """Measure every head of a language model on texts of `repeated`.
+    """Measure every head of a language model on texts of `repeated_texts`.
 
     Raises:
         ValueError: it is none of those that can be measured.
@@ -178,7 +178,7 @@ class Jump:
     rise: float
 
 
-def jump(scores: dict[int, float]) -> Jump | None:
+def find_jump(scores: dict[int, float]) -> Jump | None:
     """Return the jump of a score by step; None if it rises by less than SMALLEST_JUMP in all.
 
     It hardly depends on how close to each other the steps are.

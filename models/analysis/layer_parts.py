@@ -15,7 +15,7 @@ from torch import Tensor
 
 from models.analysis.checks import Check, rounding_in
 from models.architectures.base import NEXT_TOKEN, Architecture
-from models.layers.sublayers import FEED_FORWARD, Sublayer, norm_name_of, normalised
+from models.layers.sublayers import FEED_FORWARD, Sublayer, apply_norm, norm_name_of
 from models.trace import Trace
 from models.trace.outputs import ClassProbabilities, MaskedToken
 
@@ -190,7 +190,7 @@ def answering_positions(
 
 
 @torch.no_grad()
-def lens(
+def logit_lens(
     model: Architecture, states: Sequence[Float[Tensor, "d_model"]], output: str = NEXT_TOKEN
 ) -> Float[Tensor, "state logit"]:
     """Return log p in nats of an output if the model stopped at each of these states (logit lens).
@@ -252,7 +252,10 @@ def check_parts(
     if layer_parts and (
         output := output_read(model, trace, layer_parts[-1].sublayer.stream, position)
     ):
-        pair = lens(model, [layer_parts[-1].after], output)[0], _answer(trace, output, position)
+        pair = (
+            logit_lens(model, [layer_parts[-1].after], output)[0],
+            _answer(trace, output, position),
+        )
         what = (
             "next-token distribution" if output == NEXT_TOKEN else f"probabilities of the {output}"
         )
@@ -273,7 +276,7 @@ def _normed(layer_parts: list[SublayerEffect]) -> list[tuple[Tensor, Tensor]]:
         (p.sublayer.normalised(p.norm_input), p.normed) for p in layer_parts if p.normed is not None
     ]
     return pairs + [
-        (p.sublayer.scale * normalised(norm, p.made), p.added)
+        (p.sublayer.scale * apply_norm(norm, p.made), p.added)
         for p in layer_parts
         if p.made is not None and (norm := p.sublayer.out_norm) is not None
     ]

@@ -104,7 +104,7 @@ def _wait(device: torch.device) -> None:
         torch.accelerator.synchronize()
 
 
-def growth(timings: Sequence[Timing], layer: str) -> tuple[int, int, float] | None:
+def growth_rate(timings: Sequence[Timing], layer: str) -> tuple[int, int, float] | None:
     """Return (shortest, longest, slope) of the upper half of a layer's lengths: time ~ n^slope.
 
     Least squares on both logarithms; None with fewer than two lengths.

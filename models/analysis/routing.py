@@ -59,7 +59,7 @@ def routings(model: object) -> Mapping[str, Experts]:
     return getattr(model, "routings", {})
 
 
-def routed(trace: Trace, experts: Experts, made: str, position: int) -> Routed | None:
+def token_routing(trace: Trace, experts: Experts, made: str, position: int) -> Routed | None:
     """Return the experts of one token; None if the run is too long for them to be recorded.
 
     `made` names the output of the whole feed-forward.

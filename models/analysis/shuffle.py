@@ -74,14 +74,14 @@ def _moved(places: list[int], how: str, rng: random.Random) -> list[int]:
     return moved
 
 
-def movable(row: Encoding) -> list[list[int]]:
+def movable_positions(row: Encoding) -> list[list[int]]:
     """Return the positions of each text of a row, without special tokens."""
     segments = row.segments or (0,) * len(row.ids)
     places = [(segment, i) for i, segment in enumerate(segments) if row.offsets[i] is not None]
     return [[i for owner, i in places if owner == segment] for segment in sorted(set(segments))]
 
 
-def reordered(row: Encoding, order: Sequence[int]) -> Encoding:
+def reorder(row: Encoding, order: Sequence[int]) -> Encoding:
     """Return the row with token order[i] at position i, as a text with spaces between tokens.
 
     Segments keep their positions.

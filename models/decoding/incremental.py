@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from models.architectures import Model
-from models.decoding.one_token import for_one_token
+from models.decoding.one_token import for_single_token
 from models.layers.cache import Cache
 from models.trace.edits import Edit, editing, effective, opens_ahead
 
@@ -47,7 +47,7 @@ class Incremental:
         self.memory = memory
         cached = use_cache and model.can_cache and not sees_ahead(model, self.edits)
         self.cache = Cache() if cached else None
-        self.one_token = for_one_token(model) if cached else model
+        self.one_token = for_single_token(model) if cached else model
         self.n_cached = 0
 
     def next_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:

@@ -28,7 +28,7 @@ State = list[tuple[int, int]]  # address and version of every weight
 _laid_out: WeakKeyDictionary[Model, tuple[State, Model]] = WeakKeyDictionary()
 
 
-def in_columns(matrix: Float[Tensor, "a b"]) -> Float[Tensor, "a b"]:
+def column_major(matrix: Float[Tensor, "a b"]) -> Float[Tensor, "a b"]:
     """Return the matrix stored column by column; a matrix wider than tall is left as it is.
 
     A product with one vector then reads a tall matrix sequentially, which takes a CPU a third less
@@ -37,7 +37,7 @@ def in_columns(matrix: Float[Tensor, "a b"]) -> Float[Tensor, "a b"]:
     return matrix if matrix.shape[0] < matrix.shape[1] else matrix.t().contiguous().t()
 
 
-def for_one_token(model: Model) -> Model:
+def for_single_token(model: Model) -> Model:
     """Return a model that computes the same for one token of one row, faster on a CPU.
 
     It is a copy whose decoder and embedding are stored by columns; it shares all other weights, and
@@ -61,7 +61,7 @@ def _copy(model: Model) -> Model:
     decoder = cast(nn.Module, model.decoder)
     linears = [part for part in decoder.modules() if isinstance(part, nn.Linear)]
     for matrix in (model.embedding.weight, *(linear.weight for linear in linears)):
-        new[id(matrix)] = nn.Parameter(in_columns(matrix.detach()), requires_grad=False)
+        new[id(matrix)] = nn.Parameter(column_major(matrix.detach()), requires_grad=False)
     laid_out = copy.deepcopy(model, new)
     if isinstance(decoder, Stack) and all(
         type(layer) in (SelfLayer, CrossLayer) for layer in decoder.layers
@@ -85,7 +85,7 @@ class _Product(NamedTuple):
         parts = cast(tuple[nn.Linear, ...], linears)
         if len(parts) == 1:
             return cls(parts[0].weight.detach(), parts[0].bias.detach())
-        matrix = in_columns(torch.cat([part.weight.detach() for part in parts]))
+        matrix = column_major(torch.cat([part.weight.detach() for part in parts]))
         sizes = [part.out_features for part in parts]
         for part, rows in zip(parts, matrix.split(sizes), strict=True):
             part.weight = nn.Parameter(rows, requires_grad=False)

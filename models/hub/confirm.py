@@ -16,7 +16,7 @@ from models.hub.logits import change_between, soft_caps
 from models.hub.model import HubModel
 from models.hub.probe import short_text
 from models.hub.readers import HeadReader, OutputHead
-from models.layers.sublayers import Sublayer, normalised
+from models.layers.sublayers import Sublayer, apply_norm
 from models.trace import Recording, record
 
 _EXACT = 1e-4  # from 1, below which a measured factor is 1
@@ -132,7 +132,7 @@ def _pairs(
         pairs.append((part.normalised(total).to(total), after))
     if part.out_norm is not None:
         made, out = value[part.made], value[part.out]
-        pairs += [(part.out_norm(made), out), (normalised(part.out_norm, made).to(out), out)]
+        pairs += [(part.out_norm(made), out), (apply_norm(part.out_norm, made).to(out), out)]
     return pairs
 
 

@@ -197,7 +197,7 @@ _PATH = re.compile(r"[/\\]|^~|^\.\.$")
 
 
 @contextmanager
-def staged(folder: Path) -> Iterator[Path]:
+def stage_folder(folder: Path) -> Iterator[Path]:
     """Make a temporary folder with what transformers may read of `folder`, weights as links.
 
     Raises CheckpointError for a file that cannot be read, is no regular file or is too large.

@@ -22,7 +22,7 @@ from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
 from models.hub import confirm, files, positions, probe
 from models.hub.choosers import MultipleChoice
-from models.hub.files import staged
+from models.hub.files import stage_folder
 from models.hub.images import load as images
 from models.hub.images.model import ImageModel
 from models.hub.images.text_image import TEXT_TOWER, TextImageModel, check_towers
@@ -86,8 +86,8 @@ def open_folder(
         model_kind(described)
         files.check_weights(folder, device, number)
         check_settings(described, files.stored_numbers(folder))
-        with staged(folder) as private, _named(folder, private):
-            files.check_room(trials.passed(private, _name_of(number)), device)
+        with stage_folder(folder) as private, _named(folder, private):
+            files.check_room(trials.pass_trial(private, _name_of(number)), device)
             return _read(folder, private, device, number)
 
 
@@ -99,7 +99,7 @@ def _read(
     module, gives_weights = _opened(private, plan.auto, plan.config, dtype)
     module = module.to(device).eval()
     if issubclass(plan.ask, ImageModel):
-        model, tokenizer = images.opened(
+        model, tokenizer = images.vision_model(
             private, plan.ask, module, plan.config, gives_weights, transformers_library()
         )
         return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})

@@ -1,6 +1,6 @@
 """Tokenizers of transformers that are written in Python: Marian, XLM, CTRL, ByT5 and others.
 
-Tokens and ids are their own; `aligned` finds the place of each token in the text.
+Tokens and ids are their own; `align_tokens` finds the place of each token in the text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TokenSpan = tuple[int, int]
 AHEAD = 24  # letters that are searched for a token that does not follow the one before it
 
 
-def aligned(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
+def align_tokens(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
     """Return the (start, end) of each token in the text, spaces left out.
 
     A token that is not found as it is spelt, such as an unknown one, gets the letters that no
@@ -157,7 +157,9 @@ class PythonTokenizer(LibraryTokenizer):
             except Exception as error:  # the library raises what it likes
                 reason = f"{type(error).__name__}: {error}"
                 raise ValueError(f"its tokenizer cannot read this text ({reason:.200})") from None
-        return Encoding(text, tuple(ids), tuple(map(str, tokens)), tuple(aligned(text, tokens)))
+        return Encoding(
+            text, tuple(ids), tuple(map(str, tokens)), tuple(align_tokens(text, tokens))
+        )
 
     def words(self, text: str) -> None:
         """None: the library does not say which tokens make up a word."""

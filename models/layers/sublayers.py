@@ -71,13 +71,13 @@ class Sublayer:
 
     def normalised(self, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places d_model"]:
         """Return its norm of x by the formula, in float64."""
-        return normalised(self.layer_norm or nn.Identity(), x)
+        return apply_norm(self.layer_norm or nn.Identity(), x)
 
 
 _EPS = ("eps", "variance_epsilon")  # what norms call their ε
 
 
-def normalised(
+def apply_norm(
     norm: nn.Module, x: Float[Tensor, "*places d_model"]
 ) -> Float[Tensor, "*places d_model"]:
     """Return a norm of x by its formula, in float64.
@@ -87,10 +87,10 @@ def normalised(
     """
     x = x.detach().double().cpu()
     gain, bias, eps = gain_and_bias(norm, x.shape[-1])
-    return standardised(norm, x, eps) * gain + bias
+    return standardise(norm, x, eps) * gain + bias
 
 
-def standardised(
+def standardise(
     norm: nn.Module, x: Float[Tensor, "*places d_model"], eps: float
 ) -> Float[Tensor, "*places d_model"]:
     """Return what a norm multiplies its gain with."""
@@ -122,7 +122,7 @@ def gain_and_bias(
     eps = next((float(getattr(norm, name)) for name in _EPS if hasattr(norm, name)), None)
     odd, bias = measured(x)
     eps = _eps(float(odd.norm()), float(measured(_SMALL * x)[0].norm())) if eps is None else eps
-    return odd / standardised(norm, x, eps), bias, eps
+    return odd / standardise(norm, x, eps), bias, eps
 
 
 _SMALL = 1e-3  # the size of a vector whose norm ε makes shorter

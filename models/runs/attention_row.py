@@ -132,7 +132,7 @@ class AttentionRow:
 
     def edit(self, weights: Float[Tensor, "key"]) -> SetWeights:
         """Return the edit that sets the row; its weights are rounded and sum to 1."""
-        row = rounded(weights)
+        row = round_weights(weights)
         cells = tuple((key, float(w)) for key, w in enumerate(row.tolist()) if w)
         return SetWeights(self.where, cells=cells)
 
@@ -194,7 +194,7 @@ class AttentionRow:
         return run
 
 
-def rounded(weights: Float[Tensor, "key"]) -> Float[Tensor, "key"]:
+def round_weights(weights: Float[Tensor, "key"]) -> Float[Tensor, "key"]:
     """Return weights with DIGITS digits that still sum to 1; keys of weight 0 keep it."""
     unit = 10**WEIGHT_DIGITS
     exact = [w * unit for w in weights.detach().double().tolist()]

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from models.runs.attention_row import AttentionRow, rounded
+from models.runs.attention_row import AttentionRow, round_weights
 from models.trace.edits import SetWeights
 
 LN_2 = math.log(2)  # bound of a Jensen-Shannon divergence
@@ -137,10 +137,10 @@ def permuted_weights(row: AttentionRow, n: int = N_PERMUTATIONS, seed: int = 0) 
 def _permutations(row: AttentionRow, n: int, seed: int) -> Float[Tensor, "n key"]:
     rng, keys = torch.Generator().manual_seed(seed), row.allowed.nonzero()[:, 0]
     orders = [keys[torch.randperm(len(keys), generator=rng)] for _ in range(n)]
-    return torch.stack([permuted(row, order) for order in orders])
+    return torch.stack([permute_weights(row, order) for order in orders])
 
 
-def permuted(row: AttentionRow, order: Int[Tensor, "allowed"]) -> Float[Tensor, "key"]:
+def permute_weights(row: AttentionRow, order: Int[Tensor, "allowed"]) -> Float[Tensor, "key"]:
     """Return the row with the weight of `order[i]` on the i-th allowed key."""
     weights = row.weights.clone()
     weights[row.allowed.nonzero()[:, 0]] = row.weights[order]
@@ -266,7 +266,7 @@ class _Search:
         """Return the trial of rounded weights; if rounding breaks the bound, a step nearer."""
         own = self.row.weights
         for share in (1.0, 0.999, 0.99, 0.95, 0.8, 0.5):
-            near = rounded(own + share * (weights - own))
+            near = round_weights(own + share * (weights - own))
             trial = trials(self.row, near[None])[0]
             if self.is_kept(trial.log_probs[None])[0]:
                 return trial

@@ -58,7 +58,7 @@ def check_complete(fields: Sequence[Field], values: Texts) -> None:
             raise InputError(f"the {field.title} is missing; this model needs {names}", field.name)
 
 
-def encoded(
+def encode_fields(
     fields: Sequence[Field], values: Texts, tokenizer: Tokenizer, n_ctx: int
 ) -> dict[str, Encoding]:
     """Return the tokens of each stream; one whose fields are all absent has none.

@@ -53,7 +53,7 @@ def run_masked(
     return [_masked_run(scope, trace, n, most) for trace in traces]
 
 
-def unmasked(scope: Scope, trace: Trace, most: int | None = None) -> MaskedRun:
+def run_unmasked(scope: Scope, trace: Trace, most: int | None = None) -> MaskedRun:
     """Return what `run_masked` returns without edits, from an existing trace."""
     if not scope.model.can_write:
         return MaskedRun(trace, (), (), trace.output, ())

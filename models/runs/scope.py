@@ -20,8 +20,8 @@ from models.runs.edit_checks import check_activations, check_edited_rows, check_
 from models.runs.held_out import HeldOut
 from models.runs.inputs import FieldInput, InputError, Texts
 from models.runs.materials import needs_material, with_material
-from models.runs.writing import Written, spelled, write_text, written_rows
-from models.scores import of_weights, unmeasured
+from models.runs.writing import Written, generated_encoding, write_text, written_rows
+from models.scores import of_weights, without_scores
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, record
 from models.trace.edits import Edit, Edits, editing, effective
@@ -100,7 +100,7 @@ class Scope:
             model = build(replace(self.config, similarity=name))
         model.load_state_dict(self.model.state_dict(), strict=False)
         return Scope(
-            Checkpoint(self.path, model.eval(), self.tokenizer, unmeasured(self.training)),
+            Checkpoint(self.path, model.eval(), self.tokenizer, without_scores(self.training)),
             self.device,
         )
 
@@ -118,7 +118,7 @@ class Scope:
         if not self.has_removable_positions:
             raise ValueError(f"{self.name} adds no position vectors that could be left out")
         model = without_positions(self.model)
-        checkpoint = Checkpoint(self.path, model, self.tokenizer, unmeasured(self.training))
+        checkpoint = Checkpoint(self.path, model, self.tokenizer, without_scores(self.training))
         return Scope(checkpoint, self.device)
 
     def encode(self, *values: FieldInput, **named: FieldInput) -> dict[str, Encoding]:
@@ -329,7 +329,7 @@ class Scope:
         return inputs.values_in_order(self.model.fields, values, named, self.name)
 
     def _encoded(self, values: Texts) -> dict[str, Encoding]:
-        return inputs.encoded(self.model.fields, values, self.tokenizer, self.n_ctx)
+        return inputs.encode_fields(self.model.fields, values, self.tokenizer, self.n_ctx)
 
     def _complete(self, values: Texts) -> dict[str, Encoding]:
         """Return the streams of these fields; none that the model needs is missing."""
@@ -378,5 +378,5 @@ class Scope:
         streams = self._complete(texts)
         if self.model.can_write and self.model.writes not in streams:
             generated = self.write(texts[0], drafts=[draft]).ids if ids is None else ids
-            streams[self.model.writes] = spelled(self.model, self.tokenizer, generated)
+            streams[self.model.writes] = generated_encoding(self.model, self.tokenizer, generated)
         return streams

@@ -10,7 +10,7 @@ from torch import Tensor
 from models.analysis.metrics import logits_of
 from models.runs.scope import Scope
 from models.tokenizers.base import Encoding
-from models.tokenizers.encoding import hidable
+from models.tokenizers.encoding import positions_to_hide
 from models.trace.outputs import MaskedToken, NextToken, Output, TokenInOrder
 
 TOKEN_LOSS, MASKED_LOSS, ANSWER_LOSS = "tokens", "masked", "answer"
@@ -49,7 +49,7 @@ def with_hidden(
     mask_id, found = scope.tokenizer.mask_id, []
     for text in texts:
         ((stream, row),) = text.items()
-        places = sorted(hidable(row, mask_id))
+        places = sorted(positions_to_hide(row, mask_id))
         if places:
             rng = Random(f"{seed} {row.ids}")
             hidden = rng.sample(places, max(1, round(LOSS_MASKED_SHARE * len(places))))

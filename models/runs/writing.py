@@ -51,11 +51,11 @@ def written_rows(
     if len(given) > 1:
         lengths = (given != model.config.pad_id).sum(1).tolist()
         rows = zip(decoding.greedy_batch(model, given, memory), lengths, strict=True)
-        return [spelled(model, tokenizer, ids[: model.longest(n)]) for ids, n in rows]
+        return [generated_encoding(model, tokenizer, ids[: model.longest(n)]) for ids, n in rows]
     steps = decoding.greedy(model, given[0].tolist(), drafts=drafts, memory=memory)
-    return [spelled(model, tokenizer, [step.token for step in steps])]
+    return [generated_encoding(model, tokenizer, [step.token for step in steps])]
 
 
-def spelled(model: Model, tokenizer: Tokenizer, ids: Sequence[int]) -> Encoding:
+def generated_encoding(model: Model, tokenizer: Tokenizer, ids: Sequence[int]) -> Encoding:
     """Return the encoding of generated tokens, which are not tokenised again."""
     return tokenizer.spell(ids[:-1] if ids and ids[-1] in model.end_ids else ids)

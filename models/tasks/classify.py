@@ -18,14 +18,14 @@ import torch
 
 from models.architectures import Config, Model, bert, gpt
 from models.architectures.base import CLASSES_OUTPUT, NEXT_TOKEN, Answers
-from models.runs.inputs import encoded
+from models.runs.inputs import encode_fields
 from models.tasks.pair_files import file_record, names, read_lines
 from models.tasks.running_text import by_hash
 from models.tasks.split import FOLDS, SPLIT_SETS, fold_of, sets_of
 from models.tasks.text_files import licence_of
 from models.tokenizers.base import Tokenizer
 from models.training.bag_of_words import NaiveBayes, text_words
-from models.training.batches import Batch, Labelled, bucketed, collate_labelled
+from models.training.batches import Batch, Labelled, bucket_by_length, collate_labelled
 from models.training.objectives import Losses, label_smoothed_loss, text_classes
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
@@ -120,7 +120,7 @@ class ClassifyTask:
             if self.tokenizer.cls_id is not None
             else gpt.CLASSIFIER_FIELDS
         )
-        row = encoded(fields, text.texts, self.tokenizer, 10**9)["text"]
+        row = encode_fields(fields, text.texts, self.tokenizer, 10**9)["text"]
         # the last token is special, and stays
         positions = [*range(min(len(row.ids), self.n_ctx) - 1), len(row.ids) - 1]
         segments = [row.segments[i] for i in positions] if row.segments else []
@@ -134,7 +134,9 @@ class ClassifyTask:
         """Yield batches, with the texts of every epoch in another order."""
         lengths = [(len(ids) - 1,) for ids, *_ in self._train]
         for epoch in count():
-            for batch in bucketed(lengths, self.max_tokens, random.Random(f"{seed}/{epoch}")):
+            for batch in bucket_by_length(
+                lengths, self.max_tokens, random.Random(f"{seed}/{epoch}")
+            ):
                 yield [self._train[i] for i in batch]
 
     def collate(self, examples: Sequence[Labelled]) -> Batch:

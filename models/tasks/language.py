@@ -12,7 +12,7 @@ from functools import cached_property
 
 from models.architectures import Model
 from models.tasks.running_text import RunningText, by_hash, document_pieces
-from models.training.batches import Batch, Window, bucketed, collate_windows
+from models.training.batches import Batch, Window, bucket_by_length, collate_windows
 from models.training.likelihood import baselines, likelihoods
 from models.training.objectives import next_tokens
 from models.training.task import Case, Evaluation, Passage, Progress, no_progress
@@ -48,7 +48,7 @@ class LanguageTask(RunningText):
         while True:
             rng = random.Random(f"{seed}/{epoch}")
             windows = [window for labels in self._train for window in self._cut(labels, rng)]
-            for batch in bucketed(
+            for batch in bucket_by_length(
                 [(len(labels) - 1,) for _, labels in windows], self.max_tokens, rng
             ):
                 yield [windows[i] for i in batch]

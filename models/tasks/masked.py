@@ -21,9 +21,9 @@ from models.architectures import Model
 from models.architectures.bert import MASKED_OUTPUT, NEXT_SENTENCE
 from models.tasks.pair_files import file_record, names
 from models.tasks.running_text import TextFiles, by_hash
-from models.tasks.text_files import is_table, separated
+from models.tasks.text_files import is_table, split_documents
 from models.tokenizers.base import Tokenizer
-from models.training.batches import NO_LABEL, Batch, Masked, bucketed, collate_masked
+from models.training.batches import NO_LABEL, Batch, Masked, bucket_by_length, collate_masked
 from models.training.objectives import masked_tokens
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
 
@@ -51,8 +51,10 @@ class MaskedTask(TextFiles):
 
     def __init__(self, files: Sequence[str | Path] | str | Path, **settings: Any) -> None:
         super().__init__(files, **settings)
-        self._whole, _ = separated([path for path in self.paths if not is_table(path)], "whole")
-        self._single, self._n_left_out = separated(
+        self._whole, _ = split_documents(
+            [path for path in self.paths if not is_table(path)], "whole"
+        )
+        self._single, self._n_left_out = split_documents(
             [path for path in self.paths if is_table(path)], "lines"
         )
 
@@ -86,7 +88,9 @@ class MaskedTask(TextFiles):
             rows = [row for _ in range(TEXT_PASSES) for row in self._pairs(running, rng)] + [
                 self._row(ids) for ids in alone
             ]
-            for batch in bucketed([(len(ids) - 1,) for ids, *_ in rows], self.max_tokens, rng):
+            for batch in bucket_by_length(
+                [(len(ids) - 1,) for ids, *_ in rows], self.max_tokens, rng
+            ):
                 yield [self._hidden(rows[i], rng) for i in batch]
 
     def _pairs(self, running: Sequence[list[list[int]]], rng: random.Random) -> Iterator[MaskedRow]:

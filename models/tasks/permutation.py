@@ -16,7 +16,7 @@ import torch
 
 from models.architectures import Model
 from models.tasks.running_text import RunningText, by_hash, document_pieces
-from models.training.batches import NO_LABEL, Batch, Ordered, bucketed, collate_ordered
+from models.training.batches import NO_LABEL, Batch, Ordered, bucket_by_length, collate_ordered
 from models.training.ngrams import KneserNey
 from models.training.objectives import LABEL_BATCH, tokens_in_order
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
@@ -60,7 +60,7 @@ class PermutationTask(RunningText):
         for epoch in count():
             rng = random.Random(f"{seed}/{epoch}")
             rows = list(self._rows(rng))
-            for batch in bucketed(
+            for batch in bucket_by_length(
                 [(len(first) + len(second) - 1,) for first, second in rows], self.max_tokens, rng
             ):
                 yield [self._ordered(*rows[i], rng) for i in batch]

@@ -16,14 +16,14 @@ import torch
 from models.architectures import Model
 from models.architectures.base import Answers
 from models.architectures.bert import BERT_FIELDS, SPAN_HEAD
-from models.runs.inputs import encoded
+from models.runs.inputs import encode_fields
 from models.tasks import stories
 from models.tasks.pair_files import file_record, read_lines
 from models.tasks.split import SPLIT_SETS, sets_of
 from models.tasks.stories import BabiStory, StoryPart
 from models.tokenizers.base import Tokenizer
 from models.trace.outputs import Span
-from models.training.batches import Batch, Question, bucketed, collate_questions
+from models.training.batches import Batch, Question, bucket_by_length, collate_questions
 from models.training.evaluation import exact_match
 from models.training.objectives import span_loss
 from models.training.task import Case, DataError, Evaluation, Progress, no_progress
@@ -94,9 +94,9 @@ class SpanTask:
 
     def example(self, story: BabiStory) -> Question | None:
         """Return the row, and its answer's first and last token; None if it exceeds the context."""
-        row = encoded(BERT_FIELDS["span"], (story.question, story.context), self.tokenizer, 10**9)[
-            "text"
-        ]
+        row = encode_fields(
+            BERT_FIELDS["span"], (story.question, story.context), self.tokenizer, 10**9
+        )["text"]
         if len(row.ids) > self.n_ctx:
             return None
         start = len(story.question) + 1 + story.place
@@ -127,7 +127,9 @@ class SpanTask:
         examples = self._examples(self._of("train", None))
         lengths = [(len(ids) - 1,) for ids, *_ in examples]
         for epoch in itertools.count():
-            for batch in bucketed(lengths, self.max_tokens, random.Random(f"{seed}/{epoch}")):
+            for batch in bucket_by_length(
+                lengths, self.max_tokens, random.Random(f"{seed}/{epoch}")
+            ):
                 yield [examples[i] for i in batch]
 
     def collate(self, examples: Sequence[Question]) -> Batch:
@@ -189,7 +191,8 @@ def answer_texts(
     model.eval()
     texts = [""] * len(pairs)
     encodings = {
-        i: encoded(BERT_FIELDS["span"], pair, tokenizer, 10**9) for i, pair in enumerate(pairs)
+        i: encode_fields(BERT_FIELDS["span"], pair, tokenizer, 10**9)
+        for i, pair in enumerate(pairs)
     }
     lengths = {i: len(encoding["text"].ids) for i, encoding in encodings.items()}
     order = sorted(

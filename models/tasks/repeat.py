@@ -8,7 +8,7 @@ do, and nothing else would be learned: that is what `period` "fixed" shows.
 from random import Random
 from typing import Any
 
-from models.analysis.induction import Repeats, induction, is_measurable, repeated
+from models.analysis.induction import Repeats, induction, is_measurable, repeated_texts
 from models.architectures import Model
 from models.tasks.forms import ONE_TEXT_FORM, Strings, accuracy
 from models.tasks.generated import GeneratedTask
@@ -50,11 +50,15 @@ class RepeatTask(GeneratedTask):
         return periodic(rng, PERIOD) if self.period == FIXED else with_gaps(rng)
 
     def strings(self, source: str) -> Strings:
-        return Strings(source[0], source[1:], self.joint, tuple(known(source)), ends=False)
+        return Strings(
+            source[0], source[1:], self.joint, tuple(predictable_places(source)), ends=False
+        )
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Return each held-out text up to the first letter that can be known, and the rest."""
-        texts = [(text, known(text)[0]) for text in self._held_out_sources(validation)[:n]]
+        texts = [
+            (text, predictable_places(text)[0]) for text in self._held_out_sources(validation)[:n]
+        ]
         return [Case(text[:i], (text[i:],), (text[:REPEAT_STORED_LENGTH],)) for text, i in texts]
 
     def evaluate(
@@ -83,7 +87,7 @@ class RepeatTask(GeneratedTask):
     def repeats(self, model: Model) -> Repeats:
         """Return the texts of random letters that induction is measured on."""
         ids = self.tokenizer.encode(REPEAT_LETTERS).ids
-        return repeated(ids, model.config.n_ctx, self.tokenizer.special_ids["start"])
+        return repeated_texts(ids, model.config.n_ctx, self.tokenizer.special_ids["start"])
 
 
 def periodic(rng: Random, period: int) -> str:
@@ -101,7 +105,7 @@ def with_gaps(rng: Random) -> str:
     return "".join(letters[:REPEAT_LENGTH])
 
 
-def known(text: str) -> list[int]:
+def predictable_places(text: str) -> list[int]:
     """Return the places whose letter followed the letter before it the last time, too."""
     last: dict[str, int] = {}
     places = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from models.tasks.pair_files import file_record, names
-from models.tasks.text_files import licence_of, separated
+from models.tasks.text_files import licence_of, split_documents
 from models.tokenizers.base import Tokenizer
 from models.training.task import DataError
 
@@ -48,7 +48,7 @@ class RunningText(TextFiles):
             raise DataError(f"tokens must be {' or '.join(RUNNING_TEXT_TOKENS)}, not {tokens!r}")
         super().__init__(files, **settings)
         self._documents, self._tokens = documents, tokens
-        self._split, self._n_left_out = separated(self.paths, documents)
+        self._split, self._n_left_out = split_documents(self.paths, documents)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

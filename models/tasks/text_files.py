@@ -54,7 +54,7 @@ def in_parts(text: str, shares: Sequence[float]) -> list[str]:
     return [text[a:b] for a, b in pairwise(ends)]
 
 
-def separated(paths: Sequence[Path], documents: str) -> tuple[dict[str, list[str]], int]:
+def split_documents(paths: Sequence[Path], documents: str) -> tuple[dict[str, list[str]], int]:
     """Return set → its distinct documents, and the number of documents in no set.
 
     Lines and paragraphs are split by their hash, a whole text into contiguous parts.

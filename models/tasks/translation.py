@@ -13,7 +13,7 @@ from typing import Any
 from models.tasks.pair_files import Files, TextPair, as_paths, file_record, names, read_pairs
 from models.tasks.split import SPLIT_SETS, same_text, sets_of
 from models.tokenizers.base import Tokenizer
-from models.training.batches import Batch, Pair, bucketed, collate
+from models.training.batches import Batch, Pair, bucket_by_length, collate
 from models.training.evaluation import TextTask
 from models.training.objectives import next_tokens
 from models.training.task import Case, DataError
@@ -124,7 +124,9 @@ class TranslationTask(TextTask):
         lengths = [(len(s), len(t)) for s, t in self._train]
         epoch = 0
         while True:
-            for batch in bucketed(lengths, self.max_tokens, random.Random(f"{seed}/{epoch}")):
+            for batch in bucket_by_length(
+                lengths, self.max_tokens, random.Random(f"{seed}/{epoch}")
+            ):
                 yield [self._train[i] for i in batch]
             epoch += 1
 

@@ -23,7 +23,7 @@ from models.tokenizers.encoding import (
     concatenate,
     hiding,
     token_span,
-    trimmed,
+    trim_span,
     with_special_tokens,
 )
 from models.tokenizers.pieces import alphabet, by_character, by_piece, trainer
@@ -268,7 +268,7 @@ class Tokenizer:
     def spell(self, ids: Sequence[int]) -> Encoding:
         """Return the decoder input <s> y₁ … yₘ of generated tokens, with their decoded text."""
         ids, text = [int(i) for i in ids], self.decode(ids)
-        offsets = [trimmed(text, start, end) for start, end in self._spans(ids)]
+        offsets = [trim_span(text, start, end) for start, end in self._spans(ids)]
         return with_special_tokens(
             Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)),
             self.special("start"),

@@ -84,7 +84,7 @@ def hiding(encoding: Encoding, positions: Sequence[int], mask: tuple[int, str]) 
     return replace(encoding, ids=tuple(ids), tokens=tuple(tokens), hidden=tuple(hidden))
 
 
-def hidable(encoding: Encoding, mask_id: int | None) -> tuple[int, ...]:
+def positions_to_hide(encoding: Encoding, mask_id: int | None) -> tuple[int, ...]:
     """Return the positions of the tokens that [MASK] can replace.
 
     These are all but special tokens and a typed [MASK]; none if the vocabulary has no [MASK].
@@ -121,7 +121,7 @@ def with_masks(encoding: Encoding, mask: str) -> str:
     return "".join([*parts, encoding.text[end:]])
 
 
-def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def trim_span(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the span without the leading space of a word-initial piece."""
     # a token of spaces only keeps them
     stripped = len(text[start:end]) - len(text[start:end].lstrip())
@@ -138,4 +138,4 @@ def token_span(text: str, token: str, start: int, end: int, following: int) -> t
         return start, start
     while end < following and unicodedata.combining(text[end]):
         end += 1
-    return trimmed(text, start, end)
+    return trim_span(text, start, end)

@@ -111,7 +111,7 @@ def _stack(rows: Sequence[Sequence[int]], fill: int) -> Int[Tensor, "batch _"]:
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=fill)
 
 
-def bucketed(
+def bucket_by_length(
     lengths: Sequence[tuple[int, ...]], max_tokens: int, rng: random.Random
 ) -> list[list[int]]:
     """Return one epoch of example indices in batches of similar length.

@@ -34,7 +34,7 @@ _MARK = b"\nSHA-256 "  # in state.pt, between torch's content and its checksum
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def claim_folder(folder: Path) -> Iterator[None]:
     """Lock the folder for this process until the block ends or the process dies.
 
     Raises:

@@ -117,15 +117,15 @@ def test_before_the_reveal_only_the_teacher_knows_the_votes(code: str) -> None:
     form = {"kind": "number", "unit": "words"}
     open_classes().ask(code, "t" * 22, 1, form)
     open_classes().vote(code, "p" * 22, 1, form, "4")
-    before = class_state.version(class_state.news(pupil))
-    assert set(class_state.news(pupil)) == {"stage"}
-    assert class_state.news(teacher)["votes"] == 1
-    assert class_state.news(LiveSession()) is None
-    assert class_state.leads(teacher)
-    assert not class_state.leads(pupil)
+    before = class_state.version(class_state.class_update(pupil))
+    assert set(class_state.class_update(pupil)) == {"stage"}
+    assert class_state.class_update(teacher)["votes"] == 1
+    assert class_state.class_update(LiveSession()) is None
+    assert class_state.leads_class(teacher)
+    assert not class_state.leads_class(pupil)
     open_classes().release(code, "t" * 22)
-    assert class_state.news(pupil)["votes"] == 1
-    assert class_state.version(class_state.news(pupil)) != before
+    assert class_state.class_update(pupil)["votes"] == 1
+    assert class_state.version(class_state.class_update(pupil)) != before
     table = class_route._csv(code).splitlines()
     assert table == ["step,prediction,count", "1,4 words,1"]
 

@@ -17,7 +17,7 @@ from models.architectures.seq2seq import Seq2Seq
 from models.checkpoint import describe_own
 from models.opening import shipped_folder
 from models.tokenizers.base import END
-from viz_app.input_bar.examples import readable_examples, suited
+from viz_app.input_bar.examples import example_choices, readable_examples
 from viz_app.navigation import PAGES
 from viz_app.views.from_rnn.page import OPENS_ON
 
@@ -125,7 +125,7 @@ def run(checkpoint: str) -> tuple[str, models.Trace]:
     family = "attention only" if isinstance(scope.model, AttentionOnly) else "Transformer"
     if isinstance(scope.model, Seq2Seq):
         family = "fixed vector" if scope.config.attention == "none" else "alignment"
-    return family, scope.run(suited(scope)[0])
+    return family, scope.run(example_choices(scope)[0])
 
 
 def layer_checks(checkpoint: str) -> int:
@@ -295,7 +295,7 @@ def test_it_shows_this_language_model(checkpoint, view):
     app = page_at(view, checkpoint=checkpoint)
     assert long_sentences(app) == []
     scope = scope_of(checkpoint)
-    text = suited(scope)[0]
+    text = example_choices(scope)[0]
     trace = scope.run(text)
     assert [box.value for box in app.text_area if box.key in ("text", "continuation")] == [text, ""]
     assert [box.label for box in app.text_area if box.key in ("text", "continuation")] == [

@@ -321,7 +321,7 @@ def test_the_curve_is_the_mean_by_distance(shipped):
     ]
     lines = {
         line.name: dict(zip(line.x, line.y, strict=True))
-        for line in charts.fading(reaches, LIGHT, "t").data
+        for line in charts.influence_chart(reaches, LIGHT, "t").data
     }
     norms = reaches[1].norms
     mean = (float(norms.diagonal(2).sum()) + float(norms.diagonal(-2).sum())) / (

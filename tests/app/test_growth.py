@@ -30,9 +30,11 @@ from viz_app.views.attention import files
 APP = Path(viz_app.__file__).with_name("app.py")
 
 
-def frames(n: int, rows: int, columns: int) -> list[files.Frame]:
+def frames(n: int, rows: int, columns: int) -> list[files.StrengthFrame]:
     rng = np.random.default_rng(0)
-    return [files.Frame(3**i, rng.random((rows, columns), dtype=np.float32)) for i in range(n)]
+    return [
+        files.StrengthFrame(3**i, rng.random((rows, columns), dtype=np.float32)) for i in range(n)
+    ]
 
 
 def test_every_cell_of_every_frame_of_the_gif_has_the_colour_of_its_weight() -> None:

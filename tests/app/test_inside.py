@@ -22,7 +22,7 @@ from models.checkpoint import Checkpoint, save_checkpoint
 from models.percent import percent
 from models.tokenizers.base import Tokenizer
 from viz_app import words
-from viz_app.drawing.labels import Label, quoted
+from viz_app.drawing.labels import Label, quote
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.weight_cell import chosen_cell, token_choice
 from viz_app.views.inside import cell as inside_cell
@@ -279,7 +279,10 @@ def test_no_gradient_at_all_is_not_called_less(trace):
 
 
 def test_what_is_said_of_the_division_follows_from_both_gradients(scaled):
-    site, text = scaled.site, f"{inside_scaling.lead(scaled)} {inside_scaling.consequence(scaled)}"
+    site, text = (
+        scaled.site,
+        f"{inside_scaling.division_effect(scaled)} {inside_scaling.consequence(scaled)}",
+    )
     raw, root = (site.q[0, 1] @ site.k[0, 1].T).double(), math.sqrt(site.d_head)
     assert f"would be {root:.3g} times as far apart" in text
     strongest = [float((raw[2] / divisor).softmax(-1).max()) for divisor in (1.0, root)]
@@ -328,7 +331,9 @@ def test_the_table_of_the_division_holds_the_gradients_by_scores_and_by_products
 
 def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):
     at = chosen_cell(trace, trace.attention[SITES[1]], 0, 0, 0)
-    assert inside_scaling.lead(at).startswith("This query may attend to at most one token")
+    assert inside_scaling.division_effect(at).startswith(
+        "This query may attend to at most one token"
+    )
 
 
 # words
@@ -350,9 +355,9 @@ def test_shares(weight, said):
 
 
 def test_tokens_in_sentences():
-    assert quoted(Label("·cat")) == "“cat”"
-    assert quoted(Label("·")) == "“·”"
-    assert quoted(Label("[end]", special=True)) == "[end]"
+    assert quote(Label("·cat")) == "“cat”"
+    assert quote(Label("·")) == "“·”"
+    assert quote(Label("[end]", special=True)) == "[end]"
 
 
 def test_a_blocked_key_says_so(trace):

@@ -179,11 +179,11 @@ def test_lifting_look_ahead_changes_the_loss_and_the_page_says_which_way(
     dates: Scope, own: list[MaskedRun]
 ) -> None:
     after = again(dates, own, LIFTED)[0]
-    said = outcome_text.cheat(own[0], after, LIFTED, Transformer.kinds)
+    said = outcome_text.look_ahead_effect(own[0], after, LIFTED, Transformer.kinds)
     assert ("rises" in said) == (after.log_prob < own[0].log_prob)
     assert ("falls" in said) == (after.log_prob > own[0].log_prob)
     assert f"{-after.log_prob / 11:.3f} nats" in said
-    assert outcome_text.cheat(own[0], own[0], (), Transformer.kinds) == ""
+    assert outcome_text.look_ahead_effect(own[0], own[0], (), Transformer.kinds) == ""
 
 
 # the back end

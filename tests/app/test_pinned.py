@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 import models
 from models.trace.edits import MaskChange, for_kinds
-from viz_app.drawing.extent import OWN_EXTENT, Scaled, on_one_scale, widened
+from viz_app.drawing.extent import OWN_EXTENT, Scaled, on_one_scale, widen_scales
 from viz_app.drawing.payload import pack, unpack
 from viz_app.session import live, opening, pinned, url_state
 from viz_app.session.byte_cache import ByteCache
@@ -317,7 +317,7 @@ def test_the_pinned_run_takes_no_changes() -> None:
 def drawn_to(value: float):
     def draw(extent=OWN_EXTENT) -> bytes:
         own = {"size": value}
-        return pack({"extent": own, "scale": widened(own, extent)["size"]}, values=np.ones(3))
+        return pack({"extent": own, "scale": widen_scales(own, extent)["size"]}, values=np.ones(3))
 
     return Scaled(draw)
 

@@ -231,7 +231,7 @@ def test_wavelengths_beyond_every_text_are_not_drawn():
     waves = wavelengths("2^i", 64)
     data = draw.wavelength_chart(waves, [0, 63], 100, "t").layer[0].data
     assert data.wavelength.tolist() == [w for w in waves.tolist() if w < draw.NEVER]
-    assert "are not drawn" in say.turns(waves, 100)
+    assert "are not drawn" in say.wavelengths_sentence(waves, 100)
 
 
 def test_a_signed_map_is_centred_on_nothing():
@@ -352,7 +352,7 @@ def test_the_doubled_exponent_leaves_every_text_from_the_pair_that_is_named():
     ({}, "the same numbers"), ({"norm": "pre"}, "LayerNorm comes between"), ({"positions": "none"}, "this model itself adds no p"),
 ])  # fmt: skip
 def test_whose_the_products_are_is_said(changes, said):
-    found = adding.through(random_model(**changes).config, "Encoder layer 1, head 1")
+    found = adding.products_title(random_model(**changes).config, "Encoder layer 1, head 1")
     assert found.startswith("Both through W_Q of encoder layer 1, head 1, without its bias")
     assert found.endswith((said, f"{said})", f"(in this model {said})"))
 

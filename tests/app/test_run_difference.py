@@ -16,7 +16,7 @@ import models
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.parameters import declared
+from viz_app.session.parameters import declared_parameters
 from viz_app.views.positions.rotation import ROTATION
 from viz_app.views.run_difference import DIFFERENCE_NOTE, EQUAL, KEYS, Quantity, differences
 
@@ -130,7 +130,7 @@ def test_a_model_of_another_family_has_no_difference() -> None:
 
 
 def test_the_switch_is_offered_only_where_there_is_a_difference() -> None:
-    assert declared()["difference"].default is False
+    assert declared_parameters()["difference"].default is False
     for page, there in (("masks", True), ("attention", False)):
         app = app_at(page, **{"checkpoint": "eng-fra", "pin.checkpoint": "eng-fra", **CATS})
         assert any(toggle.label == "Difference" for toggle in app.toggle) == there

@@ -24,12 +24,12 @@ from viz_app.session.parameters import (
     Switch,
     Text,
     Whole,
-    declared,
+    declared_parameters,
     replace_surrogates,
 )
 
 APP = Path(viz_app.__file__).with_name("app.py")
-PARAMETERS = list(declared().values())
+PARAMETERS = list(declared_parameters().values())
 VIEWS = [
     ("", {"growth": "true"}), ("inside", {}), ("inside", {"inside-view": "matrices"}), ("masks", {}), ("task", {}), ("layer", {}),
     ("decoding", {"decoding-how": "sampling"}), ("decoding", {"decoding-how": "beam"}), ("positions", {}),
@@ -51,7 +51,7 @@ def widgets(app: AppTest) -> dict[str, object]:
     """What the widgets that show a parameter say, by its name."""
     kinds = "text_area selectbox number_input slider select_slider multiselect toggle button_group".split()
     found = {element.key: element.value for kind in kinds for element in app.get(kind)}
-    return {name: value for name, value in found.items() if name in declared()}
+    return {name: value for name, value in found.items() if name in declared_parameters()}
 
 
 def address(app: AppTest) -> dict[str, list[str]]:
@@ -172,7 +172,7 @@ def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) 
 def test_a_name_is_one_parameters() -> None:
     with pytest.raises(ValueError, match="'head' is declared twice"):
         Text("head")
-    assert declared()["head"] is FOCUS_HEAD
+    assert declared_parameters()["head"] is FOCUS_HEAD
 
 
 def test_texts_have_whole_characters() -> None:
@@ -191,7 +191,7 @@ def test_texts_have_whole_characters() -> None:
 def test_a_page_of_which_everything_is_asked_wrongly_stands_as_for_a_newcomer(
     page: str, section: dict[str, str], value: str, first: int, step: int
 ) -> None:
-    names = list(declared())[first::step]
+    names = list(declared_parameters())[first::step]
     asked = (
         dict.fromkeys(names, value)
         | {"checkpoint": "dates", "source": "3 May 1999", "target": ""}
@@ -202,7 +202,7 @@ def test_a_page_of_which_everything_is_asked_wrongly_stands_as_for_a_newcomer(
     refused = [
         name
         for name in widgets(app)
-        if name in names and name not in section and declared()[name].unfit([value])
+        if name in names and name not in section and declared_parameters()[name].unfit([value])
     ]
     sentence = said(app, "note address")["rows"][0][1] if refused or step == 1 else ""
     assert [name for name in refused if f"{name} must" not in sentence] == []
@@ -353,7 +353,7 @@ def test_what_is_asked_for_stands_in_the_url_and_shows_the_same_again(
     page: str, asked: dict[str, str | list[str]]
 ) -> None:
     app = opened(page, **asked)
-    own = {name: declared()[name].default for name in asked}
+    own = {name: declared_parameters()[name].default for name in asked}
     written = address(app)
     for name, value in asked.items():
         if str(own[name]) != value:

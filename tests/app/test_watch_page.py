@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 import models
 from models import cli
-from models.training.run_folder import claimed
+from models.training.run_folder import claim_folder
 from viz_app import checkpoints
 from viz_app.controls.train import text
 from viz_app.session import run_owners
@@ -75,14 +75,14 @@ def test_it_is_told_whether_its_process_is_there(folder: Path) -> None:
     (folder / "training.json").write_text(json.dumps(record | {"trained_to": 6}))
     app = app_at("train")
     assert "not training, its process ended before the last step · step 6 of 12" in status(app)
-    with claimed(folder):
+    with claim_folder(folder):
         app.run()
         assert "training · step 6 of 12" in status(app)
         assert text.ONLY_IN_TERMINAL in status(app)
 
 
 def test_what_cannot_be_done_with_it_is_disabled_and_says_why(folder: Path) -> None:
-    with claimed(folder):
+    with claim_folder(folder):
         app = app_at("train")
         for key in ("train-pause", "train-step-button", "train-reset"):
             assert app.button(key=key).disabled

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.tasks.pair_files import read_pairs
 from models.tokenizers.base import END, PAD, START, Tokenizer
-from models.training.batches import NO_LABEL, Batch, Pair, bucketed, collate
+from models.training.batches import NO_LABEL, Batch, Pair, bucket_by_length, collate
 from models.training.objectives import label_smoothed_loss
 from models.training.progress import cross_attention_entropy
 from models.training.recipe import scheduled_rate
@@ -148,7 +148,7 @@ def run(options: argparse.Namespace) -> Iterator[tuple[int, dict[str, Measured]]
     factor = highest / scheduled_rate(options.warmup, config.d_model, options.warmup)
     lengths = [(len(source), len(target)) for source, target in train]
     epochs = (
-        bucketed(lengths, options.max_tokens, random.Random(f"{options.seed}/{n}"))
+        bucket_by_length(lengths, options.max_tokens, random.Random(f"{options.seed}/{n}"))
         for n in range(10**6)
     )
     for step, rows in enumerate(

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.tokenizers.base import Tokenizer
-from models.training.batches import NO_LABEL, Batch, bucketed, collate
+from models.training.batches import NO_LABEL, Batch, bucket_by_length, collate
 from models.training.objectives import label_smoothed_loss
 from tests.benchmarks.recording import ENG_FRA
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
@@ -109,7 +109,7 @@ def random_batches(vocab_size: int, max_tokens: int, n: int, seed: int = 1) -> l
     rng = random.Random(seed)
     sources = [round(rng.lognormvariate(math.log(7.8), 0.37)) for _ in range(20_000)]
     lengths = [(s, max(1, round(s * rng.lognormvariate(math.log(1.14), 0.15)))) for s in sources]
-    some = bucketed(lengths, max_tokens, rng)[:n]
+    some = bucket_by_length(lengths, max_tokens, rng)[:n]
 
     def tokens(k: int) -> list[int]:
         return rng.choices(range(4, vocab_size), k=k)

@@ -14,7 +14,7 @@ from models import cli, train_command
 from models.checkpoint import load_checkpoint, seal
 from models.checkpoint_files import snapshots
 from models.tasks.dates import DatesTask
-from models.training.run_folder import claimed, clear, leftovers
+from models.training.run_folder import claim_folder, clear, leftovers
 from models.training.trainer import Trainer
 
 TINY = "--d-model 21 --n-heads 3 --d-ff 23 --n-encoder-layers 1 --n-decoder-layers 1 --batch-size 5 --device cpu".split()
@@ -22,9 +22,9 @@ RUN = [*TINY, "--validate-every", "3", "--score-cases", "0", "--save-every", "2"
 HOLDER = """
 import sys, time
 from pathlib import Path
-from models.training.run_folder import claimed
+from models.training.run_folder import claim_folder
 
-with claimed(Path(sys.argv[1])):
+with claim_folder(Path(sys.argv[1])):
     print("claimed", flush=True)
     time.sleep(600)
 """
@@ -74,7 +74,10 @@ def test_the_folder_is_claimed_for_as_long_as_the_run_lasts(tmp_path, monkeypatc
     tried = []
 
     def seen(trainer: Trainer, *args: object) -> object:
-        with pytest.raises(ValueError, match="another run is writing there"), claimed(tmp_path):
+        with (
+            pytest.raises(ValueError, match="another run is writing there"),
+            claim_folder(tmp_path),
+        ):
             pass
         tried.append(trainer.step)
         return update(trainer, *args)
@@ -83,13 +86,13 @@ def test_the_folder_is_claimed_for_as_long_as_the_run_lasts(tmp_path, monkeypatc
     monkeypatch.setattr(Trainer, "_update", seen)
     assert train(tmp_path, "--steps", "3") == 0
     assert tried == [0, 1, 2]
-    with claimed(tmp_path):
+    with claim_folder(tmp_path):
         pass
 
 
 def test_of_several_processes_the_first_alone_claims_the_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(train_command, "joined_processes", lambda device: nullcontext(1))
-    with claimed(tmp_path):
+    with claim_folder(tmp_path):
         assert train(tmp_path, "--steps", "3") == 0
 
 

@@ -18,7 +18,7 @@ from transformers import CONFIG_MAPPING
 import models
 from models import Scope
 from models.analysis.layer_parts import check_parts, sublayer_effects
-from models.analysis.routing import routed
+from models.analysis.routing import token_routing
 from models.errors import CheckpointError
 from models.hub.routing import may_be_mixture
 from models.hub.trial import client
@@ -139,7 +139,7 @@ def saved(kind: str, folder: Path) -> Path:
 @pytest.fixture
 def scope(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scope:
     """Opened without the trial in a process of its own, which opens a folder once more; those refused are tried."""
-    monkeypatch.setattr(client, "passed", lambda folder, dtype: 0)
+    monkeypatch.setattr(client, "pass_trial", lambda folder, dtype: 0)
     return models.load(saved(kind, tmp_path), device="cpu")
 
 
@@ -296,7 +296,7 @@ def check_experts(asked: Asked, is_known: bool) -> None:
     mixtures = {part.path: part for part in model.sublayers if may_be_mixture(model, part)}
     assert set(model.routings) == (set(mixtures) if is_known else set())
     for path, experts in model.routings.items():
-        found = routed(asked.trace, experts, mixtures[path].made or mixtures[path].out, 2)
+        found = token_routing(asked.trace, experts, mixtures[path].made or mixtures[path].out, 2)
         assert found is not None
         assert found.check(torch.float32).passed
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.analysis.induction import jump
+from models.analysis.induction import find_jump
 from models.tasks import open_task
 from models.tasks.repeat import INDUCTION, OTHER_PERIODS_ACCURACY
 from models.training.plan import Plan
@@ -96,9 +96,9 @@ def test_two_layers_learn_to_look_up_and_one_layer_does_not(tmp_path):
     )
     scores, scores_of_one = scores_by_step(two), scores_by_step(one)
     assert two.measures[INDUCTION] > 0.4 > 0.2 > max(scores_of_one.values())
-    assert jump(scores_of_one) is None
-    found = jump(scores)
-    coarse = jump({step: score for i, (step, score) in enumerate(scores.items()) if i % 2})
+    assert find_jump(scores_of_one) is None
+    found = find_jump(scores)
+    coarse = find_jump({step: score for i, (step, score) in enumerate(scores.items()) if i % 2})
     print(f"jump {found}; of every other snapshot {coarse}")
     assert found is not None
     assert coarse is not None

@@ -15,7 +15,7 @@ from models.checkpoint import CheckpointError, add_to_record, fingerprint, seal
 from models.checkpoint_files import snapshot_path
 from models.cli import main
 from models.opening import shipped_folder
-from models.scores import at_snapshot, of_weights, unmeasured
+from models.scores import at_snapshot, of_weights, without_scores
 from models.tasks import open_task
 from models.tokenizers.base import Tokenizer
 from models.training.task import Evaluation, Task
@@ -106,7 +106,9 @@ def test_a_record_keeps_its_scores_for_the_weights_they_are_of() -> None:
         "licence": "x",
     }
     assert of_weights(known, "a") == known
-    assert of_weights(known, "b") == unmeasured(known) == {"step": 7, "scores": {}, "licence": "x"}
+    assert (
+        of_weights(known, "b") == without_scores(known) == {"step": 7, "scores": {}, "licence": "x"}
+    )
     old = {"step": 7, "scores": SCORES}
     assert of_weights(old, "b") == old
     other = {"scores": SCORES | {"cases": 5}, "measured_on": "c", "step": 9}

@@ -9,7 +9,7 @@ import pytest
 from viz_app.lessons.form import MAX_PREDICTION, value_of, words_of
 from viz_app.lessons.histogram import histogram
 from viz_app.session import classes as module
-from viz_app.session.classes import MAX_OPEN_CLASSES, MAX_PUPILS, ClassError, Classes, spaced
+from viz_app.session.classes import MAX_OPEN_CLASSES, MAX_PUPILS, ClassError, Classes, spaced_code
 
 CHOICE = {"kind": "choose", "options": [["yes", "Yes, it does"], ["no", "No"]]}
 NUMBER = {"kind": "number", "unit": "heads"}
@@ -56,7 +56,7 @@ def test_a_code_is_eight_digits_and_no_two_classes_share_one(held: Classes) -> N
     codes = [held.start(f"teacher {i}", "a-lesson") for i in range(MAX_OPEN_CLASSES)]
     assert len(set(codes)) == MAX_OPEN_CLASSES
     assert all(len(code) == 8 and code.isdecimal() for code in codes)
-    assert spaced("12345678") == "1234 5678"
+    assert spaced_code("12345678") == "1234 5678"
     with pytest.raises(ClassError, match=str(MAX_OPEN_CLASSES)):
         held.start("one more", "a-lesson")
     held.start("teacher 0", "a-lesson")  # in place of an own one

@@ -20,7 +20,7 @@ from viz_app.views.compare import text
 from viz_app.views.compare.payloads import (
     CompareChoices,
     compare_payloads,
-    compared,
+    current_comparison,
     distance_table,
 )
 
@@ -207,7 +207,7 @@ def test_the_scale_of_the_difference_is_one_for_all_heads() -> None:
 def test_two_models_that_translate_read_one_answer() -> None:
     other = models.load("dates-bahdanau", device="cpu")
     run = run_of("dates", "Friday, the 31st of May, 2024")
-    what = compared(run, CompareChoices(Pinned(other, None, ()), Focus(), None))
+    what = current_comparison(run, CompareChoices(Pinned(other, None, ()), Focus(), None))
     assert what.found.second.streams["target"].tokens == run.trace.streams["target"].tokens
     header, _ = unpack(
         compare_payloads(run, CompareChoices(Pinned(other, None, ()), Focus(), None))["difference"]

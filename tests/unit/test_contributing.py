@@ -24,7 +24,7 @@ from viz_app.lessons.reader import parse_lesson
 from viz_app.lessons.readings import finder
 from viz_app.navigation import PAGES
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.parameters import declared
+from viz_app.session.parameters import declared_parameters
 
 PAGE = Path(models.__file__).parents[1] / ".github" / "CONTRIBUTING.md"
 TOPICS = ["An architecture", "A page", "A measure of a head", "An edit", "A browser part"]
@@ -50,7 +50,9 @@ def test_each_example_is_short() -> None:
 
 
 def test_the_lesson_is_read_and_tells_of_a_run() -> None:
-    lesson = parse_lesson(example("A lesson", "md"), Path("names.md"), LESSON_PAGES, declared())
+    lesson = parse_lesson(
+        example("A lesson", "md"), Path("names.md"), LESSON_PAGES, declared_parameters()
+    )
     scope = models.load("eng-fra")
     run = CurrentRun(scope, scope.run("Tom hit Mary."))
     (step,) = lesson.steps

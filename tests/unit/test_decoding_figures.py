@@ -21,7 +21,7 @@ from models.decoding.runs import Method, Run
 from models.runs.scope import Scope
 from models.tokenizers.base import END, START, Tokenizer
 from viz_app import words
-from viz_app.drawing.difference import shared
+from viz_app.drawing.difference import common_items
 from viz_app.drawing.labels import token_labels
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.stamp import facts, saving
@@ -646,14 +646,17 @@ def test_a_recurrent_decoders_arrays_hold_its_states() -> None:
 
 
 def test_what_two_texts_share_is_in_both_and_in_one_order() -> None:
-    assert shared("abcd", "abcd") == ([True] * 4, [True] * 4)
-    assert shared("abxcd", "abcyd") == (
+    assert common_items("abcd", "abcd") == ([True] * 4, [True] * 4)
+    assert common_items("abxcd", "abcyd") == (
         [True, True, False, True, True],
         [True, True, True, False, True],
     )
-    assert shared("", "ab") == ([], [False, False])
-    assert shared([5, 7, 11, 2], [7, 3, 2]) == ([False, True, False, True], [True, False, True])
-    ours, theirs = shared("the cat sat".split(), "a cat sat down".split())
+    assert common_items("", "ab") == ([], [False, False])
+    assert common_items([5, 7, 11, 2], [7, 3, 2]) == (
+        [False, True, False, True],
+        [True, False, True],
+    )
+    ours, theirs = common_items("the cat sat".split(), "a cat sat down".split())
     assert (ours, theirs) == ([False, True, True], [False, True, True, False])
 
 
@@ -662,7 +665,7 @@ def test_the_forced_and_the_free_run_say_where_they_differ(scope: Scope, forced:
         decoding_payloads.stepper(forced, scope, decoder_attention(forced.trace), TERMS, 0)
     )
     free, ours = header["free"], forced.serial.taken
-    assert (free["shared"], free["sharedByForced"]) == shared(forced.free.taken, ours)
+    assert (free["shared"], free["sharedByForced"]) == common_items(forced.free.taken, ours)
     kept = [token for token, both in zip(forced.free.taken, free["shared"], strict=True) if both]
     assert kept == [token for token, both in zip(ours, free["sharedByForced"], strict=True) if both]
     assert not all(free["shared"])

@@ -10,13 +10,13 @@ from small_scopes import HELD_OUT, MAKERS, as_text, fields, scope_of
 
 from models.analysis.divergence import jensen_shannon
 from models.analysis.metrics import logits_of
-from models.runs.attention_row import AttentionRow, query_of, rounded
+from models.runs.attention_row import AttentionRow, query_of, round_weights
 from models.runs.explanation import (
     EPSILON,
     adversary,
     is_movable,
     js_divergence,
-    permuted,
+    permute_weights,
     permuted_weights,
     quick_tests,
     total_variation,
@@ -126,7 +126,7 @@ def test_permutations_hold_the_same_weights_and_the_identity_changes_nothing(
 ) -> None:
     row = row_in(scopes[family])
     keys = row.allowed.nonzero()[:, 0]
-    (same,) = trials(row, permuted(row, keys)[None])
+    (same,) = trials(row, permute_weights(row, keys)[None])
     assert same.divergence == 0.0
     assert same.variation < 1e-6
     found = permuted_weights(row, 30)
@@ -216,13 +216,13 @@ HELD_OUT_LETTERS = [as_text(text, MAKERS["gpt"][1]) for text in HELD_OUT]
 
 def test_rounded_weights_sum_to_1_and_keep_their_zeros() -> None:
     weights = torch.tensor([1 / 3, 0.0, 1 / 3, 1 / 3], dtype=torch.float64)
-    new = rounded(weights)
+    new = round_weights(weights)
     assert float(new.sum()) == pytest.approx(1, abs=1e-12)
     assert new[1] == 0
     assert (new - weights).abs().max() < 1.1e-6
     many = torch.rand(500, dtype=torch.float64)
-    assert (rounded(many / many.sum()) - many / many.sum()).abs().max() < 1.1e-6
-    SetWeights(cells=tuple(enumerate(rounded(torch.full((3000,), 1 / 3000)).tolist())))
+    assert (round_weights(many / many.sum()) - many / many.sum()).abs().max() < 1.1e-6
+    SetWeights(cells=tuple(enumerate(round_weights(torch.full((3000,), 1 / 3000)).tolist())))
 
 
 def test_a_row_that_belongs_to_no_single_answer_is_refused(scopes) -> None:

@@ -176,17 +176,17 @@ def test_sentences_turned_round() -> None:
         3: "3 of 5",
     }
     for n_kept, said in stay.items():
-        assert said in text.everywhere(n_kept, 5)
-        assert said in text.given("x", n_kept, 5, True)
-    assert "stays" in text.everywhere(1, 1)
-    assert "changes" in text.everywhere(0, 1)
+        assert said in text.uniform_outcome(n_kept, 5)
+        assert said in text.transplant_outcome("x", n_kept, 5, True)
+    assert "stays" in text.uniform_outcome(1, 1)
+    assert "changes" in text.uniform_outcome(0, 1)
     assert text.permutations(0, 9, 0, 0, 0).startswith("None of 9")
     assert text.permutations(9, 9, 0, 0, 0).startswith("All of 9")
     assert text.permutations(1, 9, 0, 0, 0).startswith("1 of 9")
-    assert "No token alone" in text.moved(0.1, 0.01, 0, 4)
-    assert "2 of 4 tokens" in text.moved(0.1, 0.01, 2, 4)
-    assert "mean" in text.given("x", 1, 5, False)
-    assert "mean" not in text.given("x", 1, 5, True)
+    assert "No token alone" in text.adversary_outcome(0.1, 0.01, 0, 4)
+    assert "2 of 4 tokens" in text.adversary_outcome(0.1, 0.01, 2, 4)
+    assert "mean" in text.transplant_outcome("x", 1, 5, False)
+    assert "mean" not in text.transplant_outcome("x", 1, 5, True)
 
 
 def test_a_row_set_by_hand_keeps_its_mask(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,9 @@ def test_a_row_set_by_hand_keeps_its_mask(monkeypatch: pytest.MonkeyPatch) -> No
     _, row = asked_row(run, choices)
     kept: list[tuple[Where, Edit | None]] = []
     monkeypatch.setattr(explanation, "_shown_row", lambda choices: row)
-    monkeypatch.setattr(explanation.state, "put", lambda where, edit: kept.append((where, edit)))
+    monkeypatch.setattr(
+        explanation.state, "keep_edit", lambda where, edit: kept.append((where, edit))
+    )
     n = len(row.weights)
     for weights in (
         [1.0] * n,
@@ -270,7 +272,7 @@ def test_no_message_of_a_browser_sets_a_row_that_is_none(
     _, row = asked_row(run, choices)
     kept: list[Edit | None] = []
     monkeypatch.setattr(explanation, "_shown_row", lambda choices: row)
-    monkeypatch.setattr(explanation.state, "put", lambda where, edit: kept.append(edit))
+    monkeypatch.setattr(explanation.state, "keep_edit", lambda where, edit: kept.append(edit))
     n, inf, nan = len(row.weights), float("inf"), float("nan")
     hostile = [
         [inf] * n, [-inf] * n, [nan, inf, 1.0], [1e308] * n, [5e-324] * n, [1e-12] * n, [1.0] * 100_000, [1.0], [-0.0] * n,

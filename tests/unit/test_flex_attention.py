@@ -15,7 +15,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 import models
 from models import Scope
 from models.errors import InputError
-from models.hub.recording.flex import uncompiled
+from models.hub.recording.flex import run_uncompiled
 from models.trace.edits import MaskChange, for_kinds
 
 N, HEADS, KEY_HEADS, WIDTH, VOCABULARY = 7, 4, 2, 5, 31
@@ -217,13 +217,13 @@ def test_compiling_begins_again_after_the_last_of_several_passes() -> None:
     first_ended, second_began = threading.Event(), threading.Event()
 
     def second() -> None:
-        with uncompiled():
+        with run_uncompiled():
             second_began.set()
             first_ended.wait(10)
             double(torch.ones(3))
 
     thread = threading.Thread(target=second)
-    with uncompiled():
+    with run_uncompiled():
         thread.start()
         second_began.wait(10)
     first_ended.set()

@@ -144,7 +144,7 @@ def test_one_layer_is_not_layers() -> None:
 
 @pytest.mark.parametrize("look", [LIGHT, DARK])
 def test_influence_by_distance(look: Look) -> None:
-    figure = charts.fading([layer(CNN), layer(RNN, 3.0)], look, "The title")
+    figure = charts.influence_chart([layer(CNN), layer(RNN, 3.0)], look, "The title")
     assert figure.layout.title.text == "The title"
     for line, kind, top in zip(figure.data, (CNN, RNN), (1.0, 3.0), strict=True):
         assert (line.name, line.line.color, line.mode) == (kind, OF_KIND[kind], "lines+markers")
@@ -166,7 +166,7 @@ def test_influence_by_distance(look: Look) -> None:
 
 def test_lines_carry_their_note() -> None:
     learned = from_rnn_learners.chart([FAST, LOST], DARK, "The title", "checkpoints: a, b")
-    faded = charts.fading([layer(CNN)], DARK, "The title", "model: m")
+    faded = charts.influence_chart([layer(CNN)], DARK, "The title", "model: m")
     assert [figure.layout.annotations[0].text for figure in (learned, faded)] == [
         "checkpoints: a, b",
         "model: m",
@@ -544,7 +544,7 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda pen, at, text, *more, **how: (
         written.append((text, at)), draw_text(pen, at, text, *more, **how))[1])  # fmt: skip
     blocked = np.array([[0, 0], [0, 0], [0, 1]], np.uint8)
-    frames = [animation.Frame(0, WEIGHTS[0]), animation.Frame(12_345, WEIGHTS[1])]
+    frames = [animation.StrengthFrame(0, WEIGHTS[0]), animation.StrengthFrame(12_345, WEIGHTS[1])]
     picture = Image.open(
         io.BytesIO(
             animation.head_gif(frames, QUERIES, KEYS, blocked, "The title", "1  attention weight")

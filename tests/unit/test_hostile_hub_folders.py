@@ -19,7 +19,7 @@ import models
 from models import CheckpointError, InputError, loading
 from models.hub import files
 from models.hub import load as hub
-from models.hub.files import staged
+from models.hub.files import stage_folder
 from models.hub.trial import client as trials
 from tests.robustness.damage import VALUES, places
 
@@ -193,7 +193,7 @@ def test_settings_that_name_another_file_are_left_out(folder: Path, secret: Path
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         (folder / name).write_text(json.dumps(outward | kept))
     changed(folder, "config.json", lambda c: c.update(transformers_weights=str(secret)))
-    with staged(folder) as private:
+    with stage_folder(folder) as private:
         for name in ("tokenizer_config.json", "special_tokens_map.json"):
             left = json.loads((private / name).read_text())
             assert left == kept | {"sp_model_kwargs": {}, "several": ["x"]}

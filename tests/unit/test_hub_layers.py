@@ -18,7 +18,7 @@ from tiny_architectures import save
 
 import models
 from models import Scope, Trace
-from models.analysis.layer_parts import check_parts, lens, sublayer_effects
+from models.analysis.layer_parts import check_parts, logit_lens, sublayer_effects
 from models.hub import layer_map, layouts, readers
 from models.hub.layer_map import LayerMap
 from models.layers.sublayers import FEED_FORWARD, Sublayer
@@ -26,7 +26,7 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import firing_sentence, layer_payloads, unkept
+from viz_app.views.layer.payloads import firing_sentence, layer_payloads, recording_error
 from viz_app.views.layer.token_view import LayerChoices, clicked_token, token_view
 
 LONG, POSITION = "5 6 7 8 9 10 11 12 14 16 18", 4
@@ -257,7 +257,7 @@ def test_the_lens_reads_a_state_as_the_librarys_output_path_does(opened, name: s
         made = short(
             **dict(zip(("input_ids", "decoder_input_ids"), rows, strict=False)), use_cache=False
         ).logits[0, POSITION]
-    early, final = lens(scope.model, [behind_first, found[-1].after])
+    early, final = logit_lens(scope.model, [behind_first, found[-1].after])
     torch.testing.assert_close(early, made.log_softmax(-1), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(final, trace.next_token.log_probs[POSITION], atol=1e-4, rtol=1e-4)
 
@@ -406,11 +406,11 @@ def test_of_a_text_too_long_for_it_the_page_says_so(
     scope.model.record_layers(LayerMap(scope.model.module, scope.model.layer_map.stacks))
     monkeypatch.setattr("viz_app.views.layer.payloads.MAX_INNER_NUMBERS", 22 * 10)
     long = CurrentRun(scope, run(scope))
-    assert unkept(long) == text.recording_too_long(11, 10)
+    assert recording_error(long) == text.recording_too_long(11, 10)
     with pytest.raises(models.InputError, match="up to 10 tokens; this one has 11"):
         on_screen(layer_payloads(long, LayerChoices("text", 0, 0)))
     short = CurrentRun(scope, scope.run("5 6 7"))
-    assert unkept(short) == ""
+    assert recording_error(short) == ""
     monkeypatch.undo()
     scope.model.record_layers(LayerMap(scope.model.module, scope.model.layer_map.stacks))
 

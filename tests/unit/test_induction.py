@@ -17,10 +17,10 @@ from models.analysis.induction import (
     SMALLEST_JUMP,
     Jump,
     Repeats,
+    find_jump,
     induction,
     is_measurable,
-    jump,
-    repeated,
+    repeated_texts,
 )
 from models.architectures.bert import BERT, BERTConfig
 from models.architectures.gpt import GPT, GPTConfig
@@ -40,7 +40,7 @@ def language_model(**settings) -> GPT:
 
 
 def repeats_for(model: GPT, n_texts: int = 2) -> Repeats:
-    return repeated(IDS, model.config.n_ctx, model.config.start_id, n_texts=n_texts, seed=5)
+    return repeated_texts(IDS, model.config.n_ctx, model.config.start_id, n_texts=n_texts, seed=5)
 
 
 def test_a_block_of_distinct_letters_comes_again_after_every_distance():
@@ -60,7 +60,7 @@ def test_a_block_of_distinct_letters_comes_again_after_every_distance():
     [(17, 29, 4, 8), (6, 29, 4, 2), (3, 29, 2, 1), (17, 12, 4, 3), (17, 6, 2, 1)],
 )
 def test_few_tokens_and_positions_make_shorter_texts(n_tokens, n_ctx, n, most):
-    repeats = repeated(IDS[:n_tokens], n_ctx, 1, n_texts=1)
+    repeats = repeated_texts(IDS[:n_tokens], n_ctx, 1, n_texts=1)
     assert (repeats.n, int(repeats.gaps.max())) == (n, most)
     assert repeats.ids.shape == (most + 1, 1 + 2 * n + most)
     assert repeats.ids.shape[1] <= n_ctx
@@ -69,7 +69,7 @@ def test_few_tokens_and_positions_make_shorter_texts(n_tokens, n_ctx, n, most):
 @pytest.mark.parametrize(("n_tokens", "n_ctx"), [(2, 29), (17, 5)])
 def test_too_few_of_either_are_refused(n_tokens, n_ctx):
     with pytest.raises(ValueError, match=f"3 tokens and 6 positions, not {n_tokens} and {n_ctx}"):
-        repeated(IDS[:n_tokens], n_ctx, 1)
+        repeated_texts(IDS[:n_tokens], n_ctx, 1)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
@@ -160,17 +160,17 @@ def test_other_models_are_refused():
 
 def test_a_jump_is_the_shortest_stretch_with_half_of_the_rise():
     scores = {0: 0.05, 100: 0.07, 200: 0.11, 300: 0.71, 400: 0.92, 500: 0.9}
-    assert jump(scores) == Jump(200, 300, 0.71 - 0.11)
-    assert jump(dict(reversed(scores.items()))) == jump(scores)
-    assert jump({step: -score for step, score in scores.items()}) is None  # it only falls
-    assert jump({0: 0.05, 100: 0.14, 200: 0.2}) is None
-    assert jump({0: 0.3}) is jump({}) is None
+    assert find_jump(scores) == Jump(200, 300, 0.71 - 0.11)
+    assert find_jump(dict(reversed(scores.items()))) == find_jump(scores)
+    assert find_jump({step: -score for step, score in scores.items()}) is None  # it only falls
+    assert find_jump({0: 0.05, 100: 0.14, 200: 0.2}) is None
+    assert find_jump({0: 0.3}) is find_jump({}) is None
 
 
 @pytest.mark.parametrize("every", [1, 7, 20])
 def test_a_jump_is_found_however_close_the_steps_are(every):
     curve = {step: 0.1 + 0.8 / (1 + math.exp((300 - step) / 20)) for step in range(0, 601, every)}
-    found = jump(curve)
+    found = find_jump(curve)
     assert found.before < 300 < found.after
     assert found.after - found.before <= 60
     assert found.rise == pytest.approx(curve[found.after] - curve[found.before])
@@ -185,10 +185,10 @@ def test_a_jump_is_the_best_of_all_pairs_of_steps():
         whole = max(each.rise for each in pairs)
         enough = [each for each in pairs if each.rise >= whole / 2]
         best = min(enough, key=lambda each: (each.after - each.before, -each.rise), default=None)
-        assert jump(scores) == (best if whole >= SMALLEST_JUMP else None)
+        assert find_jump(scores) == (best if whole >= SMALLEST_JUMP else None)
 
 
 def test_a_jump_in_a_long_record_of_others_is_found_at_once():
     """Of 200,000 steps there are 2 · 10¹⁰ pairs."""
     scores = {step: 0.5 * (step >= 150_000) for step in range(200_000)}
-    assert jump(scores) == Jump(149_999, 150_000, 0.5)
+    assert find_jump(scores) == Jump(149_999, 150_000, 0.5)

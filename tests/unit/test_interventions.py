@@ -24,7 +24,7 @@ from viz_app.session.cache import changed_run
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import payloads as page_payloads
 from viz_app.views.interventions import text
-from viz_app.views.interventions.decisions import decisions, usual
+from viz_app.views.interventions.decisions import decisions, default_decision
 from viz_app.views.interventions.payloads import (
     HeadOffChoices,
     asked_about,
@@ -195,7 +195,7 @@ def test_a_check_fails_of_a_number_that_no_run_has(monkeypatch: pytest.MonkeyPat
 def test_it_begins_with_a_word_that_is_open_to_change(name: str) -> None:
     run = run_of(name)
     every = decisions(run.trace)
-    chosen = every[usual(run.trace, every)]
+    chosen = every[default_decision(run.trace, every)]
     assert any(c.isalnum() for c in chosen.label.text)
     if name in ("eng-fra", "eng-fra-bahdanau", "dates"):
         words = [

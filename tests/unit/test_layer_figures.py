@@ -278,7 +278,7 @@ def test_how_many_numbers_fire_and_which_are_strongest(activation: str, name: st
 def test_an_activation_leaves_no_number_lower_than_is_said(activation: str) -> None:
     """Held against ternary search, another way to the lowest value; the tanh form of GELU goes below −0.17, the other does not."""
     sublayer = replace(run_of("gpt", "a").scope.model.sublayers[1], activation=activation)
-    said = text.firing(sublayer, 3, 7, [(1, 0.5)])
+    said = text.firing_units(sublayer, 3, 7, [(1, 0.5)])
     bound = float(re.search(r"between −([\d.]+) and 0", said)[1])
     function = {
         "gelu": torch.nn.functional.gelu,

@@ -15,7 +15,7 @@ from models.analysis.layer_parts import (
     Firing,
     check_parts,
     cosine_between,
-    lens,
+    logit_lens,
     mean_and_spread,
     sublayer_effects,
 )
@@ -181,7 +181,7 @@ def test_the_lens_is_the_models_own_output_path() -> None:
             state = (state - state.mean()) / np.sqrt(state.var() + norm.eps) * gain + bias
         logits = scope.model.embedding.weight.detach().numpy() @ state
         by_hand = logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
-        early, last = lens(scope.model, [found[0].after, found[-1].after])
+        early, last = logit_lens(scope.model, [found[0].after, found[-1].after])
         np.testing.assert_allclose(early, by_hand, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(last, trace.next_token.log_probs[POSITION], rtol=1e-4, atol=1e-5)
 

@@ -25,7 +25,7 @@ from viz_app.lessons.sentence import Reading, ReadingValue, read_sentence
 from viz_app.navigation import PAGES as ALL_PAGES
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lesson_state import PREDICTED
-from viz_app.session.parameters import declared
+from viz_app.session.parameters import declared_parameters
 
 STEP = """## Does it change?
 open: attention?checkpoint=eng-fra&source=We+like+him.
@@ -45,7 +45,7 @@ LESSON = f"# A title\nWhat it is about.\nminutes: 5\n\n{STEP}"
 
 
 def parsed(text: str) -> Lesson:
-    return parse_lesson(text, Path("mine.md"), LESSON_PAGE_NAMES, declared())
+    return parse_lesson(text, Path("mine.md"), LESSON_PAGE_NAMES, declared_parameters())
 
 
 @cache
@@ -144,7 +144,7 @@ def test_a_hostile_file_is_refused_at_once(case: str, tmp_path: Path) -> None:
     path.write_text(ATTACKS[case])
     start = time.process_time()
     with pytest.raises(LessonError) as error:
-        read_lesson(path, LESSON_PAGE_NAMES, declared())
+        read_lesson(path, LESSON_PAGE_NAMES, declared_parameters())
     assert time.process_time() - start < 1
     assert "mine.md" in str(error.value)
     assert len(str(error.value)) < 500
@@ -165,7 +165,7 @@ def test_a_file_is_read_with_a_bound(tmp_path: Path) -> None:
     latin.write_bytes(b"# \xe9t\xe9\n")
     for path in (large, pipe, latin):
         with pytest.raises(LessonError):
-            read_lesson(path, LESSON_PAGE_NAMES, declared())
+            read_lesson(path, LESSON_PAGE_NAMES, declared_parameters())
 
 
 def test_own_lessons_are_offered_and_read_anew(
@@ -378,7 +378,7 @@ def test_what_a_question_takes_for_granted_is_so(
 def revealed(lesson: str, step: int, run: CurrentRun, pinned: CurrentRun | None = None) -> str:
     """The whole of what a shipped step reveals of these runs."""
     one = read_lesson(
-        library.SHIPPED_LESSONS / f"{lesson}.md", LESSON_PAGE_NAMES, declared()
+        library.SHIPPED_LESSONS / f"{lesson}.md", LESSON_PAGE_NAMES, declared_parameters()
     ).steps[step - 1]
     return " ".join(paragraph.words(finder(run, pinned)) for paragraph in one.reveal)
 

@@ -34,7 +34,7 @@ from viz_app.views.positions import grid
 
 TABLE = formula_table("paper", 13, 8)
 FRAMES = {      # what the charts are put into
-    "viz_app.drawing.frame.titled", "viz_app.drawing.frame.framed_figure", "viz_app.views.positions.charts.banded",
+    "viz_app.drawing.frame.with_title", "viz_app.drawing.frame.framed_figure", "viz_app.views.positions.charts.banded",
 }  # fmt: skip
 TELLING = ("strokeDash", "shape", "facet")
 
@@ -87,7 +87,7 @@ MADE = {
         [{"step": 1, "loss": 2.0, "validation loss": 3.0}], 1, "#111111", "#222222"
     ),
     learners.chart: lambda draw: draw(learned(), LIGHT, "t"),
-    charts.fading: lambda draw: draw(reaches(), LIGHT, "t"),
+    charts.influence_chart: lambda draw: draw(reaches(), LIGHT, "t"),
     charts.path_lengths: lambda draw: draw(reaches(), "t"),
     charts.schedule: lambda draw: draw(reaches(), "t"),
     charts.forward_times: lambda draw: draw(

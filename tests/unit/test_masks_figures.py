@@ -276,8 +276,8 @@ def test_what_a_change_is_called() -> None:
         KIND["decoder_self"]: "Decoder self",
         KIND["cross"]: "Cross",
     }
-    assert masks_text.changed((), names).startswith("Nothing is changed yet")
-    assert masks_text.changed(CHANGES, names) == (
+    assert masks_text.changes_line((), names).startswith("Nothing is changed yet")
+    assert masks_text.changes_line(CHANGES, names) == (
         "Changed. Encoder self: window of 1; Decoder self: 1 cell forbidden, 1 cell allowed; Cross: cross padding removed, 2 cells "
         "forbidden."
     )
@@ -285,7 +285,7 @@ def test_what_a_change_is_called() -> None:
         decoder_self=MaskChange(removed_layers=(LOOK_AHEAD, PADDING), preset="block-diagonal", k=3)
     )
     assert (
-        masks_text.changed(lifted, names)
+        masks_text.changes_line(lifted, names)
         == "Changed. Decoder self: look-ahead removed, target padding removed, blocks of 3."
     )
 
@@ -320,13 +320,13 @@ def test_whether_looking_ahead_helped(
 ) -> None:
     ahead = for_kinds(decoder_self=MaskChange(allow=((0, 1),)))
     old, new = run(view, (before / 4,) * 4), run(view, (after / 4,) * 4, (4, 2) if same else (5, 2))
-    said = outcome_text.cheat(old, new, ahead, Transformer.kinds)
+    said = outcome_text.look_ahead_effect(old, new, ahead, Transformer.kinds)
     assert [w for w in ("falls", "rises", "no difference") if f"{w} " in said] == [word]
     assert f"{loss} nats a token" in said
     assert ("stays the same" in said) == same
     assert ("comes out differently" in said) == (not same)
     assert (
-        outcome_text.cheat(
+        outcome_text.look_ahead_effect(
             old,
             new,
             for_kinds(decoder_self=MaskChange(block=((1, 0),))),
@@ -445,7 +445,10 @@ def test_what_is_the_models_own_names_all_layers_of_its_mask(
     (((4, 0), (0, 6), (3, 5)), "Cross: 2 painted cells lie beyond these texts, clipped off until they grow."),
 ])  # fmt: skip
 def test_cells_that_are_clipped_are_counted(cells: tuple, said: str) -> None:
-    assert masks_text.outside("Cross", MaskChange(block=cells[:1], allow=cells[1:]), 4, 6) == said
+    assert (
+        masks_text.painted_outside("Cross", MaskChange(block=cells[:1], allow=cells[1:]), 4, 6)
+        == said
+    )
 
 
 def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
@@ -610,7 +613,7 @@ def test_the_drawing_shows_the_mask_before_after_and_the_difference(
     heading, *texts = [text.text for text in drawing.texts]
     assert (
         heading
-        == f"{view.title}. {masks_text.changed(CHANGES, mask_view.kind_names(view.after.trace))}"
+        == f"{view.title}. {masks_text.changes_line(CHANGES, mask_view.kind_names(view.after.trace))}"
     )
     assert texts[-1] == "Rows: query, columns: key."
     assert [text for text in texts if text in titles] == titles

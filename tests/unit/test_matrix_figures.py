@@ -333,7 +333,10 @@ def test_the_table_of_the_scaling_is_worked_out_again(traces: dict[str, Trace], 
 
 def test_what_is_said_of_the_scaling_holds_its_numbers(traces: dict[str, Trace]) -> None:
     _, at = chosen(traces, "scaled dot")
-    both, said = two_ways(at), f"{inside_scaling.lead(at)} {inside_scaling.consequence(at)}"
+    both, said = (
+        two_ways(at),
+        f"{inside_scaling.division_effect(at)} {inside_scaling.consequence(at)}",
+    )
     assert "2.24 times as far apart" in said
     assert (
         f"{both['without']['p'][2].max():.2f} instead of {both['with']['p'][2].max():.2f}" in said

@@ -264,7 +264,7 @@ def test_all_that_is_divided_takes_part_in_the_scaling(at):
         (at.walk.scores * at.site.d_head**0.5).masked_fill(~at.walk.allowed, -torch.inf).softmax(-1)
     )
     np.testing.assert_allclose(compared.without_root.weights, without, atol=1e-5)
-    assert scaling.lead(at).startswith(
+    assert scaling.division_effect(at).startswith(
         "Here q·k means all that is divided: content, position and segment."
     )
 

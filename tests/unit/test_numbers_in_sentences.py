@@ -207,7 +207,7 @@ def test_looking_ahead(before: float, after: float, same: bool, said: tuple[str,
         for value, ids in ((before, (4, 2)), (after, (4, 2) if same else (5, 2)))
     )
     edits = for_kinds(decoder_self=MaskChange(allow=((0, 1),)))
-    told = outcome_text.cheat(old, new, edits, Transformer.kinds)
+    told = outcome_text.look_ahead_effect(old, new, edits, Transformer.kinds)
     says(
         told, "decoder may look ahead", *said, "stays the same" if same else "comes out differently"
     )
@@ -227,13 +227,15 @@ def test_names_and_lengths_of_waves() -> None:
     )
     waves = torch.tensor([6.0, 50.0, 100.0, 101.0, 5e9])
     says(
-        positions.turns(waves, 100),
+        positions.wavelengths_sentence(waves, 100),
         "3 of 5 dimensions",
         "in 100 positions",
         "1 dimensions",
         "over 10⁹",
     )
-    assert positions.turns(wavelengths("paper", 8), 100).endswith("tell distant positions apart.")
+    assert positions.wavelengths_sentence(wavelengths("paper", 8), 100).endswith(
+        "tell distant positions apart."
+    )
 
 
 def test_what_adding_costs() -> None:

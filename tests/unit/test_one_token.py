@@ -11,7 +11,7 @@ from small import random_attention_only, random_gpt, random_ids, random_model, r
 
 from models.decoding import greedy
 from models.decoding.incremental import Incremental
-from models.decoding.one_token import for_one_token, in_columns
+from models.decoding.one_token import column_major, for_single_token
 from models.layers.attention import MultiHeadAttention
 from models.layers.similarity import SIMILARITIES
 from models.trace import record
@@ -23,16 +23,16 @@ MODELS = [random_model, random_gpt, random_seq2seq, random_attention_only]
 def test_in_columns_a_matrix_is_the_same_but_lies_otherwise():
     for shape, stride in (((7, 5), (1, 7)), ((5, 5), (1, 5)), ((3, 5), (5, 1))):
         matrix = torch.randn(shape)
-        assert in_columns(matrix).equal(matrix)
-        assert in_columns(matrix).stride() == stride  # a wide one is read row by row
+        assert column_major(matrix).equal(matrix)
+        assert column_major(matrix).stride() == stride  # a wide one is read row by row
 
 
 @pytest.mark.parametrize("make", MODELS)
 def test_a_laid_out_model_is_the_same_model(make):
     model = make()
-    laid_out = for_one_token(model)
+    laid_out = for_single_token(model)
     assert laid_out is not model
-    assert for_one_token(model) is laid_out
+    assert for_single_token(model) is laid_out
     for (name, own), (other, copied) in zip(
         model.named_parameters(), laid_out.named_parameters(), strict=True
     ):
@@ -62,7 +62,7 @@ def test_it_writes_what_the_weights_say_now(make):
     assert not torch.allclose(after[0], before[0])
     model.load_state_dict(make(seed=2).state_dict())
     torch.testing.assert_close(log_probs(), log_probs(use_cache=False), atol=1e-4, rtol=1e-4)
-    assert for_one_token(model.train()).training
+    assert for_single_token(model.train()).training
 
 
 SETTINGS = [
@@ -122,7 +122,7 @@ def test_who_records_or_edits_gets_the_layers_own_way(recorded, edited):
 
 def test_it_goes_with_its_model():
     model = random_gpt()
-    laid_out = weakref.ref(for_one_token(model))
+    laid_out = weakref.ref(for_single_token(model))
     assert laid_out() is not None
     del model
     gc.collect()

@@ -118,7 +118,7 @@ def test_the_bytes_of_an_image_count_in_the_budget_of_all_runs(session, monkeypa
 
 def test_an_unknown_reference_is_the_example(session, monkeypatch):
     stood_in = []
-    monkeypatch.setattr(own_images.url_state, "stand_in", lambda *args: stood_in.append(args))
+    monkeypatch.setattr(own_images.url_state, "use_fallback", lambda *args: stood_in.append(args))
     fields = (Field("image", "patches", kind=IMAGE_FIELD),)
     reference = post(session, picture(9)).json()["reference"]
     assert own_images.with_files(session, fields, (reference,))[0].content == picture(9)

@@ -71,7 +71,7 @@ class Session:
         if asked:
             self.session_state.pop("url", None)
             self.url = {name.replace("_", "-"): [text] for name, text in asked.items()}
-        url_state.arrive()
+        url_state.begin_page()
         seen = view()
         self.url = parse_qs(url_state.publish().query)
         return seen
@@ -275,7 +275,7 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
     assert session.says == {"site": "a", "head": "3", "target": "x"}
     monkeypatch.setattr(url_state, "_is_history_navigation", lambda: True)
     session.url = {"source": ["abc"]}
-    url_state.arrive()
+    url_state.begin_page()
     assert url_state.get(TARGET) == ""
     monkeypatch.undo()
     monkeypatch.setattr(url_state, "st", session)
@@ -295,14 +295,14 @@ def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(
     place = partial(decoding_state.current_state, scope, trace.streams["source"].ids)
     session.run(place)
     for position, token in ((1, 4), (3, 5), (2, 6)):
-        decoding_state.force(position, token)
+        decoding_state.force_token(position, token)
     assert session.run(place) == ReadingState(step=2, forced=((1, 4), (2, 6)))
     assert session.says == {"step": "3", "force": "2:4,3:6"}
-    decoding_state.force(2, 6)  # the same again
+    decoding_state.force_token(2, 6)  # the same again
     assert session.run(place).forced == ((1, 4),)
     decoding_state.discard_forced()
     assert session.run(place).forced == ()
-    assert not decoding_state.cleared()
+    assert not decoding_state.forced_were_cleared()
 
 
 def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trace: Trace) -> None:
@@ -310,14 +310,14 @@ def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trac
     assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == ReadingState(
         3, ((1, 4),), (2, 0), True
     )
-    assert not decoding_state.cleared()
+    assert not decoding_state.forced_were_cleared()
     assert session.run(
         lambda: decoding_state.current_state(scope, scope.given_ids("cb"))
     ) == ReadingState(mean=True)
-    assert decoding_state.cleared()
+    assert decoding_state.forced_were_cleared()
     assert session.says == {"heads": "mean"}
-    session.run(lambda: decoding_state.force(0, 5))
-    assert not decoding_state.cleared()
+    session.run(lambda: decoding_state.force_token(0, 5))
+    assert not decoding_state.forced_were_cleared()
 
 
 def test_a_node_a_step_and_the_mean(session: Session, scope: Scope, trace: Trace) -> None:
@@ -440,15 +440,15 @@ def test_examples_are_texts_that_the_model_can_read(monkeypatch, scope: Scope) -
     assert examples.examples("anything") == examples.examples("translation")
     assert examples.examples("dates") != examples.examples("translation")
     monkeypatch.setattr(Scope, "examples", property(lambda self: ["abcde" * 9, "abc", "de"]))
-    assert examples.suited(scope) == ["abc", "de"]
+    assert examples.example_choices(scope) == ["abc", "de"]
     monkeypatch.setattr(Scope, "examples", property(lambda self: ["abc\ned\n", " \n", "de"]))
-    assert examples.suited(scope) == ["ed", "de"]  # a box takes one line: the last
+    assert examples.example_choices(scope) == ["ed", "de"]  # a box takes one line: the last
     monkeypatch.setattr(Scope, "examples", property(lambda self: ["abcde" * 9]))
-    assert examples.suited(scope) == [
+    assert examples.example_choices(scope) == [
         ("abcde" * 9)[:12]
     ]  # with its end mark 13 tokens, as many as it reads
     monkeypatch.setattr(Scope, "examples", property(lambda self: []))
-    assert examples.suited(letters(n_ctx=64))[0] == "She is reading a book."
+    assert examples.example_choices(letters(n_ctx=64))[0] == "She is reading a book."
 
 
 # what a live session remembers

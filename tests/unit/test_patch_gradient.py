@@ -85,9 +85,7 @@ def test_shares_of_the_gap_scale_both_and_keep_r() -> None:
 def test_the_sentence_names_the_head_that_is_furthest_off_with_both_signs() -> None:
     panel = drawn("eng-fra")["scatter"]["panels"][0]
     worst = max(panel["points"], key=lambda p: abs(p["exact"] - p["guess"]))
-    end = (
-        f"{worst['label']}, guess {say.signed(worst['guess'])}, exact {say.signed(worst['exact'])}."
-    )
+    end = f"{worst['label']}, guess {say.signed_number(worst['guess'])}, exact {say.signed_number(worst['exact'])}."
     assert panel["sentence"].endswith(end)
     assert "r = −0.50" in say.agreement(-0.5, 8, "here", 1.0, -1.0)
     assert "guess 1.00, exact −1.00" in say.agreement(0.5, 8, "here", 1.0, -1.0)

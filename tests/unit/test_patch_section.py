@@ -19,7 +19,7 @@ from viz_app.views.interventions.patch_effects import PatchChoices
 from viz_app.views.interventions.patch_grids import grids
 from viz_app.views.interventions.patch_payloads import PATCH_NOTE, patch_section_payloads
 from viz_app.views.interventions.patch_runs import Two, level, two_runs
-from viz_app.views.interventions.second_text import another
+from viz_app.views.interventions.second_text import propose_second_text
 
 # model → this text and another of as many tokens
 TEXTS = {
@@ -132,7 +132,10 @@ def test_the_picture_names_what_is_measured() -> None:
     drawn = patch_section_payloads(run_of("eng-fra"), choices("eng-fra"))["patch"]
     this, other = (level(two.metric(s), two.sides(s)[0].trace) for s in ("needed", "enough"))
     assert f"logit({two.decision.label.text}) − logit({two.rival_name})" in drawn["measured"]
-    assert f"{say.signed(this)} in this text, {say.signed(other)} in the other" in drawn["measured"]
+    assert (
+        f"{say.signed_number(this)} in this text, {say.signed_number(other)} in the other"
+        in drawn["measured"]
+    )
     assert this > 0 > other
 
 
@@ -156,9 +159,9 @@ def test_a_direction_turned_round_is_said_turned_round() -> None:
     assert "raises it by 1.00" in say.strongest_part_sentence("Here", 1.0, "logits")
     assert say.strongest_part_sentence("Here", 0.5, "share") == "Here takes away 50 % of the gap."
     assert say.strongest_part_sentence("Here", -0.5, "share") == "Here widens the gap by 50 %."
-    assert say.brings("Here", 0.5) == "Here brings 50 % of the gap."
-    assert say.brings("Here", -0.5) == "Here widens the gap by 50 %."
-    assert say.brings("Here", 0.0) == say.strongest_part_sentence("Here", 0.0, "logits")
+    assert say.gap_share_sentence("Here", 0.5) == "Here brings 50 % of the gap."
+    assert say.gap_share_sentence("Here", -0.5) == "Here widens the gap by 50 %."
+    assert say.gap_share_sentence("Here", 0.0) == say.strongest_part_sentence("Here", 0.0, "logits")
     assert "only deeper layers, only the same and later tokens" in say.patch_reach_text(
         3, 9, 0, 0, 2
     )
@@ -336,7 +339,7 @@ def test_the_second_text_begins_with_one_of_the_same_length(name: str) -> None:
     scope = models.load(name, device="cpu")
     for example in readable_examples(scope)[:1]:
         trace = scope.run(*example)
-        second = another(scope, trace)
+        second = propose_second_text(scope, trace)
         rows = scope.run(*second)
         stream = scope.model.fields[0].stream
         assert len(rows.streams[stream].ids) == len(trace.streams[stream].ids)

@@ -20,9 +20,9 @@ from models.analysis.position_measures import (
 )
 from models.analysis.shuffle import (
     ORDERS,
-    movable,
+    movable_positions,
     new_order,
-    reordered,
+    reorder,
     shuffle_test,
     without_positions,
 )
@@ -354,10 +354,10 @@ def test_tokens_change_places_within_their_text_and_special_ones_keep_theirs() -
     )
     row = concatenate(first, second, " ")
     row = tokenizer.hiding(replace(row, segments=(0,) * 5 + (1,) * 4), [2, 6])
-    assert movable(row) == [[1, 2, 3], [5, 6, 7]]
-    assert new_order(9, "reversed", groups=movable(row)) == (0, 3, 2, 1, 4, 7, 6, 5, 8)
+    assert movable_positions(row) == [[1, 2, 3], [5, 6, 7]]
+    assert new_order(9, "reversed", groups=movable_positions(row)) == (0, 3, 2, 1, 4, 7, 6, 5, 8)
     assert new_order(9, "two swapped", groups=[[1, 2], [4, 5, 6, 7]]) == (0, 1, 2, 3, 4, 6, 5, 7, 8)
-    shuffled = new_order(9, "shuffled", 3, movable(row))
+    shuffled = new_order(9, "shuffled", 3, movable_positions(row))
     assert sorted(shuffled[1:4]) == [1, 2, 3] != list(shuffled[1:4])
     assert sorted(shuffled[5:8]) == [5, 6, 7] != list(shuffled[5:8])
     assert (
@@ -365,7 +365,7 @@ def test_tokens_change_places_within_their_text_and_special_ones_keep_theirs() -
         == (0, 1, 2, 3, 4)
         == new_order(5, "two swapped", groups=[])
     )
-    other = reordered(row, (0, 2, 3, 1, 4, 6, 5, 7, 8))
+    other = reorder(row, (0, 2, 3, 1, 4, 6, 5, 7, 8))
     assert other.text == "[MASK] to mary [MASK] the ."
     assert other.tokens == ("[CLS]", "[MASK]", "to", "mary", "[SEP]", "[MASK]", "the", ".", "[SEP]")
     assert [other.text[slice(*place)] for place in other.offsets if place] == list(

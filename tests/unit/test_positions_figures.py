@@ -23,7 +23,7 @@ from models.layers.positions import FORMULAS, formula_table
 from models.tokenizers.base import Encoding
 from viz_app.drawing import frame
 from viz_app.drawing.extent import domain, signed_extent
-from viz_app.drawing.labels import numbered
+from viz_app.drawing.labels import number_labels
 from viz_app.drawing.look import DARK, LIGHT, Look
 from viz_app.drawing.payload import unpack
 from viz_app.views.positions import charts as draw
@@ -530,7 +530,7 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
 ])  # fmt: skip
 def test_a_change_as_people_read_it(value: float, said: str) -> None:
     assert change_text(value) == said
-    assert numbered(["a", "a"]) == ["0 a", "1 a"]
+    assert number_labels(["a", "a"]) == ["0 a", "1 a"]
 
 
 # files

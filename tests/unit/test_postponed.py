@@ -23,13 +23,13 @@ def drawn_meanwhile() -> None:
 def test_what_the_url_says_is_followed_again_when_the_model_stands(session: Session) -> None:
     session.url = {"site": ["a.site"], "head": ["3"], "lock": ["q1"]}
     for _ in range(2):
-        url_state.arrive()
+        url_state.begin_page()
         drawn_meanwhile()
         address = url_state.postpone()
         assert parse_qs(address.query) == session.url
         assert address.steps == 0
-        assert url_state.follows()
-    url_state.arrive()
+        assert url_state.is_url_driven()
+    url_state.begin_page()
     assert (url_state.get(FOCUS_SITE), url_state.get(FOCUS_HEAD), url_state.get(FOCUS_LOCK)) == (
         "a.site",
         3,
@@ -40,7 +40,7 @@ def test_what_the_url_says_is_followed_again_when_the_model_stands(session: Sess
         "head": ["3"],
         "lock": ["q1"],
     }
-    assert not url_state.follows()
+    assert not url_state.is_url_driven()
 
 
 def test_a_picked_model_is_one_step_when_it_stands(session: Session) -> None:
@@ -51,7 +51,7 @@ def test_a_picked_model_is_one_step_when_it_stands(session: Session) -> None:
     )
     url_state.set_value(url_state.CHECKPOINT, "two")
     for _ in range(2):
-        url_state.arrive()
+        url_state.begin_page()
         url_state.get(url_state.CHECKPOINT)
         url_state.get(FOCUS_SITE)
         address = url_state.postpone()
@@ -59,7 +59,7 @@ def test_a_picked_model_is_one_step_when_it_stands(session: Session) -> None:
             {"checkpoint": ["one"], "site": ["a"]},
             0,
         )
-    url_state.arrive()
+    url_state.begin_page()
     assert url_state.get(url_state.CHECKPOINT) == "two"
     url_state.set_value(FOCUS_SITE, "b")
     address = url_state.publish()
@@ -72,10 +72,10 @@ def test_a_run_says_what_it_found_in_the_address_and_not_what_it_makes_of_it(
 ) -> None:
     run = SimpleNamespace(query_string="site=a&embed=true", is_history_navigation=False)
     monkeypatch.setattr(url_state, "get_script_run_ctx", lambda: run)
-    url_state.arrive()
+    url_state.begin_page()
     url_state.set_value(FOCUS_SITE, "b")
     run.query_string = "site=c"  # as Back leads elsewhere meanwhile
     assert end().query_at_start == "site=a&embed=true"
     run.query_string = "site=d"
-    url_state.arrive()
+    url_state.begin_page()
     assert end().query_at_start == "site=d"

@@ -13,7 +13,7 @@ from hub_models import _SEQ, _WIDE, BY_NAME, TEXT, Case
 
 import models
 from models import CheckpointError, Scope
-from models.hub.python_tokenizer import PythonTokenizer, aligned
+from models.hub.python_tokenizer import PythonTokenizer, align_tokens
 
 SIZE = 400  # rows of each embedding
 TYPED = "She is reading a book."
@@ -169,7 +169,7 @@ def test_a_target_of_marian_is_read_by_its_own_pieces(
     ],
 )
 def test_alignment(text: str, tokens: list[str], spans: list[tuple[int, int]]) -> None:
-    assert aligned(text, tokens) == spans
+    assert align_tokens(text, tokens) == spans
 
 
 def slow(folder: Path) -> Any:

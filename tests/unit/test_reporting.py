@@ -16,7 +16,7 @@ from models.errors import CheckpointError
 from models.opening import load
 from models.training import watched
 from models.training.fixed_example import example_fields
-from models.training.run_folder import LOCK_FILE, claimed, is_claimed
+from models.training.run_folder import LOCK_FILE, claim_folder, is_claimed
 from models.training.watched import (
     REPORT,
     REQUEST,
@@ -31,9 +31,9 @@ SITE = "decoder.layers.0.cross_attn"
 HOLDER = """
 import sys, time
 from pathlib import Path
-from models.training.run_folder import claimed
+from models.training.run_folder import claim_folder
 
-with claimed(Path(sys.argv[1])):
+with claim_folder(Path(sys.argv[1])):
     print("claimed", flush=True)
     time.sleep(600)
 """
@@ -162,18 +162,18 @@ def test_a_claimed_folder_is_told_from_one_whose_process_was_killed(tmp_path):
         assert is_claimed(tmp_path)
         other.kill()
     assert not is_claimed(tmp_path)
-    with claimed(tmp_path):
+    with claim_folder(tmp_path):
         assert is_claimed(tmp_path)
 
 
 def test_looking_whether_a_folder_is_claimed_hinders_no_run(tmp_path):
-    with claimed(tmp_path):
+    with claim_folder(tmp_path):
         pass
     end = time.monotonic() + 1
     claims = 0
     while time.monotonic() < end:
         assert not is_claimed(tmp_path)
-        with claimed(tmp_path):
+        with claim_folder(tmp_path):
             claims += 1
     assert claims
 

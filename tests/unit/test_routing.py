@@ -12,7 +12,7 @@ from tiny_architectures import save
 
 import models
 from models import Scope, Trace
-from models.analysis.routing import Routed, routed
+from models.analysis.routing import Routed, token_routing
 from models.hub.describe import capabilities
 from models.hub.routing import find_routings, may_be_mixture
 from viz_app.drawing.payload import unpack
@@ -42,7 +42,7 @@ def routings_of(scope: Scope, trace: Trace, token: int = TOKEN) -> list[Routed]:
     for sublayer in scope.model.sublayers:
         if sublayer.path in scope.model.routings:
             experts = scope.model.routings[sublayer.path]
-            found.append(routed(trace, experts, sublayer.made or sublayer.out, token))
+            found.append(token_routing(trace, experts, sublayer.made or sublayer.out, token))
     return found
 
 

@@ -13,7 +13,7 @@ from viz_app.drawing.labels import (
     axes_labels,
     labels,
     queries_are_written,
-    shortened,
+    shorten,
     step_labels,
     written_labels,
 )
@@ -95,7 +95,7 @@ def test_a_row_says_more_on_hover() -> None:
 def test_a_long_name_is_cut_so_that_both_its_tokens_stay(
     whole: str, limit: int, short: str
 ) -> None:
-    assert shortened(whole, limit) == short
+    assert shorten(whole, limit) == short
 
 
 def test_the_words_beside_the_picture_say_how_rows_are_named(traces: dict[str, Trace]) -> None:

@@ -23,7 +23,7 @@ from models.analysis.jacobian_reach import (
     has_layer,
     layer_reach,
 )
-from models.analysis.layer_timing import TIMED_LENGTHS, Timing, growth, machine, time_layers
+from models.analysis.layer_timing import TIMED_LENGTHS, Timing, growth_rate, machine, time_layers
 from models.analysis.sequence_layers import (
     BACKWARD,
     FORWARD,
@@ -390,25 +390,25 @@ def test_the_smallest_layers_of_all_are_timed():
 
 def test_the_slope_is_that_of_the_upper_half():
     times = [Timing(RNN, n, (1.0 if n < 64 else (n / 64) ** 2,) * 3) for n in TIMED_LENGTHS]
-    assert growth(times, RNN) == (128, 1024, pytest.approx(2.0))
-    assert growth(times[::-1], RNN) == (
+    assert growth_rate(times, RNN) == (128, 1024, pytest.approx(2.0))
+    assert growth_rate(times[::-1], RNN) == (
         128,
         1024,
         pytest.approx(2.0),
     )  # in whatever order they come
-    assert growth([*times, Timing(CNN, 4096, (1.0,))], RNN) == (128, 1024, pytest.approx(2.0))
+    assert growth_rate([*times, Timing(CNN, 4096, (1.0,))], RNN) == (128, 1024, pytest.approx(2.0))
     outliers = [
         Timing(t.layer, t.n, (*t.seconds[:2], 1000.0)) for t in times
     ]  # by the median of each
-    assert growth(outliers, RNN) == (128, 1024, pytest.approx(2.0))
-    assert growth(times[:5], RNN) == (
+    assert growth_rate(outliers, RNN) == (128, 1024, pytest.approx(2.0))
+    assert growth_rate(times[:5], RNN) == (
         32,
         128,
         pytest.approx(1.0),
     )  # three of five; 1, 1 and 4 seconds
-    assert growth(times[:3], RNN)[:2] == (16, 32)
-    assert growth(times[:2], RNN) is None
-    assert growth(times, CNN) is None
+    assert growth_rate(times[:3], RNN)[:2] == (16, 32)
+    assert growth_rate(times[:2], RNN) is None
+    assert growth_rate(times, CNN) is None
 
 
 def test_where_it_is_measured(monkeypatch):

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 import torch
 
-from models.analysis.induction import induction, repeated
+from models.analysis.induction import induction, repeated_texts
 from models.architectures import build
 from models.checkpoint import load_checkpoint
 from models.checkpoint_files import snapshots as snapshots_in
@@ -207,7 +207,7 @@ def test_the_repeat_task_reports_the_score_of_its_model():
     sizes = PLANS["repeat"]["gpt"].sizes
     model = build(PLANS["repeat"]["gpt"].config(task.tokenizer.vocab_size, **sizes))
     measures = task.evaluate(model, 5).measures
-    repeats = repeated(task.tokenizer.encode(task.alphabet).ids, 31, task.tokenizer.start_id)
+    repeats = repeated_texts(task.tokenizer.encode(task.alphabet).ids, 31, task.tokenizer.start_id)
     assert measures["induction score"] == induction(model, repeats).score
 
 
@@ -284,7 +284,7 @@ def test_a_run_records_the_score_of_every_snapshot_and_learns_the_same(tmp_path)
         assert len(kept) > 4
         for step in kept:
             model = load_checkpoint(trainer.folder, step).model
-            repeats = repeated(
+            repeats = repeated_texts(
                 task.tokenizer.encode(task.alphabet).ids, 31, task.tokenizer.start_id
             )
             assert scores[step] == round(induction(model, repeats).score, 4)

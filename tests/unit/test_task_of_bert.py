@@ -198,7 +198,7 @@ def test_the_checks_of_a_guess_fail_where_something_is_wrong() -> None:
     output = run.trace.outputs["masked token"]
 
     def passed(changed: MaskedToken) -> list[bool]:
-        return [check.passed for check in masked.masked(run, changed, CHOICES)[1]]
+        return [check.passed for check in masked.draw_masked(run, changed, CHOICES)[1]]
 
     assert passed(output) == [True] * 4
     raised = replace(output)

@@ -8,7 +8,7 @@ import torch
 import models
 from models.runs.sweep import Sweep
 from models.runs.text_loss import TextLosses, loss_kind, with_hidden
-from models.tokenizers.encoding import hidable
+from models.tokenizers.encoding import positions_to_hide
 from models.trace.edits import HeadOff, Where
 from models.trace.outputs import Numbers
 
@@ -31,7 +31,7 @@ def test_masks_are_drawn_by_the_seed_and_hide_known_tokens(seed: int) -> None:
     for text, now in zip(texts, hidden, strict=True):
         (row,), (after,) = text.values(), now.values()
         changed = [i for i, (a, b) in enumerate(zip(row.ids, after.ids, strict=True)) if a != b]
-        n = len(hidable(row, scope.tokenizer.mask_id))
+        n = len(positions_to_hide(row, scope.tokenizer.mask_id))
         assert len(changed) == max(1, round(0.15 * n))
         assert {after.ids[i] for i in changed} == {scope.tokenizer.mask_id}
 

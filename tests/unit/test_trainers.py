@@ -88,7 +88,7 @@ def test_a_bad_setting_is_named_and_never_trained(changes, name):
     assert list(settings.problems()) == [name]
     with pytest.raises(ValueError, match=name):
         Pool(1, lambda owner: True).begin(settings, "a")
-    assert folders.every() == {}
+    assert folders.all_runs() == {}
 
 
 def test_no_model_is_too_large():
@@ -215,10 +215,10 @@ def a_run(name: str, n_bytes: int, age: float) -> Path:
 
 
 def test_the_oldest_ended_runs_make_room():
-    from models.training.run_folder import claimed
+    from models.training.run_folder import claim_folder
 
     old, trained, new = a_run("a-1", 600, 30), a_run("b-1", 600, 20), a_run("c-1", 600, 10)
-    with claimed(trained):
+    with claim_folder(trained):
         os.utime(trained, (time.time() - 20,) * 2)
         folders.make_room(largest=1300)
         assert [path.is_dir() for path in (old, trained, new)] == [False, True, True]
@@ -230,7 +230,7 @@ def test_the_oldest_ended_runs_make_room():
 def test_no_folder_is_made_before_a_run_begins(monkeypatch):
     monkeypatch.delenv(folders.RUNS_VARIABLE)
     folders._temporary.cache_clear()
-    assert folders.every() == {}
+    assert folders.all_runs() == {}
     assert checkpoints.available()
     assert folders._temporary.cache_info().currsize == 0
 
@@ -241,7 +241,7 @@ def test_a_link_in_the_folder_is_neither_offered_nor_removed(tmp_path):
     (outside / "config.json").write_text("{}")
     folders.root().mkdir(parents=True)
     (folders.root() / "link").symlink_to(outside)
-    assert folders.every() == {}
+    assert folders.all_runs() == {}
     folders.make_room(largest=1)
     assert (outside / "config.json").is_file()
 

@@ -11,7 +11,7 @@ from models.tasks.pair_files import file_record, read_pairs
 from models.tasks.split import split_of
 from models.tasks.translation import TATOEBA_LICENCE, TranslationTask
 from models.tokenizers.base import END, PAD, START, Tokenizer
-from models.training.batches import NO_LABEL, bucketed, collate
+from models.training.batches import NO_LABEL, bucket_by_length, collate
 
 WORDS = [
     ("one", "un"),
@@ -166,7 +166,7 @@ def test_the_second_epoch_comes_in_another_order(task):
 def test_batches_waste_little_on_padding():
     rng = random.Random(1)
     lengths = [(n := rng.randint(1, 40), max(1, n + rng.randint(-3, 3))) for _ in range(3001)]
-    batches = bucketed(lengths, 997, rng)
+    batches = bucket_by_length(lengths, 997, rng)
     real = sum(lengths[i][0] + lengths[i][1] + 2 for batch in batches for i in batch)
     padded = sum(
         len(b) * (max(lengths[i][0] for i in b) + max(lengths[i][1] for i in b) + 2)
@@ -176,14 +176,22 @@ def test_batches_waste_little_on_padding():
 
 
 def test_a_pair_longer_than_the_bound_stands_alone():
-    assert sorted(bucketed([(50, 50), (1, 1), (1, 1)], 11, random.Random(1))) == [[0], [1, 2]]
+    assert sorted(bucket_by_length([(50, 50), (1, 1), (1, 1)], 11, random.Random(1))) == [
+        [0],
+        [1, 2],
+    ]
 
 
 def test_a_batch_may_be_just_as_large_as_the_bound():
     """Of two pairs of one token each side, ends included: 2 · (2 + 2) padded tokens."""
-    assert [len(batch) for batch in bucketed([(1, 1)] * 4, 8, random.Random(1))] == [2, 2]
-    assert [len(batch) for batch in bucketed([(1, 1)] * 4, 7, random.Random(1))] == [1, 1, 1, 1]
-    assert [len(batch) for batch in bucketed([(1, 2)] * 4, 9, random.Random(1))] == [
+    assert [len(batch) for batch in bucket_by_length([(1, 1)] * 4, 8, random.Random(1))] == [2, 2]
+    assert [len(batch) for batch in bucket_by_length([(1, 1)] * 4, 7, random.Random(1))] == [
+        1,
+        1,
+        1,
+        1,
+    ]
+    assert [len(batch) for batch in bucket_by_length([(1, 2)] * 4, 9, random.Random(1))] == [
         1,
         1,
         1,
@@ -193,12 +201,12 @@ def test_a_batch_may_be_just_as_large_as_the_bound():
 
 def test_an_epoch_of_several_pools_has_every_pair_once_in_no_order_of_length():
     lengths = [(1 + i % 7, 1 + i % 5) for i in range(20_003)]
-    batches = bucketed(lengths, 120, random.Random(1))
+    batches = bucket_by_length(lengths, 120, random.Random(1))
     assert sorted(i for batch in batches for i in batch) == list(range(20_003))
     longest = [max(lengths[i][1] for i in batch) for batch in batches]
     assert longest[:50] != sorted(longest[:50])
     of = [
-        {frozenset(batch) for batch in bucketed([(3, 3)] * 100, 40, random.Random(seed))}
+        {frozenset(batch) for batch in bucket_by_length([(3, 3)] * 100, 40, random.Random(seed))}
         for seed in (1, 2)
     ]
     assert not of[0] & of[1]  # pairs of one length meet others in another epoch

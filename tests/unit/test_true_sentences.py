@@ -14,7 +14,7 @@ from models.trace import AttentionSite, Trace
 from models.trace.outputs import ClassProbabilities, MaskedToken
 from viz_app import words
 from viz_app.drawing.labels import labels
-from viz_app.input_bar.examples import suited
+from viz_app.input_bar.examples import example_choices
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding.text import does_not_write
 from viz_app.views.inside.text import missing_parts
@@ -42,7 +42,7 @@ def runs(hub_scope: Callable[[str], models.Scope]) -> Runs:
     def run_of(name: str) -> CurrentRun:
         scope = hub_scope(name) if name in HUB else models.load(name, device="cpu")
         required = [field for field in scope.model.text_fields if not field.optional]
-        asked = IDS if name in HUB else suited(scope)[0]
+        asked = IDS if name in HUB else example_choices(scope)[0]
         if len(required) == 2:
             asked = scope.examples[0]
         return CurrentRun(scope, scope.run(*([asked] if isinstance(asked, str) else asked)))

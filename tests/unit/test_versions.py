@@ -11,7 +11,7 @@ from models.decoding import greedy
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.input_bar.examples import _EXAMPLES, references
-from viz_app.session.cache import rewritten
+from viz_app.session.cache import count_rewritten
 from viz_app.views.from_rnn import three
 from viz_app.views.from_rnn.pair import cross
 from viz_app.views.from_rnn.three import attends_without_recurrence, other_tokens
@@ -108,7 +108,7 @@ def test_how_often_the_text_changes_is_counted_by_writing_each(name: str) -> Non
         [step.token for step in greedy(scope.model, row)] for row in (source, *rows)
     )
     changed = sum(text != original for text in texts)
-    assert rewritten(scope, tuple(source), 1, others) == (changed, len(tokens))
+    assert count_rewritten(scope, tuple(source), 1, others) == (changed, len(tokens))
     said = three.vector_change_text([0.5, 0.001, 0.4], (changed, len(tokens)))
     assert f"**{changed} of {len(tokens)}** trials" in said
     assert "Token 2 of 3 changes it least: by 0.1 %" in said

@@ -15,7 +15,7 @@ from models.layers.similarity import AttentionSimilarity
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing import weight_cell
-from viz_app.drawing.labels import Label, quoted
+from viz_app.drawing.labels import Label, quote
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.weight_cell import chosen_cell, token_choice
 from viz_app.views.inside import cell as inside_cell
@@ -584,12 +584,12 @@ def test_a_number_has_a_true_minus_sign() -> None:
 
 
 def test_a_token_in_a_sentence() -> None:
-    assert quoted(Label("··a")) == "“a”"
-    assert quoted(Label("·")) == "“·”"
-    assert quoted(Label("[odd]", special=True)) == "[odd]"
-    assert quoted(Label("·a → ·b")) == "“a” (writing “b”)"
-    assert quoted(Label("[start] → [end]", special=True)) == "[start] (writing [end])"
-    assert quoted(Label("[start] → b")) == "[start] (writing “b”)"
+    assert quote(Label("··a")) == "“a”"
+    assert quote(Label("·")) == "“·”"
+    assert quote(Label("[odd]", special=True)) == "[odd]"
+    assert quote(Label("·a → ·b")) == "“a” (writing “b”)"
+    assert quote(Label("[start] → [end]", special=True)) == "[start] (writing [end])"
+    assert quote(Label("[start] → b")) == "[start] (writing “b”)"
 
 
 def of_weights(weights: list[list[float]]) -> AttentionSite:

@@ -15,7 +15,7 @@ from small import reversal_trainer
 from small_runs import RUN
 
 from models.opening import load
-from models.training.run_folder import claimed
+from models.training.run_folder import claim_folder
 from models.training.watched import REPORT, requested_site
 from viz_app.controls.train import text
 from viz_app.trainers import watched
@@ -63,7 +63,7 @@ def test_the_states_of_a_run_from_its_first_to_its_last(tmp_path):
     run = looked(folder)
     assert (run.state, run.problem, run.snapshots) == (WAITING, "", [])
     trainer = reversal_trainer(folder, **SETTINGS)
-    with claimed(folder):
+    with claim_folder(folder):
         run.look()
         assert run.state == STARTING
         steps = trainer.train()
@@ -79,7 +79,7 @@ def test_the_states_of_a_run_from_its_first_to_its_last(tmp_path):
     assert run.state == STOPPED
     assert "process ended before the last step" in text.watched_status(run)
     assert "made by the tests --resume" in text.watched_status(run)
-    with claimed(folder):
+    with claim_folder(folder):
         list(steps)
         run.look()
         assert (run.state, run.step) == (TRAINED, 13)
@@ -113,7 +113,7 @@ def test_the_curve_and_the_score_are_those_of_the_file(folder):
 def test_reports_go_on_from_the_record_and_are_dropped_when_the_process_ends(folder):
     change(folder, trained_to=5)
     report = {"step": 9, "loss": 0.25, "rows": [{"step": 5, "loss": 9.0}, {"step": 7, "loss": 0.5}]}
-    with claimed(folder):
+    with claim_folder(folder):
         (folder / REPORT).write_text(json.dumps(report))
         run = looked(folder)
         assert run.step == 9

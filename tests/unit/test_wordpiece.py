@@ -11,7 +11,7 @@ from small import random_bert, words_of
 from models.checkpoint import Checkpoint
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
-from models.tokenizers.encoding import concatenate, hidable, hiding, with_masks
+from models.tokenizers.encoding import concatenate, hiding, positions_to_hide, with_masks
 from models.tokenizers.special_tokens import BERT_SPECIAL, PLAIN_SPECIAL, special_ids
 from viz_app import words
 from viz_app.drawing.labels import labels
@@ -166,9 +166,9 @@ def test_of_a_row_only_the_texts_own_tokens_can_be_hidden() -> None:
     )
     row = concatenate(first, second, " ")
     assert row.tokens == ("[CLS]", "mary", "[MASK]", "to", "[SEP]", "the", "garden", ".", "[SEP]")
-    assert hidable(row, tokenizer.mask_id) == (1, 3, 5, 6, 7)
+    assert positions_to_hide(row, tokenizer.mask_id) == (1, 3, 5, 6, 7)
     hidden = tokenizer.hiding(row, [6, 1])
-    assert hidable(hidden, tokenizer.mask_id) == (
+    assert positions_to_hide(hidden, tokenizer.mask_id) == (
         1,
         3,
         5,
@@ -177,4 +177,4 @@ def test_of_a_row_only_the_texts_own_tokens_can_be_hidden() -> None:
     )  # what is hidden can be shown again
     assert with_masks(hidden, "[MASK]") == "[MASK] [MASK] to the [MASK]."
     assert with_masks(row, "#") == row.text
-    assert hidable(Tokenizer.characters("ab").encode("ab"), None) == ()
+    assert positions_to_hide(Tokenizer.characters("ab").encode("ab"), None) == ()

@@ -14,7 +14,7 @@ from viz_app.lessons.form import form_of
 from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.picture import InClass, comparable
 from viz_app.session import class_route, class_state, lesson_state, live
-from viz_app.session.classes import Standing, open_classes, spaced
+from viz_app.session.classes import Standing, open_classes, spaced_code
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 
@@ -23,7 +23,7 @@ def part(standing: Standing, session: LiveSession) -> tuple[dict[int, str], InCl
     """Return what the pupil has predicted, by the number of the step, and the part in the class."""
     member = session.member
     problem, member.problem = member.problem, ""
-    in_class = InClass(class_state.leads(session), standing.is_released, problem)
+    in_class = InClass(class_state.leads_class(session), standing.is_released, problem)
     return open_classes().predictions(standing.code, member.person), in_class
 
 
@@ -37,7 +37,7 @@ def draw_class(
 ) -> None:
     """Draw the class; a step's predictions have the form that the teacher's page has first."""
     member, step = session.member, lesson.steps[standing.step - 1]
-    leads = class_state.leads(session)
+    leads = class_state.leads_class(session)
     try:
         if standing.is_released:
             member.happened[standing.step] = comparable(step, run, pinned)
@@ -46,10 +46,10 @@ def draw_class(
             open_classes().ask(standing.code, member.person, standing.step, form)
     except ValueError as error:
         member.problem = str(error)
-    told = class_state.news(session)
+    told = class_state.class_update(session)
     picture = {
         "leads": leads,
-        "code": spaced(standing.code),
+        "code": spaced_code(standing.code),
         "join": f"{live.under_base('lessons')}?{class_state.CLASS.name}={standing.code}",
         "host": _host(),
         "stage": standing.stage,

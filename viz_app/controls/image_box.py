@@ -17,7 +17,7 @@ def image_box(session: LiveSession, field: Field, label: str) -> None:
     own_images.with_files(session, (field,), (url_state.get(parameter),))  # resets a choice of none
     if (value := url_state.get(parameter)) is None:
         value = next(iter(names))
-        if not url_state.unfit(parameter):  # named in the URL, so that it can be pinned
+        if not url_state.invalid_messages(parameter):  # named in the URL, so that it can be pinned
             url_state.set_value(parameter, value)
     st.selectbox(
         label,

@@ -40,9 +40,9 @@ def choose_layers(run: CurrentRun) -> Layers:
 
     If the text is too long, say so and use this model's last shorter text.
     """
-    width = pick.one("CNN: width k (tokens)", COMPARED_WIDTH, WIDTHS)
-    depth = pick.one("CNN: layers", COMPARED_DEPTH, DEPTHS)
-    seed = pick.typed(
+    width = pick.pick_few("CNN: width k (tokens)", COMPARED_WIDTH, WIDTHS)
+    depth = pick.pick_few("CNN: layers", COMPARED_DEPTH, DEPTHS)
+    seed = pick.pick_typed(
         "Seed of untrained layers",
         COMPARED_SEED,
         width=170,

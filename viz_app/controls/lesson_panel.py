@@ -15,7 +15,7 @@ from viz_app.session import class_state, lesson_state, live, url_state
 from viz_app.session.classes import Standing
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Change, LiveSession, Pictures
-from viz_app.session.parameters import declared
+from viz_app.session.parameters import declared_parameters
 
 LESSON_KEY = "lesson"
 # pages that a step may open (navigation.PAGES without Lessons)
@@ -26,7 +26,7 @@ LESSON_PAGE_NAMES = (
 
 def offered_lessons() -> Library:
     """Return the lessons on offer."""
-    return library(LESSON_PAGE_NAMES, declared())
+    return library(LESSON_PAGE_NAMES, declared_parameters())
 
 
 def first() -> str:
@@ -36,7 +36,7 @@ def first() -> str:
 
 def follow_class(session: LiveSession) -> Standing | None:
     """Return the class that the session is in, if any, and open its step where it has moved on."""
-    standing = class_state.standing(session)
+    standing = class_state.class_standing(session)
     if standing is None or standing.stage == session.member.stage:
         return standing
     lesson = offered_lessons().named(standing.lesson)
@@ -64,12 +64,12 @@ def open_lesson(standing: Standing | None) -> tuple[Lesson, int] | None:
         return None
     lesson = offered_lessons().named(name)
     if lesson is None:
-        url_state.stand_in(lesson_state.LESSON_NAME, "", f"there is no lesson {name}")
+        url_state.use_fallback(lesson_state.LESSON_NAME, "", f"there is no lesson {name}")
         return None
     number = url_state.get(lesson_state.LESSON_STEP) or 1
     if number > len(lesson.steps):
         number = 1
-        url_state.stand_in(
+        url_state.use_fallback(
             lesson_state.LESSON_STEP, 1, f"lesson-step must be at most {len(lesson.steps)} here"
         )
     url_state.get(lesson_state.PREDICTED)

@@ -8,7 +8,7 @@ from models import Scope
 from models.analysis.head_matching import (
     ADVISED,
     KindDistances,
-    averaged,
+    average_distances,
     distances_of_text,
     null_distances,
 )
@@ -55,7 +55,7 @@ def measured_steps(
             of_texts += [distances_of_text(a, b) for a, b in zip(ours, theirs, strict=True)]
             done += len(part)
             yield done
-        every.append(averaged(of_texts))
+        every.append(average_distances(of_texts))
     found, *null = every
     names = tuple(scope.name for scope in seeds)
     return MatchedHeads(tuple(found), null_distances(null), names, len(texts))

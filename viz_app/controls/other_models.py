@@ -34,7 +34,7 @@ def offer_models(find: FindOtherView, run: CurrentRun) -> None:
     if is_shown:
         return
     with st.container(horizontal=True, gap="small", key="other-models"):
-        for name in able(find):
+        for name in models_with_view(find):
             st.button(f"Open {name}", key=f"open-{name}", on_click=_open, args=(name,))
 
 
@@ -44,7 +44,7 @@ def _open(name: str) -> None:
 
 
 @remember
-def able(find: FindOtherView) -> tuple[str, ...]:
+def models_with_view(find: FindOtherView) -> tuple[str, ...]:
     """Return shipped models that `find` has a view of, of several families, by name.
 
     The model that a newcomer sees goes first, then those of the newest families.

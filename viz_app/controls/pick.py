@@ -33,7 +33,7 @@ def columns(*widths: float) -> list[DeltaGenerator]:
     return st.columns(widths, gap="medium")
 
 
-def one(
+def pick_few(
     label: str,
     choice: Choice,
     options: Sequence[Picked],
@@ -99,18 +99,18 @@ def pick_whole(label: str, parameter: Whole, **settings: Any) -> int:
     return st.slider(label, low, high, **settings, **bound(parameter, get(parameter)))
 
 
-def typed(label: str, parameter: Whole | Number, **settings: Any) -> Any:
+def pick_typed(label: str, parameter: Whole | Number, **settings: Any) -> Any:
     """Enter a number."""
     low, high = parameter.low, parameter.high
     return st.number_input(label, low, high, **settings, **bound(parameter, get(parameter)))
 
 
-def fixed(label: str, key: str, value: int) -> int:
+def show_fixed(label: str, key: str, value: int) -> int:
     """Show a number where other models have a control for it."""
     return st.number_input(label, value=value, key=key, disabled=True)
 
 
-def switched(label: str, switch: Switch, **settings: Any) -> bool:
+def pick_setting(label: str, switch: Switch, **settings: Any) -> bool:
     """Switch a setting on or off."""
     return st.toggle(label, **settings, **bound(switch, get(switch)))
 

@@ -25,7 +25,7 @@ def similarity_note(run: CurrentRun, site: str, head: int) -> Pictures:
     changed = run.trace.attention[site]
     return {
         SIMILARITY_NOTE: small_print(
-            swapped(before.trace, run.trace, changed, head, name, trained_with)
+            swap_effect(before.trace, run.trace, changed, head, name, trained_with)
         )
     }
 
@@ -38,7 +38,7 @@ def trained(run: CurrentRun) -> str:
     return words.training_of_swapped(record, run.unchanged.scope.config.similarity, name)
 
 
-def swapped(
+def swap_effect(
     original: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained: str
 ) -> str:
     """Describe how much of a head's attention moved, and how many next tokens are unchanged."""

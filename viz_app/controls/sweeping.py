@@ -23,7 +23,7 @@ TEXTS_LABEL = "Held-out texts, one a line (the fields of a pair apart by a tab)"
 _SWEEPS = Slices("if-sweep")  # by weights and baseline
 
 
-def swept(scope: Scope, baseline: str) -> Swept | None:
+def sweep_results(scope: Scope, baseline: str) -> Swept | None:
     """Return the results for these weights, recorded with the checkpoint or measured here."""
     record = scope.training.get("ablation")
     if record and record["baseline"] == baseline:
@@ -36,7 +36,7 @@ def sweeping(scope: Scope, baseline: str) -> None:
 
     Draws nothing where results are recorded.
     """
-    if swept(scope, baseline) is not None:
+    if sweep_results(scope, baseline) is not None:
         return
     work = _SWEEPS.of((scope.fingerprint, baseline))
     texts, error = _texts(scope)

@@ -14,7 +14,7 @@ def text_box(label: str, parameter: Text, value: str, **settings: Any) -> tuple[
     The widget's own `max_chars` is not used: with it a browser silently ignores a longer text.
     """
     text = st.text_area(label, **settings, **url_state.bound(parameter, value))
-    n = url_state.cut(parameter)
+    n = url_state.uncut_length(parameter)
     return parameter.limited(
         text
     ), f"The text {typed_text_too_long(n)}. The rest was left out." if n else ""

@@ -50,6 +50,6 @@ def choose_step(run: CurrentRun) -> None:
     with right:
         colours = look(st.context.theme.type)
         chart = loss_curve(record.get("curve", []), step, colours.accent, colours.quiet)
-        st.altair_chart(ui.presented(chart), key="growth-loss")
+        st.altair_chart(ui.enlarge_if_presented(chart), key="growth-loss")
     if run.spec.model.step == step:  # else it could not be opened; the change bar shows the error
         ui.show_note(slot, learned_line(run), key=SHOWS_SNAPSHOT.name)

@@ -65,7 +65,7 @@ def cells(
         return _exact(trace, site, head, slice(0, site.n_query), slice(0, site.n_key))
     if tile is None:
         return _blocks(trace, site, head, hidden)
-    rows, columns = around(site, tile)
+    rows, columns = part_around(site, tile)
     weights = site.weights(head, rows=rows).numpy()
     return _exact(
         trace, site, head, rows, columns, np.delete(weights, list(hidden), 1).max(1, initial=0)
@@ -101,7 +101,7 @@ def _blocks(trace: Trace, site: AttentionSite, head: int, hidden: Sequence[int])
     return Cells(query, key, largest.clip(0), bits, k)
 
 
-def around(site: AttentionSite, tile: tuple[int, int]) -> tuple[slice, slice]:
+def part_around(site: AttentionSite, tile: tuple[int, int]) -> tuple[slice, slice]:
     """Return the queries and the keys of the part around (query, key); of a short text all."""
     if not has_many_cells(site):
         return slice(0, site.n_query), slice(0, site.n_key)

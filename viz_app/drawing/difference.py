@@ -4,7 +4,9 @@ from collections.abc import Hashable, Sequence
 from difflib import SequenceMatcher
 
 
-def shared(first: Sequence[Hashable], second: Sequence[Hashable]) -> tuple[list[bool], list[bool]]:
+def common_items(
+    first: Sequence[Hashable], second: Sequence[Hashable]
+) -> tuple[list[bool], list[bool]]:
     """Return, for each item of both rows, whether it belongs to a matching block of the two.
 
     Blocks keep their order (Ratcliff and Obershelp); all other items are the difference.

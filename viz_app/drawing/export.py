@@ -12,7 +12,7 @@ from viz_app.drawing import svg
 from viz_app.drawing.cells import LARGEST_POOLED, Cells, Tile, cells, has_many_cells, strengths
 from viz_app.drawing.colours import ACCENT_COLOUR, ramp
 from viz_app.drawing.csv_file import csv_line
-from viz_app.drawing.labels import Label, axes_labels, labels, shortened
+from viz_app.drawing.labels import Label, axes_labels, labels, shorten
 from viz_app.drawing.npz import Arrays, RowwiseArray
 from viz_app.drawing.pooling import block_side, pooled_heads, slabs
 from viz_app.drawing.provenance import site_name
@@ -144,7 +144,7 @@ def head_svg(
             tip, fill = "masked", svg.MASKED_FILL
         return (LEFT_OUT if k in left_out else fill), tip
 
-    names = [shortened(label.text, MAX_ROW_NAME) for label in drawn.queries]
+    names = [shorten(label.text, MAX_ROW_NAME) for label in drawn.queries]
     keys, foot = [label.text for label in drawn.keys], HEATMAP_TOP + rows * HEATMAP_CELL
     parts = [
         svg.svg_text(10, 20, title, font_weight=600),

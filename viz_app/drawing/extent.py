@@ -12,7 +12,7 @@ Extent = Mapping[str, float]  # name of a scale → the largest magnitude on it
 OWN_EXTENT: Extent = {}  # no minimum: every scale ends at the picture's largest value
 
 
-def widened(scales: Extent, extent: Extent) -> dict[str, float]:
+def widen_scales(scales: Extent, extent: Extent) -> dict[str, float]:
     """Return these scales, each at least as wide as in `extent`."""
     return {name: max(value, extent.get(name, value)) for name, value in scales.items()}
 
@@ -47,9 +47,9 @@ class Scaled:
         return Scaled(draw, self.extent_of)
 
 
-def scaled(own: Extent, draw: Callable[[Extent], Any]) -> Scaled:
+def scale_picture(own: Extent, draw: Callable[[Extent], Any]) -> Scaled:
     """Return a picture that `draw` makes with its scales: `own`, or wider ones."""
-    return Scaled(lambda extent: draw(widened(own, extent)), lambda _: own)
+    return Scaled(lambda extent: draw(widen_scales(own, extent)), lambda _: own)
 
 
 def signed_extent(*values: Tensor) -> dict[str, float]:

@@ -42,7 +42,7 @@ SMALL, LARGE = 16, 18  # font sizes of a presentation in px
 Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
 
 
-def titled(chart: Titled, text: str, height: int | None = None) -> Titled:
+def with_title(chart: Titled, text: str, height: int | None = None) -> Titled:
     """Return the chart with a wrapped title and, if one is given, a fixed height."""
     title = alt.TitleParams(
         textwrap.wrap(text, TITLE_CHARACTERS),

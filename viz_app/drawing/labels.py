@@ -107,7 +107,7 @@ def _step(read: Label, written: Label) -> Label:
     return Label(f"{read.text}{ARROW}{written.text}", note, read.special and written.special)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Shorten a text to `limit` characters by cutting its middle; in a step, the longer token's."""
     parts = text.split(ARROW)
     limits = [len(part) for part in parts]
@@ -174,12 +174,12 @@ def token_labels(tokenizer: Tokenizer, ids: Sequence[int], start: int = 0) -> li
     return [token_label(tokenizer, i, first=start + n == 0) for n, i in enumerate(ids)]
 
 
-def numbered(tokens: Sequence[str]) -> list[str]:
+def number_labels(tokens: Sequence[str]) -> list[str]:
     """Return tokens numbered by position, from 0, which makes them distinct."""
     return [f"{i} {token}" for i, token in enumerate(tokens)]
 
 
-def quoted(label: Label) -> str:
+def quote(label: Label) -> str:
     """Quote a token or a step for a sentence: “cat”, [start], “Elle” (writing “lit”)."""
     read, *written = (
         part if label.special or part in SPECIAL_NAMES else f"“{part.lstrip(SPACE_MARK) or part}”"

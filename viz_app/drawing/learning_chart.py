@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from models.analysis.induction import Jump, jump
+from models.analysis.induction import Jump, find_jump
 from models.tasks.repeat import INDUCTION
 from models.training_record import NOT_PERCENT
 from viz_app.drawing.look import Look
@@ -113,7 +113,7 @@ def unit(metric: str) -> str:
 
 def jump_of(rows: Sequence[dict[str, float]]) -> Jump | None:
     """Return the jump of the induction score that these rows record; None if there is none."""
-    return jump({int(row["step"]): row[INDUCTION] for row in rows if INDUCTION in row})
+    return find_jump({int(row["step"]): row[INDUCTION] for row in rows if INDUCTION in row})
 
 
 def _band(name: str, found: Jump, look: Look) -> dict[str, Any]:

@@ -45,10 +45,10 @@ def head_name(trace: Trace, site: AttentionSite, head: int, *parts: str) -> str:
 
 def site_name(site: AttentionSite) -> str:
     """Return the site's path with its layer counted from 1: "decoder.layer2.cross_attn"."""
-    return counted(site.name)
+    return counted_from_one(site.name)
 
 
-def counted(path: str) -> str:
+def counted_from_one(path: str) -> str:
     """Return a path in a model with its layer counted from 1.
 
     "decoder.layers.1.ff" becomes "decoder.layer2.ff".

@@ -9,8 +9,8 @@ from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import stream_tokens
-from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
-from viz_app.drawing.labels import labels, numbered
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
+from viz_app.drawing.labels import labels, number_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
@@ -35,7 +35,7 @@ def encoder_states(
         "columns": d,
         "rows": [label.as_json() for label in labels(trace.streams["source"])],
         "extent": largest,
-        "limit": widened(largest, extent)["state"],
+        "limit": widen_scales(largest, extent)["state"],
         "frames": [
             {"row": row, "first": first, "count": config.d_hidden} for row, first in final_states
         ],
@@ -74,7 +74,7 @@ def explain_states(config: Seq2SeqConfig, terms: words.Terms) -> str:
 def states_csv(trace: Trace) -> str:
     """Return a CSV with a row for each token and a column for each number, in exact float32."""
     values = trace.activations["encoder.states"].value[0].numpy()
-    names = numbered([label.text for label in labels(trace.streams["source"])])
+    names = number_labels([label.text for label in labels(trace.streams["source"])])
     rows = ([name, *map(str, row)] for name, row in zip(names, values, strict=True))
     return csv_table(["token \\ number", *range(1, values.shape[1] + 1)], rows)
 

@@ -102,7 +102,7 @@ def readable_examples(scope: Scope) -> list[FieldTexts]:
     ]
 
 
-def suited(scope: Scope) -> list[str]:
+def example_choices(scope: Scope) -> list[str]:
     """Return the first text of each readable example."""
     return [first for first, *_ in readable_examples(scope)]
 

@@ -68,8 +68,8 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     """
     first = checkpoints.module() or checkpoints.LANDING_CHECKPOINT
     name = url_state.get(CHECKPOINT) or first
-    if name != first and url_state.follows() and (missing := checkpoints.why_refused(name)):
-        url_state.stand_in(CHECKPOINT, None, missing)
+    if name != first and url_state.is_url_driven() and (missing := checkpoints.why_refused(name)):
+        url_state.use_fallback(CHECKPOINT, None, missing)
         name = first
     menu = {"value": name, "groups": groups(), "takesPaths": not checkpoints.is_shared()}
     show(PICKER, menu, on_pick=pick_model)
@@ -85,7 +85,7 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
         stop = partial(_stop, session) if session.picked or name != first else None
         with _note_slot():
             bar(session, session.opening, stop)
-        return session.name, None if url_state.follows() else session.scope
+        return session.name, None if url_state.is_url_driven() else session.scope
     session.picked = name
     family = words.as_sentence(family_of(scope.config).name)
     is_described = any(one.name == name and one.detail for one in menu_entries())  # by the picker
@@ -146,7 +146,7 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[FieldTexts
             if field is fields[-1] and scope and scope.model.translates:
                 swap_place = st.container(key="swap")
         texts.append(text)
-    untyped = url_state.chosen(scope.model.fields) if scope else ()
+    untyped = url_state.untyped_choices(scope.model.fields) if scope else ()
     session.chosen = own_images.with_files(session, scope.model.fields if scope else (), untyped)
     session.redraw(*texts)
     if not session.scope:
@@ -216,7 +216,7 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
     _put({field: value for field, value in start.items() if url_state.get(field) is None})
     session = live.live_session()
     are_set, session.texts_are_set = session.texts_are_set, session.opening is not None
-    if text is None or task is None or url_state.follows() or are_set:
+    if text is None or task is None or url_state.is_url_driven() or are_set:
         return
     if task != scope.task and not (text != placed and _follows(scope, text)):
         typed[task] = {field: url_state.get(field) for field in start}

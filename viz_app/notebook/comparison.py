@@ -7,7 +7,7 @@ from viz_app.drawing.notes import answer_line
 from viz_app.drawing.stamp import caption, facts
 from viz_app.notebook.picture import Answer, Mounted, Picture
 from viz_app.notebook.places import place_of, range_text
-from viz_app.views.compare.compared import Compared, ComparedHead, check_size, of_two
+from viz_app.views.compare.compared import Compared, ComparedHead, check_size, compare_heads
 from viz_app.views.compare.difference import difference, of_both
 from viz_app.views.compare.grid import distances
 from viz_app.views.compare.text import NOTEBOOK, tasks_apart
@@ -82,7 +82,7 @@ def compare(
 
 
 def _at(found: comparison.Comparison, focus: ComparedHead) -> Compared:
-    return of_two(found, focus, sides=NOTEBOOK)
+    return compare_heads(found, focus, sides=NOTEBOOK)
 
 
 def _drawn(what: Compared, run_a: Trace, run_b: Trace) -> bytes:

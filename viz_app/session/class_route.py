@@ -46,7 +46,7 @@ async def _when_new(session: LiveSession, version: str) -> Response:
     end = loop.time() + CLASS_WAIT_SECONDS
     await asyncio.to_thread(_touch, session)
     while True:
-        told = await asyncio.to_thread(class_state.news, session)
+        told = await asyncio.to_thread(class_state.class_update, session)
         new = class_state.version(told)
         if new != version or loop.time() > end:
             answer = JSONResponse(
@@ -70,7 +70,7 @@ def _touch(session: LiveSession) -> None:
 async def _table(request: Request) -> Response:
     """Answer with all predictions of the class that the session leads."""
     session = _session(request)
-    if session is None or not await asyncio.to_thread(class_state.leads, session):
+    if session is None or not await asyncio.to_thread(class_state.leads_class, session):
         return PlainTextResponse("Only the teacher of a class has its predictions.", 404)
     return PlainTextResponse(
         await asyncio.to_thread(_csv, session.member.code), media_type="text/csv"

@@ -54,7 +54,7 @@ def leave_class(session: LiveSession, why: str = "") -> None:
     session.member.code, session.member.note = "", why
 
 
-def standing(session: LiveSession) -> Standing | None:
+def class_standing(session: LiveSession) -> Standing | None:
     """Return the class that this session is in, joined when it is new; None outside a class.
 
     A class that has ended or is not there is left, with a note.
@@ -89,12 +89,12 @@ def _may_try(session: LiveSession) -> bool:
     return len(recent) < WRONG
 
 
-def leads(session: LiveSession) -> bool:
+def leads_class(session: LiveSession) -> bool:
     """Return True if this session's person leads its class."""
     return open_classes().is_led_by(session.member.code, session.member.person)
 
 
-def news(session: LiveSession) -> dict[str, Any] | None:
+def class_update(session: LiveSession) -> dict[str, Any] | None:
     """Return what this session may know of its class now; None outside a class or after its end.
 
     Only the teacher sees predictions before the reveal is shown.
@@ -104,7 +104,7 @@ def news(session: LiveSession) -> dict[str, Any] | None:
     if found is None:
         return None
     told: dict[str, Any] = {"stage": found.stage}
-    if found.is_released or leads(session):
+    if found.is_released or leads_class(session):
         votes = open_classes().votes(code, found.step)
         told |= {"pupils": open_classes().pupils(code), "votes": sum(n for _, n in votes)}
         form: PredictionForm | None = open_classes().form(code, found.step)

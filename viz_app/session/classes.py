@@ -295,6 +295,6 @@ def open_classes() -> Classes:
         return _opened[folder]
 
 
-def spaced(code: str) -> str:
+def spaced_code(code: str) -> str:
     """Return a code in two groups, as it is read aloud."""
     return f"{code[: CODE_DIGITS // 2]} {code[CODE_DIGITS // 2 :]}"

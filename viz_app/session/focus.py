@@ -7,7 +7,7 @@ from models.trace import AttentionSite, Trace
 from viz_app.drawing.sites import sharpest_head
 from viz_app.session.parameters import Text, Whole
 from viz_app.session.remembered import recall, remember
-from viz_app.session.url_state import MAX_QUOTED_VALUE, get, set_value, stand_in
+from viz_app.session.url_state import MAX_QUOTED_VALUE, get, set_value, use_fallback
 
 FOCUS_SITE, FOCUS_HEAD = Text("site", is_step=True), Whole("head", is_step=True)
 FOCUS_LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
@@ -60,15 +60,15 @@ def chosen_focus(trace: Trace) -> tuple[AttentionSite, Focus]:
     unknown_site = (
         f"site must be an attention of this model, not {requested.site[:MAX_QUOTED_VALUE]}"
     )
-    stand_in(FOCUS_SITE, focus.site, "" if is_present or not requested.site else unknown_site)
-    stand_in(
+    use_fallback(FOCUS_SITE, focus.site, "" if is_present or not requested.site else unknown_site)
+    use_fallback(
         FOCUS_HEAD,
         focus.head,
         ""
         if focus.head == requested.head or not is_present
         else f"head must be below {site.n_heads} here",
     )
-    stand_in(
+    use_fallback(
         FOCUS_LOCK,
         focus.lock,
         ""

@@ -6,7 +6,7 @@ from viz_app.lessons.form import MAX_PREDICTION
 from viz_app.lessons.lesson import MOST_STEPS, Lesson
 from viz_app.session import pinned, url_state
 from viz_app.session.live import LiveSession
-from viz_app.session.parameters import Notation, Text, Whole, declared
+from viz_app.session.parameters import Notation, Text, Whole, declared_parameters
 
 LESSON_NAME = Text("lesson", is_step=True, pattern=r"[\w-]{0,60}")
 LESSON_STEP = Whole("lesson-step", 1, is_step=True, low=1, high=MOST_STEPS)
@@ -62,7 +62,7 @@ def open_step(lesson: Lesson, number: int, session: LiveSession, is_changed: boo
     step = lesson.steps[number - 1]
     url_state.set_value(LESSON_STEP, number)
     query = {**step.query, **step.then} if is_changed else step.query
-    for name, parameter in declared().items():
+    for name, parameter in declared_parameters().items():
         if name in query:
             url_state.set_value(parameter, parameter.from_url(list(query[name])))
         elif name not in LESSON_KEYS:

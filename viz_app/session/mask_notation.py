@@ -81,7 +81,7 @@ def with_painted(change: MaskChange, cells: Iterable[tuple[int, int, int]]) -> M
     return replace(change, block=forbidden, allow=opened)
 
 
-def painted(change: MaskChange) -> list[list[int]]:
+def painted_cells(change: MaskChange) -> list[list[int]]:
     """Return the painted cells in the form that `with_painted` takes."""
     return [[q, k, 0] for q, k in change.block] + [[q, k, 1] for q, k in change.allow]
 

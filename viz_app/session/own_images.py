@@ -78,7 +78,7 @@ def _file(session: LiveSession, parameter: Parameter, value: str | None) -> Imag
     if value in EXAMPLES:
         return example(value)
     if value:
-        url_state.stand_in(parameter, None, f"{parameter.name}: {IMAGE_NOT_IN_LINK}")
+        url_state.use_fallback(parameter, None, f"{parameter.name}: {IMAGE_NOT_IN_LINK}")
     return example()
 
 

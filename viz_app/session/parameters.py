@@ -1,8 +1,8 @@
 """Typed URL parameters: the valid values of each, and its default.
 
-Every page declares its own parameters, once, where it uses them; `declared` lists them all.
-`is_step` marks parameters whose change is a deliberate step, such as choosing another head, which
-the browser's Back button undoes.
+Every page declares its own parameters, once, where it uses them; `declared_parameters` lists them
+all. `is_step` marks parameters whose change is a deliberate step, such as choosing another head,
+which the browser's Back button undoes.
 """
 
 import re
@@ -75,7 +75,7 @@ class Parameter(Generic[ParameterValue]):
         return [replace_surrogates(str(value))]
 
 
-def declared() -> Mapping[str, Parameter]:
+def declared_parameters() -> Mapping[str, Parameter]:
     """Return all parameters declared by the imported modules, by name."""
     return MappingProxyType(Parameter._declared)
 

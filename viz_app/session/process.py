@@ -30,7 +30,7 @@ def prepare() -> int:
 
 
 @st.cache_resource(show_spinner=False)
-def settle() -> bool:
+def freeze_garbage() -> bool:
     """Exempt everything loaded so far from garbage collection, once, after the first page."""
     gc.collect()
     gc.freeze()

@@ -32,7 +32,7 @@ def pool() -> Pool:
     return Pool(trainers(), is_there)
 
 
-def own(folder: Path) -> None:
+def grant_run(folder: Path) -> None:
     """Let this session open a run."""
     _owned.setdefault(session_id(), set()).add(folder)
 
@@ -42,7 +42,7 @@ def offered_runs(is_shared: bool) -> dict[str, Path]:
 
     They are the watched one, and of those trained here all, in a shared app its own.
     """
-    every = folders.every()
+    every = folders.all_runs()
     if is_shared:
         mine = _owned.get(session_id(), set())
         every = {name: folder for name, folder in every.items() if folder in mine}

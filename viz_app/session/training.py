@@ -142,7 +142,7 @@ def chosen_site(now: TrainingPictures) -> AttentionSite | None:
     if (trace := now.pictures.first()) is None or not trace.attention:
         return None
     if isinstance(now.run, TrainingRun) and now.run.folder is not None:
-        run_owners.own(now.run.folder)
+        run_owners.grant_run(now.run.folder)
     groups = by_kind(trace)
     usual = groups[-1][1][-1].name
     name = url_state.get(TRAIN_SITE)

@@ -94,7 +94,7 @@ def _session() -> _Session:
     return st.session_state.setdefault(_SESSION, _Session())
 
 
-def arrive(page: object = None) -> None:
+def begin_page(page: object = None) -> None:
     """Begin a run of this page."""
     session = _session()
     session.used, session.page = {}, page
@@ -158,7 +158,7 @@ def drop_missing(prefix: str) -> None:
         session.values = {name: v for name, v in session.values.items() if name not in missing}
 
 
-def follows() -> bool:
+def is_url_driven() -> bool:
     """Return True if the current run follows the URL."""
     return _session().follows
 
@@ -178,7 +178,7 @@ def get(parameter: Parameter[UrlValue]) -> UrlValue:
     return session.values.get(name, parameter.default)
 
 
-def chosen(fields: Sequence[Field]) -> tuple[Any, ...]:
+def untyped_choices(fields: Sequence[Field]) -> tuple[Any, ...]:
     """Return the choices for the fields that are not typed, in order; None for no choice."""
     return tuple(
         get(parameter_of(field)) or None if field.kind in _PARAMETERS else None
@@ -205,12 +205,14 @@ def set_value(parameter: Parameter[UrlValue], value: UrlValue) -> None:
     session.values[parameter.name] = value
 
 
-def put_right(parameter: Parameter[UrlValue], value: UrlValue) -> None:
+def correct_value(parameter: Parameter[UrlValue], value: UrlValue) -> None:
     """Replace a value that no longer fits the other choices, without counting it as a step."""
     session, differs = _session(), value != get(parameter)
     if session.standing and differs:
         session.standing[1].pop(parameter.name, None)
-    stand_in(parameter, value, f"{parameter.name} must be one that this run has" if differs else "")
+    use_fallback(
+        parameter, value, f"{parameter.name} must be one that this run has" if differs else ""
+    )
 
 
 def chosen_option(choice: Choice, options: Sequence[UrlValue], default: UrlValue) -> UrlValue:
@@ -222,7 +224,7 @@ def chosen_option(choice: Choice, options: Sequence[UrlValue], default: UrlValue
     matches = [option for option in options if str(option) == str(chosen)]
     if not matches:
         listed = ", ".join(map(str, options))
-        stand_in(
+        use_fallback(
             choice,
             choice.default,
             f"{choice.name} must be one of {listed} here, not {str(chosen)[:MAX_QUOTED_VALUE]}",
@@ -230,14 +232,14 @@ def chosen_option(choice: Choice, options: Sequence[UrlValue], default: UrlValue
     return matches[0] if matches else default
 
 
-def stand_in(parameter: Parameter[UrlValue], value: UrlValue, why: str) -> None:
+def use_fallback(parameter: Parameter[UrlValue], value: UrlValue, why: str) -> None:
     """Replace a value that does not exist in the shown run; note `why` if it came from the URL."""
     session, name = _session(), parameter.name
     set_value(parameter, value)
     session.unfit |= {name: why} if why and name in session.linked else {}
 
 
-def unfit(*parameters: Parameter) -> list[str]:
+def invalid_messages(*parameters: Parameter) -> list[str]:
     """Return the messages on invalid URL values of these parameters, by default all of this run."""
     session = _session()
     names = [parameter.name for parameter in parameters] or list(session.used)
@@ -264,7 +266,7 @@ def bound(parameter: Parameter[UrlValue], value: UrlValue) -> dict[str, Any]:
     return {"key": key, "on_change": changed}
 
 
-def cut(parameter: Parameter) -> int:
+def uncut_length(parameter: Parameter) -> int:
     """Return the full length of the last text entered in this widget if it was cut, else 0."""
     return _session().cut.get(parameter.name, 0)
 
@@ -287,7 +289,7 @@ def publish() -> Address:
 
 
 @contextmanager
-def trying() -> Iterator[None]:
+def preview_choices() -> Iterator[None]:
     """Undo the choices made in the block, in which `publish` returns the address they lead to."""
     session = _session()
     kept = {n: copy(v) if isinstance(v, dict | set) else v for n, v in vars(session).items()}

@@ -9,7 +9,7 @@ from viz_app.lessons.lesson import Lesson
 from viz_app.navigation import GROUPS, PAGES
 from viz_app.static_pages.contents import ModelTexts
 from viz_app.static_pages.lessons import lesson_file
-from viz_app.static_pages.links import Site, link, tabs_of_first
+from viz_app.static_pages.links import Site, page_link, tabs_of_first
 from viz_app.static_pages.page import EDITION, INSTALL_COMMAND, frame
 
 SITE_TITLE = "See attention work"
@@ -55,7 +55,7 @@ def _row(tab: str, site: Site, lessons: Sequence[Lesson]) -> str:
         alone = f"<ol>{''.join(links)}</ol>"
     label = f'<div class="group">{escape(GROUPS[tab])}</div>' if GROUPS.get(tab) else ""
     cells = [
-        f"<td>{link(page.title, pages.of_tab(tab), pages, False, '')}</td>"
+        f"<td>{page_link(page.title, pages.of_tab(tab), pages, False, '')}</td>"
         for pages in site.values()
         if pages.of_tab(tab)
     ] or [f'<td colspan="{len(site)}">{alone}</td>']

@@ -10,7 +10,9 @@ from viz_app.static_pages.crawl import Pages
 Site = Mapping[ModelTexts, Pages]
 
 
-def link(label: str, places: Sequence[StaticPage], pages: Pages, is_here: bool, root: str) -> str:
+def page_link(
+    label: str, places: Sequence[StaticPage], pages: Pages, is_here: bool, root: str
+) -> str:
     """Return a link to the first of these places with a page, or the label and why none has one."""
     if there := [place for place in places if pages.stills.get(place)]:
         current = ' aria-current="page"' if is_here else ""
@@ -29,7 +31,9 @@ def tabs(pages: Pages, here: StaticPage | None, root: str) -> str:
         if label := GROUPS.get(tab):
             links.append(f'<span class="group">{escape(label)}</span>')
         ours = pages.of_tab(tab)
-        links.append(link(ours[0].title, ours, pages, here is not None and here.tab == tab, root))
+        links.append(
+            page_link(ours[0].title, ours, pages, here is not None and here.tab == tab, root)
+        )
     return "".join(links)
 
 
@@ -39,7 +43,7 @@ def models(site: Site, here: StaticPage) -> str:
     for example, pages in site.items():
         same = [one for one in pages.of_tab(here.tab) if one.section == here.section]
         is_here = example.checkpoint == here.checkpoint
-        links.append(link(example.checkpoint, [*same, *pages.stills], pages, is_here, "../"))
+        links.append(page_link(example.checkpoint, [*same, *pages.stills], pages, is_here, "../"))
     return "".join(links)
 
 
@@ -48,7 +52,7 @@ def section_links(pages: Pages, here: StaticPage) -> str:
     ours = pages.of_tab(here.tab)
     if len(ours) < 2:
         return ""
-    links = "".join(link(one.section, [one], pages, one == here, "../") for one in ours)
+    links = "".join(page_link(one.section, [one], pages, one == here, "../") for one in ours)
     return f'<nav class="headline" aria-label="Sections">{links}</nav>'
 
 

@@ -34,7 +34,7 @@ class _Store:
         return name
 
 
-def packed(pages: Pages, place: StaticPage, texts: Sequence[str]) -> bytes:
+def pack_stills(pages: Pages, place: StaticPage, texts: Sequence[str]) -> bytes:
     """Return the stills of a place; `texts` are the templates that they refer to by number."""
     stills = pages.stills[place]
     store = _Store()

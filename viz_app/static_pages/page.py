@@ -13,7 +13,7 @@ from viz_app.components import EXPORT
 from viz_app.components.catalogue import COMPONENTS
 from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.links import Site, models, section_links, tabs
-from viz_app.static_pages.packed import packed
+from viz_app.static_pages.packed import pack_stills
 
 _HERE = Path(__file__).parent
 # Script and style come from the folder; styles are also set by the components themselves.
@@ -60,7 +60,7 @@ def page(site: Site, example: ModelTexts, place: StaticPage) -> bytes:
         f"<p><b>{escape(label)}</b><span>{escape(text)}</span></p>"
         for label, text in example.inputs
     )
-    data = base64.b64encode(gzip.compress(packed(pages, place, words), mtime=0)).decode()
+    data = base64.b64encode(gzip.compress(pack_stills(pages, place, words), mtime=0)).decode()
     body = (
         f'<div class="inputs"><nav aria-label="Models">{models(site, place)}</nav>{inputs}'
         f'<p class="edition">{escape(EDITION)} <code>{escape(INSTALL_COMMAND)}</code></p></div>'

@@ -12,7 +12,7 @@ from viz_app.notebook.picture import Mounted
 from viz_app.session import live, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
-from viz_app.session.parameters import declared
+from viz_app.session.parameters import declared_parameters
 from viz_app.static_pages.contents import STATIC_ANSWERS
 from viz_app.static_pages.events import messages, without_model
 from viz_app.static_pages.layout import CellLayout, shown_in
@@ -29,10 +29,10 @@ def record_still() -> None:
     """Draw the page of the session's job and keep its still in the session."""
     job: Job = st.session_state[JOB]
     page, session = PAGES[job.place.tab], live.live_session()
-    url_state.arrive(page)
+    url_state.begin_page(page)
     session.begin()
     session.view, session.scope, session.name = page, job.scope, job.place.checkpoint
-    session.chosen = url_state.chosen(job.scope.model.fields)
+    session.chosen = url_state.untyped_choices(job.scope.model.fields)
     run, _ = respond.run_texts(session, *job.texts)
     if run is None:
         raise ValueError(f"{job.place.checkpoint} cannot read its example")
@@ -76,7 +76,7 @@ def _moves(shown: Sequence[ShownComponent], drawn: dict[str, Any]) -> Iterator[M
         for name, handler in {**cell.choose, **cell.change}.items():
             event = cell.component.events[name]
             for message in messages(cell.component, name, drawn[cell.picture]):
-                with url_state.trying():
+                with url_state.preview_choices():
                     handler(*event.arguments(message))
                     query = sorted_query(url_state.publish().query)
                 yield Move(cell.picture, event.trigger, message, query)
@@ -84,7 +84,7 @@ def _moves(shown: Sequence[ShownComponent], drawn: dict[str, Any]) -> Iterator[M
 
 def _address_of(question: NextQuestion) -> str:
     """Return the query of the page that answers a question."""
-    with url_state.trying():
+    with url_state.preview_choices():
         for name, value in question.chosen.items():
-            url_state.set_value(declared()[name], value)
+            url_state.set_value(declared_parameters()[name], value)
         return sorted_query(url_state.publish().query)

@@ -28,7 +28,7 @@ def root() -> Path:
     return Path(os.environ[RUNS_VARIABLE]) if os.environ.get(RUNS_VARIABLE) else _temporary()
 
 
-def every() -> dict[str, Path]:
+def all_runs() -> dict[str, Path]:
     """Return name → folder of the runs that can be opened, the newest last."""
     if not os.environ.get(RUNS_VARIABLE) and not _temporary.cache_info().currsize:
         return {}  # nothing was trained here, and no folder is made for it

@@ -86,7 +86,7 @@ def differences(
     for ours, theirs in pairs:
         if reason := why_none(ours, theirs):
             return _none(reason)
-    signed = [subtracted(*pair) for pair in pairs]
+    signed = [subtract(*pair) for pair in pairs]
     limit = max(float(values.abs().max()) for values, _ in signed) or 1.0
     drawn = {
         key: _picture(ours, theirs, values, columns, limit, saved)
@@ -134,7 +134,7 @@ def undrawn_note(n: int, what: str = "token") -> str:
     return f"{n} {what}s are too many for a difference; at most {MAX_DIFFERENCE} are drawn"
 
 
-def subtracted(ours: Quantity, theirs: Quantity) -> tuple[Tensor, list[int]]:
+def subtract(ours: Quantity, theirs: Quantity) -> tuple[Tensor, list[int]]:
     """Return `ours` − `theirs`, and which columns it has."""
     first, second = (one.values.detach().cpu().double() for one in (ours, theirs))
     columns = list(range(first.shape[1]))

@@ -41,9 +41,9 @@ from viz_app.words.training import (  # fmt: skip
     training_brief,
     training_of_swapped,
     training_origin,
+    training_state,
     training_summary,
     unequal_training,
-    untrained,
     with_warning,
 )
 
@@ -85,9 +85,9 @@ __all__ = [
     "training_brief",
     "training_of_swapped",
     "training_origin",
+    "training_state",
     "training_summary",
     "unequal_training",
-    "untrained",
     "where_from",
     "with_warning",
 ]  # fmt: skip

@@ -116,7 +116,9 @@ def training_summary(training: dict) -> str:
 def training_brief(name: str, training: dict) -> str:
     """Return name, training steps and scores of a model, for narrow places."""
     summary = score_summary(scores) if isinstance(scores := training.get("scores"), dict) else ""
-    return ", ".join(filter(None, [name, trained_steps(training) or untrained(training), summary]))
+    return ", ".join(
+        filter(None, [name, trained_steps(training) or training_state(training), summary])
+    )
 
 
 def trained_steps(training: dict) -> str:
@@ -126,7 +128,7 @@ def trained_steps(training: dict) -> str:
     return f"{n:,} step{'s' * (n != 1)}"
 
 
-def untrained(training: dict) -> str:
+def training_state(training: dict) -> str:
     """Return "not trained" for a record of 0 steps, otherwise "training not recorded"."""
     return "not trained" if training.get("step") == 0 else "training not recorded"
 

@@ -34,7 +34,7 @@ from models.trace import record
 NO_PATCH_ATTENTION = "no attention between the patches of an image was seen in a run, so there is nothing that could be shown"
 
 
-def opened(
+def vision_model(
     folder: Path, kind: type[ImageModel], module: Any, config: Any, gives: bool, transformers: Any
 ) -> tuple[ImageModel, PatchTokenizer]:
     """Return a module as a vision model, with its processor as a tokenizer.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from models.architectures.base import CLASSES_OUTPUT, IMAGE_FIELD, Answers, Field
 from models.hub.own.model import CallModule, OwnModel
-from models.hub.own.tokenizer import PADDING_ID, OwnTokenizer, described
+from models.hub.own.tokenizer import PADDING_ID, OwnTokenizer, describe_error
 from models.hub.sizes import HubConfig
 from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, decoded, example
 from models.layers.masks import SiteKind
@@ -52,7 +52,7 @@ class OwnImageTokenizer(OwnTokenizer):
         try:
             made = self._encode_image(image)
         except Exception as error:  # it is the owner's, and may raise anything
-            raise ValueError(f"encode_image fails ({described(error)})") from error
+            raise ValueError(f"encode_image fails ({describe_error(error)})") from error
         if not isinstance(made, Patches) or made.pixels.dim() != 4 or len(made.pixels) != 1:
             raise ValueError(
                 "encode_image should return models.Patches with pixels (1, channel, height, width)"

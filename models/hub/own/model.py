@@ -16,7 +16,13 @@ from torch import Tensor, nn
 from models.architectures.base import Answers, Architecture, Field
 from models.errors import InputError
 from models.hub.model import NUMBERS_OUTPUT, HubModel
-from models.hub.own.tokenizer import TARGET_START, OwnEncoding, TextsTokenizer, Typed, described
+from models.hub.own.tokenizer import (
+    TARGET_START,
+    OwnEncoding,
+    TextsTokenizer,
+    Typed,
+    describe_error,
+)
 from models.hub.recording.context import HeadPlace, OneText, PassContext, TextStreams
 from models.hub.recording.watch import watching
 from models.hub.sizes import HubConfig
@@ -109,7 +115,7 @@ class OwnModel(HubModel):
             try:
                 output = self.call(self.module, *inputs)
             except Exception as error:  # the module is its owner's and may raise anything
-                raise self.refused(f"cannot read this text ({described(error)})") from error
+                raise self.refused(f"cannot read this text ({describe_error(error)})") from error
         for name, reason in forward_pass.unreached.items():
             raise self.refused(
                 f"no change reaches {name}, of which only weights are known: {reason}"

@@ -56,7 +56,7 @@ class OwnTokenizer(Tokenizer):
         try:
             inputs = self._encode(text)
         except Exception as error:  # it is the owner's, and may raise anything
-            reason = f"encode cannot read this text ({described(error)})"
+            reason = f"encode cannot read this text ({describe_error(error)})"
             raise InputError(reason, self._field) from error
         return self.row_of(text, inputs, self._field)
 
@@ -98,7 +98,7 @@ class OwnTokenizer(Tokenizer):
             return str(self._decode(ids))
         except Exception as error:  # it is the owner's, and may raise anything
             shown = ", ".join(map(str, ids[:8])) + ", …" * (len(ids) > 8)
-            reason = f"decode cannot write the tokens {shown} ({described(error)})"
+            reason = f"decode cannot write the tokens {shown} ({describe_error(error)})"
             raise InputError(reason, self._field) from error
 
     def token(self, i: int) -> str:
@@ -164,7 +164,7 @@ class TextsTokenizer(OwnTokenizer):
             rows = list(self._encode_texts(*texts))
         except Exception as error:  # it is the owner's, and may raise anything
             raise InputError(
-                f"encode cannot read these texts ({described(error)})", self._field
+                f"encode cannot read these texts ({describe_error(error)})", self._field
             ) from error
         if len(rows) != len(texts):
             wanted = f"a row for each of {' and '.join(self._fields)}"
@@ -190,7 +190,7 @@ class TextsTokenizer(OwnTokenizer):
         return i in self._named
 
 
-def described(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return an error of the owner's code as its type and the first line of its message."""
     first = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {first:.300}" if first else type(error).__name__

@@ -34,7 +34,7 @@ _stance: Any = None
 
 
 @contextmanager
-def uncompiled() -> Iterator[None]:
+def run_uncompiled() -> Iterator[None]:
     """Run compiled functions as they are written, in all threads, until the last block ends.
 
     Nothing is compiled before a module is imported that can compile.

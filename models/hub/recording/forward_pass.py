@@ -17,9 +17,9 @@ from torch import Tensor
 from models.hub.recording.by_hand.heads import (
     FollowedHead,
     FollowedHeads,
-    attended,
     attention_name,
-    joined,
+    finish_heads,
+    join_heads,
 )
 from models.hub.recording.by_hand.unshown import Unshown, UnshownSums
 from models.hub.recording.context import Attended, AttentionCall, ModuleCall, PassContext, Tap
@@ -27,7 +27,7 @@ from models.hub.recording.masks import MaskExplanation, as_attn_mask, call_weigh
 from models.hub.recording.projections import (
     Linear,
     Linears,
-    deferred,
+    defer_projection,
     reads_joined,
     same_memory,
     source,
@@ -186,12 +186,12 @@ class ForwardPass:
         site = head.site
         if len(heads) > 1:
             self.calls[head.kind.name] -= 1  # it is no layer of its own
-            site = joined(heads)
+            site = join_heads(heads)
         if self.recording is not None and site is not None and len(heads) > 1:
             for name in (*(each.name for each in heads), attention_name(heads)):
                 self.recording.attention.pop(name, None)
             self.recording.attention[site.name] = site
-        self.last_attention = attended(heads, site)
+        self.last_attention = finish_heads(heads, site)
 
     @property
     def frame(self) -> ModuleCall:
@@ -388,9 +388,9 @@ class ForwardPass:
             kind,
             x,
             memory,
-            deferred(of_q, q),
-            deferred(of_k, k),
-            deferred(of_v, v),
+            defer_projection(of_q, q),
+            defer_projection(of_k, k),
+            defer_projection(of_v, v),
             out.detach(),
             explanation.mask,
             call.similarity or of_scale(call.scale, q.shape[-1]),

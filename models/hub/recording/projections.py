@@ -171,7 +171,9 @@ def with_projections(
     return replace(site, projections=projections)
 
 
-def deferred(origin: Origin | None, t: Float[Tensor, "batch head n d_head"]) -> Tensor | LazyLinear:
+def defer_projection(
+    origin: Origin | None, t: Float[Tensor, "batch head n d_head"]
+) -> Tensor | LazyLinear:
     """Return a large tensor as its product, if the pass ran in float32, or else as it is."""
     if origin is None or t.numel() <= LARGEST_KEPT or t.dtype != torch.float32:
         return t.detach()

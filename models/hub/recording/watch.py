@@ -165,7 +165,7 @@ def watching(context: PassContext) -> Iterator[ForwardPass]:
     forward_pass = ForwardPass(context)
     token = _pass.set(forward_pass)
     try:
-        with flex.uncompiled(), Watch(forward_pass):
+        with flex.run_uncompiled(), Watch(forward_pass):
             yield forward_pass
         forward_pass.name_unrecorded()
     finally:

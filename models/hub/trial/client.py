@@ -130,7 +130,7 @@ def _end() -> None:
             _nursery = None
 
 
-def passed(folder: Path, dtype: str) -> int:
+def pass_trial(folder: Path, dtype: str) -> int:
     """Return the bytes that the model of a staged folder takes, once it has been tried out.
 
     Raises:
@@ -153,7 +153,7 @@ def passed(folder: Path, dtype: str) -> int:
 def _tried(folder: Path, dtype: str) -> int | str:
     """Try out a folder: the bytes of its model, or the message of what is wrong with it.
 
-    Raises what `passed` raises.
+    Raises what `pass_trial` raises.
     """
     ours, theirs = socket.socketpair()
     lifeline, ours_of_it = os.pipe()  # closing our end kills the trial

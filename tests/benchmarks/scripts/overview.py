@@ -48,4 +48,4 @@ def page() -> None:
 
 process.prepare()
 page()
-process.settle()
+process.freeze_garbage()

@@ -53,7 +53,7 @@ def cached_vector_changes(
     )
 
 
-def rewritten(
+def count_rewritten(
     scope: Scope, source: tuple[int, ...], place: int, others: tuple[int, ...]
 ) -> tuple[int, int]:
     """Return (trials with another output, trials) for replacing the token at a position.

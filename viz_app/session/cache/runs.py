@@ -13,10 +13,10 @@ from models.architectures.base import ORDER_FIELD, POSITIONS_FIELD, TEXT_FIELD
 from models.checkpoint import CheckpointError
 from models.decoding import runs as decoding_runs
 from models.runs.inputs import FieldInput
-from models.runs.masked_comparison import MaskedRun, run_masked, unmasked
+from models.runs.masked_comparison import MaskedRun, run_masked, run_unmasked
 from models.runs.spec import RunSpec, read_values
 from models.tokenizers.base import Encoding
-from models.tokenizers.encoding import hidable, order_of
+from models.tokenizers.encoding import order_of, positions_to_hide
 from models.trace.edits import Edits
 from viz_app.session.cache.opened import changed_model, scope
 from viz_app.session.cache.store import cached
@@ -83,7 +83,7 @@ def _field_values(
     selected = []
     for field, value in zip(untyped, chosen, strict=True):
         if value and field.kind == POSITIONS_FIELD:
-            allowed = hidable(rows[field.stream], scope.tokenizer.mask_id)
+            allowed = positions_to_hide(rows[field.stream], scope.tokenizer.mask_id)
             value = tuple(position for position in value if position in allowed) or None
         if value and field.kind == ORDER_FIELD:
             n = len(rows[field.stream].ids)
@@ -242,7 +242,7 @@ def reread(run: CurrentRun, texts: tuple[str, ...]) -> Trace:
 def unmasked_run(scope: Scope, trace: Trace, most: int | None) -> MaskedRun:
     """Return a run under the model's own masks, for comparison; `most` as in run_masked."""
     what = tuple(trace.fields.values()), tuple(trace.streams.values()), trace.edits, most
-    return cached(scope, "unmasked", *what, make=lambda: unmasked(scope, trace, most))
+    return cached(scope, "unmasked", *what, make=lambda: run_unmasked(scope, trace, most))
 
 
 def masked_runs(

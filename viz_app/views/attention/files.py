@@ -15,7 +15,7 @@ from viz_app.drawing import export, provenance
 from viz_app.drawing.cells import Tile, cells, has_many_cells, strengths
 from viz_app.drawing.colours import HATCH_COLOUR, PAPER_COLOUR, TEXT_COLOUR, ramp
 from viz_app.drawing.export import legend, what_is_drawn
-from viz_app.drawing.labels import Label, shortened
+from viz_app.drawing.labels import Label, shorten
 from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.stamp import Facts, FileContent, facts
 from viz_app.session import cache
@@ -94,7 +94,7 @@ _LONGEST_PICTURE = 48  # tokens a side; cells of larger pictures shrink
 
 
 @dataclass(frozen=True)
-class Frame:
+class StrengthFrame:
     """One head at one training step: the colour strength of each weight, float (query, key)."""
 
     step: int
@@ -123,14 +123,14 @@ def animation(
         drawn = cells(
             snapshot, snapshot.attention[site], head, tile, sink_keys if scale.hides_sinks else ()
         )
-        frames.append(Frame(step, strengths(drawn, scale, sink_keys)))
+        frames.append(StrengthFrame(step, strengths(drawn, scale, sink_keys)))
     title = words.head_title(final, head, run.terms)
     unit = "; ".join(filter(None, (legend(trace, final, scale), what_is_drawn(drawn, final))))
     return head_gif(frames, drawn.queries, drawn.keys, drawn.blocked, title, unit)
 
 
 def head_gif(
-    frames: Sequence[Frame],
+    frames: Sequence[StrengthFrame],
     queries: Sequence[Label],
     keys: Sequence[Label],
     blocked: np.ndarray,
@@ -152,7 +152,7 @@ def head_gif(
 
 
 def _picture(
-    frame: Frame,
+    frame: StrengthFrame,
     queries: Sequence[Label],
     keys: Sequence[Label],
     blocked: np.ndarray,
@@ -181,7 +181,7 @@ def _picture(
         for q, label in enumerate(queries):
             pen.text(
                 (_LEFT - 6, _TOP + (q + 0.5) * cell),
-                shortened(label.text, _LONGEST_LABEL),
+                shorten(label.text, _LONGEST_LABEL),
                 TEXT_COLOUR,
                 font,
                 anchor="rm",
@@ -189,7 +189,7 @@ def _picture(
         for k, label in enumerate(keys):
             _slanted(
                 picture,
-                shortened(label.text, _LONGEST_LABEL),
+                shorten(label.text, _LONGEST_LABEL),
                 (_LEFT + int((k + 0.5) * cell), _TOP - 4),
                 font,
             )

@@ -113,7 +113,7 @@ def nearest_other_head(grid: Tensor, reference: GridIndex) -> GridIndex | None:
     return layer, head
 
 
-def of_two(
+def compare_heads(
     found: Comparison,
     focus: ComparedHead,
     other: ComparedHead | None = None,

@@ -7,7 +7,7 @@ import numpy as np
 
 from models.analysis.comparison import TOKENS, WORDS
 from viz_app import words
-from viz_app.drawing.labels import Label, axes_labels, queries_are_written, quoted
+from viz_app.drawing.labels import Label, axes_labels, queries_are_written, quote
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.stamp import facts, saving
@@ -87,8 +87,8 @@ def _most(
     """Return the sentence on the cell that differs most."""
     row, column = divmod(int(np.abs(signed).argmax()), signed.shape[1])
     names = titles if what.is_one_run else [what.sides.first, what.sides.second]
-    return text.most(
-        names[0], quoted(queries[row]), quoted(keys[column]), float(signed[row, column]), names[1]
+    return text.largest_difference_sentence(
+        names[0], quote(queries[row]), quote(keys[column]), float(signed[row, column]), names[1]
     )
 
 

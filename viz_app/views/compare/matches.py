@@ -12,7 +12,7 @@ from models.analysis.head_matching import ADVISED, HeadIndex, KindDistances, Mat
 from viz_app.controls import matching, pick
 from viz_app.controls.matching import MatchedHeads
 from viz_app.controls.pin_bar import name_pinned, open_pinned
-from viz_app.drawing.frame import LINE_COLOURS, titled
+from viz_app.drawing.frame import LINE_COLOURS, with_title
 from viz_app.drawing.sites import by_kind
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
@@ -46,7 +46,7 @@ def choose_matches(run: CurrentRun) -> MatchChoices:
             name_pinned(live.live_session(), run, settings, other)
         else:
             pick.write_words(text.WITHIN)
-        kind = pick.one(
+        kind = pick.pick_few(
             "Attention", KIND, list(kinds), kinds.__getitem__, label_visibility="collapsed"
         )
     return MatchChoices(second, kind)
@@ -110,12 +110,12 @@ def matched_sentence(measured: MatchedHeads, kind: KindDistances, matches: Seque
     """Say how many heads match the head of the same number, and how certain the matches are."""
     same = sum(one.first == one.second for one in matches)
     clear = sum(one.margin > 0 for one in matches)
-    said = text.matched(len(matches), same, clear)
+    said = text.matches_sentence(len(matches), same, clear)
     if not measured.null:
         return f"{said} {text.NO_NULL}"
     near = sum(one.p is not None and one.p <= 0.05 for one in matches)
     n = len(measured.null.get(kind.kind, ()))
-    return f"{said} {text.null(near, len(matches), n, measured.seeds)}"
+    return f"{said} {text.seed_baseline_sentence(near, len(matches), n, measured.seeds)}"
 
 
 def within_sentence(kind: KindDistances) -> str:
@@ -154,7 +154,7 @@ def match_chart(
         .encode(x=x, y=y)
     )
     whole = alt.layer(cells, framed).properties(width=CHART_SIZE[0], height=CHART_SIZE[1])
-    return titled(
+    return with_title(
         whole, "Distance of every head from every head" + (" (square: match)" if marks else "")
     )
 

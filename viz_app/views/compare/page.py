@@ -61,13 +61,13 @@ def _choose_head(other: CurrentRun) -> None:
         for site in sites
         for head in range(site.n_heads)
     ]
-    options = ["", *(state.written(head) for head in heads)]
+    options = ["", *(state.url_of_head(head) for head in heads)]
     chosen = head_within(other.trace, state.other_head())
     pick.one_of_many(
         text.PINNED_HEAD,
         state.REFERENCE_HEAD,
         options,
-        state.written(chosen) if chosen else "",
+        state.url_of_head(chosen) if chosen else "",
         lambda option: _named(other, option),
         help=text.WITH_HELP,
         width=260,
@@ -76,7 +76,7 @@ def _choose_head(other: CurrentRun) -> None:
 
 
 def _named(other: CurrentRun, option: str) -> str:
-    if (head := state.parsed(option)) is None:
+    if (head := state.head_from_url(option)) is None:
         return text.SAME_HEAD
     return text.compared_head_name(other.trace.attention[head[0]], head[1])
 

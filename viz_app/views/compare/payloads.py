@@ -19,9 +19,9 @@ from viz_app.views.compare.compared import (
     Compared,
     ComparedHead,
     check_size,
+    compare_heads,
     head_within,
     of_one_run,
-    of_two,
 )
 from viz_app.views.compare.difference import difference, of_both
 from viz_app.views.compare.grid import distances
@@ -62,7 +62,7 @@ def _unable(message: str) -> Pictures:
     return {"distances": {"why": f"{message[:1].upper()}{message[1:].rstrip('.')}.", "kinds": []}}
 
 
-def compared(run: CurrentRun, choices: CompareChoices) -> Compared:
+def current_comparison(run: CurrentRun, choices: CompareChoices) -> Compared:
     """Return the comparison of this run with the pinned one, or with itself.
 
     Raises:
@@ -85,7 +85,7 @@ def _compared(run: CurrentRun, second: CurrentRun, choices: CompareChoices) -> C
     if choices.pinned is None:
         focus = choices.focus.within(run.trace)
         return of_one_run(found, (focus.site, focus.head), other)
-    return of_two(found, (choices.focus.site, choices.focus.head), other, is_reread)
+    return compare_heads(found, (choices.focus.site, choices.focus.head), other, is_reread)
 
 
 def _read_alike(first: CurrentRun, second: CurrentRun) -> tuple[Trace, bool]:
@@ -127,7 +127,7 @@ def _answer(run: CurrentRun) -> list[str]:
 def distance_table(run: CurrentRun, choices: CompareChoices) -> list[list[object]]:
     """Return the rows of the table of all distances, with its head."""
     rows: list[list[object]] = [["attention", "layer", "head", "distance in bits"]]
-    what = compared(run, choices)
+    what = current_comparison(run, choices)
     for pair in what.found.kinds:
         for layer, values in enumerate(what.grids.get(pair.kind, ())):
             site = pair.first[layer]

@@ -12,23 +12,23 @@ REFERENCE_HEAD = Text("compare-head", pattern=r"[^\s:]{1,200}:[0-9]{1,5}|", is_s
 
 def other_head() -> ComparedHead | None:
     """Return the head compared with the focus: the pinned run's, or without one this run's."""
-    return parsed(url_state.get(REFERENCE_HEAD) or "")
+    return head_from_url(url_state.get(REFERENCE_HEAD) or "")
 
 
-def parsed(value: str) -> ComparedHead | None:
+def head_from_url(value: str) -> ComparedHead | None:
     """Return the head of this value of OTHER; None for the same head."""
     match = re.fullmatch(r"([^\s:]+):([0-9]+)", value)
     return (match[1], int(match[2])) if match else None
 
 
-def written(head: ComparedHead) -> str:
+def url_of_head(head: ComparedHead) -> str:
     """Return the value of OTHER for a head."""
     return f"{head[0]}:{head[1]}"
 
 
 def choose_other(head: ComparedHead | None) -> None:
     """Compare with this head; None for the same head."""
-    url_state.set_value(REFERENCE_HEAD, written(head) if head else REFERENCE_HEAD.default)
+    url_state.set_value(REFERENCE_HEAD, url_of_head(head) if head else REFERENCE_HEAD.default)
 
 
 def pick_reference_head(site: str, head: int) -> None:

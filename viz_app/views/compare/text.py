@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from models.analysis.comparison import POSITIONS, TOKENS, WORDS, KindPair
 from models.trace import AttentionSite
 from viz_app import words
-from viz_app.drawing.labels import shortened
+from viz_app.drawing.labels import shorten
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ def kind_label(site: AttentionSite) -> str:
     return words.kind_short(site)
 
 
-def matched(n: int, same: int, clear: int) -> str:
+def matches_sentence(n: int, same: int, clear: int) -> str:
     """Say how many matches go to the head of the same number, and how many are also the nearest."""
     return f"{same} of {n} heads are matched to the head of the same layer and number. {clear} of {n} matches are also the nearest head."
 
 
-def null(near: int, n: int, n_drawn: int, seeds: Sequence[str]) -> str:
+def seed_baseline_sentence(near: int, n: int, n_drawn: int, seeds: Sequence[str]) -> str:
     """Say how many matches are closer than those between other seeds."""
     return f"{near} of {n} are closer than 95 % of {n_drawn} matches between {len(seeds)} other seeds (p ≤ 0.05)."
 
@@ -158,7 +158,7 @@ def compared_answers(first: Sequence[str], second: Sequence[str], sides: Sides =
 
 
 def _quoted(word: str) -> str:
-    return f"“{shortened(word, MAX_WORD_IN_SENTENCE)}”"
+    return f"“{shorten(word, MAX_WORD_IN_SENTENCE)}”"
 
 
 def tasks_apart(first: str, second: str) -> str:
@@ -177,7 +177,7 @@ def parting(first: Sequence[str], second: Sequence[str]) -> int:
     return min(len(first), len(second)) if same is None else same
 
 
-def most(place: str, query: str, key: str, value: float, other: str) -> str:
+def largest_difference_sentence(place: str, query: str, key: str, value: float, other: str) -> str:
     """Say in which cell a head's two maps differ most.
 
     `value` is the first run's weight minus the other's.

@@ -39,14 +39,14 @@ def choose_decoding(run: CurrentRun) -> DecodingChoices:
     place = state.current_state(run.scope, given)
     with which_head.head_row():
         attention = _reading(run.trace, place.mean)
-        how = _HOW[pick.one("Decoding strategy", DECODING_METHOD, list(_HOW))]
+        how = _HOW[pick.pick_few("Decoding strategy", DECODING_METHOD, list(_HOW))]
         settings = {"sample": _sampling, "beam": _beam}.get(how, dict)() | _length(run.scope.model)
         is_tree = (
             how == "beam"
-            and pick.one("Picture", DECODING_PICTURE, DECODING_PICTURE.options) == TREE
+            and pick.pick_few("Picture", DECODING_PICTURE, DECODING_PICTURE.options) == TREE
         )
     method = Method(how, **settings, forced=place.forced)
-    choices = DecodingChoices(method, attention, place, given, state.cleared(), is_tree)
+    choices = DecodingChoices(method, attention, place, given, state.forced_were_cleared(), is_tree)
     step = min(place.step, compare_decoding(run, choices)[1].n_steps - 1)
     state.go_to_position(step)
     return replace(choices, place=replace(place, step=step))
@@ -54,7 +54,7 @@ def choose_decoding(run: CurrentRun) -> DecodingChoices:
 
 def _number(label: str, parameter: Whole | Number, step: float, explanation: str) -> float:
     width = max(_SLIM, 8 * len(label) + 30)
-    return pick.typed(label, parameter, step=step, help=explanation, width=width)
+    return pick.pick_typed(label, parameter, step=step, help=explanation, width=width)
 
 
 def _sampling() -> dict:

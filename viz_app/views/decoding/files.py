@@ -14,7 +14,7 @@ from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import texts
 from viz_app.drawing.labels import labels, token_label, token_labels
 from viz_app.drawing.npz import Arrays, RowwiseArray
-from viz_app.drawing.provenance import counted
+from viz_app.drawing.provenance import counted_from_one
 from viz_app.views.decoding.steps import (
     CANDIDATES,
     METHOD_NAMES,
@@ -93,7 +93,10 @@ def arrays(story: Story, scope: Scope) -> Arrays:
         yield f"{name}.entropy", run.entropy.numpy()
         for site, rows in run.rows.items():
             shape = (rows.n_heads, len(rows), rows.n_key)
-            yield f"{name}.{counted(site)}", RowwiseArray(shape, np.float32, partial(_heads, rows))
+            yield (
+                f"{name}.{counted_from_one(site)}",
+                RowwiseArray(shape, np.float32, partial(_heads, rows)),
+            )
         for part, values in run.states.items():
             yield f"{name}.{part}", values.numpy()
 

@@ -36,7 +36,7 @@ def _find(run: CurrentRun) -> View[DecodingChoices] | str:
 
 
 def _layout(run: CurrentRun, choices: DecodingChoices, drawn: Pictures) -> Sequence[PageCell]:
-    force = {"on_force": state.force, "on_free": state.discard_forced}
+    force = {"on_force": state.force_token, "on_free": state.discard_forced}
     return [
         ShownComponent(BEAM_TREE, choose={"on_node": state.choose_node}),
         ShownComponent(PLAIN, "note decoding"),

@@ -36,13 +36,13 @@ def current_state(scope: Scope, given: tuple[int, ...]) -> ReadingState:
     current = _place()
     source, previous = (str(scope.path), given), recall(_SOURCE)
     remember(_SOURCE, source)
-    if url_state.follows():
+    if url_state.is_url_driven():
         remember(_CLEARED, False)
     elif previous not in (None, source):
         remember(_CLEARED, bool(current.forced))
         current = ReadingState(mean=current.mean)
     current = current.within(scope)
-    store_state(current, url_state.put_right)
+    store_state(current, url_state.correct_value)
     return current
 
 
@@ -64,7 +64,7 @@ def store_state(
         how(parameter, value)
 
 
-def cleared() -> bool:
+def forced_were_cleared() -> bool:
     """Return True if a change of the source cleared forced tokens and none was forced since."""
     return bool(recall(_CLEARED))
 
@@ -74,7 +74,7 @@ def go_to_position(position: int) -> None:
     url_state.set_value(DECODING_STEP, max(0, position) + 1)
 
 
-def force(position: int, token: int) -> None:
+def force_token(position: int, token: int) -> None:
     """Force this token and discard those forced after it; undo if it was forced already."""
     current = _place()
     before = tuple(pair for pair in current.forced if pair[0] < position)

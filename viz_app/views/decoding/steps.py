@@ -13,8 +13,8 @@ from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing.cells import block_of, in_blocks
-from viz_app.drawing.difference import shared
-from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
+from viz_app.drawing.difference import common_items
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
 from viz_app.drawing.labels import Label, labels, token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
@@ -40,7 +40,7 @@ def stepper(
     """
     trace, tokenizer, diverges = story.trace, scope.tokenizer, story.divergence
     block, work = keys_in_a_block(story, reading), _multiply_adds(story, scope)
-    scales = widened(extents := _extent(story, work), extent)
+    scales = widen_scales(extents := _extent(story, work), extent)
     header: dict[str, Any] = {
         **saving(file_name(trace, "decoding"), facts(trace)),
         "step": step,
@@ -227,7 +227,7 @@ def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
     if story.free is None:
         return None
     written = token_labels(tokenizer, story.free.taken, story.n_text)
-    shared_free, shared_forced = shared(story.free.taken, story.serial.taken)
+    shared_free, shared_forced = common_items(story.free.taken, story.serial.taken)
     return {
         "written": _json(written),
         "taken": list(story.free.taken),

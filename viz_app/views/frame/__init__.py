@@ -64,7 +64,7 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
 def _offer_difference() -> None:
     """Draw the switch between both runs and their difference."""
     about = "Show this run minus the pinned run, number by number, instead of both."
-    pick.switched("Difference", SHOWS_DIFFERENCE, help=about)
+    pick.pick_setting("Difference", SHOWS_DIFFERENCE, help=about)
 
 
 def _section(page: Page, run: CurrentRun) -> str:

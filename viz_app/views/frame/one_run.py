@@ -17,7 +17,7 @@ from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.downloads import Download
 from viz_app.session.live import LiveSession, Pictures
-from viz_app.session.parameters import declared
+from viz_app.session.parameters import declared_parameters
 from viz_app.views.page import (
     Checks,
     Columns,
@@ -92,7 +92,7 @@ class OneRun:
         """Open the page that answers the question, at the next rerun."""
         question = self._leads_to(self.session.shown)
         for name, value in question.chosen.items():
-            url_state.set_value(declared()[name], value)
+            url_state.set_value(declared_parameters()[name], value)
         self.session.leaves_for = question.page
 
     def lay_out(self, run: CurrentRun, drawn: Pictures) -> None:
@@ -167,10 +167,12 @@ class OneRun:
             change = {name: _ignore for name in cell.change} if self.prefix else cell.change
             show(cell.component, picture, key, **cell.choose, **change)
         elif cell.file:
-            st.plotly_chart(ui.presented(picture), theme=None, key=key, config=ui.camera(cell.file))
+            st.plotly_chart(
+                ui.enlarge_if_presented(picture), theme=None, key=key, config=ui.camera(cell.file)
+            )
         else:
             width = "stretch" if cell.fits else "content"
-            st.altair_chart(ui.presented(picture), key=key, width=width)
+            st.altair_chart(ui.enlarge_if_presented(picture), key=key, width=width)
         if cell.caption:
             st.caption(cell.caption)
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from models.analysis.jacobian_reach import LAYER_KINDS, Reach
 from models.analysis.layer_timing import TIMED_LENGTHS, Timing
-from viz_app.drawing.extent import Extent, Scaled, scaled
+from viz_app.drawing.extent import Extent, Scaled, scale_picture
 from viz_app.drawing.frame import (
     GRID_COLOUR,
     LEGEND_LAYOUT,
@@ -18,7 +18,7 @@ from viz_app.drawing.frame import (
     LINE_STYLES,
     framed_figure,
     plotly_dash,
-    titled,
+    with_title,
 )
 from viz_app.drawing.look import Look
 
@@ -55,7 +55,7 @@ def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
     )
 
 
-def fading(
+def influence_chart(
     reaches: Sequence[Reach],
     look: Look,
     title: str,
@@ -110,9 +110,11 @@ def scaled_fading(reaches: Sequence[Reach], look: Look, title: str, note: str) -
     extent = {"largest": max(means, default=1.0), "finest": 1 / min(means, default=1e-3)}
 
     def draw(scales: Extent) -> go.Figure:
-        return fading(reaches, look, title, note, (1 / scales["finest"], scales["largest"]))
+        return influence_chart(
+            reaches, look, title, note, (1 / scales["finest"], scales["largest"])
+        )
 
-    return scaled(extent, draw)
+    return scale_picture(extent, draw)
 
 
 def path_lengths(
@@ -155,14 +157,14 @@ def path_lengths(
             tooltip=["layer:N", "distance:Q", "steps:Q"],
         )
     )
-    return titled(chart, title, 350)
+    return with_title(chart, title, 350)
 
 
 def scaled_path_lengths(reaches: Sequence[Reach], title: str) -> Scaled:
     """Return the picture `path_lengths` on axes that reach as far as its numbers, or further."""
     steps = max(1, *(int(reach.steps.max()) for reach in reaches))
     extent = {"distance": max(1, len(reaches[0].steps) - 1), "steps": steps}
-    return scaled(
+    return scale_picture(
         extent, lambda most: path_lengths(reaches, title, (most["distance"], most["steps"]))
     )
 
@@ -170,7 +172,7 @@ def scaled_path_lengths(reaches: Sequence[Reach], title: str) -> Scaled:
 def scaled_schedule(reaches: Sequence[Reach], title: str) -> Scaled:
     """Return the picture `schedule` with room for its tokens, or for more."""
     extent = {"tokens": len(reaches[0].steps)}
-    return scaled(extent, lambda most: schedule(reaches, title, int(most["tokens"])))
+    return scale_picture(extent, lambda most: schedule(reaches, title, int(most["tokens"])))
 
 
 def schedule(reaches: Sequence[Reach], title: str, most: int = 0) -> alt.Chart:
@@ -250,7 +252,7 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
         x=x, y=y, color=colour, strokeDash=dash, tooltip=tip
     )
     spread = base.mark_rule(opacity=0.5).encode(x=x, y="least:Q", y2="most:Q", color=colour)
-    return titled(spread + line, title, 320)
+    return with_title(spread + line, title, 320)
 
 
 def length_chart(records: dict[str, list[dict]], title: str) -> alt.Chart:
@@ -308,4 +310,4 @@ def length_chart(records: dict[str, list[dict]], title: str) -> alt.Chart:
             ],
         )
     )
-    return titled(chart, title, 400)
+    return with_title(chart, title, 400)

@@ -14,7 +14,7 @@ from models.analysis.jacobian_reach import (
     SELF_ATTENTION,
     Reach,
 )
-from models.analysis.layer_timing import TIMED_LENGTHS, Timing, growth
+from models.analysis.layer_timing import TIMED_LENGTHS, Timing, growth_rate
 from viz_app.controls import measuring, pick, which_head
 from viz_app.controls.layer_choice import Layers, choose_layers
 from viz_app.session.current_run import CurrentRun
@@ -63,7 +63,7 @@ class CostChoices:
 
 def _choose(run: CurrentRun) -> CostChoices:
     with which_head.head_row():
-        picture = pick.one("Show", COST_PICTURE, COST_PICTURE.options)
+        picture = pick.pick_few("Show", COST_PICTURE, COST_PICTURE.options)
         return CostChoices(choose_layers(run), picture)
 
 
@@ -152,7 +152,7 @@ def _longest(reach: Reach) -> str:
 
 
 def _slope(timings: Sequence[Timing], kind: str) -> str:
-    slope = growth(timings, kind)
+    slope = growth_rate(timings, kind)
     return f"n^{slope[2]:.2f}" if slope else "–"
 
 
@@ -180,7 +180,7 @@ def counted_and_timed(device: str, threads: int) -> str:
 
 def growth_text(timings: Sequence[Timing]) -> str:
     """Put the slopes of the upper half into words."""
-    slopes = {kind: slope for kind in LAYER_KINDS if (slope := growth(timings, kind))}
+    slopes = {kind: slope for kind in LAYER_KINDS if (slope := growth_rate(timings, kind))}
     if not slopes:
         return "Two lengths in the upper half are needed before a slope can be fitted."
     said = "; ".join(

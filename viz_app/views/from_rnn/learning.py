@@ -162,7 +162,7 @@ def _shipped() -> list[Scope]:
 
 def _choose(run: CurrentRun) -> str:
     with which_head.head_row():
-        return pick.one("Show", LEARNING_PICTURE, LEARNING_PICTURE.options)
+        return pick.pick_few("Show", LEARNING_PICTURE, LEARNING_PICTURE.options)
 
 
 def _stages(run: CurrentRun, picture: str) -> Pictures:

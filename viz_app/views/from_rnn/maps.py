@@ -10,7 +10,7 @@ import torch
 from models.analysis.divergence import MAX_DIVERGENCE, jensen_shannon
 from models.analysis.jacobian_reach import Reach
 from models.tokenizers.base import Encoding
-from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.payload import pack
 
@@ -57,7 +57,7 @@ def influence(
     largest = {layer.reach.choice.kind: float(layer.reach.norms.max()) for layer in layers}
     shared = max(largest.values(), default=0.0)
     scales = dict.fromkeys(largest, shared) if scale == "one" else largest
-    tops = widened(scales, extent)
+    tops = widen_scales(scales, extent)
     both = "; one scale for both runs" if extent else ""
     arrays, maps = {}, []
     for i, layer in enumerate(layers):

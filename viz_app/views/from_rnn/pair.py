@@ -292,7 +292,7 @@ def no_pair(names: Sequence[str], has_alignment: bool, has_heads: bool) -> str:
 def provenance(scope: Scope, formula: str) -> str:
     """Name the model and the formula of a row, above a picture."""
     steps = words.trained_steps(scope.training)
-    trained = f"trained for {steps}" if steps else words.untrained(scope.training)
+    trained = f"trained for {steps}" if steps else words.training_state(scope.training)
     return f"{scope.name}, {trained}: {formula}"
 
 

@@ -96,7 +96,7 @@ def layers_within(layers: Layers, other: CurrentRun) -> Layers:
 
 def _choose(run: CurrentRun) -> ReachChoices:
     with which_head.head_row():
-        picture = pick.one("Show", REACH_PICTURE, REACH_PICTURE.options)
+        picture = pick.pick_few("Show", REACH_PICTURE, REACH_PICTURE.options)
         layers = choose_layers(run)
         scale = pick.one_of_many(
             "Colour scale",
@@ -183,7 +183,7 @@ def weights_label(scope: Scope, choice: LayerChoice) -> str:
     trained = (
         f"trained, {scope.name} encoder"
         if scope.training.get("step")
-        else f"{scope.name} encoder, {words.untrained(scope.training)}"
+        else f"{scope.name} encoder, {words.training_state(scope.training)}"
     )
     if model.is_recurrent:
         side = "forward direction" if choice.kind == RNN else "both directions"

@@ -90,7 +90,7 @@ class ThreeModels:
         others, named = other_tokens(scope), labels(row)
         change = cache.cached_vector_changes(scope, row.ids, places, others)
         least = places[int(change.argmin())]
-        rewritten = cache.rewritten(scope, row.ids, least, others)
+        rewritten = cache.count_rewritten(scope, row.ids, least, others)
         tokens = [named[i] for i in places]
         return Bottleneck(scope.name, fixed_vector(scope.model, trace), tokens, change, rewritten)
 

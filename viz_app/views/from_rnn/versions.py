@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from viz_app.drawing.difference import shared
-from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
+from viz_app.drawing.difference import common_items
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import pack
 
@@ -72,7 +72,7 @@ def common(first: Sequence[str], second: Sequence[str]) -> tuple[list[bool], lis
 
     A word is the same in capitals and before a full stop.
     """
-    return shared(
+    return common_items(
         *([piece.strip(".,!?;:").casefold() or piece for piece in row] for row in (first, second))
     )
 
@@ -145,7 +145,7 @@ def missing_pieces_sentence(text: MarkedText, has_reference: bool, whole: bool =
     return f"All {n} {what} match{f', and {invented} more are extra' * bool(invented)}."
 
 
-def agreed(n: int) -> str:
+def agreement_count(n: int) -> str:
     """Say that `n` models wrote the same text, which is none of the known ones."""
     return f"Not among the known texts, but {n} models wrote just this: nothing is marked."
 
@@ -170,7 +170,7 @@ def _card(one: ModelText, others: Sequence[ModelText], references: Sequence[str]
     is_wrong = bool(text.lost) or any(extra for _, extra in text.pieces)
     if references and is_wrong and same > 1 and compares_words(*references):
         text = MarkedText([(piece, False) for piece, _ in text.pieces], [])
-        said = agreed(same)
+        said = agreement_count(same)
     return {
         "title": one.title,
         "whose": one.owner,
@@ -210,7 +210,7 @@ def versions(
         values.numpy().astype(np.float32) for values in (bottleneck.vector, bottleneck.change)
     )
     own = {"vector": float(np.abs(vector).max()), "change": float(change.max())}
-    scales = widened(own, extent)
+    scales = widen_scales(own, extent)
     header["extent"] = own
     header["bottleneck"] = {
         "title": BOTTLENECK,

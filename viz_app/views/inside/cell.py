@@ -13,7 +13,7 @@ from models.analysis.head_walk import Walk
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing import provenance
-from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
 from viz_app.drawing.labels import Label, axes_labels, labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.stamp import facts, saving
@@ -50,7 +50,7 @@ def walk_payload(
     scale = inside_columns.colour_scales(cell.site, arrays) | (
         _head_scales(head_sums) if head_sums else {}
     )
-    extents, scale = scale, widened(scale, extent)
+    extents, scale = scale, widen_scales(scale, extent)
     columns, used = (
         inside_columns.walk_columns(cell.site, arrays, scale),
         {column for stage in stops for column in stage.columns},
@@ -122,7 +122,7 @@ def head_sum_payload(
     query, _ = axes_labels(trace, cell.site)
     lengths = head_sum.added_norms(cell.site)
     extents = _head_scales(head_sums) | {"at each token": peak(lengths)}
-    scale = widened(extents, extent)
+    scale = widen_scales(extents, extent)
     header = {
         "site": cell.site.name,
         "head": cell.head,

@@ -4,7 +4,7 @@ import numpy as np
 
 from models.analysis import head_sum
 from models.trace import Trace
-from viz_app.drawing.cells import around, has_many_cells
+from viz_app.drawing.cells import has_many_cells, part_around
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file, texts
 from viz_app.drawing.labels import labels
@@ -98,7 +98,7 @@ def matrices_npz(cell: WeightCell) -> bytes:
     0.
     """
     arrays = {name: value.numpy() for name, value in inside_matrices.numbers(cell).items()}
-    rows, columns = around(cell.site, (cell.query, cell.key))
+    rows, columns = part_around(cell.site, (cell.query, cell.key))
     first = {"first": np.array([rows.start, columns.start])} if has_many_cells(cell.site) else {}
     return npz_file(
         {

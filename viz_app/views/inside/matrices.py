@@ -16,8 +16,8 @@ from models.analysis import head_walk
 from models.analysis.score_terms import compared_vectors
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.cells import around, has_many_cells
-from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
+from viz_app.drawing.cells import has_many_cells, part_around
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
@@ -43,7 +43,7 @@ def matrices(
     if convention not in ("rows", "columns"):
         raise ValueError(f"convention must be rows or columns, not {convention!r}")
     site, head, values = cell.site, cell.head, numbers(cell)
-    rows, columns = part = around(site, (cell.query, cell.key))
+    rows, columns = part = part_around(site, (cell.query, cell.key))
     if is_shared := reads_itself(site) and rows == columns:
         del values["memory"]  # the same vectors as x, sent once
     extents = {name: float(v.abs().max()) for name, v in values.items()}
@@ -64,7 +64,7 @@ def matrices(
         },
         "masks": [layer.name for layer in site.mask.layers],
         "extent": extents,
-        "matrices": _matrices(site, values, widened(extents, extent)),
+        "matrices": _matrices(site, values, widen_scales(extents, extent)),
         "equations": equations(site, convention, is_shared),
     }
     blocked = blocked_bits(site, head, rows)[:, columns].contiguous()
@@ -93,7 +93,7 @@ def numbers(cell: WeightCell) -> dict[str, Tensor]:
     a long text it is the part around the chosen weight.
     """
     site, head = cell.site, cell.head
-    rows, columns = around(site, (cell.query, cell.key))
+    rows, columns = part_around(site, (cell.query, cell.key))
     q, k, b = site.q[0, head, rows], site.k[0, head, columns], site.head_out(head, rows=rows)
     scores, weights = (read(head, rows=rows)[:, columns] for read in (site.scores, site.weights))
     arrays = {"q": q, "k": k, "scores": scores, "weights": weights, "b": b}

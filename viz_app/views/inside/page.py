@@ -108,7 +108,7 @@ def _move(kind: str, site: str, head: int) -> None:
 
 def _pick(label: str, choice: Choice, names: dict[str, str]) -> str:
     """Choose one option by its id, which is stored in the URL; initially the first."""
-    return pick.one(label, choice, list(names), names.__getitem__)
+    return pick.pick_few(label, choice, list(names), names.__getitem__)
 
 
 def choose_weight(query: int, key: int) -> None:
@@ -178,7 +178,7 @@ def _scaling(cell: WeightCell) -> list[page.PageCell]:
     curves = ([Plot(f"inside-{field}")] for field in scaling.SCALING_FIELDS)
     numbers = [Prose(scaling.consequence(cell)), Prose(scaling.scaling_table(cell))]
     charts = Columns((1.25, 1, 1), ([Plot("inside-bars")], *curves))
-    return [Prose(scaling.lead(cell)), charts, Foot((1, 1), cells=numbers)]
+    return [Prose(scaling.division_effect(cell)), charts, Foot((1, 1), cells=numbers)]
 
 
 def _text(run: CurrentRun, choices: HeadWalkChoices) -> str:

@@ -14,7 +14,7 @@ from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.colours import ACCENT_COLOUR
 from viz_app.drawing.extent import Scaled
-from viz_app.drawing.frame import titled
+from viz_app.drawing.frame import with_title
 from viz_app.drawing.labels import labels
 from viz_app.drawing.weight_cell import WeightCell
 from viz_app.ui import is_dark
@@ -161,7 +161,7 @@ def weights_chart(trace: Trace, cell: WeightCell, dark: bool = False) -> alt.Cha
             tooltip=["key:N", "softmax:N", alt.Tooltip("weight:Q", format=".6f")],
         )
     )
-    return titled(chart, "This query's weights, with and without the division", 285)
+    return with_title(chart, "This query's weights, with and without the division", 285)
 
 
 def curve_chart(
@@ -206,10 +206,10 @@ def curve_chart(
             strokeDash=_encoded(alt.StrokeDash, _scale(cell.site, RULE_DASHES)),
         )
     )
-    return titled(line + rules, title, 270)
+    return with_title(line + rules, title, 270)
 
 
-def lead(cell: WeightCell) -> str:
+def division_effect(cell: WeightCell) -> str:
     """Describe what the division does to the weights of this query."""
     comparison = compare_scaling(cell)
     if comparison.n_open <= 1:

@@ -12,7 +12,7 @@ from models.analysis.head_walk import Walk
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing.labels import Label
-from viz_app.views.inside.text import format_number, quoted
+from viz_app.views.inside.text import format_number, quote
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Scene:
 
     @property
     def q(self) -> str:
-        return quoted(self.query)
+        return quote(self.query)
 
     @property
     def k(self) -> str:
-        return quoted(self.read)
+        return quote(self.read)
 
     @property
     def score(self) -> str:

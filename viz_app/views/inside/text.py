@@ -3,7 +3,7 @@
 from models.analysis.head_sum import HeadSum
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.labels import Label, quoted
+from viz_app.drawing.labels import Label, quote
 
 CONVENTIONS = {"rows": "A = Q·Kᵀ (a token is a row)", "columns": "A = Kᵀ·Q (a token is a column)"}
 _ROWS_OR_COLUMNS = {"rows": "a token is a row", "columns": "a token is a column"}
@@ -78,7 +78,7 @@ def walk_title(
 ) -> str:
     """Return the title of the walk: one weight of one head."""
     reader, read = token_names(site, t)
-    who, whom = f"the {reader} {quoted(query)}", f"the {read} {quoted(key)}"
+    who, whom = f"the {reader} {quote(query)}", f"the {read} {quote(key)}"
     return (
         f"{words.head_place(site, head)}: how {who} comes to give {weight_share(weight) if weight else 'none'} of its attention"
         f" to {whom}"
@@ -89,7 +89,7 @@ def heads_title(site: AttentionSite, t: words.Terms, query: Label) -> str:
     """Return the title of the sum of the heads: one token at one layer."""
     reader, _ = token_names(site, t)
     place, kind = words.layer_place(site), words.kind_title(site).lower()
-    return f"{place}{'' if kind in place else f', {kind}'}: what each head adds to the {reader} {quoted(query)}"
+    return f"{place}{'' if kind in place else f', {kind}'}: what each head adds to the {reader} {quote(query)}"
 
 
 def weight_share(weight: float) -> str:
@@ -175,7 +175,7 @@ def heads_sentence(head_sums: HeadSum, query: Label) -> str:
         else (f"head {best + 1} adds most:", f"All heads{' and the bias' * has_bias} together make")
     )
     return (
-        f"At {quoted(query)}, {who} a vector of length {float(head_sums.norms[best]):.2f}. {total} one of length "
+        f"At {quote(query)}, {who} a vector of length {float(head_sums.norms[best]):.2f}. {total} one of length "
         f"{float(head_sums.total.norm()):.2f}.{stream}"
     )
 

@@ -11,8 +11,8 @@ import numpy as np
 from viz_app import words
 from viz_app.components.catalogue import OUTCOME, PLAIN, STATES
 from viz_app.controls import pick, which_head
-from viz_app.drawing.extent import Extent, scaled
-from viz_app.drawing.labels import quoted
+from viz_app.drawing.extent import Extent, scale_picture
+from viz_app.drawing.labels import quote
 from viz_app.drawing.notes import check_rows, rows, small_print
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name, head_name
@@ -30,7 +30,7 @@ from viz_app.views.interventions.attribution_parts import (
     AttributionChoices,
     Found,
     asked_of,
-    found,
+    attribution_numbers,
     kinds_of,
     methods_of,
 )
@@ -63,7 +63,7 @@ def _choose(run: CurrentRun) -> AttributionChoices:
     """Draw the row of controls and return the choices."""
     methods = methods_of(run)
     with which_head.head_row():
-        method = pick.one(
+        method = pick.pick_few(
             "Attribution", METHOD, methods, text.METHOD_TITLES.__getitem__, help=text.METHOD_HELP
         )
         kinds = kinds_of(run.trace, method)
@@ -105,11 +105,11 @@ def attribution_payloads(run: CurrentRun, choices: AttributionChoices) -> Pictur
         answers["verdict"] = text.AS_IT_IS
     if problem := _too_long(run, choices.method):
         return {"attribution note": small_print(problem, bad=True), "outcome": answers}
-    result = found(run, choices)
+    result = attribution_numbers(run, choices)
     own = {"value": float(result.values.abs().nan_to_num(0).max()) or 1.0}
     sentence = _sentence(choices, result)
     return {
-        "attribution": scaled(own, partial(_picture, run, choices, result)),
+        "attribution": scale_picture(own, partial(_picture, run, choices, result)),
         "attribution note": rows("explained", ("line", sentence)),
         "outcome": answers,
         "checks": check_rows(result.checks),
@@ -168,7 +168,7 @@ def _sentence(choices: AttributionChoices, result: Found) -> str:
             f"{head.text}, {other.text}", value, heads, rest, result.token, result.than
         )
     return text.strongest_cell_sentence(
-        choices.method, quoted(head), quoted(other), value, result.token
+        choices.method, quote(head), quote(other), value, result.token
     )
 
 
@@ -185,7 +185,7 @@ def _layout(run: CurrentRun, choices: AttributionChoices, drawn: Pictures) -> Se
 def _table(run: CurrentRun, choices: AttributionChoices) -> list[list[object]]:
     if problem := _too_long(run, choices.method):
         return [[problem]]
-    result = found(run, choices)
+    result = attribution_numbers(run, choices)
     corner = "attention \\ head" if choices.method == text.DIRECT_METHOD else "query \\ key"
     pairs = zip(result.rows, result.values.tolist(), strict=True)
     return [

@@ -86,7 +86,7 @@ def _is_summed(run: CurrentRun) -> bool:
     return True
 
 
-def found(run: CurrentRun, choices: AttributionChoices) -> Found:
+def attribution_numbers(run: CurrentRun, choices: AttributionChoices) -> Found:
     """Return the numbers of the chosen method."""
     if choices.method == text.DIRECT_METHOD:
         return _direct(run, choices)

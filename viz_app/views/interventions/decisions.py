@@ -35,7 +35,7 @@ def decisions(trace: Trace) -> list[Decision]:
     return make(trace, output) if make else []
 
 
-def usual(trace: Trace, offered: list[Decision]) -> int:
+def default_decision(trace: Trace, offered: list[Decision]) -> int:
     """Return the decision to begin with, as an index.
 
     It is the token that goes on a text; else the word that the model is least sure of, since
@@ -54,7 +54,7 @@ def usual(trace: Trace, offered: list[Decision]) -> int:
     return min(ordinary or range(len(offered)), key=sure.__getitem__)
 
 
-def predicted(trace: Trace) -> list[str]:
+def decision_words(trace: Trace) -> list[str]:
     """Return the words of the main answer of a model that does not write."""
     output = first_output(trace)
     if isinstance(output, Span):

@@ -126,7 +126,7 @@ def _set(choices: RowChoices, weights: Sequence[float]) -> None:
         if not float(wanted.sum()):
             return
         edit = row.edit(wanted / wanted.sum())
-    state.put(row.where, edit)
+    state.keep_edit(row.where, edit)
 
 
 def _search(choices: RowChoices) -> None:

@@ -224,7 +224,7 @@ def _everywhere(row: AttentionRow, uniform: Trial) -> str:
     """Say what equal weights in all rows and heads of this kind of attention change."""
     logits, _ = _whole_runs(row, uniform)
     same = logits.argmax(-1) == logits_of(row.trace.outputs).argmax(-1)
-    return text.everywhere(int(same.sum()), len(same))
+    return text.uniform_outcome(int(same.sum()), len(same))
 
 
 def _permutations(found: Permutations, own: Trial) -> str:
@@ -237,7 +237,7 @@ def _adversary(what: Asked, row: AttentionRow, own: Trial) -> dict[str, Any]:
         return {**_empty(ADVERSARY, text.NOT_SEARCHED), "search": True}
     found = cache.row_finding(row, ADVERSARY, partial(adversary, row))
     trial = found.trial
-    says = text.moved(trial.divergence, trial.variation, found.corners, found.n_keys)
+    says = text.adversary_outcome(trial.divergence, trial.variation, found.corners, found.n_keys)
     return _column(ADVERSARY, what, own, trial, [says])
 
 
@@ -256,7 +256,9 @@ def _other(what: Asked, choices: RowChoices, row: AttentionRow, own: Trial) -> d
     trial = cache.row_finding(
         row, ("of another", choices.other), lambda: trials(row, weights[None])[0]
     )
-    says = [text.given(choices.other, given.n_kept, len(given.before), given.is_by_head)]
+    says = [
+        text.transplant_outcome(choices.other, given.n_kept, len(given.before), given.is_by_head)
+    ]
     if line := _seeds(row, choices, kind):
         says.append(line)
     return {**_column("other", what, own, trial, says), "of": choices.other}

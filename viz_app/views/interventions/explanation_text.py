@@ -70,7 +70,7 @@ def outcome_sentence(own: str, now: str, p_own: float, p_now: float) -> str:
     return f"Still “{own}” ({way})." if own == now else f"“{own}” becomes “{now}” ({way})."
 
 
-def everywhere(n_kept: int, n: int) -> str:
+def uniform_outcome(n_kept: int, n: int) -> str:
     """Say how many predictions stay with equal weights in all rows of the attention."""
     return f"Equal weights in every row of this kind: {_stay(n_kept, n)}."
 
@@ -81,7 +81,7 @@ def permutations(n_kept: int, n: int, low: float, median: float, high: float) ->
     return f"{kept} of {n} permutations keep it. TV median {median:.3f}, 95 % of them {low:.3f} to {high:.3f}."
 
 
-def moved(divergence: float, variation: float, corners: int, n_keys: int) -> str:
+def adversary_outcome(divergence: float, variation: float, corners: int, n_keys: int) -> str:
     """Say how far an adversary came, and what can hold all the weight."""
     far = f"Moved by JS {divergence:.3f} of at most {LN_2:.3f}; TV {variation:.3f}."
     if not corners:
@@ -89,7 +89,7 @@ def moved(divergence: float, variation: float, corners: int, n_keys: int) -> str
     return f"{far} {corners} of {n_keys} tokens can each take all the weight."
 
 
-def given(name: str, n_kept: int, n: int, is_by_head: bool) -> str:
+def transplant_outcome(name: str, n_kept: int, n: int, is_by_head: bool) -> str:
     """Say what another model predicts with this run's weights."""
     how = "" if is_by_head else " (their mean, to every head)"
     return f"Given this run's weights{how}, {name}: {_stay(n_kept, n)}."

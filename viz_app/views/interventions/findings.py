@@ -12,7 +12,7 @@ from viz_app.controls import pick
 from viz_app.input_bar.examples import reads_text
 from viz_app.session import cache, live, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.parameters import declared
+from viz_app.session.parameters import declared_parameters
 from viz_app.session.run_changes import EDITS
 from viz_app.session.url_state import parameter_of
 from viz_app.views.interventions import state, text
@@ -168,7 +168,7 @@ def show_pair(run: CurrentRun, one: PairFinding) -> None:
     url_state.set_value(EDITS, ())
     url_state.set_value(state.OTHER_EDITS, ())
     url_state.set_value(state.FOLLOWED_POSITION, None)
-    url_state.set_value(declared()["interventions-section"], "Patch")
+    url_state.set_value(declared_parameters()["interventions-section"], "Patch")
 
 
 def switch_off(rule: HeadRule) -> None:
@@ -179,7 +179,7 @@ def switch_off(rule: HeadRule) -> None:
             where = Where(site=one.site.name, heads=(one.head,))
             kept = [edit for edit in url_state.get(EDITS) if edit.where != where]
             url_state.set_value(EDITS, (*kept, HeadOff(where)))
-    url_state.set_value(declared()["interventions-section"], "Heads")
+    url_state.set_value(declared_parameters()["interventions-section"], "Heads")
 
 
 def finding_buttons(run: CurrentRun) -> None:

@@ -22,14 +22,14 @@ MAX_EDIT_BUTTONS = 6  # edits with a button of their own
 def _choose(run: CurrentRun) -> HeadOffChoices:
     """Draw the row of controls and return the choices."""
     with pick.control_row("interventions", "small"):
-        baseline = pick.one(
+        baseline = pick.pick_few(
             "A head that is off passes on",
             state.BASELINE,
             _baselines(run),
             text.BASELINE_NAMES.__getitem__,
             help=text.BASELINE_HELP,
         )
-        metric = pick.one(
+        metric = pick.pick_few(
             "Measured by",
             state.METRIC,
             state.METRIC.options,

@@ -13,14 +13,14 @@ from models.trace import AttentionSite
 from viz_app import words
 from viz_app.components.catalogue import BOARD
 from viz_app.controls import pick, sweeping
-from viz_app.drawing.frame import titled
+from viz_app.drawing.frame import with_title
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import of_model, saving
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.session.parameters import declared
+from viz_app.session.parameters import declared_parameters
 from viz_app.views.interventions import state, text
 from viz_app.views.page import (
     Columns,
@@ -65,7 +65,7 @@ class SweepChoices:
 
 def _choose(run: CurrentRun) -> SweepChoices:
     with pick.control_row("interventions", "small"):
-        baseline = pick.one(
+        baseline = pick.pick_few(
             "A head that is off passes on",
             state.BASELINE,
             SWEEP_BASELINES,
@@ -87,7 +87,7 @@ def find_sweep(run: CurrentRun) -> View[SweepChoices] | str:
 
 def sweep_payloads(run: CurrentRun, choices: SweepChoices) -> Pictures:
     """Return the board of mean effects and the curves, if they are measured."""
-    swept = sweeping.swept(run.unchanged.scope, choices.baseline)
+    swept = sweeping.sweep_results(run.unchanged.scope, choices.baseline)
     if swept is None:
         return {}
     return {"board": sweep_board(run, swept), CURVES_KEY: loss_curves(run, swept)}
@@ -214,7 +214,7 @@ def loss_curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChar
     title = (
         f"Loss with heads off together: by importance (line), {swept.n_orders} random orders (band)"
     )
-    return titled(faceted, title)
+    return with_title(faceted, title)
 
 
 def _layout(run: CurrentRun, choices: SweepChoices, drawn: Pictures) -> Sequence[PageCell]:
@@ -238,12 +238,12 @@ def _scale(site: str, head: int, factor: float) -> None:
 
 
 def _show_heads() -> None:
-    url_state.set_value(declared()["interventions-section"], "Heads")
+    url_state.set_value(declared_parameters()["interventions-section"], "Heads")
 
 
 def _files(run: CurrentRun, choices: SweepChoices) -> Sequence[File]:
     scope = run.unchanged.scope
-    swept = sweeping.swept(scope, choices.baseline)
+    swept = sweeping.sweep_results(scope, choices.baseline)
     if swept is None:
         return ()
     name = f"{scope.name}.heads-over-texts.{choices.baseline}"

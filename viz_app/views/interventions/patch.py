@@ -22,7 +22,7 @@ from viz_app.session.url_state import parameter_of
 from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.decisions import decisions
-from viz_app.views.interventions.patch_effects import PatchChoices, usable
+from viz_app.views.interventions.patch_effects import PatchChoices, usable_pair
 from viz_app.views.interventions.patch_grids import grids
 from viz_app.views.interventions.patch_payloads import (
     PATCH_NOTE,
@@ -30,7 +30,7 @@ from viz_app.views.interventions.patch_payloads import (
     patch_table,
 )
 from viz_app.views.interventions.patch_runs import SIDES, Two, two_runs, typed_fields
-from viz_app.views.interventions.second_text import another
+from viz_app.views.interventions.second_text import propose_second_text
 from viz_app.views.page import Columns, File, PageCell, ShownComponent, View, Widget, csv_file
 
 MAX_PATCH_BUTTONS = 4  # edits with a button of their own
@@ -39,7 +39,7 @@ _TASK, _USED = "patch task", "patch texts used"
 
 def _choose(run: CurrentRun) -> PatchChoices:
     """Draw the row of controls and return the choices."""
-    if recall(_TASK, run.scope.task) != run.scope.task and not url_state.follows():
+    if recall(_TASK, run.scope.task) != run.scope.task and not url_state.is_url_driven():
         for parameter in state.PATCH_TEXTS:
             url_state.set_value(parameter, None)
         url_state.set_value(state.OTHER_EDITS, ())
@@ -55,19 +55,19 @@ def _choose(run: CurrentRun) -> PatchChoices:
         streams = {one.key: one.title for one in grids(run.scope, trace, part)}
         stream = next(iter(streams), "")
         if len(streams) > 1 and part != say.GRADIENT_PART:
-            stream = pick.one(
+            stream = pick.pick_few(
                 "Cells of", state.PATCH_STREAM, list(streams), lambda key: streams[key]
             )
-        unit = pick.one(
+        unit = pick.pick_few(
             "Effects", state.PATCH_UNIT, state.PATCH_UNIT.options, say.EFFECT_UNITS.__getitem__,
             help=say.UNIT_HELP,
         )  # fmt: skip
     used = recall(_USED, second)
     choices = PatchChoices(
-        second, (used, another(run.scope, trace)), url_state.get(state.FOLLOWED_POSITION), stream, part, unit,
+        second, (used, propose_second_text(run.scope, trace)), url_state.get(state.FOLLOWED_POSITION), stream, part, unit,
         url_state.get(state.PATCH_SIDE), url_state.get(state.OTHER_EDITS),
     )  # fmt: skip
-    two, note = usable(run, choices)
+    two, note = usable_pair(run, choices)
     if two is not None and not note:
         remember(_USED, second)
     return _within(two, choices)
@@ -83,7 +83,7 @@ def _part(run: CurrentRun) -> str:
         parts.append(say.GRADIENT_PART)
     if len(parts) == 1:
         return parts[0]
-    return pick.one(
+    return pick.pick_few(
         "Part", state.PATCH_PART, parts, say.PART_TITLES.__getitem__, help=say.PART_HELP
     )
 
@@ -103,7 +103,7 @@ def _within(two: Two | None, choices: PatchChoices) -> PatchChoices:
 def _boxes(run: CurrentRun) -> tuple[str, ...]:
     """Draw a box for each field of the second text, and return the texts."""
     trace, texts = run.unchanged.trace, []
-    others = another(run.scope, trace)
+    others = propose_second_text(run.scope, trace)
     fields = typed_fields(run.scope, trace)
     for parameter, field, other in zip(state.PATCH_TEXTS, fields, others, strict=False):
         chosen = url_state.get(parameter)
@@ -123,7 +123,7 @@ def toggle_part(side: str, what: str, name: str, number: int) -> None:
     """
     shown = live.live_session().shown
     trace = shown.unchanged.trace
-    two, _ = usable(shown, _asked(shown))
+    two, _ = usable_pair(shown, _asked(shown))
     if two is None or side not in SIDES:
         return
     if what == "cell" and name in trace.activations:
@@ -140,7 +140,7 @@ def toggle_part(side: str, what: str, name: str, number: int) -> None:
 def _asked(run: CurrentRun) -> PatchChoices:
     """Return the choices that decide which runs are compared, outside a rerun."""
     trace = run.unchanged.trace
-    others = another(run.scope, trace)
+    others = propose_second_text(run.scope, trace)
     fields = typed_fields(run.scope, trace)
     second = tuple(
         other if (chosen := url_state.get(parameter)) is None else chosen
@@ -158,7 +158,7 @@ def use_pinned(texts: Sequence[str]) -> None:
 
 def _buttons(run: CurrentRun, choices: PatchChoices) -> None:
     """Draw a button for each edit, which undoes it, then the findings."""
-    two, _ = usable(run, choices)
+    two, _ = usable_pair(run, choices)
     edits: list[tuple[Edit, str]] = [
         *((edit, "needed") for edit in run.spec.edits if not isinstance(edit, MaskChange)),
         *((edit, "enough") for edit in url_state.get(state.OTHER_EDITS)),

@@ -57,7 +57,7 @@ class PatchEffects:
         return values / (self.two.gap if side == SUFFICIENT else -self.two.gap)
 
 
-def usable(run: CurrentRun, choices: PatchChoices) -> tuple[Two | None, str]:
+def usable_pair(run: CurrentRun, choices: PatchChoices) -> tuple[Two | None, str]:
     """Return the runs of the second text, or of the last usable one and why this one is not."""
     two = two_runs(run, choices.second, choices.position)
     if isinstance(two, Two):

@@ -29,7 +29,7 @@ from viz_app.views.interventions.patch_effects import (
     measure_patches,
     strongest_cell,
     strongest_head,
-    usable,
+    usable_pair,
 )
 from viz_app.views.interventions.patch_grids import Grid, cell_changes
 from viz_app.views.interventions.patch_runs import NECESSARY, SIDES, SUFFICIENT, level
@@ -40,7 +40,7 @@ PATCH_NOTE = "patch-note"
 
 def patch_section_payloads(run: CurrentRun, choices: PatchChoices) -> Pictures:
     """Return the payloads of all components of the section."""
-    two, note = usable(run, choices)
+    two, note = usable_pair(run, choices)
     if two is None:
         site = next(iter(run.trace.attention.values()), None)
         checks = check_rows(check_site(site) if site is not None else [])
@@ -79,7 +79,7 @@ def _counts(shown: PatchEffects) -> str:
         return said
     n_cells = len(two.this.trace.streams[shown.grid.stream].ids) if shown.grid else 0
     tried = None if effects.tried is None else len(effects.tried)
-    return f"{said} {say.long(tried, n_cells, not has_heads or effects.heads is not None)}"
+    return f"{said} {say.partial_trial_sentence(tried, n_cells, not has_heads or effects.heads is not None)}"
 
 
 def patch_picture(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _sentence(shown: PatchEffects, side: str) -> str:
 
     def say_of(place: str, value: float) -> str:
         if shown.is_share and side == SUFFICIENT:
-            return say.brings(place, value)
+            return say.gap_share_sentence(place, value)
         return say.strongest_part_sentence(place, value, "share" if shown.is_share else unit)
 
     said = []
@@ -260,7 +260,7 @@ def _hint(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> str:
 def patch_table(run: CurrentRun, choices: PatchChoices) -> list[list[object]]:
     """Return the rows of the table of all effects, with its head."""
     head: list[object] = ["side", "part", "layer", "head or token", "effect", "unit"]
-    two, _ = usable(run, choices)
+    two, _ = usable_pair(run, choices)
     if two is None:
         return [head]
     shown, found = measure_patches(two, choices), [head]

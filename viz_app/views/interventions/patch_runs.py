@@ -14,7 +14,12 @@ from viz_app.drawing.notes import first_output
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import patch_text as say
-from viz_app.views.interventions.decisions import Decision, decisions, option_label, usual
+from viz_app.views.interventions.decisions import (
+    Decision,
+    decisions,
+    default_decision,
+    option_label,
+)
 
 AlignedPairs = tuple[tuple[int, int], ...]  # (position in this run, position in the other)
 NECESSARY, SUFFICIENT = SIDES = ("needed", "enough")
@@ -265,7 +270,7 @@ def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | N
         == every[i].option
         != _option(other, trace, int(there[rows[i] or 0]))
     ]
-    begun = usual(trace, every)
+    begun = default_decision(trace, every)
     if _goes_on(trace):
         return shared[-1]
     return parted[0] if parted else begun if begun in shared else shared[0]

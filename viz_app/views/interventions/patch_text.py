@@ -101,7 +101,7 @@ def alignment_sentence(n: int, m: int, n_aligned: int) -> str:
     )
 
 
-def long(n_tried: int | None, n: int, has_heads: bool) -> str:
+def partial_trial_sentence(n_tried: int | None, n: int, has_heads: bool) -> str:
     """Say which parts of a long text are tried; None positions for all."""
     said = []
     if n_tried is not None:
@@ -117,12 +117,12 @@ def metric_values(token: str, rival: str, row: int, this: float, other: float) -
     """Name what is measured, with its value in both runs."""
     what = f"logit({token}) − logit({rival})" if rival else f"log p({token})"
     return (
-        f"Measured: {what} at decision {row + 1}: {signed(this)} in this text, "
-        f"{signed(other)} in the other"
+        f"Measured: {what} at decision {row + 1}: {signed_number(this)} in this text, "
+        f"{signed_number(other)} in the other"
     )
 
 
-def signed(value: float) -> str:
+def signed_number(value: float) -> str:
     """Write a number with a minus sign."""
     return f"{value:.2f}".replace("-", "−")
 
@@ -136,7 +136,7 @@ def strongest_part_sentence(place: str, value: float, unit: str) -> str:
     return f"{place} {'raises' if value > 0 else 'lowers'} it by {abs(value):.2f} {unit}."
 
 
-def brings(place: str, value: float) -> str:
+def gap_share_sentence(place: str, value: float) -> str:
     """Say which share of the gap the strongest part brings."""
     if not value:
         return "No part changes it."
@@ -184,12 +184,14 @@ def agreement(r: float, n: int, place: str, guess: float, exact: float) -> str:
         how = f"{n} heads, no correlation: guess or effect never changes"
     else:
         how = f"{n} heads, r = {correlation(r)}"
-    return f"{how}. Furthest off: {place}, guess {signed(guess)}, exact {signed(exact)}."
+    return (
+        f"{how}. Furthest off: {place}, guess {signed_number(guess)}, exact {signed_number(exact)}."
+    )
 
 
 def no_share(gap: float) -> str:
     """Say why the effects are not given as shares."""
-    return f"The gap between the runs ({signed(gap)}) is too small for shares."
+    return f"The gap between the runs ({signed_number(gap)}) is too small for shares."
 
 
 def reach_of_heads(n: int, n_cells: int) -> str:

@@ -24,10 +24,10 @@ from viz_app.session.live import Pictures
 from viz_app.views.interventions import state, text
 from viz_app.views.interventions.decisions import (
     Decision,
+    decision_words,
     decisions,
+    default_decision,
     option_label,
-    predicted,
-    usual,
 )
 
 MAX_HEADS_WORK = 40_000  # heads · tokens of the longest stream that are tried at once
@@ -69,7 +69,7 @@ def asked_about(run: CurrentRun, choices: HeadOffChoices) -> Asked:
     """Return the run with and without its edits, and the decision asked about."""
     before = cache.changed_run(run.unchanged, run.spec.without("edits"))
     every = decisions(before.trace)
-    chosen = usual(before.trace, every)
+    chosen = default_decision(before.trace, every)
     if choices.position is not None and choices.position < len(every):
         chosen = choices.position
     return Asked(before, run, every, chosen)
@@ -92,7 +92,7 @@ def measure_heads(what: Asked, choices: HeadOffChoices) -> HeadEffects | None:
     n_heads = sum(site.n_heads for site in trace.attention.values())
     if n_heads * max(len(row.ids) for row in trace.streams.values()) > MAX_HEADS_WORK:
         return None
-    make = partial(state.off, trace, choices.baseline)
+    make = partial(state.head_off_edit, trace, choices.baseline)
     return cache.cached_head_effects(what.after, _metric(what, choices), make, choices.baseline)
 
 
@@ -250,7 +250,7 @@ def _log_probs(trace: Trace) -> torch.Tensor:
 def answer_words(run: CurrentRun) -> list[str]:
     """Return the words of what the model answers under the run's edits."""
     if not run.scope.model.can_write:
-        return predicted(run.trace)
+        return decision_words(run.trace)
     return (_written(run).output or "").split(" ")
 
 

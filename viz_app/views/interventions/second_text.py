@@ -15,7 +15,7 @@ WORD_PAIRS = (
 _WORD = r"(?<![\w\[]){}(?![\w\]])"
 
 
-def another(scope: Scope, trace: Trace) -> tuple[str, ...]:
+def propose_second_text(scope: Scope, trace: Trace) -> tuple[str, ...]:
     """Return a second text: the run's with a word, digit or name exchanged by a known rule."""
     fields = typed_fields(scope, trace)
     texts = [str(trace.fields.get(field.name) or "") for field in fields]

@@ -17,7 +17,7 @@ METRIC = Choice(
 BASELINE = Choice("if-baseline", "zero", options=BASELINES, is_step=False)
 
 
-def off(trace: Trace, baseline: str, where: Where) -> Edit:
+def head_off_edit(trace: Trace, baseline: str, where: Where) -> Edit:
     """Return the edit that switches one head off."""
     if baseline != "offset":
         return HeadOff(where, baseline=baseline)
@@ -39,7 +39,9 @@ def switch_head(site: str, head: int, is_off: bool) -> None:
     """Switch a head of the shown run off, or leave it to the model again."""
     trace = live.live_session().shown.trace
     where = Where(site=site, heads=(head,))
-    _replace(where, partial(off, trace, url_state.get(BASELINE), where) if is_off else None)
+    _replace(
+        where, partial(head_off_edit, trace, url_state.get(BASELINE), where) if is_off else None
+    )
 
 
 def scale_head(site: str, head: int, factor: float) -> None:
@@ -53,10 +55,10 @@ def _replace(where: Where, make: Callable[[], Edit] | None) -> None:
     sites = live.live_session().shown.trace.attention
     if (site := sites.get(where.site or "")) is None or max(where.heads or ()) >= site.n_heads:
         return
-    put(where, make() if make else None)
+    keep_edit(where, make() if make else None)
 
 
-def put(where: Where, edit: Edit | None) -> None:
+def keep_edit(where: Where, edit: Edit | None) -> None:
     """Keep this edit in place of earlier ones of the same part of the run; None keeps none."""
     kept = [one for one in url_state.get(EDITS) if one.where != where]
     url_state.set_value(EDITS, (*kept, *([edit] if edit else [])))

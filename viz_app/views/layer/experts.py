@@ -6,7 +6,7 @@ from models.analysis.layer_parts import cosine_between
 from models.analysis.routing import Routed
 from models.hub.model import HubModel
 from models.hub.routing import may_be_mixture
-from viz_app.drawing.labels import quoted
+from viz_app.drawing.labels import quote
 from viz_app.views.layer import text
 from viz_app.views.layer.token_view import TokenView
 
@@ -23,7 +23,7 @@ def experts(view: TokenView) -> dict[str, Any] | None:
     numbers = zip(shown.weights.tolist(), lengths, directions, strict=True)
     names = [str(expert + 1) for expert in shown.experts.tolist()]
     return {
-        "title": f"Experts of the token {quoted(view.token)}",
+        "title": f"Experts of the token {quote(view.token)}",
         "columns": EXPERT_COLUMNS,
         "rows": [[name, *row] for name, row in zip(names, numbers, strict=True)],
         "sentence": text.routing(

@@ -6,7 +6,7 @@ from models.analysis.layer_parts import mean_and_spread
 from models.layers.sublayers import norm_name_of
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file
-from viz_app.drawing.provenance import counted, file_name
+from viz_app.drawing.provenance import counted_from_one, file_name
 from viz_app.views.layer import text
 from viz_app.views.layer.payloads import N_TOP_TOKENS
 from viz_app.views.layer.token_view import TokenView
@@ -85,7 +85,7 @@ def layers_npz(view: TokenView) -> bytes:
         if part.firing is not None:
             vectors |= {"ff_pre": part.firing.pre, "ff_post": part.firing.post}
         arrays |= {
-            f"{counted(part.sublayer.path)}.{name}": vector.numpy()
+            f"{counted_from_one(part.sublayer.path)}.{name}": vector.numpy()
             for name, vector in vectors.items()
             if vector is not None
         }

@@ -14,7 +14,7 @@ from viz_app.session.live import Pictures
 from viz_app.session.remembered import recall
 from viz_app.views import onward
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import layer_payloads, layer_quantities, unkept
+from viz_app.views.layer.payloads import layer_payloads, layer_quantities, recording_error
 from viz_app.views.layer.token_view import (
     LayerChoices,
     TokenView,
@@ -107,7 +107,7 @@ def _find(run: CurrentRun) -> View[LayerChoices] | str:
     if not run.scope.model.sublayers:
         instead = reference_models.one_that(run, lambda scope: bool(scope.model.sublayers))
         return text.no_layers(run.scope.model.is_recurrent, instead.name if instead else "")
-    return unkept(run) or ONE_TOKEN
+    return recording_error(run) or ONE_TOKEN
 
 
 def _layout(run: CurrentRun, choices: LayerChoices, drawn: Pictures) -> Sequence[PageCell]:

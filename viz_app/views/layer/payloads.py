@@ -12,7 +12,7 @@ from models import InputError
 from models.analysis.layer_parts import SublayerEffect, are_recorded, check_parts, mean_and_spread
 from models.hub.layer_map import MAX_INNER_NUMBERS
 from models.layers.sublayers import FEED_FORWARD
-from viz_app.drawing.extent import OWN_EXTENT, Extent, Scaled, widened
+from viz_app.drawing.extent import OWN_EXTENT, Extent, Scaled, widen_scales
 from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.payload import pack
@@ -51,7 +51,7 @@ def layer_payloads(run: CurrentRun, choices: LayerChoices) -> Pictures:
     Raises:
         InputError: the text is too long for all of it to be recorded.
     """
-    if message := unkept(run):
+    if message := recording_error(run):
         raise InputError(message, run.scope.model.fields[0].name)
     view = token_view(run, choices)
     dtype = next(run.scope.model.parameters()).dtype
@@ -72,7 +72,7 @@ def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
     Raises:
         InputError: the text is too long for all of it to be recorded.
     """
-    if message := unkept(run):
+    if message := recording_error(run):
         raise InputError(message, run.scope.model.fields[0].name)
     view = token_view(run, choices)
     names = [Label(text.BEFORE_LAYERS)]
@@ -105,7 +105,7 @@ def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
     ]
 
 
-def unkept(run: CurrentRun) -> str:
+def recording_error(run: CurrentRun) -> str:
     """Return the error for a text too long to be recorded; "" if it is short enough."""
     longest = max(len(row.ids) for row in run.trace.streams.values())
     return (
@@ -132,7 +132,7 @@ def layer_payload(view: TokenView, extent: Extent = OWN_EXTENT) -> bytes:
         "position": view.position,
         "stops": all_stops,
         "extent": extents,
-        "scales": widened(extents, extent),
+        "scales": widen_scales(extents, extent),
         "adds": first.adds,
         "answer": answer and answer.as_json(),
         "without": ""
@@ -239,7 +239,9 @@ def firing_sentence(view: TokenView) -> str:
         return inside_unknown(view)
     strongest = part.firing.strongest(STRONGEST)
     named = list(zip((strongest + 1).tolist(), part.firing.post[strongest].tolist(), strict=True))
-    return text.firing(part.sublayer, int(part.firing.fires.sum()), len(part.firing.pre), named)
+    return text.firing_units(
+        part.sublayer, int(part.firing.fires.sum()), len(part.firing.pre), named
+    )
 
 
 def _length(x: Tensor) -> float:

@@ -7,7 +7,7 @@ from models.architectures.base import MASKED_OUTPUT, NEXT_TOKEN, Architecture
 from models.layers.blocks import lowest
 from models.layers.sublayers import FEED_FORWARD, MIXER, Sublayer, norm_name, norm_name_of
 from viz_app import words
-from viz_app.drawing.labels import Label, quoted
+from viz_app.drawing.labels import Label, quote
 
 LAYER_QUESTION = "A layer, step by step: what does each part add?"
 UNNUMBERED = "cross"  # the label of a layer without a number
@@ -121,10 +121,10 @@ def no_lens(
     """
     if guesses_masks:
         mask_only = f"A prediction is read at a mask alone{', ' if answering else '.'}"
-        shown = f"here at {quoted(answering[0])}." if answering else " This text has none."
+        shown = f"here at {quote(answering[0])}." if answering else " This text has none."
         return mask_only + shown
     if answering:
-        return f"The prediction is read from the token {quoted(answering[0])} alone, from no other's vector."
+        return f"The prediction is read from the token {quote(answering[0])} alone, from no other's vector."
     if sublayer.states:
         return f"No prediction is read from the {sublayer.states} stream here: no next token is ever written from it."
     if reader:
@@ -143,12 +143,12 @@ def layer_title(
     output: str = NEXT_TOKEN,
 ) -> str:
     """Return the title: the token whose stream is shown, and the model's answer at its end."""
-    subject = f"the {terms.of(sublayer.stream).token} {quoted(token)}"
+    subject = f"the {terms.of(sublayer.stream).token} {quote(token)}"
     if answer is None:
         row_note = f" in the {sublayer.states} stream" if sublayer.states else ""
         return f"{subject[:1].upper()}{subject[1:]} through the {sublayer.stack}{row_note}"
     outcomes = {NEXT_TOKEN: "what follows it", MASKED_OUTPUT: "the guess for it"}
-    return f"From {subject} to {outcomes.get(output, 'the class')}, {quoted(answer)}"
+    return f"From {subject} to {outcomes.get(output, 'the class')}, {quote(answer)}"
 
 
 def all_title(sublayer: Sublayer, token: Label, output: str) -> str:
@@ -156,10 +156,10 @@ def all_title(sublayer: Sublayer, token: Label, output: str) -> str:
     if not output:
         return f"All layers of the {sublayer.stack}"
     if output == MASKED_OUTPUT:
-        return f"Logit lens: the guess for {quoted(token)} after each part"
+        return f"Logit lens: the guess for {quote(token)} after each part"
     if is_class(output):
-        return f"Logit lens: the class by {quoted(token)} after each part"
-    return f"Logit lens: the prediction after {quoted(token)}, part by part"
+        return f"Logit lens: the class by {quote(token)} after each part"
+    return f"Logit lens: the prediction after {quote(token)}, part by part"
 
 
 def one_title(sublayer: Sublayer) -> str:
@@ -212,7 +212,9 @@ def firing_name(sublayer: Sublayer) -> str:
     return f"{function}(x·W_gate) ⊙ (x·W_up)" if sublayer.gated else f"{function}(x·W₁{bias})"
 
 
-def firing(sublayer: Sublayer, n: int, d_ff: int, strongest: Sequence[tuple[int, float]]) -> str:
+def firing_units(
+    sublayer: Sublayer, n: int, d_ff: int, strongest: Sequence[tuple[int, float]]
+) -> str:
     """Return how many units of a feed-forward fire, and the strongest ones."""
     strongest_named = ", ".join(
         f"{number} ({value:.2f})".replace("-", "−") for number, value in strongest

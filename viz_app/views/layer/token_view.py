@@ -8,11 +8,11 @@ from torch import Tensor
 from models.analysis.layer_parts import (
     SublayerEffect,
     answering_positions,
-    lens,
+    logit_lens,
     output_read,
     sublayer_effects,
 )
-from models.analysis.routing import Routed, routed, routings
+from models.analysis.routing import Routed, routings, token_routing
 from models.architectures.base import MASKED_OUTPUT, NEXT_TOKEN
 from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.session.current_run import CurrentRun
@@ -61,7 +61,7 @@ class TokenView:
         """Path of a mixture of experts in the chosen layer → where it sends this token."""
         known = routings(self.run.scope.model)
         found = {
-            p.sublayer.path: routed(
+            p.sublayer.path: token_routing(
                 self.run.trace,
                 known[p.sublayer.path],
                 p.sublayer.made or p.sublayer.out,
@@ -101,7 +101,7 @@ class TokenView:
     def log_probs(self) -> Tensor | None:
         """The output's log p at each stop: before the first sublayer, and after each."""
         stops = [self.parts[0].before, *(part.after for part in self.parts)]
-        return lens(self.run.scope.model, stops, self.output) if self.output else None
+        return logit_lens(self.run.scope.model, stops, self.output) if self.output else None
 
     @property
     def tokens(self) -> list[Label]:

@@ -9,7 +9,7 @@ from viz_app.controls import pick, which_head
 from viz_app.controls.text_box import text_box
 from viz_app.controls.tile import tile
 from viz_app.drawing.sites import by_kind
-from viz_app.input_bar.examples import suited
+from viz_app.input_bar.examples import example_choices
 from viz_app.session import mask_notation as notation
 from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
@@ -54,7 +54,7 @@ def _batch(run: CurrentRun) -> tuple[str, str, int]:
     scope = run.scope
     if not scope.model.pads:
         return "", "", 0
-    if recall(_TASK, scope.task) != scope.task and not url_state.follows():
+    if recall(_TASK, scope.task) != scope.task and not url_state.is_url_driven():
         url_state.set_value(SECOND_MASKED_TEXT, None)
     remember(_TASK, scope.task)
     chosen = url_state.get(SECOND_MASKED_TEXT)
@@ -66,7 +66,7 @@ def _batch(run: CurrentRun) -> tuple[str, str, int]:
         width=430,
         help=text.second_help(scope.model),
     )
-    which = pick.one("Shown", SHOWN_TEXT, SHOWN_TEXT.options)
+    which = pick.pick_few("Shown", SHOWN_TEXT, SHOWN_TEXT.options)
     problem = cut or second_text_error(run, second)
     if problem or not second.strip():
         return "", problem, 0
@@ -75,7 +75,7 @@ def _batch(run: CurrentRun) -> tuple[str, str, int]:
 
 def default_second(scope: Scope) -> str:
     """Return the shortest example longer than the first, so that the first one is padded."""
-    readable = suited(scope)
+    readable = example_choices(scope)
     lengths = {text: len(scope.given_ids(text)) for text in readable}
     longer = [text for text in readable if lengths[text] > lengths[readable[0]]]
     return min(longer, key=lengths.get) if longer else readable[-1]

@@ -22,10 +22,10 @@ from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import (
     MaskView,
     additive_mask,
-    alone,
     axis_labels,
     distinct_masks,
     kind_names,
+    layer_matrix,
     log_prob_change,
     stream_labels,
 )
@@ -89,7 +89,7 @@ def everything_npz(view: MaskView) -> Arrays:
 
 def _mask(site: AttentionSite, name: str) -> Arrays:
     for x in site.mask.layers:
-        yield f"{name}.layer.{x.name}", alone(x, site.n_query, site.n_key).numpy()
+        yield f"{name}.layer.{x.name}", layer_matrix(x, site.n_query, site.n_key).numpy()
     is_open = mask_rows(site, 0)
     yield f"{name}.allowed", is_open
     yield (
@@ -139,7 +139,7 @@ def masks_svg(view: MaskView) -> str:
         title_width = math.ceil(svg.width_of(title, 11, bold=True)) - MASKS_LEFT
         x += MASKS_LEFT + max(len(keys) * MASK_CELL, title_width) + MASKS_GAP
         height = max(height, MASKS_TOP + len(queries) * MASK_CELL + 60)
-    heading = f"{view.title}. {masks_text.changed(view.changes, kind_names(view.after.trace))}"
+    heading = f"{view.title}. {masks_text.changes_line(view.changes, kind_names(view.after.trace))}"
     x = math.ceil(max(x, 20 + svg.width_of(heading, 13, bold=True)))
     parts = [
         svg.svg_text(10, 18, heading, font_weight=600, font_size=13),

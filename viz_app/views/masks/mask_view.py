@@ -162,7 +162,7 @@ def _padded(row: list[Label], tokens: Sequence[str]) -> list[Label]:
     return row + [special_label(token) for token in tokens[len(row) :]]
 
 
-def alone(layer: MaskLayer, n_query: int, n_key: int, batch: int = 0) -> Tensor:
+def layer_matrix(layer: MaskLayer, n_query: int, n_key: int, batch: int = 0) -> Tensor:
     """Return one layer as a full (query, key) matrix; True = may attend."""
     return layer.allowed[min(batch, len(layer.allowed) - 1), 0].expand(n_query, n_key)
 
@@ -180,7 +180,7 @@ def mask_checks(view: MaskView) -> list[Check]:
             allowed = site.allowed(rows=rows)
             union = torch.ones_like(allowed)
             for layer in site.mask.layers:
-                union = union & alone(layer, site.n_query, site.n_key)[rows]
+                union = union & layer_matrix(layer, site.n_query, site.n_key)[rows]
             differing += int((union != allowed).sum())
         largest = max(largest, _largest(site, mask_change(view.changes, site.kind).block))
     return [

@@ -9,7 +9,7 @@ from models.trace.edits import Edits, opens_ahead
 from models.trace.outputs import MaskedToken, NextToken, TokenInOrder
 from viz_app.drawing.notes import first_output
 from viz_app.views.masks.mask_view import LogProbChange
-from viz_app.views.masks.text import changed
+from viz_app.views.masks.text import changes_line
 
 
 def outcome_sentences(
@@ -31,11 +31,11 @@ def outcome_sentences(
     outcome = f"Under these masks the model {writes}: {after.output or 'nothing'}"
     outcome += " (as before)." if same else f" (before: {before.output or 'nothing'})."
     comparison = (
-        [outcome, cheat(before, after, changes, names)]
+        [outcome, look_ahead_effect(before, after, changes, names)]
         if after.output is not None and not isinstance(output, TokenInOrder)
         else ["", ""]  # guesses of single tokens, each given the others, make no text
     )
-    lines = [changed(changes, names), comparison[0], effect, comparison[1], *notes]
+    lines = [changes_line(changes, names), comparison[0], effect, comparison[1], *notes]
     return [line for line in lines if line]
 
 
@@ -68,7 +68,9 @@ def effect(log_probs: LogProbChange, trace: Trace) -> str:
     return f"Log-probability of the {what}{plural} “{_short(text)}”: {nats(before)} → {nats(after)} nats, {difference}."
 
 
-def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[SiteKind]) -> str:
+def look_ahead_effect(
+    before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[SiteKind]
+) -> str:
     """Return the effect of letting the decoder see ahead; "" if it may not."""
     ahead = [
         kind.query_stream for kind in kinds if kind.is_causal and opens_ahead(changes, kind.name)

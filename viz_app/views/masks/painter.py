@@ -12,23 +12,23 @@ from models.layers.masks import DRAWN, Mask, SiteKind
 from models.trace import AttentionSite
 from models.trace.edits import mask_change
 from viz_app import words
-from viz_app.drawing.cells import Tile, around, block_of, in_blocks
-from viz_app.drawing.extent import OWN_EXTENT, Extent, widened
+from viz_app.drawing.cells import Tile, block_of, in_blocks, part_around
+from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
 from viz_app.drawing.labels import Label, axes_labels, queries_are_written
 from viz_app.drawing.payload import pack
 from viz_app.drawing.pooling import pooled, pooled_weights, slabs
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.stamp import facts, saving
-from viz_app.session.mask_notation import painted
+from viz_app.session.mask_notation import painted_cells
 from viz_app.views.masks import outcome_text
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import (
     MaskView,
-    alone,
     axis_labels,
     distinct_masks,
     is_written,
     kind_names,
+    layer_matrix,
     log_prob_change,
 )
 
@@ -52,7 +52,7 @@ def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN_EXTENT) -> b
     own_extent, effect, effect_arrays = _effect(view, extent)
     header = {
         "kind": view.kind,
-        "painted": painted(change),
+        "painted": painted_cells(change),
         "fixed": fixed,
         "title": _kind_title(view, site),
         "subtitle": words.kind_subtitle(site, view.terms),
@@ -91,7 +91,7 @@ def painted_outcome(view: MaskView) -> list[str]:
             distinct_masks(view.after.trace, kind.name),
             mask_change(view.changes, kind.name),
         )
-        notes.append(masks_text.outside(name, change, sites[0].n_query, sites[0].n_key))
+        notes.append(masks_text.painted_outside(name, change, sites[0].n_query, sites[0].n_key))
         for site in sites:
             queries, _ = axes_labels(view.after.trace, site)
             where = name if len(sites) == 1 else f"{name}, layer {site.layer + 1}"
@@ -113,7 +113,10 @@ def _strip(view: MaskView) -> tuple[list[dict[str, Any]], np.ndarray]:
         n_query, n_key = site.n_query, site.n_key
         k = math.ceil(max(n_query, n_key) / MAX_PAINTED_SIDE)
         matrices = [
-            (masks_text.mask_layer_name(kind, mask_layer.name), alone(mask_layer, n_query, n_key))
+            (
+                masks_text.mask_layer_name(kind, mask_layer.name),
+                layer_matrix(mask_layer, n_query, n_key),
+            )
             for mask_layer in site.mask.layers
         ]
         matrices.append(("all together", site.allowed()))
@@ -155,7 +158,7 @@ def _effect(view: MaskView, extent: Extent) -> tuple[Extent, dict[str, Any], dic
         "difference": float(np.abs(difference).max()),
         "surprise": max([1.0, *(-v for v in (*change.before, *change.after))]),
     }
-    scales = widened(extents, extent)
+    scales = widen_scales(extents, extent)
     header = {
         "title": view.title,
         "site": view.site,
@@ -198,7 +201,7 @@ class CellRange:
                 slice(0, site.n_key),
                 block_of(site.n_query, site.n_key),
             )
-        return cls(site, *around(site, tile), 1)
+        return cls(site, *part_around(site, tile), 1)
 
     def header(self, queries: Sequence[Label], keys: Sequence[Label]) -> dict[str, Any]:
         """Return the axes' fields of the payload."""
@@ -264,7 +267,7 @@ class CellRange:
     def _bits(self, mask: Mask, rows: slice) -> np.ndarray:
         bits = np.zeros((rows.stop - rows.start, self.site.n_key), np.uint8)
         for i, layer in enumerate(mask.layers[:8]):
-            bits |= (~alone(layer, self.site.n_query, self.site.n_key)[rows]).numpy().astype(
+            bits |= (~layer_matrix(layer, self.site.n_query, self.site.n_key)[rows]).numpy().astype(
                 np.uint8
             ) << i
         return bits

@@ -106,7 +106,7 @@ def second_text_error(run: CurrentRun, second: str) -> str:
     """Return the error of reading a second text beside this run; "" if it is readable or blank."""
     try:
         if second.strip():
-            run.scope.encode(second, *others(run))
+            run.scope.encode(second, *other_required_texts(run))
     except InputError as error:
         return f"{str(error).replace(f'the {error.field}', 'This text')}."
     return ""
@@ -150,14 +150,14 @@ def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun
     """Return both texts in one batch, padded to the longer, under the model's own masks."""
     trace, scope = run.trace, run.scope
     typed = run.original is None  # a changed model reads what the unchanged one wrote
-    requests = _request(run, trace, typed), (second, *others(run))
+    requests = _request(run, trace, typed), (second, *other_required_texts(run))
     written = ()
     if scope.model.translates:
         written = trace.streams[scope.model.writes].ids[1:], cache.written_ids(scope, second)
     return cache.masked_runs(scope, requests, run.spec.edits, written, most)
 
 
-def others(run: CurrentRun) -> Texts:
+def other_required_texts(run: CurrentRun) -> Texts:
     """Return the texts of the model's other required fields, which the second text shares."""
     return tuple(
         run.trace.fields[field.name]

@@ -194,7 +194,7 @@ def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ())
     return f"{label}{f', and {more}' * bool(more)} (this model's)"
 
 
-def changed(changes: Edits, names: Mapping[SiteKind, str]) -> str:
+def changes_line(changes: Edits, names: Mapping[SiteKind, str]) -> str:
     """Return what has been changed, in one line; `names` maps kinds to their names."""
     parts = [
         f"{name}: {description}"
@@ -216,7 +216,7 @@ def _change(kind: SiteKind, change: MaskChange) -> str:
     return ", ".join(parts)
 
 
-def outside(name: str, change: MaskChange, n_query: int, n_key: int) -> str:
+def painted_outside(name: str, change: MaskChange, n_query: int, n_key: int) -> str:
     """Return how many painted cells lie outside the current texts; "" if none."""
     n = sum(q >= n_query or k >= n_key for q, k in (*change.block, *change.allow))
     subject = "1 painted cell lies" if n == 1 else f"{n} painted cells lie"

@@ -86,7 +86,7 @@ def card(name: str, folder: str) -> Card:
     drawn: Outline = outline(config)
     said = {
         "name": printable(name),
-        "family": text.family(family_of(config)),
+        "family": text.model_family(family_of(config)),
         "purpose": text.menu_purpose(training, config),
         **_record(training),
         "sizes": text.sizes(config, drawn.n_parameters),
@@ -100,7 +100,7 @@ def card(name: str, folder: str) -> Card:
             for kind, mask in drawn.masks.items()
         ],
     }
-    return text.group(config), said, [mask.numpy() for mask in drawn.masks.values()]
+    return text.model_group(config), said, [mask.numpy() for mask in drawn.masks.values()]
 
 
 def library_card(name: str, folder: str) -> Card:
@@ -112,7 +112,7 @@ def library_card(name: str, folder: str) -> Card:
     family = cache.description(folder).family
     said = {
         "name": printable(name),
-        "family": text.family(family),
+        "family": text.model_family(family),
         "purpose": text.UNOPENED,
         "shown": [],
         "masks": [],
@@ -127,7 +127,7 @@ def opened_card(run: CurrentRun) -> dict[str, Any]:
     n = sum(parameter.numel() for parameter in scope.model.parameters())
     return {
         "name": scope.name,
-        "family": text.family(family_of(scope.config)),
+        "family": text.model_family(family_of(scope.config)),
         **_record(training),
         "purpose": "" if scope.model.what_it_answers else text.menu_purpose(training, scope.config),
         "sizes": text.opened_sizes(n, scope.n_ctx),

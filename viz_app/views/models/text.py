@@ -20,12 +20,12 @@ PYTHON = "These models in Python: the reference"
 LAYERS = ("n_encoder_layers", "n_decoder_layers", "n_layers")
 
 
-def family(of: Family) -> str:
+def model_family(of: Family) -> str:
     """Return the family of a model, with its paper."""
     return words.as_sentence(of.name).removesuffix(".")
 
 
-def group(config: Config) -> tuple[int, str]:
+def model_group(config: Config) -> tuple[int, str]:
     """Return the group of a model: year and architecture."""
     return family_of(config).year, architecture_name(config)
 

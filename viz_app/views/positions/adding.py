@@ -15,7 +15,7 @@ from viz_app import ui, words
 from viz_app.controls import pick
 from viz_app.controls.which_head import head_row, which_head
 from viz_app.drawing.extent import Scaled
-from viz_app.drawing.labels import Label, labels, numbered
+from viz_app.drawing.labels import Label, labels, number_labels
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import caption, of_model
@@ -98,7 +98,7 @@ def _tokens(run: CurrentRun) -> list[str]:
 def _choose(run: CurrentRun) -> AddingChoices:
     tokens, site = _tokens(run), _site(run)
     head = min(chosen_focus(run.trace)[1].head, site.n_heads - 1)
-    chosen, named = min(url_state.get(ADDED_TOKEN), len(tokens) - 1), numbered(tokens)
+    chosen, named = min(url_state.get(ADDED_TOKEN), len(tokens) - 1), number_labels(tokens)
     with head_row():
         which_head({site.kind: [site]}, site, head)
         places = range(len(tokens))
@@ -139,7 +139,7 @@ def _payloads(run: CurrentRun, choices: AddingChoices) -> Pictures:
         "(x + p)·W": parts.both.added[:, columns],
         "[x; p]·[W; W]": parts.both.concatenated[:, columns],
     }
-    title_of_products = through(config, words.head_place(site, choices.head))
+    title_of_products = products_title(config, words.head_place(site, choices.head))
     title = f"“{text}” at position {token}: its vector, the position's, and their sum"
     note = caption(of_model(run.trace, run.scope.model.fields[0].name))
 
@@ -185,7 +185,7 @@ def _text(run: CurrentRun, choices: AddingChoices) -> str:
     return explain_adding(parts.x, parts.p, run.scope.config.positions)
 
 
-def through(config: object, head: str) -> str:
+def products_title(config: object, head: str) -> str:
     """Title the products of both with W_Q of this head, and say if they are the model's own."""
     title = f"Both through W_Q of {head[:1].lower()}{head[1:]}, without its bias: the same numbers"
     if config.positions == "none":

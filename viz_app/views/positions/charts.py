@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from models.analysis.position_measures import SimilarityByDistance
-from viz_app.drawing.extent import Extent, Scaled, scaled
+from viz_app.drawing.extent import Extent, Scaled, scale_picture
 from viz_app.drawing.frame import (
     LINE_COLOURS,
     LINE_STYLES,
     colour_bar,
     framed_figure,
     scale_of,
-    titled,
+    with_title,
 )
 from viz_app.drawing.look import Look
 
@@ -84,7 +84,7 @@ def dimension_chart(
             ],
         )
     )
-    return titled(chart, title, 300)
+    return with_title(chart, title, 300)
 
 
 def wavelength_chart(
@@ -133,7 +133,7 @@ def wavelength_chart(
         text="dimension:N"
     )
     rule, word = _length_rule(n)
-    return titled(dots + rule + word + marks + numbers, title, 280)
+    return with_title(dots + rule + word + marks + numbers, title, 280)
 
 
 def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:
@@ -198,7 +198,7 @@ def scaled_heatmap(
     table: Tensor, look: Look, title: str, axes: tuple[str, str], **more: Any
 ) -> Scaled:
     """Return a heatmap that reaches its largest number, or further; `more` as in `heatmap`."""
-    return scaled(
+    return scale_picture(
         _peak(table),
         lambda scales: heatmap(table, look, title, axes, limit=scales["value"], **more),
     )
@@ -207,7 +207,9 @@ def scaled_heatmap(
 def scaled_strips(rows: dict[str, Tensor], look: Look, title: str, axis: str, note: str) -> Scaled:
     """Return strips that reach as far as their largest number, or further."""
     peak = _peak(torch.stack(list(rows.values())))
-    return scaled(peak, lambda scales: strips(rows, look, title, axis, note, scales["value"]))
+    return scale_picture(
+        peak, lambda scales: strips(rows, look, title, axis, note, scales["value"])
+    )
 
 
 def _peak(values: Tensor) -> Extent:
@@ -255,7 +257,7 @@ def similarity_chart(
         y=alt.Y("least:Q", title="PE·PEᵀ", scale=scale), y2="largest:Q"
     )
     line = base.mark_line(strokeWidth=2.2, color=look.accent).encode(y=alt.Y("mean:Q", scale=scale))
-    return titled(band + line, title, height)
+    return with_title(band + line, title, height)
 
 
 def plane(
@@ -301,7 +303,7 @@ def plane(
         .mark_rule(color=LINE_COLOURS[5], strokeWidth=1.1, opacity=0.6, clip=True)
         .encode(**sides, x2="x2:Q", y2="y2:Q")
     )
-    return titled(path + lines + points, title, 330).properties(width=290)
+    return with_title(path + lines + points, title, 330).properties(width=290)
 
 
 def strips(

@@ -21,7 +21,7 @@ from viz_app import words
 from viz_app.components.catalogue import BY_DISTANCE, CHOICE, PLAIN
 from viz_app.controls.which_head import head_row, which_head
 from viz_app.drawing import notes
-from viz_app.drawing.extent import Extent, domain, scaled, signed_extent
+from viz_app.drawing.extent import Extent, domain, scale_picture, signed_extent
 from viz_app.drawing.labels import Label, labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
@@ -165,7 +165,7 @@ def distance_payloads(run: CurrentRun, choices: DistanceChoices) -> Pictures:
     view = DistanceView(run, choices)
     explained = explain_distances(view.all_pairs, view.one_pair is not None, view.hidden)
     drawn: Pictures = {
-        "positions-distance": scaled(view.scales, partial(every_pair, view)),
+        "positions-distance": scale_picture(view.scales, partial(every_pair, view)),
         "positions-explained": notes.rows("explained", *explained),
         "checks": notes.check_rows(_checks(view)),
     }
@@ -175,7 +175,7 @@ def distance_payloads(run: CurrentRun, choices: DistanceChoices) -> Pictures:
     weight = Weight(view.site, choices.head, query, key)
     return drawn | {
         "choice": token_choice(run.trace, weight, run.terms, query + 1),
-        "positions-carried": scaled(view.scales, partial(only_turned, view)),
+        "positions-carried": scale_picture(view.scales, partial(only_turned, view)),
     }
 
 

@@ -59,7 +59,7 @@ class MisprintChoices:
 def _choose(run: CurrentRun) -> MisprintChoices:
     shown, one, two, three, four = pick.columns(2.2, 1, 1, 1, 1)
     with shown:
-        picture = pick.one(
+        picture = pick.pick_few(
             "Show",
             MISPRINT_PICTURE,
             list(MISPRINT_PICTURES),

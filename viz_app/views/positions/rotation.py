@@ -10,7 +10,7 @@ from models.architectures import Model
 from models.architectures.base import BY_MASK, BY_SCORES
 from models.layers.rotation import Rotation
 from viz_app import ui
-from viz_app.drawing.extent import Extent, scaled
+from viz_app.drawing.extent import Extent, scale_picture
 from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
@@ -70,7 +70,7 @@ def _payloads(run: CurrentRun, n: int) -> Pictures:
     site = next(site for site in run.trace.attention.values() if site.has_causes)
     return {
         "positions-rotation": angles,
-        "positions-rotation-waves": scaled({"wavelength": longest}, by_pair),
+        "positions-rotation-waves": scale_picture({"wavelength": longest}, by_pair),
         "checks": check_rows(claims.rotation_checks(turns, site.dtype)),
     }
 

@@ -14,9 +14,9 @@ from models.analysis.shuffle import (
     ORDERS,
     ShuffleTest,
     encoder_stages,
-    movable,
+    movable_positions,
     new_order,
-    reordered,
+    reorder,
 )
 from models.architectures import Model
 from models.decoding import greedy
@@ -54,7 +54,7 @@ class ShuffleChoices:
 
     def order_of(self, row: Encoding) -> tuple[int, ...]:
         """Return the new order of this row's tokens."""
-        return new_order(len(row.ids), self.how, self.seed, movable(row))
+        return new_order(len(row.ids), self.how, self.seed, movable_positions(row))
 
 
 def find_shuffle(run: CurrentRun) -> View[ShuffleChoices] | str:
@@ -71,9 +71,11 @@ def find_shuffle(run: CurrentRun) -> View[ShuffleChoices] | str:
 def _choose(run: CurrentRun) -> ShuffleChoices:
     model = run.scope.model
     with pick.control_row():
-        how = pick.one("Reorder tokens", SHUFFLE_ORDER, list(ORDERS), help=say.order_help(model))
-        seed = pick.typed("Shuffle seed", SHUFFLE_SEED, width=150, disabled=how != "shuffled")
-        writes = model.can_write and pick.switched(
+        how = pick.pick_few(
+            "Reorder tokens", SHUFFLE_ORDER, list(ORDERS), help=say.order_help(model)
+        )
+        seed = pick.pick_typed("Shuffle seed", SHUFFLE_SEED, width=150, disabled=how != "shuffled")
+        writes = model.can_write and pick.pick_setting(
             "Also translate the shuffled text",
             SHUFFLE_WRITES,
             help="Greedy decoding of both orders. Where positions can be switched off, also without them, in the "
@@ -160,7 +162,7 @@ def _answers(run: CurrentRun, choices: ShuffleChoices) -> list[tuple[str, str]]:
     if not compare_outputs(run.trace, run.trace).names:
         return [("line", say.NOTHING_ASKED)]
     row, lines = shuffled_encoding(run), []
-    other = reordered(row, choices.order_of(row))
+    other = reorder(row, choices.order_of(row))
     for where, scope in (
         (WITH_POSITIONS, _positioned(run, True)),
         (WITHOUT_POSITIONS, _positioned(run, False)),

@@ -12,7 +12,7 @@ from models.analysis.position_measures import SimilarityByDistance, similarity_b
 from models.layers.positions import formula_table, sinusoidal, wavelengths
 from viz_app import ui
 from viz_app.controls import pick
-from viz_app.drawing.extent import Extent, Scaled, domain, scaled, signed_extent
+from viz_app.drawing.extent import Extent, Scaled, domain, scale_picture, signed_extent
 from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name, file_name_part
@@ -91,7 +91,7 @@ def position_kind(run: CurrentRun) -> str:
 def choose_d_model(fixed: int | None = None) -> int:
     """Draw the width of a table; a `fixed` one is the model's own."""
     if fixed is not None:
-        return pick.fixed("d_model of this model", f"positions-own-{fixed}", fixed)
+        return pick.show_fixed("d_model of this model", f"positions-own-{fixed}", fixed)
     about = "How many numbers a position vector has."
     return pick.step(
         "d_model (dimensions)", TABLE_D_MODEL, TABLE_SIZES, url_state.get(TABLE_D_MODEL), help=about
@@ -111,7 +111,7 @@ def _choose(run: CurrentRun) -> TableChoices:
     }
     about = say.own_help(kind, run.scope.model.order_from)
     with left:
-        formula = names[pick.one("Table", CHOSEN_TABLE, list(names), help=about)]
+        formula = names[pick.pick_few("Table", CHOSEN_TABLE, list(names), help=about)]
     with middle:
         d_model = choose_d_model(config.d_model if formula == say.OWN_TABLE else None)
     with right:
@@ -156,7 +156,7 @@ def _curves(run: CurrentRun, choices: TableChoices) -> Pictures:
         return charts.dimension_chart(view.table, dims, names, title, domain(scales))
 
     drawn: Pictures = {
-        "positions-curves": scaled(signed_extent(view.table[:, list(dims)]), curves),
+        "positions-curves": scale_picture(signed_extent(view.table[:, list(dims)]), curves),
         "checks": check_rows(_checks(run, view)),
     }
     if view.waves is not None:
@@ -169,7 +169,9 @@ def _lay_out_curves(run: CurrentRun, choices: TableChoices, drawn: Pictures) -> 
     view = table_view(run, choices)
     turns = [Prose(say.NO_WAVES)]
     if view.waves is not None:
-        turns = [Plot("positions-waves", caption=say.turns(view.waves, len(view.table)))]
+        turns = [
+            Plot("positions-waves", caption=say.wavelengths_sentence(view.waves, len(view.table)))
+        ]
     return [
         *_only_tables(run),
         Columns((1.7, 1), ([Plot("positions-curves")], turns), stack=True),
@@ -196,7 +198,7 @@ def _map(run: CurrentRun, choices: TableChoices) -> Pictures:
         "positions-products": heatmap(
             "Similarity of two positions (PE·PEᵀ)", products, "other position"
         ),
-        "positions-similarity": scaled(
+        "positions-similarity": scale_picture(
             signed_extent(similarity.least, similarity.largest), by_distance
         ),
         "checks": check_rows(_checks(run, view)),

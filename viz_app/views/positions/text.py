@@ -265,7 +265,7 @@ def wavelength_text(wavelength: float) -> str:
     )
 
 
-def turns(waves: Tensor, n: int) -> str:
+def wavelengths_sentence(waves: Tensor, n: int) -> str:
     """Compare the wavelengths with the length shown."""
     full, endless = int((waves <= n).sum()), int((waves >= NEVER).sum())
     rest = f" {endless} dimensions have a wavelength over 10⁹ and are not drawn." if endless else ""

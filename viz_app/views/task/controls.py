@@ -8,7 +8,7 @@ from functools import partial
 from models import Scope
 from models.architectures.base import ORDER_FIELD, POSITIONS_FIELD, Field
 from models.errors import InputError
-from models.tokenizers.encoding import hidable
+from models.tokenizers.encoding import positions_to_hide
 from models.trace import Trace
 from models.trace.outputs import Output, TokenInOrder
 from viz_app.components.catalogue import PLAIN
@@ -23,7 +23,7 @@ from viz_app.session.focus import Focus, chosen_focus
 from viz_app.session.parameters import Choice, Whole
 from viz_app.session.remembered import forget, recall, remember
 from viz_app.views.task.next_token import clicked_position
-from viz_app.views.task.presentations import pictured
+from viz_app.views.task.presentations import outputs_with_picture
 from viz_app.views.task.reading import TaskChoices, answering_sites, reading_site
 
 OUTPUT = Choice("task-output")
@@ -45,10 +45,10 @@ def choose_task_view(run: CurrentRun) -> TaskChoices:
 
 def _output(run: CurrentRun) -> str:
     """Draw the choice of the shown output if the run has several; return its name."""
-    names = pictured(run)
+    names = outputs_with_picture(run)
     if len(names) < 2:
         return ""
-    return pick.one("Show", OUTPUT, names, lambda name: f"{name[:1].upper()}{name[1:]}")
+    return pick.pick_few("Show", OUTPUT, names, lambda name: f"{name[:1].upper()}{name[1:]}")
 
 
 def choose_position(position: int) -> None:
@@ -68,7 +68,7 @@ def hide(positions: Sequence[int]) -> None:
         return
     row, parameter = run.trace.streams[field.stream], url_state.parameter_of(field)
     beyond = [position for position in url_state.get(parameter) or () if position >= len(row.ids)]
-    hidable_positions = hidable(row, run.scope.tokenizer.mask_id)
+    hidable_positions = positions_to_hide(row, run.scope.tokenizer.mask_id)
     chosen = sorted(
         {*beyond, *(position for position in positions if position in hidable_positions)}
     )[: url_state.MOST_POSITIONS]
@@ -126,13 +126,13 @@ def _note_order(n: int) -> None:
     refused = recall(_REFUSED)
     wrong = refused[1] if refused else _linked()
     chosen = url_state.get(url_state.parameter_of(_field(ORDER_FIELD)))
-    note = wrong or (unlike(chosen, n) if chosen else "")
+    note = wrong or (order_mismatch(chosen, n) if chosen else "")
     show(PLAIN, small_print(note, bad=bool(wrong)), key="note order")
 
 
 def _linked() -> str:
     """Return the error of an order in the URL; "" if there is none."""
-    messages = url_state.unfit(url_state.parameter_of(_field(ORDER_FIELD)))
+    messages = url_state.invalid_messages(url_state.parameter_of(_field(ORDER_FIELD)))
     return (
         f"In this link the {messages[0]}. The tokens are predicted from left to right."
         if messages
@@ -198,7 +198,7 @@ def read_order(typed: str, n: int) -> tuple[int, ...]:
     return tuple(number - 1 for number in numbers)
 
 
-def unlike(chosen: Sequence[int], n: int) -> str:
+def order_mismatch(chosen: Sequence[int], n: int) -> str:
     """Describe how an order made for another text applies to n tokens; "" if it fits.
 
     Positions in the order are counted from 0.

@@ -7,7 +7,7 @@ import numpy as np
 
 from models.analysis.checks import Check
 from models.analysis.distributions import Expectation, check_softmax, entropy_bits, expectation
-from models.tokenizers.encoding import Encoding, hidable
+from models.tokenizers.encoding import Encoding, positions_to_hide
 from models.trace import AttentionSite
 from models.trace.outputs import MaskedToken
 from viz_app.drawing.labels import Label, labels, token_label
@@ -73,7 +73,7 @@ def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
     return predictions
 
 
-def masked(run: CurrentRun, output: MaskedToken, choices: TaskChoices) -> DrawnOutput:
+def draw_masked(run: CurrentRun, output: MaskedToken, choices: TaskChoices) -> DrawnOutput:
     """Draw the predictions at each [MASK], and return their checks."""
     site, head = reading_site(run.trace, output.stream, choices.focus)
     predictions = guesses(output, run.trace.streams[output.stream])
@@ -113,7 +113,7 @@ def _payload(
 ) -> bytes:
     row, tokenizer = run.trace.streams[output.stream], run.scope.tokenizer
     token_labels, hidden = own_labels(run, output), dict(row.hidden)
-    open_places = hidable(row, tokenizer.mask_id)
+    open_places = positions_to_hide(row, tokenizer.mask_id)
     masks, arrays, rows = [], {}, []
     for i, guess in enumerate(predictions):
         name = "" if guess.hidden is None else token_labels[guess.position].text
@@ -128,7 +128,7 @@ def _payload(
         arrays |= row_arrays
         rows += [(expected.probability, expected.rank) for expected in guess.each]
     header: dict[str, Any] = {
-        "title": text.MASKED_TITLE, "note": text.hidden(len(output.positions), len(set(output.positions) - set(hidden)), len(predictions)),
+        "title": text.MASKED_TITLE, "note": text.masks_note(len(output.positions), len(set(output.positions) - set(hidden)), len(predictions)),
         **saving(file_name(run.trace, "masked-tokens"), facts(run.trace)),
         "tokens": [label.as_json() for label in token_labels], "segments": list(row.segments),
         "states": [

@@ -16,7 +16,7 @@ from models.trace.outputs import (
     TokenClasses,
     TokenInOrder,
 )
-from viz_app.drawing.labels import labels, quoted
+from viz_app.drawing.labels import labels, quote
 from viz_app.drawing.notes import check_rows, first_output, strip
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -24,7 +24,7 @@ from viz_app.views.task import files, text
 from viz_app.views.task.classes import class_probabilities, token_classes
 from viz_app.views.task.image import SEVERAL_TOKENS_NOTE
 from viz_app.views.task.in_order import draw_in_order
-from viz_app.views.task.masked import masked
+from viz_app.views.task.masked import draw_masked
 from viz_app.views.task.next_token import next_token
 from viz_app.views.task.pair import draw_choices, second_text_missing
 from viz_app.views.task.reading import DrawnOutput, TaskChoices
@@ -88,7 +88,7 @@ def explain_classes(trace: Trace, output: ClassProbabilities, of_two: str) -> st
         output.position, f"token {output.position + 1}"
     )
     special = ", which belongs to no word" if token.special else ""
-    return _CLASSES.format(token=quoted(token), place=place, special=special)
+    return _CLASSES.format(token=quote(token), place=place, special=special)
 
 
 def explain_token_classes(trace: Trace, output: TokenClasses, of_two: str) -> str:
@@ -134,7 +134,7 @@ def _always(sentences: str) -> Explain:
 
 PRESENTATIONS: dict[type, OutputPresentation] = {
     NextToken: OutputPresentation(next_token, _always(text.SURPRISAL_NOTE), "All positions, CSV", files.next_token_csv),
-    MaskedToken: OutputPresentation(masked, explain_masked, "All guesses, CSV", files.masked_csv),
+    MaskedToken: OutputPresentation(draw_masked, explain_masked, "All guesses, CSV", files.masked_csv),
     ClassProbabilities: OutputPresentation(class_probabilities, explain_classes, "All classes, CSV", files.classes_csv),
     ChoiceProbabilities: OutputPresentation(draw_choices, _always(text.CHOICE_NOTE), "All choices, CSV", files.classes_csv),
     TokenClasses: OutputPresentation(token_classes, explain_token_classes, "All tokens, CSV", files.token_classes_csv),
@@ -148,7 +148,7 @@ def presentation(output: Output) -> OutputPresentation | None:
     return PRESENTATIONS.get(type(output))
 
 
-def pictured(run: CurrentRun) -> list[str]:
+def outputs_with_picture(run: CurrentRun) -> list[str]:
     """Return the names of the outputs that have a picture, one of which is shown.
 
     The answer about two texts is not among them: it is shown with any other.

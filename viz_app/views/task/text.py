@@ -149,7 +149,7 @@ def unlisted_tokens(n_shown: int, mass: float, entropy: float) -> str:
     )
 
 
-def hidden(n: int, n_typed: int, n_shown: int) -> str:
+def masks_note(n: int, n_typed: int, n_shown: int) -> str:
     """Return the number of hidden tokens, `n_typed` of them as [MASK], and how to change them."""
     if not n:
         return "Nothing is hidden. Click a token, or type [MASK] in the text above."

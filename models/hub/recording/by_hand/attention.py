@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.hub.recording.by_hand.axes import arranged, placed, resolved
+from models.hub.recording.by_hand.axes import arrange_axes, place_axes, resolve_axis
 from models.hub.recording.by_hand.explained import ExplainedScores
 from models.hub.recording.by_hand.heads import FollowedHead
 from models.hub.recording.by_hand.roles import WeightedSum
@@ -54,7 +54,7 @@ def causes_of(found: WeightedSum, measured: ExplainedScores, linears: Linears) -
         return "its scores are not followed"
     key_atoms = set(found.roles.key)
     has_key = [
-        any(a in key_atoms for axis in side for a in resolved(axis))
+        any(a in key_atoms for axis in side for a in resolve_axis(axis))
         for side in (root.of_a, root.of_b)
     ]
     product = root.product
@@ -64,10 +64,10 @@ def causes_of(found: WeightedSum, measured: ExplainedScores, linears: Linears) -
     if has_key == [True, True]:
         return "its product is not of queries and keys: both sides have the axis of the keys"
     keys, queries = (sides[has_key.index(side)] for side in (True, False))
-    inner = tuple(a for label in product.summed for a in resolved(_axis(keys, label)))
+    inner = tuple(a for label in product.summed for a in resolve_axis(_axis(keys, label)))
     roles = found.roles
-    q = arranged(queries[0], queries[1], (roles.batch, roles.head, roles.query, inner))
-    k = arranged(keys[0], keys[1], (roles.batch, roles.head, roles.key, inner))
+    q = arrange_axes(queries[0], queries[1], (roles.batch, roles.head, roles.query, inner))
+    k = arrange_axes(keys[0], keys[1], (roles.batch, roles.head, roles.key, inner))
     v, softmaxed = found.values_by_head(), found.by_head(found.softmax.value, found.softmax.layout)
     if q is None or k is None or v is None or softmaxed is None:
         return "its queries, keys or values have an axis besides texts, heads, tokens and features"
@@ -159,7 +159,7 @@ def attend_by_hand(
         return _softmaxed(found, causes.measured.scores(_summed(own.terms, causes)), mask)
 
     def by_head(product: Tensor) -> Tensor:
-        head_out = arranged(product, found.out, roles.of_out)
+        head_out = arrange_axes(product, found.out, roles.of_out)
         if head_out is None:
             raise RuntimeError("a weighted sum has an axis that its weights and values have not")
         results.append((head_out, product))
@@ -206,7 +206,7 @@ def attend_by_hand(
     unedited, product = results[0]
     if head_out is unedited:
         return product
-    return placed(head_out.to(product.dtype), roles.of_out, found.out, product.shape)
+    return place_axes(head_out.to(product.dtype), roles.of_out, found.out, product.shape)
 
 
 def _replaced(arg: Any, old: Tensor, new: Tensor) -> Any:
@@ -227,11 +227,11 @@ def _softmaxed(found: WeightedSum, scores: By4, mask: Mask) -> tuple[By4, Tensor
     softmax = found.softmax
     if (allowed := mask.allowed) is not None:
         scores = scores.masked_fill(~allowed, -torch.inf)
-    own = placed(scores, found.roles.of_weights, softmax.layout, softmax.value.shape)
+    own = place_axes(scores, found.roles.of_weights, softmax.layout, softmax.value.shape)
     weights = softmax.of(own)
     if allowed is not None:  # of a row without an open key softmax makes no number
         closed = ~allowed.any(-1, keepdim=True).expand(*scores.shape[:3], 1).expand_as(scores)
-        own_closed = placed(closed, found.roles.of_weights, softmax.layout, softmax.value.shape)
+        own_closed = place_axes(closed, found.roles.of_weights, softmax.layout, softmax.value.shape)
         weights = weights.masked_fill(own_closed, 0.0)
     by_head = found.by_head(weights, softmax.layout)
     if by_head is None:

@@ -37,7 +37,7 @@ def fresh(shape: Sequence[int]) -> AxisOrder:
     return tuple((Atom(size),) if size > 1 else () for size in shape)
 
 
-def resolved(axis: Sequence[Atom]) -> AtomAxis:
+def resolve_axis(axis: Sequence[Atom]) -> AtomAxis:
     """Return the atoms of an axis as they are by now."""
     return tuple(a for atom in axis for a in atom.resolved())
 
@@ -46,7 +46,7 @@ def size_of(axis: Sequence[Atom]) -> int:
     return math.prod(atom.size for atom in axis)
 
 
-def after(
+def result_layout(
     func: Callable[..., Any], args: Sequence[Any], result: Shaped[Tensor, ...], layout: AxisOrder
 ) -> Any:
     """Return the layout of a function's result, given that of its first argument; None if unknown.
@@ -63,14 +63,14 @@ def after(
     return _broadcast(layout, tuple(result.shape))
 
 
-def arranged(
+def arrange_axes(
     t: Shaped[Tensor, ...], layout: AxisOrder, groups: Sequence[AtomAxis]
 ) -> Shaped[Tensor, ...] | None:
     """Return a tensor with one axis for each group of atoms; None if it has atoms besides them.
 
     A group that it has no atom of, or only the first ones of, is that much shorter.
     """
-    axes = [resolved(axis) for axis in layout]
+    axes = [resolve_axis(axis) for axis in layout]
     flat = [atom for axis in axes for atom in axis]
     wanted = [[atom for atom in group if atom in flat] for group in groups]
     if len(flat) != sum(map(len, wanted)):
@@ -88,17 +88,17 @@ def arranged(
     return t.reshape([size_of(group) for group in wanted])
 
 
-def placed(
+def place_axes(
     t: Shaped[Tensor, ...], groups: Sequence[AtomAxis], layout: AxisOrder, shape: Sequence[int]
 ) -> Shaped[Tensor, ...]:
     """Return a tensor with an axis for each group in a layout of the same atoms."""
     flat = [atom for group in groups for atom in group]
-    order = [flat.index(atom) for axis in layout for atom in resolved(axis)]
+    order = [flat.index(atom) for axis in layout for atom in resolve_axis(axis)]
     return t.reshape([atom.size for atom in flat]).permute(order).reshape(tuple(shape))
 
 
 def _reshaped(layout: AxisOrder, shape: tuple[int, ...]) -> AxisOrder | None:
-    left = [atom for axis in layout for atom in resolved(axis)]
+    left = [atom for axis in layout for atom in resolve_axis(axis)]
     result: list[AtomAxis] = []
     for size in shape:
         axis: list[Atom] = []

@@ -78,13 +78,13 @@ def attention_name(heads: Sequence[FollowedHead]) -> str:
     return _container(heads[0].path, heads[1].path) or heads[0].name
 
 
-def attended(heads: Sequence[FollowedHead], site: AttentionSite | None) -> Attended:
+def finish_heads(heads: Sequence[FollowedHead], site: AttentionSite | None) -> Attended:
     """Return these heads as one finished attention."""
     out = torch.cat([head.head_out for head in heads], dim=1)
     return Attended(attention_name(heads), heads[0].kind.query_stream, out, site)
 
 
-def joined(heads: Sequence[FollowedHead]) -> AttentionSite | None:
+def join_heads(heads: Sequence[FollowedHead]) -> AttentionSite | None:
     """Return the recorded heads as one site."""
     sites = [head.site for head in heads if head.site is not None]
     if len(sites) < len(heads):

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from models.hub.recording.by_hand.axes import Atom, AtomAxis, AxisOrder, arranged, resolved, size_of
+from models.hub.recording.by_hand.axes import (
+    Atom,
+    AtomAxis,
+    AxisOrder,
+    arrange_axes,
+    resolve_axis,
+    size_of,
+)
 from models.hub.recording.by_hand.products import Product
 from models.hub.recording.by_hand.steps import (
     FollowedStep,
@@ -57,13 +64,13 @@ class WeightedSum:
         """Return the values; None if they have an axis besides."""
         roles = self.roles
         groups = roles.batch, roles.head, roles.key, roles.feature
-        return arranged(self.values, self.of_values, groups)
+        return arrange_axes(self.values, self.of_values, groups)
 
     def by_head(
         self, t: Shaped[Tensor, ...], layout: AxisOrder
     ) -> Float[Tensor, "batch head query key"] | None:
         """Return scores or weights, over all rows and heads."""
-        t4 = arranged(t, layout, self.roles.of_weights)
+        t4 = arrange_axes(t, layout, self.roles.of_weights)
         if t4 is None:
             return None
         return t4.expand([size_of(axis) for axis in self.roles.of_weights])
@@ -82,21 +89,21 @@ def roles_of(
         raise TypeError(f"weights come from a softmax, not from {type(softmax).__name__}")
     labels, others = (product.of_a, product.of_b) if is_a else (product.of_b, product.of_a)
     values = product.b if is_a else product.a
-    known = {label: resolved(axis) for label, axis in zip(labels, step.layout, strict=True)}
+    known = {label: resolve_axis(axis) for label, axis in zip(labels, step.layout, strict=True)}
     axes = axes_of(product, known)
     of_values = layout_of(values, others, axes)
-    key = resolved(softmax.layout[softmax.dim])
-    summed = [atom for label in product.summed for atom in resolved(axes[label])]
+    key = resolve_axis(softmax.layout[softmax.dim])
+    summed = [atom for label in product.summed for atom in resolve_axis(axes[label])]
     if set(summed) != set(key) or product.added is not None:
         return WRONG_AXIS
     shared = [atom for axis in of_values for atom in axis]
-    weights = [a for axis in softmax.layout for a in resolved(axis) if a not in key]
+    weights = [a for axis in softmax.layout for a in resolve_axis(axis) if a not in key]
     feature = tuple(atom for atom in shared if atom not in key and atom not in weights)
     own = [atom for atom in weights if atom not in shared]
     told = _told(weights, own, _key_heads(softmax), n_rows, lengths)
     if isinstance(told, str):
         return told
-    out = tuple(resolved(axes[label]) for label in product.out)
+    out = tuple(resolve_axis(axes[label]) for label in product.out)
     roles = Roles(*told[:3], key, feature, is_assumed=told[3])
     return WeightedSum(product, step, softmax, values, of_values, out, roles)
 
@@ -105,7 +112,7 @@ def _key_heads(softmax: Softmax) -> list[object]:
     """Return the atoms that queries and keys share; none if their product is not known."""
     if softmax.scores is None or not isinstance(scores := softmax.scores.root, ScoreProduct):
         return []
-    a, b = ({x for axis in side for x in resolved(axis)} for side in (scores.of_a, scores.of_b))
+    a, b = ({x for axis in side for x in resolve_axis(axis)} for side in (scores.of_a, scores.of_b))
     return list(a & b)
 
 

@@ -14,7 +14,14 @@ import torch.nn.functional as F
 from jaxtyping import Shaped
 from torch import Tensor
 
-from models.hub.recording.by_hand.axes import Atom, AtomAxis, AxisOrder, after, fresh, resolved
+from models.hub.recording.by_hand.axes import (
+    Atom,
+    AtomAxis,
+    AxisOrder,
+    fresh,
+    resolve_axis,
+    result_layout,
+)
 from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
 from models.hub.recording.projections import same_memory
 
@@ -203,7 +210,7 @@ class Steps:
                 return
             if isinstance(first.root, ScoreProduct):
                 first.root.is_overwritten = True
-        layout = after(func, args, value, first.layout)
+        layout = result_layout(func, args, value, first.layout)
         if layout is None or (func is Tensor.__getitem__ and not _keeps_all(args)):
             if isinstance(first.root, Softmax) and same_memory(value, first.value):
                 self._cut[id(value)] = value, first.root
@@ -264,7 +271,7 @@ def layout_of(
 ) -> AxisOrder:
     """Return the axes of an operand, without those that it is broadcast along."""
     return tuple(
-        resolved(axes[label]) if size > 1 else ()
+        resolve_axis(axes[label]) if size > 1 else ()
         for label, size in zip(labels, t.shape, strict=True)
     )
 
