@@ -122,7 +122,7 @@ def layer_reach(
 def autograd_gap(model: Model, ids: tuple[int, ...], choice: LayerChoice) -> float:
     """Return the largest relative difference of one row of norms between both routes.
 
-    Only the first CHECKED tokens are used.
+    Only the first N_CHECKED tokens are used.
 
     Raises:
         ValueError: As for `layer_reach`.

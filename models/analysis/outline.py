@@ -34,7 +34,7 @@ def outline(config: Config) -> Outline:
 
 
 def example_masks(model: Model) -> dict[SiteKind, Bool[Tensor, "query key"]]:
-    """Return each kind's mask on a short row of every stream, in IN_ORDER if order-based."""
+    """Return each kind's mask on a short row of every stream, in OUTLINE_ORDER if order-based."""
     token = int(model.config.pad_id == 0)
     ordered = any(field.kind == ORDER_FIELD for field in model.fields)
     lengths = [len(OUTLINE_ORDER)] if ordered else OUTLINE_LENGTHS[: len(model.streams)]

@@ -6,7 +6,7 @@ WEIGHTS_PER_SLICE = 2**20  # weights computed together
 
 
 def row_slices(site: AttentionSite, heads: int = 1) -> list[slice]:
-    """Return slices of the queries of at most CELLS weights over this number of heads."""
+    """Return slices of the queries, each of at most WEIGHTS_PER_SLICE weights of `heads` heads."""
     step = max(1, WEIGHTS_PER_SLICE // (site.n_key * heads))
     return [slice(start, min(start + step, site.n_query)) for start in range(0, site.n_query, step)]
 

@@ -16,7 +16,7 @@ def check_runs(
 ) -> list[Check]:
     """Return the checks of two runs side by side.
 
-    `uncached` is the `single_pass` over the tokens of `serial`, whose steps came `from_cache` or
+    `uncached` is the `uncached_run` over the tokens of `serial`, whose steps came `from_cache` or
     each read the whole row. If positions are allowed to see later ones (`sees_ahead`), one pass and
     a run token by token rightly differ, and are not compared. Tolerance: in float32 the same sums
     in another order differ by some 1e-6; in half precision every layer rounds.

@@ -67,7 +67,7 @@ class ImageFile(str):
 
 
 def read(path: str | Path) -> ImageFile:
-    """Read an image file of at most LARGEST bytes.
+    """Read an image file of at most MAX_IMAGE_BYTES bytes.
 
     Raises:
         CheckpointError: it cannot be read, is no regular file or is too large.

@@ -119,7 +119,7 @@ def capped(
     return c * torch.tanh(times(q, k, s) / c)
 
 
-CAPPED = "capped dot"  # as TIMES
+CAPPED = "capped dot"  # as DOT_TIMES
 DOT_TIMES = "dot times a constant"  # of third-party models only
 
 

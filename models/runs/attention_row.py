@@ -195,7 +195,7 @@ class AttentionRow:
 
 
 def round_weights(weights: Float[Tensor, "key"]) -> Float[Tensor, "key"]:
-    """Return weights with DIGITS digits that still sum to 1; keys of weight 0 keep it."""
+    """Return weights with WEIGHT_DIGITS digits that still sum to 1; keys of weight 0 keep it."""
     unit = 10**WEIGHT_DIGITS
     exact = [w * unit for w in weights.detach().double().tolist()]
     counts = [int(w) for w in exact]

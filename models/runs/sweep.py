@@ -50,7 +50,7 @@ class HeadResult:
 
 
 def n_off(share: float, n_heads: int) -> int:
-    """Return how many of a kind's heads are off at a share of SHARES: at least one."""
+    """Return how many of a kind's heads are off at a share of SWEPT_SHARES: at least one."""
     return max(1, round(share * n_heads))
 
 

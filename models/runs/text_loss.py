@@ -25,7 +25,7 @@ EncodedStreams = Mapping[str, Encoding]
 
 
 def loss_kind(outputs: Mapping[str, Output]) -> str | None:
-    """Return the kind of loss, a key of UNITS; None of an answer without probabilities."""
+    """Return the kind of loss, a key of LOSS_UNITS; None of an answer without probabilities."""
     output = next(iter(outputs.values()), None)
     if isinstance(output, NextToken | TokenInOrder):
         return TOKEN_LOSS

@@ -64,7 +64,7 @@ def sets_of(
     """Return each source → its set, "left out" or "taken out".
 
     The hash `split_of` decides; duplicates (`same_text`) in several sets are left out of all but
-    the first of SETS. `elsewhere` has the sources of sets that come from other files ("test",
+    the first of SPLIT_SETS. `elsewhere` has the sources of sets that come from other files ("test",
     "validation"): their duplicates are taken out, and the hash does not assign these sets.
     """
     held_out = {same_text(source) for texts in elsewhere.values() for source in texts}

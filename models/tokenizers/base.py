@@ -30,7 +30,7 @@ from models.tokenizers.pieces import alphabet, by_character, by_piece, trainer
 from models.tokenizers.special_tokens import CLASSIFIER_SPECIAL, PLAIN_SPECIAL
 from models.tokenizers.stored import ids_of_specials, with_vocabulary_of
 
-PAD, START, END, UNKNOWN = range(4)  # ids in a vocabulary that begins with PLAIN
+PAD, START, END, UNKNOWN = range(4)  # ids in a vocabulary that begins with PLAIN_SPECIAL
 SPECIALS = list(PLAIN_SPECIAL.values())
 
 _TRIAL = [
@@ -114,7 +114,7 @@ class Tokenizer:
     def for_classes(self) -> "Tokenizer":
         """Return a vocabulary with the special tokens of text classification.
 
-        That is this one if it has them already, else this one with CLASSIFIED appended.
+        That is this one if it has them already, else this one with CLASSIFIER_SPECIAL appended.
 
         Raises:
             ValueError: One of the tokens to append is already in the vocabulary.

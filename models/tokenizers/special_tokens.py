@@ -14,7 +14,7 @@ BERT_SPECIAL = {
     "mask": "[MASK]",
 }  # Devlin et al. 2019, §3
 SPECIAL_SETS = (PLAIN_SPECIAL, BERT_SPECIAL)
-# at the end of a PLAIN vocabulary: between two texts to classify, and after the last
+# at the end of a PLAIN_SPECIAL vocabulary: between two texts to classify, and after the last
 # (Radford et al. 2018, §3.3)
 CLASSIFIER_SPECIAL = {"delimiter": "<$>", "extract": "<e>"}
 
@@ -24,10 +24,10 @@ UNKNOWN_TOKENS = frozenset(names["unknown"] for names in SPECIAL_SETS)
 def special_ids(vocabulary: Iterable[str]) -> dict[str, int]:
     """Return name → id of the special tokens in a vocabulary given in the order of its ids.
 
-    They are those it begins with, and CLASSIFIED if a plain vocabulary ends with them.
+    They are those it begins with, and CLASSIFIER_SPECIAL if a plain vocabulary ends with them.
 
     Raises:
-        ValueError: It begins with none of SETS.
+        ValueError: It begins with none of SPECIAL_SETS.
     """
     tokens = list(vocabulary)
     for names in SPECIAL_SETS:

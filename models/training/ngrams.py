@@ -11,7 +11,7 @@ NGRAM_PADDING = -1  # not a token: pads the context before the first one
 
 
 class KneserNey:
-    """p(w | the last order−1 tokens), from counts over rows padded with order−1 times BEFORE.
+    """p(w | the last order−1 tokens), from counts over rows padded by order−1 NGRAM_PADDING.
 
     p_k(w | h) = max(c(hw) − D_k, 0)/c(h) + D_k·n(h)/c(h) · p_k−1(w | h'), where n(h) is the number
     of distinct tokens after h and D_k = n₁/(n₁ + 2n₂). Below the highest order, c counts the

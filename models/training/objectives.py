@@ -16,7 +16,7 @@ from models.architectures.bert import MASKED_OUTPUT, NEXT_SENTENCE
 from models.architectures.xlnet import TOKEN_IN_ORDER
 from models.training.batches import NO_LABEL, Batch
 
-Losses = dict[str, Tensor]  # LABELS or CLASSES → nats, summed
+Losses = dict[str, Tensor]  # LABEL_BATCH or CLASS_BATCH → nats, summed
 LABEL_BATCH, CLASS_BATCH = "labels", "classes"
 
 POSITIONS_PER_BLOCK = 64  # positions per block, so that their logits stay in the processor's cache

@@ -109,7 +109,7 @@ def part_around(site: AttentionSite, tile: tuple[int, int]) -> tuple[slice, slic
 
 
 def _around(position: int, n: int) -> slice:
-    """Return up to TILE tokens around a position, shifted where the text begins or ends."""
+    """Return up to TILE_SIDE tokens around a position, shifted where the text begins or ends."""
     start = max(0, min(position - TILE_SIDE // 2, n - TILE_SIDE))
     return slice(start, min(n, start + TILE_SIDE))
 

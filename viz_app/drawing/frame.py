@@ -21,7 +21,7 @@ LINE_COLOURS = [
     "#8C6BB1",
     "#999933",
 ]  # as HEAD_COLOURS
-# dashes and gaps in px, in the order of LINES, so that lines differ without their colours too
+# dashes and gaps in px, in the order of LINE_COLOURS, so that lines differ without colours too
 LINE_STYLES = [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [12, 3], [4, 2], [1, 3], [9, 3, 2, 3, 2, 3]]
 FONT = "Source Sans, sans-serif"
 Titled = TypeVar("Titled", alt.Chart, alt.LayerChart, alt.FacetChart)

@@ -15,8 +15,10 @@ SPACE_MARK = "·"
 LONELY = {
     " ": "␣",
     "\n": "↵",
-}  # what as SPACE would look like a full stop where it is a token of its own
-ARROW = " → "  # between the token read and the token written; spaces in a token are shown as SPACE
+}  # what as SPACE_MARK would look like a full stop where it is a token of its own
+ARROW = (
+    " → "  # between the token read and the token written; spaces in a token are shown as SPACE_MARK
+)
 END_LABEL = "[end]"
 _SPECIAL = {"<s>": "[start]", "</s>": END_LABEL, "<pad>": "[padding]", "<unk>": "[unknown]"}
 _SPECIAL |= {

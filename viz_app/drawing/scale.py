@@ -14,7 +14,7 @@ SCALE_NAMES = {
     "root": "1  attention weight, by its square root: the middle is 0.25",
 }  # fmt: skip
 WEIGHT_SCALE, ROW_SCALE, ROOT_SCALE = SCALE_NAMES
-# WEIGHT, or ROW where so many keys share each row that most weights would be too pale to see
+# WEIGHT_SCALE, or ROW_SCALE where each row has so many keys that most weights would be too pale
 AUTO = "auto"
 MOST_KEYS = 128  # of a row that is drawn by its weights
 
@@ -29,7 +29,7 @@ _ENCLOSING = {
 
 @dataclass(frozen=True)
 class Scale:
-    """One of NAMES or AUTO.
+    """One of SCALE_NAMES or AUTO.
 
     `hides_sinks` leaves out keys that collect unused weight, such as [start] and [end].
     """
@@ -38,7 +38,7 @@ class Scale:
     hides_sinks: bool = False
 
     def of(self, n_key: int) -> "Scale":
-        """Return the scale for rows of so many keys: one of NAMES."""
+        """Return the scale for rows of so many keys: one of SCALE_NAMES."""
         return replace(self, name=automatic(n_key)) if self.name == AUTO else self
 
     def strengths(

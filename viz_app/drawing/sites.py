@@ -59,7 +59,7 @@ def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
 
 
 def _mean_peaks(site: AttentionSite) -> Tensor:
-    """Return (head,): the mean over at most MOST_ROWS queries of the strongest weight."""
+    """Return (head,): the mean over at most MAX_SAMPLED_ROWS queries of the strongest weight."""
     rows, site = slice(0, None, max(1, site.n_query // MAX_SAMPLED_ROWS)), site.read("q", "k")
     counts = torch.ones(site.n_query, site.n_key)[rows]
     if site.query_stream == site.key_stream and site.n_query == site.n_key > 2:

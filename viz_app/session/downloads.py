@@ -76,7 +76,7 @@ def address(file: Download) -> str:
 
 
 class _Answer(Response):
-    """The file of an offer; refused while its session has AT_ONCE downloads in progress."""
+    """The file of an offer; refused while its session has MAX_DOWNLOADS downloads in progress."""
 
     def __init__(self, offer: _Offer) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ TypedTexts = tuple[str, ...]  # the contents of the model's text boxes, in field
 
 
 def are_long(texts: Iterable[object]) -> bool:
-    """Return True if the texts together have more than LONG bytes; other values do not count."""
+    """Return True if the texts have more than LONG_REQUEST_BYTES; other values do not count."""
     return sum(len(text.encode()) for text in texts if isinstance(text, str)) > LONG_REQUEST_BYTES
 
 

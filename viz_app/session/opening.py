@@ -33,7 +33,7 @@ class Opening:
     def __init__(self, name: str, key: Hashable) -> None:
         self.name, self.key, self.number = name, key, next(_numbers)
         self.waiting: set[str] = set()  # tokens of the waiting sessions
-        self.took_long = False  # longer than PATIENCE
+        self.took_long = False  # longer than BAR_DELAY
         self._progress = ("", 0, 0)
         self._abandoned = threading.Event()  # no session waits any more
         self.future: Future[Scope] = _workers.submit(self._open)

@@ -53,7 +53,7 @@ class MaskExplanation:
 
     It broadcasts to (batch, head, query, key). `padding` is True at the keys that hold a token, if
     the caller knows. No layer blocks an open cell, and together they block what the mask does; the
-    part without a name is OWN.
+    part without a name is MODEL_MASK.
     """
 
     mask: Mask
@@ -72,7 +72,7 @@ def explain_mask(
 
     It broadcasts to (batch, head, query, key). `padding` is True at the keys that hold a token, if
     the caller knows. No layer blocks an open cell, and together they block what the mask does; the
-    part without a name is OWN.
+    part without a name is MODEL_MASK.
     """
     start = max(0, n_key - n_query)
     if attn_mask is None:

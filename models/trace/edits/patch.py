@@ -48,7 +48,7 @@ class Patch(Edit):
     While generating, positions beyond the end of the other run keep what they have.
     """
 
-    of: str = ""  # of PARTS; "" for an activation if one is named, else the head output
+    of: str = ""  # of PATCHED_PARTS; "" for an activation if one is named, else the head output
     fields: tuple[FieldValue, ...] = ()
     alignment: tuple[tuple[int, int], ...] = ()
     material: Material | None = field(default=None, compare=False, repr=False)

@@ -16,13 +16,13 @@ def other_head() -> ComparedHead | None:
 
 
 def head_from_url(value: str) -> ComparedHead | None:
-    """Return the head of this value of OTHER; None for the same head."""
+    """Return the head of this value of REFERENCE_HEAD; None for the same head."""
     match = re.fullmatch(r"([^\s:]+):([0-9]+)", value)
     return (match[1], int(match[2])) if match else None
 
 
 def url_of_head(head: ComparedHead) -> str:
-    """Return the value of OTHER for a head."""
+    """Return the value of REFERENCE_HEAD for a head."""
     return f"{head[0]}:{head[1]}"
 
 

@@ -33,7 +33,7 @@ class Learner:
 
     @property
     def learned_at(self) -> int | None:
-        """The first validated step at which ENOUGH was reached."""
+        """The first validated step at which LEARNED_PERCENT was reached."""
         return next((step for step, percent in self.curve if percent >= LEARNED_PERCENT), None)
 
 

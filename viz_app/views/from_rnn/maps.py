@@ -44,8 +44,8 @@ def influence(
 ) -> bytes:
     """Return the payload of ‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input.
 
-    Exact zeros are hatched. `scale` is one of SCALES, `saved` what `drawing.stamp.saving` returns;
-    the scales cover `extent`.
+    Exact zeros are hatched. `scale` is one of MAP_SCALES, `saved` what `drawing.stamp.saving`
+    returns; the scales cover `extent`.
 
     Raises:
         ValueError: there is no such scale.

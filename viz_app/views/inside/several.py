@@ -105,7 +105,7 @@ class HeadGroup:
 def toggle(drawn: Sequence[int], number: int) -> tuple[int, ...]:
     """Return the drawn heads after a click on one: removed if drawn, else added.
 
-    If MOST are drawn already, the first one is dropped.
+    If MAX_SHOWN_HEADS are drawn already, the first one is dropped.
     """
     if number in drawn:
         return tuple(n for n in drawn if n != number)

@@ -108,7 +108,7 @@ def _ticks(side: str, chosen: Sequence[int], n: int) -> dict[str, object]:
 
 
 def tile_indices(n: int) -> list[int]:
-    """Return the rows or columns whose patches have a tile, at most MOST at even distances."""
+    """Return the rows or columns whose patches have a tile, at most MAX_TILES at even distances."""
     return list(range(0, n, ceil(n / MAX_TILES)))
 
 

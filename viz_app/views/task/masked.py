@@ -44,7 +44,7 @@ class Guess:
 
 
 def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
-    """Return the predictions at the first MOST [MASK] tokens of the row."""
+    """Return the predictions at the first MAX_SHOWN_MASKS [MASK] tokens of the row."""
     n = N_MASKED_TOKENS if len(output.positions) == 1 and 1 not in row.segments else N_TOKENS_EACH
     predictions = []
     for position, hidden, log_probs in zip(

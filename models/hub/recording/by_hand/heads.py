@@ -1,7 +1,7 @@
 """Join heads that are modules or calls of their own to one attention of a layer.
 
-Heads are calls that follow one another, read the same rows, and are made by one module or by
-modules that stand side by side in a list.
+FollowedHeads are calls that follow one another, read the same rows, and are made by one module or
+by modules that stand side by side in a list.
 """
 
 from __future__ import annotations
