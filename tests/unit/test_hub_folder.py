@@ -293,7 +293,8 @@ def test_a_folder_tells_how_far_it_has_come_and_ends_where_it_is_given_up(
         what: [(done, total) for said, done, total in told if said == what] for what, *_ in told
     }
     assert list(parts) == [loading.TRIED, loading.PLACED, loading.CHECKED, loading.HASHED]
-    assert set(parts.pop(loading.TRIED)) == {(0, 1), (1, 1)}  # asked again and again while it waits
+    tried = set(parts.pop(loading.TRIED))  # asked again and again while it waits, if it has to
+    assert (1, 1) in tried <= {(0, 1), (1, 1)}
     for each in parts.values():
         n = each[-1][1]
         assert each == [(i, n) for i in range(n + 1)]
