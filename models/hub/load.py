@@ -349,4 +349,5 @@ def _hub_model(
         model.positions = table
         model.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
     model.seen_order = positions.told_by(model)
+    probe.choose_route(model, model.repeated(probe.short_text(module, sizes, 5)))
     return model

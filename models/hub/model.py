@@ -19,7 +19,7 @@ from models.hub.layer_map import LayerMap
 from models.hub.logits import UNCHANGED
 from models.hub.recording import given_weights as given_weights
 from models.hub.recording.context import PassContext, Tap, Taps
-from models.hub.recording.watch import mark_modules, watching
+from models.hub.recording.watch import Marks, watching
 from models.hub.sizes import HubConfig
 from models.hub.tokenizer import CLOSING, OPENING, frames_of
 from models.layers.masks import Masks, SiteKind
@@ -78,6 +78,7 @@ class HubModel(Architecture):
             str, str
         ] = {}  # name of an attention → the reason (probe.check_recorded)
         self.shows_causes = False  # of all that it attends with (probe.check_recorded)
+        self.by_functions = False  # a few functions tell enough of it (probe.choose_route)
         self.seen_order = UNSEEN  # by order.told_by
         self.record_layers(None)
         self.fields = (
@@ -85,7 +86,7 @@ class HubModel(Architecture):
             if pairs
             else tuple(f for f in type(self).fields if not (f.segment and f.optional))
         )
-        mark_modules(module, self.taps)
+        self.marks = Marks(module, self.taps)
 
     @property
     def stack(self) -> str:
@@ -251,9 +252,8 @@ class HubModel(Architecture):
         of attention.
         """
         gives = self.config.gives_weights
-        with watching(
-            replace(context, returns_weights=gives, misfits=self.misfits)
-        ) as forward_pass:
+        context = replace(context, returns_weights=gives, misfits=self.misfits)
+        with watching(context, self.by_functions) as forward_pass:
             if not gives:
                 return module(**inputs)
             output = module(**inputs, output_attentions=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from models.hub.readers import Discriminator, MaskedLM
 from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM
 from models.layers.cache import Cache
-from models.trace import Recording, record
+from models.trace import AttentionSite, Recording, record
 
 
 def short_text(module: nn.Module, sizes: HubConfig, n: int = 3) -> Tensor:
@@ -216,6 +217,53 @@ def check_recorded(model: HubModel) -> None:
             if reason
             else why_nothing_is_shown(model.module)
         )
+
+
+@torch.no_grad()
+def choose_route(model: HubModel, inputs: Sequence[Tensor]) -> None:
+    """Watch the model by a few functions alone, if that records the same of these inputs."""
+    if model.config.gives_weights:
+        return
+    recordings = []
+    for model.by_functions in (False, True):
+        with record() as recording:
+            model(*inputs)
+        recordings.append(recording)
+    model.by_functions = _same(*recordings)
+    if model.by_functions:
+        embeddings = (
+            path for path, part in model.module.named_modules() if isinstance(part, nn.Embedding)
+        )
+        taps = (*model.taps.by_path, *model.taps.exact)
+        model.marks.keep({*recordings[0].attention, *taps, *embeddings})
+
+
+def _same(one: Recording, other: Recording) -> bool:
+    """Return True if two recordings of the same pass hold the same, bit for bit."""
+    names = [list(r.attention) + list(r.activations) for r in (one, other)]
+    if names[0] != names[1] or one.unrecorded != other.unrecorded:
+        return False
+    sites = [(site, other.attention[name]) for name, site in one.attention.items()]
+    values = [(kept, other.activations[name]) for name, kept in one.activations.items()]
+    return all(_same_site(*pair) for pair in sites) and all(
+        (a.axes, a.formula) == (b.axes, b.formula) and torch.equal(a.value, b.value)
+        for a, b in values
+    )
+
+
+def _same_site(one: AttentionSite, other: AttentionSite) -> bool:
+    if (one.kind, one.number, len(one.terms)) != (other.kind, other.number, len(other.terms)):
+        return False
+    if one.projections.keys() != other.projections.keys():
+        return False
+    if [layer.name for layer in one.mask.layers] != [layer.name for layer in other.mask.layers]:
+        return False
+    tensors = [
+        [site.x, site.memory, site.q, site.k, site.v, site.out, site.weights(), site.allowed()]
+        + [t for pair in site.projections.values() for t in pair if t is not None]
+        for site in (one, other)
+    ]
+    return len(tensors[0]) == len(tensors[1]) and all(map(torch.equal, *tensors))
 
 
 def _recorded(model: HubModel, ids: Tensor) -> Recording:

@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.layers.masks import Mask, SiteKind
 from models.trace.activation import Activation
+from models.trace.compiled import uncompiled
 from models.trace.edits.active import active
 from models.trace.edits.base import Edits
 from models.trace.lazy import LazyLinear, LazyTensor
@@ -123,14 +125,18 @@ def record(recording: Recording | None = None) -> Iterator[Recording]:
     recording = Recording() if recording is None else recording
     token = _recording.set(recording)
     try:
-        yield recording
+        with uncompiled():
+            yield recording
     finally:
         _recording.reset(token)
 
 
 def current() -> Recording | None:
-    """Return the recording in progress in this context, if any."""
-    return _recording.get()
+    """Return the recording in progress in this context, if any.
+
+    There is none in compiled code, which nobody records: see models.trace.compiled.
+    """
+    return None if torch.compiler.is_dynamo_compiling() else _recording.get()
 
 
 def tap(
@@ -151,7 +157,7 @@ def tap(
     edits = active()
     if edits is not None and edits.activations:
         value, cause = edits.activation(f"{path}.{name}" if path else name, value, stream), None
-    if (recording := _recording.get()) is not None:
+    if (recording := current()) is not None:
         kept = value if cause is None else cause()
         recording.tap(path, name, kept, stream, feature, formula)
     return value

@@ -3,11 +3,12 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from models.tokenizers.base import Tokenizer
 
@@ -50,8 +51,14 @@ class Batch:
         return 0 if self.classes is None else int((self.classes != NO_LABEL).sum())
 
     def to(self, device: torch.device) -> "Batch":
-        classes = None if self.classes is None else self.classes.to(device)
-        return Batch(tuple(ids.to(device) for ids in self.inputs), self.labels.to(device), classes)
+        """Return it on the device, where a GPU takes it in while it works on something else."""
+
+        def moved(ids: Tensor) -> Tensor:
+            ids = ids.pin_memory() if device.type == "cuda" else ids
+            return ids.to(device, non_blocking=True)
+
+        classes = None if self.classes is None else moved(self.classes)
+        return Batch(tuple(map(moved, self.inputs)), moved(self.labels), classes)
 
 
 def collate(pairs: Sequence[Pair], tokenizer: Tokenizer) -> Batch:
@@ -108,7 +115,11 @@ def collate_ordered(rows: Sequence[Ordered], pad_id: int) -> Batch:
 
 
 def _stack(rows: Sequence[Sequence[int]], fill: int) -> Int[Tensor, "batch _"]:
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=fill)
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    padded = np.full((len(rows), int(lengths.max())), fill, np.int64)
+    is_filled = np.arange(padded.shape[1]) < lengths[:, None]
+    padded[is_filled] = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
+    return torch.from_numpy(padded)
 
 
 def bucket_by_length(

@@ -34,7 +34,12 @@ def label_smoothed_loss(
 
     Label smoothing ε as in Szegedy et al. 2016; Vaswani et al. 2017, §5.4.
     """
-    return _CrossEntropy.apply(logits.flatten(0, 1).float(), labels.flatten(), smoothing)
+    logits, labels = logits.flatten(0, 1).float(), labels.flatten()
+    if logits.device.type == "cpu":
+        return _CrossEntropy.apply(logits, labels, smoothing)
+    return F.cross_entropy(
+        logits, labels, ignore_index=NO_LABEL, reduction="sum", label_smoothing=smoothing
+    )
 
 
 def next_tokens(logits: Float[Tensor, "batch m vocab"], batch: Batch, smoothing: float) -> Losses:
@@ -107,8 +112,8 @@ def text_classes(answers: Answers, batch: Batch, smoothing: float, lm_weight: fl
 class _CrossEntropy(torch.autograd.Function):
     """−Σ ((1 − ε)·log p(label) + ε/V·Σ_v log p(v)), with gradient p − (1 − ε)·[label] − ε/V.
 
-    One pass over the logits computes both; torch's own cross-entropy makes five tensors of that
-    size.
+    One pass over the logits computes both; on a CPU torch's own cross-entropy makes five tensors of
+    that size.
     """
 
     @staticmethod

@@ -10,19 +10,23 @@ import math
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from models.architectures import Config, Model, build
 from models.checkpoint import add_to_record, save_checkpoint
+from models.trace.compiled import uncompiled
 from models.training import progress
 from models.training.batches import Batch, TrainingExample
+from models.training.compiled_layers import compile_layers, compiling_pays
 from models.training.fixed_example import example_fields
 from models.training.objectives import Losses, label_counts
 from models.training.processes import Processes
@@ -32,6 +36,17 @@ from models.training.run_identity import check_same_run, run_identity
 from models.training.start import Start, freeze
 from models.training.task import SnapshotMeasured, Task, validation_texts
 from models.training.validation import validation_losses, validation_scores
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What one process learns from a global batch."""
+
+    batch: Batch
+    weight: float  # 0 for a process whose share is empty
+    counts: dict[str, int]  # of the labels of each loss, in the global batch
+    n_labels: int  # in the global batch
+
 
 N_EXAMPLES = 5  # held-out sources stored in a checkpoint as examples
 
@@ -63,6 +78,7 @@ class Trainer:
             freeze(self.model, initialised)
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+        self._objective = task.objective
         self.step = 0
         self.seconds = 0.0
         self.curve: list[dict[str, float]] = []
@@ -73,14 +89,19 @@ class Trainer:
         Raises:
             FloatingPointError: The loss is not finite.
         """
+        if compiling_pays(self.model.config.d_model, self.recipe.steps, self.device):
+            self.compile()
         wrapped = self.processes.wrap(self.model)
         if self.step == 0:
             self._snapshot()
-        for batch in islice(self.task.batches(self.recipe.seed), self.step, self.recipe.steps):
-            if self.stopped_early:
-                return
+        examples = islice(self.task.batches(self.recipe.seed), self.step, self.recipe.steps)
+        shares = map(self._share, examples)
+        share = next(shares, None)
+        while share and not self.stopped_early:
             start = time.perf_counter()
-            loss, tokens = self._update(wrapped, batch)
+            loss, tokens = self._gradients(wrapped, share), share.n_labels
+            share = next(shares, None)  # made while a GPU still works
+            loss = self._update(loss)
             seconds = time.perf_counter() - start
             self.seconds += seconds
             self.step += 1
@@ -91,6 +112,11 @@ class Trainer:
             yield self._record_step(
                 StepRecord(self.step, loss, rate, tokens, tokens / seconds, validation)
             )
+
+    def compile(self) -> None:
+        """Train with compiled layers and a compiled loss from now on; the rest is as written."""
+        compile_layers(self.model)
+        self._objective = torch.compile(self.task.objective, dynamic=True)
 
     @property
     def stopped_early(self) -> bool:
@@ -104,39 +130,41 @@ class Trainer:
             raise ValueError("no step of this run has been validated yet")
         return int(best["step"])
 
-    def _update(
-        self, wrapped: torch.nn.Module, examples: Sequence[TrainingExample]
-    ) -> tuple[float, int]:
-        """Take one gradient step on a global batch.
+    def _share(self, examples: Sequence[TrainingExample]) -> "_Share":
+        """Return this process's share of a global batch, on the device."""
+        whole = self.task.collate(examples)
+        own = examples[self.processes.rank :: self.processes.n]
+        # a process without a share still joins, with weight 0
+        batch = whole if self.processes.n == 1 else self.task.collate(own or examples[:1])
+        weight = 1.0 if own else 0.0
+        return _Share(batch.to(self.device), weight, label_counts(whole), whole.n_labels)
 
-        Return the mean loss and the number of target tokens, over all processes.
-        """
+    def _gradients(self, wrapped: torch.nn.Module, share: "_Share") -> Float[Tensor, ""]:
+        """Compute the gradients of a global batch; return this process's part of its mean loss."""
         wrapped.train()
         torch.manual_seed(self._dropout_seed())
-        whole = self.task.collate(examples)
-        counts, share = label_counts(whole), examples[self.processes.rank :: self.processes.n]
-        # a process without a share still joins, with weight 0
-        batch = (whole if self.processes.n == 1 else self.task.collate(share or examples[:1])).to(
-            self.device
-        )
-        for group in self.optimizer.param_groups:
-            rate = scheduled_rate(self.step + 1, self.model.config.d_model, self.recipe.warmup)
-            group["lr"] = self.recipe.learning_rate * rate
-        losses = self._losses(wrapped, batch, self.recipe.label_smoothing)
-        mean_losses = [value / counts[name] for name, value in losses.items()]
-        loss = sum(mean_losses[1:], mean_losses[0]) * (1.0 if share else 0.0)
+        losses = self._losses(wrapped, share.batch, self.recipe.label_smoothing)
+        mean_losses = [value / share.counts[name] for name, value in losses.items()]
+        loss = sum(mean_losses[1:], mean_losses[0]) * share.weight
         self.optimizer.zero_grad()
         # DDP averages over processes; the loss is a sum over them
         (loss * self.processes.n).backward()
+        return loss.detach()
+
+    def _update(self, loss: Float[Tensor, ""]) -> float:
+        """Take one gradient step; return the mean loss over all processes."""
+        for group in self.optimizer.param_groups:
+            rate = scheduled_rate(self.step + 1, self.model.config.d_model, self.recipe.warmup)
+            group["lr"] = self.recipe.learning_rate * rate
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
-        value = float(self.processes.sum(loss.detach()))
+        value = float(self.processes.sum(loss))
         if not math.isfinite(value + norm):  # before the step, so weights and files are unchanged
             where = f"the loss is {value} and its gradient's norm {norm} at step {self.step + 1}"
             raise FloatingPointError(f"{where}; try a smaller --learning-rate")
         self.optimizer.step()
         # fused Adam does not do it; see models/trace/lazy.py
         torch.autograd.graph.increment_version(self.model.parameters())
-        return value, whole.n_labels
+        return value
 
     def _dropout_seed(self) -> int:
         """Return the dropout seed, a function of seed, step and process.
@@ -150,7 +178,7 @@ class Trainer:
     def _losses(self, model: torch.nn.Module, batch: Batch, smoothing: float) -> Losses:
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
             answers = model(*batch.inputs)
-        return self.task.objective(answers, batch, smoothing)
+        return self._objective(answers, batch, smoothing)
 
     def _is_due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.recipe.steps
@@ -160,6 +188,7 @@ class Trainer:
         """Averaged weights once averaging has started, current ones before."""
         return cast(Model, self.averaged.module) if int(self.averaged.n_averaged) else self.model
 
+    @uncompiled()
     @torch.inference_mode()
     def _validate(self) -> dict[str, float]:
         model = self.best_model.eval()
@@ -204,6 +233,7 @@ class Trainer:
                 training_seconds=round(self.seconds),
             )
 
+    @uncompiled()
     def _snapshot(self) -> dict[str, float]:
         """Keep the weights of this step, if the recipe asks for it; return their measures."""
         if not (self.recipe.snapshots and self.processes.is_first):

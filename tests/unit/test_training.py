@@ -318,7 +318,8 @@ def test_a_batch_smaller_than_the_number_of_processes(tmp_path, monkeypatch):
     trainer = reversal_trainer(tmp_path, Reversal(batch_size=1))
     trainer.processes = Processes(1, 2)
     monkeypatch.setattr(Processes, "sum", lambda self, value: value)
-    loss, tokens = trainer._update(trainer.model, next(trainer.task.batches(1)))
+    share = trainer._share(next(trainer.task.batches(1)))
+    loss, tokens = trainer._update(trainer._gradients(trainer.model, share)), share.n_labels
     assert loss == 0
     assert tokens > 1
     assert all(p.grad.abs().max() == 0 for p in trainer.model.parameters())

@@ -26,7 +26,7 @@ from models.hub.images.text_image import (
 )
 from models.hub.layouts import layer_maps
 from models.hub.positions import told_by
-from models.hub.probe import check_recorded, looks_ahead, short_text
+from models.hub.probe import check_recorded, choose_route, looks_ahead, short_text
 from models.hub.sizes import HubConfig
 from models.images import decoded, example
 from models.trace import record
@@ -56,6 +56,7 @@ def vision_model(
     if (table := added_positions(module, trial)) is not None:
         model.positions, model.seen_order = table, BY_VECTORS
         model.config = replace(sizes, positions="learned")
+    choose_route(model, model.repeated(torch.empty(0)))
     return model, PatchTokenizer(processor, grid)
 
 
@@ -82,6 +83,7 @@ def opened_with_text(
     if not looks_ahead(model, model.kinds[0].name):
         model.kinds = (replace(model.kinds[0], stack="decoder"), model.kinds[1])
     model.seen_order = told_by(model)
+    choose_route(model, model.repeated(ids))
     return model, TextImageTokenizer(library, special_ids, patches)
 
 

@@ -7,10 +7,7 @@ that it calls an operator, whose queries, keys and functions on scores are those
 from __future__ import annotations
 
 import math
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,32 +25,6 @@ OPERATOR = torch.ops.higher_order.flex_attention
 SCORE_NOT_ADDED = "its score_mod does more to q·k than to add a term or to block cells"
 NOT_TOLD = "this version of torch does not tell how flex_attention makes its scores"
 _ROUNDINGS = 64  # of the largest score
-_COMPILERS = ("torch._dynamo", "torch.nn.attention.flex_attention")
-_lock, _watched = threading.Lock(), 0
-_stance: Any = None
-
-
-@contextmanager
-def run_uncompiled() -> Iterator[None]:
-    """Run compiled functions as they are written, in all threads, until the last block ends.
-
-    Nothing is compiled before a module is imported that can compile.
-    """
-    global _watched, _stance
-    if not any(name in sys.modules for name in _COMPILERS):
-        yield
-        return
-    with _lock:
-        if not _watched:
-            _stance = torch.compiler.set_stance("force_eager")
-        _watched += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _watched -= 1
-            if not _watched:
-                _stance.__exit__(None, None, None)
 
 
 def record_flex(

@@ -2,7 +2,7 @@
 
 The q, k, v, mask and scale that attention is called with are the causes that `models.trace` keeps.
 Masks and head outputs are edited where attention is called; other intermediates are edited where a
-module takes or returns them (`watch.mark_modules`).
+module takes or returns them (`watch.Marks`).
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class ForwardPass:
         self.edits = active()
         self.is_followed = self.recording is not None or self.edits is not None
         self.edits_activations = self.edits is not None and bool(self.edits.activations)
+        self.by_functions = False  # see watch.watching
         self.is_paused = False  # True while an edit computes, which is no part of the model's pass
         self.position_table: Tensor | None = (
             None  # position vectors, from the first position of a text on

@@ -20,9 +20,9 @@ from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
 from models.trace.recorder import LARGEST_KEPT
 
-N_REMEMBERED_PRODUCTS = (
-    8  # products; between an attention's projections and its call lie few others
-)
+LINEAR, ADDMM = F.linear, torch.addmm  # while a pass is watched others stand in for them
+# products; between an attention's projections and its call lie few others
+N_REMEMBERED_PRODUCTS = 8
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ def linear_of(
     func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], y: Any
 ) -> Linear | None:
     """Return a call as a product with a matrix, if it is one."""
-    if func is F.linear:
+    if func is LINEAR:
         named = dict(zip(("input", "weight", "bias"), args, strict=False)) | dict(kwargs)
         return Linear(named["input"], named["weight"], named.get("bias"), y)
-    if func is torch.addmm and len(args) == 3 and args[0].dim() == 1:
+    if func is ADDMM and len(args) == 3 and args[0].dim() == 1:
         bias, x, weight = args
         return Linear(x, weight.T, bias, y)
     return None

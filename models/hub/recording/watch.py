@@ -3,15 +3,21 @@
 A torch function mode, which lives in one thread alone, sees `scaled_dot_product_attention`,
 `F.multi_head_attention_forward` and `flex_attention` in a forward pass under `watching`. Hooks that
 do nothing outside such a pass give the path of the calling module.
+
+The mode costs Python for every torch function, the attention's or not. A model of which a short run
+has shown that a few functions tell as much (`probe.choose_route`) is watched by these alone: they
+are replaced for as long as such a pass is under way, and pass other threads' calls on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -20,7 +26,10 @@ from models.hub.recording import flex, multi_head
 from models.hub.recording.by_hand.watched import ByHand
 from models.hub.recording.context import AttentionCall, ModuleCall, PassContext, Tap, Taps
 from models.hub.recording.forward_pass import ForwardPass
-from models.hub.recording.projections import linear_of
+from models.hub.recording.projections import ADDMM, LINEAR, linear_of
+from models.trace.compiled import uncompiled
+
+EMBEDDING = F.embedding
 
 
 class Watch(TorchFunctionMode):
@@ -57,15 +66,26 @@ class Watch(TorchFunctionMode):
         result, target = func(*args, **kwargs), args[0] if func is Tensor.__setitem__ else None
         if by_hand is not None:
             by_hand.steps.note(func, args, kwargs, result)
-        if self.forward_pass.recording is not None or self.forward_pass.edits_activations:
-            if func is F.embedding and len(args) > 1:
-                ids, table = args[:2]
-                result = self.forward_pass.on_embedding(ids, table, result)
-            elif (linear := linear_of(func, args, kwargs, result)) is not None:
-                result = self.forward_pass.on_product(linear)
+        result = _marked(self.forward_pass, func, args, kwargs, result)
         if provenance is not None:
             provenance.note(result if target is None else target, args, kwargs)
         return result
+
+
+def _marked(
+    forward_pass: ForwardPass,
+    func: Callable,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    result: Any,
+) -> Any:
+    """Tell the pass of a product or of vectors from a table; return the result, perhaps edited."""
+    if forward_pass.recording is None and not forward_pass.edits_activations:
+        return result
+    if func is EMBEDDING and len(args) > 1:
+        return forward_pass.on_embedding(*args[:2], result)
+    linear = linear_of(func, args, kwargs, result)
+    return result if linear is None else forward_pass.on_product(linear)
 
 
 def _scaled_dot_product(
@@ -156,30 +176,92 @@ _ATTENTION = {
 _pass: ContextVar[ForwardPass | None] = ContextVar("pass", default=None)
 
 
+_WATCHED = (  # module, name and function of what tells enough of most models
+    (F, "scaled_dot_product_attention", F.scaled_dot_product_attention),
+    (F, "linear", LINEAR),
+    (F, "embedding", EMBEDDING),
+    (torch, "addmm", ADDMM),
+)
+_lock, _replaced = threading.Lock(), 0  # passes under way that are watched by these functions
+
+
+def _watched(func: Callable) -> Callable:
+    """Return the function as it is called while a pass is watched by it, in any thread."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        forward_pass = _pass.get()
+        if forward_pass is None or not forward_pass.by_functions:
+            return func(*args, **kwargs)
+        if func in _ATTENTION:
+            return _ATTENTION[func](forward_pass, func, *args, **kwargs)
+        return _marked(forward_pass, func, args, kwargs, func(*args, **kwargs))
+
+    return called
+
+
+_REPLACING = tuple((module, name, _watched(func)) for module, name, func in _WATCHED)
+
+
 @contextmanager
-def watching(context: PassContext) -> Iterator[ForwardPass]:
+def _functions_watched() -> Iterator[None]:
+    """Replace the watched functions until the last such block ends."""
+    global _replaced
+    with _lock:
+        _replaced += 1
+        if _replaced == 1:
+            for module, name, func in _REPLACING:
+                setattr(module, name, func)
+    try:
+        yield
+    finally:
+        with _lock:
+            _replaced -= 1
+            if not _replaced:
+                for module, name, func in _WATCHED:
+                    setattr(module, name, func)
+
+
+@contextmanager
+def watching(context: PassContext, by_functions: bool = False) -> Iterator[ForwardPass]:
     """Watch the forward passes made inside the block, in this thread only.
 
-    They go into the current recording, if there is one, under the edits in force.
+    They go into the current recording, if there is one, under the edits in force. `by_functions`
+    is for a model that a few functions tell enough of; an edit takes the other way.
     """
     forward_pass = ForwardPass(context)
+    forward_pass.by_functions = by_functions and forward_pass.edits is None
     token = _pass.set(forward_pass)
     try:
-        with flex.run_uncompiled(), Watch(forward_pass):
+        with (
+            uncompiled(),
+            _functions_watched() if forward_pass.by_functions else Watch(forward_pass),
+        ):
             yield forward_pass
         forward_pass.name_unrecorded()
     finally:
         _pass.reset(token)
 
 
-def mark_modules(module: nn.Module, taps: Taps) -> None:
-    """Register hooks on every module that tell a watched pass which one is at work.
+class Marks:
+    """Hooks on every module that tell a watched pass which one is at work.
 
     They also hand over what `taps` name there, which an edit may change.
     """
-    for path, part in module.named_modules():
-        part.register_forward_pre_hook(_enter(path, taps), with_kwargs=True)
-        part.register_forward_hook(_leave(path, taps), always_call=True)
+
+    def __init__(self, module: nn.Module, taps: Taps) -> None:
+        self._handles = {
+            path: (
+                part.register_forward_pre_hook(_enter(path, taps), with_kwargs=True),
+                part.register_forward_hook(_leave(path, taps), always_call=True),
+            )
+            for path, part in module.named_modules()
+        }
+
+    def keep(self, paths: Collection[str]) -> None:
+        """Remove the hooks of all other modules, which nothing asks for; each costs time."""
+        for path in self._handles.keys() - set(paths):
+            for handle in self._handles.pop(path):
+                handle.remove()
 
 
 def _enter(path: str, taps: Taps) -> Callable:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from models.layers.masks import Mask
+from models.trace.compiled import uncompiled
 from models.trace.edits.base import ActivationPart, AttentionPart, Edit, Edits
 from models.trace.edits.selection import effective
 
@@ -73,11 +75,12 @@ def editing(
     in_force = Active(remaining, starts or {}) if remaining else None
     token = _active.set(in_force)
     try:
-        yield in_force
+        with uncompiled() if in_force else nullcontext():
+            yield in_force
     finally:
         _active.reset(token)
 
 
 def active() -> Active | None:
-    """Return the edits in force here, if any."""
-    return _active.get()
+    """Return the edits in force here, if any. There are none in compiled code."""
+    return None if torch.compiler.is_dynamo_compiling() else _active.get()

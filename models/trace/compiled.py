@@ -1,0 +1,40 @@
+"""What torch.compile has compiled, while somebody records or edits it.
+
+Compiled code marks nothing and knows no edits (`current()` and `active()` are None in it), so
+`record()` and `editing()` have it run as it is written.
+"""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+_COMPILERS = ("torch._dynamo", "torch.nn.attention.flex_attention")
+_lock, _blocks = threading.Lock(), 0  # blocks of `uncompiled()` that are open, in all threads
+_stance: Any = None
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Run compiled functions as they are written, in all threads, until the last block ends.
+
+    Nothing is compiled before a module is imported that can compile.
+    """
+    global _blocks, _stance
+    if not any(name in sys.modules for name in _COMPILERS):
+        yield
+        return
+    with _lock:
+        if not _blocks:
+            _stance = torch.compiler.set_stance("force_eager")
+        _blocks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks -= 1
+            if not _blocks:
+                _stance.__exit__(None, None, None)
