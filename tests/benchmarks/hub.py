@@ -14,6 +14,7 @@ import torch
 import transformers
 
 from models.hub.layouts import layer_maps
+from models.hub.probe import choose_route
 from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM
 from models.trace import Recording, record
@@ -43,6 +44,7 @@ def measure(short: bool = False) -> list[Result]:
     )
     model = CausalLM(module, sizes)
     model.record_layers(layer_maps(module)[0])
+    choose_route(model, (ids[:, :5],))
     recorded, maps = partial(_recorded, model, ids), partial(_maps, eager, ids)
     results = []
     plain = partial(module, ids, use_cache=False)

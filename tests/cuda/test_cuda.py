@@ -10,7 +10,6 @@ import pytest
 import torch
 from hub_models import BY_NAME, NAMES, WRITERS
 from small import reversal_trainer
-from small_runs import state
 from torch import Tensor, nn
 
 import models
@@ -21,10 +20,12 @@ from models.opening import shipped
 from models.trace import Trace
 from models.trace.edits import MaskChange, for_kinds
 from models.trace.outputs import NextToken
+from models.training.run_folder import STATE
 
 IDS = "5 6 7 8 9 10 11 12 14 16 18"
-WEIGHTS, LOGITS = 2e-5, 2e-3  # of float32, whose sums two devices take in another order
-CHECKPOINTS = shipped()
+WEIGHTS, LOGITS = 5e-5, 2e-3  # of float32, whose sums two devices take in another order
+# without dates-stacked, whose scores reach 17 million: float32 rounds them to whole numbers
+CHECKPOINTS = [name for name in shipped() if name != "dates-stacked"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -211,6 +212,40 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert second.resume() == 30
     losses += [r.loss for r in second.train()]
     assert losses == pytest.approx(whole, rel=0.02)
-    assert state(tmp_path / "whole").keys() == state(tmp_path / "parts").keys()
+    whole_state, parts_state = (
+        torch.load(tmp_path / run / STATE, weights_only=True) for run in ("whole", "parts")
+    )
+    assert whole_state.keys() == parts_state.keys()
     cpu, gpu = (models.load(tmp_path / "parts", device=device) for device in ("cpu", "cuda"))
     compare(cpu.run("abc"), gpu.run("abc"))
+
+
+def test_bfloat16_learns_as_float32_does(tmp_path: Path) -> None:
+    """Its loss curve lies no further from that of float32 than the curves of other seeds do."""
+
+    def curve(seed: int, precise: bool) -> Tensor:
+        settings = {"steps": 300, "warmup": 50, "save_every": 1000, "device": "cuda"}
+        trainer = reversal_trainer(tmp_path / f"{seed}{precise}", seed=seed, **settings)
+        if precise:
+            trainer._losses = lambda model, batch, smoothing: trainer.task.objective(
+                model(*batch.inputs), batch, smoothing
+            )
+        return torch.tensor([record.loss for record in trainer.train()]).view(6, 50).mean(1)
+
+    exact = [curve(seed, precise=True) for seed in (1, 2, 3)]
+    noise = max(float((a - b).abs().max()) for a in exact for b in exact)
+    assert float((curve(1, precise=False) - exact[0]).abs().max()) <= noise
+    assert exact[0][-1] < 0.7 * exact[0][0]
+
+
+def test_compiled_layers_learn_the_same(tmp_path: Path) -> None:
+    """A step with compiled layers and loss has the loss of the step as it is written."""
+    settings = {"steps": 12, "warmup": 10, "save_every": 1000, "device": "cuda", "d_model": 48}
+    written, compiled = (reversal_trainer(tmp_path / name, **settings) for name in "ab")
+    compiled.compile()
+    losses = [[record.loss for record in trainer.train()] for trainer in (written, compiled)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+    text = compiled.task.tokenizer.encode("abc")
+    with models.record() as recording, torch.no_grad():
+        compiled.model.eval()(*(torch.tensor([text.ids], device="cuda"),) * 2)
+    assert len(recording.attention) == 3  # recorded as it is written, compiled or not
