@@ -3,7 +3,7 @@
     python -m tests.benchmarks [--short]
 
 Run alone for their figures: those of the app, most of which need a browser (repaint, overview, opening, clients, long_texts), hub and
-heads, which use all cores, and own_data, which needs a file of sentence pairs. The short forms show that each benchmark still runs: the
+heads, which use all cores, gpu, which needs one, and own_data, which needs a file of sentence pairs. The short forms show that each benchmark still runs: the
 exit status is 1 if one raises an error, and no figure is judged.
 """
 
@@ -16,6 +16,7 @@ from types import ModuleType
 from tests.benchmarks import (
     clients,
     decoding,
+    gpu,
     heads,
     hub,
     long_texts,
@@ -45,7 +46,7 @@ MODULES = (
     notebook,
     watching,
 )
-ALONE = (heads, hub, own_data, clients, long_texts, overview, opening, repaint)
+ALONE = (heads, hub, gpu, own_data, clients, long_texts, overview, opening, repaint)
 
 
 def _attempt(module: ModuleType, results: list[Result]) -> bool:
