@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from models.analysis.checks import rounding_in
@@ -220,7 +221,7 @@ def check_recorded(model: HubModel) -> None:
 
 
 @torch.no_grad()
-def choose_route(model: HubModel, inputs: Sequence[Tensor]) -> None:
+def choose_route(model: HubModel, inputs: Sequence[Shaped[Tensor, ...]]) -> None:
     """Watch the model by a few functions alone, if that records the same of these inputs."""
     if model.config.gives_weights:
         return

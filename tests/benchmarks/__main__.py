@@ -3,8 +3,8 @@
     python -m tests.benchmarks [--short]
 
 Run alone for their figures: those of the app, most of which need a browser (repaint, overview, opening, clients, long_texts), hub and
-heads, which use all cores, gpu, which needs one, and own_data, which needs a file of sentence pairs. The short forms show that each benchmark still runs: the
-exit status is 1 if one raises an error, and no figure is judged.
+heads, which use all cores, gpu, which does nothing without one, and own_data, which needs a file of sentence pairs. The short forms
+show that each benchmark still runs: the exit status is 1 if one raises an error, and no figure is judged.
 """
 
 import argparse
