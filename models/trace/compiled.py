@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 _COMPILERS = ("torch._dynamo", "torch.nn.attention.flex_attention")
-_lock, _blocks = threading.Lock(), 0  # blocks of `uncompiled()` that are open, in all threads
+_lock, _blocks = threading.Lock(), 0  # blocks of `run_uncompiled()` that are open, in all threads
 _stance: Any = None
 
 
 @contextmanager
-def uncompiled() -> Iterator[None]:
+def run_uncompiled() -> Iterator[None]:
     """Run compiled functions as they are written, in all threads, until the last block ends.
 
     Nothing is compiled before a module is imported that can compile.

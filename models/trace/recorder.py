@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from models.layers.masks import Mask, SiteKind
 from models.trace.activation import Activation
-from models.trace.compiled import uncompiled
+from models.trace.compiled import run_uncompiled
 from models.trace.edits.active import active
 from models.trace.edits.base import Edits
 from models.trace.lazy import LazyLinear, LazyTensor
@@ -125,7 +125,7 @@ def record(recording: Recording | None = None) -> Iterator[Recording]:
     recording = Recording() if recording is None else recording
     token = _recording.set(recording)
     try:
-        with uncompiled():
+        with run_uncompiled():
             yield recording
     finally:
         _recording.reset(token)

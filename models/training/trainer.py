@@ -23,7 +23,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from models.architectures import Config, Model, build
 from models.checkpoint import add_to_record, save_checkpoint
-from models.trace.compiled import uncompiled
+from models.trace.compiled import run_uncompiled
 from models.training import progress
 from models.training.batches import Batch, TrainingExample
 from models.training.compiled_layers import compile_layers, compiling_pays
@@ -188,7 +188,7 @@ class Trainer:
         """Averaged weights once averaging has started, current ones before."""
         return cast(Model, self.averaged.module) if int(self.averaged.n_averaged) else self.model
 
-    @uncompiled()
+    @run_uncompiled()
     @torch.inference_mode()
     def _validate(self) -> dict[str, float]:
         model = self.best_model.eval()
@@ -233,7 +233,7 @@ class Trainer:
                 training_seconds=round(self.seconds),
             )
 
-    @uncompiled()
+    @run_uncompiled()
     def _snapshot(self) -> dict[str, float]:
         """Keep the weights of this step, if the recipe asks for it; return their measures."""
         if not (self.recipe.snapshots and self.processes.is_first):

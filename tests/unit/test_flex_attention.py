@@ -15,7 +15,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 import models
 from models import Scope
 from models.errors import InputError
-from models.trace.compiled import uncompiled
+from models.trace.compiled import run_uncompiled
 from models.trace.edits import MaskChange, for_kinds
 
 N, HEADS, KEY_HEADS, WIDTH, VOCABULARY = 7, 4, 2, 5, 31

@@ -27,7 +27,7 @@ from models.hub.recording.by_hand.watched import ByHand
 from models.hub.recording.context import AttentionCall, ModuleCall, PassContext, Tap, Taps
 from models.hub.recording.forward_pass import ForwardPass
 from models.hub.recording.projections import ADDMM, LINEAR, linear_of
-from models.trace.compiled import uncompiled
+from models.trace.compiled import run_uncompiled
 
 EMBEDDING = F.embedding
 
@@ -233,7 +233,7 @@ def watching(context: PassContext, by_functions: bool = False) -> Iterator[Forwa
     token = _pass.set(forward_pass)
     try:
         with (
-            uncompiled(),
+            run_uncompiled(),
             _functions_watched() if forward_pass.by_functions else Watch(forward_pass),
         ):
             yield forward_pass

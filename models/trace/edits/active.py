@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.layers.masks import Mask
-from models.trace.compiled import uncompiled
+from models.trace.compiled import run_uncompiled
 from models.trace.edits.base import ActivationPart, AttentionPart, Edit, Edits
 from models.trace.edits.selection import effective
 
@@ -75,7 +75,7 @@ def editing(
     in_force = Active(remaining, starts or {}) if remaining else None
     token = _active.set(in_force)
     try:
-        with uncompiled() if in_force else nullcontext():
+        with run_uncompiled() if in_force else nullcontext():
             yield in_force
     finally:
         _active.reset(token)
