@@ -1,7 +1,7 @@
 """The ASGI server: the app, its socket, files, progress and classes, behind three middlewares.
 
 See app.py, session/live.py, session/downloads.py, session/opening_route.py, session/class_route.py,
-session/own_data_route.py, session/own_images.py, host_guard.py, response_headers.py and
+session/own_data_route.py, session/own_files.py, host_guard.py, response_headers.py and
 entry_page.py.
 """
 
@@ -27,7 +27,7 @@ from viz_app.session import (
     live,
     opening_route,
     own_data_route,
-    own_images,
+    own_files,
 )
 
 
@@ -63,7 +63,7 @@ app = st.App(
         *opening_route.opening_routes(),
         *class_route.class_routes(),
         *own_data_route.own_data_routes(),
-        *own_images.own_images_routes(),
+        *own_files.own_files_routes(),
         *reference.reference_routes(),
     ],
     middleware=[

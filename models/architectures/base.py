@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -24,12 +24,9 @@ NEXT_TOKEN = "next token"  # output of every model that generates text
 CLASSES_OUTPUT = "classes"  # output of a text classifier
 MASKED_OUTPUT = "masked token"  # output of a masked language model
 
-TEXT_FIELD, POSITIONS_FIELD, ORDER_FIELD, IMAGE_FIELD = (
-    "text",
-    "positions",
-    "order",
-    "image",
-)  # kinds of fields
+TEXT_FIELD, POSITIONS_FIELD, ORDER_FIELD = "text", "positions", "order"  # kinds of fields
+IMAGE_FIELD, SOUND_FIELD = "image", "sound"  # whose value is a file
+FILE_FIELDS = IMAGE_FIELD, SOUND_FIELD
 
 # How a model knows the order of its tokens: by added position vectors, a term of each score,
 # rotated queries and keys, a recurrent state, its mask alone, or by means that a run does not show
@@ -113,7 +110,7 @@ class Architecture(nn.Module, metaclass=_Named):
     if the model has other outputs.
     """
 
-    fields: tuple[Field, ...]  # texts first
+    fields: tuple[Field, ...]  # in the order of `Scope.run`
     streams: ClassVar[tuple[str, ...]]
     writes: ClassVar[str] = ""  # stream whose next token is predicted; "" if none is
     kinds: tuple[SiteKind, ...]  # of its attentions, in the order of the pass
@@ -182,6 +179,11 @@ class Architecture(nn.Module, metaclass=_Named):
         return tuple(field for field in self.fields if field.kind == TEXT_FIELD)
 
     @property
+    def reads_text(self) -> bool:
+        """True if what it is given first is a text, and no file."""
+        return self.fields[0].kind == TEXT_FIELD
+
+    @property
     def can_write(self) -> bool:
         """True if it predicts the next token of a stream that may grow."""
         return bool(self.writes)
@@ -194,6 +196,10 @@ class Architecture(nn.Module, metaclass=_Named):
     def always_taken(self, limit: int) -> dict[int, int]:
         """Return position → token for tokens fixed in every text of at most `limit` tokens."""
         return {}
+
+    def takeable(self, position: int) -> Bool[Tensor, "vocab"] | None:
+        """Return True for tokens that a generated text may have at a position; None for all."""
+        return None
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
@@ -253,6 +259,10 @@ class Architecture(nn.Module, metaclass=_Named):
             [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
         ).to(self.device)
 
+    def given(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Return what `encode` reads of these rows of the first stream: ids, padded."""
+        return self.padded(rows, self.config.pad_id)
+
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
@@ -293,6 +303,10 @@ class Architecture(nn.Module, metaclass=_Named):
     ) -> Float[Tensor, "batch m vocab"]:
         """Return the logits after each position of `row`, which begins at position `start`."""
         raise NotImplementedError
+
+    def stream_limit(self, stream: str) -> int:
+        """Return the longest row of a stream, in tokens."""
+        return self.config.n_ctx
 
     def longest(self, n_given: int) -> int:
         """Return the maximum number of tokens to generate after `n_given` input tokens."""

@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 
 from models.architectures import Model
-from models.decoding.incremental import Forced, Incremental, by_position, id_row, limit_of
+from models.decoding.incremental import (
+    Forced,
+    Incremental,
+    among_takeable,
+    by_position,
+    id_row,
+    limit_of,
+)
 from models.trace.edits import Edit
 
 
@@ -59,7 +66,7 @@ def beam(
         raise ValueError(f"beam width must be at least 1, not {width}")
     limit = limit_of(model, given, max_new)
     at = model.always_taken(limit) | by_position(forced)
-    run = Incremental(model, id_row(given, model), edits=edits)
+    run = Incremental(model, model.given([given]), edits=edits)
     opening = run.opening[0].tolist()
     kept: list[Hypothesis] = []
     for index in range(limit):
@@ -70,6 +77,7 @@ def beam(
         log_probs = run.next_log_probs(
             torch.cat([id_row([*opening, *p], model) for p in prefixes])
         ).cpu()
+        log_probs = among_takeable(log_probs, model.takeable(index))
         candidates = [replace(h, parent=i) for i, h in enumerate(kept) if h.ended]
         for i, row in zip(alive, log_probs, strict=True):
             candidates += _children(
@@ -95,6 +103,8 @@ def _children(
     if only is not None:
         values, ids = log_probs[only : only + 1], torch.tensor([only])
     penalty = length_penalty(len(tokens) + 1, alpha)
+    possible = values > -torch.inf
+    values, ids = values[possible], ids[possible]
     return [
         Hypothesis((*tokens, token), total + value, (total + value) / penalty, i, token in ends)
         for token, value in zip(ids.tolist(), values.tolist(), strict=True)

@@ -6,11 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from models.architectures import Model
-from models.decoding.incremental import Forced, Incremental, by_position, id_row, limit_of
+from models.decoding.incremental import (
+    Forced,
+    Incremental,
+    among_takeable,
+    by_position,
+    id_row,
+    limit_of,
+)
 from models.trace import Recording, record
 from models.trace.edits import Edit, editing
 
@@ -62,7 +69,7 @@ def teacher_forced(
 
     A source ends with </s>; `written` is y₁ … yₘ without special tokens.
     """
-    rows = id_row(given, model)
+    rows = model.given([given])
     opening = model.opening(rows)[0].tolist()
     row = id_row([*opening, *written], model)
     with record() if recorded else nullcontext() as recording, editing(edits):
@@ -167,7 +174,7 @@ def generate(
     prefix: list[int] = []
     with torch.inference_mode():
         run = Incremental(
-            model, id_row(given, model), use_cache=use_cache, edits=edits, memory=memory
+            model, model.given([given]), use_cache=use_cache, edits=edits, memory=memory
         )
         row = run.opening
     usable = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
@@ -178,7 +185,7 @@ def generate(
             ahead = run.new_log_probs(with_guess)[0, -len(guess) - 1 :].cpu()
         n_read = len(prefix)
         for log_probs, guessed in zip(ahead, [*guess, None], strict=True):
-            chosen = choose(log_probs)
+            chosen = choose(among_takeable(log_probs, model.takeable(len(prefix))))
             token = at.get(len(prefix), chosen)
             yield Step(len(prefix), tuple(prefix), token, log_probs, recording)
             prefix.append(token)
@@ -211,12 +218,12 @@ def _propose_continuation(prefix: list[int], drafts: list[list[int]]) -> list[in
 @torch.inference_mode()
 def greedy_batch(
     model: Model,
-    given: Int[Tensor, "batch n"],
+    given: Shaped[Tensor, "batch *size"],
     memory: Float[Tensor, "batch n d_memory"] | None = None,
 ) -> list[list[int]]:
     """Decode many padded sources greedily at once; rows end before </s>.
 
-    `memory` as in `Incremental`.
+    `given` and `memory` as in `Incremental`.
     """
     run = Incremental(model, given, memory=memory)
     pad, ends, row = (
@@ -225,10 +232,10 @@ def greedy_batch(
         run.opening,
     )
     ended = torch.zeros(len(given), dtype=torch.bool, device=given.device)
-    limit = model.longest(given.shape[1])
+    limit = model.longest(given.shape[-1])
     at = model.always_taken(limit)
     for index in range(limit):
-        token = run.next_log_probs(row).argmax(-1)
+        token = among_takeable(run.next_log_probs(row), model.takeable(index)).argmax(-1)
         token = torch.full_like(token, at.get(index, 0)) if index in at else token
         token = token.masked_fill(ended, pad)
         row = torch.cat([row, token[:, None]], dim=1)

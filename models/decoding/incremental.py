@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from models.architectures import Model
@@ -27,13 +27,14 @@ class Incremental:
 
     `edits` apply by position, so that a row of m tokens meets the top-left part of a changed mask.
     Nothing is cached if they open cells ahead, because a new token then changes earlier states.
-    `memory` is the encoding of the given rows under these edits, if it exists already.
+    `given` is what `model.given` makes of the rows; `memory` is their encoding under these edits,
+    if it exists already.
     """
 
     def __init__(
         self,
         model: Model,
-        given: Int[Tensor, "batch n"],
+        given: Shaped[Tensor, "batch *size"],
         *,
         use_cache: bool = True,
         edits: Sequence[Edit] = (),
@@ -102,13 +103,22 @@ def id_row(ids: Sequence[int], model: Model) -> Int[Tensor, "1 n"]:
     return torch.tensor([list(ids)], device=model.device)
 
 
+def among_takeable(
+    log_probs: Float[Tensor, "*batch vocab"], takeable: Bool[Tensor, "vocab"] | None
+) -> Float[Tensor, "*batch vocab"]:
+    """Return log-probabilities with −∞ for the tokens that may not be taken."""
+    if takeable is None:
+        return log_probs
+    return log_probs.masked_fill(~takeable.to(log_probs.device), -torch.inf)
+
+
 def by_position(forced: Forced) -> dict[int, int]:
     """Return forced tokens by position."""
     return dict(forced) if isinstance(forced, Mapping) else dict(enumerate(forced))
 
 
 def limit_of(model: Model, given: Sequence[int], max_new: int | None) -> int:
-    """Return the maximum number of new tokens, within the model's context.
+    """Return the maximum number of new tokens, among_takeable the model's context.
 
     `max_new` of None is the model's own limit for these tokens.
 
@@ -119,5 +129,5 @@ def limit_of(model: Model, given: Sequence[int], max_new: int | None) -> int:
         return model.longest(len(given))
     if max_new < 1:
         raise ValueError(f"max_new must be at least 1, not {max_new}")
-    n_opening = model.opening(id_row(given, model)).shape[1]
+    n_opening = model.opening(model.given([given])).shape[1]
     return min(max_new, model.config.n_ctx - n_opening)

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from models.architectures import Model
+from models.architectures.base import FILE_FIELDS
 from models.decoding.incremental import Incremental
 
 Sizes = tuple[int, int]  # positions in the row, tokens in the source
@@ -118,6 +119,8 @@ def count_multiply_adds(
 
 
 def _measured(model: Model) -> _DecoderWork | None:
+    if model.fields[0].kind in FILE_FIELDS:  # which have one length
+        return None
     sources = (0,) if model.continues else (2, 3, 5)
     first = 1 if model.continues else model.opening(_row(model, 1)).shape[1]
     if model.config.n_ctx < first + 4:

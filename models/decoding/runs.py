@@ -137,7 +137,7 @@ def _recording(step: Step) -> Recording:
 
 
 def _opening(model: Model, given: Sequence[int]) -> list[int]:
-    return model.opening(torch.tensor([list(given)], device=model.device))[0].tolist()
+    return model.opening(model.given([given]))[0].tolist()
 
 
 def _first_written(model: Model, given: Sequence[int]) -> int:

@@ -178,7 +178,7 @@ SETTINGS = {
     "generation_config.json": 2**20,
     "tokenizer_config.json": 2**24,  # with some thousand added tokens
     "special_tokens_map.json": 2**24,
-    PREPROCESSOR: 2**16,
+    PREPROCESSOR: 2**20,  # with the filters of a spectrogram
 }
 SETTINGS_OF_TOKENIZERS = ("tokenizer_config.json", "special_tokens_map.json")
 VOCABULARIES = (

@@ -16,6 +16,7 @@ from models.hub.images.model import ImageClassifier, ImageModel
 from models.hub.images.text_image import TextImageModel
 from models.hub.model import HubModel
 from models.hub.readers import Classifier, MaskedLM, QuestionAnswering, TokenClassifier
+from models.hub.sounds.model import SoundWriter
 from models.hub.writers import CausalLM, EncoderDecoderLM, is_two_stacks
 
 N_LONG, N_SHORT = 5, 3  # tokens of the runs
@@ -132,6 +133,7 @@ HUB_KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
     ("MODEL_FOR_PRETRAINING_MAPPING_NAMES", "AutoModelForPreTraining", MaskedLM),
     ("MODEL_MAPPING_NAMES", "AutoModel", HubModel),
     ("MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES", "AutoModelForTextEncoding", HubModel),
+    ("MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES", "AutoModelForSpeechSeq2Seq", SoundWriter),
     (
         "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
         "AutoModelForImageClassification",

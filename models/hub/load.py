@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -39,6 +40,8 @@ from models.hub.readers import (
 )
 from models.hub.routing import find_routings
 from models.hub.sizes import HubConfig, check_settings, hub_sizes, missing_in
+from models.hub.sounds import load as sounds
+from models.hub.sounds.model import SoundWriter
 from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, frames_of
 from models.hub.trial import client as trials
 from models.hub.writers import (
@@ -109,6 +112,15 @@ def _read(
         check_towers(module)
     reader = module.get_submodule(TEXT_TOWER) if two else module
     sizes = _known_sizes(plan.name, reader, plan.config, library, gives_weights)
+    if issubclass(plan.ask, SoundWriter):
+        model, tokenizer = sounds.opened_sound(
+            private,
+            module,
+            sizes,
+            lambda kinds: tokenizer_of(library, plan.config, module, sizes, kinds),
+            transformers_library(),
+        )
+        return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
     tokenizer = tokenizer_of(library, plan.config, module, sizes)
     if two:
         if not isinstance(tokenizer, HubTokenizer):
@@ -270,21 +282,28 @@ def _known_sizes(name: str, module: nn.Module, config: Any, library: Any, gives:
         raise CheckpointError(why_nothing_is_shown(module, missing_in(module, config))) from None
 
 
-def tokenizer_of(library: Any, config: Any, module: nn.Module, sizes: HubConfig) -> Tokenizer:
+def tokenizer_of(
+    library: Any,
+    config: Any,
+    module: nn.Module,
+    sizes: HubConfig,
+    kinds: Mapping[type, Any] = MappingProxyType({}),
+) -> Tokenizer:
     """Wrap what `library_tokenizer` read, or take typed token ids where that is None.
 
-    Raises CheckpointError.
+    `kinds` maps a class of tokenizer to the one that is made in its place. Raises CheckpointError.
     """
     special = {"pad": sizes.pad_id, "start": sizes.start_id, "end": sizes.end_id}
     special = {name: i for name, i in special.items() if i >= 0}
     if library is None:
-        return IdTokenizer(special, sizes.vocab_size)
+        return kinds.get(IdTokenizer, IdTokenizer)(special, sizes.vocab_size)
     if len(library) > sizes.vocab_size:
         raise CheckpointError(
             f"its tokenizer has {len(library):,} tokens, but the model's embedding {sizes.vocab_size:,} rows"
         )
     in_rust = getattr(library, "backend_tokenizer", None) is not None
-    return (HubTokenizer if in_rust else PythonTokenizer)(library, special, sizes.vocab_size)
+    kind = HubTokenizer if in_rust else PythonTokenizer
+    return kinds.get(kind, kind)(library, special, sizes.vocab_size)
 
 
 def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type[HubModel]:

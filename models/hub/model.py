@@ -268,6 +268,10 @@ class HubModel(Architecture):
         """Return arguments of `forward` with these ids on every stream, without segments."""
         return tuple(ids for _ in self.streams)
 
+    def trial_given(self, ids: Int[Tensor, "batch n"]) -> Tensor:
+        """Return what `encode` reads in trial runs of these rows."""
+        return ids
+
     @property
     def reader(self) -> nn.Module:
         """The module that reads the first stream."""

@@ -144,14 +144,22 @@ class PositionTable(nn.Module):
 def position_table(model: HubModel) -> PositionTable | None:
     """Return the table of positions that a model looks up; None if it looks up none."""
     ids = short_text(model.module, model.config)
+    return table_looked_up(model, ids.shape[1], model.config.n_ctx, input_ids=ids)
+
+
+@torch.no_grad()
+def table_looked_up(
+    model: HubModel, n: int, longest: int, **inputs: Tensor
+) -> PositionTable | None:
+    """Return the table that the model's reader looks up for inputs of n tokens."""
     kind = model.kinds[0]
-    context = PassContext(lambda frame: kind, ids.shape[1], token_table=model.token_table)
+    context = PassContext(lambda frame: kind, n, token_table=model.token_table)
     with record(), watching(context) as forward_pass:
-        model.reader(input_ids=ids)
+        model.reader(**inputs)
     if (table := forward_pass.position_table) is None:
         return None
     learned = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
-    return PositionTable(table[: model.config.n_ctx], learned)
+    return PositionTable(table[:longest], learned)
 
 
 @torch.no_grad()

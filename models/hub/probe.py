@@ -121,6 +121,7 @@ class _Reading:
             self.row[0, 1] = self.row[1, 2] = model.config.fill_id
             self.given = self.given if model.translates else self.row
         if model.translates:
+            self.given = model.trial_given(self.given)
             self.row = torch.cat([model.opening(self.given), self.row], dim=1)
         nothing = self.row[:, :0]
         self.memory = model.encode(self.given, model.written_masks(self.given, nothing))

@@ -58,7 +58,6 @@ class TwoStacks(HubModel):
         row: Int[Tensor, "batch m"],
         memory: Float[Tensor, "batch n d_model"],
         is_token: Bool[Tensor, "batch n"],
-        input_ids: Int[Tensor, "batch n"],
         start: int = 0,
         **inputs: Any,
     ) -> Any:
@@ -70,7 +69,6 @@ class TwoStacks(HubModel):
             self.module,
             self._places(row, memory, is_token, start),
             {"decoder_attentions": self_attention, "cross_attentions": cross},
-            input_ids=input_ids,
             encoder_outputs=Memory(last_hidden_state=memory),  # has the fields of every encoder
             decoder_input_ids=row.masked_fill(row == self.config.pad_id, self.config.fill_id),
             **inputs,
@@ -120,7 +118,9 @@ class TwoStackReader(TwoStacks):
 
     def forward(self, text: Int[Tensor, "batch n"], shifted: Int[Tensor, "batch n"]) -> Answers:
         ids, is_token = self.row(text)["input_ids"], text != self.config.pad_id
-        output = self.ask_decoder(shifted, self.encode(text, {}), is_token, ids, use_cache=False)
+        output = self.ask_decoder(
+            shifted, self.encode(text, {}), is_token, input_ids=ids, use_cache=False
+        )
         return self.answers_of(output)
 
     def outputs(
@@ -315,7 +315,7 @@ class EncoderDecoderLM(TwoStacks):
         )
         unread = is_token.long()  # FSMT makes its look-ahead mask only where it is given some ids
         return self.ask_decoder(
-            row, memory, is_token, unread, start, **past, use_cache=cache is not None
+            row, memory, is_token, start, input_ids=unread, **past, use_cache=cache is not None
         ).logits
 
     def longest(self, n_given: int) -> int:

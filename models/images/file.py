@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from models.checkpoint_files import read_bytes
-from models.printable import printable
+from models.field_file import FieldFile
 
 MAX_IMAGE_BYTES = 5_000_000  # bytes of a file
 MOST_PIXELS = 16_000_000
@@ -19,7 +19,6 @@ MOST_TIMES = 8  # as wide as high, or as high as wide: resizing by the shorter s
 FORMATS = ("PNG", "JPEG", "WEBP")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")  # 8 bits a channel
 MOST_SCANS = 100  # of a JPEG, each of which goes through all its pixels; usual are up to 12
-MAX_IMAGE_NAME = 60  # characters of a file's name
 _AT_MOST = f"at most {MOST_PIXELS / 1e6:g} million are read, and {LONGEST_SIDE:,} a side"
 _SCAN = b"\xff\xda"
 _ORIENTATION = 0x0112  # of EXIF, the only metadata that is read
@@ -34,36 +33,10 @@ _TURNS = {
 }
 
 
-class ImageFile(str):
-    """The value of an image field: the bytes of a file.
+class ImageFile(FieldFile):
+    """The value of an image field: the bytes of an image file."""
 
-    As a text it is the file's name, so that it can be shown wherever the values of fields are put
-    into words. Two are equal if they have the same name and bytes.
-    """
-
-    content: bytes
-
-    def __new__(cls, name: str, content: bytes) -> ImageFile:
-        """Return a file of this name, shortened to what is shown of it."""
-        file = super().__new__(cls, printable(name)[:MAX_IMAGE_NAME] or "image")
-        file.content = content
-        return file
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ImageFile)
-            and str.__eq__(self, other)
-            and self.content == other.content
-        )
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash((str(self), self.content))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ImageFile, (str(self), self.content)
+    unnamed = "image"
 
 
 def read(path: str | Path) -> ImageFile:

@@ -1,12 +1,21 @@
 """Inputs of a model: fields encoded as streams of tokens, and errors by field."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from models.architectures.base import IMAGE_FIELD, ORDER_FIELD, POSITIONS_FIELD, TEXT_FIELD, Field
+from models.architectures.base import (
+    IMAGE_FIELD,
+    ORDER_FIELD,
+    POSITIONS_FIELD,
+    SOUND_FIELD,
+    TEXT_FIELD,
+    Field,
+)
 from models.errors import CheckpointError, InputError
+from models.field_file import FieldFile
 from models.images import ImageFile
+from models.sounds import SoundFile
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding, concatenate, with_special_tokens
 from models.tokenizers.special_tokens import BERT_SPECIAL
@@ -14,10 +23,20 @@ from models.tokenizers.special_tokens import BERT_SPECIAL
 FieldInput = (
     str | Encoding | Sequence[int] | None
 )  # a text, an encoded text, or positions; None: absent
+StreamLimit = Callable[[str], int]  # of a stream: its longest row, in tokens
 Texts = Sequence[FieldInput]  # of the model's fields, in order; the last ones may be absent
 
 MASK = BERT_SPECIAL["mask"]
-READS = "models.images.read"  # makes the value of an image field
+# kind of a field whose value is a file → the file's class, and what makes one
+_FILES = {
+    IMAGE_FIELD: (ImageFile, "models.images.read"),
+    SOUND_FIELD: (SoundFile, "models.sounds.read"),
+}
+
+
+def no_limit(stream: str) -> int:
+    """Return a limit that no row reaches."""
+    return 10**9
 
 
 def values_in_order(
@@ -59,11 +78,11 @@ def check_complete(fields: Sequence[Field], values: Texts) -> None:
 
 
 def encode_fields(
-    fields: Sequence[Field], values: Texts, tokenizer: Tokenizer, n_ctx: int
+    fields: Sequence[Field], values: Texts, tokenizer: Tokenizer, limit: StreamLimit
 ) -> dict[str, Encoding]:
     """Return the tokens of each stream; one whose fields are all absent has none.
 
-    Fields of one stream are concatenated.
+    Fields of one stream are concatenated. `limit` gives the longest row of each.
 
     Raises:
         InputError: a text is empty or too long, or a position holds no token.
@@ -83,7 +102,8 @@ def encode_fields(
                 streams[field.stream], cast(Sequence[int], value), field
             )
             continue
-        make = _image_row if field.kind == IMAGE_FIELD else _row
+        make = _file_row if field.kind in _FILES else _row
+        n_ctx = limit(field.stream)
         row = value if isinstance(value, Encoding) else make(value, field, tokenizer, n_ctx)
         streams[field.stream] = (
             concatenate(streams[field.stream], row, " " * follows)
@@ -101,18 +121,20 @@ def encode_fields(
             streams[field.stream] = (
                 row if row.ids[-1] == mark[0] else with_special_tokens(row, None, mark)
             )
-            _check_length(streams[field.stream], field, fields, n_ctx)
+            _check_length(streams[field.stream], field, fields, limit(field.stream))
     return streams
 
 
-def check_lengths(streams: Mapping[str, Encoding], fields: Sequence[Field], n_ctx: int) -> None:
+def check_lengths(
+    streams: Mapping[str, Encoding], fields: Sequence[Field], limit: StreamLimit
+) -> None:
     """Check the length of each stream.
 
     Raises:
         InputError: a stream is longer than the model reads.
     """
     for name, row in streams.items():
-        if len(row.ids) > n_ctx:
+        if len(row.ids) > (n_ctx := limit(name)):
             field = next((field.name for field in fields if field.stream == name), fields[0].name)
             raise InputError(
                 f"the {name} has {len(row.ids)} tokens; this model reads at most {n_ctx}", field
@@ -139,17 +161,22 @@ def _is_blank(value: FieldInput) -> bool:
     return isinstance(value, str) and not value.strip()
 
 
-def _image_row(file: FieldInput, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
-    if not isinstance(file, ImageFile):
-        raise InputError(f"the {field.title} must be an image file, read by {READS}", field.name)
+def _file_row(file: FieldInput, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
+    made, reads = _FILES[field.kind]
+    if not isinstance(file, made):
+        article = "an" if field.kind == IMAGE_FIELD else "a"
+        raise InputError(
+            f"the {field.title} must be {article} {field.kind} file, read by {reads}", field.name
+        )
+    encode = tokenizer.encode_image if field.kind == IMAGE_FIELD else tokenizer.encode_sound
     try:
-        return tokenizer.encode_image(file)
+        return encode(cast(str, file))
     except ValueError as error:
         raise InputError(f"the {field.title} cannot be read: {error}", field.name) from None
 
 
 def _row(text: FieldInput, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
-    if not isinstance(text, str) or isinstance(text, ImageFile):
+    if not isinstance(text, str) or isinstance(text, FieldFile):
         raise InputError(f"the {field.title} must be a text", field.name)
     if not text.strip():
         raise InputError(f"the {field.title} is empty; type some text", field.name)

@@ -78,7 +78,8 @@ def _masked_run(scope: Scope, trace: Trace, n_given: int, most: int | None) -> M
             else (row[1:], (config.pad_id,) * (n_given - len(given_ids)))
         )
         how = {"max_new": room, "edits": trace.edits, "drafts": [draft]}
-        steps = decoding.greedy(model, (*given_ids, *padding), **how)
+        padded = (*given_ids, *padding) if padding else given_ids
+        steps = decoding.greedy(model, padded, **how)
         output = tuple(step.token for step in steps)
     else:
         output = ()

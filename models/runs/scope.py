@@ -282,13 +282,13 @@ class Scope:
                 answers = self._answers(self.model(*self.model.inputs(rows)))
             return self._traces(requests, rows, answers, recording)
         (stream, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
-        given_ids = self.model.padded([row[stream].ids for row in rows], pad_id)
+        given_rows = [row[stream].ids for row in rows]
+        given = self.model.given(given_rows)
+        nothing = torch.empty(len(rows), 0, dtype=torch.long, device=self.model.device)
         with torch.no_grad(), record() as recording:
-            memory = self.model.encode(
-                given_ids, self.model.written_masks(given_ids, given_ids[:, :0])
-            )
+            memory = self.model.encode(given, self.model.written_masks(given, nothing))
         if not all(written in row for row in rows):
-            generated = written_rows(self.model, self.tokenizer, given_ids, memory, drafts)
+            generated = written_rows(self.model, self.tokenizer, given_rows, memory, drafts)
             rows = [
                 row if written in row else row | {written: mine}
                 for row, mine in zip(rows, generated, strict=True)
@@ -296,7 +296,7 @@ class Scope:
         row_ids = self.model.padded([row[written].ids for row in rows], pad_id)
         with torch.no_grad(), record(recording):
             answers = self._answers(
-                self.model.decode(row_ids, memory, self.model.written_masks(given_ids, row_ids))
+                self.model.decode(row_ids, memory, self.model.written_masks(given, row_ids))
             )
         return self._traces(requests, rows, answers, recording)
 
@@ -329,14 +329,16 @@ class Scope:
         return inputs.values_in_order(self.model.fields, values, named, self.name)
 
     def _encoded(self, values: Texts) -> dict[str, Encoding]:
-        return inputs.encode_fields(self.model.fields, values, self.tokenizer, self.n_ctx)
+        return inputs.encode_fields(
+            self.model.fields, values, self.tokenizer, self.model.stream_limit
+        )
 
     def _complete(self, values: Texts) -> dict[str, Encoding]:
         """Return the streams of these fields; none that the model needs is missing."""
         values = self._in_order(values, {})
         inputs.check_complete(self.model.fields, values)
         streams = self.model.completed(self._encoded(values), self.tokenizer)
-        inputs.check_lengths(streams, self.model.fields, self.n_ctx)
+        inputs.check_lengths(streams, self.model.fields, self.model.stream_limit)
         return streams
 
     def _traces(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from models import decoding
@@ -43,16 +43,16 @@ def write_text(
 def written_rows(
     model: Model,
     tokenizer: Tokenizer,
-    given: Int[Tensor, "batch n"],
+    given: Sequence[Sequence[int]],
     memory: Float[Tensor, "batch n d_memory"] | None,
     drafts: Sequence[Sequence[int]],
 ) -> list[Encoding]:
     """Return a greedily generated text for each row; only a single row can use a draft."""
     if len(given) > 1:
-        lengths = (given != model.config.pad_id).sum(1).tolist()
-        rows = zip(decoding.greedy_batch(model, given, memory), lengths, strict=True)
+        lengths = map(len, given)
+        rows = zip(decoding.greedy_batch(model, model.given(given), memory), lengths, strict=True)
         return [generated_encoding(model, tokenizer, ids[: model.longest(n)]) for ids, n in rows]
-    steps = decoding.greedy(model, given[0].tolist(), drafts=drafts, memory=memory)
+    steps = decoding.greedy(model, given[0], drafts=drafts, memory=memory)
     return [generated_encoding(model, tokenizer, [step.token for step in steps])]
 
 

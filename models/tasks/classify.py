@@ -18,7 +18,7 @@ import torch
 
 from models.architectures import Config, Model, bert, gpt
 from models.architectures.base import CLASSES_OUTPUT, NEXT_TOKEN, Answers
-from models.runs.inputs import encode_fields
+from models.runs.inputs import encode_fields, no_limit
 from models.tasks.pair_files import file_record, names, read_lines
 from models.tasks.running_text import by_hash
 from models.tasks.split import FOLDS, SPLIT_SETS, fold_of, sets_of
@@ -120,7 +120,7 @@ class ClassifyTask:
             if self.tokenizer.cls_id is not None
             else gpt.CLASSIFIER_FIELDS
         )
-        row = encode_fields(fields, text.texts, self.tokenizer, 10**9)["text"]
+        row = encode_fields(fields, text.texts, self.tokenizer, no_limit)["text"]
         # the last token is special, and stays
         positions = [*range(min(len(row.ids), self.n_ctx) - 1), len(row.ids) - 1]
         segments = [row.segments[i] for i in positions] if row.segments else []

@@ -16,7 +16,7 @@ import torch
 from models.architectures import Model
 from models.architectures.base import Answers
 from models.architectures.bert import BERT_FIELDS, SPAN_HEAD
-from models.runs.inputs import encode_fields
+from models.runs.inputs import encode_fields, no_limit
 from models.tasks import stories
 from models.tasks.pair_files import file_record, read_lines
 from models.tasks.split import SPLIT_SETS, sets_of
@@ -95,7 +95,7 @@ class SpanTask:
     def example(self, story: BabiStory) -> Question | None:
         """Return the row, and its answer's first and last token; None if it exceeds the context."""
         row = encode_fields(
-            BERT_FIELDS["span"], (story.question, story.context), self.tokenizer, 10**9
+            BERT_FIELDS["span"], (story.question, story.context), self.tokenizer, no_limit
         )["text"]
         if len(row.ids) > self.n_ctx:
             return None
@@ -191,7 +191,7 @@ def answer_texts(
     model.eval()
     texts = [""] * len(pairs)
     encodings = {
-        i: encode_fields(BERT_FIELDS["span"], pair, tokenizer, 10**9)
+        i: encode_fields(BERT_FIELDS["span"], pair, tokenizer, no_limit)
         for i, pair in enumerate(pairs)
     }
     lengths = {i: len(encoding["text"].ids) for i, encoding in encodings.items()}

@@ -223,6 +223,14 @@ class Tokenizer:
         """
         raise ValueError("this model reads a text, not an image")
 
+    def encode_sound(self, file: str) -> Encoding:
+        """Encode a sound file, of a model that reads one.
+
+        Raises:
+            ValueError: This model reads no sound.
+        """
+        raise ValueError("this model reads no sound")
+
     def hiding(self, encoding: Encoding, positions: Sequence[int]) -> Encoding:
         """Return the row with [MASK] at these positions.
 

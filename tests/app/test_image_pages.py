@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from models.images import EXAMPLES, decoded, example
 from viz_app.navigation import PAGES
-from viz_app.session import own_images, run_changes
+from viz_app.session import own_files, run_changes
 
 KINDS = ("ViTForImageClassification", "BeitForImageClassification", "ViTModel")
 VIT, BEIT, VECTORS = KINDS
@@ -195,7 +195,7 @@ def test_an_image_of_ones_own_is_read_and_a_link_to_it_opens_the_example(
     session = app.session_state["live session"]
     content = BytesIO()
     decoded(example(EXAMPLES[1])).save(content, "WEBP", lossless=True)
-    reference, size = own_images.keep_image(session, content.getvalue(), "<b>mine</b>.webp")
+    reference, size = own_files.keep_file(session, content.getvalue(), "<b>mine</b>.webp")
     assert size == "224 × 224 pixels"
     app.run().selectbox(key=IMAGE).set_value(reference).run()
     assert not app.exception
@@ -203,7 +203,7 @@ def test_an_image_of_ones_own_is_read_and_a_link_to_it_opens_the_example(
     np.testing.assert_allclose(picture(app, "pair")[1]["p"], p, atol=2e-6)
     assert "<b>mine" in app.selectbox(key=IMAGE).options[-1]
     elsewhere = opened(folders[VIT], "task", **{IMAGE: reference})
-    assert own_images.IMAGE_NOT_IN_LINK in prose(elsewhere)
+    assert "a link cannot hold an image file" in prose(elsewhere)
     assert elsewhere.selectbox(key=IMAGE).value == EXAMPLES[0]
     np.testing.assert_allclose(
         picture(elsewhere, "pair")[1]["p"],

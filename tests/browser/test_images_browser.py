@@ -14,7 +14,7 @@ from served_app import visit
 
 from models.images import decoded, example
 
-MAP, SAYS, BOX = ".image-map", ".own-image .says", ".image-map .pixels"
+MAP, SAYS, BOX = ".image-map", ".own-file .says", ".image-map .pixels"
 FIRST = "vit.layers.0.attention"
 
 
@@ -95,7 +95,7 @@ def test_a_file_is_read_and_one_that_is_no_image_leaves_the_picture(
         head="0",
         lock="q5",
     )
-    files = page.locator(".own-image input")
+    files = page.locator(".own-file input")
     image = Image.fromarray(np.random.default_rng(2).integers(0, 256, (31, 29, 3), np.uint8))
     content = io.BytesIO()
     image.save(content, "PNG")
@@ -108,7 +108,7 @@ def test_a_file_is_read_and_one_that_is_no_image_leaves_the_picture(
     bad = {"name": "<i>bad.png", "mimeType": "image/png", "buffer": b"<svg onload=alert(1)>"}
     files.set_input_files([bad])  # type: ignore[list-item]
     expect(page.locator(f"{SAYS}.bad")).to_contain_text("<i>bad.png: the file is damaged")
-    assert page.locator(".own-image i, .own-image b, .own-image svg").count() == 0
+    assert page.locator(".own-file i, .own-file b, .own-file svg").count() == 0
     assert abs(strongest(page) - wanted) < 6e-4, "the last picture stays"
     large = {"name": "large.png", "mimeType": "image/png", "buffer": bytes(5_000_001)}
     files.set_input_files([large])  # type: ignore[list-item]

@@ -14,11 +14,11 @@ ROOT = Path(models.__file__).parents[1]
 
 # From the ground up; those of one line may import each other, and no file imports from a later line.
 LEVELS = [
-    {"errors", "percent", "printable", "tokenizers"},
+    {"errors", "field_file", "percent", "printable", "tokenizers"},
     {"layers", "trace"},  # a trace is made of masks and similarities; a layer records itself
     {"architectures"},
     {"loading", "weights", "checkpoint_files", "training_record", "scores"},
-    {"images"},
+    {"images", "sounds"},
     {"checkpoint", "devices"},
     {"analysis"},
     {"decoding"},  # a scope writes

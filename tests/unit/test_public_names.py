@@ -15,7 +15,7 @@ SHARED = {
     "compare": "users of the library and of the notebook both call it: numbers there, a picture here",
     "heads": "a word that lessons read a run by, and the notebook's call",
     "main": "the entry point of a command line: of the library, and of the app around it",
-    "read": "a word that lessons read a run by, and what users call to read an image file",
+    "read": "a word that lessons read a run by, and what users call to read the file of an image or a sound",
 }
 
 

@@ -357,10 +357,11 @@ OWN_DATA = Component(
     common="live",
 )
 
-# A box for an image of one's own, chosen or dropped; `on_kept(reference)` once the server has it.
-OWN_IMAGE = Component(
-    "own_image",
-    ("own_image.js",),
+# A box for a file of one's own, an image or a sound, chosen or dropped; `on_kept(reference)` once
+# the server has it.
+OWN_FILE = Component(
+    "own_file",
+    ("own_file.js",),
     events={"on_kept": Event("kept", _text("reference"))},
     common="live",
 )
@@ -370,6 +371,17 @@ OWN_IMAGE = Component(
 IMAGE_MAP = Component(
     "image_map",
     ("../head/scale.js", "patches.js", "image_map.js"),
+    events={
+        "on_lock": Event("lock", _text("token")),
+        "on_pick": Event("pick", lambda pick: (str(pick["site"]), int(pick["head"]))),
+    },
+)
+
+# What a frame, or a token of a text, reads of a sound, over its spectrogram: one head large, all
+# heads of its layer small; `on_lock("q3")`, `on_pick(site, head)`.
+SOUND_MAP = Component(
+    "sound_map",
+    ("../head/scale.js", "../image_map/patches.js", "sound_map.js"),
     events={
         "on_lock": Event("lock", _text("token")),
         "on_pick": Event("pick", lambda pick: (str(pick["site"]), int(pick["head"]))),

@@ -8,7 +8,7 @@ import streamlit as st
 
 import models
 from models import Scope
-from models.architectures.base import IMAGE_FIELD
+from models.architectures.base import FILE_FIELDS
 from viz_app.checkpoints import LANDING_CHECKPOINT
 from viz_app.input_bar import menu
 from viz_app.input_bar.examples import readable_examples
@@ -29,8 +29,8 @@ def offer_models(find: FindOtherView, run: CurrentRun) -> None:
     is at fault.
     """
     own = run.unchanged.scope
-    reads_image = any(field.kind == IMAGE_FIELD for field in own.model.fields)
-    is_shown = not isinstance(find(run), str) if reads_image else shows(find, own)
+    reads_file = any(field.kind in FILE_FIELDS for field in own.model.fields)
+    is_shown = not isinstance(find(run), str) if reads_file else shows(find, own)
     if is_shown:
         return
     with st.container(horizontal=True, gap="small", key="other-models"):

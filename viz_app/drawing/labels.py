@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from models.analysis.joined_words import WordRow
 from models.printable import printable
 from models.runs.inputs import MASK
+from models.sounds import SoundRow
 from models.tokenizers.base import Encoding, Tokenizer
 from models.tokenizers.special_tokens import UNKNOWN_TOKENS
 from models.trace import AttentionSite, Trace
@@ -46,6 +47,8 @@ class Label:
 
 def labels(encoding: Encoding) -> list[Label]:
     """Return one label for each token, in order."""
+    if isinstance(encoding, SoundRow):
+        return [Label(token) for token in encoding.tokens]
     pairs = zip(encoding.tokens, encoding.offsets, strict=True)
     plain = [_label(token, offset, encoding.text) for token, offset in pairs]
     return (

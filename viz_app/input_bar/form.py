@@ -9,19 +9,19 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models import Scope
 from models.architectures import family_of
-from models.architectures.base import IMAGE_FIELD, Field
+from models.architectures.base import FILE_FIELDS, Field
 from models.architectures.encoder_decoder import EncoderDecoder
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
 from viz_app.components.catalogue import PICKER, PLAIN
 from viz_app.components.mounting import show
-from viz_app.controls.image_box import image_box, image_upload
+from viz_app.controls.file_box import file_box, file_upload
 from viz_app.controls.text_box import text_box
 from viz_app.drawing.notes import refusal, small_print
 from viz_app.input_bar.examples import FieldTexts, examples, readable_examples, reads_text
 from viz_app.input_bar.menu import groups, menu_entries
 from viz_app.input_bar.opening_bar import bar, open_with_progress, stop_waiting
-from viz_app.session import live, own_images, respond, url_state
+from viz_app.session import live, own_files, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 from viz_app.session.opening import try_again
@@ -52,9 +52,9 @@ def input_bar(opens_on: Mapping[str, str]) -> CurrentRun | None:
             ready = [(own,), *(texts for texts in ready if texts != (own,))]
         has_run = _texts(session, scope, ready)
         with st.container(key="bar-example"):
-            if images := [field for field in _fields(scope) if field.kind == IMAGE_FIELD]:
-                image_upload(session, images[0])
-            if any(ready):  # an image has its examples in its own box
+            if files := [field for field in _fields(scope) if field.kind in FILE_FIELDS]:
+                file_upload(session, files[0])
+            if any(ready):  # a file has its examples in its own box
                 _pick_example(_fields(scope), ready)
     return session.run if has_run else session.keep_last()
 
@@ -137,8 +137,8 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[FieldTexts
         help_ = _help(scope, field) if field.optional else {}
         parameter = parameter_of(field)
         with st.container(key=f"bar-{parameter.name}"):
-            if field.kind == IMAGE_FIELD:
-                image_box(session, field, terms.label(field.name))
+            if field.kind in FILE_FIELDS:
+                file_box(session, field, terms.label(field.name))
                 slots.append(st.container(key=f"room-{parameter.name}"))
                 continue
             text, cut[field.name] = text_box(label, parameter, _text(field), height=BOX, **help_)
@@ -147,7 +147,7 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[FieldTexts
                 swap_place = st.container(key="swap")
         texts.append(text)
     untyped = url_state.untyped_choices(scope.model.fields) if scope else ()
-    session.chosen = own_images.with_files(session, scope.model.fields if scope else (), untyped)
+    session.chosen = own_files.with_files(session, scope.model.fields if scope else (), untyped)
     session.redraw(*texts)
     if not session.scope:
         return False
@@ -165,6 +165,14 @@ def _texts(session: LiveSession, scope: Scope | None, ready: Sequence[FieldTexts
 
 def _help(scope: Scope | None, field: Field) -> dict[str, str]:
     """Return the placeholder and the help of an optional text, by how the model uses it."""
+    if scope and not scope.model.reads_text:
+        return {
+            "placeholder": "empty: the model writes it",
+            "help": (
+                "Leave empty: the model writes what it hears. Type a text and the model reads yours instead (teacher "
+                "forcing)."
+            ),
+        }
     if scope is None or scope.model.translates:
         return {
             "placeholder": "empty: the model writes it",

@@ -97,6 +97,7 @@ def _walk(value: object, excluded: Collection[int]) -> tuple[Parts, set[int]]:
             pending += item.values()
         elif isinstance(item, (list, tuple, set, frozenset)):
             pending += item
+            pending.append(getattr(item, "__dict__", None))  # a kind of tuple may hold more
         elif kind not in (str, bytes):  # a kind of text may hold more
             pending.append(getattr(item, "__dict__", None))
         if size < _SMALL:

@@ -25,7 +25,7 @@ from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from models import Scope
-from models.images import ImageFile
+from models.field_file import FieldFile
 from viz_app import workers
 from viz_app.drawing.payload import pack
 from viz_app.session import cache, process
@@ -78,7 +78,7 @@ class LiveSession:
         self.chosen: tuple[Any, ...] = ()
         self.member = Member()  # of a class
         self.own_data: OwnData | None = None  # what its runs may be trained on
-        self.images: dict[str, ImageFile] = {}  # by what refers to them (own_images.py)
+        self.files: dict[str, FieldFile] = {}  # by what refers to them (own_files.py)
         self.edition = (0, 0)  # (edit, rerun) that the current rerun draws
         # the number of the last complete rerun, and its page's answer
         self._answer: tuple[int, Callable[..., Pictures] | None] = (0, None)

@@ -6,12 +6,12 @@ from functools import cache
 from typing import Any
 
 from models import Scope
-from models.architectures.base import IMAGE_FIELD, TEXT_FIELD
-from models.images import ImageFile
+from models.architectures.base import FILE_FIELDS, TEXT_FIELD
+from models.field_file import FieldFile
 from models.runs.spec import RunSpec
 from viz_app.drawing.sites import by_kind
 from viz_app.session import cache as kept
-from viz_app.session import live, own_images, run_changes, url_state
+from viz_app.session import live, own_files, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Parameter
 from viz_app.session.url_state import CHECKPOINT, parameter_of
@@ -74,9 +74,9 @@ def texts_of(run: CurrentRun) -> dict[Parameter, str]:
     return {parameter_of(field): texts.get(field.name) or "" for field in fields}
 
 
-def images_of(run: CurrentRun) -> list[Parameter]:
-    """Return the parameters of the images that a run reads."""
-    return [parameter_of(field) for field in run.scope.model.fields if field.kind == IMAGE_FIELD]
+def files_of(run: CurrentRun) -> list[Parameter]:
+    """Return the parameters of the images and sounds that a run reads."""
+    return [parameter_of(field) for field in run.scope.model.fields if field.kind in FILE_FIELDS]
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,12 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
     read = run.unchanged.trace.fields
     untyped = tuple(
         read.get(field.name)
-        if field.kind == IMAGE_FIELD and not values[field.name]
+        if field.kind in FILE_FIELDS and not values[field.name]
         else values[field.name]
         for field in model.fields
         if field.kind != TEXT_FIELD
     )
-    chosen = own_images.with_files(live.live_session(), model.fields, untyped, of_pinned)
+    chosen = own_files.with_files(live.live_session(), model.fields, untyped, of_pinned)
     pinned = Pinned(scope, texts if any(texts) else None, chosen)
     return replace(pinned, spec=run_changes.chosen_spec(pinned.beside(run), of_pinned))
 
@@ -135,13 +135,13 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
 def _texts_for(scope: Scope, run: CurrentRun) -> tuple[str, ...]:
     """Return a run's texts for another model: the first one first, the others by field name.
 
-    A run on an image has none.
+    A run on a file has none.
     """
     texts, fields = run.unchanged.trace.fields, scope.model.text_fields
     if not fields:
         return ()
     first = next(iter(texts.values()))
-    first = "" if isinstance(first, ImageFile) else first
+    first = "" if isinstance(first, FieldFile) else first
     return (first, *(texts.get(field.name) or "" for field in fields[1:]))
 
 

@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import models
 from models.architectures import Model
-from models.architectures.base import IMAGE_FIELD, TEXT_FIELD, Field
+from models.architectures.base import FILE_FIELDS, TEXT_FIELD, Field
 from models.checkpoint import CheckpointError
 from models.images import PatchRow
+from models.sounds import SoundRow
+from models.tokenizers.base import Encoding
 from viz_app import checkpoints, words
 from viz_app.drawing.notes import refusal, small_print, strip
 from viz_app.session import cache
@@ -39,12 +41,7 @@ def run_texts(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dic
     for field in reversed(fields):  # a stream's length is shown below its first field
         if (row := trace.streams.get(field.stream)) is None:  # an optional field without a value
             continue
-        length = (
-            words.grid(row.grid.rows, row.grid.columns, len(row.ids))
-            if isinstance(row, PatchRow)
-            else words.length_note(row.tokens, scope.n_ctx, row.unknown)
-        )
-        notes[field.name] = small_print(length)
+        notes[field.name] = small_print(_length(row, scope.model.stream_limit(field.stream)))
         notes |= {
             later.name: small_print("")
             for later in fields
@@ -65,8 +62,17 @@ def run_texts(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dic
 
 
 def boxes(model: Model) -> list[Field]:
-    """Return the fields that have a box in the input bar: texts and images."""
-    return [field for field in model.fields if field.kind in (TEXT_FIELD, IMAGE_FIELD)]
+    """Return the fields that have a box in the input bar: texts, images and sounds."""
+    return [field for field in model.fields if field.kind in (TEXT_FIELD, *FILE_FIELDS)]
+
+
+def _length(row: Encoding, n_ctx: int) -> str:
+    """Return how long a stream is, in a sentence."""
+    if isinstance(row, PatchRow):
+        return words.grid(row.grid.rows, row.grid.columns, len(row.ids))
+    if isinstance(row, SoundRow):
+        return words.frames_note(row.seconds, row.n_heard, len(row.ids), row.step)
+    return words.length_note(row.tokens, n_ctx, row.unknown)
 
 
 def note_key(field: Field) -> str:

@@ -17,8 +17,16 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from models.architectures import ARCHITECTURES
-from models.architectures.base import IMAGE_FIELD, ORDER_FIELD, POSITIONS_FIELD, TEXT_FIELD, Field
+from models.architectures.base import (
+    IMAGE_FIELD,
+    ORDER_FIELD,
+    POSITIONS_FIELD,
+    SOUND_FIELD,
+    TEXT_FIELD,
+    Field,
+)
 from models.images import EXAMPLES
+from models.sounds import SOUND_EXAMPLES
 from viz_app.session.parameters import Choice, Order, Parameter, Several, Text
 
 UrlValue = TypeVar("UrlValue")
@@ -26,14 +34,16 @@ UrlValue = TypeVar("UrlValue")
 CHECKPOINT = Text("checkpoint", is_step=True)
 MOST_POSITIONS = 512
 MAX_QUOTED_VALUE = 40  # characters of an invalid value that are quoted in its message
-# an example, or a file that a session keeps (own_images.py)
-_IMAGES = "|".join((*EXAMPLES, "own-[0-9a-f]{12}"))
+# an example, or a file that a session keeps (own_files.py)
+_OWN = "own-[0-9a-f]{12}"
+_IMAGES, _SOUNDS = ("|".join((*names, _OWN)) for names in (EXAMPLES, SOUND_EXAMPLES))
 # kind of field → factory of its parameter, from name and default; other kinds have no parameter
 _PARAMETERS: dict[str, Callable[[str, str | None], Parameter]] = {
     TEXT_FIELD: lambda name, default: Text(name, default=default),
     POSITIONS_FIELD: lambda name, default: Several(name, is_step=True, most=MOST_POSITIONS),
     ORDER_FIELD: lambda name, default: Order(name, is_step=True),
     IMAGE_FIELD: lambda name, default: Text(name, default=None, is_step=True, pattern=_IMAGES),
+    SOUND_FIELD: lambda name, default: Text(name, default=None, is_step=True, pattern=_SOUNDS),
 }
 
 

@@ -41,7 +41,11 @@ class Terms:
         return self.of("target").text
 
 
-_ANYWHERE = {"patches": Stream("the image", "token")}  # streams whose name is the same in all tasks
+_ANYWHERE = {  # streams whose name is the same in all tasks
+    "patches": Stream("the image", "token"),
+    "frames": Stream("the sound", "frame"),
+    "transcript": Stream("the transcript so far", "token"),
+}
 
 
 def _pair(source: Stream, target: Stream, labels: tuple[str, str], **fields: str) -> Terms:

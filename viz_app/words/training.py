@@ -16,6 +16,13 @@ def grid(rows: int, columns: int, n_tokens: int) -> str:
     return f"{rows} × {columns} patches, {n_tokens} tokens."
 
 
+def frames_note(seconds: float, n_heard: int, n_frames: int, step: float) -> str:
+    """Return a sound's length: its frames, and those of silence that are put after it."""
+    silent = n_frames - n_heard
+    after = f", then {silent:,} of silence" if silent else ""
+    return f"{seconds:.1f} s: {n_heard:,} frames of {1000 * step:g} ms{after}."
+
+
 def with_warning(note: str, warning: str) -> str:
     """Append a warning to a note on a text."""
     return f"{note} {warning}.".strip()

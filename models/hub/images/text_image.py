@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from models.architectures.base import IMAGE_FIELD, Answers, Field
-from models.errors import CheckpointError, InputError
+from models.errors import CheckpointError
 from models.hub.close import close
 from models.hub.images.model import PATCHES_STREAM
 from models.hub.images.processor import PatchTokenizer
@@ -56,12 +56,11 @@ class TextImageModel(HubModel):
     def repeated(self, ids: Shaped[Tensor, ...]) -> tuple[Tensor, ...]:
         return ids, self._trial.to(self.device).expand(len(ids), -1, -1, -1)
 
+    def stream_limit(self, stream: str) -> int:
+        return self.text_limit if stream == "text" else len(self.grid.tokens)
+
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         texts = [row["text"].ids for row in rows]
-        if (n := max(map(len, texts))) > self.text_limit:
-            raise InputError(
-                f"the text has {n} tokens; this model reads at most {self.text_limit}", "text"
-            )
         pixels = torch.stack([cast(PatchRow, row[PATCHES_STREAM]).pixels for row in rows])
         ids = self.padded(texts, self.config.pad_id)
         return ids, pixels.to(self.device, self.module.dtype)

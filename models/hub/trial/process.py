@@ -27,7 +27,10 @@ from models.hub.images.model import ImageModel
 from models.hub.images.processor import ImageProcessor
 from models.hub.images.text_image import TEXT_TOWER, TextImageModel
 from models.hub.sizes import hub_sizes
+from models.hub.sounds.model import SoundWriter
+from models.hub.sounds.processor import SoundProcessor
 from models.hub.trial import tokenizer as tokenizer_trial
+from models.sounds import decoded_sound, example_sound
 
 MEMORY = 2**32  # bytes that a trial may take; of a machine with less free memory, half of that
 # s of processor time for each part of a trial
@@ -122,6 +125,12 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
         shape = ImageProcessor(folder, load.transformers_library()).shape
         begin("config.json", BUILDING_SECONDS)
         inputs = {"pixel_values": torch.zeros(1, *shape, device="meta")}
+    if issubclass(plan.ask, SoundWriter):
+        begin(files.PREPROCESSOR, ANSWERING_SECONDS)
+        processor = SoundProcessor(folder, load.transformers_library())
+        features = processor.features(decoded_sound(example_sound()))
+        begin("config.json", BUILDING_SECONDS)
+        inputs = {processor.reads: features[None].to("meta")}
     _run_blank(module, **inputs, **_blank_text(plan))
     if issubclass(plan.ask, ImageModel):
         return size
@@ -145,6 +154,8 @@ def _blank_text(plan: load.OpeningPlan) -> dict[str, Any]:
     ids = torch.zeros(1, 3, dtype=torch.long, device="meta")
     if issubclass(plan.ask, TextImageModel):
         return {"input_ids": ids}
+    if issubclass(plan.ask, SoundWriter):
+        return {"decoder_input_ids": ids, "use_cache": False}
     target = {"decoder_input_ids": ids} if plan.config.is_encoder_decoder else {}
     return {"input_ids": ids, "use_cache": False, **target}
 

@@ -79,7 +79,7 @@ def _field_values(
     )
     if not any(chosen):
         return typed
-    rows = scope.encode(*typed)
+    rows = scope.encode(**{f.name: text for f, text in zip(fields, typed, strict=True)})
     selected = []
     for field, value in zip(untyped, chosen, strict=True):
         if value and field.kind == POSITIONS_FIELD:
@@ -90,7 +90,10 @@ def _field_values(
             value = order_of(n, value)
             value = None if value == tuple(range(n)) else value
         selected.append(value)
-    return (*typed, *selected) if any(selected) else typed
+    if not any(selected):
+        return typed
+    values = dict(zip([f.name for f in (*fields, *untyped)], (*typed, *selected), strict=True))
+    return tuple(values[field.name] for field in scope.model.fields)
 
 
 def run_together(requests: Collection[tuple[str, tuple[str, ...], ChosenTokens]]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from models.analysis.slices import slice_with
 from models.trace import Trace
 from viz_app import words
-from viz_app.components.catalogue import HEAD, IMAGE_MAP, OVERVIEW
+from viz_app.components.catalogue import HEAD, IMAGE_MAP, OVERVIEW, SOUND_MAP
 from viz_app.controls import similarity_text
 from viz_app.controls.similarity import choose_similarity
 from viz_app.controls.tile import choose_tile, tile
@@ -79,8 +79,9 @@ def _layout(run: CurrentRun, choices: AttentionChoices, drawn: Pictures) -> Sequ
     """Lay out all heads beside the chosen one, with its text, checks and files below."""
     head = {"on_lock": lock_token, "on_look": choose_scale, "on_tile": choose_tile}
     overview = {"on_pick": pick_head, "on_join": choose_words}
-    image = ShownComponent(IMAGE_MAP, choose={"on_lock": lock_token, "on_pick": pick_head})
-    over = [image] if image.picture in drawn else []
+    choices_there = {"on_lock": lock_token, "on_pick": pick_head}
+    maps = [ShownComponent(component, choose=choices_there) for component in (IMAGE_MAP, SOUND_MAP)]
+    over = [one for one in maps if one.picture in drawn]
     beside = [*over, ShownComponent(HEAD, choose=head), Foot()]
     return [Columns(widths(run.trace), ([ShownComponent(OVERVIEW, choose=overview)], beside))]
 

@@ -61,7 +61,7 @@ def _of_this_model(run: CurrentRun, site: str, head: int) -> Iterator[Offer]:
     if run.scope.has_removable_positions and spec.model.positions:
         changes = {run_changes.POSITIONS_CHANGE: False}
         yield _offer("No position vectors", "positions", partial(_pin, changes))
-    what, how = ("text", "type") if model.text_fields else ("image", "choose")
+    what, how = model.fields[0].kind, "type" if model.reads_text else "choose"
     help = f"Keep this run, then {how} another {what}."
     yield _offer(f"Another {what}", "text", partial(_pin, {}, keeps_text=True), help)
 
@@ -102,7 +102,7 @@ def _models(run: CurrentRun) -> Iterator[Offer]:
     for name in same[:MOST_MODELS]:
         yield _offer(name, f"model-{name}", partial(_pin_model, name))
     texts = sum(not field.optional for field in run.scope.model.text_fields)
-    if task in GENERATED or texts != 1:
+    if task in GENERATED or texts != 1:  # none: it reads a file
         return
     if all(site.site_kind.between_streams for site in run.trace.attention.values()):
         return  # a text that only reads another has no counterpart
@@ -139,7 +139,7 @@ def _pin(changes: Changes, keeps_text: bool = False) -> None:
     if keeps_text:
         pinned.keep_texts(pinned.texts_of(run))
     else:
-        pinned.follow_texts([*pinned.texts_of(run), *pinned.images_of(run)])
+        pinned.follow_texts([*pinned.texts_of(run), *pinned.files_of(run)])
     state.choose_other(None)
 
 

@@ -110,7 +110,8 @@ COMPARE_SECTION = Choice("compare-section", "", options=tuple(COMPARE_SECTIONS))
 def _many(run: CurrentRun) -> View | str:
     if not run.trace.attention:
         return text.NO_HEADS_TO_COMPARE
-    return MATCHES if run.scope.model.text_fields else text.NO_TEXT_TO_COMPARE
+    model = run.scope.model
+    return MATCHES if model.reads_text else text.NO_TEXT_TO_COMPARE.format(model.fields[0].kind)
 
 
 def _answer(run: CurrentRun) -> str:

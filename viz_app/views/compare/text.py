@@ -26,7 +26,7 @@ COMPARE_ANSWER = (
 )
 NO_TEXT_TO_COMPARE = (
     "**This model reads no text**, so no texts are held out over which heads could be compared. The section **This "
-    "text** compares them on the image that is shown."
+    "text** compares them on the {} that is shown."
 )
 NO_HEADS_TO_COMPARE = "This model has no attention, so there are no heads to compare."
 BESIDE_ITSELF = "Compare with:"

@@ -80,8 +80,8 @@ def find_sweep(run: CurrentRun) -> View[SweepChoices] | str:
     sites = [site for site in run.trace.attention.values() if site.has_causes]
     if not run.scope.model.masks_can_change or not sites:
         return text.NO_HEADS_TO_CHANGE
-    if not run.scope.model.text_fields:
-        return text.NO_TEXT_TO_PATCH
+    if not run.scope.model.reads_text:
+        return text.NO_TEXT_TO_PATCH.format(run.scope.model.fields[0].kind)
     return NO_LOSS if text_loss.loss_kind(run.trace.outputs) is None else MANY_TEXTS
 
 

@@ -220,8 +220,8 @@ def find_patch(run: CurrentRun) -> View[PatchChoices] | str:
     model, trace = run.scope.model, run.unchanged.trace
     if not model.masks_can_change:
         return say.NOTHING_TO_PATCH
-    if not model.text_fields:
-        return text.NO_TEXT_TO_PATCH
+    if not model.reads_text:
+        return text.NO_TEXT_TO_PATCH.format(model.fields[0].kind)
     has_heads = any(site.has_causes for site in trace.attention.values())
     if not has_heads and not grids(run.scope, trace, "residual"):
         return say.NOTHING_TO_PATCH

@@ -9,7 +9,7 @@ HEADS_ANSWER = "Click a head to switch it off. Drag it sideways (or press ‚Üê ‚Ü
 NO_HEADS_TO_CHANGE = "This run has no attention head whose output can be changed."
 NO_TEXT_TO_PATCH = (
     "**This model reads no text**, so there is no second one to take a part from. Nor is there a held-out one to "
-    "measure heads on. The section **Heads** switches them off for the image that is shown."
+    "measure heads on. The section **Heads** switches them off for the {} that is shown."
 )
 NO_ANSWER = (
     "This model gives no probabilities for this text, so there is nothing to compare. "

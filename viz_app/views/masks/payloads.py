@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from models import InputError
 from models.analysis.checks import check_site
+from models.architectures.base import TEXT_FIELD
 from models.runs.masked_comparison import MaskedRun
 from models.runs.scope import Texts
 from models.trace import Trace
@@ -44,9 +45,14 @@ class MaskChoices:
 def mask_payloads(run: CurrentRun, choices: MaskChoices) -> Pictures:
     """Return the payloads of all components of the page."""
     original, view = masked_views(run, choices)
-    stream = run.scope.model.fields[0].stream
+    first = run.scope.model.fields[0]
+    stream = first.stream
     lengths = [len(member.trace.streams[stream].ids) for member in original]
-    alone = masks_text.NO_SECOND_TEXT if run.scope.model.text_fields else masks_text.IMAGE_ALONE
+    alone = (
+        masks_text.NO_SECOND_TEXT
+        if first.kind == TEXT_FIELD
+        else masks_text.FILE_ALONE.format(first.kind)
+    )
     note = masks_text.batch(lengths, stream) if choices.second else alone
     return {
         "note masks": small_print(choices.problem or note, bad=bool(choices.problem)),

@@ -90,7 +90,7 @@ def _while_writing(site: AttentionSite) -> str:
 
 
 NO_SECOND_TEXT = "No second text: the first runs alone, without padding."
-IMAGE_ALONE = "The image runs alone, without padding."
+FILE_ALONE = "The {} runs alone, without padding."
 
 
 def second_help(model: Model) -> str:

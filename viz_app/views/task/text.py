@@ -18,6 +18,7 @@ from models.trace.outputs import (
 from viz_app import words
 from viz_app.drawing.notes import arrows
 
+TRANSCRIPT = "transcript"  # the stream of a model that writes what it hears
 TASK_QUESTION = "Task: what is this model trained to do, and what does it predict?"
 TEXT_ENDS = "The text ends here: nothing follows yet."
 READING_SCALE = "Shaded by weight, 0 to 1; hatched = masked."
@@ -26,6 +27,7 @@ CONTINUES, WRITES = (
     "predicts for every token how probable it is next",
     "reads one text and writes another",
 )
+WRITES_SOUND = "writes what is said in a sound"
 ONE_STEP_PREDICTION = "reads its input whole and predicts in one step"
 ROW_NOTE = "Its attention row shows what one head attended to."
 SURPRISAL_NOTE = f"""
@@ -80,7 +82,13 @@ def purpose_and_score(
     """Return what the model does and, if recorded, its first score."""
     writes = isinstance(output, NextToken)
     does = purpose_of(training, config) or (
-        ONE_STEP_PREDICTION if not writes else WRITES if output.is_closed else CONTINUES
+        ONE_STEP_PREDICTION
+        if not writes
+        else WRITES_SOUND
+        if output.stream == TRANSCRIPT
+        else WRITES
+        if output.is_closed
+        else CONTINUES
     )
     scores = recorded if isinstance(recorded := training.get("scores"), dict) else {}
     first = [name for name in scores if name != "cases"][:1]

@@ -1,13 +1,13 @@
-// An image of one's own: chosen or dropped, and sent to the server in one request (viz_app/session/own_images.py).
+// A file of one's own, an image or a sound: chosen or dropped, and sent to the server in one request (viz_app/session/own_files.py).
 // Where the server refuses it, the last picture stays and the reason is given beside the button.
-const WHERE = "or drop it here", ABOUT = (most) => `PNG, JPEG or WebP, at most ${most / 1e6} MB`;
+const WHERE = "or drop it here";
 
-class OwnImage {
+class OwnFile {
   constructor(root) {
     this.root = root;
     this.button = root.querySelector(".choose");
     this.says = root.querySelector(".says");
-    const file = root.querySelector("input");
+    const file = this.file = root.querySelector("input");
     this.button.onclick = () => file.click();
     file.onchange = () => {
       if (file.files.length) this.post(file.files[0]);
@@ -27,7 +27,8 @@ class OwnImage {
 
   show(data, tell) {
     Object.assign(this, { data, tell });
-    this.root.title = ABOUT(data.most);
+    this.file.accept = data.accept;
+    this.root.title = `${data.formats}, at most ${data.most / 1e6} MB`;
     if (!this.says.textContent) this.say(WHERE);
   }
 
@@ -37,13 +38,13 @@ class OwnImage {
   }
 
   async post(file) {
-    const { path, token, most } = this.data, { name } = file;
+    const { path, kind, token, most } = this.data, { name } = file;
     if (file.size > most) return this.say(`${name}: more than ${most / 1e6} MB`, true);
     this.button.disabled = true;
     this.say(`Reading ${name} …`);
     try {
       const headers = { Authorization: `Bearer ${token}` };
-      const answer = await fetch(`${path}?name=${encodeURIComponent(name)}`, { method: "POST", headers, body: file });
+      const answer = await fetch(`${path}?kind=${kind}&name=${encodeURIComponent(name)}`, { method: "POST", headers, body: file });
       const { kept, reference, error } = answer.status === 404 ? { error: "load this page again" } : await answer.json();
       this.say(`${name}: ${error ?? kept}`, Boolean(error));
       if (reference) this.tell("kept", { reference });
@@ -55,7 +56,7 @@ class OwnImage {
 }
 
 function mount({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".own-image");
-  const view = (root.view ??= new OwnImage(root));
+  const root = parentElement.querySelector(".own-file");
+  const view = (root.view ??= new OwnFile(root));
   view.show(data, setTriggerValue);
 }

@@ -1,4 +1,4 @@
-"""The route that takes an image of a session: what it keeps, and attacks on it."""
+"""The route that takes an image or a sound of a session: what it keeps, and attacks on it."""
 
 import os
 from io import BytesIO
@@ -9,10 +9,13 @@ from PIL import Image
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from models.architectures.base import IMAGE_FIELD, TEXT_FIELD, Field
+from models.architectures.base import IMAGE_FIELD, SOUND_FIELD, TEXT_FIELD, Field
 from models.images import ImageFile, example
 from models.images.file import MAX_IMAGE_BYTES
-from viz_app.session import byte_cache, live, own_images, uploads
+from models.sounds import SoundFile
+from models.sounds import example_sound as sound
+from models.sounds.file import MAX_SOUND_BYTES
+from viz_app.session import byte_cache, live, own_files, uploads
 from viz_app.session.cache import store
 from viz_app.session.live import LiveSession
 
@@ -29,11 +32,20 @@ def session(monkeypatch: pytest.MonkeyPatch) -> LiveSession:
     return one
 
 
-def post(session: LiveSession, content: bytes, name: str = "mine.png", token: str = ""):
-    client = TestClient(Starlette(routes=own_images.own_images_routes()))
+def post(
+    session: LiveSession,
+    content: bytes,
+    name: str = "mine.png",
+    token: str = "",
+    kind: str = IMAGE_FIELD,
+):
+    client = TestClient(Starlette(routes=own_files.own_files_routes()))
     headers = {"Authorization": f"Bearer {token or session.token}"}
     return client.post(
-        own_images.own_images_path(), params={"name": name}, content=content, headers=headers
+        own_files.own_files_path(),
+        params={"name": name, "kind": kind},
+        content=content,
+        headers=headers,
     )
 
 
@@ -48,7 +60,7 @@ def test_an_image_that_is_sent_is_the_session_s(session):
     assert answer.status_code == 200
     assert answer.json()["kept"] == "30 × 31 pixels"
     assert answer.headers["cache-control"] == "no-store"
-    file = session.images[answer.json()["reference"]]
+    file = session.files[answer.json()["reference"]]
     assert isinstance(file, ImageFile)
     assert file.content == picture(7)
     assert file.startswith("<b>mine")
@@ -57,7 +69,7 @@ def test_an_image_that_is_sent_is_the_session_s(session):
 
 def test_a_session_keeps_the_last_two(session):
     references = [post(session, picture(shade)).json()["reference"] for shade in (1, 2, 3, 2)]
-    assert list(session.images) == [references[2], references[1]]
+    assert list(session.files) == [references[2], references[1]]
     assert references[3] == references[1]
 
 
@@ -75,7 +87,7 @@ def test_what_is_no_image_is_refused_and_the_last_one_stays(session, how):
     answer = post(session, BAD[how][0])
     assert answer.status_code == 422
     assert BAD[how][1] in answer.json()["error"]
-    assert list(session.images) == [kept]
+    assert list(session.files) == [kept]
 
 
 def test_the_route_takes_nothing_from_strangers_nor_for_a_model_of_texts(session):
@@ -84,7 +96,44 @@ def test_the_route_takes_nothing_from_strangers_nor_for_a_model_of_texts(session
     assert post(session, picture(1)).status_code == 404
     session.scope = None
     assert post(session, picture(1)).status_code == 404
-    assert session.images == {}
+    assert session.files == {}
+
+
+BAD_SOUNDS = {
+    "noise": (os.urandom(5000), "no WAV file"),
+    "an image": (picture(3), "no WAV file"),
+    "cut off": (sound().content[:40], "cut off"),
+    "too large": (bytes(MAX_SOUND_BYTES + 1), "More than 8,000,000 bytes"),
+}
+
+
+def test_a_sound_is_kept_for_a_model_that_reads_one_and_no_other(session):
+    assert post(session, sound().content, kind=SOUND_FIELD).status_code == 404
+    session.scope = scope(SOUND_FIELD)
+    answer = post(session, sound().content, "<b>mine\u202e.wav", kind=SOUND_FIELD)
+    assert answer.json()["kept"] == "2.0 s at 16,000 Hz"
+    reference = answer.json()["reference"]
+    file = session.files[reference]
+    assert isinstance(file, SoundFile)
+    assert file.content == sound().content
+    assert "\u202e" not in file
+    assert post(session, picture(1), kind=IMAGE_FIELD).status_code == 404
+    assert post(session, picture(1), kind="../etc").status_code == 404
+    for content, wanted in BAD_SOUNDS.values():
+        answer = post(session, content, kind=SOUND_FIELD)
+        assert answer.status_code == 422
+        assert wanted in answer.json()["error"]
+    assert list(session.files) == [reference]
+    assert own_files.file_choices(session, SOUND_FIELD)[reference].startswith("<b>mine")
+    assert reference not in own_files.file_choices(session, IMAGE_FIELD)
+
+
+def test_a_sound_does_not_stand_for_an_image(session):
+    session.scope = scope(SOUND_FIELD)
+    reference = post(session, sound().content, kind=SOUND_FIELD).json()["reference"]
+    images, sounds = ((Field(kind, kind, kind=kind),) for kind in (IMAGE_FIELD, SOUND_FIELD))
+    assert own_files.with_files(session, sounds, (reference,))[0].content == sound().content
+    assert own_files.with_files(session, images, (None,)) == (example(),)
 
 
 def test_too_much_is_not_read_to_its_end(session):
@@ -96,7 +145,7 @@ def test_too_much_is_not_read_to_its_end(session):
             yield b"a" * 100_000
 
     assert "More than" in post(session, endless()).json()["error"]  # type: ignore[arg-type]
-    assert session.images == {}
+    assert session.files == {}
 
 
 def test_one_file_of_a_session_at_a_time(session, monkeypatch):
@@ -118,11 +167,11 @@ def test_the_bytes_of_an_image_count_in_the_budget_of_all_runs(session, monkeypa
 
 def test_an_unknown_reference_is_the_example(session, monkeypatch):
     stood_in = []
-    monkeypatch.setattr(own_images.url_state, "use_fallback", lambda *args: stood_in.append(args))
+    monkeypatch.setattr(own_files.url_state, "use_fallback", lambda *args: stood_in.append(args))
     fields = (Field("image", "patches", kind=IMAGE_FIELD),)
     reference = post(session, picture(9)).json()["reference"]
-    assert own_images.with_files(session, fields, (reference,))[0].content == picture(9)
-    assert own_images.with_files(session, fields, (None,)) == (example(),)
+    assert own_files.with_files(session, fields, (reference,))[0].content == picture(9)
+    assert own_files.with_files(session, fields, (None,)) == (example(),)
     assert not stood_in
-    assert own_images.with_files(session, fields, ("own-" + "0" * 12,)) == (example(),)
-    assert own_images.IMAGE_NOT_IN_LINK in stood_in[0][2]
+    assert own_files.with_files(session, fields, ("own-" + "0" * 12,)) == (example(),)
+    assert "a link cannot hold an image file" in stood_in[0][2]

@@ -1,0 +1,121 @@
+"""A speech model's folder, opened_sound: its feature extractor, its frames, and its text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from models.architectures.base import BY_VECTORS
+from models.errors import CheckpointError
+from models.hub import confirm, probe
+from models.hub.close import close
+from models.hub.layouts import layer_maps
+from models.hub.positions import table_looked_up
+from models.hub.python_tokenizer import PythonTokenizer
+from models.hub.sizes import HubConfig
+from models.hub.sounds.layout import sound_frames
+from models.hub.sounds.model import SoundWriter
+from models.hub.sounds.processor import (
+    FrameReader,
+    SoundHubTokenizer,
+    SoundIdTokenizer,
+    SoundProcessor,
+    SoundPythonTokenizer,
+)
+from models.hub.sounds.prompt import speech_prompt
+from models.hub.tokenizer import HubTokenizer, IdTokenizer
+from models.sounds import decoded_sound, example_sound
+from models.tokenizers.base import Tokenizer
+
+_OFF_CIRCLE = 0.01  # what half-precision numbers may miss
+_READING = {
+    HubTokenizer: SoundHubTokenizer,
+    PythonTokenizer: SoundPythonTokenizer,
+    IdTokenizer: SoundIdTokenizer,
+}
+
+
+def opened_sound(
+    folder: Path, module: Any, sizes: HubConfig, make: Callable[..., Any], transformers: Any
+) -> tuple[SoundWriter, Tokenizer]:
+    """Return a module as a model that writes what it hears.
+
+    `make` builds the tokenizer, given the mapping from a class of tokenizer to the one that reads
+    sounds, too. Raises CheckpointError, with the reason, for a model that cannot be shown.
+    """
+    processor = SoundProcessor(folder, transformers)
+    trial = processor.features(decoded_sound(example_sound()))
+    if processor.reads != "input_features" or trial.dim() != 2:
+        raise CheckpointError("it writes from a sound, but reads no spectrogram of one size")
+    features = trial[None].to(module.device, module.dtype)
+    _check_runs(module, features, sizes)
+    n_frames, step = sound_frames(module.get_encoder(), features)
+    seconds = step * processor.longest / trial.shape[-1]
+    tokenizer = make(_READING)
+    tokenizer.reader = FrameReader(processor, lambda features: n_frames, seconds)
+    text_limit = _text_limit(module, sizes)
+    model = SoundWriter(
+        module,
+        replace(sizes, n_ctx=max(n_frames, text_limit)),
+        n_frames=n_frames,
+        trial=trial,
+        prompt=speech_prompt(module, sizes.vocab_size),
+        text_limit=text_limit,
+    )
+    if sizes.start_id < 0:
+        raise CheckpointError("its files do not name the token that its texts begin with")
+    probe.check_recorded(model)
+    _check_two_steps(model)
+    probe.choose_cache(model)
+    confirm.record_layers(model, layer_maps(module))
+    table = table_looked_up(model, n_frames, n_frames, input_features=model.trial)
+    if table is not None:
+        model.positions, model.seen_order = table, BY_VECTORS
+        table.is_learned = table.is_learned and not _is_sinusoidal(table.table)
+        model.config = replace(model.config, positions="learned" if table.is_learned else "fixed")
+    return model, tokenizer
+
+
+@torch.no_grad()
+def _check_runs(module: nn.Module, features: torch.Tensor, sizes: HubConfig) -> None:
+    ids = torch.tensor([[max(0, sizes.start_id)]], device=features.device)
+    try:
+        module(input_features=features, decoder_input_ids=ids)
+    except Exception as error:  # the library raises what it likes
+        first = next(iter(str(error).strip().splitlines()), "")
+        raise CheckpointError(f"it does not run on a sound ({first[:200]})") from None
+
+
+def _is_sinusoidal(table: Float[Tensor, "n d_model"]) -> bool:
+    """Return True if the two halves of every row are sines and cosines of the same angles.
+
+    The library lets such a table take gradients once it has been loaded.
+    """
+    if table.shape[1] % 2:
+        return False
+    sine, cosine = table.double().chunk(2, dim=1)
+    return bool(((sine.square() + cosine.square() - 1).abs() < _OFF_CIRCLE).all())
+
+
+def _text_limit(module: Any, sizes: HubConfig) -> int:
+    """Return the longest text of the decoder, in tokens."""
+    limit = getattr(module.config, "max_target_positions", None)
+    return min(limit, sizes.n_ctx) if isinstance(limit, int) and limit > 1 else sizes.n_ctx
+
+
+@torch.no_grad()
+def _check_two_steps(model: SoundWriter) -> None:
+    """Raise CheckpointError if encoder and decoder one by one give other logits than one call."""
+    ids = probe.short_text(model.module, model.config, 7)
+    features, text = model.repeated(ids)
+    wanted = model.module(input_features=features, decoder_input_ids=text, use_cache=False).logits
+    if not close(model, model(features, text), wanted):
+        raise CheckpointError(
+            "its decoder gives other logits from a finished encoding than in one call with its encoder"
+        )

@@ -1,0 +1,170 @@
+"""A model that reads a sound and writes a text, as an Architecture: frames are its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from models.architectures.base import SOUND_FIELD, Field
+from models.hub.recording.context import PassContext
+from models.hub.sounds.processor import SoundHubTokenizer
+from models.hub.sounds.prompt import Prompt
+from models.hub.writers import EncoderDecoderLM, of_library
+from models.layers.cache import Cache
+from models.layers.masks import Mask, Masks, SiteKind
+from models.sounds import FrameIds
+from models.tokenizers.base import Encoding, Tokenizer
+
+FRAMES_STREAM, TRANSCRIPT_STREAM = "frames", "transcript"
+SOUND_CROSS = SiteKind("cross", "decoder", "cross", TRANSCRIPT_STREAM, FRAMES_STREAM)
+
+
+class SoundWriter(EncoderDecoderLM):
+    """A sound is read once, a text is written from it (Whisper, Radford et al. 2022)."""
+
+    fields = (
+        Field("sound", FRAMES_STREAM, kind=SOUND_FIELD),
+        Field(TRANSCRIPT_STREAM, TRANSCRIPT_STREAM, optional=True, before="start"),
+    )
+    streams: ClassVar[tuple[str, ...]] = (FRAMES_STREAM, TRANSCRIPT_STREAM)
+    writes: ClassVar[str] = TRANSCRIPT_STREAM
+    kinds = (
+        SiteKind("encoder_self", "encoder", "self", FRAMES_STREAM, FRAMES_STREAM),
+        SiteKind("decoder_self", "decoder", "self", TRANSCRIPT_STREAM, TRANSCRIPT_STREAM),
+        SOUND_CROSS,
+    )
+    pads = False  # all its sounds are of one length
+    what_it_answers = "the text that is spoken in a sound, token by token"
+
+    def __init__(
+        self,
+        *args: Any,
+        n_frames: int,
+        trial: Float[Tensor, "band time"],
+        prompt: Prompt,
+        text_limit: int,
+        **settings: Any,
+    ) -> None:
+        """Wrap a module that reads `n_frames` frames and writes up to `text_limit` tokens.
+
+        `trial` is what it reads of the sound that it is tried out with.
+        """
+        super().__init__(*args, **settings)
+        self.n_frames, self._trial = n_frames, trial
+        self.prompt, self.text_limit = prompt, text_limit
+
+    @property
+    def trial(self) -> Float[Tensor, "1 band time"]:
+        return self._trial[None].to(self.device, self.module.dtype)
+
+    def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
+        """Return the trial sound and these ids as a text."""
+        return self.trial.expand(len(ids), *self._trial.shape), ids
+
+    def trial_given(self, ids: Shaped[Tensor, "batch n"]) -> Tensor:
+        """Return the trial sound, and its reverse in every second row."""
+        return torch.cat([self.trial, self.trial.flip(-1)]).repeat(len(ids), 1, 1)[: len(ids)]
+
+    def given(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "batch band time"]:
+        features = torch.stack([cast(FrameIds, row).features for row in rows])
+        return features.to(self.device, self.module.dtype)
+
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
+        texts = [row[TRANSCRIPT_STREAM].ids for row in rows]
+        return self.given([row[FRAMES_STREAM].ids for row in rows]), self.padded(
+            texts, self.config.pad_id
+        )
+
+    def forward(
+        self, sound: Float[Tensor, "batch band time"], text: Int[Tensor, "batch m"]
+    ) -> Float[Tensor, "batch m vocab"]:
+        masks = self.written_masks(sound, text)
+        return self.decode(text, self.encode(sound, masks), masks)
+
+    def opening(self, given: Float[Tensor, "batch band time"]) -> Int[Tensor, "batch 1"]:
+        return torch.full((len(given), 1), self.config.start_id, device=given.device)
+
+    def encode(self, given: Float[Tensor, "batch band time"], masks: Masks) -> Tensor:
+        kind, n = self.kinds[0], self.n_frames
+        context = PassContext(
+            lambda frame: kind, n, n_key={FRAMES_STREAM: n}, groups=self.groups, n_rows=len(given)
+        )
+        output = self._ask(self.reader, context, {"attentions": kind}, input_features=given)
+        return output.last_hidden_state
+
+    def written_masks(
+        self, given: Float[Tensor, "batch band time"], row: Int[Tensor, "batch m"], start: int = 0
+    ) -> Masks:
+        """Return no layers: no frame is padding, and the model makes its look-ahead mask."""
+        return {SOUND_CROSS.name: Mask([], start)}
+
+    def decode(
+        self,
+        row: Int[Tensor, "batch m"],
+        memory: Float[Tensor, "batch n d_model"],
+        masks: Masks,
+        cache: Cache | None = None,
+        start: int = 0,
+    ) -> Float[Tensor, "batch m vocab"]:
+        is_token: Bool[Tensor, "batch n"] = torch.ones(
+            memory.shape[:2], dtype=torch.bool, device=memory.device
+        )
+        past = (
+            {}
+            if cache is None
+            else {"past_key_values": of_library(cache, self.module.config, crosses=True).past}
+        )
+        return self.ask_decoder(
+            row, memory, is_token, start, **past, use_cache=cache is not None
+        ).logits
+
+    def stream_limit(self, stream: str) -> int:
+        return self.n_frames if stream == FRAMES_STREAM else self.text_limit
+
+    def longest(self, n_given: int) -> int:
+        """Return half of what the decoder holds, as Whisper's own code does."""
+        return self.text_limit // 2
+
+    def always_taken(self, limit: int) -> dict[int, int]:
+        return self.prompt.always_taken() | super().always_taken(limit)
+
+    def takeable(self, position: int) -> Bool[Tensor, " vocab"] | None:
+        return self.prompt.takeable(position, self.config.vocab_size)
+
+    def completed(
+        self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Encoding]:
+        """Return the streams with the model's prompt before a typed text."""
+        if (text := streams.get(TRANSCRIPT_STREAM)) is None:
+            return dict(streams)
+        if not self.prompt.begins(text.ids[1:]):
+            text = self._prompted(text, streams[FRAMES_STREAM], tokenizer)
+        return {**streams, TRANSCRIPT_STREAM: text}
+
+    def _prompted(self, text: Encoding, sound: Encoding, tokenizer: Tokenizer) -> Encoding:
+        ids = [i if i is not None else self.language(sound) for i in self.prompt.tokens]
+        start, rest = slice(0, 1), slice(1, None)
+        return replace(
+            text,
+            ids=(*text.ids[start], *ids, *text.ids[rest]),
+            tokens=(*text.tokens[start], *tokenizer.tokens(ids), *text.tokens[rest]),
+            offsets=(*text.offsets[start], *(None for _ in ids), *text.offsets[rest]),
+        )
+
+    @torch.no_grad()
+    def language(self, sound: Encoding) -> int:
+        """Return the token of the language that the model takes a sound for."""
+        given = self.given([sound.ids])
+        opening = self.opening(given)
+        masks = self.written_masks(given, opening)
+        logits = self.decode(opening, self.encode(given, masks), masks)[0, -1]
+        among = list(self.prompt.languages)
+        return among[int(logits[among].argmax())]
+
+    def examples(self, tokenizer: Tokenizer) -> list[Any]:
+        return list(cast(SoundHubTokenizer, tokenizer).examples)

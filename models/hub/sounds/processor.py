@@ -1,0 +1,195 @@
+"""Turn a sound into the input of a model, as the folder's preprocessor_config.json says.
+
+The library's own feature extractor does it. Its settings may come from anybody, so that every
+number in them is bounded before it is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.errors import CheckpointError, InputError
+from models.hub.files import PREPROCESSOR
+from models.hub.python_tokenizer import PythonTokenizer
+from models.hub.tokenizer import HubTokenizer, IdTokenizer
+from models.sounds import (
+    SOUND_EXAMPLES,
+    SoundFile,
+    SoundRow,
+    Waveform,
+    decoded_sound,
+    example_sound,
+)
+from models.sounds.file import MAX_SOUND_SECONDS
+from models.tokenizers.base import Encoding, Tokenizer
+
+EXTRACTOR_MISSING = f"{PREPROCESSOR} is missing, so nothing says how a sound becomes the numbers that this model reads"
+# least and most of each number that takes memory or time
+EXTRACTOR_LIMITS: dict[str, tuple[float, float]] = {
+    "feature_size": (1, 512), "num_mel_bins": (1, 512), "sampling_rate": (4_000, 48_000), "hop_length": (16, 4096),
+    "chunk_length": (0.1, MAX_SOUND_SECONDS), "n_fft": (16, 8192), "n_samples": (1, 30 * 48_000), "nb_max_frames": (1, 90_000),
+    "max_length": (1, 90_000), "dither": (0, 0),
+}  # fmt: skip
+MAX_OTHER_SETTING = 100_000
+_UNUSED = "mel_filters"  # which the library makes anew
+PICTURE_BANDS, PICTURE_HOP, PICTURE_WINDOW = 80, 160, 400  # of a waveform's spectrogram
+_DECADES = 8  # below the loudest, where a spectrogram ends
+
+
+def check_extractor(settings: dict[str, Any]) -> None:
+    """Raise CheckpointError for a setting that no feature extractor may have."""
+    for name, value in settings.items():
+        if name in EXTRACTOR_LIMITS:
+            least, most = EXTRACTOR_LIMITS[name]
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (is_number and least <= value <= most):
+                raise CheckpointError(
+                    f"{PREPROCESSOR}: {name} must be a number from {least:,} to {most:,}, not {value!s:.40}"
+                )
+        elif name != _UNUSED:
+            _check_other(name, value)
+
+
+def _check_other(name: str, value: Any) -> None:
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_other(name, part)
+    elif isinstance(value, int | float) and not -MAX_OTHER_SETTING <= value <= MAX_OTHER_SETTING:
+        raise CheckpointError(
+            f"{PREPROCESSOR}: {name} has the number {value:,}; at most {MAX_OTHER_SETTING:,} are taken"
+        )
+
+
+class SoundProcessor:
+    """The library's feature extractor of a folder.
+
+    `reads` is the name of the input that it makes, and `longest` the seconds of a sound that fit.
+    """
+
+    def __init__(self, folder: Path, transformers: Any) -> None:
+        """Read the extractor and try it on an example_sound. Raises CheckpointError."""
+        if not (folder / PREPROCESSOR).is_file():
+            raise CheckpointError(EXTRACTOR_MISSING)
+        settings = json.loads((folder / PREPROCESSOR).read_text("utf-8"))
+        self.settings = {name: value for name, value in settings.items() if name != _UNUSED}
+        check_extractor(self.settings)
+        (folder / PREPROCESSOR).write_text(json.dumps(self.settings), "utf-8")  # of a private copy
+        self._library = transformers.AutoFeatureExtractor.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        rate = getattr(self._library, "sampling_rate", None)
+        if not isinstance(rate, int):
+            raise CheckpointError(f"{PREPROCESSOR} gives no sampling_rate")
+        self.rate = rate
+        chunk = getattr(self._library, "chunk_length", None)
+        self.longest = float(chunk) if isinstance(chunk, int | float) else MAX_SOUND_SECONDS
+        self.reads, made = self._made(decoded_sound(example_sound()).at(rate))
+        if made.dim() not in (1, 2):
+            raise CheckpointError(
+                f"its feature extractor makes {' × '.join(map(str, made.shape))} numbers of a sound"
+            )
+
+    def features(self, sound: Waveform) -> Float[Tensor, "*shape"]:
+        """Return what the model reads of a sound. Raises CheckpointError."""
+        return self._made(sound.at(self.rate))[1]
+
+    def _made(self, sound: Waveform) -> tuple[str, Tensor]:
+        try:
+            made = self._library(
+                sound.samples,
+                sampling_rate=self.rate,
+                return_tensors="pt",
+                return_attention_mask=False,
+            )
+        except Exception as error:  # the library raises what it likes
+            own = isinstance(error, AttributeError | TypeError | KeyError)
+            reason = "" if own else f": {error!s:.200}"
+            raise CheckpointError(f"{PREPROCESSOR} cannot be used for a sound{reason}") from None
+        named = {name: made[name] for name in ("input_features", "input_values") if name in made}
+        name, value = next(iter(named.items()), ("", None))
+        if not isinstance(value, Tensor) or value.shape[:1] != (1,) or not value.isfinite().all():
+            raise CheckpointError("its feature extractor makes no row of numbers of a sound")
+        return name, value[0].float()
+
+    def picture(
+        self, sound: Waveform, features: Float[Tensor, "*shape"]
+    ) -> Float[Tensor, "band time"]:
+        """Return the spectrogram to draw: what the model reads, or that of its waveform."""
+        bands = features if features.dim() == 2 else _spectrogram(sound.at(self.rate).samples)
+        least, most = bands.amin(), bands.amax()
+        return (bands - least) / (most - least).clamp(min=1e-6)
+
+
+def _spectrogram(samples: Any) -> Float[Tensor, "band time"]:
+    """Return the logarithm of the power in bands of equal width."""
+    window = torch.hann_window(PICTURE_WINDOW)
+    wave = torch.from_numpy(samples)
+    made = torch.stft(wave, PICTURE_WINDOW, PICTURE_HOP, window=window, return_complex=True)
+    power = made.abs().square()
+    bands = torch.nn.functional.adaptive_avg_pool1d(power[1:].T[None], PICTURE_BANDS)[0].T
+    logs = bands.clamp(min=1e-10).log10()
+    return logs.clamp(min=float(logs.max()) - _DECADES)
+
+
+class FrameReader:
+    """A feature extractor with the frames that a model makes of its numbers."""
+
+    def __init__(self, processor: SoundProcessor, frames: Any, step: float) -> None:
+        """Take `frames`, the number of frames of features, and the seconds between two."""
+        self.processor, self._frames, self.step = processor, frames, step
+
+    def row(self, file: SoundFile) -> SoundRow:
+        """Return the row of frames of a sound.
+
+        Raises:
+            ValueError: it cannot be decoded_sound, or is too long.
+        """
+        sound = decoded_sound(file)
+        if sound.seconds > self.processor.longest:
+            raise ValueError(
+                f"the sound is {sound.seconds:.1f} s long; this model reads at most {self.processor.longest:g} s"
+            )
+        features = self.processor.features(sound)
+        digest = hashlib.sha256(features.numpy().tobytes()).hexdigest()
+        picture = self.processor.picture(sound, features)
+        n = self._frames(features)
+        return SoundRow.of(file, n, features, picture, digest, self.step, sound.seconds)
+
+    def to_json(self) -> str:
+        """Return what tells it from every other."""
+        return json.dumps([self.processor.settings, self.step])
+
+
+class _ReadsSound(Tokenizer):
+    """A tokenizer of texts that reads sounds, too."""
+
+    reader: FrameReader
+
+    def encode_sound(self, file: str) -> Encoding:
+        if not isinstance(file, SoundFile):
+            raise InputError("the sound must be a sound file", "sound")
+        return self.reader.row(file)
+
+    def to_json(self) -> str:
+        return json.dumps([super().to_json(), self.reader.to_json()])
+
+    @property
+    def examples(self) -> list[SoundFile]:
+        """The sounds that every model of this kind opens with."""
+        return [example_sound(name) for name in SOUND_EXAMPLES]
+
+
+class SoundHubTokenizer(_ReadsSound, HubTokenizer): ...
+
+
+class SoundPythonTokenizer(_ReadsSound, PythonTokenizer): ...
+
+
+class SoundIdTokenizer(_ReadsSound, IdTokenizer): ...

@@ -1,0 +1,130 @@
+"""The tokens that a speech model's text begins with, and those that it may not have.
+
+They stand in generation_config.json, and are put together as the library's `generate` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+SPEECH_TASKS = ("transcribe", "translate")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Tokens after the start token; None is the language, which is chosen among `languages`.
+
+    `never` and `not_first` are ids that the text after them does not have, and does not begin
+    with.
+    """
+
+    tokens: tuple[int | None, ...] = ()
+    languages: tuple[int, ...] = ()
+    never: tuple[int, ...] = ()
+    not_first: tuple[int, ...] = ()
+
+    def always_taken(self) -> dict[int, int]:
+        """Return position → token, for those that do not depend on the sound."""
+        return {i: token for i, token in enumerate(self.tokens) if token is not None}
+
+    def takeable(self, position: int, vocab_size: int) -> Bool[Tensor, " vocab"] | None:
+        """Return True for the tokens that may be taken at a position; None for all."""
+        if position < len(self.tokens):
+            if self.tokens[position] is not None:
+                return None
+            return _mask(vocab_size, self.languages, among=True)
+        barred = (*self.never, *(self.not_first if position == len(self.tokens) else ()))
+        return _mask(vocab_size, barred, among=False) if barred else None
+
+    def begins(self, ids: Sequence[int]) -> bool:
+        """Return True if tokens after the start token begin with the prompt."""
+        if len(ids) < len(self.tokens):
+            return False
+        return all(
+            i in self.languages if token is None else i == token
+            for i, token in zip(ids, self.tokens, strict=False)
+        )
+
+
+def _mask(vocab_size: int, ids: Sequence[int], *, among: bool) -> Bool[Tensor, " vocab"]:
+    mask = torch.full((vocab_size,), not among)
+    mask[list(ids)] = among
+    return mask
+
+
+def speech_prompt(module: Any, vocab_size: int) -> Prompt:
+    """Return the prompt of a module of transformers; an empty one if its files name none."""
+    settings = module.generation_config
+    language, task = getattr(settings, "language", None), getattr(settings, "task", None)
+    languages = _by_name(getattr(settings, "lang_to_id", None), vocab_size)
+    tasks = _by_name(getattr(settings, "task_to_id", None), vocab_size)
+    tokens: list[int | None] = []
+    if language is None and task is None:
+        tokens = _forced(settings, module.config, vocab_size)
+    is_open = not tokens or tokens[0] is None
+    if isinstance(language, str) and (named := languages.get(_code(language))) is not None:
+        tokens[:1] = [named]
+    elif languages and is_open:
+        tokens[:1] = [None]
+    elif is_open:
+        tokens = tokens[1:]
+    if task in SPEECH_TASKS and task in tasks:
+        tokens.append(tasks[task])
+    elif language is not None and "transcribe" in tasks and not set(tasks.values()) & set(tokens):
+        tokens.append(tasks["transcribe"])
+    last = getattr(settings, "no_timestamps_token_id", None)
+    if _is_id(last, vocab_size) and (not tokens or tokens[-1] != last):
+        tokens.append(last)
+    return Prompt(
+        tuple(tokens),
+        tuple(sorted(languages.values())),
+        _ids(getattr(settings, "suppress_tokens", None), vocab_size),
+        _ids(getattr(settings, "begin_suppress_tokens", None), vocab_size),
+    )
+
+
+def _forced(settings: Any, config: Any, vocab_size: int) -> list[int | None]:
+    """Return the tokens of an older setting: [[1, token], [2, token], …]."""
+    pairs = getattr(settings, "forced_decoder_ids", None)
+    pairs = getattr(config, "forced_decoder_ids", None) if pairs is None else pairs
+    tokens: list[int | None] = []
+    for pair in pairs if isinstance(pairs, list) else []:
+        if not isinstance(pair, list) or len(pair) != 2 or pair[0] != len(tokens) + 1:
+            break
+        if pair[1] is None and not tokens:
+            tokens.append(None)
+        elif _is_id(pair[1], vocab_size):
+            tokens.append(pair[1])
+        else:
+            break
+    return tokens
+
+
+def _code(language: str) -> str:
+    """Return a language's name in `lang_to_id`: "<|en|>"."""
+    from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
+
+    language = language.lower()
+    return (
+        language if language.startswith("<|") else f"<|{TO_LANGUAGE_CODE.get(language, language)}|>"
+    )
+
+
+def _by_name(named: Any, vocab_size: int) -> dict[str, int]:
+    if not isinstance(named, Mapping):
+        return {}
+    return {str(name): i for name, i in named.items() if _is_id(i, vocab_size)}
+
+
+def _ids(ids: Any, vocab_size: int) -> tuple[int, ...]:
+    return tuple(i for i in ids if _is_id(i, vocab_size)) if isinstance(ids, list) else ()
+
+
+def _is_id(i: Any, vocab_size: int) -> bool:
+    return isinstance(i, int) and not isinstance(i, bool) and 0 <= i < vocab_size

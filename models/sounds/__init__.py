@@ -1,0 +1,20 @@
+"""Sound files as values of a model's field: bounded, decoded_sound, made by code, cut into frames.
+
+`models.sounds.read("speech.wav")` gives what `Scope.run` takes for a field of the kind SOUND.
+"""
+
+from models.sounds.examples import SOUND_EXAMPLES, example_sound
+from models.sounds.file import SoundFile, decoded_sound, read
+from models.sounds.frames import FrameIds, SoundRow
+from models.sounds.waveform import Waveform
+
+__all__ = [
+    "SOUND_EXAMPLES",
+    "FrameIds",
+    "SoundFile",
+    "SoundRow",
+    "Waveform",
+    "decoded_sound",
+    "example_sound",
+    "read",
+]

@@ -1,0 +1,153 @@
+"""A speech model: every page and section opens on a sound, and the picture over the sound has the library's weights."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from app_parts import page_at, picker, picture, prose, said
+from sound_models import FRAMES, save
+from streamlit.testing.v1 import AppTest
+
+from models.sounds import SOUND_EXAMPLES, SoundFile, Waveform, decoded_sound, example_sound
+from viz_app.navigation import PAGES
+from viz_app.session import own_files
+
+SOUND, TEXT = "sound-sound", "optional-transcript"  # of the URL
+SELF, CROSS = "model.encoder.layers.1.self_attn", "model.decoder.layers.1.encoder_attn"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sounds") / "whisper"
+    save(folder)
+    return folder
+
+
+def opened(folder: Path, view: str, **address: str) -> AppTest:
+    return page_at(view, checkpoint=str(folder), **address)
+
+
+def places() -> list[tuple[str, dict[str, str]]]:
+    return [
+        (view, {page.section.name: name} if page.section else {})
+        for view, page in PAGES.items()
+        for name in (page.views if page.section else ("",))
+    ]
+
+
+@pytest.mark.parametrize(("view", "address"), places())
+def test_every_page_and_section_opens(folder: Path, view: str, address: dict[str, str]) -> None:
+    app = opened(folder, view, **address)
+    assert not app.exception
+    assert picker(app)["value"] == str(folder)
+    told = prose(app) + "".join(one.proto.json for one in app.get("bidi_component"))
+    assert "sound is missing" not in told
+    for wrong in ("the image", "the source sentence", "the translation so far"):
+        assert wrong not in told or view in ("from-rnn", "lessons"), wrong
+
+
+def library(folder: Path, file: SoundFile, ids: tuple[int, ...]) -> Any:
+    """The library's output for a sound and the tokens that are written from it."""
+    made = transformers.WhisperForConditionalGeneration
+    module = made.from_pretrained(folder, attn_implementation="eager").eval()
+    extractor = transformers.WhisperFeatureExtractor.from_pretrained(folder)
+    given = extractor(decoded_sound(file).samples, sampling_rate=16_000, return_tensors="pt")
+    with torch.no_grad():
+        return module(**given, decoder_input_ids=torch.tensor([ids]), output_attentions=True)
+
+
+def ids_of(app: AppTest) -> tuple[int, ...]:
+    return app.session_state["live session"].run.trace.streams["transcript"].ids
+
+
+def test_the_picture_over_the_sound_has_the_librarys_weights(folder: Path) -> None:
+    app = opened(folder, "attention", site=CROSS, head="1", lock="q4")
+    header, arrays = picture(app, "sound_map")
+    wanted = library(folder, example_sound(), ids_of(app)).cross_attentions[1][0]
+    assert (header["query"], header["head"], header["ofFrames"]) == (4, 1, False)
+    np.testing.assert_allclose(arrays["weights"], wanted[1], atol=2e-6)
+    np.testing.assert_allclose(arrays["heads"], wanted[:, 4], atol=2e-6)
+    assert not arrays["blocked"].any()
+    assert (header["keys"][42], header["heard"], len(header["keys"])) == ("0.84 s", 100, FRAMES)
+    assert [label for label, *_ in header["queries"]][0].startswith("<|startoftranscript|> → <|")
+    assert picture(app, "sound_map")[0]["scale"] == "row"
+
+
+def test_frames_read_frames_and_the_loud_part_of_the_picture_is_the_sound(folder: Path) -> None:
+    app = opened(folder, "attention", site=SELF, head="0")
+    header, arrays = picture(app, "sound_map")
+    wanted = library(folder, example_sound(), ids_of(app)).encoder_attentions[1][0]
+    assert (header["query"], header["ofFrames"]) == (50, True)
+    np.testing.assert_allclose(arrays["weights"], wanted[0], atol=2e-6)
+    levels = arrays["spectrogram"]
+    assert levels.shape == (header["bands"], 200)
+    seconds = decoded_sound(example_sound()).samples.reshape(200, -1)
+    silent = np.abs(seconds).max(1) < 1e-4  # the rests between the tones
+    inner = [i for i in range(3, 197) if silent[i - 3 : i + 4].all()]
+    assert inner
+    assert levels[:, inner].max() < levels[:, ~silent].max() / 2
+    assert levels[10:].max() > levels[:10].max()  # low tones stand low
+
+
+def test_only_a_sound_site_has_the_picture(folder: Path) -> None:
+    app = opened(folder, "attention", site="model.decoder.layers.0.self_attn", head="0")
+    keys = [element.proto.id for element in app.get("bidi_component")]
+    assert not [key for key in keys if key.endswith("sound_map")]
+
+
+def test_another_sound_and_a_typed_text_are_another_run(folder: Path) -> None:
+    first, other = (opened(folder, "task", **{SOUND: name}) for name in SOUND_EXAMPLES[:2])
+    assert ids_of(first) != ids_of(other)
+    assert other.selectbox(key=SOUND).value == SOUND_EXAMPLES[1]
+    typed = opened(folder, "task", **{SOUND: SOUND_EXAMPLES[1], TEXT: "the dog"})
+    assert ids_of(typed)[:3] == ids_of(other)[:3]
+    assert "failed" not in [look for look, _ in said(typed, "checks")["rows"]]
+    wanted = (
+        library(folder, example_sound(SOUND_EXAMPLES[1]), ids_of(typed)).logits[0].log_softmax(-1)
+    )
+    run = typed.session_state["live session"].run.trace.next_token
+    torch.testing.assert_close(run.log_probs, wanted, atol=2e-5, rtol=1e-5)
+
+
+def test_the_note_counts_the_frames_that_are_heard(folder: Path) -> None:
+    app = opened(folder, "attention")
+    session = app.session_state["live session"]
+    short = Waveform(np.full(8000, 0.2, np.float32), 16_000).as_wav()
+    kind = own_files.FILE_KINDS["sound"]
+    reference, size = own_files.keep_file(session, short, "<b>mine</b>.wav", kind)
+    assert size == "0.5 s at 16,000 Hz"
+    app.run().selectbox(key=SOUND).set_value(reference).run()
+    assert not app.exception
+    assert "0.5 s: 25 frames of 20 ms, then 75 of silence." in str(said(app, f"note {SOUND}"))
+    header, _ = picture(app, "sound_map")
+    assert (header["heard"], len(header["keys"])) == (25, FRAMES)
+    assert "<b>mine" in app.selectbox(key=SOUND).options[-1]
+    elsewhere = opened(folder, "task", **{SOUND: reference})
+    assert "a link cannot hold a sound file" in prose(elsewhere)
+    assert elsewhere.selectbox(key=SOUND).value == SOUND_EXAMPLES[0]
+
+
+@pytest.mark.parametrize("value", ["own-zzz", "/etc/passwd", "<script>", "own-" + "0" * 12, ""])
+def test_a_link_with_a_sound_that_is_none_opens_the_example(folder: Path, value: str) -> None:
+    app = opened(folder, "task", **{SOUND: value})
+    assert not app.exception
+    assert app.selectbox(key=SOUND).value == SOUND_EXAMPLES[0]
+
+
+@pytest.mark.parametrize("view", ["interventions", "compare"])
+def test_what_needs_a_text_says_that_there_is_none(folder: Path, view: str) -> None:
+    wanting = ["Patch", "Many texts"] if view == "interventions" else ["Many texts"]
+    for section in PAGES[view].views:
+        told = prose(opened(folder, view, **{f"{view}-section": section}))
+        assert ("**This model reads no text**" in told) is (section in wanting)
+        assert "the sound that is shown" in told or section not in wanting
+
+
+def test_masks_speak_of_a_sound_and_positions_show_its_sinusoids(folder: Path) -> None:
+    told = prose(opened(folder, "masks"))
+    assert "The sound runs alone" in told
+    app = opened(folder, "positions", **{"positions-section": "Grid of patches"})
+    assert "reads no image" in prose(app)

@@ -1,0 +1,58 @@
+"""Small speech models of transformers, random, each with the feature extractor that its library has for it."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from hub_models import library_tokenizer
+
+MELS, SECONDS, VOCABULARY = 20, 2, 97
+FRAMES = 100 * SECONDS // 2  # a frame for every second column, of which there are 100 a second
+START = 90
+LANGUAGES = {"<|en|>": 91, "<|fr|>": 92, "<|de|>": 93}
+TASKS = ("<|transcribe|>", "<|translate|>")
+PROMPT = {
+    "lang_to_id": LANGUAGES, "task_to_id": {"transcribe": 94, "translate": 95}, "no_timestamps_token_id": 96,
+    "is_multilingual": True, "suppress_tokens": [0, 5, 7, 11, 50], "begin_suppress_tokens": [2, 13],
+}  # fmt: skip
+_WHISPER = {
+    "vocab_size": VOCABULARY, "num_mel_bins": MELS, "encoder_layers": 3, "decoder_layers": 2, "d_model": 22,
+    "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 31, "decoder_ffn_dim": 37,
+    "max_source_positions": FRAMES, "max_target_positions": 61, "pad_token_id": 0, "bos_token_id": 3, "eos_token_id": 2,
+    "decoder_start_token_id": START, "suppress_tokens": None, "begin_suppress_tokens": None,
+}  # fmt: skip
+
+
+def save(folder: Path, *, prompt: dict[str, Any] | None = None, tokenizer: bool = True) -> Any:
+    """Save a random Whisper, whose encoder and decoder differ in all sizes, and return it."""
+    module = transformers.WhisperForConditionalGeneration(
+        transformers.WhisperConfig(**_WHISPER)
+    ).eval()
+    randomise(module)
+    module.generation_config._from_model_config = False  # what is set below is read again
+    for name, value in (PROMPT if prompt is None else prompt).items():
+        setattr(module.generation_config, name, value)
+    module.save_pretrained(folder)
+    transformers.WhisperFeatureExtractor(
+        feature_size=MELS, chunk_length=SECONDS, hop_length=160, n_fft=400
+    ).save_pretrained(folder)
+    if tokenizer:
+        library = library_tokenizer(folder, START - 1)
+        library.add_tokens(
+            ["<|startoftranscript|>", *LANGUAGES, *TASKS, "<|notimestamps|>"], special_tokens=True
+        )
+        library.save_pretrained(folder)
+        assert library.convert_tokens_to_ids(["<|startoftranscript|>", "<|notimestamps|>"]) == [
+            START,
+            96,
+        ]
+    return module
+
+
+def randomise(module: torch.nn.Module) -> None:
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for p in module.parameters():
+            if p.requires_grad and p.dim() > 1:
+                p.normal_(std=0.3)  # so that heads differ by more than rounding

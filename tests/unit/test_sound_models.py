@@ -1,0 +1,410 @@
+"""Speech models of Hugging Face: frames are a stream, and features, weights, logits and texts are the library's."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from sound_models import FRAMES, LANGUAGES, MELS, PROMPT, START, save
+
+import models
+from models import Scope, decoding
+from models.analysis.checks import check_site
+from models.analysis.layer_parts import check_parts, sublayer_effects
+from models.errors import CheckpointError, InputError
+from models.hub.files import PREPROCESSOR
+from models.sounds import (
+    SOUND_EXAMPLES,
+    SoundFile,
+    SoundRow,
+    Waveform,
+    decoded_sound,
+    example_sound,
+)
+from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
+
+WHISPER = "WhisperForConditionalGeneration"
+SELF, CROSS = "model.encoder.layers.{}.self_attn", "model.decoder.layers.{}.encoder_attn"
+TYPED = "The little dog"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whisper")
+    save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scope(folder: Path) -> Scope:
+    return models.load(folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def library(folder: Path) -> Any:
+    made = transformers.WhisperForConditionalGeneration
+    return made.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+def features(folder: Path, file: SoundFile | None = None) -> torch.Tensor:
+    """What the library's own extractor makes of a sound."""
+    extractor = transformers.WhisperFeatureExtractor.from_pretrained(folder)
+    sound = decoded_sound(file or example_sound())
+    made = extractor(sound.samples, sampling_rate=sound.rate, return_tensors="pt")
+    return made["input_features"]
+
+
+@torch.no_grad()
+def asked(library: Any, given: torch.Tensor, ids: tuple[int, ...]) -> Any:
+    how = {"output_attentions": True, "output_hidden_states": True, "use_cache": False}
+    return library(input_features=given, decoder_input_ids=torch.tensor([ids]), **how)
+
+
+@pytest.mark.parametrize("name", SOUND_EXAMPLES)
+def test_features_weights_states_and_logits_are_the_librarys(
+    folder: Path, scope: Scope, library: Any, name: str
+) -> None:
+    trace, given = scope.run(example_sound(name)), features(folder, example_sound(name))
+    assert torch.equal(trace.streams["frames"].ids.features, given[0])
+    made = asked(library, given, trace.streams["transcript"].ids)
+    pairs = [
+        (SELF, made.encoder_attentions),
+        ("model.decoder.layers.{}.self_attn", made.decoder_attentions),
+        (CROSS, made.cross_attentions),
+    ]
+    assert len(trace.attention) == sum(len(wanted) for _, wanted in pairs) == 7
+    for path, wanted in pairs:
+        for layer, weights in enumerate(wanted):
+            site = trace.attention[path.format(layer)]
+            assert (site.weights() - weights[0]).abs().max() < 2e-6
+            assert [check for check in check_site(site) if not check.passed] == []
+    for layer, state in enumerate(made.encoder_hidden_states[:-1]):
+        before = trace.activations[f"model.encoder.layers.{layer}.resid_pre"].value
+        torch.testing.assert_close(before, state, atol=2e-5, rtol=1e-5)
+    logits = made.logits[0].log_softmax(-1)
+    torch.testing.assert_close(trace.next_token.log_probs, logits, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("language", [None, *LANGUAGES])
+def test_what_is_written_is_what_generate_writes(
+    tmp_path: Path, folder: Path, scope: Scope, language: str | None
+) -> None:
+    """The language is heard or set, then the task, no timestamps, and what may not be written."""
+    if language is not None:
+        save(tmp_path, prompt=PROMPT | {"language": language})
+        folder, scope = tmp_path, models.load(tmp_path, device="cpu")
+    library = transformers.WhisperForConditionalGeneration.from_pretrained(folder)
+    library.generation_config.return_timestamps = False
+    ends = set()
+    for name in SOUND_EXAMPLES:
+        given = features(folder, example_sound(name))
+        written = [step.token for step in scope.write(example_sound(name)).steps]
+        prompt = library._retrieve_init_tokens(
+            given, 1, library.generation_config, library.config, 2 * FRAMES, {}
+        )[0].tolist()
+        assert [START, *written[: len(prompt) - 1]] == prompt
+        text = written[len(prompt) - 1 :]
+        wanted = library.generate(given, max_new_tokens=len(text))[0].tolist()
+        assert text == wanted
+        ends.add(tuple(text))
+        assert not set(text) & set(PROMPT["suppress_tokens"])
+        assert text[0] not in PROMPT["begin_suppress_tokens"]
+        uncached = decoding.greedy(
+            scope.model, scope.given_ids(example_sound(name)), use_cache=False
+        )
+        assert [step.token for step in uncached] == written
+    assert len(ends) == len(SOUND_EXAMPLES)
+
+
+def test_older_settings_force_the_same_tokens(tmp_path: Path) -> None:
+    plain = {"forced_decoder_ids": [[1, LANGUAGES["<|de|>"]], [2, 94]]}
+    for prompt, wanted in ((plain, [93, 94]), ({}, [])):
+        save(tmp_path, prompt=prompt)
+        scope = models.load(tmp_path, device="cpu")
+        assert list(scope.model.prompt.tokens) == wanted
+        library = transformers.WhisperForConditionalGeneration.from_pretrained(tmp_path)
+        written = list(scope.write(example_sound(), max_new=9).ids)
+        rest = library.generate(features(tmp_path), max_new_tokens=9 - len(wanted))[0].tolist()
+        assert written == [*wanted, *rest]
+
+
+HOSTILE_PROMPTS = (
+    {"lang_to_id": {"<|en|>": 10**9, "x": -1, "y": "z"}, "suppress_tokens": [-1, 10**12, None]},
+    {"lang_to_id": [1, 2], "task_to_id": "x", "no_timestamps_token_id": [3], "language": ["en"]},
+    {"forced_decoder_ids": [[1], 2, "x"], "begin_suppress_tokens": {"a": 1}, "task": 7},
+)
+
+
+@pytest.mark.parametrize("prompt", HOSTILE_PROMPTS)
+def test_settings_that_name_no_token_are_passed_over(prompt: dict, tmp_path: Path) -> None:
+    save(tmp_path)
+    path = tmp_path / "generation_config.json"
+    kept = {k: v for k, v in json.loads(path.read_text()).items() if k not in PROMPT}
+    path.write_text(json.dumps(kept | prompt))
+    try:
+        scope = models.load(tmp_path, device="cpu")
+    except CheckpointError:  # the library refuses it
+        return
+    assert scope.model.prompt.tokens == ()
+    assert scope.run(example_sound()).output
+
+
+def test_sampling_and_beams_keep_to_what_may_be_taken(scope: Scope) -> None:
+    for how, settings in (("sample", {"seed": 3, "temperature": 9.0}), ("beam", {"width": 5})):
+        ids = scope.write(example_sound(), how, **settings).ids
+        assert ids[0] in LANGUAGES.values()
+        assert ids[1] == 96
+        assert not set(ids[2:]) & set(PROMPT["suppress_tokens"])
+
+
+def test_a_typed_text_is_read_after_the_models_prompt(
+    scope: Scope, library: Any, folder: Path
+) -> None:
+    trace = scope.run(example_sound(), TYPED)
+    ids = trace.streams["transcript"].ids
+    assert ids[:3] == scope.run(example_sound()).streams["transcript"].ids[:3]
+    assert ids[3:] == scope.tokenizer.encode(TYPED).ids
+    made = asked(library, features(folder), ids)
+    torch.testing.assert_close(
+        trace.next_token.log_probs, made.logits[0].log_softmax(-1), atol=2e-5, rtol=1e-5
+    )
+    again = scope.run_batch([[trace.streams["frames"], trace.streams["transcript"]]])[0]
+    assert again.streams["transcript"].ids == ids
+    with pytest.raises(InputError, match="reads at most 61") as error:
+        scope.run(example_sound(), TYPED * 20)
+    assert error.value.field == "transcript"
+
+
+def test_a_frame_is_named_by_its_time_and_reads_the_sound_there(folder: Path, scope: Scope) -> None:
+    """Two routes: the formula k · 2 · hop / rate, and a click that is moved through the sound."""
+    extractor = json.loads((folder / PREPROCESSOR).read_text())
+    step = 2 * extractor["hop_length"] / extractor["sampling_rate"]
+    row = scope.run(example_sound()).streams["frames"]
+    assert isinstance(row, SoundRow)
+    assert row.tokens == tuple(f"{k * step:.2f} s" for k in range(FRAMES))
+    assert (row.n_heard, row.seconds) == (100, 2)
+    rng = np.random.default_rng(1)
+    noise = 0.01 * rng.standard_normal(32_000).astype(np.float32)
+    plain = first_keys(scope, noise)
+    for frame in (5, 42, 71):
+        clicked = noise.copy()
+        clicked[round(frame * step * 16_000)] += 0.9
+        moved = (first_keys(scope, clicked) - plain).abs().amax(-1)
+        assert abs(int(moved.argmax()) - frame) <= 1
+        assert moved[frame] > 10 * moved[[k for k in range(FRAMES) if abs(k - frame) > 3]].max()
+
+
+def first_keys(scope: Scope, samples: np.ndarray) -> torch.Tensor:
+    """The first layer's stream, without the positions: what each frame is of the sound."""
+    file = SoundFile("x", Waveform(samples, 16_000).as_wav())
+    trace = scope.run(file)
+    return trace.activations["model.encoder.layers.0.resid_pre"].value[0]
+
+
+@pytest.mark.parametrize(("seconds", "heard"), [(0.02, 1), (0.5, 25), (0.501, 26), (2, 100)])
+def test_silence_is_put_after_a_short_sound(scope: Scope, seconds: float, heard: int) -> None:
+    samples = np.full(int(seconds * 16_000), 0.1, np.float32)
+    row = scope.run(SoundFile("x", Waveform(samples, 16_000).as_wav())).streams["frames"]
+    assert (row.n_heard, len(row.ids)) == (heard, FRAMES)
+
+
+def test_a_sound_of_another_rate_is_the_same_sound(scope: Scope) -> None:
+    sound = decoded_sound(example_sound("rising tone"))
+    slow = Waveform(sound.samples, 16_000).at(44_100)
+    ours, other = (
+        scope.encode(SoundFile("x", one.as_wav()))["frames"].ids.features for one in (sound, slow)
+    )
+    assert (ours - other).abs().median() < 0.02
+
+
+def test_position_vectors_are_the_encoders_sinusoids(
+    scope: Scope, library: Any, folder: Path
+) -> None:
+    """Another route than the look-up: Whisper's formula, and what the first layer reads without them."""
+    table = scope.model.positions.table
+    k, i = torch.arange(FRAMES)[:, None], torch.arange(11)
+    angles = k * torch.exp(-np.log(10_000) / 10 * i)
+    torch.testing.assert_close(table, torch.cat([angles.sin(), angles.cos()], 1), atol=1e-5, rtol=0)
+    assert (scope.config.positions, scope.model.order_from) == ("fixed", "vectors")
+    given, encoder = features(folder), library.get_encoder()
+    with torch.no_grad():
+        before = encoder(given, output_hidden_states=True).hidden_states[0]
+        kept = encoder.embed_positions.weight.clone()
+        encoder.embed_positions.weight.zero_()
+        without = encoder(given, output_hidden_states=True).hidden_states[0]
+        encoder.embed_positions.weight.copy_(kept)
+    torch.testing.assert_close(before - without, table[None], atol=1e-5, rtol=0)
+
+
+def test_learned_positions_are_told_from_sinusoids(tmp_path: Path) -> None:
+    module = save(tmp_path)
+    with torch.no_grad():
+        module.model.encoder.embed_positions.weight.normal_()
+    module.save_pretrained(tmp_path)
+    assert models.load(tmp_path, device="cpu").config.positions == "learned"
+
+
+def test_the_layers_add_up(scope: Scope) -> None:
+    trace = scope.run(example_sound())
+    assert len(scope.model.sublayers) == 3 * 2 + 2 * 3
+    for stream in scope.model.streams:
+        found = sublayer_effects(scope.model, trace, stream, 2)
+        checks = check_parts(scope.model, trace, found, 2)
+        assert checks
+        assert [check for check in checks if not check.passed] == []
+
+
+def test_painted_cells_have_no_weight_and_a_head_can_be_switched_off(scope: Scope) -> None:
+    plain = scope.run(example_sound(), TYPED)
+    cells = ((3, 1), (3, 77), (5, 99))
+    painted = scope.run(example_sound(), TYPED, edits=for_kinds(cross=MaskChange(block=cells)))
+    for layer in range(2):
+        weights = painted.attention[CROSS.format(layer)].weights()
+        assert all(weights[:, query, key].eq(0).all() for query, key in cells)
+        assert (weights.sum(-1) - 1).abs().max() < 1e-5
+    off = scope.run(
+        example_sound(), TYPED, edits=[HeadOff(Where(site=CROSS.format(0), heads=(1,)))]
+    )
+    for other in (painted, off):
+        apart = (other.next_token.log_probs - plain.next_token.log_probs).abs()
+        assert apart.max() > 1e-4
+    assert (painted.next_token.log_probs - plain.next_token.log_probs)[1].abs().max() < 1e-5
+
+
+def test_several_sounds_run_as_one_batch(scope: Scope) -> None:
+    together = scope.run_each([[example_sound(name), None] for name in SOUND_EXAMPLES])
+    for name, trace in zip(SOUND_EXAMPLES, together, strict=True):
+        alone = scope.run(example_sound(name))
+        assert trace.streams["transcript"].ids == alone.streams["transcript"].ids
+        torch.testing.assert_close(
+            trace.next_token.log_probs, alone.next_token.log_probs, atol=2e-5, rtol=1e-5
+        )
+
+
+def test_recording_leaves_the_answer_bit_for_bit(scope: Scope) -> None:
+    trace = scope.run(example_sound(), TYPED)
+    given, text = scope.model.inputs([trace.streams])
+    with torch.no_grad():
+        memory = scope.model.module.get_encoder()(given)
+        alone = scope.model.module(encoder_outputs=memory, decoder_input_ids=text, use_cache=False)
+    assert torch.equal(alone.logits[0].float(), trace.next_token.logits)
+
+
+@pytest.mark.parametrize(
+    "value", ["four tones", "/etc/passwd", [1, 2], None, models.images.example()]
+)
+def test_only_a_sound_file_is_read(scope: Scope, value: Any) -> None:
+    with pytest.raises(InputError, match="sound") as error:
+        scope.run(value)
+    assert error.value.field == "sound"
+
+
+def test_a_sound_that_cannot_be_read_is_refused_at_its_field(scope: Scope) -> None:
+    for file, wanted in (
+        (SoundFile("x", b"RIFF"), "the sound cannot be read: the file is no WAV file"),
+        (
+            SoundFile("x", Waveform(np.zeros(40_000, np.float32), 16_000).as_wav()),
+            "reads at most 2 s",
+        ),
+    ):
+        with pytest.raises(InputError, match=wanted) as error:
+            scope.run(file)
+        assert error.value.field == "sound"
+
+
+def test_a_model_of_texts_does_not_read_the_name_of_a_sound() -> None:
+    with pytest.raises(InputError, match="must be a text"):
+        models.load("dates", device="cpu").run(example_sound())
+
+
+HOSTILE = {
+    "a huge window": ({"n_fft": 10**9}, "n_fft must be a number from 16 to 8,192"),
+    "no window": ({"n_fft": 0}, "n_fft must be"),
+    "a huge chunk": ({"chunk_length": 10**9}, "chunk_length must be"),
+    "an endless chunk": ({"chunk_length": float("inf")}, "chunk_length must be|not JSON|Infinity"),
+    "many bands": ({"feature_size": 10**6}, "feature_size must be"),
+    "no hop": ({"hop_length": 0}, "hop_length must be"),
+    "a hop back": ({"hop_length": -160}, "hop_length must be"),
+    "no rate": ({"sampling_rate": 0}, "sampling_rate must be"),
+    "a rate in words": ({"sampling_rate": "16000"}, "sampling_rate must be"),
+    "a yes for a rate": ({"sampling_rate": True}, "sampling_rate must be"),
+    "noise": ({"dither": 1.0}, "dither must be"),
+    "another number": ({"surprise": {"deep": [10**9]}}, "surprise has the number"),
+    "other bands": ({"feature_size": MELS + 1}, "does not run on a sound"),
+    "another length": ({"chunk_length": 3}, "does not run on a sound"),
+    "a list": ({"hop_length": [160]}, "hop_length must be"),
+    "another extractor": ({"feature_extractor_type": "NoSuchExtractor"}, "."),
+    "code of its own": ({"auto_map": {"AutoFeatureExtractor": "x.Y"}, "feature_extractor_type": "Y"}, "."),
+    "a path": ({"name_or_path": "/etc/passwd", "mel_filters": [[1e9] * 9] * 9}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_hostile_preprocessor_is_refused(how: str, tmp_path: Path) -> None:
+    changes, wanted = HOSTILE[how]
+    save(tmp_path)
+    path = tmp_path / PREPROCESSOR
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes), "utf-8")
+    if wanted is None:
+        assert models.load(tmp_path, device="cpu").run(example_sound()).output
+        return
+    with pytest.raises(CheckpointError, match=wanted) as error:
+        models.load(tmp_path, device="cpu")
+    assert "object has no attribute" not in str(error.value)
+    assert not isinstance(error.value.__cause__, MemoryError)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"max_source_positions": 10**9}, "max_source_positions|numbers|not in its weights|memory"),
+        ({"max_source_positions": 99}, "."),
+        ({"num_mel_bins": 10**9}, "."),
+    ],
+)
+def test_a_hostile_configuration_is_refused(changes: dict, wanted: str, tmp_path: Path) -> None:
+    save(tmp_path, prompt={})
+    for name in ("config.json", "generation_config.json"):
+        path = tmp_path / name
+        path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes), "utf-8")
+    with pytest.raises(CheckpointError, match=wanted) as error:
+        models.load(tmp_path, device="cpu")
+    assert "object has no attribute" not in str(error.value)
+
+
+def test_without_a_preprocessor_the_reason_is_said(tmp_path: Path) -> None:
+    save(tmp_path)
+    (tmp_path / PREPROCESSOR).unlink()
+    with pytest.raises(
+        CheckpointError, match="preprocessor_config.json is missing, so nothing says how a sound"
+    ):
+        models.load(tmp_path, device="cpu")
+
+
+def test_without_a_tokenizer_its_tokens_are_numbers(tmp_path: Path) -> None:
+    save(tmp_path, tokenizer=False)
+    scope = models.load(tmp_path, device="cpu")
+    trace = scope.run(example_sound())
+    assert trace.output.split()[0].isdigit()
+    assert scope.run(example_sound(), "7 8 9").streams["transcript"].ids[-3:] == (7, 8, 9)
+
+
+def test_the_settings_of_the_extractor_tell_two_folders_apart(scope: Scope, tmp_path: Path) -> None:
+    save(tmp_path)
+    path = tmp_path / PREPROCESSOR
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"n_fft": 512}), "utf-8")
+    other = models.load(tmp_path, device="cpu")
+    assert other.fingerprint != scope.fingerprint
+    assert other.weights_digest == scope.weights_digest
+
+
+def test_two_sounds_of_one_length_are_never_taken_for_each_other(scope: Scope) -> None:
+    ids = [scope.given_ids(example_sound(name)) for name in SOUND_EXAMPLES]
+    assert len(set(ids)) == len(SOUND_EXAMPLES)
+    rows = [scope.encode(example_sound(name))["frames"] for name in SOUND_EXAMPLES]
+    assert len({hash(row) for row in rows}) == len(SOUND_EXAMPLES)
+    assert replace(rows[0]) == rows[0] != rows[1]

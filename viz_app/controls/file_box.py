@@ -1,0 +1,45 @@
+"""The control of a field whose value is a file: the examples, and a file of one's own."""
+
+import streamlit as st
+
+from models.architectures.base import Field
+from viz_app.components.catalogue import OWN_FILE
+from viz_app.components.mounting import show
+from viz_app.session import own_files, url_state
+from viz_app.session.live import LiveSession
+
+
+def file_box(session: LiveSession, field: Field, label: str) -> None:
+    """Draw the choice of a file: an example, or one that was brought along."""
+    parameter = url_state.parameter_of(field)
+    names = own_files.file_choices(session, field.kind)
+    own_files.with_files(session, (field,), (url_state.get(parameter),))  # resets a choice of none
+    if (value := url_state.get(parameter)) is None:
+        value = next(iter(names))
+        if not url_state.invalid_messages(parameter):  # named in the URL, so that it can be pinned
+            url_state.set_value(parameter, value)
+    st.selectbox(
+        label,
+        list(names),
+        format_func=lambda name: names[name],
+        **url_state.bound(parameter, value),
+    )
+
+
+def file_upload(session: LiveSession, field: Field) -> None:
+    """Draw the button that brings a file along."""
+    parameter, kind = url_state.parameter_of(field), own_files.FILE_KINDS[field.kind]
+
+    def take(reference: str) -> None:
+        if reference in session.files:
+            url_state.set_value(parameter, reference)
+
+    data = {
+        "path": own_files.own_files_path(),
+        "kind": kind.name,
+        "token": session.token,
+        "most": kind.largest,
+        "formats": kind.formats,
+        "accept": kind.accept,
+    }
+    show(OWN_FILE, data, f"own-file-{field.name}", on_kept=take)

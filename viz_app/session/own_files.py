@@ -1,0 +1,161 @@
+"""Images and sounds that a session brings along: how they are kept, and how the URL refers to them.
+
+The URL cannot hold a file. It holds the name of an example, or a reference to a file that this
+session keeps; elsewhere such a link opens with the first example, and says so.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from models import images, sounds
+from models.architectures.base import FILE_FIELDS, IMAGE_FIELD, SOUND_FIELD, TEXT_FIELD, Field
+from models.field_file import FieldFile
+from models.images.file import MAX_IMAGE_BYTES
+from models.sounds.file import MAX_SOUND_BYTES
+from viz_app.session import live, uploads, url_state
+from viz_app.session.cache import store
+from viz_app.session.live import LiveSession
+from viz_app.session.parameters import Parameter
+
+MAX_OWN_FILES = 2  # files of a session: one that is shown, and one that is pinned beside it
+FILE_NOT_IN_LINK = "a link cannot hold {a} file, so the example is shown"
+_decoding = threading.Lock()  # one at a time: each may take 50 MB
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of field whose value is a file.
+
+    `size` decodes a file and returns its size in words; it raises ValueError for one that cannot be
+    read. `accept` is what a browser offers to choose from.
+    """
+
+    name: str
+    article: str
+    made: type[FieldFile]
+    examples: tuple[str, ...]
+    example: Callable[..., FieldFile]
+    size: Callable[[Any], str]
+    largest: int  # bytes
+    formats: str
+    accept: str
+
+    @property
+    def not_here(self) -> str:
+        return FILE_NOT_IN_LINK.format(a=f"{self.article} {self.name}")
+
+
+def _pixels(file: images.ImageFile) -> str:
+    width, height = images.decoded(file).size
+    return f"{width:,} × {height:,} pixels"
+
+
+def _seconds(file: sounds.SoundFile) -> str:
+    sound = sounds.decoded_sound(file)
+    return f"{sound.seconds:.1f} s at {sound.rate:,} Hz"
+
+
+FILE_KINDS = {
+    IMAGE_FIELD: FileKind(
+        IMAGE_FIELD, "an", images.ImageFile, images.EXAMPLES, images.example, _pixels,
+        MAX_IMAGE_BYTES, "PNG, JPEG or WebP", "image/png,image/jpeg,image/webp",
+    ),
+    SOUND_FIELD: FileKind(
+        SOUND_FIELD, "a", sounds.SoundFile, sounds.SOUND_EXAMPLES, sounds.example_sound, _seconds,
+        MAX_SOUND_BYTES, "WAV, up to 30 s", ".wav,audio/wav,audio/x-wav",
+    ),
+}  # fmt: skip
+
+
+def keep_file(
+    session: LiveSession, content: bytes, name: str, kind: FileKind = FILE_KINDS[IMAGE_FIELD]
+) -> tuple[str, str]:
+    """Keep a file; return what refers to it, and its size in words.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    file = kind.made(name, content)
+    with _decoding:
+        size = kind.size(file)
+    reference = f"own-{hashlib.sha256(content).hexdigest()[:12]}"
+    # counted in the budget of all runs as long as the session holds it
+    counted = store.cache_store.get((kind.name, file), lambda: file)
+    kept = {name: one for name, one in session.files.items() if name != reference}
+    session.files = dict([*kept.items(), (reference, counted)][-MAX_OWN_FILES:])
+    return reference, size
+
+
+def file_choices(session: LiveSession, kind: str) -> dict[str, str]:
+    """Return what the session may choose from: value of the parameter → name of the file."""
+    return {name: name for name in FILE_KINDS[kind].examples} | {
+        reference: str(file)
+        for reference, file in session.files.items()
+        if isinstance(file, FILE_KINDS[kind].made)
+    }
+
+
+def with_files(
+    session: LiveSession, fields: Sequence[Field], chosen: Sequence[Any], of: Any = None
+) -> tuple[Any, ...]:
+    """Return the values of fields that are not typed, with the files that they refer to.
+
+    `of` gives the parameter that holds the choice, if not the field's own.
+    """
+    untyped = [field for field in fields if field.kind != TEXT_FIELD]
+    return tuple(
+        _file(session, FILE_KINDS[field.kind], (of or _same)(url_state.parameter_of(field)), value)
+        if field.kind in FILE_FIELDS
+        else value
+        for field, value in zip(untyped, chosen, strict=True)
+    )
+
+
+def _same(parameter: Parameter) -> Parameter:
+    return parameter
+
+
+def _file(
+    session: LiveSession, kind: FileKind, parameter: Parameter, value: str | None
+) -> FieldFile:
+    if isinstance(value, kind.made):
+        return value
+    if isinstance(file := session.files.get(value or ""), kind.made):
+        return file
+    if value in kind.examples:
+        return kind.example(value)
+    if value:
+        url_state.use_fallback(parameter, None, f"{parameter.name}: {kind.not_here}")
+    return kind.example()
+
+
+async def _take(request: Request) -> Response:
+    """Read a file, and answer with its size or with what is wrong with it."""
+    kind = FILE_KINDS.get(request.query_params.get("kind", IMAGE_FIELD), FILE_KINDS[IMAGE_FIELD])
+
+    def reads(session: LiveSession) -> bool:
+        scope = session.scope
+        return scope is not None and any(field.kind == kind.name for field in scope.model.fields)
+
+    def kept(session: LiveSession, content: bytes, request: Request) -> dict[str, str]:
+        name = request.query_params.get("name", "")
+        reference, size = keep_file(session, content, name, kind)
+        return {"kept": size, "reference": reference}
+
+    return await uploads.receive_file(request, kind.largest, reads, kept)
+
+
+def own_files_path() -> str:
+    """Return the route's URL own_files_path."""
+    return live.under_base("own-file")
+
+
+def own_files_routes() -> list[BaseRoute]:
+    return [Route(own_files_path(), _take, methods=["POST"])]
