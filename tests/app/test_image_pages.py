@@ -74,7 +74,9 @@ def notes(app: AppTest) -> list[str]:
 
 
 def test_both_towers_of_a_model_of_text_and_image_are_shown(folders: dict[str, Path]) -> None:
-    app = opened(folders[CLIP], "attention", head="vision_model.encoder.layers.0.self_attn.1")
+    app = opened(
+        folders[CLIP], "attention", site="vision_model.encoder.layers.0.self_attn", head="1"
+    )
     header, arrays = picture(app, "image_map")
     module = transformers.CLIPModel.from_pretrained(folders[CLIP], attn_implementation="eager")
     processor = transformers.AutoImageProcessor.from_pretrained(folders[CLIP])

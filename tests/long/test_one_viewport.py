@@ -1,8 +1,9 @@
 """Masks and Decoding: the controls and all of the picture are in one viewport, of a small projector, a large one, and presented."""
 
+import image_models
 import pytest
 from playwright.sync_api import Page
-from served_app import boxes, go, resized, rested
+from served_app import boxes, go, open_details, resized, rested, visit
 
 MASKS = [
     ".st-key-input-bar", ".st-key-which", ".st-key-masks-batch", ".masks .story", ".masks .strip", ".masks .stage.paintable",
@@ -186,3 +187,33 @@ def test_letters_grow_with_the_wall(
     go(shared_page, path, "h1", checkpoint="eng-fra", present="1")
     rested(shared_page)
     assert shared_page.evaluate(LEAST_LETTERS) >= least - 0.1
+
+
+@pytest.mark.parametrize("model", ["eng-fra", "gpt"])
+def test_a_walk_over_many_tokens_ends_within_the_viewport_with_its_key_in_sight(
+    shared_page: Page, model: str
+) -> None:
+    text = "The little dog that I saw was hungry and the man who lives in the house gave it some milk because it was cold"
+    field = "source" if model == "eng-fra" else "text"
+    resized(shared_page, 1280, 720)
+    go(shared_page, "inside", ".walk .stage", checkpoint=model, present="1", **{field: text})
+    drawer, stage = boxes(shared_page, ".st-key-details", ".walk .stage")
+    assert stage["bottom"] <= drawer["top"]
+    assert drawer["bottom"] <= 720
+    hidden = shared_page.locator(".walk .stage").evaluate("(e) => e.scrollHeight - e.clientHeight")
+    assert hidden > 20  # the keys that are below
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
+def test_a_picture_of_patches_leaves_the_drawer_in_sight(
+    page: Page, tmp_path_factory: pytest.TempPathFactory, width: int, height: int
+) -> None:
+    folder = tmp_path_factory.mktemp("vit")
+    image_models.save("ViTForImageClassification", folder)
+    resized(page, width, height)
+    visit(page, "attention", ".image-map[data-painted]", checkpoint=str(folder))
+    drawer, picture = boxes(page, ".st-key-details", ".image-map")
+    assert picture["bottom"] <= drawer["top"]
+    assert drawer["bottom"] <= height
+    open_details(page)
+    page.wait_for_selector(".st-key-details .head[data-painted]")

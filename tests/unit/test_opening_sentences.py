@@ -1,5 +1,7 @@
 """The sentences and the head that a newcomer sees first show each family at its best: held by running the shipped models."""
 
+import pytest
+
 import models
 from viz_app.drawing.sites import sharpest_head
 from viz_app.input_bar.examples import readable_examples, references
@@ -48,3 +50,25 @@ def test_the_token_that_is_classified_opens_on_words_of_opinion() -> None:
     assert (
         trace.outputs["classes"].names[int(trace.outputs["classes"].logits.argmax())] == "negative"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        ("gpt", {"▁here": "▁lived", "▁for": "▁here", "▁long": "▁a"}),
+        ("gpt-sentiment", {"▁the": "▁cold", "<e>": "▁rude"}),
+        ("bert-where", {"kitchen": "tom", "cinema": "tom"}),
+    ],
+)
+def test_the_head_that_is_seen_first_reads_several_words(name: str, pairs: dict[str, str]) -> None:
+    scope = models.load(name, device="cpu")
+    trace = scope.run(*readable_examples(scope)[0])
+    site, head = sharpest_head(trace)
+    query, key = (row.tokens for row in trace.axes(trace.attention[site]))
+    strongest = trace.attention[site].weights(head).max(-1)
+    read = {
+        q: key[k]
+        for q, k, weight in zip(query, strongest.indices, strongest.values, strict=True)
+        if weight > 0.7
+    }
+    assert read | pairs == read

@@ -191,13 +191,17 @@ def test_a_long_texts_heads_are_pooled_a_few_rows_at_a_time(site, monkeypatch, k
     assert torch.equal(overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k), whole)
 
 
-def test_the_sharpest_head_looks_most_decidedly_at_another_token_than_itself_and_the_first():
-    trace = letters("gpt").run("abcde", "dcba")
+def test_the_sharpest_head_reads_most_words_decidedly_but_itself_and_the_first():
+    trace = letters("gpt").run("ab=de", "d@ba")
     name, head = sites.sharpest_head(trace)
     n = trace.attention[name].n_query
-    others = torch.tensor([[float(j not in (0, i)) for j in range(n)] for i in range(n)])
+    tokens = trace.streams["text"].tokens
+    words = [j for j in range(1, n) if tokens[j].isalpha()]
+    assert 1 < len(words) < n - 1
     means = {
-        (site.name, h): float((site.weights(h) * others).max(-1).values.mean())
+        (site.name, h): sum(
+            max(float(site.weights(h)[i, j]) for i in range(n) if i != j) for j in words
+        )
         for site in trace.attention.values()
         for h in range(site.n_heads)
     }

@@ -63,6 +63,11 @@ def _with_pieces(word: Label, pieces: Sequence[str]) -> Label:
     return Label(word.text, f"{len(pieces)} tokens: {', '.join(map(token_text, pieces))}")
 
 
+def is_word(label: Label) -> bool:
+    """Return True if a label is neither a special token nor punctuation."""
+    return not label.special and any(c.isalnum() for c in label.text)
+
+
 def axes_labels(trace: Trace, site: AttentionSite) -> tuple[list[Label], list[Label]]:
     """Return the labels of a site's query axis and of its key axis.
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from models.layers.masks import ROLES
 from models.trace import AttentionSite, Trace
 from models.trace.site import RowSlice
+from viz_app.drawing.labels import is_word, labels
 
 MAX_SAMPLED_ROWS = 256  # rows of a head that are sampled to find the sharpest
 
@@ -40,11 +41,12 @@ def blocked_bits(site: AttentionSite, head: int = 0, rows: RowSlice = None) -> T
 
 
 def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
-    """Return (site name, head) of the head with the most peaked rows on average.
+    """Return (site name, head) of the head that makes a good first picture.
 
-    It makes a good first picture. Where tokens attend to each other, a row counts by its largest
-    weight on another token than itself and the first: many heads rest on these two, which says
-    little of a text.
+    It is the one with the most peaked rows on average. Where tokens attend to each other, it is the
+    one with the most peaked columns, over all words but the first: each word counts by the largest
+    weight that another token gives it. Many heads rest on one token, the first or a full stop,
+    which says little of a text.
     """
     sites = [s for s in trace.attention.values() if s.kind == kind] or list(
         trace.attention.values()
@@ -52,19 +54,33 @@ def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
     ranking = [
         (float(mean), site.name, head)
         for site in sites
-        for head, mean in enumerate(_mean_peaks(site))
+        for head, mean in enumerate(_mean_peaks(trace, site))
     ]
     _, name, head = max(ranking, key=lambda entry: entry[0])
     return name, head
 
 
-def _mean_peaks(site: AttentionSite) -> Tensor:
-    """Return (head,): the mean over at most MAX_SAMPLED_ROWS queries of the strongest weight."""
-    rows, site = slice(0, None, max(1, site.n_query // MAX_SAMPLED_ROWS)), site.read("q", "k")
-    counts = torch.ones(site.n_query, site.n_key)[rows]
-    if site.query_stream == site.key_stream and site.n_query == site.n_key > 2:
-        counts = 1 - torch.eye(site.n_query)[rows]
-        counts[:, 0] = 0
+def _mean_peaks(trace: Trace, site: AttentionSite) -> Tensor:
+    """Return (head,): the mean of the strongest weights of queries, or of words that are read.
+
+    Of at most MAX_SAMPLED_ROWS queries.
+    """
+    rows = slice(0, None, max(1, site.n_query // MAX_SAMPLED_ROWS))
+    words = _words_read(trace, site)[rows]
+    site, among_each_other = site.read("q", "k"), site.query_stream == site.key_stream
     return torch.stack(
-        [(site.weights(head, rows=rows) * counts).amax(-1).mean() for head in range(site.n_heads)]
+        [
+            (site.weights(head, rows=rows) * words).amax(-2 if among_each_other else -1).mean()
+            for head in range(site.n_heads)
+        ]
     )
+
+
+def _words_read(trace: Trace, site: AttentionSite) -> Tensor:
+    """Return (query, key): 1 where a word but the first is read by another, or else everywhere."""
+    counts = torch.ones(site.n_query, site.n_key)
+    if site.query_stream != site.key_stream or site.n_query != site.n_key:
+        return counts
+    words = torch.tensor([float(is_word(label)) for label in labels(trace.axes(site)[1])])
+    words[0] = 0
+    return counts * words * (1 - torch.eye(site.n_query)) if words.sum() > 1 else counts

@@ -11,7 +11,7 @@ from models.analysis.head_walk import Walk
 from models.analysis.slices import row_slices, slice_with
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.labels import Label, axes_labels, labels, queries_are_written
+from viz_app.drawing.labels import axes_labels, is_word, labels, queries_are_written
 from viz_app.drawing.payload import pack
 
 TYPICAL_PEAK = 0.6  # strongest weight of a good first query, neither saturated nor flat
@@ -65,17 +65,12 @@ def _typical(trace: Trace, site: AttentionSite, head: int) -> tuple[int, int]:
         zip(*(site.weights(head, rows=rows).max(-1) for rows in row_slices(site)), strict=True),
     )
     query, key = (
-        torch.tensor([_is_word(label) for label in labels(row)]) for row in trace.axes(site)
+        torch.tensor([is_word(label) for label in labels(row)]) for row in trace.axes(site)
     )
     typical = int(
         ((strongest - TYPICAL_PEAK).abs() + (~query).float() + (~key[best]).float()).argmin()
     )
     return typical, int(best[typical])
-
-
-def _is_word(label: Label) -> bool:
-    """Return True if a label is neither a special token nor punctuation."""
-    return not label.special and any(c.isalnum() for c in label.text)
 
 
 def token_choice(

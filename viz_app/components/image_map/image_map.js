@@ -1,6 +1,6 @@
 // What one patch of an image reads: the image, in which a patch is pointed at or clicked; the chosen head's weights over it; and those
 // of all heads of its layer, small.
-const LARGE = { least: 180, most: 340, share: 0.3 }, SMALLEST = 56, MOST_SMALL = 96; // CSS pixels
+const LARGE = { least: 180, most: 460, share: 0.34 }, SMALLEST = 56, MOST_SMALL = 96; // CSS pixels
 
 class ImageMap extends Fitted {
   constructor(root) {
@@ -90,7 +90,8 @@ class ImageMap extends Fitted {
 
   draw(width) {
     const scale = scaleOf(), share = isPhone() ? width : Math.floor(width * LARGE.share);
-    this.side = Math.max(LARGE.least, Math.min(LARGE.most * scale, share, isPhone() ? innerWidth - 40 : innerHeight * 0.42));
+    const fitting = isPhone() ? innerWidth * 0.6 : innerHeight * (scale > 1 ? 0.42 : 0.55); // so that the page needs no more than it has
+    this.side = Math.max(LARGE.least, Math.min(LARGE.most * scale, share, fitting));
     const rest = Math.max(SMALLEST, width - 2 * this.side - 60), across = Math.ceil(Math.sqrt(this.buttons.length));
     this.little = Math.max(SMALLEST, Math.min(MOST_SMALL * scale, Math.floor(rest / across) - 8));
     this.paint();

@@ -35,9 +35,9 @@ class Table {
     const lines = (this.scale > 1 ? undefined : table.lines) ?? table.rows.length;
     this.pitch = this.pitchOf(lines);
     this.height = HEAD + lines * this.pitch + 6;
-    this.stage.style.height = `${this.height * this.scale}px`;
     const [context, ratio] = sized(this.cells, this.width, this.height, this.scale);
     sized(this.marks, this.width, this.height, this.scale);
+    this.fitStage(lines);
     context.scale(ratio, ratio);
     Object.assign(this, { context, ratio });
     context.fillStyle = theme.background;
@@ -53,8 +53,23 @@ class Table {
   // The height of a row: what a finger hits on a phone, else so that all of them stand in the window.
   pitchOf(lines) {
     if (window.innerWidth < NARROW) return ROW.finger;
-    const room = (this.scale === 1 ? PROJECTOR.beside : PROJECTOR.rows) + (window.innerHeight - PROJECTOR.tall) / this.scale;
-    return Math.max(ROW.least, Math.min(ROW.own, Math.floor(room / lines)));
+    return Math.max(ROW.least, Math.min(ROW.own, Math.floor(this.room() / lines)));
+  }
+
+  room() {
+    return (this.scale === 1 ? PROJECTOR.beside : PROJECTOR.rows) + (window.innerHeight - PROJECTOR.tall) / this.scale;
+  }
+
+  // Presented, rows that find no room are scrolled to, the chosen one first.
+  fitStage(lines) {
+    const { stage, scale, pitch, table } = this, all = lines * pitch, isCut = scale > 1 && window.innerWidth >= NARROW && all > this.room();
+    stage.style.height = `${(isCut ? HEAD + Math.floor(this.room() / pitch) * pitch + 6 : this.height) * scale}px`;
+    stage.style.overflow = isCut ? "hidden auto" : "";
+    const chosen = table.rows.findIndex(({ index }) => index !== undefined && index === table.chosen);
+    if (isCut && chosen >= 0) {
+      const end = (HEAD + (chosen + 1) * pitch) * scale;
+      if (end > stage.scrollTop + stage.clientHeight) stage.scrollTop = end - stage.clientHeight + 6;
+    }
   }
 
   // As a file: `keys` say what its colours mean.

@@ -76,13 +76,18 @@ def _within(choices: AttentionChoices, run: CurrentRun, other: CurrentRun) -> At
 
 
 def _layout(run: CurrentRun, choices: AttentionChoices, drawn: Pictures) -> Sequence[PageCell]:
-    """Lay out all heads beside the chosen one, with its text, checks and files below."""
+    """Lay out all heads beside the chosen one, with its text, checks and files below.
+
+    Over an image, the chosen one is seen as a matrix in the drawer.
+    """
     head = {"on_lock": lock_token, "on_look": choose_scale, "on_tile": choose_tile}
     overview = {"on_pick": pick_head, "on_join": choose_words}
     choices_there = {"on_lock": lock_token, "on_pick": pick_head}
     maps = [ShownComponent(component, choose=choices_there) for component in (IMAGE_MAP, SOUND_MAP)]
     over = [one for one in maps if one.picture in drawn]
-    beside = [*over, ShownComponent(HEAD, choose=head), Foot()]
+    matrix = ShownComponent(HEAD, choose=head)
+    is_image = IMAGE_MAP.name in drawn
+    beside = [*over, Foot(cells=[matrix])] if is_image else [*over, matrix, Foot()]
     return [Columns(widths(run.trace), ([ShownComponent(OVERVIEW, choose=overview)], beside))]
 
 
