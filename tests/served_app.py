@@ -40,9 +40,8 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
 ]
-PATIENCE = (
-    120_000  # ms; the first page imports torch, and the machine may be busy with other things
-)
+# ms; the first page imports torch, and the machine may be busy with other things
+PATIENCE = 120_000
 
 
 def free_port() -> int:

@@ -26,9 +26,8 @@ from pathlib import Path
 
 from viz_app import bounds, common_folder
 
-WORKER_VARIABLE = (
-    "ATTNSCOPE_WORKER"  # environment variable: this process's number among the workers
-)
+# environment variable: this process's number among the workers
+WORKER_VARIABLE = "ATTNSCOPE_WORKER"
 ADDRESS = "ATTNSCOPE_ADDRESS"  # environment variable: the address that the front listens on
 WORKER_COOKIE = "attnscope_worker"
 MAX_WORKERS = 64  # workers

@@ -89,9 +89,8 @@ class MultipleChoice(HubModel):
 
     def __init__(self, *args: Any, position: int, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.position = (
-            position  # of the token whose vector answers in each row: 0, or −1 for the last
-        )
+        # of the token whose vector answers in each row: 0, or −1 for the last
+        self.position = position
 
     @property
     def reader(self) -> nn.Module:

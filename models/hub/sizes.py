@@ -31,12 +31,10 @@ class HubConfig:
     last_id: int = -1  # the one that ends a text which is stopped for its length
     fill_id: int = 0  # the token that stands in the place of pad_id when the model is asked
     source: str = "Hugging Face"  # or "own module"
-    positions: str = (
-        "none"  # "learned" or "fixed": vectors of places that were seen to be looked up
-    )
-    gives_weights: bool = (
-        False  # it runs with attention of its library's own, which can return finished weights
-    )
+    # "learned" or "fixed": vectors of places that were seen to be looked up
+    positions: str = "none"
+    # it runs with attention of its library's own, which can return finished weights
+    gives_weights: bool = False
 
     @property
     def family(self) -> Family:

@@ -86,9 +86,8 @@ class HubTokenizer(LibraryTokenizer):
         self.backend.no_padding()
         self.backend.no_truncation()
         self._reading_specials = tokenizers.Tokenizer.from_str(self.backend.to_str())
-        self.backend.encode_special_tokens = (
-            True  # "<s>" typed in a text is four characters, not the start token
-        )
+        # "<s>" typed in a text is four characters, not the start token
+        self.backend.encode_special_tokens = True
         self._of_bytes = '"ByteLevel"' in json.dumps(
             json.loads(self.backend.to_str()).get("decoder")
         )

@@ -312,9 +312,8 @@ def test_a_link_out_of_the_folder_is_said_to_be_one_and_the_last_model_stays(
 ) -> None:
     app = opened("shelf/mine")
     before, weights = picture(app, "head")
-    app.session_state["url"].values["checkpoint"] = (
-        name  # typed: a name that AppTest's list does not have
-    )
+    # typed: a name that AppTest's list does not have
+    app.session_state["url"].values["checkpoint"] = name
     app.run()
     assert not app.exception
     assert (

@@ -82,9 +82,8 @@ CHECKS = {  # how many are made on each page
 }
 # by what their records say; test_it_is_known_what_each_is_for holds it against the models
 TASKS = {name: describe_own(shipped_folder() / name).training["task"] for name in models.shipped()}
-UNMASKED = (
-    "reverse-unmasked"  # trained without a look-ahead mask, so that it writes nothing by itself
-)
+# trained without a look-ahead mask, so that it writes nothing by itself
+UNMASKED = "reverse-unmasked"
 LANGUAGE_MODELS = [name for name, task in TASKS.items() if task == "language"]
 WRITERS = [
     name for name, task in TASKS.items() if task in ("dates", "translation", "reverse")

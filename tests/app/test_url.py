@@ -429,8 +429,7 @@ def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_rerun_with_an_older_url_is_not_led_back_by_it() -> None:
     app = opened("", site="decoder.layers.0.self_attn", head="1")
     for source in ("4 May 1999", "5 May 1999"):
-        app.query_params["source"] = (
-            "3 May 1999"  # as a browser says it that asked before it was told
-        )
+        # as a browser says it that asked before it was told
+        app.query_params["source"] = "3 May 1999"
         app.text_area(key="source").set_value(source).run()
         assert address(app)["source"] == [source]

@@ -17,9 +17,8 @@ LONELY = {
     " ": "␣",
     "\n": "↵",
 }  # what as SPACE_MARK would look like a full stop where it is a token of its own
-ARROW = (
-    " → "  # between the token read and the token written; spaces in a token are shown as SPACE_MARK
-)
+# between the token read and the token written; spaces in a token are shown as SPACE_MARK
+ARROW = " → "
 END_LABEL = "[end]"
 _SPECIAL = {"<s>": "[start]", "</s>": END_LABEL, "<pad>": "[padding]", "<unk>": "[unknown]"}
 _SPECIAL |= {

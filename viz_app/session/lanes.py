@@ -11,9 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-LONG_REQUEST_BYTES = (
-    1024  # bytes of a request's texts (up to 512 typed ids); above, it takes the long lane
-)
+# bytes of a request's texts (up to 512 typed ids); above, it takes the long lane
+LONG_REQUEST_BYTES = 1024
 TOGETHER = 12  # short requests answered in one batch
 _log = logging.getLogger(__name__)
 

@@ -39,9 +39,8 @@ from viz_app.trainers.own_data import OwnData
 Pictures = dict[str, bytes | dict]  # key of a component → its payload
 Change = Callable[[CurrentRun], CurrentRun]
 
-TYPING_PAUSE_MS = (
-    1500  # ms without a keystroke before Streamlit reruns; leaving the box reruns at once
-)
+# ms without a keystroke before Streamlit reruns; leaving the box reruns at once
+TYPING_PAUSE_MS = 1500
 MAX_MESSAGE = 1_000_000  # characters of one message
 SOCKETS = 4  # per session; a page needs one, and briefly a second one while it reconnects
 PROTOCOL = "attnscope"  # WebSocket subprotocol, offered together with the session's token

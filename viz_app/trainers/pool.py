@@ -10,9 +10,8 @@ from viz_app.trainers.run import PAUSED, WAITING, TrainingRun
 from viz_app.trainers.settings import RunSettings
 from viz_app.trainers.tickets import Ticket
 
-TRAINERS_VARIABLE = (
-    "ATTNSCOPE_TRAINERS"  # environment variable: the number of trainers (--trainers)
-)
+# environment variable: the number of trainers (--trainers)
+TRAINERS_VARIABLE = "ATTNSCOPE_TRAINERS"
 MAX_TRAINERS = 16  # trainers
 RUNS_LOOK_SECONDS = 0.25  # s between two looks at the runs
 ORPHAN_SECONDS = 60.0  # s after which the run of a closed page ends

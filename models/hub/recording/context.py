@@ -189,9 +189,8 @@ class PassContext:
     heads: Mapping[str, HeadPlace] = field(default_factory=dict)  # by the name of a single head
     misfits: Mapping[str, str] = field(default_factory=dict)  # name of an attention → the reason
     token_table: Tensor | None = None  # the embedding matrix
-    provenance: Provenance | None = (
-        None  # of a module whose attentions are told apart by where their rows come from
-    )
+    # of a module whose attentions are told apart by where their rows come from
+    provenance: Provenance | None = None
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,8 @@ class ForwardPass:
         self.edits_activations = self.edits is not None and bool(self.edits.activations)
         self.by_functions = False  # see watch.watching
         self.is_paused = False  # True while an edit computes, which is no part of the model's pass
-        self.position_table: Tensor | None = (
-            None  # position vectors, from the first position of a text on
-        )
+        # position vectors, from the first position of a text on
+        self.position_table: Tensor | None = None
         self._makers: dict[int, tuple[Tensor, str]] = {}
         self.lengths = {context.n_query, *context.n_key.values()}  # numbers of tokens of the run
         self.unshown, self.heads = UnshownSums(), FollowedHeads()
