@@ -66,7 +66,8 @@ class Watch(TorchFunctionMode):
         result, target = func(*args, **kwargs), args[0] if func is Tensor.__setitem__ else None
         if by_hand is not None:
             by_hand.steps.note(func, args, kwargs, result)
-        result = _marked(self.forward_pass, func, args, kwargs, result)
+        if self.forward_pass.recording is not None or self.forward_pass.edits_activations:
+            result = _marked(self.forward_pass, func, args, kwargs, result)
         if provenance is not None:
             provenance.note(result if target is None else target, args, kwargs)
         return result
@@ -80,8 +81,6 @@ def _marked(
     result: Any,
 ) -> Any:
     """Tell the pass of a product or of vectors from a table; return the result, perhaps edited."""
-    if forward_pass.recording is None and not forward_pass.edits_activations:
-        return result
     if func is EMBEDDING and len(args) > 1:
         return forward_pass.on_embedding(*args[:2], result)
     linear = linear_of(func, args, kwargs, result)
@@ -194,6 +193,8 @@ def _watched(func: Callable) -> Callable:
             return func(*args, **kwargs)
         if func in _ATTENTION:
             return _ATTENTION[func](forward_pass, func, *args, **kwargs)
+        if forward_pass.recording is None:
+            return func(*args, **kwargs)
         return _marked(forward_pass, func, args, kwargs, func(*args, **kwargs))
 
     return called
