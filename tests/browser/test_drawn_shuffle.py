@@ -72,6 +72,13 @@ def says(value: float) -> str:
     )
 
 
+def test_stages_without_room_have_their_initials(stage: Stage) -> None:
+    for width, names in ((1240, STAGES), (190, ["in", "L1", "L2"])):
+        shuffle_shown(stage, width)
+        texts = stage.texts(f"{inside(1)} text")
+        assert [name for name in texts if name in (*STAGES, "in", "L1", "L2")] == names
+
+
 def test_each_token_is_joined_to_its_new_place(stage: Stage) -> None:
     shuffle_shown(stage)
     pitch, n = PITCH, len(TOKENS)

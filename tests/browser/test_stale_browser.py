@@ -57,6 +57,7 @@ def test_an_emptied_box_dims_the_picture_and_one_line_says_why(
     rested(page)
     assert page.evaluate(PAINTED, parts[0]) == 0.5
     assert page.evaluate(PAINTED, ".st-key-input-bar") == 1
+    assert page.evaluate(PAINTED, ".st-key-tools") == 1
     for box, old in zip(boxes(page, *parts), before, strict=True):
         assert (box["x"], box["y"], box["width"]) == (old["x"], old["y"], old["width"])
     (line,) = boxes(page, note.locator("p").first)

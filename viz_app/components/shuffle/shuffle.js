@@ -13,6 +13,9 @@ const MOVED = HEAD_COLOURS[5], STAYED = "#8f96a3", SECOND = HEAD_COLOURS[1];
 // A change as people read it: two decimals, or its order of magnitude where it is only rounding.
 const says = (v) => (v === 0 ? "0" : v >= 0.005 ? v.toFixed(2) : v.toExponential(0));
 
+// A stage where its name has no room: "layer 2" as L2, "input" as in.
+const initials = (stage) => stage.replace(/^layer /i, "L").replace(/^input$/i, "in");
+
 class Shuffle extends Fitted {
   constructor(root) {
     super(root);
@@ -136,8 +139,9 @@ class Shuffle extends Fitted {
     const left = Math.min(96, wide * 0.34),
       cell = Math.min(62, (wide - left - 18) / stages),
       middle = { "text-anchor": "middle", "dominant-baseline": "middle" };
+    const measure = widthIn(`12px ${theme.font}`), fits = part.stages.every((stage) => measure(stage) <= cell - 2);
     part.stages.forEach((stage, s) =>
-      this.write(group, stage, left + (s + 0.5) * cell, PART.top - 12, { ...middle, fill: theme.quiet }, cell - 2)
+      this.write(group, fits ? stage : initials(stage), left + (s + 0.5) * cell, PART.top - 12, { ...middle, fill: theme.quiet }, cell - 2)
     );
     tokens.forEach((token, i) => {
       const y = this.rowAt(i);
@@ -175,7 +179,7 @@ class Shuffle extends Fitted {
       this.write(group, text, left + (tick / unrelated) * width, top + 22, { "text-anchor": "middle", "font-size": 12, fill: theme.quiet });
     }
     const whole = "moved by (share of its length)",
-      fits = widthIn(`12px ${theme.font}`)(whole) < 2 * Math.min(left + width / 2, ON_PHONE.least / 2);
+      fits = widthIn(`12px ${theme.font}`)(whole) < 2 * Math.min(left + width / 2, width / 2 + 18);
     this.write(group, isPhone() && !fits ? "moved by" : whole, left + width / 2, top + 38, {
       "text-anchor": "middle",
       "font-size": 12,
