@@ -17,7 +17,7 @@ from viz_app.controls import lesson_panel
 from viz_app.controls.pin_bar import toggle_pin
 from viz_app.input_bar.examples import holds_lines, readable_examples
 from viz_app.input_bar.form import input_bar
-from viz_app.session import cache, live, pinned, process, training, url_state
+from viz_app.session import cache, live, live_route, pinned, process, training, url_state
 from viz_app.session.classes import Standing
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
@@ -163,7 +163,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     standing = url_state.postpone() if session.opening else url_state.publish()
     listening = {
         "token": session.token,
-        "path": live.socket_path(),
+        "path": live_route.socket_path(),
         "open": session.is_open,
         "pause": session.pause,
         "longest": LONGEST_TEXT,

@@ -24,7 +24,7 @@ from viz_app.response_headers import ResponseHeaders
 from viz_app.session import (
     class_route,
     downloads,
-    live,
+    live_route,
     opening_route,
     own_data_route,
     own_files,
@@ -58,7 +58,7 @@ def _open_first() -> None:
 app = st.App(
     "app.py",
     routes=[
-        *live.socket_routes(),
+        *live_route.socket_routes(),
         *downloads.download_routes(),
         *opening_route.opening_routes(),
         *class_route.class_routes(),

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from models import InputError
 from models.architectures.encoder_decoder import EncoderDecoder
 from viz_app.drawing.stamp import FileContent
-from viz_app.session import downloads, live
+from viz_app.session import downloads, live_route
 from viz_app.session.downloads import Download
 from viz_app.session.parameters import LONGEST_TEXT, Text
 from viz_app.session.shortening import shortening_offer
@@ -56,8 +56,8 @@ def test_the_address_and_the_socket_take_no_longer_ones() -> None:
     assert "200,000" in SOURCE.unfit([long])
     assert Text("only here").from_url([long]) == ""
     message = {"type": "websocket.receive"}
-    assert live._texts(message | {"text": json.dumps({"texts": [fits]})}) == (fits,)
-    assert live._texts(message | {"text": json.dumps({"texts": [long]})}) is None
+    assert live_route._texts(message | {"text": json.dumps({"texts": [fits]})}) == (fits,)
+    assert live_route._texts(message | {"text": json.dumps({"texts": [long]})}) is None
 
 
 @pytest.fixture

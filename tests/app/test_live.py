@@ -17,7 +17,7 @@ import viz_app
 from models import Scope
 from viz_app.components import stamp_payload
 from viz_app.drawing.payload import unpack
-from viz_app.session import cache, live, process, respond
+from viz_app.session import cache, live, live_route, process, respond
 from viz_app.session.byte_cache import ByteCache
 from viz_app.session.cache import runs, store
 from viz_app.session.lanes import Lanes
@@ -148,8 +148,8 @@ def test_the_box_waits_for_a_rest_only_where_the_socket_answers(
     app = opened("layer", "")
     app.run()
     assert pause(app) == 0
-    monkeypatch.setattr(live, "_served", live.threading.Event())
-    live.socket_routes()
+    monkeypatch.setattr(live, "served", live.threading.Event())
+    live_route.socket_routes()
     app.run()
     assert pause(app) == 1500
     assert json.loads(component(app, "live").json)["open"] is True
@@ -250,7 +250,7 @@ def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.M
         "run_each",
         lambda self, pairs, *more: batches.append(len(pairs)) or run_each(self, pairs, *more),
     )
-    lanes = Lanes(live._answer)
+    lanes = Lanes(live_route._answer)
 
     async def ask() -> list[bytes]:
         return await asyncio.gather(
@@ -287,7 +287,7 @@ def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException
     broken, whole, later = Numbers().session, Numbers().session, Numbers().session
     broken.answer = fails
     broken.name = whole.name = later.name = "no such checkpoint"
-    lanes = Lanes(live._answer)
+    lanes = Lanes(live_route._answer)
 
     async def ask(*sessions: LiveSession) -> list[bytes | None]:
         return await asyncio.wait_for(
@@ -310,7 +310,7 @@ def test_a_batch_that_breaks_down_leaves_everyone_his_answer(
 
     monkeypatch.setattr(live.cache, "run_together", panics)
     sessions = [Numbers().session for _ in range(3)]
-    lanes = Lanes(live._answer)
+    lanes = Lanes(live_route._answer)
 
     async def ask() -> list[bytes | None]:
         return await asyncio.wait_for(
@@ -363,18 +363,22 @@ def message(text: str | None = None, data: bytes | None = None) -> dict:
     ],
 )  # fmt: skip
 def test_a_message_that_nobody_of_ours_sends_is_not_answered(text: str | None) -> None:
-    assert live._texts(message(text, b"\x00" if text is None else None)) is None
+    assert live_route._texts(message(text, b"\x00" if text is None else None)) is None
 
 
 def test_a_message_is_texts_of_whole_characters() -> None:
     asked = {"texts": ["a\ud83db", "\udc00"], "token": "of an older page"}
-    assert live._texts(message(json.dumps(asked))) == ("a\ufffdb", "\ufffd")
-    assert live._texts(message(json.dumps({"texts": ["😀", "\x00", "c"]}))) == ("😀", "\x00", "c")
+    assert live_route._texts(message(json.dumps(asked))) == ("a\ufffdb", "\ufffd")
+    assert live_route._texts(message(json.dumps({"texts": ["😀", "\x00", "c"]}))) == (
+        "😀",
+        "\x00",
+        "c",
+    )
 
 
 def test_half_a_character_is_answered_like_the_rerun_that_shows_it() -> None:
     app = opened("", "")
-    source, target = live._texts(message(json.dumps({"texts": ["3 May 1999 \ud83d", ""]})))
+    source, target = live_route._texts(message(json.dumps({"texts": ["3 May 1999 \ud83d", ""]})))
     rows = dict(answer(app.session_state["live session"], source, target)["written"]["rows"])
     assert rows["source"] == "3 May 1999 \ufffd"
     app.text_area(key="source").set_value("3 May 1999 \ufffd").run()
@@ -426,13 +430,13 @@ def test_a_closed_page_holds_no_run_and_one_that_comes_back_has_it_again(
     session = app.session_state["live session"]
     held, change = ref(session.run.trace), session.change
     logits = session.run.trace.next_token.logits.clone()
-    live._leave(session.token)
+    live_route._leave(session.token)
     gc.collect()
     assert held() is None
     assert soon == [None]
     assert session.run.trace.fields == {"source": BEFORE, "target": None}
     assert torch.equal(session.run.trace.next_token.logits, logits)
-    live._leave(session.token)
+    live_route._leave(session.token)
     answer(session, AFTER)
     assert session.run.trace.fields["source"] == AFTER
     assert session.change is change  # of the same model

@@ -15,7 +15,7 @@ import models
 from models.trace.edits import MaskChange, for_kinds
 from viz_app.drawing.extent import OWN_EXTENT, Scaled, on_one_scale, widen_scales
 from viz_app.drawing.payload import pack, unpack
-from viz_app.session import live, opening, pinned, url_state
+from viz_app.session import live, live_route, opening, pinned, url_state
 from viz_app.session.byte_cache import ByteCache
 from viz_app.session.cache import store
 
@@ -283,7 +283,7 @@ def test_a_closed_page_holds_no_pinned_run(monkeypatch: pytest.MonkeyPatch) -> N
     session.answer("I like.", "")
     gc.collect()
     assert any(trace() for trace in traces)
-    live._leave(session.token)
+    live_route._leave(session.token)
     gc.collect()
     assert not any(trace() for trace in traces)
     assert "pin layer" in session.answer("I like.", "")

@@ -27,7 +27,7 @@ from tests.benchmarks.serving import APP, Server, serving
 from tests.benchmarks.side_by_side import Result, print_table
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import unpack
-from viz_app.session.live import PROTOCOL
+from viz_app.session.live_route import PROTOCOL
 
 CHECKPOINT, SITE, HEAD = "eng-fra", "encoder.layers.0.self_attn", 1
 CROWDS, SECONDS, EVERY, WORKERS = (30, 100), 15, 1.0, (1, 2)

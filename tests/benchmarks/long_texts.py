@@ -25,7 +25,7 @@ from websockets.asyncio.client import connect
 from tests.benchmarks.clients import EVERY, Client, crowd
 from tests.benchmarks.serving import APP, Server, serving
 from tests.benchmarks.side_by_side import Result, print_table
-from viz_app.session.live import PROTOCOL
+from viz_app.session.live_route import PROTOCOL
 
 SIZES = (
     transformers.GPT2Config(vocab_size=8000, n_positions=4096, bos_token_id=0, eos_token_id=0),

@@ -15,7 +15,7 @@ from tests.benchmarks.clients import Client
 from tests.benchmarks.serving import APP, served
 from tests.robustness import load
 from viz_app.drawing.payload import unpack
-from viz_app.session.live import PROTOCOL, SOCKETS
+from viz_app.session.live_route import PROTOCOL, SOCKETS
 
 PATIENCE = 240  # s, on a busy machine
 # Loaded by the server's Python before anything else: writes down every call to another machine, and lets none through.

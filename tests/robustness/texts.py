@@ -27,7 +27,7 @@ from tests.benchmarks.serving import APP as SERVER
 from tests.benchmarks.serving import served
 from tests.served_app import CHROMIUM, FLAGS
 from viz_app.drawing.payload import unpack
-from viz_app.session import live, opening
+from viz_app.session import live_route, opening
 from viz_app.session.parameters import replace_surrogates
 
 APP = Path(viz_app.__file__).with_name("app.py")
@@ -133,7 +133,7 @@ def through_live_answers(texts: Sequence[str], found: Counter) -> None:
                 {"texts": [text, ""]}, ensure_ascii=len(text) < 10_000
             )  # a browser escapes halves alone
             header, _ = unpack(
-                session.edit(*live._texts({"type": "websocket.receive", "text": sent}))
+                session.edit(*live_route._texts({"type": "websocket.receive", "text": sent}))
             )
             rows, note = dict(header["said"]["written"]["rows"]), header["said"]["note source"]
             assert bool(rows["stale"]) == (note["look"] == "note bad")

@@ -23,7 +23,15 @@ from viz_app.drawing.labels import token_text
 from viz_app.drawing.notes import check_summary
 from viz_app.drawing.scale import Scale
 from viz_app.input_bar import examples
-from viz_app.session import live, reference_models, remembered, respond, run_changes, url_state
+from viz_app.session import (
+    live,
+    live_route,
+    reference_models,
+    remembered,
+    respond,
+    run_changes,
+    url_state,
+)
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.downloads import Download
 from viz_app.session.focus import FOCUS_SITE, Focus, pick_head
@@ -491,9 +499,9 @@ def test_under_each_box_stands_how_long_its_row_is_or_what_is_wrong(
 @pytest.mark.parametrize(("base", "path"), [("", "/live"), ("a/b/", "/a/b/live")])
 def test_where_the_socket_is(monkeypatch, base: str, path: str) -> None:
     monkeypatch.setattr(live.st, "get_option", lambda name: base)
-    assert live.socket_path() == path
+    assert live_route.socket_path() == path
 
 
 def test_a_message_as_it_is_sent_is_read() -> None:
     for sent in ('{"texts": ["a", "b"]}', '{"more": 1, "texts": ["a", "b"]}'):
-        assert live._texts({"type": "websocket.receive", "text": sent}) == ("a", "b")
+        assert live_route._texts({"type": "websocket.receive", "text": sent}) == ("a", "b")

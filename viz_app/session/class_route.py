@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from viz_app.drawing.csv_file import csv_table
 from viz_app.lessons.form import value_of, words_of
-from viz_app.session import class_state, live
+from viz_app.session import class_state, live, live_route
 from viz_app.session.classes import ClassError, open_classes
 from viz_app.session.live import LiveSession
 
@@ -90,7 +90,7 @@ def _session(request: Request) -> LiveSession | None:
 
 def class_path() -> str:
     """Return the URL path of the news, which the version that a page has follows."""
-    return live.under_base("class")
+    return live_route.under_base("class")
 
 
 def table_path() -> str:

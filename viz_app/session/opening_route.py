@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from viz_app.session import live
+from viz_app.session import live, live_route
 from viz_app.session.opening import Opening
 
 OPENING_LOOK_SECONDS = 0.25  # s that a request waits for an opening to end
@@ -54,7 +54,7 @@ async def _ended(pending: Opening, seconds: float) -> None:
 
 def opening_path() -> str:
     """Return the route's URL path, which the number of an opening follows."""
-    return live.under_base("opening")
+    return live_route.under_base("opening")
 
 
 def opening_routes() -> list[BaseRoute]:

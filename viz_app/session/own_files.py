@@ -19,7 +19,7 @@ from models.architectures.base import FILE_FIELDS, IMAGE_FIELD, SOUND_FIELD, TEX
 from models.field_file import FieldFile
 from models.images.file import MAX_IMAGE_BYTES
 from models.sounds.file import MAX_SOUND_BYTES
-from viz_app.session import live, uploads, url_state
+from viz_app.session import live_route, uploads, url_state
 from viz_app.session.cache import store
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Parameter
@@ -154,7 +154,7 @@ async def _take(request: Request) -> Response:
 
 def own_files_path() -> str:
     """Return the route's URL own_files_path."""
-    return live.under_base("own-file")
+    return live_route.under_base("own-file")
 
 
 def own_files_routes() -> list[BaseRoute]:

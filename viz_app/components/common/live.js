@@ -1,4 +1,4 @@
-// A component shows what Streamlit's reruns send, and while someone types what comes over the live socket (viz_app/session/live.py).
+// A component shows what Streamlit's reruns send, and while someone types what comes over the live socket (viz_app/session/live.py and live_route.py).
 // Both say of which edition it is, [edit, rerun]; what is older than what stands there is not shown any more.
 let themes = new WeakMap(); // element → its colours, until Streamlit shows it anew, as it does when they change
 // key → { edition, data, rerun, show } of each component on the page; `rerun` is the { edition, data } that the last rerun sent
