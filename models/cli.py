@@ -16,6 +16,7 @@ from models import (
     compare_command,
     evaluate_command,
     model_card,
+    survey_command,
     train_command,
 )
 from models.analysis.head_matching import ADVISED
@@ -28,6 +29,7 @@ from models.hub.model import HubModel
 from models.opening import folder_of, load
 from models.percent import percent
 from models.runs.scope import Scope
+from models.runs.surveys import SURVEYS
 from models.tasks import DataError
 from models.trace import Trace
 from models.trace.outputs import ClassProbabilities, Numbers, TokenClasses, TokenInOrder
@@ -91,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands")
     train, decode, evaluate = _add_train(commands), _add_decode(commands), _add_evaluate(commands)
     ablate, compare = _add_ablate(commands), _add_compare(commands)
+    survey = _add_survey(commands)
     _add_handout(commands)
     _add_export_site(commands)
     _add_watch(commands)
@@ -110,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     card.add_argument("checkpoint", nargs="+")
     card.set_defaults(run=model_card.write_cards)
-    for command in (train, decode, evaluate, ablate, compare, inspect):
+    for command in (train, decode, evaluate, ablate, compare, survey, inspect):
         command.add_argument(
             "--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first available)"
         )
@@ -355,6 +358,34 @@ def _add_compare(commands: Any) -> argparse.ArgumentParser:
     return compare
 
 
+def _add_survey(commands: Any) -> argparse.ArgumentParser:
+    survey = commands.add_parser(
+        "survey", help="print how a translator behaves over held-out texts, with intervals"
+    )
+    survey.add_argument(
+        "survey",
+        choices=list(SURVEYS),
+        help="recovery after a wrong word, or words that stay under other weights",
+    )
+    survey.add_argument("checkpoint")
+    survey.add_argument(
+        "--data",
+        type=Path,
+        **PAIR_FILES,
+        help="the files trained on, which are split again, or any of held-out pairs "
+        "(default: the texts in the checkpoint's record)",
+    )
+    survey.add_argument("--limit", type=_positive, default=64, help="maximum number of texts (64)")
+    survey.add_argument("--seed", type=_seed, default=0, help="of wrong words and intervals (0)")
+    survey.add_argument(
+        "--record",
+        action="store_true",
+        help="write the results into the checkpoint's training.json",
+    )
+    survey.set_defaults(run=survey_command.run_survey)
+    return survey
+
+
 def _add_watch(commands: Any) -> None:
     watch = commands.add_parser(
         "watch", help="open the app on a run of `attnscope train` and watch it while it trains"
@@ -384,6 +415,12 @@ def _add_export_site(commands: Any) -> None:
 def _positive(text: str) -> int:
     if (number := int(text)) < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return number
+
+
+def _seed(text: str) -> int:
+    if (number := int(text)) < 0:
+        raise argparse.ArgumentTypeError(f"must be at least 0, not {text}")
     return number
 
 

@@ -17,6 +17,9 @@ measured_on                                digest of the weights of scores and b
 snapshot_scores                            {step: {"scores", "measured_on"}}, each of that form
 ablation                                   results of `attnscope ablate --record`
                                            (models.runs.sweep.Swept), and "measured_on"
+surveys                                    {name: {"measured_on", "seed", "means": {name: {"unit",
+                                           "mean", "low", "high", "n_texts"}}}}: results of
+                                           `attnscope survey --record` (models.runs.surveys)
 runs                                       [{"name", "command", "accuracy": [percent]}], several
                                            variants of the same training
 curve                                      [{"step": count, name: number}]
@@ -169,6 +172,29 @@ def _is_curve(value: Any) -> bool:
     )
 
 
+def _are_surveys(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(survey, dict)
+        and _is_checksum(survey.get("measured_on"))
+        and _is_count(survey.get("seed"))
+        and isinstance(survey.get("means"), dict)
+        and all(map(_is_surveyed_mean, survey["means"].values()))
+        for survey in value.values()
+    )
+
+
+def _is_surveyed_mean(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and set(value) == {"unit", "mean", "low", "high", "n_texts"}
+        and value["unit"] in ("share", "nats")
+        and all(_is_number(value[name]) for name in ("mean", "low", "high"))
+        and 0 <= value["low"] <= value["high"] <= 1  # ln 2 bounds what is in nats
+        and value["low"] <= value["mean"] <= value["high"]
+        and _is_count(value["n_texts"])
+    )
+
+
 def _is_run(value: Any) -> bool:
     accuracy = value.get("accuracy") if isinstance(value, dict) else None
     if not isinstance(accuracy, list) or not all(map(_is_percent, accuracy)):
@@ -208,6 +234,7 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "by_length": ("a list of objects with least, most, cases and score", _list_of(_is_group)),
     "ablation": ("the results of `attnscope ablate`", _is_ablation),
+    "surveys": ("the results of `attnscope survey`", _are_surveys),
     "runs": (
         "a list of objects with name, command and accuracy, a list of percentages",
         _list_of(_is_run),

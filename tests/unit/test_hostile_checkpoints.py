@@ -298,6 +298,9 @@ RECORDS = {
     "runs": [{}, [1], [{}], [{"name": "a", "command": "b"}], [{"name": "a", "command": "b", "accuracy": [101]}],
              [{"name": 1, "command": "b", "accuracy": []}]],
     "curve": [{}, [1], [{}], [{"loss": 1}], [{"step": "1"}], [{"step": 1, "loss": "x"}], [{"step": 1, "loss": None}]],
+    "surveys": [[], {"recovery": 1}, {"recovery": {}}, {"recovery": {"measured_on": "0" * 64, "seed": 0, "means": []}},
+                {"recovery": {"measured_on": "0" * 64, "seed": 0, "means": {"first recovered": {"unit": "share"}}}},
+                {"recovery": {"measured_on": 5, "seed": 0, "means": {}}}],
     "checksums": [[], {"config.json": "abc"}, {"config.json": None}, {"config.json": "A" * 64}],
 }  # fmt: skip
 

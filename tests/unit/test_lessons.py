@@ -435,9 +435,86 @@ def test_which_guess_was_easier_is_the_one_of_fewer_bits(text: str) -> None:
     assert ("do not make the guess easier" in said) == (bits[5] >= bits[1])
 
 
+def surveyed_run(name: str, survey: str, unit: str, **means: float) -> CurrentRun:
+    """A run of a shipped model whose record has these means, each from 0.05 below to 0.05 above."""
+    scope = models.load(name)
+    record = {
+        key.replace("_", " "): {
+            "unit": unit,
+            "mean": mean,
+            "low": mean - 0.05,
+            "high": mean + 0.05,
+            "n_texts": 83,
+        }
+        for key, mean in means.items()
+    }
+    scope.training = scope.training | {"surveys": {survey: {"means": record}}}
+    return CurrentRun(scope, scope.run("The black cat is here."))
+
+
+def test_a_survey_is_read_from_the_record_of_the_weights_on_the_screen() -> None:
+    run = run_of("eng-fra", "The black cat is here.")
+    recorded = run.scope.training["surveys"]["recovery"]["means"]["first unmoved"]
+    shares = [f"{100 * recorded[name]:.0f} %" for name in ("mean", "low", "high")]
+    assert found("run.surveyed(recovery, first unmoved)", run) == shares[0]
+    assert found("run.interval(recovery, first unmoved)", run) == f"{shares[1]} to {shares[2]}"
+    assert found("run.surveyed_texts(recovery, first unmoved)", run) == str(recorded["n_texts"])
+    aligned = run_of("eng-fra-bahdanau", "The black cat is here.")
+    nats = aligned.scope.training["surveys"]["weights"]["means"]["adversary"]
+    assert found("run.surveyed(weights, adversary)", aligned) == f"{nats['mean']:.2f}"
+    assert (
+        found("run.interval(weights, adversary)", aligned)
+        == f"{nats['low']:.2f} to {nats['high']:.2f}"
+    )
+    with pytest.raises(
+        ValueError, match="these weights of eng-fra have no record of a survey named weights"
+    ):
+        found("run.surveyed(weights, adversary)", run)
+    with pytest.raises(ValueError, match="it has no last recovered"):
+        found("run.interval(recovery, last recovered)", run)
+
+
+def test_what_is_said_of_recovery_follows_the_survey() -> None:
+    for first, middle in ((0.62, 0.81), (0.31, 0.22), (0.52, 0.57)):
+        means = {"first_recovered": first, "first_unmoved": 0.11, "middle_recovered": middle}
+        run = surveyed_run("eng-fra", "recovery", "share", **means)
+        said = revealed("5-one-wrong-word", 4, run)
+        assert f"{100 * first:.0f} % of 83 translations recover" in said
+        assert ("So most find their way back" in said) == (
+            first == 0.62
+        )  # its interval is above a half
+        assert ("do not show that most find" in said) == (first != 0.62)
+        said = revealed("5-one-wrong-word", 5, run)
+        assert f"{100 * middle:.0f} % recover" in said
+        assert ("do not overlap" in said) == (middle == 0.81)
+        assert ("do not settle it" in said) == (middle != 0.81)
+        step = read_lesson(
+            library.SHIPPED_LESSONS / "5-one-wrong-word.md",
+            LESSON_PAGE_NAMES,
+            declared_parameters(),
+        ).steps[4]
+        assert step.happened.words(finder(run, None)) == ("more" if middle > first else "fewer")
+
+
+def test_what_is_said_of_other_weights_follows_the_survey() -> None:
+    for kept, reached in ((0.71, 0.52), (0.35, 0.12)):
+        shares = surveyed_run("eng-fra-bahdanau", "weights", "share", uniform=kept, permuted=0.4)
+        said = revealed("8-explanation", 3, shares)
+        assert f"{100 * kept:.0f} % stay (95 % interval {100 * kept - 5:.0f} % to" in said
+        assert ("So most tokens do not need" in said) == (kept > 0.5)
+        assert ("do not show that most tokens" in said) == (kept < 0.5)
+        run = surveyed_run("eng-fra-bahdanau", "weights", "nats", adversary=reached)
+        said = revealed("8-explanation", 4, run)
+        assert f"it reaches {reached} nats" in said
+        assert ("Very different weights keep" in said) == (reached > 0.35)
+        assert ("only part of the way" in said) == (reached < 0.35)
+
+
 ARGUMENTS = {
     "site": ["decoder.layers.1.cross_attn", "decoder.alignment", "encoder.layers.0.self_attn", "no.such.site"],
     "stream": ["source", "target", "text", "no such stream"],
+    "survey": ["recovery", "weights", "no such survey"],
+    "measure": ["first recovered", "adversary", "no such measure"],
     "path": ["scores/cases", "by_length/0/score", "curve", "notes/0", "ablation/heads/99/effect"],
     "positions": ["with", "without"],
 }  # fmt: skip

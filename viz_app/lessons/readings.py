@@ -17,7 +17,9 @@ import torch
 
 from models.analysis.shuffle import without_positions
 from models.runs.explanation import js_divergence
+from models.runs.surveys import SHARE
 from models.runs.text_loss import labels_of, loss_of
+from models.scores import SURVEYS_ENTRY
 from models.trace import AttentionSite, Trace
 from models.trace.edits import HeadOff
 from models.trace.outputs import MaskedToken, NextToken, TokenInOrder
@@ -334,6 +336,28 @@ def costliest_kind(run: CurrentRun) -> ReadingValue:
 
 
 @_reading
+def surveyed(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
+    """Return a mean over held-out texts, as `attnscope survey --record` wrote it down."""
+    found = _surveyed_mean(run, survey, measure)
+    return _share(found["mean"]) if found["unit"] == SHARE else _number(found["mean"], 2)
+
+
+@_reading
+def interval(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
+    """Return the 95 % interval of a recorded mean over held-out texts."""
+    found = _surveyed_mean(run, survey, measure)
+    ends = found["low"], found["high"]
+    written = [_share(end) if found["unit"] == SHARE else _number(end, 2) for end in ends]
+    return ReadingValue(ends, " to ".join(end.words for end in written))
+
+
+@_reading
+def surveyed_texts(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
+    """Return the number of held-out texts of a recorded mean."""
+    return _count(_surveyed_mean(run, survey, measure)["n_texts"])
+
+
+@_reading
 def stored(run: CurrentRun, path: str) -> ReadingValue:
     """Return a number of the checkpoint's training record, such as scores/held-out BLEU."""
     found: object = run.scope.training
@@ -399,3 +423,15 @@ def _ablation(run: CurrentRun) -> Mapping[str, Any]:
     if not found:
         raise ValueError(f"{run.scope.name} has no record of a sweep over its heads")
     return found
+
+
+def _surveyed_mean(run: CurrentRun, survey: str, measure: str) -> Mapping[str, Any]:
+    surveys = run.scope.training.get(SURVEYS_ENTRY, {})
+    if survey not in surveys:
+        raise ValueError(
+            f"these weights of {run.scope.name} have no record of a survey named {survey[:40]}"
+        )
+    means = surveys[survey]["means"]
+    if measure not in means:
+        raise ValueError(f"the survey measured {', '.join(means)}; it has no {measure[:40]}")
+    return means[measure]

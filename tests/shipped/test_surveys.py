@@ -1,0 +1,127 @@
+"""The recorded surveys, measured again: a translation by plain passes, a word by edits of whole runs."""
+
+import math
+import re
+from collections.abc import Sequence
+
+import pytest
+import torch
+from checked import unchecked
+from test_shipped import TATOEBA, wants
+
+import models
+from models.ablate_command import held_out
+from models.runs.surveys import (
+    ADVERSARY_TEXTS,
+    MIN_WORDS,
+    REPLACED_WORDS,
+    draw_wrong_word,
+    make_slip,
+    survey_recovery,
+    survey_weights,
+    words_written,
+)
+from models.trace.edits import SetWeights, Where
+
+RECORDED_LIMIT = 400  # of the recorded recovery
+CHECKED = 4  # texts that are written by whole passes
+
+
+def unnoticed(done: int, total: int) -> None: ...
+
+
+def written_by_passes(
+    scope: models.Scope, source: tuple[int, ...], forced: dict[int, int]
+) -> list[int]:
+    """Greedy decoding without a cache."""
+    given, row = torch.tensor([source]), [scope.config.start_id]
+    for i in range(scope.model.longest(len(source))):
+        with torch.no_grad():
+            logits = scope.model(given, torch.tensor([row]))[0, -1]
+        row.append(forced.get(i, int(logits.argmax())))
+        if row[-1] == scope.config.end_id:
+            break
+    return row[1:]
+
+
+@pytest.mark.timeout(1800)
+def test_translations_recover_as_often_as_recorded() -> None:
+    wants(TATOEBA, "the held-out texts'")
+    scope = models.load("eng-fra", device="cpu")
+    recorded = scope.training["surveys"]["recovery"]
+    assert recorded["measured_on"] == scope.weights_digest
+    sources = [text["source"] for text in held_out(scope, [TATOEBA], RECORDED_LIMIT)]
+    with unchecked():
+        found = survey_recovery(scope, sources, recorded["seed"], unnoticed)
+    assert recorded["means"].keys() == found.keys()
+    for name, one in found.items():
+        was = recorded["means"][name]
+        assert (one.unit, one.n_texts) == (was["unit"], was["n_texts"])
+        # a translation that rounding decides may differ between machines
+        assert (one.mean, one.low, one.high) == pytest.approx(
+            (was["mean"], was["low"], was["high"]), abs=0.01
+        )
+
+    translated = [(source, scope.write(source).ids) for source in sources[:12]]
+    split = [(*one, words_written(one[1], scope.tokenizer)) for one in translated]
+    kept = [one for one in split if len(one[2]) >= MIN_WORDS]
+    for i, (source, own, words) in enumerate(kept[:CHECKED]):
+        for place, replaced in REPLACED_WORDS.items():
+            at = replaced(len(words))
+            wrong = draw_wrong_word([words for *_, words in kept], i, place, 0)
+            start, end = words[at].start, words[at].start + len(wrong.ids)
+            ids = written_by_passes(scope, source.ids, dict(enumerate(wrong.ids, start)))
+            assert ids[:end] == [*own[:start], *wrong.ids]
+            before = letters_only(scope, own[start + len(words[at].ids) :])
+            after, half = letters_only(scope, ids[end:]), math.ceil(len(before) / 2)
+            one = make_slip(scope, source, words, at, wrong)
+            assert one.is_recovered == (after[-half:] == before[-half:])
+
+
+def letters_only(scope: models.Scope, ids: Sequence[int]) -> list[str]:
+    """The words of these tokens, split at everything that is no letter."""
+    return re.findall(r"\w+", scope.tokenizer.decode(ids))
+
+
+def test_words_stay_under_other_weights_as_often_as_recorded() -> None:
+    scope = models.load("eng-fra-bahdanau", device="cpu")
+    recorded = scope.training["surveys"]["weights"]
+    assert recorded["measured_on"] == scope.weights_digest
+    shares = []
+    for text in scope.held_out:
+        trace = scope.run(text[0])
+        labels, logits = trace.next_token.labels, trace.next_token.logits
+        n = len(labels) - (labels[-1] == scope.tokenizer.end_id)
+        n_key = len(trace.streams["source"].ids)
+        edits = [
+            SetWeights(
+                Where(site="decoder.alignment", queries=(i,), rows=(i,)),
+                cells=tuple((key, 1 / n_key) for key in range(n_key)),
+            )
+            for i in range(n)
+        ]
+        outputs = scope.outputs_batch([trace.streams] * n, edits)
+        kept = [
+            int(outputs[i]["next token"].logits[i].argmax()) == int(logits[i].argmax())
+            for i in range(n)
+        ]
+        shares.append(sum(kept) / n)
+    was = recorded["means"]["uniform"]
+    assert was["n_texts"] == len(shares)
+    assert was["mean"] == pytest.approx(sum(shares) / len(shares), abs=0.005)
+
+
+@pytest.mark.timeout(1800)
+def test_other_weights_of_the_first_texts_again() -> None:
+    """The whole survey, on the texts that the adversary searches."""
+    scope = models.load("eng-fra-bahdanau", device="cpu")
+    recorded = scope.training["surveys"]["weights"]
+    sources = [scope.encode(text[0])["source"] for text in scope.held_out[:ADVERSARY_TEXTS]]
+    with unchecked():
+        found = survey_weights(scope, sources, recorded["seed"], unnoticed)
+    was = recorded["means"]["adversary"]
+    assert (found["adversary"].n_texts, found["adversary"].unit) == (was["n_texts"], "nats")
+    assert found["adversary"].mean == pytest.approx(was["mean"], abs=0.005)
+    assert 0 < was["low"] < was["mean"] < was["high"] < math.log(2)
+    low, high = recorded["means"]["permuted"]["low"], recorded["means"]["permuted"]["high"]
+    assert low - 0.05 < found["permuted"].mean < high + 0.05  # of a quarter of the texts
