@@ -142,13 +142,13 @@ def test_a_pdf_is_a_file_with_the_pixels_of_the_png_and_its_words(stage: Stage, 
 def test_each_picture_has_the_same_forms_in_one_menu(stage: Stage, kind: str) -> None:
     draw(stage, kind)
     assert stage.texts(".take .open") == ["Save"]
-    assert stage.texts(".take .kinds button") == ["PNG", "SVG", "PDF", "CSV"]
+    assert stage.texts(".take .formats button") == ["PNG", "SVG", "PDF", "CSV"]
     stage.click(".take .open")
     stage.frames()
     for n in range(4):
-        assert stage.box(".take .kinds button", n)["width"] > 20
+        assert stage.box(".take .formats button", n)["width"] > 20
     stage.press("Escape")
-    assert stage.box(".take .kinds button")["width"] == 0
+    assert stage.box(".take .formats button")["width"] == 0
     assert stage.js("(root) => root.activeElement.className") == "open"
     _, mime, raw = stage.saved(".csv")
     assert mime == "text/csv"

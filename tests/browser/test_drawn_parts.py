@@ -149,8 +149,8 @@ def tables(raw: bytes) -> Iterator[list[list[str]]]:
 @pytest.mark.parametrize("name", SHOWN)
 def test_it_is_taken_in_four_forms(stage: Stage, name: str) -> None:
     mount(stage, name)
-    assert stage.texts(".take .kinds button") == ["PNG", "SVG", "PDF", "CSV"]
-    assert stage.box(".take .kinds")["width"] == 0  # until the menu is opened
+    assert stage.texts(".take .formats button") == ["PNG", "SVG", "PDF", "CSV"]
+    assert stage.box(".take .formats")["width"] == 0  # until the menu is opened
     said = set(texts_of(svg_of(stage)))
     file, mime, raw = stage.saved(".save.pdf")
     assert (file.rpartition(".")[2], mime) == ("pdf", "application/pdf")

@@ -6,7 +6,7 @@ const MOST_FACTOR = 2, KEY_STEP = 0.25, DRAG_STEP = 0.1;
 class Board {
   constructor(root) {
     this.root = root;
-    this.tables = root.querySelector(":scope > .kinds");
+    this.tables = root.querySelector(".kinds");
     offerPage(root, () => {
       const { picture, theme } = this, { title, unit, kinds } = picture;
       return [title, picture, theme, headParts(kinds, unit, ({ effects }, row, head) => effects[row][head])];

@@ -25,7 +25,7 @@ const tablesIn = (root) =>
 // The menu that takes a picture away, the same for each: its forms, {name: [what it does, its title]}. It lies over all of the page, so
 // that nothing round the picture cuts it off.
 function menu(place, forms) {
-  const box = put(place, "span", "take"), button = put(box, "button", "open", "Save"), list = put(box, "div", "kinds");
+  const box = put(place, "span", "take"), button = put(box, "button", "open", "Save"), list = put(box, "div", "formats");
   Object.assign(button, { type: "button", title: "Download this picture or its numbers" });
   list.popover = "auto";
   button.popoverTargetElement = list;

@@ -2,7 +2,7 @@
 class Distances {
   constructor(root) {
     this.root = root;
-    this.tables = root.querySelector(":scope > .kinds");
+    this.tables = root.querySelector(".kinds");
     offerPage(root, () => {
       const { picture, theme } = this, { title, unit, kinds } = picture;
       return [title, picture, theme, headParts(kinds, unit, ({ values }, row, head) => values[row][head])];
