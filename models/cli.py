@@ -20,16 +20,19 @@ from models import (
     train_command,
 )
 from models.analysis.head_matching import ADVISED
-from models.architectures.base import ORDER_FIELD
+from models.architectures.base import IMAGE_FIELD, ORDER_FIELD, SOUND_FIELD, TEXT_FIELD
 from models.checkpoint import CheckpointError, seal
 from models.devices import chosen_device
 from models.errors import InputError
 from models.hub.describe import model_summary
 from models.hub.model import HubModel
+from models.images import read as read_image
 from models.opening import folder_of, load
 from models.percent import percent
+from models.runs.inputs import FieldInput
 from models.runs.scope import Scope
 from models.runs.surveys import SURVEYS
+from models.sounds import read as read_sound
 from models.tasks import DataError
 from models.trace import Trace
 from models.trace.outputs import ClassProbabilities, Numbers, TokenClasses, TokenInOrder
@@ -244,7 +247,8 @@ def _add_decode(commands: Any) -> argparse.ArgumentParser:
     decode.add_argument(
         "text",
         nargs="+",
-        help="the input text; several for a model with several inputs (a question and its context)",
+        help="the input text, or the path of an image or a sound; several for a model with several inputs (a question "
+        "and its context)",
     )
     decode.add_argument(
         "--order",
@@ -449,13 +453,26 @@ def _decode(options: argparse.Namespace) -> int:
         raise ValueError(f"--order does not apply to {scope.name}: it does not predict in an order")
     if not scope.model.can_write:
         order = {name: options.order for name in orders if options.order}
-        print("\n".join(_answers(scope.run(*options.text, **order))))
+        print("\n".join(_answers(scope.run(*_values(scope, options.text), **order))))
         return 0
     if len(options.text) > 1:
         raise ValueError(f"{scope.name} takes one prompt, got {len(options.text)}")
     settings = {"seed": options.seed} if options.how == "sample" else {}
-    print(scope.write(options.text[0], options.how, **settings).text)
+    print(scope.write(_values(scope, options.text)[0], options.how, **settings).text)
     return 0
+
+
+_FILE_READERS = {IMAGE_FIELD: read_image, SOUND_FIELD: read_sound}
+
+
+def _values(scope: Scope, texts: Sequence[str]) -> list[FieldInput]:
+    """Return the values of the first fields: texts, or the files at these paths."""
+    kinds = [one.kind for one in scope.model.fields if one.kind in (TEXT_FIELD, *_FILE_READERS)]
+    given: list[FieldInput] = list(texts)
+    for i, (text, kind) in enumerate(zip(texts, kinds, strict=False)):
+        if kind in _FILE_READERS:
+            given[i] = _FILE_READERS[kind](text)
+    return given
 
 
 def _answers(trace: Trace) -> Iterator[str]:

@@ -8,7 +8,7 @@ module takes or returns them (`watch.Marks`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -374,6 +374,7 @@ class ForwardPass:
         out: Shaped[Tensor, ...],
         edits: Edits,
     ) -> AttentionSite:
+        call = self._unscaled(call)
         q, n_heads, groups = call.q, call.q.shape[1], self.context.groups
         k, v = undo_gqa_repeat(call.k, groups, n_heads), undo_gqa_repeat(call.v, groups, n_heads)
         of_q, of_k, of_v = call.origins or [self.linears.origin(t) for t in (q, k, v)]
@@ -405,6 +406,22 @@ class ForwardPass:
         if call.output is not None:
             self._with_output(recording, site, *call.output)
         return site
+
+    def _unscaled(self, call: AttentionCall) -> AttentionCall:
+        """Return a call of q, k and v as products make them, if they are copies of such.
+
+        Where q was multiplied by a number before the call, which then scales no more, the number is
+        the scale (Whisper).
+        """
+        if call.scale != 1 or call.origins or call.similarity is not None:
+            return call
+        found = [self.linears.scaled_copy(t) for t in (call.q, call.k, call.v)]
+        copies = [one for one in found if one is not None]
+        if len(copies) < len(found) or any(one.factor != 1 for one in copies[1:]):
+            return call
+        q, k, v = (one.part.detach() for one in copies)
+        origins = tuple(one.origin for one in copies)
+        return replace(call, q=q, k=k, v=v, scale=copies[0].factor, origins=origins)
 
     @staticmethod
     def _with_output(
