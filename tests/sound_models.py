@@ -1,5 +1,6 @@
 """Small speech models of transformers, random, each with the feature extractor that its library has for it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,57 @@ def save(folder: Path, *, prompt: dict[str, Any] | None = None, tokenizer: bool 
     return module
 
 
-def randomise(module: torch.nn.Module) -> None:
+def randomise(module: torch.nn.Module, std: float = 0.3) -> None:
     torch.manual_seed(1)
     with torch.no_grad():
         for p in module.parameters():
             if p.requires_grad and p.dim() > 1:
-                p.normal_(std=0.3)  # so that heads differ by more than rounding
+                p.normal_(std=std)  # so that heads differ by more than rounding
+
+
+_ENCODER = {
+    "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 31,
+    "conv_dim": (16, 16, 16), "conv_stride": (5, 8, 8), "conv_kernel": (10, 8, 8), "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 17, "num_conv_pos_embedding_groups": 2, "classifier_proj_size": 11,
+}  # fmt: skip
+NAMES = {
+    "id2label": {0: "tone", 1: "noise", 2: "speech"},
+    "label2id": {"tone": 0, "noise": 1, "speech": 2},
+}
+LETTERS = {"[PAD]": 0, "|": 1, "a": 2, "b": 3, "c": 4, "<i>": 5}
+# class → configuration; read from a waveform
+READERS = {
+    "Wav2Vec2ForSequenceClassification": "Wav2Vec2Config",
+    "HubertForSequenceClassification": "HubertConfig",
+    "UniSpeechSatForSequenceClassification": "UniSpeechSatConfig",
+    "Wav2Vec2ForCTC": "Wav2Vec2Config",
+    "HubertForCTC": "HubertConfig",
+    "WavLMForCTC": "WavLMConfig",
+    "Data2VecAudioForCTC": "Data2VecAudioConfig",
+}
+
+
+def save_reader(name: str, folder: Path, **sizes: Any) -> Any:
+    """Save a random encoder that classifies or spells a sound, and return it."""
+    labels = {"vocab_size": len(LETTERS), "pad_token_id": 0} if "CTC" in name else NAMES
+    config = getattr(transformers, READERS[name])(**(_ENCODER | labels | sizes))
+    module = getattr(transformers, name)(config).eval()
+    randomise(module, 0.2)
+    module.save_pretrained(folder)
+    transformers.Wav2Vec2FeatureExtractor(do_normalize=True).save_pretrained(folder)
+    if "CTC" in name:
+        (folder / "vocab.json").write_text(json.dumps(LETTERS), "utf-8")
+    return module
+
+
+def save_whisper_classifier(folder: Path) -> Any:
+    """Save a random Whisper encoder that classifies a sound, and return it."""
+    module = transformers.WhisperForAudioClassification(
+        transformers.WhisperConfig(**_WHISPER, classifier_proj_size=11, **NAMES)
+    ).eval()
+    randomise(module)
+    module.save_pretrained(folder)
+    transformers.WhisperFeatureExtractor(
+        feature_size=MELS, chunk_length=SECONDS, hop_length=160, n_fft=400
+    ).save_pretrained(folder)
+    return module

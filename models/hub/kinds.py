@@ -17,6 +17,7 @@ from models.hub.images.text_image import TextImageModel
 from models.hub.model import HubModel
 from models.hub.readers import Classifier, MaskedLM, QuestionAnswering, TokenClassifier
 from models.hub.sounds.model import SoundWriter
+from models.hub.sounds.reader import SoundClassifier, SoundSpeller
 from models.hub.writers import CausalLM, EncoderDecoderLM, is_two_stacks
 
 N_LONG, N_SHORT = 5, 3  # tokens of the runs
@@ -134,6 +135,12 @@ HUB_KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
     ("MODEL_MAPPING_NAMES", "AutoModel", HubModel),
     ("MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES", "AutoModelForTextEncoding", HubModel),
     ("MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES", "AutoModelForSpeechSeq2Seq", SoundWriter),
+    ("MODEL_FOR_CTC_MAPPING_NAMES", "AutoModelForCTC", SoundSpeller),
+    (
+        "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES",
+        "AutoModelForAudioClassification",
+        SoundClassifier,
+    ),
     (
         "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
         "AutoModelForImageClassification",
@@ -174,7 +181,7 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
     if reads := other_input(transformers, names[0]):
         raise CheckpointError(
             f"{names[0]:.80} reads {reads}; beside models that read text, only those are shown that classify "
-            "images or make vectors of them"
+            "images or make vectors of them, and that write, spell or classify a sound"
         )
     raise CheckpointError(
         f"{names[0]:.80} is none of what can be opened here: of {kind!r:.60}, transformers names no such class among "

@@ -42,6 +42,7 @@ from models.hub.routing import find_routings
 from models.hub.sizes import HubConfig, check_settings, hub_sizes, missing_in
 from models.hub.sounds import load as sounds
 from models.hub.sounds.model import SoundWriter
+from models.hub.sounds.reader import SoundReader
 from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, frames_of
 from models.hub.trial import client as trials
 from models.hub.writers import (
@@ -104,6 +105,11 @@ def _read(
     if issubclass(plan.ask, ImageModel):
         model, tokenizer = images.vision_model(
             private, plan.ask, module, plan.config, gives_weights, transformers_library()
+        )
+        return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
+    if issubclass(plan.ask, SoundReader):
+        model, tokenizer = sounds.opened_reader(
+            private, plan.ask, module, plan.config, transformers_library()
         )
         return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
     library = library_tokenizer(private)

@@ -277,6 +277,22 @@ def _recorded(model: HubModel, ids: Tensor) -> Recording:
 
 
 @torch.no_grad()
+def check_trial(model: HubModel, otherwise: str) -> None:
+    """Raise CheckpointError if a run shows no attention or an answer that is not finite.
+
+    `otherwise` is the reason if nothing says why.
+    """
+    with record() as recording:
+        answers = model(*model.repeated(torch.empty(0)))
+    if not all(bool(answer.isfinite().all()) for answer in answers.values()):
+        raise CheckpointError("with these weights the model's answer is not a number")
+    if not recording.attention:
+        reason = next(iter(recording.unrecorded.values()), "")
+        raise CheckpointError(f"its attention cannot be shown: {reason}" if reason else otherwise)
+    model.shows_causes = all(site.has_causes for site in recording.attention.values())
+
+
+@torch.no_grad()
 def check_two_steps(model: HubModel) -> None:
     """Raise CheckpointError if the two stacks run one by one give other logits than one call."""
     if not model.translates:

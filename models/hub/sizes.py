@@ -109,6 +109,26 @@ def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: 
     )
 
 
+def encoder_sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConfig:
+    """Return the sizes of an encoder of images or sounds.
+
+    Raises CheckpointError if it has not one of each.
+    """
+    config = getattr(module.config, "vision_config", module.config)
+    wanted = ("num_attention_heads", "hidden_size", "num_hidden_layers")
+    if odd := [key for key in wanted if not isinstance(getattr(config, key, None), int)]:
+        raise CheckpointError(
+            f"its configuration does not give one number as its {' and '.join(odd)}"
+        )
+    n_heads, d_model, n_layers = (getattr(config, key) for key in wanted)
+    n_key_heads = getattr(config, "num_key_value_heads", None)
+    return HubConfig(
+        name, 0, d_model, n_heads, n_layers, n_tokens,
+        n_key_heads if isinstance(n_key_heads, int) else n_heads,
+        str(module.dtype).removeprefix("torch."), n_tokens, gives_weights=gives,
+    )  # fmt: skip
+
+
 def missing_in(module: Any, config: Any) -> str:
     """Return which of the sizes of a model are not to be had, as a reason for refusing it."""
     text = config.get_text_config(decoder=True)

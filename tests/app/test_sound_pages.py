@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 from app_parts import page_at, picker, picture, prose, said
-from sound_models import FRAMES, save
+from sound_models import FRAMES, save, save_reader
 from streamlit.testing.v1 import AppTest
 
 from models.sounds import SOUND_EXAMPLES, SoundFile, Waveform, decoded_sound, example_sound
@@ -47,6 +47,46 @@ def test_every_page_and_section_opens(folder: Path, view: str, address: dict[str
     assert "sound is missing" not in told
     for wrong in ("the image", "the source sentence", "the translation so far"):
         assert wrong not in told or view in ("from-rnn", "lessons"), wrong
+
+
+ENCODERS = ("Wav2Vec2ForCTC", "HubertForSequenceClassification")
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("encoders")
+    for name in ENCODERS:
+        save_reader(name, root / name)
+    return {name: root / name for name in ENCODERS}
+
+
+@pytest.mark.parametrize("view", list(PAGES))
+@pytest.mark.parametrize("name", ENCODERS)
+def test_every_page_opens_on_an_encoder(encoders: dict[str, Path], name: str, view: str) -> None:
+    app = opened(encoders[name], view)
+    assert not app.exception
+    assert picker(app)["value"] == str(encoders[name])
+    told = prose(app) + "".join(one.proto.json for one in app.get("bidi_component"))
+    assert "sound is missing" not in told
+    assert "the image" not in told
+
+
+def test_task_of_a_classifier_of_sounds_shows_classes_and_the_sound(
+    encoders: dict[str, Path],
+) -> None:
+    app = opened(encoders["HubertForSequenceClassification"], "task")
+    made = transformers.HubertForSequenceClassification
+    module = made.from_pretrained(encoders["HubertForSequenceClassification"]).eval()
+    run = app.session_state["live session"].run.trace
+    with torch.no_grad():
+        given = run.streams["frames"].ids.features[None]
+        p = module(input_values=given).logits[0].softmax(-1)
+    header, arrays = picture(app, "pair")
+    np.testing.assert_allclose(arrays["p"], p, atol=2e-6)
+    assert [row[1][0] for row in header["rows"]] == ["tone", "noise", "speech"]
+    assert picture(app, "sound_map")[0]["ofFrames"]
+    assert "Shown is that of one frame; click another in the sound." in prose(app)
+    assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
 
 
 def library(folder: Path, file: SoundFile, ids: tuple[int, ...]) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import image_models
 import pytest
+import sound_models
 import torch
 import transformers
 from eager import CELLS, GIVEN, Asked, Softmaxes, maps, off_by
@@ -24,6 +25,7 @@ from models.hub.routing import may_be_mixture
 from models.hub.trial import client
 from models.hub.writers import CausalLM
 from models.images import example
+from models.sounds import example_sound
 from models.trace import AttentionSite
 
 # every attention by its q, k, v, mask and scale
@@ -94,6 +96,8 @@ REFUSED = {
     "reformer": "returns weights of 1 × 4 × 2 × 4 × 8 for 5 × 5 tokens",
     "yoso": "returns weights of 1 × 3 × 32 for 3 × 3 tokens",
 }
+# models that read a sound: every attention by its causes
+SOUNDS = (*sound_models.READERS, "WhisperForAudioClassification", "WhisperForConditionalGeneration")
 # models that read an image: every attention by its causes, or the reason why none is shown
 IMAGES = """
 ViTForImageClassification DeiTForImageClassification DeiTForImageClassificationWithTeacher ViTMSNForImageClassification
@@ -319,3 +323,19 @@ def check_painting(asked: Asked) -> None:
         painted = asked.own(edits)
         assert off_by(painted, wanted) < ROUNDING
         assert (painted - own).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("name", SOUNDS)
+def test_models_of_sounds_by_what_is_shown(name: str, tmp_path: Path) -> None:
+    if name in sound_models.READERS:
+        sound_models.save_reader(name, tmp_path)
+    elif name == "WhisperForAudioClassification":
+        sound_models.save_whisper_classifier(tmp_path)
+    else:
+        sound_models.save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    trace = scope.run(example_sound())
+    assert trace.attention
+    assert trace.unrecorded == {}
+    assert all(site.has_causes for site in trace.attention.values())
+    assert len(scope.model.sublayers) >= 2 * scope.config.n_layers

@@ -1,6 +1,7 @@
 """Speech models of Hugging Face: frames are a stream, and features, weights, logits and texts are the library's."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import transformers
 from sound_models import FRAMES, LANGUAGES, MELS, PROMPT, START, save
 
 import models
-from models import Scope, decoding
+from models import Scope, cli, decoding
 from models.analysis.checks import check_site
 from models.analysis.layer_parts import check_parts, sublayer_effects
 from models.errors import CheckpointError, InputError
@@ -283,6 +284,39 @@ def test_several_sounds_run_as_one_batch(scope: Scope) -> None:
         torch.testing.assert_close(
             trace.next_token.log_probs, alone.next_token.log_probs, atol=2e-5, rtol=1e-5
         )
+
+
+def test_queries_are_those_before_the_scale_and_products_with_the_librarys_matrices(
+    scope: Scope,
+) -> None:
+    """Whisper multiplies q before attention is called: the number is the scale, q is x·W_Q + b."""
+    trace, parts = scope.run(example_sound()), dict(scope.model.module.named_modules())
+    for name, site in trace.attention.items():
+        module = parts[name]
+        assert torch.equal(site.projections["W_Q"][0], module.q_proj.weight)
+        assert site.projections["W_K"][1] is None
+        q = torch.nn.functional.linear(site.x, module.q_proj.weight, module.q_proj.bias)
+        heads = q.unflatten(-1, (2, -1)).transpose(1, 2)
+        torch.testing.assert_close(site.q, heads, atol=1e-6, rtol=1e-5)
+        wanted = heads @ site.k.transpose(-1, -2) * module.scaling
+        torch.testing.assert_close(site.scores(), wanted[0], atol=1e-5, rtol=1e-5)
+
+
+def test_the_command_writes_what_it_hears(
+    folder: Path, scope: Scope, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "x.wav").write_bytes(example_sound("rising tone").content)
+    assert cli.main(["decode", str(folder), str(tmp_path / "x.wav")]) == 0
+    assert capsys.readouterr().out.strip() == scope.write(example_sound("rising tone")).text.strip()
+    (tmp_path / "bad.wav").write_bytes(b"<svg>")
+    os.mkfifo(tmp_path / "pipe.wav")
+    for name, wanted in (
+        ("bad.wav", "no WAV file"),
+        ("pipe.wav", "not a regular file"),
+        ("none.wav", "cannot be read"),
+    ):
+        assert cli.main(["decode", str(folder), str(tmp_path / name)]) != 0
+        assert wanted in capsys.readouterr().err
 
 
 def test_recording_leaves_the_answer_bit_for_bit(scope: Scope) -> None:

@@ -26,10 +26,9 @@ from models.hub.images.text_image import (
 )
 from models.hub.layouts import layer_maps
 from models.hub.positions import told_by
-from models.hub.probe import check_recorded, choose_route, looks_ahead, short_text
-from models.hub.sizes import HubConfig
+from models.hub.probe import check_recorded, check_trial, choose_route, looks_ahead, short_text
+from models.hub.sizes import HubConfig, encoder_sizes
 from models.images import decoded, example
-from models.trace import record
 
 NO_PATCH_ATTENTION = "no attention between the patches of an image was seen in a run, so there is nothing that could be shown"
 
@@ -45,13 +44,13 @@ def vision_model(
     trial = processor.pixels(decoded(example()))[None].to(module.device, module.dtype)
     _check_runs(module, trial)
     grid = patch_grid(module, trial)
-    sizes = _sizes(type(module).__name__, module, len(grid.tokens), gives)
+    sizes = encoder_sizes(type(module).__name__, module, len(grid.tokens), gives)
     about: dict[str, Any] = {"grid": grid, "trial": trial}
     if issubclass(kind, ImageClassifier):
         names = [str(config.id2label[i]) for i in sorted(config.id2label)]
         about |= {"names": names, "position": answering_patch(module, trial)}
     model = kind(module, sizes, **about)
-    _check_recorded(model)
+    check_trial(model, NO_PATCH_ATTENTION)
     confirm.record_layers(model, layer_maps(module))
     if (table := added_positions(module, trial)) is not None:
         model.positions, model.seen_order = table, BY_VECTORS
@@ -96,23 +95,6 @@ def _check_runs(module: nn.Module, trial: Tensor) -> None:
         raise CheckpointError(f"it does not run on an image alone ({first[:200]})") from None
 
 
-def _sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConfig:
-    """Return the sizes of a vision model. Raises CheckpointError if it has not one of each."""
-    config = getattr(module.config, "vision_config", module.config)
-    wanted = ("num_attention_heads", "hidden_size", "num_hidden_layers")
-    if odd := [key for key in wanted if not isinstance(getattr(config, key, None), int)]:
-        raise CheckpointError(
-            f"its configuration does not give one number as its {' and '.join(odd)}"
-        )
-    n_heads, d_model, n_layers = (getattr(config, key) for key in wanted)
-    n_key_heads = getattr(config, "num_key_value_heads", None)
-    return HubConfig(
-        name, 0, d_model, n_heads, n_layers, n_tokens,
-        n_key_heads if isinstance(n_key_heads, int) else n_heads,
-        str(module.dtype).removeprefix("torch."), n_tokens, gives_weights=gives,
-    )  # fmt: skip
-
-
 def answering_patch(module: Any, trial: Float[Tensor, "batch channel height width"]) -> int | None:
     """Return the token whose last vector answers, by the gradient; None if several do."""
     with torch.enable_grad():
@@ -125,18 +107,3 @@ def answering_patch(module: Any, trial: Float[Tensor, "batch channel height widt
         gradient = torch.autograd.grad(output.logits.float().sum(), states[-1], allow_unused=True)
     reads = [] if gradient[0] is None else gradient[0][0].abs().sum(-1).nonzero().flatten().tolist()
     return reads[0] if len(reads) == 1 else None
-
-
-@torch.no_grad()
-def _check_recorded(model: ImageModel) -> None:
-    """Raise CheckpointError if a run shows no attention or an answer that is not finite."""
-    with record() as recording:
-        answers = model(*model.repeated(torch.empty(0)))
-    if not all(bool(answer.isfinite().all()) for answer in answers.values()):
-        raise CheckpointError("with these weights the model's answer is not a number")
-    if not recording.attention:
-        reason = next(iter(recording.unrecorded.values()), "")
-        raise CheckpointError(
-            f"its attention cannot be shown: {reason}" if reason else NO_PATCH_ATTENTION
-        )
-    model.shows_causes = all(site.has_causes for site in recording.attention.values())

@@ -1,4 +1,4 @@
-"""Layouts of one encoder, of text or of images."""
+"""Layouts of one encoder, of text, images or sounds."""
 
 from dataclasses import replace
 
@@ -42,6 +42,13 @@ _VIT = (
     AttnPaths("attention", "layernorm_before"),
     mlp("layernorm_after", "fc1", "activation_fn", "fc2"),
 )
+_WAV2VEC2 = (
+    AttnPaths("attention", "layer_norm"),
+    FFPaths(
+        "feed_forward", "final_layer_norm", "feed_forward",
+        "feed_forward.intermediate_dense", "feed_forward.intermediate_act_fn", "feed_forward.output_dense",
+    ),
+)  # fmt: skip
 _MODERN_BERT = AttnPaths("attn", "attn_norm"), FFPaths("mlp", "mlp_norm", "mlp")
 
 ENCODERS: tuple[LayerGroups, ...] = (
@@ -61,4 +68,6 @@ ENCODERS: tuple[LayerGroups, ...] = (
     one_stack("layers.{}", _VIT, "layernorm"),
     one_stack("encoder.layers.{}", _VIT, "layernorm"),
     one_stack("layers.{}", _MODERN_BERT, "final_norm"),
+    one_stack("encoder.layers.{}", _WAV2VEC2, norm="post"),
+    one_stack("encoder.layers.{}", _WAV2VEC2, "encoder.layer_norm"),
 )

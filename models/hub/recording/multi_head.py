@@ -30,7 +30,7 @@ def record_multi_head(
     value: Float[Tensor, "key *batch d_value"],
     embed_dim: int,
     n_heads: int,
-    in_proj_weight: Float[Tensor, "d_qkv d_model"] | None,
+    in_proj_weight: Float[Tensor, "*matrix"] | None,
     in_proj_bias: Float[Tensor, " d_qkv"] | None,
     bias_k: Float[Tensor, "1 1 d_model"] | None,
     bias_v: Float[Tensor, "1 1 d_model"] | None,
@@ -123,7 +123,9 @@ def _matrices(
 ) -> list[tuple[Tensor, Tensor | None]]:
     """W_Q, W_K and W_V with their biases."""
     parts: Sequence[Tensor] = (
-        [how[f"{part}_proj_weight"] for part in "qkv"] if weight is None else weight.chunk(3)
+        [how[f"{part}_proj_weight"] for part in "qkv"]
+        if weight is None or how.get("use_separate_proj_weight")
+        else weight.chunk(3)
     )
     biases = [None] * 3 if bias is None else bias.chunk(3)
     return [(w.detach(), _detached(b)) for w, b in zip(parts, biases, strict=True)]

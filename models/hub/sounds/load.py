@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,27 +13,33 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.architectures.base import BY_VECTORS
-from models.errors import CheckpointError
+from models.errors import CheckpointError, InputError
 from models.hub import confirm, probe
 from models.hub.close import close
 from models.hub.layouts import layer_maps
 from models.hub.positions import table_looked_up
 from models.hub.python_tokenizer import PythonTokenizer
-from models.hub.sizes import HubConfig
+from models.hub.sizes import MAX_HUB_TOKENS, HubConfig, encoder_sizes
 from models.hub.sounds.layout import sound_frames
 from models.hub.sounds.model import SoundWriter
 from models.hub.sounds.processor import (
     FrameReader,
+    FrameTokenizer,
     SoundHubTokenizer,
     SoundIdTokenizer,
     SoundProcessor,
     SoundPythonTokenizer,
 )
 from models.hub.sounds.prompt import speech_prompt
+from models.hub.sounds.reader import SoundReader, SoundSpeller
 from models.hub.tokenizer import HubTokenizer, IdTokenizer
+from models.printable import printable
 from models.sounds import decoded_sound, example_sound
 from models.tokenizers.base import Tokenizer
 
+NO_FRAME_ATTENTION = "no attention between the frames of a sound was seen in a run, so there is nothing that could be shown"
+VOCABULARY = "vocab.json"
+MAX_LETTER = 20  # characters of the name of a class
 _OFF_CIRCLE = 0.01  # what half-precision numbers may miss
 _READING = {
     HubTokenizer: SoundHubTokenizer,
@@ -80,6 +87,78 @@ def opened_sound(
         table.is_learned = table.is_learned and not _is_sinusoidal(table.table)
         model.config = replace(model.config, positions="learned" if table.is_learned else "fixed")
     return model, tokenizer
+
+
+def opened_reader(
+    folder: Path, kind: type[SoundReader], module: Any, config: Any, transformers: Any
+) -> tuple[SoundReader, FrameTokenizer]:
+    """Return a module as a model that reads a sound in one pass.
+
+    Raises CheckpointError, with the reason, for a model that cannot be shown.
+    """
+    processor = SoundProcessor(folder, transformers)
+    trial = processor.features(decoded_sound(example_sound()))
+    count, step = _frames(module, processor, trial)
+    longest = count(trial if trial.dim() == 2 else trial.new_zeros(_longest(processor)))
+    if longest > MAX_HUB_TOKENS:
+        raise CheckpointError(f"it makes {longest:,} frames of {processor.longest:g} s of sound")
+    sizes = encoder_sizes(type(module).__name__, module, longest, False)
+    about: dict[str, Any] = {"names": [str(config.id2label[i]) for i in sorted(config.id2label)]}
+    if issubclass(kind, SoundSpeller):
+        about = {"names": _letters(folder, config), "blank": getattr(config, "pad_token_id", -1)}
+    model = kind(module, sizes, reads=processor.reads, count_frames=count, trial=trial, **about)
+    try:
+        probe.check_trial(model, NO_FRAME_ATTENTION)
+    except (CheckpointError, InputError) as error:
+        raise CheckpointError(str(error)) from None
+    except Exception as error:  # the library raises what it likes
+        first = next(iter(str(error).strip().splitlines()), "")
+        raise CheckpointError(f"it does not run on a sound alone ({first[:200]})") from None
+    confirm.record_layers(model, layer_maps(module))
+    return model, FrameTokenizer(FrameReader(processor, count, step), longest)
+
+
+def _frames(
+    module: Any, processor: SoundProcessor, trial: Float[Tensor, "*shape"]
+) -> tuple[Callable[[Tensor], int], float]:
+    """Return what counts the frames of features, and the seconds between two.
+
+    Raises CheckpointError if they do not go on by equal steps.
+    """
+    if trial.dim() == 2:
+        features = trial[None].to(module.device, module.dtype)
+        encoder = getattr(module, "encoder", None)
+        if not isinstance(encoder, nn.Module):
+            raise CheckpointError("it reads a spectrogram, but has no encoder of its columns")
+        n_frames, step = sound_frames(encoder, features)
+        return lambda features: n_frames, step * processor.longest / trial.shape[-1]
+    lengths = getattr(module, "_get_feat_extract_output_lengths", None)
+    samples = getattr(module.config, "inputs_to_logits_ratio", None)
+    if lengths is None or not isinstance(samples, int) or samples < 16:
+        raise CheckpointError("it does not say how many frames it makes of a waveform")
+
+    def count(features: Float[Tensor, " sample"]) -> int:
+        return int(lengths(torch.tensor(len(features))))
+
+    more = count(trial[: len(trial) - 10 * samples])
+    if count(trial) - more != 10:
+        raise CheckpointError("its frames are not a row of equal steps through the sound")
+    return count, samples / processor.rate
+
+
+def _longest(processor: SoundProcessor) -> int:
+    """Return the samples of the longest sound."""
+    return round(processor.longest * processor.rate)
+
+
+def _letters(folder: Path, config: Any) -> list[str]:
+    """Return the name of each class: its letter in vocab.json, or else its number."""
+    path, named = folder / VOCABULARY, {}
+    if path.is_file():
+        content = json.loads(path.read_text("utf-8"))
+        if isinstance(content, dict):
+            named = {i: str(name)[:MAX_LETTER] for name, i in content.items() if isinstance(i, int)}
+    return [printable(named.get(i, str(i))) for i in range(config.vocab_size)]
 
 
 @torch.no_grad()

@@ -28,6 +28,7 @@ from models.sounds import (
     example_sound,
 )
 from models.sounds.file import MAX_SOUND_SECONDS
+from models.sounds.frames import frame_times
 from models.tokenizers.base import Encoding, Tokenizer
 
 EXTRACTOR_MISSING = f"{PREPROCESSOR} is missing, so nothing says how a sound becomes the numbers that this model reads"
@@ -184,6 +185,41 @@ class _ReadsSound(Tokenizer):
     def examples(self) -> list[SoundFile]:
         """The sounds that every model of this kind opens with."""
         return [example_sound(name) for name in SOUND_EXAMPLES]
+
+
+class FrameTokenizer(_ReadsSound):
+    """A feature extractor as a tokenizer: frames for tokens."""
+
+    def __init__(self, reader: FrameReader, longest: int) -> None:
+        """Take the number of frames of the longest sound."""
+        self.reader, self._longest = reader, longest
+        self.special_ids, self._of_bytes = {"pad": longest}, False
+
+    @property
+    def vocab_size(self) -> int:
+        return self._longest
+
+    def special(self, name: str) -> None:
+        return
+
+    def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
+        raise InputError("this model reads a sound, not a text", "sound")
+
+    def words(self, text: str) -> None:
+        """None: frames make up no words."""
+        return
+
+    def decode(self, ids: Any) -> str:
+        return ""
+
+    def token(self, i: int) -> str:
+        return "[pad]" if i == self.pad_id else frame_times(int(i) + 1, self.reader.step)[-1]
+
+    def is_special(self, i: int) -> bool:
+        return i == self.pad_id
+
+    def to_json(self) -> str:
+        return self.reader.to_json()
 
 
 class SoundHubTokenizer(_ReadsSound, HubTokenizer): ...

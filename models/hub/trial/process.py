@@ -29,6 +29,7 @@ from models.hub.images.text_image import TEXT_TOWER, TextImageModel
 from models.hub.sizes import hub_sizes
 from models.hub.sounds.model import SoundWriter
 from models.hub.sounds.processor import SoundProcessor
+from models.hub.sounds.reader import SoundReader
 from models.hub.trial import tokenizer as tokenizer_trial
 from models.sounds import decoded_sound, example_sound
 
@@ -125,14 +126,14 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
         shape = ImageProcessor(folder, load.transformers_library()).shape
         begin("config.json", BUILDING_SECONDS)
         inputs = {"pixel_values": torch.zeros(1, *shape, device="meta")}
-    if issubclass(plan.ask, SoundWriter):
+    if issubclass(plan.ask, SoundWriter | SoundReader):
         begin(files.PREPROCESSOR, ANSWERING_SECONDS)
         processor = SoundProcessor(folder, load.transformers_library())
         features = processor.features(decoded_sound(example_sound()))
         begin("config.json", BUILDING_SECONDS)
         inputs = {processor.reads: features[None].to("meta")}
     _run_blank(module, **inputs, **_blank_text(plan))
-    if issubclass(plan.ask, ImageModel):
+    if issubclass(plan.ask, ImageModel | SoundReader):
         return size
     begin("tokenizer", READING_SECONDS)
     library = load.library_tokenizer(folder)
@@ -149,7 +150,7 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
 
 def _blank_text(plan: load.OpeningPlan) -> dict[str, Any]:
     """Return a text as the input of a model that reads one."""
-    if issubclass(plan.ask, ImageModel):
+    if issubclass(plan.ask, ImageModel | SoundReader):
         return {}
     ids = torch.zeros(1, 3, dtype=torch.long, device="meta")
     if issubclass(plan.ask, TextImageModel):

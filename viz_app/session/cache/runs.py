@@ -108,7 +108,7 @@ def run_together(requests: Collection[tuple[str, tuple[str, ...], ChosenTokens]]
         except CheckpointError:
             continue
         texts = _readable(opened, [(texts, chosen) for n, texts, chosen in requests if n == name])
-        if len(texts) < (FEWEST_WRITTEN if opened.model.translates else 2):
+        if not opened.model.pads or len(texts) < (FEWEST_WRITTEN if opened.model.translates else 2):
             continue
         with _one_run:
             traces = opened.run_each(texts)

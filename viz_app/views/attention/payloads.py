@@ -9,11 +9,10 @@ from viz_app.controls import similarity_text
 from viz_app.controls.step_payloads import step_notes
 from viz_app.drawing.cells import Tile
 from viz_app.drawing.head import head_payload
-from viz_app.drawing.image_map import image_map, image_of
 from viz_app.drawing.notes import check_rows, rows
+from viz_app.drawing.over_file import over_file
 from viz_app.drawing.overview import all_codes, overview
 from viz_app.drawing.scale import Scale
-from viz_app.drawing.sound_map import sound_map, sound_of
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
@@ -45,7 +44,7 @@ def attention_payloads(run: CurrentRun, choices: AttentionChoices) -> Pictures:
         **similarity_text.similarity_note(run, focus.site, focus.head),
         **unrecorded_note(run.trace),
         "overview": overview(trace, run.terms, focus.site, focus.head, codes, switches=True),
-        **over_file(trace, site, choices),
+        **over_file(trace, site, focus.head, focus.lock, choices.scale)[0],
         "head": head_payload(
             trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale
         ),
@@ -55,18 +54,6 @@ def attention_payloads(run: CurrentRun, choices: AttentionChoices) -> Pictures:
             )
         ),
     }
-
-
-def over_file(trace: Trace, site: AttentionSite, choices: AttentionChoices) -> Pictures:
-    """Return the picture of the chosen head over the image or the sound that it reads, if any."""
-    focus = choices.focus.within(trace)
-    for name, reads, draw in (
-        ("image_map", image_of, image_map),
-        ("sound_map", sound_of, sound_map),
-    ):
-        if reads(trace, site) is not None:
-            return {name: draw(trace, site, focus.head, focus.lock, choices.scale)}
-    return {}
 
 
 def unrecorded_note(trace: Trace) -> Pictures:

@@ -10,18 +10,18 @@ import numpy as np
 from models import Scope
 from models.analysis.checks import Check
 from models.analysis.distributions import check_softmax
-from models.images import PatchRow
 from models.trace import AttentionSite
 from models.trace.outputs import ClassProbabilities, TokenClasses
 from viz_app import words
 from viz_app.drawing.labels import labels
+from viz_app.drawing.over_file import reads_file
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.reference_models import alike_but_for_lambda
-from viz_app.views.task.image import image_classes
+from viz_app.views.task.image import file_classes
 from viz_app.views.task.pair import pair
 from viz_app.views.task.reading import (
     DrawnOutput,
@@ -90,8 +90,8 @@ def class_probabilities(
 
     The second result is the checks.
     """
-    if isinstance(run.trace.streams[output.stream], PatchRow):
-        return image_classes(run, output, choices)
+    if reads_file(run.trace, output.stream):
+        return file_classes(run, output, choices)
     runs = side_by_side(run, output)
     pictures, checks = pair(run, output, choices, has_bars=len(runs) < 2)
     if len(runs) < 2:

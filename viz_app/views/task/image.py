@@ -1,4 +1,4 @@
-"""The classes of an image, and what the token that answers attends to, over the image."""
+"""The classes of an image or a sound, and what the token that answers attends to, over it."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import torch
 
 from models.analysis.distributions import check_softmax
 from models.trace.outputs import ClassProbabilities
-from viz_app.drawing.image_map import image_map, shown_query
+from viz_app.drawing.over_file import over_file
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.scale import AUTO, Scale
@@ -18,13 +18,13 @@ from viz_app.views.task.reading import DrawnOutput, TaskChoices, check_row, read
 
 SEVERAL_TOKENS_NOTE = (
     "**The classes are not known to be read from one token alone.** The model makes a logit for each class, and softmax "
-    "makes them probabilities. No single attention row belongs to that answer. Shown is that of one patch; click another "
-    "in the image."
+    "makes them probabilities. No single attention row belongs to that answer. Shown is that of one {}; click another "
+    "in the {}."
 )
 
 
-def image_classes(run: CurrentRun, output: ClassProbabilities, choices: TaskChoices) -> DrawnOutput:
-    """Draw the most probable classes, and one head over the image; return their checks."""
+def file_classes(run: CurrentRun, output: ClassProbabilities, choices: TaskChoices) -> DrawnOutput:
+    """Draw the most probable classes, and one head over the file; return their checks."""
     site, head = reading_site(run.trace, output.stream, choices.focus)
     order = torch.argsort(output.probabilities, descending=True, stable=True)
     listed = order[: text.N_NAMED_CLASSES].tolist()
@@ -48,8 +48,7 @@ def image_classes(run: CurrentRun, output: ClassProbabilities, choices: TaskChoi
     pictures = {"pair": pack(header, p=p.numpy(), ranks=ranks.numpy().astype(np.int32), **none)}
     checks = check_softmax(output.logits[None], output.logits[None].float().log_softmax(-1))
     if site is not None:
-        query = shown_query(run.trace, site, choices.focus.lock)
-        lock = f"q{query}" if choices.focus.lock else ""
-        pictures["image_map"] = image_map(run.trace, site, head, lock, Scale(AUTO))
+        over, query = over_file(run.trace, site, head, choices.focus.lock, Scale(AUTO))
+        pictures |= over
         checks.append(check_row(site, head, query))
     return pictures, checks

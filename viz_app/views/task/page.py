@@ -9,6 +9,7 @@ from viz_app.components.catalogue import (
     IMAGE_MAP,
     ORDER,
     PAIR,
+    SOUND_MAP,
     SPAN,
 )
 from viz_app.drawing.notes import first_output
@@ -38,9 +39,11 @@ from viz_app.views.task.reading import TaskChoices, task_choices_within
 def _layout(run: CurrentRun, choices: TaskChoices, drawn: Pictures) -> Sequence[PageCell]:
     """Lay out the components of all types of output; each is shown if it has a picture."""
     at_position = {"on_choose": choose_position}
-    if IMAGE_MAP.name in drawn:
-        over = ShownComponent(IMAGE_MAP, choose={"on_lock": lock_token, "on_pick": pick_head})
-        return [Columns((1, 2), ([ShownComponent(PAIR)], [over]))]
+    at_query = {"on_lock": lock_token, "on_pick": pick_head}
+    for component in (IMAGE_MAP, SOUND_MAP):
+        if component.name in drawn:
+            over = ShownComponent(component, choose=at_query)
+            return [Columns((1, 2), ([ShownComponent(PAIR)], [over]))]
     return [
         ShownComponent(CLASS_PROBABILITIES, change={"on_choose": choose_run}),
         ShownComponent(GUESSES, change={"on_hide": hide}),

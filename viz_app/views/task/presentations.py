@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from models.sounds import SoundRow
 from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
@@ -81,7 +82,8 @@ def explain_masked(trace: Trace, output: MaskedToken, of_two: str) -> str:
 
 def explain_classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
     if output.position is None:
-        return SEVERAL_TOKENS_NOTE
+        is_sound = isinstance(trace.streams[output.stream], SoundRow)
+        return SEVERAL_TOKENS_NOTE.format(*(("frame", "sound") if is_sound else ("patch", "image")))
     row = labels(trace.streams[output.stream])
     token, last = row[output.position], len(row) - 1
     place = {0: "the first token", last: "the last token"}.get(

@@ -1,0 +1,112 @@
+"""Models that read a sound in one pass: a class of it, or a letter for each of its frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, ClassVar, cast
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from models.architectures.base import CLASSES_OUTPUT, SOUND_FIELD, Answers, Field
+from models.hub.model import HubModel
+from models.hub.recording.context import PassContext
+from models.hub.sounds.model import FRAMES_STREAM
+from models.hub.sounds.processor import FrameTokenizer
+from models.layers.masks import SiteKind
+from models.sounds import FrameIds
+from models.tokenizers.base import Encoding, Tokenizer
+from models.trace.outputs import ClassProbabilities, Output, TokenClasses
+
+BETWEEN_WORDS = "|"  # the letter for a space (wav2vec 2.0, Baevski et al. 2020)
+NOT_ONE_LENGTH = "sounds of different lengths cannot run as one batch"
+
+
+class SoundReader(HubModel):
+    """An encoder whose tokens are the frames of one sound."""
+
+    fields = (Field("sound", FRAMES_STREAM, kind=SOUND_FIELD),)
+    streams: ClassVar[tuple[str, ...]] = (FRAMES_STREAM,)
+    kinds = (SiteKind("self", "encoder", "self", FRAMES_STREAM, FRAMES_STREAM),)
+    pads = False
+
+    def __init__(
+        self,
+        *args: Any,
+        reads: str,
+        count_frames: Callable[[Tensor], int],
+        trial: Float[Tensor, "*shape"],
+        names: Sequence[str],
+        blank: int = -1,
+        **settings: Any,
+    ) -> None:
+        """Wrap a module that takes the input `reads` and makes so many frames of it.
+
+        `trial` is what it is tried out with; `names` are of its classes, of which `blank` is none.
+        """
+        super().__init__(*args, **settings)
+        self._reads, self._count, self._trial = reads, count_frames, trial
+        self.names, self.blank = tuple(names), blank
+
+    @property
+    def token_table(self) -> None:
+        """None: frames are not looked up in a table."""
+        return
+
+    def repeated(self, ids: Shaped[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Return the sound of trial runs, whatever the ids."""
+        return (self._trial[None].to(self.device, self.module.dtype),)
+
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
+        features = [cast(FrameIds, row[FRAMES_STREAM].ids).features for row in rows]
+        if len({one.shape for one in features}) > 1:
+            raise ValueError(NOT_ONE_LENGTH)
+        return (torch.stack(features).to(self.device, self.module.dtype),)
+
+    def forward(self, sound: Float[Tensor, "batch ..."]) -> Answers:
+        kind, n = self.kinds[0], self._count(sound[0])
+        context = PassContext(
+            lambda frame: kind, n, n_key={FRAMES_STREAM: n}, groups=self.groups, n_rows=len(sound)
+        )
+        return {CLASSES_OUTPUT: self.ask(context, **{self._reads: sound}).logits}
+
+    def examples(self, tokenizer: Tokenizer) -> list[Any]:
+        return list(cast(FrameTokenizer, tokenizer).examples)
+
+
+class SoundClassifier(SoundReader):
+    """One class for the whole sound."""
+
+    what_it_answers = "a class of the sound"
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        logits = answers[CLASSES_OUTPUT]
+        return {CLASSES_OUTPUT: ClassProbabilities(FRAMES_STREAM, None, self.names, logits)}
+
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
+        return cast(ClassProbabilities, outputs[CLASSES_OUTPUT]).predicted
+
+
+class SoundSpeller(SoundReader):
+    """A letter for each frame, joined to a text (CTC, Graves et al. 2006)."""
+
+    what_it_answers = "a letter for each frame of the sound, or none; joined, a text"
+
+    def outputs(
+        self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Output]:
+        return {CLASSES_OUTPUT: TokenClasses(FRAMES_STREAM, self.names, answers[CLASSES_OUTPUT])}
+
+    def answer(
+        self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> str:
+        """Return the most probable letters: repeated ones once, and without the blank."""
+        best = cast(TokenClasses, outputs[CLASSES_OUTPUT]).logits.argmax(-1).tolist()
+        letters = [self.names[i] for i, _ in groupby(best) if i != self.blank]
+        return "".join(" " if one == BETWEEN_WORDS else one for one in letters).strip()

@@ -1,0 +1,174 @@
+"""Encoders of Hugging Face that classify or spell a sound: weights and answers are the library's."""
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from sound_models import LETTERS, NAMES, READERS, save_reader, save_whisper_classifier
+
+import models
+from models.analysis.checks import check_site
+from models.analysis.layer_parts import check_parts, sublayer_effects
+from models.errors import CheckpointError, InputError
+from models.sounds import SoundFile, Waveform, decoded_sound, example_sound
+from models.trace.edits import MaskChange, for_kinds
+
+WHISPER = "WhisperForAudioClassification"
+SPELLER = "Wav2Vec2ForCTC"
+STEP = 320  # samples
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("readers")
+    for name in READERS:
+        save_reader(name, root / name)
+    save_whisper_classifier(root / WHISPER)
+    return {name: root / name for name in (*READERS, WHISPER)}
+
+
+@torch.no_grad()
+def library(folder: Path, name: str, file: SoundFile) -> Any:
+    module = getattr(transformers, name).from_pretrained(folder, attn_implementation="eager")
+    extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
+    sound = decoded_sound(file)
+    given = extractor(sound.samples, sampling_rate=sound.rate, return_tensors="pt")
+    return module.eval()(**given, output_attentions=True)
+
+
+@pytest.mark.parametrize("name", [*READERS, WHISPER])
+def test_weights_and_answers_are_the_librarys(folders: dict[str, Path], name: str) -> None:
+    scope = models.load(folders[name], device="cpu")
+    for sound in ("four tones", "rising tone"):
+        trace, made = (
+            scope.run(example_sound(sound)),
+            library(folders[name], name, example_sound(sound)),
+        )
+        output = trace.outputs["classes"]
+        torch.testing.assert_close(output.logits, made.logits[0], atol=2e-5, rtol=1e-5)
+        sites = list(trace.attention.values())
+        assert len(sites) == len(made.attentions)
+        assert trace.unrecorded == {}
+        for site, wanted in zip(sites, made.attentions, strict=True):
+            own = site.weights()
+            mean = name.startswith("WavLM")  # of which torch returns the mean of the heads
+            apart = own.mean(0) - wanted[0, 0] if mean else own - wanted[0]
+            assert apart.abs().max() < 2e-6
+            assert site.has_causes
+            assert [check for check in check_site(site) if not check.passed] == []
+        if "CTC" in name:
+            letters = {i: letter for letter, i in LETTERS.items()}
+            best = [i for i, _ in groupby(made.logits[0].argmax(-1).tolist())]
+            spelled = "".join(letters[i] for i in best if i).replace("|", " ").strip()
+            assert trace.output == spelled
+            assert spelled
+        else:
+            assert trace.output == NAMES["id2label"][int(made.logits[0].argmax())]
+
+
+@pytest.mark.parametrize("name", [SPELLER, "HubertForSequenceClassification", WHISPER])
+def test_the_layers_add_up(folders: dict[str, Path], name: str) -> None:
+    scope = models.load(folders[name], device="cpu")
+    trace = scope.run(example_sound())
+    assert len(scope.model.sublayers) == 2 * len(trace.attention)
+    found = sublayer_effects(scope.model, trace, "frames", 2)
+    checks = check_parts(scope.model, trace, found, 2)
+    assert [check for check in checks if not check.passed] == []
+
+
+def test_a_frame_stands_where_its_samples_are(folders: dict[str, Path]) -> None:
+    """Two routes: the strides of the convolutions, and a click that is moved through the sound."""
+    scope = models.load(folders["Data2VecAudioForCTC"], device="cpu")  # normalises no whole sound
+    module = scope.model.module
+    assert int(np.prod(module.config.conv_stride)) == STEP
+    noise = 0.05 * np.random.default_rng(1).standard_normal(32_000).astype(np.float32)
+    row = scope.encode(SoundFile("x", Waveform(noise, 16_000).as_wav()))["frames"]
+    assert row.tokens[:3] == ("0.00 s", "0.02 s", "0.04 s")
+    assert len(row.ids) == int(module._get_feat_extract_output_lengths(32_000))
+    plain = frames(module, noise)
+    for frame in (7, 50, 90):
+        clicked = noise.copy()
+        clicked[frame * STEP + 200] += 0.9
+        moved = (frames(module, clicked) - plain).abs().amax(-1)
+        assert abs(int(moved.argmax()) - frame) <= 1
+        assert moved[frame] > 10 * moved[[k for k in range(99) if abs(k - frame) > 3]].max()
+
+
+@torch.no_grad()
+def frames(module: Any, samples: np.ndarray) -> torch.Tensor:
+    """The vectors that the convolutions make, before any frame sees another."""
+    return module.base_model.feature_extractor(torch.tensor(samples)[None])[0].T
+
+
+@pytest.mark.parametrize(("seconds", "n"), [(0.1, 4), (0.5, 24), (2.0, 99)])
+def test_a_sound_has_as_many_frames_as_it_is_long(
+    folders: dict[str, Path], seconds: float, n: int
+) -> None:
+    scope = models.load(folders[SPELLER], device="cpu")
+    rng = np.random.default_rng(3)
+    samples = rng.uniform(-0.5, 0.5, int(seconds * 16_000)).astype(np.float32)
+    trace = scope.run(SoundFile("x", Waveform(samples, 16_000).as_wav()))
+    assert len(trace.streams["frames"].ids) == n
+    assert all(site.n_query == site.n_key == n for site in trace.attention.values())
+    short = SoundFile("x", Waveform(samples[:800], 16_000).as_wav())
+    with pytest.raises(ValueError, match="of different lengths cannot run as one batch"):
+        scope.run_each([[short], [example_sound()]])
+
+
+def test_painted_cells_have_no_weight(folders: dict[str, Path]) -> None:
+    scope = models.load(folders[SPELLER], device="cpu")
+    cells = ((3, 1), (3, 77), (98, 0))
+    painted = scope.run(example_sound(), edits=for_kinds(self=MaskChange(block=cells)))
+    for site in painted.attention.values():
+        weights = site.weights()
+        assert all(weights[:, query, key].eq(0).all() for query, key in cells)
+        assert (weights.sum(-1) - 1).abs().max() < 1e-5
+    plain = scope.run(example_sound()).outputs["classes"].logits
+    assert (painted.outputs["classes"].logits - plain).abs().max() > 1e-5
+
+
+def test_names_of_letters_come_from_the_folder_or_are_numbers(tmp_path: Path) -> None:
+    save_reader(SPELLER, tmp_path)
+    for content in ('{"a": 2, "<script>": 3, "x": 10, "y": "z", "\\u202e": 4}', "[1, 2]"):
+        (tmp_path / "vocab.json").write_text(content, "utf-8")
+        names = models.load(tmp_path, device="cpu").model.names
+        wanted = ("0", "1", "a", "<script>", "U+202E", "5") if "a" in content else tuple("012345")
+        assert names == wanted
+
+
+REFUSED = {
+    "ASTForAudioClassification": (
+        "ASTConfig",
+        transformers.ASTFeatureExtractor(num_mel_bins=32, max_length=64),
+        {"max_length": 64, "num_mel_bins": 32},
+        "reads a spectrogram, but has no encoder of its columns",
+    ),
+    "SEWForCTC": (
+        "SEWConfig",
+        transformers.Wav2Vec2FeatureExtractor(),
+        {"squeeze_factor": 2, "conv_dim": (16,), "conv_stride": (320,), "conv_kernel": (400,),
+         "num_feat_extract_layers": 1, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2},
+        "its attention cannot be shown: it asks for 49 × 49 cells, where the run has 99 × 99 tokens|99 × 99",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_models_of_sounds_are_refused_with_the_reason(name: str, tmp_path: Path) -> None:
+    config_name, extractor, own, wanted = REFUSED[name]
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
+    config = getattr(transformers, config_name)(**sizes, intermediate_size=31, vocab_size=6, **own)
+    getattr(transformers, name)(config).save_pretrained(tmp_path)
+    extractor.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=wanted) as error:
+        models.load(tmp_path, device="cpu")
+    assert "object has no attribute" not in str(error.value)
+
+
+def test_a_text_is_no_sound(folders: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="must be a sound file"):
+        models.load(folders[SPELLER], device="cpu").run("four tones")
