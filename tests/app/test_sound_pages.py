@@ -85,6 +85,7 @@ def test_task_of_a_classifier_of_sounds_shows_classes_and_the_sound(
     np.testing.assert_allclose(arrays["p"], p, atol=2e-6)
     assert [row[1][0] for row in header["rows"]] == ["tone", "noise", "speech"]
     assert picture(app, "sound_map")[0]["ofFrames"]
+    assert not picture(app, "sound_map")[0]["isInput"]  # it reads the waveform
     assert "Shown is that of one frame; click another in the sound." in prose(app)
     assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
 
@@ -113,7 +114,7 @@ def test_the_picture_over_the_sound_has_the_librarys_weights(folder: Path) -> No
     assert not arrays["blocked"].any()
     assert (header["keys"][42], header["heard"], len(header["keys"])) == ("0.84 s", 100, FRAMES)
     assert [label for label, *_ in header["queries"]][0].startswith("<|startoftranscript|> → <|")
-    assert picture(app, "sound_map")[0]["scale"] == "row"
+    assert (header["scale"], header["isInput"]) == ("row", True)
 
 
 def test_frames_read_frames_and_the_loud_part_of_the_picture_is_the_sound(folder: Path) -> None:

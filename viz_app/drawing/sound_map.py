@@ -1,11 +1,11 @@
 """The payload of one query over its sound: the chosen head, and all heads of its layer."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from models.sounds import SoundRow
+from models.sounds import FrameIds, SoundRow
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.cells import LARGEST_WHOLE
@@ -63,6 +63,7 @@ def sound_map(
         "queries": [label.as_json() for label in queries],
         "keys": list(row.tokens),
         "ofFrames": site.query_stream == site.key_stream,
+        "isInput": cast(FrameIds, row.ids).features.dim() == 2,
         "step": row.step,
         "bands": len(levels),
         "heard": row.n_heard,
