@@ -92,6 +92,20 @@ def test_another_checkpoint_tells_another_story() -> None:
     assert told["eng-fra"]["reveal"] != told["eng-fra-rnn"]["reveal"]
 
 
+def test_a_survey_is_told_of_the_weights_on_the_screen_or_said_to_be_missing() -> None:
+    shares = set()
+    for checkpoint in ("eng-fra", "eng-fra-rnn"):
+        told = said(opened("5-one-wrong-word", 4, "7", checkpoint=checkpoint), "lesson")["told"]
+        means = models.load(checkpoint).training["surveys"]["recovery"]["means"]
+        shares.add(told["happened"])
+        assert told["happened"] == f"{100 * means['first recovered']['mean']:.0f} %"
+        assert told["reveal"][0].startswith(f"{told['happened']} of 3")
+    assert len(shares) == 2
+    missing = said(opened("5-one-wrong-word", 4, "7", checkpoint="dates"), "lesson")
+    assert missing["told"] is None
+    assert "weights of dates have no record of a survey named recovery" in missing["error"]
+
+
 def test_the_change_without_positions_is_rounding_and_with_them_it_is_not() -> None:
     told = said(opened("6-positions", 3, "0.5"), "lesson")["told"]
     scope = models.load("eng-fra")

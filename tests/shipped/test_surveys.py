@@ -24,6 +24,7 @@ from models.runs.surveys import (
 from models.trace.edits import SetWeights, Where
 
 RECORDED_LIMIT = 400  # of the recorded recovery
+TRANSLATORS = ("eng-fra", "eng-fra-bahdanau", "eng-fra-rnn")
 CHECKED = 4  # texts that are written by whole passes
 
 
@@ -45,17 +46,18 @@ def written_by_passes(
 
 
 @pytest.mark.timeout(1800)
-def test_translations_recover_as_often_as_recorded() -> None:
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_translations_recover_as_often_as_recorded(name: str) -> None:
     wants(TATOEBA, "the held-out texts'")
-    scope = models.load("eng-fra", device="cpu")
+    scope = models.load(name, device="cpu")
     recorded = scope.training["surveys"]["recovery"]
     assert recorded["measured_on"] == scope.weights_digest
     sources = [text["source"] for text in held_out(scope, [TATOEBA], RECORDED_LIMIT)]
     with unchecked():
         found = survey_recovery(scope, sources, recorded["seed"], unnoticed)
     assert recorded["means"].keys() == found.keys()
-    for name, one in found.items():
-        was = recorded["means"][name]
+    for measure, one in found.items():
+        was = recorded["means"][measure]
         assert (one.unit, one.n_texts) == (was["unit"], was["n_texts"])
         # a translation that rounding decides may differ between machines
         assert (one.mean, one.low, one.high) == pytest.approx(
