@@ -12,19 +12,16 @@ from test_shipped import TATOEBA, wants
 import models
 from models.ablate_command import held_out
 from models.runs.surveys import (
-    ADVERSARY_TEXTS,
     MIN_WORDS,
     REPLACED_WORDS,
     draw_wrong_word,
     make_slip,
     survey_recovery,
-    survey_weights,
     words_written,
 )
 from models.trace.edits import SetWeights, Where
 
 RECORDED_LIMIT = 400  # of the recorded recovery
-TRANSLATORS = ("eng-fra", "eng-fra-bahdanau", "eng-fra-rnn")
 CHECKED = 4  # texts that are written by whole passes
 
 
@@ -45,11 +42,10 @@ def written_by_passes(
     return row[1:]
 
 
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", TRANSLATORS)
-def test_translations_recover_as_often_as_recorded(name: str) -> None:
+@pytest.mark.timeout(600)
+def test_translations_recover_as_often_as_recorded() -> None:
     wants(TATOEBA, "the held-out texts'")
-    scope = models.load(name, device="cpu")
+    scope = models.load("eng-fra", device="cpu")
     recorded = scope.training["surveys"]["recovery"]
     assert recorded["measured_on"] == scope.weights_digest
     sources = [text["source"] for text in held_out(scope, [TATOEBA], RECORDED_LIMIT)]
@@ -111,19 +107,3 @@ def test_words_stay_under_other_weights_as_often_as_recorded() -> None:
     was = recorded["means"]["uniform"]
     assert was["n_texts"] == len(shares)
     assert was["mean"] == pytest.approx(sum(shares) / len(shares), abs=0.005)
-
-
-@pytest.mark.timeout(1800)
-def test_other_weights_of_the_first_texts_again() -> None:
-    """The whole survey, on the texts that the adversary searches."""
-    scope = models.load("eng-fra-bahdanau", device="cpu")
-    recorded = scope.training["surveys"]["weights"]
-    sources = [scope.encode(text[0])["source"] for text in scope.held_out[:ADVERSARY_TEXTS]]
-    with unchecked():
-        found = survey_weights(scope, sources, recorded["seed"], unnoticed)
-    was = recorded["means"]["adversary"]
-    assert (found["adversary"].n_texts, found["adversary"].unit) == (was["n_texts"], "nats")
-    assert found["adversary"].mean == pytest.approx(was["mean"], abs=0.005)
-    assert 0 < was["low"] < was["mean"] < was["high"] < math.log(2)
-    low, high = recorded["means"]["permuted"]["low"], recorded["means"]["permuted"]["high"]
-    assert low - 0.05 < found["permuted"].mean < high + 0.05  # of a quarter of the texts

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from models.layers.sublayers import Sublayer
+from models.trace import AttentionSite
 from viz_app.components.catalogue import LAYER as PICTURE
 from viz_app.controls import which_head
 from viz_app.drawing.stamp import Facts, FileContent, facts
@@ -31,7 +32,7 @@ def choose_layer_view(run: CurrentRun) -> LayerChoices:
     """Draw the row of controls and return the choices."""
     site, focus = chosen_focus(run.trace)
     sublayers = run.scope.model.sublayers
-    chosen = next(s for s in sublayers if s.path == site.name)
+    chosen = _sublayer_of(site, sublayers)
     with which_head.head_row():
         names = {s.row: text.row_name(run.scope.model, s) for s in sublayers}
         if len(names) > 1:
@@ -82,6 +83,15 @@ def _like(chosen: Sublayer, row: str, sublayers: tuple[Sublayer, ...]) -> str:
     return next(
         (s for s in candidates if s.layer == chosen.layer), _first(candidates[-1], sublayers)
     ).path
+
+
+def _sublayer_of(site: AttentionSite, sublayers: tuple[Sublayer, ...]) -> Sublayer:
+    """Return the sublayer of an attention, or else one of the nearest layer.
+
+    The stream is shown of one text only, where a model reads several choices.
+    """
+    attending = [s for s in sublayers if s.attends]
+    return min(attending, key=lambda s: (s.path != site.name, abs((s.layer or 0) - site.layer)))
 
 
 def _first(sublayer: Sublayer, sublayers: tuple[Sublayer, ...]) -> Sublayer:

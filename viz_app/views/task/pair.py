@@ -49,7 +49,8 @@ def _drawn(
     site, head = reading_site(run.trace, output.stream, choices.focus)
     row, p = run.trace.streams[output.stream], output.probabilities
     attention_row, arrays = attention_row_payload(run, site, head, output.position)
-    segments = row.segments or (0,) * len(row.ids)
+    keys = row if site is None else run.trace.streams[site.key_stream]
+    segments = keys.segments or (0,) * len(keys.ids)
     shares = np.bincount(segments, weights=arrays["weights"]) if site is not None else np.zeros(0)
     header: dict[str, Any] = {
         "title": title,
