@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models import cli
+from models import print_commands
 from models.cli import main
 from models.tasks.date_formats import training_examples
 from models.tasks.dates import DatesTask
@@ -562,7 +562,7 @@ def test_ctrl_c_elsewhere_is_no_traceback(monkeypatch, capsys):
     def pressed(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "load", pressed)
+    monkeypatch.setattr(print_commands, "load", pressed)
     assert main(["inspect", "dates"]) == 130
     assert capsys.readouterr() == ("", "attnscope: stopped\n")
 

@@ -28,7 +28,7 @@ LEVELS = [
     {"hub"},  # gives a scope of any module
     {"opening"},
     {"train_command", "evaluate_command", "ablate_command", "model_card"},
-    {"compare_command", "survey_command"},
+    {"compare_command", "survey_command", "print_commands"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
