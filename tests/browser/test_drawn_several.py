@@ -46,14 +46,14 @@ def test_the_heads_stand_in_their_order_with_their_numbers(stage: Stage) -> None
         "(root) => [...root.querySelectorAll('tbody input')].map((box) => box.checked)"
     ) == [n in (1, 3, 5) for n in header["order"]]
     names = [measure["id"] for measure in header["measures"]]
-    cells = stage.texts("tbody td:not(.name)")
+    cells = stage.texts(".ranking tbody td:not(.name)")
     assert cells == [f"{arrays[name][n]:.2f}" for n in header["order"] for name in names]
-    titles = stage.attrs("tbody td:not(.name)", "title")
+    titles = stage.attrs(".ranking tbody td:not(.name)", "title")
     assert [np.float32(title) for title in titles] == [
         arrays[name][n] for n in header["order"] for name in names
     ]
     for colour, n, name in zip(
-        stage.css("tbody td:not(.name)", "backgroundColor"),
+        stage.css(".ranking tbody td:not(.name)", "backgroundColor"),
         np.repeat(header["order"], len(names)),
         names * 6,
         strict=True,

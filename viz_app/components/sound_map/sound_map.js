@@ -45,7 +45,7 @@ class SoundMap extends Fitted {
     this.root.classList.toggle("of-frames", picture.ofFrames);
     this.root.querySelector(".title").textContent = picture.title;
     this.root.querySelector(".sound").textContent = `${
-      picture.isInput ? "The sound as the model reads it" : "The sound, of which the model reads the waveform"
+      picture.isInput ? "The sound as the model reads it" : "The sound. The model reads its waveform"
     }: time across, frequency up`;
     this.root.querySelector(".chip").style.background = headColour(picture.head);
     this.root.querySelector(".layer").textContent = `${picture.layer}: all heads`;
