@@ -48,7 +48,6 @@ def measure(short: bool = False) -> list[Result]:
         page = opened(new_page(browser), address, view)
         for turn in range(rounds):
             ids = [Random(turn).randrange(config.vocab_size) for _ in range(n)]
-            page.wait_for_selector("html[data-shown]", state="attached")
             page.locator(".st-key-text :is(input, textarea)").first.press("Control+a")
             seconds[0].append(edit(page, view, " ".join(map(str, ids))) / 1000)
             assert page.evaluate("found('.head').view.picture.size") == [n, n]
