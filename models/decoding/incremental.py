@@ -118,7 +118,7 @@ def by_position(forced: Forced) -> dict[int, int]:
 
 
 def limit_of(model: Model, given: Sequence[int], max_new: int | None) -> int:
-    """Return the maximum number of new tokens, among_takeable the model's context.
+    """Return the maximum number of new tokens, within the model's context.
 
     `max_new` of None is the model's own limit for these tokens.
 

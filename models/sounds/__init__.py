@@ -1,4 +1,4 @@
-"""Sound files as values of a model's field: bounded, decoded_sound, made by code, cut into frames.
+"""Sound files as values of a model's field: bounded, decoded, made by code, cut into frames.
 
 `models.sounds.read("speech.wav")` gives what `Scope.run` takes for a field of the kind SOUND.
 """

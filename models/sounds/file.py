@@ -1,6 +1,6 @@
-"""A sound file, held against limits before it is decoded_sound: it may come from anybody.
+"""A sound file, held against limits before it is decoded: it may come from anybody.
 
-Read are WAV files of whole numbers (PCM, 8 to 32 bits) or of 32-bit floats. No decoder of another
+It reads WAV files of integers (PCM, 8 to 32 bits) or of 32-bit floats. No decoder of another
 library is called: the chunks are walked here, and numpy reads the samples.
 """
 
@@ -73,7 +73,7 @@ def decoded_sound(file: SoundFile) -> Waveform:
 
 @dataclass(frozen=True)
 class _Format:
-    """What the chunk "fmt " says."""
+    """The content of the chunk "fmt "."""
 
     code: int
     n_channels: int

@@ -1,4 +1,4 @@
-"""What torch.compile has compiled, while somebody records or edits it.
+"""Compiled functions (torch.compile) while somebody records or edits them.
 
 Compiled code marks nothing and knows no edits (`current()` and `active()` are None in it), so
 `record()` and `editing()` have it run as it is written.

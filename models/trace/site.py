@@ -187,7 +187,7 @@ class AttentionSite:
     ) -> Float[Tensor, "*head query key"]:
         """Return the softmax of the masked scores, after edits.
 
-        RowSlice sum to 1; a row with nothing allowed is all zeros.
+        Rows sum to 1; a row with nothing allowed is all zeros.
         """
         if self.given_weights is not None:
             return self.given_weights[batch][slice(None) if head is None else head][

@@ -40,7 +40,7 @@ from models.training.validation import validation_losses, validation_scores
 
 @dataclass(frozen=True)
 class _Share:
-    """What one process learns from a global batch."""
+    """One process's part of a global batch."""
 
     batch: Batch
     weight: float  # 0 for a process whose share is empty

@@ -153,7 +153,7 @@ async def _take(request: Request) -> Response:
 
 
 def own_files_path() -> str:
-    """Return the route's URL own_files_path."""
+    """Return the route's URL path."""
     return live_route.under_base("own-file")
 
 

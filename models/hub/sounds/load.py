@@ -1,4 +1,4 @@
-"""A speech model's folder, opened_sound: its feature extractor, its frames, and its text."""
+"""A speech model's folder, opened: its feature extractor, its frames, and its text."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class SoundProcessor:
     """
 
     def __init__(self, folder: Path, transformers: Any) -> None:
-        """Read the extractor and try it on an example_sound. Raises CheckpointError."""
+        """Read the extractor and try it on an example. Raises CheckpointError."""
         if not (folder / PREPROCESSOR).is_file():
             raise CheckpointError(EXTRACTOR_MISSING)
         settings = json.loads((folder / PREPROCESSOR).read_text("utf-8"))
@@ -150,7 +150,7 @@ class FrameReader:
         """Return the row of frames of a sound.
 
         Raises:
-            ValueError: it cannot be decoded_sound, or is too long.
+            ValueError: it cannot be decoded, or is too long.
         """
         sound = decoded_sound(file)
         if sound.seconds > self.processor.longest:

@@ -1,6 +1,6 @@
 """Join heads that are modules or calls of their own to one attention of a layer.
 
-FollowedHeads are calls that follow one another, read the same rows, and are made by one module or
+Heads are calls that follow one another, read the same rows, and are made by one module or
 by modules that stand side by side in a list.
 """
 
