@@ -14,7 +14,7 @@ from served_app import visit
 
 from models.images import decoded, example
 
-MAP, SAYS, BOX = ".image-map", ".own-file .says", ".image-map .pixels"
+MAP, SAYS, BOX = ".image-map", ".own-file .says", ".image-map .plain"
 FIRST = "vit.layers.0.attention"
 
 

@@ -10,6 +10,8 @@ Arguments = Callable[[Any], tuple[Any, ...]]
 SIGNED, TABLE = "../walk/signed.js", "../walk/table.js"
 BARS, READING = "../stepper/bars.js", "../answers/reading.js"
 BOARDS = "../mask_painter/board.js", "../mask_painter/beside.js"
+OVER_FILE = "../head/scale.js", "../image_map/patches.js", "../image_map/over_file.js"
+OVER_FILE_STYLE = "../image_map/over_file.css"
 STEPPER_STYLE, READING_STYLE = "../stepper/parts.css", "../answers/reading.css"
 
 
@@ -42,6 +44,10 @@ def _cells(message: dict) -> tuple[str, list[tuple[int, int, int]]]:
     return str(message["kind"]), cells
 
 
+_HOLD_AND_PICK = {
+    "on_lock": Event("lock", _text("token")),
+    "on_pick": Event("pick", lambda pick: (str(pick["site"]), int(pick["head"]))),
+}
 PICKED = {"on_choose": Event("pick", _whole("query", "key"))}
 
 # Lines of text from users, files and models, set as text and never as HTML.
@@ -370,22 +376,18 @@ OWN_FILE = Component(
 # `on_lock("q3")`, `on_pick(site, head)`.
 IMAGE_MAP = Component(
     "image_map",
-    ("../head/scale.js", "patches.js", "image_map.js"),
-    events={
-        "on_lock": Event("lock", _text("token")),
-        "on_pick": Event("pick", lambda pick: (str(pick["site"]), int(pick["head"]))),
-    },
+    (*OVER_FILE, "image_map.js"),
+    (OVER_FILE_STYLE,),
+    events=_HOLD_AND_PICK,
 )
 
 # What a frame, or a token of a text, reads of a sound, over its spectrogram: one head large, all
 # heads of its layer small; `on_lock("q3")`, `on_pick(site, head)`.
 SOUND_MAP = Component(
     "sound_map",
-    ("../head/scale.js", "../image_map/patches.js", "sound_map.js"),
-    events={
-        "on_lock": Event("lock", _text("token")),
-        "on_pick": Event("pick", lambda pick: (str(pick["site"]), int(pick["head"]))),
-    },
+    (*OVER_FILE, "sound_map.js"),
+    (OVER_FILE_STYLE,),
+    events=_HOLD_AND_PICK,
 )
 
 COMPONENTS = {

@@ -7,14 +7,10 @@ import numpy as np
 from models.images import PatchRow
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import ClassProbabilities
-from viz_app import words
 from viz_app.drawing.cells import LARGEST_WHOLE
+from viz_app.drawing.held_query import held_query, pack_over_file
 from viz_app.drawing.labels import labels
-from viz_app.drawing.payload import pack
-from viz_app.drawing.provenance import head_name
 from viz_app.drawing.scale import Scale
-from viz_app.drawing.sites import blocked_bits
-from viz_app.drawing.stamp import facts, saving
 
 MAX_IMAGE_SIDE = 336  # pixels of the image that is sent
 
@@ -28,8 +24,8 @@ def image_of(trace: Trace, site: AttentionSite) -> PatchRow | None:
 
 def shown_query(trace: Trace, site: AttentionSite, lock: str) -> int:
     """Return the query to show: the held one, or the token that answers, or the middle patch."""
-    if lock.startswith("q") and int(lock[1:]) < site.n_query:
-        return int(lock[1:])
+    if (held := held_query(lock, site)) is not None:
+        return held
     for output in trace.outputs.values():
         if isinstance(output, ClassProbabilities) and output.position is not None:
             return output.position
@@ -54,38 +50,18 @@ def image_map(
     row = image_of(trace, site)
     if row is None:
         raise ValueError(f"{site.name} reads no image")
-    query, asked = shown_query(trace, site, lock), scale or Scale()
-    whole = site.n_query <= LARGEST_WHOLE
-    rows = slice(0, site.n_query) if whole else slice(query, query + 1)
-    weights = site.weights(head, rows=rows).numpy()
-    one = slice(query, query + 1)
-    heads = np.stack([site.weights(h, rows=one)[0].numpy() for h in range(site.n_heads)])
-    pixels = _pixels(row)
+    query, pixels = shown_query(trace, site, lock), _pixels(row)
     header: dict[str, Any] = {
-        "site": site.name,
-        "head": head,
-        "title": f"{words.head_place(site, head)}, over the image",
-        "layer": words.layer_place(site),
         "rows": row.grid.rows,
         "columns": row.grid.columns,
         "size": list(pixels.shape[:2]),
         "before": len(row.grid.before),
         "tokens": [label.as_json() for label in labels(row)],
-        "query": query,
-        "lock": lock,
-        "first": rows.start,
-        "scale": asked.of(site.n_key).name,
-        "masks": [layer.name for layer in site.mask.layers],
-        **saving(head_name(trace, site, head, "over-image"), facts(trace)),
+        "scale": (scale or Scale()).of(site.n_key).name,
     }
-    blocked = np.stack([blocked_bits(site, h, one)[0].numpy() for h in range(site.n_heads)])
-    return pack(
-        header,
-        pixels=pixels,
-        weights=weights,
-        blocked=blocked_bits(site, head, rows).numpy(),
-        heads=heads,
-        headsBlocked=blocked,
+    is_whole = site.n_query <= LARGEST_WHOLE
+    return pack_over_file(
+        trace, site, head, query, lock, "image", header, is_whole=is_whole, pixels=pixels
     )
 
 

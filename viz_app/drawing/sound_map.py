@@ -7,14 +7,10 @@ import torch
 
 from models.sounds import FrameIds, SoundRow
 from models.trace import AttentionSite, Trace
-from viz_app import words
 from viz_app.drawing.cells import LARGEST_WHOLE
+from viz_app.drawing.held_query import held_query, pack_over_file
 from viz_app.drawing.labels import axes_labels
-from viz_app.drawing.payload import pack
-from viz_app.drawing.provenance import head_name
 from viz_app.drawing.scale import AUTO, ROW_SCALE, Scale
-from viz_app.drawing.sites import blocked_bits
-from viz_app.drawing.stamp import facts, saving
 
 MAX_SPECTROGRAM_COLUMNS = 1500  # of the spectrogram that is sent
 
@@ -27,8 +23,8 @@ def sound_of(trace: Trace, site: AttentionSite) -> SoundRow | None:
 
 def shown_sound_query(trace: Trace, site: AttentionSite, lock: str) -> int:
     """Return the query to show: the held one, or the one in the middle of what is heard."""
-    if lock.startswith("q") and int(lock[1:]) < site.n_query:
-        return int(lock[1:])
+    if (held := held_query(lock, site)) is not None:
+        return held
     row = trace.streams[site.query_stream]
     return (row.n_heard if isinstance(row, SoundRow) else site.n_query) // 2
 
@@ -47,19 +43,9 @@ def sound_map(
     row = sound_of(trace, site)
     if row is None:
         raise ValueError(f"{site.name} reads no sound")
-    query, asked = shown_sound_query(trace, site, lock), scale or Scale()
-    whole = site.n_query * site.n_key <= LARGEST_WHOLE**2
-    rows = slice(0, site.n_query) if whole else slice(query, query + 1)
-    one = slice(query, query + 1)
-    heads = np.stack([site.weights(h, rows=one)[0].numpy() for h in range(site.n_heads)])
-    blocked = np.stack([blocked_bits(site, h, one)[0].numpy() for h in range(site.n_heads)])
+    query, levels, asked = shown_sound_query(trace, site, lock), _levels(row), scale or Scale()
     queries, _ = axes_labels(trace, site)
-    levels = _levels(row)
     header: dict[str, Any] = {
-        "site": site.name,
-        "head": head,
-        "title": f"{words.head_place(site, head)}, over the sound",
-        "layer": words.layer_place(site),
         "queries": [label.as_json() for label in queries],
         "keys": list(row.tokens),
         "ofFrames": site.query_stream == site.key_stream,
@@ -67,20 +53,11 @@ def sound_map(
         "step": row.step,
         "bands": len(levels),
         "heard": row.n_heard,
-        "query": query,
-        "lock": lock,
-        "first": rows.start,
         "scale": ROW_SCALE if asked.name == AUTO else asked.name,
-        "masks": [layer.name for layer in site.mask.layers],
-        **saving(head_name(trace, site, head, "over-sound"), facts(trace)),
     }
-    return pack(
-        header,
-        spectrogram=levels,
-        weights=site.weights(head, rows=rows).numpy(),
-        blocked=blocked_bits(site, head, rows).numpy(),
-        heads=heads,
-        headsBlocked=blocked,
+    is_whole = site.n_query * site.n_key <= LARGEST_WHOLE**2
+    return pack_over_file(
+        trace, site, head, query, lock, "sound", header, is_whole=is_whole, spectrogram=levels
     )
 
 
