@@ -2,6 +2,7 @@
 
 import image_models
 import pytest
+import sound_models
 from playwright.sync_api import Page
 from served_app import boxes, go, open_details, resized, rested, visit
 
@@ -204,15 +205,27 @@ def test_a_walk_over_many_tokens_ends_within_the_viewport_with_its_key_in_sight(
     assert hidden > 20  # the keys that are below
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
-def test_a_picture_of_patches_leaves_the_drawer_in_sight(
-    page: Page, tmp_path_factory: pytest.TempPathFactory, width: int, height: int
+@pytest.mark.parametrize(
+    ("width", "height", "present"), [(1280, 720, ""), (1920, 1080, ""), (1920, 1080, "1")]
+)
+@pytest.mark.parametrize("kind", ["image", "sound"])
+def test_a_picture_over_a_file_leaves_the_drawer_in_sight(
+    page: Page,
+    tmp_path_factory: pytest.TempPathFactory,
+    kind: str,
+    width: int,
+    height: int,
+    present: str,
 ) -> None:
-    folder = tmp_path_factory.mktemp("vit")
-    image_models.save("ViTForImageClassification", folder)
+    folder, name = tmp_path_factory.mktemp(kind), f".{kind}-map"
+    if kind == "image":
+        image_models.save("ViTForImageClassification", folder)
+    else:
+        sound_models.save(folder)
     resized(page, width, height)
-    visit(page, "attention", ".image-map[data-painted]", checkpoint=str(folder))
-    drawer, picture = boxes(page, ".st-key-details", ".image-map")
+    shown = {"checkpoint": str(folder)} | ({"present": present} if present else {})
+    visit(page, "attention", f"{name}[data-painted]", **shown)
+    drawer, picture = boxes(page, ".st-key-details", name)
     assert picture["bottom"] <= drawer["top"]
     assert drawer["bottom"] <= height
     open_details(page)

@@ -78,7 +78,7 @@ def _within(choices: AttentionChoices, run: CurrentRun, other: CurrentRun) -> At
 def _layout(run: CurrentRun, choices: AttentionChoices, drawn: Pictures) -> Sequence[PageCell]:
     """Lay out all heads beside the chosen one, with its text, checks and files below.
 
-    Over an image, the chosen one is seen as a matrix in the drawer.
+    Over an image or a sound, the chosen one is seen as a matrix in the drawer.
     """
     head = {"on_lock": lock_token, "on_look": choose_scale, "on_tile": choose_tile}
     overview = {"on_pick": pick_head, "on_join": choose_words}
@@ -86,8 +86,7 @@ def _layout(run: CurrentRun, choices: AttentionChoices, drawn: Pictures) -> Sequ
     maps = [ShownComponent(component, choose=choices_there) for component in (IMAGE_MAP, SOUND_MAP)]
     over = [one for one in maps if one.picture in drawn]
     matrix = ShownComponent(HEAD, choose=head)
-    is_image = IMAGE_MAP.name in drawn
-    beside = [*over, Foot(cells=[matrix])] if is_image else [*over, matrix, Foot()]
+    beside = [*over, Foot(cells=[matrix])] if over else [matrix, Foot()]
     return [Columns(widths(run.trace), ([ShownComponent(OVERVIEW, choose=overview)], beside))]
 
 
