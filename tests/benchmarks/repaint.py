@@ -145,7 +145,7 @@ def opened(page: Page, address: str, view: View) -> Page:
     page.evaluate(WATCH)
     page.wait_for_function("(pictures) => drawn(pictures).every(Boolean)", arg=view.pictures)
     page.evaluate("() => rest()")
-    if view is not TRIVIAL:  # whose app stands behind an outline until then, and takes no key
+    if view.address:  # of the app, which stands behind an outline until then and takes no key
         page.wait_for_selector("html[data-shown]", state="attached")
     page.locator(f".st-key-{view.box} :is(input, textarea)").first.press("Control+a")
     return page
