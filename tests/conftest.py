@@ -3,6 +3,7 @@
 import functools
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
@@ -29,6 +30,10 @@ TOGETHER = (  # they share `hub_scope`
     "hub_table", "hub_layers", "hub_edits", "true_sentences", "order_told", "masks_by_layer",
 )  # fmt: skip
 APART, PARTS = "architectures", 8  # a file of models of their own, and in how many parts
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in background jobs of a shell; children would not heed it either
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # the tensors are tiny: more threads only wait for each other
 
 

@@ -22,6 +22,8 @@ def test_a_run_is_watched_paused_gone_back_over_and_opened(page: Page) -> None:
     visit(page, "train", START, **{"train-d-model": "16", "train-seed": "5"})
     page.click(START)
     page.wait_for_selector(f"{MAPS}[data-painted]")
+    page.click(".st-key-train-speed input")  # at full speed the run may end before it is paused
+    page.click("[role=option]:has-text('10 steps a second')")
     first, before, begun = pixels(page), painted(page), time.monotonic()
     page.wait_for_function(
         """([parts, n]) => {

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,19 +33,6 @@ RUN = (
 ).split()
 
 
-def heed_ctrl_c() -> None:
-    """Undo in a child that SIGINT is ignored, as it is in background jobs of a shell without job control."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-@pytest.fixture(params=[signal.SIG_IGN, signal.default_int_handler], ids=["ignored", "heeded"])
-def inherited(request: pytest.FixtureRequest) -> Iterator[None]:
-    """SIGINT as these tests may find it."""
-    before = signal.signal(signal.SIGINT, request.param)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_the_real_command_with_a_real_ctrl_c(tmp_path):
     command = [
         sys.executable,
@@ -62,7 +48,7 @@ def test_the_real_command_with_a_real_ctrl_c(tmp_path):
     ]
     environment = os.environ | {"PYTHONPATH": ":".join(sys.path), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=heed_ctrl_c,
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:  # fmt: skip
         for line in process.stdout:
             if line.startswith("step 3:"):
@@ -76,7 +62,7 @@ def test_the_real_command_with_a_real_ctrl_c(tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["torch", "transformers.models.gpt2.modeling_gpt2"])
-def test_ctrl_c_while_it_imports_or_loads_is_one_line(tmp_path, inherited, moment):
+def test_ctrl_c_while_it_imports_or_loads_is_one_line(tmp_path, moment):
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
     command = [sys.executable, "-c", PRESSED, moment, "inspect", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": ":".join(sys.path)}
@@ -86,7 +72,6 @@ def test_ctrl_c_while_it_imports_or_loads_is_one_line(tmp_path, inherited, momen
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=heed_ctrl_c,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "attnscope: stopped\n")
 
