@@ -368,6 +368,12 @@ def _add_survey(commands: Any) -> argparse.ArgumentParser:
     survey.add_argument("--limit", type=_positive, default=64, help="maximum number of texts (64)")
     survey.add_argument("--seed", type=_seed, default=0, help="of wrong words and intervals (0)")
     survey.add_argument(
+        "--state",
+        type=Path,
+        help="where finished parts are kept until the end, to stop and continue "
+        "(survey-SURVEY-NAME.json)",
+    )
+    survey.add_argument(
         "--record",
         action="store_true",
         help="write the results into the checkpoint's training.json",

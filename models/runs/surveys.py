@@ -7,6 +7,7 @@ it was measured on.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from random import Random
 
@@ -18,6 +19,7 @@ from models.decoding import greedy
 from models.runs.attention_row import AttentionRow, query_of
 from models.runs.explanation import N_PERMUTATIONS, adversary, quick_tests
 from models.runs.scope import Scope
+from models.runs.survey_parts import SurveyParts
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import AttentionSite, Trace
 
@@ -136,20 +138,28 @@ def make_slip(
 
 
 def survey_recovery(
-    scope: Scope, sources: Sequence[Encoding], seed: int, progress: SurveyProgress
+    scope: Scope,
+    sources: Sequence[Encoding],
+    seed: int,
+    progress: SurveyProgress,
+    parts: SurveyParts | None = None,
 ) -> dict[str, SurveyedMean]:
     """Return how often translations recover from a wrong word, by the word that is replaced.
 
-    Translations of fewer than MIN_WORDS words are left out.
+    Translations of fewer than MIN_WORDS words are left out. What `parts` holds is not worked out
+    again.
 
     Raises:
         ValueError: the model writes no translations, or too few that are long enough.
     """
     if not scope.model.translates:
         raise ValueError(f"{scope.name} does not translate: it has no translation to recover")
+    parts = parts or SurveyParts()
     n, done, kept = len(sources) * (1 + len(REPLACED_WORDS)), 0, []
-    for source in sources:
-        words = words_written(scope.write(source).ids, scope.tokenizer)
+    for i, source in enumerate(sources):
+        largest_id = scope.tokenizer.vocab_size - 1
+        written = parts.numbers(f"text {i}", largest_id, partial(_translated, scope, source))
+        words = words_written(tuple(map(int, written)), scope.tokenizer)
         kept += [(source, words)] * (len(words) >= MIN_WORDS)
         progress(done := done + 1, n)
     if len(kept) < 2:
@@ -159,15 +169,33 @@ def survey_recovery(
         )
     n = len(sources) + len(kept) * len(REPLACED_WORDS)
     means, texts = {}, [words for _, words in kept]
-    for place, replaced in REPLACED_WORDS.items():
+    for place in REPLACED_WORDS:
         slips = []
-        for i, (source, words) in enumerate(kept):
-            wrong = draw_wrong_word(texts, i, place, seed)
-            slips.append(make_slip(scope, source, words, replaced(len(words)), wrong))
+        for i, (source, _) in enumerate(kept):
+            measured = partial(_measured_slip, scope, source, texts, i, place, seed)
+            slips.append(parts.numbers(f"{place} {i}", 1, measured))
             progress(done := done + 1, n)
-        for name, measured in RECOVERY_MEASURES.items():
-            means[f"{place} {name}"] = SurveyedMean.of(SHARE, list(map(measured, slips)), seed)
+        for name, values in zip(RECOVERY_MEASURES, zip(*slips, strict=True), strict=True):
+            means[f"{place} {name}"] = SurveyedMean.of(SHARE, values, seed)
     return means
+
+
+def _translated(scope: Scope, source: Encoding) -> Sequence[int]:
+    return scope.write(source).ids
+
+
+def _measured_slip(
+    scope: Scope,
+    source: Encoding,
+    texts: Sequence[Sequence[WrittenWord]],
+    i: int,
+    place: str,
+    seed: int,
+) -> list[float]:
+    """Return the RECOVERY_MEASURES of text i, whose source is given, after a wrong word."""
+    wrong = draw_wrong_word(texts, i, place, seed)
+    slip = make_slip(scope, source, texts[i], REPLACED_WORDS[place](len(texts[i])), wrong)
+    return [measure(slip) for measure in RECOVERY_MEASURES.values()]
 
 
 RECOVERY_MEASURES: Mapping[str, Callable[[Slip], float]] = {
@@ -202,37 +230,58 @@ def _belongs_to_words(trace: Trace, site: AttentionSite) -> bool:
 
 
 def survey_weights(
-    scope: Scope, sources: Sequence[Encoding], seed: int, progress: SurveyProgress
+    scope: Scope,
+    sources: Sequence[Encoding],
+    seed: int,
+    progress: SurveyProgress,
+    parts: SurveyParts | None = None,
 ) -> dict[str, SurveyedMean]:
     """Return how often a word stays under other weights (Jain and Wallace 2019).
 
     "uniform" and "permuted" are the share of a text's tokens that stay; "adversary" is the mean
     divergence from the model's weights that an adversary reaches with the token kept. It searches
-    the first ADVERSARY_TEXTS texts. A text for which nothing is written is left out.
+    the first ADVERSARY_TEXTS texts. A text for which nothing is written is left out. What `parts`
+    holds is not worked out again.
 
     Raises:
         ValueError: the model writes no translations, or has not one head behind each word.
     """
     if not scope.model.translates:
         raise ValueError(f"{scope.name} does not translate: this survey replaces weights per word")
+    parts = parts or SurveyParts()
     n, done = len(sources) + min(len(sources), ADVERSARY_TEXTS), 0
     values: dict[str, list[float]] = {"uniform": [], "permuted": [], "adversary": []}
-    for source in sources:
-        rows = rows_of_words(scope, scope.run(source))
+    for i, source in enumerate(sources):
+        shares = parts.numbers(f"text {i}", 1, partial(_mean_shares, scope, source, seed))
         progress(done := done + 1, n)
-        if not rows:
+        if not shares:
             continue
-        each = [_shares_kept(row, seed) for row in rows]
-        for name, shares in zip(("uniform", "permuted"), zip(*each, strict=True), strict=True):
-            values[name].append(sum(shares) / len(shares))
+        for name, share in zip(("uniform", "permuted"), shares, strict=True):
+            values[name].append(share)
         if len(values["adversary"]) < ADVERSARY_TEXTS:
-            reached = [adversary(row, seed=seed, longest=math.inf) for row in rows]
-            values["adversary"].append(sum(r.trial.divergence for r in reached) / len(reached))
+            reached = partial(_mean_divergence, scope, source, seed)
+            values["adversary"] += parts.numbers(f"adversary {i}", 1, reached)
             progress(done := done + 1, n)
     if not values["uniform"]:
         raise ValueError(f"{scope.name} writes nothing for these texts")
     units = {"uniform": SHARE, "permuted": SHARE, "adversary": _NATS}
     return {name: SurveyedMean.of(units[name], each, seed) for name, each in values.items()}
+
+
+def _mean_shares(scope: Scope, source: Encoding, seed: int) -> list[float]:
+    """Return the shares of a text's tokens that uniform and permuted weights keep.
+
+    They are empty if nothing is written.
+    """
+    each = [_shares_kept(row, seed) for row in rows_of_words(scope, scope.run(source))]
+    return [sum(shares) / len(shares) for shares in zip(*each, strict=True)]
+
+
+def _mean_divergence(scope: Scope, source: Encoding, seed: int) -> list[float]:
+    """Return how far an adversary moves the rows of a text, on average, in nats."""
+    rows = rows_of_words(scope, scope.run(source))
+    reached = [adversary(row, seed=seed, longest=math.inf) for row in rows]
+    return [sum(one.trial.divergence for one in reached) / len(reached)]
 
 
 def _shares_kept(row: AttentionRow, seed: int) -> tuple[float, float]:
@@ -243,5 +292,7 @@ def _shares_kept(row: AttentionRow, seed: int) -> tuple[float, float]:
     return float(tests.uniform.predicted == own), tests.permuted.kept(own) / N_PERMUTATIONS
 
 
-Survey = Callable[[Scope, Sequence[Encoding], int, SurveyProgress], dict[str, SurveyedMean]]
+Survey = Callable[
+    [Scope, Sequence[Encoding], int, SurveyProgress, SurveyParts | None], dict[str, SurveyedMean]
+]
 SURVEYS: Mapping[str, Survey] = {"recovery": survey_recovery, "weights": survey_weights}

@@ -1,6 +1,10 @@
 """`attnscope survey`: what it prints and records, for which weights, and what it refuses."""
 
 import json
+import math
+import os
+import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +17,11 @@ from small_scopes import HELD_OUT, LETTERS, as_text
 import models
 from models import cli
 from models.checkpoint import add_to_record, save_checkpoint
+from models.checkpoint_files import checksum
 from models.percent import percent
 from models.runs import surveys
 from models.runs.explanation import Adversary, adversary
+from models.runs.survey_parts import SurveyParts
 from models.runs.surveys import survey_recovery
 
 
@@ -34,7 +40,8 @@ def aligned(tmp_path: Path) -> Path:
 
 
 def survey(folder: Path, *words: str, name: str = "recovery") -> int:
-    return cli.main(["survey", name, str(folder), "--device", "cpu", *words])
+    state = str(folder.parent / "state.json")
+    return cli.main(["survey", name, str(folder), "--device", "cpu", "--state", state, *words])
 
 
 def test_what_is_printed_is_recorded_for_these_weights(aligned, capsys, monkeypatch):
@@ -84,8 +91,125 @@ def test_a_survey_that_is_stopped_or_not_recorded_writes_nothing(aligned, capsys
 
     monkeypatch.setattr(surveys, "greedy", stopped)
     assert survey(aligned, "--record") == 130
-    assert "stopped" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "stopped" in said
+    assert "the same command continues" in said
     assert (aligned / "training.json").read_text() == before
+
+
+def stop_after(n: float, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Press Ctrl-C in place of part n + 1 that is worked out; the names of those that were."""
+    made, numbers = [], NUMBERS
+
+    def counted(
+        self: SurveyParts, name: str, most: float, work_out: Callable[[], Sequence[float]]
+    ) -> list[float]:
+        def work() -> Sequence[float]:
+            if len(made) == n:
+                signal.raise_signal(signal.SIGINT)
+            made.append(name)
+            return work_out()
+
+        return numbers(self, name, most, work)
+
+    monkeypatch.setattr(SurveyParts, "numbers", counted)
+    return made
+
+
+NUMBERS = SurveyParts.numbers
+
+
+@pytest.mark.parametrize("name", ["recovery", "weights"])
+def test_a_stopped_survey_continues_to_the_same_numbers(name, aligned, capsys, monkeypatch):
+    monkeypatch.setattr(surveys, "adversary", _hasty)
+    monkeypatch.setattr(surveys, "ADVERSARY_TEXTS", 3)
+    state = aligned.parent / "state.json"
+    every = stop_after(math.inf, monkeypatch)
+    assert survey(aligned, "--record", name=name) == 0
+    whole = capsys.readouterr().out
+    record = (aligned / "training.json").read_text()
+    add_to_record(aligned, surveys={})
+    parts = []
+    for n in (1, 4, 0, 3):  # of 0 parts nothing new is kept
+        made = stop_after(n, monkeypatch)
+        assert survey(aligned, "--record", name=name) == 130
+        assert len(made) == n
+        parts += made
+        capsys.readouterr()
+        assert json.loads(state.read_text())["parts"].keys() == set(parts)
+    made = stop_after(math.inf, monkeypatch)
+    assert survey(aligned, "--record", name=name) == 0
+    continued = capsys.readouterr().out
+    assert continued == f"continues {state}\n{whole}"
+    assert [*parts, *made] == every  # each once
+    assert (aligned / "training.json").read_text() == record
+    assert not state.exists()
+
+
+def test_parts_are_kept_every_second_in_case_the_process_is_killed(aligned, monkeypatch):
+    monkeypatch.setattr("models.runs.survey_parts.WRITE_EVERY", 0.0)
+    state, kept = aligned.parent / "state.json", []
+    slip = surveys.make_slip
+
+    def watched(*given: Any) -> Any:
+        kept.append(set(json.loads(state.read_text())["parts"]))
+        return slip(*given)
+
+    monkeypatch.setattr(surveys, "make_slip", watched)
+    assert survey(aligned) == 0
+    assert [len(one) for one in kept] == list(range(len(kept[0]), len(kept[0]) + len(kept)))
+
+
+def _changed(state: dict[str, Any]) -> None:
+    name = next(iter(state["parts"]))
+    state["parts"][name] = [*state["parts"][name], 0]
+
+
+def _sealed_nonsense(state: dict[str, Any]) -> None:
+    """Numbers that no tokenizer has, with a checksum that fits."""
+    state["parts"] = {"text 0": [10**9]}
+    state["checksum"] = checksum(json.dumps(state["parts"]).encode())
+
+
+DAMAGES = {
+    "is damaged": _changed,
+    "is damaged at 'text 0'": _sealed_nonsense,
+    "is damaged; remove": lambda state: state.update(parts=[1]),
+    "another survey": lambda state: state.update(belongs="0" * 64),
+}
+
+
+@pytest.mark.parametrize("message", DAMAGES)
+def test_a_state_that_cannot_be_trusted_is_refused(message, aligned, capsys, monkeypatch):
+    state = aligned.parent / "state.json"
+    stop_after(2, monkeypatch)
+    assert survey(aligned) == 130
+    content = json.loads(state.read_text())
+    DAMAGES[message](content)
+    state.write_text(json.dumps(content))
+    assert survey(aligned) == 1
+    assert message in capsys.readouterr().err
+    assert json.loads(state.read_text()) == content  # the user's to remove
+
+
+def test_the_state_of_other_settings_texts_or_files_is_refused(aligned, capsys, monkeypatch):
+    state = aligned.parent / "state.json"
+    stop_after(2, monkeypatch)
+    assert survey(aligned) == 130
+    for words, name in ((["--seed", "1"], "recovery"), (["--limit", "9"], "recovery"), ([], "weights")):  # fmt: skip
+        assert survey(aligned, *words, name=name) == 1
+        assert "another survey; remove it, or choose another --state" in capsys.readouterr().err
+    state.write_text(state.read_text()[:-9])
+    assert survey(aligned) == 1
+    assert "not readable as JSON" in capsys.readouterr().err
+    state.unlink()
+    os.mkfifo(state)
+    assert survey(aligned) == 1
+    assert "not a regular file" in capsys.readouterr().err
+    with state.with_name("large.json").open("wb") as large:
+        large.truncate(2**24 + 1)
+    assert survey(aligned, "--state", str(state.with_name("large.json"))) == 1
+    assert "larger than the limit" in capsys.readouterr().err
 
 
 def test_what_cannot_be_surveyed_is_said(aligned, trained_folder, capsys):

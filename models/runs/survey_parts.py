@@ -1,0 +1,102 @@
+"""The finished parts of a survey, kept in a file so that a stopped survey continues."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from models.checkpoint_files import checksum, read_json, write_bytes
+
+MOST_STATE_BYTES = 2**24  # of a file of finished parts
+WRITE_EVERY = 1.0  # seconds, at least, between two writes
+
+
+class SurveyParts:
+    """Numbers that a survey has worked out, by the name of their part.
+
+    As a context it keeps them in the file `path`, at most every second and when an error or Ctrl-C
+    ends the block; `remove` deletes the file once nothing is left to continue. `belongs` identifies
+    the survey, its model, texts and settings. Without a path nothing is kept.
+
+    Raises:
+        ValueError: the file belongs to another survey, is damaged or cannot be read.
+    """
+
+    def __init__(self, path: Path | None = None, belongs: str = "") -> None:
+        self.path, self.belongs = path, belongs
+        self.continues = path is not None and path.exists()
+        self._parts: dict[str, list[float]] = self._read(path) if path and self.continues else {}
+        self._n_written, self._written_at = len(self._parts), time.monotonic()
+
+    def __enter__(self) -> "SurveyParts":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._write()
+
+    def numbers(
+        self, name: str, most: float, work_out: Callable[[], Sequence[float]]
+    ) -> list[float]:
+        """Return the numbers of a part, each from 0 to `most`; they are worked out only once.
+
+        Raises:
+            ValueError: the file holds other numbers under this name.
+        """
+        if name not in self._parts:
+            self._parts[name] = list(work_out())
+            if time.monotonic() - self._written_at >= WRITE_EVERY:
+                self._write()
+        found = self._parts[name]
+        if not all(0 <= number <= most for number in found):
+            raise ValueError(f"{self.path} is damaged at {name!r:.60}; remove it")
+        return found
+
+    def remove(self) -> None:
+        """Delete the file, if there is one."""
+        if self.path is not None and (self.continues or self._n_written):
+            self.path.unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> dict[str, list[float]]:
+        state = read_json(path, largest=MOST_STATE_BYTES)
+        if state.get("belongs") != self.belongs:
+            raise ValueError(f"{path} holds another survey; remove it, or choose another --state")
+        parts: Any = state.get("parts")
+        if not _are_parts(parts) or state.get("checksum") != _checksum(parts):
+            raise ValueError(f"{path} is damaged; remove it, and the survey starts anew")
+        return parts
+
+    def _write(self) -> None:
+        """Write what is finished; a file that would be too large to read is left as it was."""
+        if self.path is None or len(self._parts) == self._n_written:
+            return
+        state = {
+            "belongs": self.belongs,
+            "checksum": _checksum(self._parts),
+            "parts": self._parts,
+        }
+        content = json.dumps(state).encode()
+        if len(content) <= MOST_STATE_BYTES:
+            write_bytes(self.path, content)
+            self._n_written = len(self._parts)
+        self._written_at = time.monotonic()
+
+
+def _checksum(parts: Any) -> str:
+    return checksum(json.dumps(parts).encode())
+
+
+def _are_parts(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(numbers, list)
+        and all(type(one) in (int, float) and math.isfinite(one) for one in numbers)
+        for numbers in value.values()
+    )
