@@ -18,7 +18,13 @@ from models.runs.inputs import FieldInput
 from models.runs.scope import Scope
 from models.sounds import read as read_sound
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities, Numbers, TokenClasses, TokenInOrder
+from models.trace.outputs import (
+    ClassProbabilities,
+    LabelValues,
+    Numbers,
+    TokenClasses,
+    TokenInOrder,
+)
 
 
 def _open_scope(options: argparse.Namespace, device: str | torch.device) -> Scope:
@@ -84,6 +90,10 @@ def _answers(trace: Trace) -> Iterator[str]:
         yield from _labelled(labelled[0], trace.streams[labelled[0].stream].tokens)
     elif len(classes) + len(numbers) < len(trace.outputs):
         yield trace.output
+    for output in trace.outputs.values():
+        if isinstance(output, LabelValues) and output.are_judged:
+            pairs = zip(output.names, output.probabilities.tolist(), strict=True)
+            yield ", ".join(f"{one} {percent(p, 1)}" for one, p in pairs) + ", each on its own"
     for name, output in classes.items():
         each = zip(output.names, output.probabilities.tolist(), strict=True)
         yield f"{name}: " + ", ".join(f"{one} {percent(p, 1)}" for one, p in each)

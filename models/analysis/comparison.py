@@ -328,7 +328,7 @@ def _over(
     if queries.how == WORDS:
         rows = weights.transpose(-1, -2)
         total = _summed(rows, queries.units[side], queries.n + 1)[..., :-1].transpose(-1, -2)
-        full = (weights.sum(-1) > 0.5).to(weights.dtype)  # rows sum to 1 or to 0
+        full = (weights.sum(-1) > 0).to(weights.dtype)  # a row that may attend to nothing is all 0
         counts = _summed(full, queries.units[side], queries.n + 1)[..., :-1]
         weights = total / counts.clamp(min=1)[..., None]
     return weights

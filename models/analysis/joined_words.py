@@ -1,6 +1,7 @@
 """Sub-words joined to words: attention from word to word, A·W·B of the token weights W.
 
-A averages over the rows of a word's tokens, B sums over its columns, so that a row still sums to 1.
+A averages over the rows of a word's tokens, B sums over its columns, so that a row sums to what its
+tokens' rows do on average: 1, or less where a library leaves a part of them to no token.
 The tokenizer defines the words; a special token, and one in place of a masked token, is a word of
 its own.
 """
@@ -25,7 +26,6 @@ from models.trace import AttentionSite, Trace
 from models.trace.site import RowSlice
 
 UNKNOWN_WORDS = "its tokenizer does not say which tokens are of one word"
-_ANY = 0.5  # rows of weights sum to 1, or to 0 if every key is blocked
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class WordSite(AttentionSite):
         summed = np.add.reduceat(
             self.of.weights(head, batch, tokens).numpy(), self.columns, axis=-1
         )
-        counts = np.add.reduceat((summed.sum(-1) > _ANY).astype(np.float32), starts, axis=-1)
+        counts = np.add.reduceat((summed.sum(-1) > 0).astype(np.float32), starts, axis=-1)
         means = np.add.reduceat(summed, starts, axis=-2) / np.maximum(counts, 1)[..., None]
         return torch.from_numpy(means[..., :: words.step, :])
 

@@ -18,11 +18,16 @@ from models.architectures.base import (
     Answers,
     Field,
 )
+from models.hub.labels import (
+    answer_in_words,
+    compares_labels,
+    describe_labels,
+    label_output,
+)
 from models.hub.model import HubModel
 from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING, frames_of
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.outputs import (
-    ClassProbabilities,
     MaskedToken,
     Output,
     Span,
@@ -166,16 +171,18 @@ class Classifier(HeadReader):
 
     fields = (ONE_TEXT_FIELD, SECOND_TEXT)
     output_name = CLASSES_OUTPUT
-    what_it_answers = "a class of the text"
 
     def __init__(
         self, *args: Any, names: Sequence[str], position: int = 0, **settings: Any
     ) -> None:
         super().__init__(*args, **settings)
         self.names, self.position = tuple(names), position
+        if self.output_name == CLASSES_OUTPUT:
+            self.what_it_answers = describe_labels(self.module, self.names, "text")
 
     def possible_heads(self) -> list[OutputHead]:
-        return class_heads(self.module)
+        """Return the heads that are tried; none if no softmax compares what the head makes."""
+        return class_heads(self.module) if compares_labels(self.module, self.names) else []
 
     def answering(self, states: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch d_model"]:
         return states[:, self.position]
@@ -187,12 +194,16 @@ class Classifier(HeadReader):
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         n, logits = len(streams["text"].ids), answers[self.output_name]
-        return {self.output_name: ClassProbabilities("text", self.position % n, self.names, logits)}
+        return {
+            self.output_name: label_output(
+                self.module, "text", self.position % n, self.names, logits
+            )
+        }
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return cast(ClassProbabilities, outputs[self.output_name]).predicted
+        return answer_in_words(outputs[self.output_name])
 
 
 class QuestionAnswering(HubModel):

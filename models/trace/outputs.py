@@ -134,6 +134,35 @@ class ChoiceProbabilities(ClassProbabilities):
 
 
 @dataclass(frozen=True)
+class LabelValues:
+    """A number for each label of the whole row, which no softmax compares with the others.
+
+    If `are_judged`, the model was trained to tell of each label on its own whether it holds, with
+    the probability σ(value). Otherwise the values are the answer, as in a regression.
+    """
+
+    stream: str
+    names: tuple[str, ...]
+    values: Float[Tensor, "label"]
+    are_judged: bool
+
+    @cached_property
+    def probabilities(self) -> Float[Tensor, "label"]:
+        """Sigmoid of the values: the probability of each label, if they are judged."""
+        return self.values.float().sigmoid()
+
+    @property
+    def in_words(self) -> str:
+        """The labels that more probably hold than not, or the values."""
+        if self.are_judged:
+            likely = [n for n, value in zip(self.names, self.values, strict=True) if value > 0]
+            return ", ".join(likely) or "none of its labels"
+        numbers = [f"{value:.3f}".replace("-", "−") for value in self.values.tolist()]
+        pairs = zip(self.names, numbers, strict=True)
+        return numbers[0] if len(numbers) == 1 else ", ".join(map(" ".join, pairs))
+
+
+@dataclass(frozen=True)
 class TokenClasses:
     """A class of each token of a stream."""
 

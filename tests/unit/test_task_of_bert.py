@@ -280,8 +280,8 @@ def test_one_text_alone_waits_for_a_second() -> None:
 
 
 def test_the_shares_are_checked() -> None:
-    assert pair.check_shares(np.array([0.25, 0.75])).passed
-    assert not pair.check_shares(np.array([0.25, 0.5])).passed
+    assert pair.check_shares(np.array([0.25, 0.75]), 1.0).passed
+    assert not pair.check_shares(np.array([0.25, 0.5]), 1.0).passed
     run = run_of("pretraining", FIRST, SECOND)
     output = run.trace.outputs["next sentence"]
     assert all(check.passed for check in pair.pair(run, output, CHOICES)[1])

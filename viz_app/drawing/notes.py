@@ -9,6 +9,7 @@ from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
+    LabelValues,
     MaskedToken,
     NextToken,
     Numbers,
@@ -21,6 +22,7 @@ from viz_app import words
 from viz_app.drawing.labels import token_text
 
 MAX_LISTED_ORDER = 12  # positions listed in one line
+MAX_LISTED_LABELS = 10  # labels, the most probable ones
 
 
 def rows(look: str, *lines: tuple[str, str]) -> dict:
@@ -177,6 +179,18 @@ def _numbers(trace: Trace, output: Numbers) -> tuple[str, str]:
     return "the model outputs", f"{' × '.join(f'{n:,}' for n in output.shape)} numbers"
 
 
+def _label_values(trace: Trace, output: LabelValues) -> tuple[str, str]:
+    if not output.are_judged:
+        return f"the model's number{'s' * (len(output.values) > 1)}", output.in_words
+    p = output.probabilities
+    best = p.argsort(descending=True, stable=True)[:MAX_LISTED_LABELS].tolist()
+    listed = ", ".join(f"{output.names[i]} {words.percent(float(p[i]))}" for i in best)
+    which = (
+        f"the {len(best)} most probable of {len(p):,} labels" if len(p) > len(best) else "labels"
+    )
+    return f"{which}, each judged on its own", listed
+
+
 def _other(trace: Trace, output: Output) -> tuple[str, str]:
     return "the model predicts", trace.output
 
@@ -184,6 +198,7 @@ def _other(trace: Trace, output: Output) -> tuple[str, str]:
 _ANSWERS: dict[type, Callable[..., tuple[str, str]]] = {
     NextToken: _expected, MaskedToken: _masked, ClassProbabilities: _classed, Span: _span,
     TokenInOrder: _in_order, Numbers: _numbers, ChoiceProbabilities: _choice, TokenClasses: _token_classes,
+    LabelValues: _label_values,
 }  # fmt: skip
 
 

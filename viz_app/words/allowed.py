@@ -1,5 +1,6 @@
 """Sentences on what the tokens of one attention may read, from the mask layers of the run."""
 
+from models.analysis.checks import rounding_in
 from models.layers.masks import LOOK_AHEAD, PADDING
 from models.trace import AttentionSite
 
@@ -54,8 +55,22 @@ def count_empty_rows(site: AttentionSite) -> int:
     return int(empty.expand(site.n_query).sum())
 
 
+def leaves_a_part(site: AttentionSite) -> bool:
+    """Return True if some rows sum to less than 1: their library leaves a part to no token.
+
+    Rows that may attend to nothing do not count. That is known of finished weights alone: others
+    are made by softmax.
+    """
+    if site.has_causes:
+        return False
+    sums = site.weights().sum(-1)[site.allowed(head=None).any(-1)]
+    return bool((sums < 1 - rounding_in(site.dtype)).any())
+
+
 def add_up(site: AttentionSite) -> str:
     """Return the sum of a row's weights in words, naming how many rows are all zeros."""
+    if leaves_a_part(site):
+        return "up to at most 1. Of some rows a part goes to no token"
     n = count_empty_rows(site)
     if not n:
         return "up to 1"

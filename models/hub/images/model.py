@@ -11,13 +11,14 @@ from torch import Tensor
 
 from models.architectures.base import CLASSES_OUTPUT, IMAGE_FIELD, Answers, Field
 from models.hub.images.processor import PatchTokenizer
+from models.hub.labels import answer_in_words, compares_labels, describe_labels, label_output
 from models.hub.model import HubModel
 from models.hub.readers import HeadReader, OutputHead
 from models.hub.recording.context import PassContext
 from models.images import PatchGrid, PatchRow
 from models.layers.masks import SiteKind
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace.outputs import ClassProbabilities, Output
+from models.trace.outputs import Output
 
 PATCHES_STREAM = "patches"
 
@@ -65,7 +66,6 @@ class ImageClassifier(ImageModel, HeadReader):
     """One class for the whole image."""
 
     output_name = CLASSES_OUTPUT
-    what_it_answers = "a class of the image"
 
     def __init__(
         self, *args: Any, names: Sequence[str], position: int | None, **settings: Any
@@ -73,6 +73,7 @@ class ImageClassifier(ImageModel, HeadReader):
         """Wrap a classifier; `position` is of the token whose last vector answers, if it is one."""
         super().__init__(*args, **settings)
         self.names, self.position = tuple(names), position
+        self.what_it_answers = describe_labels(self.module, self.names, "image")
 
     @property
     def read_stream(self) -> str:
@@ -80,7 +81,9 @@ class ImageClassifier(ImageModel, HeadReader):
 
     def possible_heads(self) -> list[OutputHead]:
         """Return the head that is tried, on the vector of the one token that answers."""
-        return [] if self.position is None else [lambda x: self.module.classifier(x)]
+        if self.position is None or not compares_labels(self.module, self.names):
+            return []
+        return [lambda x: self.module.classifier(x)]
 
     def answering(self, states: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch d_model"]:
         return states[:, self.position or 0]
@@ -92,12 +95,12 @@ class ImageClassifier(ImageModel, HeadReader):
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         return {
-            CLASSES_OUTPUT: ClassProbabilities(
-                PATCHES_STREAM, self.position, self.names, answers[CLASSES_OUTPUT]
+            CLASSES_OUTPUT: label_output(
+                self.module, PATCHES_STREAM, self.position, self.names, answers[CLASSES_OUTPUT]
             )
         }
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return cast(ClassProbabilities, outputs[CLASSES_OUTPUT]).predicted
+        return answer_in_words(outputs[CLASSES_OUTPUT])

@@ -11,6 +11,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from models.architectures.base import CLASSES_OUTPUT, SOUND_FIELD, Answers, Field
+from models.hub.labels import answer_in_words, describe_labels, label_output
 from models.hub.model import HubModel
 from models.hub.recording.context import PassContext
 from models.hub.sounds.model import FRAMES_STREAM
@@ -18,7 +19,7 @@ from models.hub.sounds.processor import FrameTokenizer
 from models.layers.masks import SiteKind
 from models.sounds import FrameIds
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace.outputs import ClassProbabilities, Output, TokenClasses
+from models.trace.outputs import Output, TokenClasses
 
 BETWEEN_WORDS = "|"  # the letter for a space (wav2vec 2.0, Baevski et al. 2020)
 NOT_ONE_LENGTH = "sounds of different lengths cannot run as one batch"
@@ -79,18 +80,20 @@ class SoundReader(HubModel):
 class SoundClassifier(SoundReader):
     """One class for the whole sound."""
 
-    what_it_answers = "a class of the sound"
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.what_it_answers = describe_labels(self.module, self.names, "sound")
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         logits = answers[CLASSES_OUTPUT]
-        return {CLASSES_OUTPUT: ClassProbabilities(FRAMES_STREAM, None, self.names, logits)}
+        return {CLASSES_OUTPUT: label_output(self.module, FRAMES_STREAM, None, self.names, logits)}
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return cast(ClassProbabilities, outputs[CLASSES_OUTPUT]).predicted
+        return answer_in_words(outputs[CLASSES_OUTPUT])
 
 
 class SoundSpeller(SoundReader):

@@ -71,19 +71,22 @@ def _drawn(
     ranks = 1 + (p[None] > p[:, None]).sum(-1)
     checks = check_softmax(output.logits[None], output.logits[None].float().log_softmax(-1))
     if site is not None:
-        checks += [check_row(site, head, output.position), check_shares(shares)]
+        checks += [
+            check_row(site, head, output.position),
+            check_shares(shares, float(arrays["weights"].sum())),
+        ]
     return {
         "pair": pack(header, p=p.numpy(), ranks=ranks.numpy().astype(np.int32), **arrays)
     }, checks
 
 
-def check_shares(shares: np.ndarray) -> Check:
-    """Check that the texts' shares of the attention row sum to 1."""
+def check_shares(shares: np.ndarray, whole: float) -> Check:
+    """Check that the texts' shares of the attention row sum to the whole row."""
     return Check(
         "the texts share the whole row",
-        abs(float(shares.sum()) - 1),
+        abs(float(shares.sum()) - whole),
         1e-5,
-        "Difference of their shares' sum from 1",
+        "Difference of their shares' sum from the row's",
     )
 
 

@@ -8,6 +8,7 @@ from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
+    LabelValues,
     MaskedToken,
     NextToken,
     Numbers,
@@ -58,11 +59,23 @@ _ALIKE = (
 )
 
 
+_JUDGED = (
+    "**Each label is judged on its own**, so several may hold, or none. The probability of a label is $\\sigma(z)$ of its "
+    "logit z. Their sum need not be 1. The page Attention shows which tokens attend to which."
+)
+_GRADE = (
+    "**This model grades its input.** Its answer is a number itself, as in a regression: no probability, and no class "
+    "among others. The page Attention shows which tokens attend to which."
+)
+
+
 def no_picture(trace: Trace, output: Output) -> str:
     """Explain, in Markdown, why there is no picture of an output."""
     if isinstance(output, Similarity):
         numbers = (f"{value:.3f}".replace("-", "−") for value in (output.cosine, output.logit))
         return _ALIKE.format(*numbers)
+    if isinstance(output, LabelValues):
+        return _JUDGED if output.are_judged else _GRADE
     if not isinstance(output, Numbers):
         return (
             f"**There is no picture of this kind of answer** ({type(output).__name__}). The answer itself is above. "

@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
-from models.analysis.checks import Check
+from models.analysis.checks import Check, check_sums
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.labels import labels
 from viz_app.session.current_run import CurrentRun
@@ -105,16 +106,27 @@ def attention_row_payload(
 
 
 def check_row(site: AttentionSite, head: int, *positions: int) -> Check:
-    """Check that each shown attention row sums to 1, or to 0 if it is fully masked."""
-    worst = 0.0
+    """Check that each shown attention row sums to 1, or to 0 if it is fully masked.
+
+    A row of finished weights may sum to less, as `check_sums` says.
+    """
+    sums = []
     for position in positions:
         row = slice(position, position + 1)
-        total = float(site.weights(head, rows=row).sum()) - float(site.allowed(0, head, row).any())
-        worst = max(worst, abs(total)) if total == total else total
-    if len(positions) == 1:
-        return Check(
-            "the attention row sums to 1", worst, 1e-5, "Difference of the row's weights from 1"
+        is_empty = not site.allowed(0, head, row).any()
+        sums.append(float(site.weights(head, rows=row).sum()) + is_empty)
+    what, of = (
+        ("row sums", "Difference of the row's")
+        if len(positions) == 1
+        else (
+            "rows sum",
+            "Largest difference of a row's",
         )
-    return Check(
-        "the attention rows sum to 1", worst, 1e-5, "Largest difference of a row's weights from 1"
+    )
+    return check_sums(
+        f"the attention {what} to {{}}",
+        torch.tensor(sums, dtype=torch.float64),
+        f"{of} weights from 1",
+        site.dtype,
+        site.has_causes,
     )

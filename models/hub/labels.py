@@ -1,0 +1,55 @@
+"""What the numbers of a classifier are: classes under softmax, labels on their own, or a grade."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from jaxtyping import Float
+from torch import Tensor
+
+from models.trace.outputs import ClassProbabilities, LabelValues, Output
+
+MULTI_LABEL, REGRESSION = "multi_label_classification", "regression"  # in transformers' configs
+
+
+def compares_labels(module: Any, names: Sequence[str]) -> bool:
+    """Return True if a classifier was trained by softmax over its labels.
+
+    As in the library's loss, one number alone is a regression, whatever the config says not.
+    """
+    problem = getattr(module.config, "problem_type", None)
+    return problem not in (MULTI_LABEL, REGRESSION) and len(names) > 1
+
+
+def label_output(
+    module: Any,
+    stream: str,
+    position: int | None,
+    names: tuple[str, ...],
+    logits: Float[Tensor, " label"],
+) -> ClassProbabilities | LabelValues:
+    """Return the classes of a row, or the values of labels that the model does not compare."""
+    if compares_labels(module, names):
+        return ClassProbabilities(stream, position, names, logits)
+    return LabelValues(stream, names, logits, _are_judged(module))
+
+
+def answer_in_words(output: Output) -> str:
+    """Return the name of the class, or the labels' values in words."""
+    if isinstance(output, LabelValues):
+        return output.in_words
+    return cast(ClassProbabilities, output).predicted
+
+
+def describe_labels(module: Any, names: Sequence[str], what: str) -> str:
+    """Return what a classifier answers of a text, an image or a sound."""
+    if compares_labels(module, names):
+        return f"a class of the {what}"
+    if _are_judged(module):
+        return f"which labels the {what} has, each judged on its own"
+    return f"a number for the {what}" if len(names) == 1 else f"{len(names)} numbers for the {what}"
+
+
+def _are_judged(module: Any) -> bool:
+    return getattr(module.config, "problem_type", None) == MULTI_LABEL

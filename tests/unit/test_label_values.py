@@ -1,0 +1,117 @@
+"""Classifiers that softmax does not compare: one number (a cross-encoder, a reward), or labels judged one by one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from hub_models import _WIDE, library_tokenizer
+
+import models
+from models import Scope
+from models.percent import percent
+from models.print_commands import _answers
+from models.runs.attention_row import query_of
+from models.trace.outputs import ClassProbabilities, LabelValues
+from viz_app.drawing.notes import answer_line, first_output
+from viz_app.views.interventions.decisions import decisions
+from viz_app.views.task.presentations import has_picture, no_picture
+
+TEXTS = "The little dog was hungry.", "She is reading a book."
+NAMES = ("toxic", "rude", "kind", "long")
+
+
+def opened(folder: Path, n: int, problem: str | None = None, **sizes: object) -> Scope:
+    config = transformers.BertConfig(
+        **_WIDE | {"vocab_size": 97}, num_labels=n, problem_type=problem,
+        **({"id2label": dict(enumerate(NAMES))} if n == len(NAMES) else {}), **sizes,
+    )  # fmt: skip
+    torch.manual_seed(3)
+    module = transformers.BertForSequenceClassification(config).eval()
+    with torch.no_grad():
+        for p in module.parameters():
+            p.normal_(std=0.3)
+        module.classifier.weight.mul_(0.2)
+        module.classifier.bias.copy_(torch.linspace(-1, 1.5, n))
+    module.save_pretrained(folder)
+    library_tokenizer(folder, 89)
+    return models.load(folder, device="cpu")
+
+
+def logits(scope: Scope, trace: models.Trace) -> torch.Tensor:
+    row = trace.streams["text"]
+    with torch.no_grad():
+        ids, parts = torch.tensor([row.ids]), torch.tensor([row.segments])
+        return scope.model.module(input_ids=ids, token_type_ids=parts).logits[0]
+
+
+def test_one_number_is_no_class_of_100_percent(tmp_path: Path) -> None:
+    scope = opened(tmp_path, 1)
+    trace = scope.run(*TEXTS)
+    output, (wanted,) = first_output(trace), logits(scope, trace).tolist()
+    assert isinstance(output, LabelValues)
+    assert output.values.tolist() == pytest.approx([wanted], abs=1e-5)
+    said = f"{wanted:.3f}".replace("-", "−")
+    assert answer_line(trace) == ("the model's number", said)
+    assert trace.output == said
+    assert not has_picture(trace)
+    told = no_picture(trace, output)
+    assert "no probability" in told
+    assert "%" not in told
+    assert list(_answers(trace)) == [said]
+    assert scope.model.what_it_answers == "a number for the text"
+    assert scope.model.read_stream == ""  # no softmax of it is read from earlier layers
+    assert decisions(trace) == []
+    with pytest.raises(ValueError, match="read from several tokens"):
+        query_of(trace, next(iter(trace.attention.values())), 0)
+
+
+def test_labels_judged_one_by_one_have_their_sigmoid(tmp_path: Path) -> None:
+    scope = opened(tmp_path, 4, "multi_label_classification")
+    trace = scope.run(TEXTS[0])
+    output, wanted = first_output(trace), logits(scope, trace)
+    assert isinstance(output, LabelValues)
+    p = 1 / (1 + (-wanted.double()).exp())
+    torch.testing.assert_close(output.probabilities.double(), p, rtol=1e-4, atol=1e-6)
+    assert abs(float(p.sum()) - 1) > 0.01
+    likely = [name for name, one in zip(NAMES, p.tolist(), strict=True) if one > 0.5]
+    assert 0 < len(likely) < 4
+    assert trace.output == ", ".join(likely)
+    order = p.argsort(descending=True).tolist()
+    listed = ", ".join(f"{NAMES[i]} {percent(float(p[i]))}" for i in order)
+    assert answer_line(trace) == ("labels, each judged on its own", listed)
+    assert "sum need not be 1" in no_picture(trace, output)
+    each = ", ".join(
+        f"{name} {percent(one, 1)}" for name, one in zip(NAMES, p.tolist(), strict=True)
+    )
+    assert list(_answers(trace)) == [trace.output, f"{each}, each on its own"]
+
+
+def test_of_many_labels_the_most_probable_are_listed() -> None:
+    values = torch.linspace(-3, 3, 23)
+    names = tuple(f"n{i}" for i in range(23))
+    outputs = {"classes": LabelValues("text", names, values, are_judged=True)}
+    trace = replace(models.load("gpt", device="cpu").run("The boy"), outputs=outputs)
+    label, listed = answer_line(trace)
+    assert label == "the 10 most probable of 23 labels, each judged on its own"
+    assert [one.split()[0] for one in listed.split(", ")] == [f"n{i}" for i in range(22, 12, -1)]
+
+
+def test_numbers_of_a_regression_are_not_made_probabilities(tmp_path: Path) -> None:
+    scope = opened(tmp_path, 4, "regression")
+    trace = scope.run(TEXTS[0])
+    numbers = [f"{v:.3f}".replace("-", "−") for v in logits(scope, trace).tolist()]
+    pairs = ", ".join(f"{name} {v}" for name, v in zip(NAMES, numbers, strict=True))
+    assert answer_line(trace) == ("the model's numbers", pairs)
+    assert scope.model.what_it_answers == "4 numbers for the text"
+
+
+@pytest.mark.parametrize("problem", [None, "single_label_classification"])
+def test_classes_that_softmax_compares_stay_classes(tmp_path: Path, problem: str | None) -> None:
+    scope = opened(tmp_path, 4, problem)
+    output = first_output(scope.run(TEXTS[0]))
+    assert isinstance(output, ClassProbabilities)
+    assert float(output.probabilities.sum()) == pytest.approx(1)
+    assert scope.model.what_it_answers == "a class of the text"
+    assert scope.model.read_stream == "text"
