@@ -184,6 +184,8 @@ def test_a_residual_multiplier_is_measured_and_named(tmp_path: Path) -> None:
         torch.testing.assert_close(part.added, 0.22 * row(found[part.sublayer.path][1], d))
     assert scope.model.logit_change.scale == pytest.approx(1 / 8, rel=1e-5)
     assert text.added_name(effects[0].sublayer) == "+ 0.22 · self-attention"
+    normed = replace(effects[0].sublayer, out_norm=torch.nn.RMSNorm(3))
+    assert text.added_name(normed) == "+ 0.22 · RMSNorm(self-attention)"
     assert "**multiplied by 0.22**" in text.explain_stream([p.sublayer for p in effects], "")
     assert all(check.passed for check in check_parts(scope.model, trace, effects, TOKEN))
     plain = opened("granite", tmp_path / "plain")

@@ -157,7 +157,13 @@ def test_the_page_lists_the_experts_by_weight(opened) -> None:
     assert weights == pytest.approx(found.weights.tolist())
     assert shown["rows"][0][2] == pytest.approx(float(found.outputs[0].norm()))
     assert "2 of 4 experts" in shown["sentence"]
-    assert "Besides" in shown["sentence"]
+    for row, made in zip(shown["rows"], found.outputs, strict=True):
+        assert row[3] == pytest.approx(float(torch.cosine_similarity(made, found.total, 0)))
+    assert (
+        f"Besides, the layer adds a vector of length {found.beside.norm():.3g} "
+        in shown["sentence"]
+    )
+    assert f"sum to {found.weights.sum():.3g}." in shown["sentence"]
     assert header["firing"] == ""
     assert any(
         "to which of 4 experts a token goes in 2" in line for line in capabilities(scope, run.trace)

@@ -131,6 +131,18 @@ def test_a_look_ahead_mask_on_an_encoder_is_said_to_hide_without_a_reason_of_wri
     assert "a mask will hide" in stages(changed, changed.attention[site], 0, 0, 0)["a"].sentence
 
 
+def test_a_window_beside_blocked_cells_is_not_all_that_hides() -> None:
+    text, site = "He forgot [MASK] umbrella.", "encoder.layers.1.self_attn"
+    where = Where(kind=run_of("bert", text).attention[site].kind)
+    window = MaskChange(where, preset="window", k=1)
+    said = words.where_from(run_of("bert", text, window).attention[site], TERMS)
+    assert "may attend to those up to 1 tokens away, in both directions" in said
+    painted = replace(window, block=((2, 3),))
+    said = words.where_from(run_of("bert", text, painted).attention[site], TERMS)
+    assert "in both directions" not in said
+    assert "Hatched cells are blocked (window of 1, " in said
+
+
 def test_a_window_on_an_encoder_is_counted_for_this_query() -> None:
     site = "encoder.layers.1.self_attn"
     text = "He forgot [MASK] umbrella."

@@ -208,6 +208,19 @@ def test_the_sharpest_head_reads_most_words_decidedly_but_itself_and_the_first()
     assert means[name, head] == pytest.approx(max(means.values()))
 
 
+def test_a_first_token_that_is_a_word_does_not_count_either():
+    trace = letters("gpt").run("ab=de", "d@ba")
+    row = trace.streams["text"]
+    assert row.tokens[1].isalpha()
+    cut = replace(row, tokens=(row.tokens[1], *row.tokens[1:]), offsets=((0, 1), *row.offsets[1:]))
+    trace = replace(trace, streams=trace.streams | {"text": cut})
+    words = [j for j in range(1, len(cut.tokens)) if cut.tokens[j].isalpha()]
+    for site in trace.attention.values():
+        for head, mean in enumerate(sites._mean_peaks(trace, site).tolist()):
+            weights = site.weights(head).fill_diagonal_(0)
+            assert mean == pytest.approx(float(weights[:, words].amax(0).sum()) / site.n_key)
+
+
 def test_what_a_site_is_stands_in_its_role():
     roles = {
         name: (site.stack, site.role, site.query_stream, site.key_stream)

@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from models.analysis.checks import check_site
 from models.analysis.layer_parts import check_parts, sublayer_effects
 from models.errors import CheckpointError, InputError
 from models.hub.files import PREPROCESSOR
+from models.hub.sounds.layout import sound_frames
+from models.hub.sounds.prompt import Prompt
 from models.sounds import (
     SOUND_EXAMPLES,
     SoundFile,
@@ -204,6 +207,33 @@ def first_keys(scope: Scope, samples: np.ndarray) -> torch.Tensor:
     file = SoundFile("x", Waveform(samples, 16_000).as_wav())
     trace = scope.run(file)
     return trace.activations["model.encoder.layers.0.resid_pre"].value[0]
+
+
+def test_tokens_that_may_not_begin_a_text_are_barred_after_the_prompt_alone() -> None:
+    prompt = Prompt((7, 9), (), never=(3,), not_first=(5,))
+    barred = [
+        None
+        if (mask := prompt.takeable(position, 11)) is None
+        else (~mask).nonzero().flatten().tolist()
+        for position in range(5)
+    ]
+    assert barred == [None, None, [3, 5], [3], [3]]
+
+
+@pytest.mark.parametrize("columns", [0, 6])
+def test_frames_that_read_another_part_of_the_sound_are_refused(columns: int) -> None:
+    """An encoder whose frame i reads column 2 i of the spectrogram, or one that many later."""
+
+    def encoder(input_features: torch.Tensor, **how: Any) -> Any:
+        first = input_features.roll(columns, -1)[..., ::2].transpose(1, 2)
+        return SimpleNamespace(hidden_states=(first,))
+
+    features = torch.rand(1, 5, 60)
+    if not columns:
+        assert sound_frames(encoder, features) == (30, 2.0)
+    else:
+        with pytest.raises(CheckpointError, match="frame 7 reads another part of it"):
+            sound_frames(encoder, features)
 
 
 @pytest.mark.parametrize(("seconds", "heard"), [(0.02, 1), (0.5, 25), (0.501, 26), (2, 100)])

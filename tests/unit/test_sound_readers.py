@@ -119,6 +119,26 @@ def test_a_sound_has_as_many_frames_as_it_is_long(
         scope.run_each([[short], [example_sound()]])
 
 
+def test_a_sound_of_another_rate_is_drawn_as_the_same_sound(folders: dict[str, Path]) -> None:
+    scope = models.load(folders[SPELLER], device="cpu")
+    slow = decoded_sound(example_sound()).at(8_000)
+    drawn = [
+        scope.encode(SoundFile("x", one.as_wav()))["frames"].spectrogram
+        for one in (slow, decoded_sound(SoundFile("x", slow.as_wav())).at(16_000))
+    ]
+    assert drawn[0].shape == drawn[1].shape
+    assert (drawn[0] - drawn[1]).abs().mean() < 0.05
+
+
+def test_frames_of_a_slower_model_are_further_apart(tmp_path: Path) -> None:
+    save_reader(SPELLER, tmp_path)
+    transformers.Wav2Vec2FeatureExtractor(sampling_rate=8_000).save_pretrained(tmp_path)
+    row = models.load(tmp_path, device="cpu").encode(example_sound())["frames"]
+    assert row.tokens[:3] == ("0.00 s", "0.04 s", "0.08 s")
+    assert row.tokens[-1] == f"{STEP / 8_000 * (len(row.ids) - 1):.2f} s"
+    assert row.n_heard * STEP / 8_000 == pytest.approx(row.seconds, abs=2 * STEP / 8_000)
+
+
 def test_painted_cells_have_no_weight(folders: dict[str, Path]) -> None:
     scope = models.load(folders[SPELLER], device="cpu")
     cells = ((3, 1), (3, 77), (98, 0))

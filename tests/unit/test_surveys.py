@@ -224,6 +224,24 @@ def test_other_weights_are_those_of_whole_edited_runs(monkeypatch: pytest.Monkey
     assert (found["adversary"].unit, found["adversary"].n_texts) == ("nats", 2)
 
 
+def test_the_adversary_searches_the_first_texts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    aligned = as_scope(varied_model(n_ctx=7), LETTERS, "aligned")
+    searched, calls = [], []
+
+    def noted(row: AttentionRow, **how: Any) -> Adversary:
+        searched.append(row.trace.output)
+        return adversary(row, n_steps=1, **how)
+
+    monkeypatch.setattr(surveys, "adversary", noted)
+    monkeypatch.setattr(surveys, "ADVERSARY_TEXTS", 2)
+    monkeypatch.setattr(surveys, "_shares_kept", lambda row, seed: (1.0, 0.5))
+    given = [aligned.encode(text)["source"] for text in ("abc", "dg", "ca")]
+    found = survey_weights(aligned, given, 3, lambda *so_far: calls.append(so_far))
+    assert [found[name].n_texts for name in ("uniform", "permuted", "adversary")] == [3, 3, 2]
+    assert list(dict.fromkeys(searched)) == [aligned.run(one).output for one in given[:2]]
+    assert calls[-1] == (5, 5)
+
+
 def test_a_model_that_reads_no_context_keeps_every_token() -> None:
     """Then nothing holds the adversary back: it puts all weight on the key of the least."""
     model = varied_model()

@@ -21,7 +21,7 @@ from models.checkpoint import Checkpoint
 from models.percent import percent
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
-from models.trace.outputs import NextToken
+from models.trace.outputs import ClassProbabilities, NextToken
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
@@ -474,6 +474,16 @@ def test_a_model_of_a_task_that_nobody_knows_is_for_what_its_output_says() -> No
         text.purpose_and_score(closed, {"task": "letters"})
         == "This model reads one text and writes another."
     )
+    heard = replace(closed, stream="transcript")
+    assert text.purpose_and_score(heard, {}) == "This model writes what is said in a sound."
+
+
+def test_of_many_classes_the_share_is_of_those_that_are_listed() -> None:
+    logits = torch.arange(13.0) / 3
+    p = logits.softmax(-1)
+    fact = text.class_fact(ClassProbabilities("text", 0, tuple(map(str, range(13))), logits))
+    assert "Most probable is “12”." in fact
+    assert f"The 10 most probable of 13 classes hold {100 * float(p[3:].sum()):.1f} % " in fact
 
 
 # files
