@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from models import Scope
 from models.analysis.checks import check_site
 from models.errors import CheckpointError, InputError
 from models.hub.files import PREPROCESSOR
-from models.images import EXAMPLES, PatchRow, example
+from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, example
 from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
+from models.trace.outputs import ClassProbabilities
+from viz_app.drawing.image_map import shown_query
 
 CELLS = ((3, 1), (3, 7), (0, 16))
 VIT = "ViTForImageClassification"
@@ -207,6 +210,28 @@ def test_a_model_without_classes_shows_its_attention(folders: dict[str, Path], n
     made = library(folders[name], name, models.images.decoded(example()))
     for site, wanted in zip(trace.attention.values(), made.attentions, strict=True):
         assert (site.weights() - wanted[0]).abs().max() < 2e-6
+
+
+def test_two_images_of_one_name_are_never_taken_for_each_other(folders: dict[str, Path]) -> None:
+    scope = opened(folders[VIT])
+    first, other = (example(name) for name in EXAMPLES[:2])
+    same_name = ImageFile(str(first), other.content)
+    rows = [scope.encode(file)["patches"] for file in (first, other, same_name)]
+    assert rows[1].digest == rows[2].digest != rows[0].digest
+
+
+def test_the_query_that_is_shown_first_is_the_middle_patch_or_the_token_that_answers() -> None:
+    grid, blank = PatchGrid(3, 5, before=("[CLS]",)), torch.zeros(3, 6, 10)
+    row = PatchRow.of("x", grid, blank, blank.movedim(0, -1), "digest")
+    trace = SimpleNamespace(outputs={}, streams={"patches": row})
+    site = SimpleNamespace(query_stream="patches", n_query=len(grid.tokens))
+    assert row.tokens[shown_query(trace, site, "")] == "r2c3"
+    assert shown_query(trace, site, "q1") == 1
+    classes = ClassProbabilities("patches", 0, ("a", "b"), torch.zeros(2))
+    trace.outputs["classes"] = classes
+    assert shown_query(trace, site, "") == 0
+    trace.outputs["classes"] = replace(classes, position=None)
+    assert row.tokens[shown_query(trace, site, "q99")] == "r2c3"
 
 
 def test_what_is_drawn_is_the_image_that_was_read(folders: dict[str, Path]) -> None:

@@ -130,6 +130,16 @@ def test_a_sound_of_another_rate_is_drawn_as_the_same_sound(folders: dict[str, P
     assert (drawn[0] - drawn[1]).abs().mean() < 0.05
 
 
+def test_a_rising_tone_rises_in_its_drawing(folders: dict[str, Path]) -> None:
+    """From low frequencies to high: 80 bands of 100 Hz, and a tone of 200 · 16^(t / 2 s) Hz."""
+    scope = models.load(folders[SPELLER], device="cpu")
+    drawn = scope.encode(example_sound("rising tone"))["frames"].spectrogram
+    loudest, n = drawn.argmax(0), drawn.shape[1]
+    for share in (0.25, 0.5, 0.75, 0.9):
+        band = 200 * 16**share / 100
+        assert abs(float(loudest[round(share * n)]) + 0.5 - band) < 1.5
+
+
 def test_frames_of_a_slower_model_are_further_apart(tmp_path: Path) -> None:
     save_reader(SPELLER, tmp_path)
     transformers.Wav2Vec2FeatureExtractor(sampling_rate=8_000).save_pretrained(tmp_path)
