@@ -22,6 +22,7 @@ from models.checkpoint import CheckpointError
 from models.errors import InputError
 from models.runs.surveys import SURVEYS
 from models.tasks import DataError
+from models.training.frozen_survey import FROZEN_SURVEY
 from models.training.recipes import PLANS
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -354,8 +355,9 @@ def _add_survey(commands: Any) -> argparse.ArgumentParser:
     )
     survey.add_argument(
         "survey",
-        choices=list(SURVEYS),
-        help="recovery after a wrong word, or words that stay under other weights",
+        choices=[*SURVEYS, FROZEN_SURVEY],
+        help="recovery after a wrong word, words that stay under other weights, or what frozen "
+        "weights give to other models, which are trained",
     )
     survey.add_argument("checkpoint")
     survey.add_argument(
@@ -366,7 +368,12 @@ def _add_survey(commands: Any) -> argparse.ArgumentParser:
         "(default: the texts in the checkpoint's record)",
     )
     survey.add_argument("--limit", type=_positive, default=64, help="maximum number of texts (64)")
-    survey.add_argument("--seed", type=_seed, default=0, help="of wrong words and intervals (0)")
+    survey.add_argument(
+        "--seed",
+        type=_seed,
+        default=0,
+        help="of wrong words, of models that are trained, and of intervals (0)",
+    )
     survey.add_argument(
         "--state",
         type=Path,

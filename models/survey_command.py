@@ -3,9 +3,11 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -17,9 +19,18 @@ from models.opening import load
 from models.percent import percent
 from models.runs.scope import Scope
 from models.runs.survey_parts import SurveyParts
-from models.runs.surveys import SHARE, SURVEYS, SurveyedMean
+from models.runs.surveys import SHARE, SHARE_DIFFERENCE, SURVEYS, SurveyedMean, SurveyProgress
 from models.scores import SURVEYS_ENTRY
-from models.tokenizers.base import Encoding
+from models.tasks import TASK_NAMES, Task, open_task, reopen_task
+from models.training.frozen_survey import (
+    FROZEN_SURVEY,
+    GUIDED_STEPS,
+    GUIDED_TOKENS,
+    check_imposable,
+    survey_frozen,
+)
+
+PreparedSurvey = Callable[[SurveyProgress, SurveyParts], dict[str, SurveyedMean]]
 
 
 def run_survey(options: argparse.Namespace) -> int:
@@ -31,16 +42,15 @@ def run_survey(options: argparse.Namespace) -> int:
         )
     if options.record and not (scope.path / RECORD).is_file():
         raise ValueError(f"{scope.name} has no training record, to which --record adds the results")
-    first = scope.model.fields[0].stream
-    sources = [text[first] for text in held_out(scope, options.data, options.limit)]
+    measure, of = _prepared(options, scope)
     path = options.state or Path(f"survey-{options.survey}-{scope.name}.json")
-    parts = SurveyParts(path, _identity(scope, options.survey, options.seed, sources))
+    settings = [options.survey, scope.fingerprint, options.seed, of]
+    parts = SurveyParts(path, checksum(json.dumps(settings).encode()))
     if parts.continues:
         print(f"continues {path}")
     try:
         with parts:
-            means = _measured(options, scope, sources, parts)
-            _report(options, scope, means)
+            _report(options, scope, _measured(measure, parts))
     except KeyboardInterrupt:
         if path.exists():
             print(f"finished parts are in {path}; the same command continues", file=sys.stderr)
@@ -49,22 +59,51 @@ def run_survey(options: argparse.Namespace) -> int:
     return 0
 
 
-def _identity(scope: Scope, survey: str, seed: int, sources: Sequence[Encoding]) -> str:
-    """Return a checksum of everything that the numbers of a survey depend on."""
-    texts = [row.ids for row in sources]
-    return checksum(json.dumps([survey, scope.fingerprint, seed, texts]).encode())
+def _prepared(options: argparse.Namespace, scope: Scope) -> tuple[PreparedSurvey, Any]:
+    """Return what measures, and all that its numbers depend on beside model, survey and seed."""
+    seed, limit = options.seed, options.limit
+    if options.survey == FROZEN_SURVEY:
+        check_imposable(scope)
+        task = _guided_task(scope, options.data)
+
+        def measure(progress: SurveyProgress, parts: SurveyParts) -> dict[str, SurveyedMean]:
+            return survey_frozen(scope, task, limit, seed, progress, parts, GUIDED_STEPS)
+
+        return measure, [task.data(), limit, GUIDED_STEPS]
+    first = scope.model.fields[0].stream
+    sources = [text[first] for text in held_out(scope, options.data, limit)]
+    survey = partial(SURVEYS[options.survey], scope, sources, seed)
+    return survey, [row.ids for row in sources]
 
 
-def _measured(
-    options: argparse.Namespace, scope: Scope, sources: Sequence[Encoding], parts: SurveyParts
-) -> dict[str, SurveyedMean]:
-    with tqdm(unit="run", leave=False) as bar:
+def _guided_task(scope: Scope, paths: Sequence[Path] | None) -> Task:
+    """Return the task whose texts guided models are trained and tested on.
+
+    Files are split as in training, by a hash of the source.
+
+    Raises:
+        ValueError: files must be named.
+    """
+    trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
+    if paths is not None:
+        settings = {"tokenizer": scope.tokenizer, "max_tokens": GUIDED_TOKENS}
+        return open_task("translation", paths, **settings)
+    if scope.task not in TASK_NAMES or "generator" not in trained_on:
+        raise ValueError(
+            f"the survey {FROZEN_SURVEY} trains models on sentence pairs: name {scope.name}'s "
+            "files with --data"
+        )
+    return reopen_task(scope.task, None, trained_on, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx)
+
+
+def _measured(measure: PreparedSurvey, parts: SurveyParts) -> dict[str, SurveyedMean]:
+    with tqdm(unit="step", leave=False) as bar:
 
         def progress(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
-        return SURVEYS[options.survey](scope, sources, options.seed, progress, parts)
+        return measure(progress, parts)
 
 
 def _report(options: argparse.Namespace, scope: Scope, means: dict[str, SurveyedMean]) -> None:
@@ -86,6 +125,9 @@ def survey_line(found: SurveyedMean) -> str:
     """Return a mean with its interval and its number of texts."""
     if found.unit == SHARE:
         mean, low, high = (percent(one) for one in (found.mean, found.low, found.high))
+    elif found.unit == SHARE_DIFFERENCE:
+        mean, low, high = (f"{100 * one:+.1f}" for one in (found.mean, found.low, found.high))
+        mean = f"{mean} points"
     else:
         mean, low, high = (f"{one:.3f}" for one in (found.mean, found.low, found.high))
         mean = f"{mean} {found.unit}"

@@ -187,9 +187,10 @@ def _is_surveyed_mean(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and set(value) == {"unit", "mean", "low", "high", "n_texts"}
-        and value["unit"] in ("share", "nats")
+        and value["unit"] in ("share", "difference", "nats")
         and all(_is_number(value[name]) for name in ("mean", "low", "high"))
-        and 0 <= value["low"] <= value["high"] <= 1  # ln 2 bounds what is in nats
+        and -(value["unit"] == "difference") <= value["low"] <= value["high"]
+        and value["high"] <= 1  # ln 2 bounds what is in nats
         and value["low"] <= value["mean"] <= value["high"]
         and _is_count(value["n_texts"])
     )

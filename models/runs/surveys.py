@@ -23,7 +23,7 @@ from models.runs.survey_parts import SurveyParts
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import AttentionSite, Trace
 
-SHARE, _NATS = "share", "nats"  # units
+SHARE, SHARE_DIFFERENCE, _NATS = "share", "difference", "nats"  # units; of shares the second, too
 MIN_WORDS = 4  # in a translation, so that two words at least follow the middle one
 ADVERSARY_TEXTS = 16  # the first texts, on which the adversary searches as well
 _DIGITS = 4  # of a recorded number
@@ -35,7 +35,7 @@ SurveyProgress = Callable[[int, int], object]
 class SurveyedMean:
     """A mean over held-out texts, with its 95 % bootstrap interval over texts."""
 
-    unit: str  # SHARE, or nats
+    unit: str  # SHARE, SHARE_DIFFERENCE of two shares, or nats
     mean: float
     low: float
     high: float

@@ -5,7 +5,9 @@ import math
 import os
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from small import random_seq2seq
 from small_scopes import HELD_OUT, LETTERS, as_text
 
 import models
-from models import cli
+from models import cli, survey_command
 from models.checkpoint import add_to_record, save_checkpoint
 from models.checkpoint_files import checksum
 from models.percent import percent
@@ -119,26 +121,40 @@ def stop_after(n: float, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 NUMBERS = SurveyParts.numbers
 
 
-@pytest.mark.parametrize("name", ["recovery", "weights"])
-def test_a_stopped_survey_continues_to_the_same_numbers(name, aligned, capsys, monkeypatch):
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Letters and the same backwards, in a file."""
+    drawn = ["".join(Random(i).choices("abcdefg", k=1 + i % 6)) for i in range(900)]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{text}\t{text[::-1]}\n" for text in dict.fromkeys(drawn)))
+    return path
+
+
+@pytest.mark.parametrize("name", ["recovery", "weights", "frozen"])
+def test_a_stopped_survey_continues_to_the_same_numbers(name, aligned, pairs, capsys, monkeypatch):
     monkeypatch.setattr(surveys, "adversary", _hasty)
     monkeypatch.setattr(surveys, "ADVERSARY_TEXTS", 3)
+    monkeypatch.setattr(surveys, "N_PERMUTATIONS", 2)
+    monkeypatch.setattr(surveys, "quick_tests", partial(surveys.quick_tests, n=2))
+    monkeypatch.setattr(survey_command, "GUIDED_STEPS", 3)
+    of = {"recovery": [], "weights": ["--limit", "8"], "frozen": ["--data", str(pairs)]}
+    words = ["--record", *of[name]]
     state = aligned.parent / "state.json"
     every = stop_after(math.inf, monkeypatch)
-    assert survey(aligned, "--record", name=name) == 0
+    assert survey(aligned, *words, name=name) == 0
     whole = capsys.readouterr().out
     record = (aligned / "training.json").read_text()
     add_to_record(aligned, surveys={})
     parts = []
-    for n in (1, 4, 0, 3):  # of 0 parts nothing new is kept
+    for n in (1, 3, 0, 2):  # of 0 parts nothing new is kept
         made = stop_after(n, monkeypatch)
-        assert survey(aligned, "--record", name=name) == 130
+        assert survey(aligned, *words, name=name) == 130
         assert len(made) == n
         parts += made
         capsys.readouterr()
         assert json.loads(state.read_text())["parts"].keys() == set(parts)
     made = stop_after(math.inf, monkeypatch)
-    assert survey(aligned, "--record", name=name) == 0
+    assert survey(aligned, *words, name=name) == 0
     continued = capsys.readouterr().out
     assert continued == f"continues {state}\n{whole}"
     assert [*parts, *made] == every  # each once
@@ -210,6 +226,31 @@ def test_the_state_of_other_settings_texts_or_files_is_refused(aligned, capsys, 
         large.truncate(2**24 + 1)
     assert survey(aligned, "--state", str(state.with_name("large.json"))) == 1
     assert "larger than the limit" in capsys.readouterr().err
+
+
+def test_frozen_weights_are_surveyed_of_files_or_of_generated_texts(
+    aligned, pairs, capsys, monkeypatch
+):
+    monkeypatch.setattr(survey_command, "GUIDED_STEPS", 3)
+    assert survey(aligned, "--data", str(pairs), "--record", "--limit", "9", name="frozen") == 0
+    _, *lines = capsys.readouterr().out.splitlines()
+    means = models.load(aligned).training["surveys"]["frozen"]["means"]
+    for line, (name, one) in zip(lines, means.items(), strict=True):
+        ends = [100 * one[end] for end in ("mean", "low", "high")]
+        if " over " in name:
+            said = f"{ends[0]:+.1f} points ({ends[1]:+.1f} to {ends[2]:+.1f}), 9 texts"
+            assert line.split() == [*name.split(), *said.split()]
+        else:
+            assert line.startswith(f"{name} ")
+            assert "%" in line
+    assert survey(aligned, name="frozen") == 1
+    assert "name rnn's files with --data" in capsys.readouterr().err
+    assert cli.main(["survey", "frozen", "eng-fra-rnn", "--device", "cpu"]) == 1
+    assert "eng-fra-rnn has no attention from target to source" in capsys.readouterr().err
+    monkeypatch.setattr(survey_command, "GUIDED_STEPS", 1)
+    command = ["survey", "frozen", "dates-bahdanau", "--limit", "9", "--device", "cpu"]
+    assert cli.main([*command, "--state", str(aligned.parent / "state.json")]) == 0
+    assert "imposed over uniform" in capsys.readouterr().out
 
 
 def test_what_cannot_be_surveyed_is_said(aligned, trained_folder, capsys):

@@ -298,10 +298,16 @@ def test_a_survey_is_dropped_with_the_weights_it_was_measured_on() -> None:
     assert without_scores(ours) == {"step": 3, "scores": {}}
 
 
+def test_a_difference_of_shares_may_be_negative() -> None:
+    mean = asdict(SurveyedMean("difference", -0.2, -0.4, 0.1, 8))
+    check_record({"surveys": {"frozen": ENTRY | {"means": {"imposed over uniform": mean}}}})
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        {"unit": "bits"}, {"mean": 0.9}, {"low": "0"}, {"high": 1.5}, {"n_texts": -1}, {"n_texts": 2.5}, {"p": 1}, {"mean": True},
+        {"unit": "bits"}, {"mean": 0.9}, {"low": "0"}, {"low": -0.1}, {"unit": "difference", "low": -1.1},
+        {"high": 1.5}, {"n_texts": -1}, {"n_texts": 2.5}, {"p": 1}, {"mean": True},
     ],
 )  # fmt: skip
 def test_a_mean_of_another_form_is_refused(change: dict[str, object]) -> None:

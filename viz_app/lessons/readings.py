@@ -17,7 +17,7 @@ import torch
 
 from models.analysis.shuffle import without_positions
 from models.runs.explanation import js_divergence
-from models.runs.surveys import SHARE
+from models.runs.surveys import SHARE, SHARE_DIFFERENCE
 from models.runs.text_loss import labels_of, loss_of
 from models.scores import SURVEYS_ENTRY
 from models.trace import AttentionSite, Trace
@@ -100,6 +100,12 @@ def _number(value: float, digits: int) -> ReadingValue:
 
 def _share(value: float) -> ReadingValue:
     return ReadingValue(value, words.percent(value), lambda change: f"{100 * change:.0f} points")
+
+
+def _in_unit(value: float, unit: str) -> ReadingValue:
+    if unit == SHARE_DIFFERENCE:
+        return ReadingValue(value, f"{100 * value:+.0f} points")
+    return _share(value) if unit == SHARE else _number(value, 2)
 
 
 def _count(value: int) -> ReadingValue:
@@ -339,7 +345,7 @@ def costliest_kind(run: CurrentRun) -> ReadingValue:
 def surveyed(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
     """Return a mean over held-out texts, as `attnscope survey --record` wrote it down."""
     found = _surveyed_mean(run, survey, measure)
-    return _share(found["mean"]) if found["unit"] == SHARE else _number(found["mean"], 2)
+    return _in_unit(found["mean"], found["unit"])
 
 
 @_reading
@@ -347,7 +353,7 @@ def interval(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
     """Return the 95 % interval of a recorded mean over held-out texts."""
     found = _surveyed_mean(run, survey, measure)
     ends = found["low"], found["high"]
-    written = [_share(end) if found["unit"] == SHARE else _number(end, 2) for end in ends]
+    written = [_in_unit(end, found["unit"]) for end in ends]
     return ReadingValue(ends, " to ".join(end.words for end in written))
 
 
