@@ -149,6 +149,13 @@ def test_frames_of_a_slower_model_are_further_apart(tmp_path: Path) -> None:
     assert row.n_heard * STEP / 8_000 == pytest.approx(row.seconds, abs=2 * STEP / 8_000)
 
 
+def test_a_frame_of_a_spectrogram_is_as_long_as_its_columns(folders: dict[str, Path]) -> None:
+    """Whisper's convolutions make a frame of two columns of 10 ms."""
+    row = models.load(folders[WHISPER], device="cpu").encode(example_sound())["frames"]
+    assert row.tokens[:3] == ("0.00 s", "0.02 s", "0.04 s")
+    assert len(row.ids) * 0.02 == pytest.approx(row.seconds)
+
+
 def test_painted_cells_have_no_weight(folders: dict[str, Path]) -> None:
     scope = models.load(folders[SPELLER], device="cpu")
     cells = ((3, 1), (3, 77), (98, 0))

@@ -1,4 +1,4 @@
-// The experts that a token was sent to, a row for each; the bar on a weight is as long as its share of all weights.
+// The experts that a token was sent to, a row for each; the bar on a weight is as long as its share of the largest one.
 function showExperts(root, experts) {
   root.hidden = !experts;
   if (!experts) return;
