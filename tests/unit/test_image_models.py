@@ -221,7 +221,7 @@ def test_two_images_of_one_name_are_never_taken_for_each_other(folders: dict[str
 
 
 def test_the_query_that_is_shown_first_is_the_middle_patch_or_the_token_that_answers() -> None:
-    grid, blank = PatchGrid(3, 5, before=("[CLS]",)), torch.zeros(3, 6, 10)
+    grid, blank = PatchGrid(2, 5, before=("[CLS]",)), torch.zeros(3, 4, 10)
     row = PatchRow.of("x", grid, blank, blank.movedim(0, -1), "digest")
     trace = SimpleNamespace(outputs={}, streams={"patches": row})
     site = SimpleNamespace(query_stream="patches", n_query=len(grid.tokens))

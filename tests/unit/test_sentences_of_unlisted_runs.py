@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 from hub_kinds import save
-from hub_models import BY_NAME
+from hub_models import BY_NAME, library_tokenizer
 
 import models
 from models.analysis import softmax
@@ -16,9 +16,13 @@ from models.trace.edits import MaskChange, Where
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.weight_cell import WeightCell
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import matrices
 from viz_app.views.inside.scene import Stage
+from viz_app.views.task.presentations import explain_masked, task_payloads
+from viz_app.views.task.reading import TaskChoices
 
 TERMS = words.terms("")
 IDS = "7 11 5 23 41"
@@ -129,6 +133,45 @@ def test_a_look_ahead_mask_on_an_encoder_is_said_to_hide_without_a_reason_of_wri
     assert "No token may attend to what comes after it." in said
     assert "does not exist yet" not in said
     assert "a mask will hide" in stages(changed, changed.attention[site], 0, 0, 0)["a"].sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "sides"),
+    [
+        (MaskChange(), "Every token attends to every other", "both sides"),
+        (MaskChange(preset="causal"), "Every token attends to itself and to those", "the tokens before it"),
+        (MaskChange(preset="previous"), "attends at most to itself and to those", "the tokens before it"),
+        (MaskChange(preset="window", k=1), "It is read from both sides. In 4 of 4 layers", "both sides"),
+    ],
+)  # fmt: skip
+def test_a_mask_is_guessed_from_the_sides_that_its_run_reads(
+    change: MaskChange, said: str, sides: str
+) -> None:
+    scope, text = models.load("bert", device="cpu"), "He forgot [MASK] umbrella."
+    kind = scope.model.kinds[0].name
+    edits = () if change == MaskChange() else [replace(change, where=Where(kind=kind))]
+    trace = scope.run(text, edits=edits)
+    output = trace.outputs["masked token"]
+    explained = explain_masked(trace, output, scope.model.of_two)
+    assert said in explained
+    assert "was trained on guesses like these" in explained
+    pictures = task_payloads(CurrentRun(scope, trace), TaskChoices(None, Focus()))
+    assert unpack(pictures["guesses"])[0]["title"].endswith(f"guesses it from {sides}")
+
+
+def test_a_model_that_looks_back_is_not_said_to_have_learned_to_fill_masks(tmp_path: Path) -> None:
+    """XLM's causal models have the class of those that fill masks."""
+    config = transformers.XLMConfig(
+        vocab_size=97, emb_dim=24, n_heads=3, n_layers=2, causal=True, n_langs=1,
+        max_position_embeddings=64, bos_token_id=2, eos_token_id=3, pad_token_id=0,
+    )  # fmt: skip
+    transformers.XLMWithLMHeadModel(config).save_pretrained(tmp_path)
+    library_tokenizer(tmp_path, 89)
+    trace = models.load(tmp_path, device="cpu").run("The [MASK] dog")
+    assert not any(bool(site.weights().triu(1).any()) for site in trace.attention.values())
+    explained = explain_masked(trace, next(iter(trace.outputs.values())), "")
+    assert "Every token attends to itself and to those before it." in explained
+    assert "trained" not in explained
 
 
 def test_a_window_beside_blocked_cells_is_not_all_that_hides() -> None:

@@ -2,7 +2,7 @@
 
 from models.analysis.checks import rounding_in
 from models.layers.masks import LOOK_AHEAD, PADDING
-from models.trace import AttentionSite
+from models.trace import AttentionSite, Trace
 
 _WINDOW = "window of "  # how models.trace.edits.MaskChange names that layer
 
@@ -10,6 +10,18 @@ _WINDOW = "window of "  # how models.trace.edits.MaskChange names that layer
 def blocking(site: AttentionSite) -> list[str]:
     """Return the names of the mask layers that block a cell of this run, except padding."""
     return [layer.name for layer in site.mask.layers if layer.name != PADDING and layer.blocks]
+
+
+def looks_back_only(trace: Trace) -> bool:
+    """Return True if in no self-attention of a run any token may attend to one after it.
+
+    A single token of a model that could is no such run.
+    """
+    sites = [site for site in trace.attention.values() if site.query_stream == site.key_stream]
+    masks = [site.mask.allowed for site in sites if site.n_key > 1]
+    if not masks:
+        return any(site.stack == "decoder" for site in sites)
+    return not any(allowed is None or bool(allowed.triu(1).any()) for allowed in masks)
 
 
 def _hides_all_later(site: AttentionSite) -> bool:

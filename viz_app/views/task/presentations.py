@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from models.layers.masks import LOOK_AHEAD
 from models.sounds import SoundRow
 from models.trace import Trace
 from models.trace.outputs import (
@@ -32,14 +33,15 @@ from viz_app.views.task.pair import draw_choices, second_text_missing
 from viz_app.views.task.reading import DrawnOutput, TaskChoices
 from viz_app.views.task.span import draw_span
 from viz_app.views.task.text import ROW_NOTE
-from viz_app.words.allowed import blocking
+from viz_app.words.allowed import blocking, looks_back_only
 
 _MASK = (
-    "**[MASK]** hides a token; only its position is known. {reads} The model was trained on guesses like these{pairs}"
-    ".\n\n**The token that answers** is [MASK] itself. From its last vector the model makes the logits, and softmax "
+    "**[MASK]** hides a token; only its position is known. {reads}{trained}"
+    "\n\n**The token that answers** is [MASK] itself. From its last vector the model makes the logits, and softmax "
     f"makes them probabilities. {ROW_NOTE} Hiding goes by position: if you edit the text before it, another token is "
     "hidden."
 )
+_TRAINED = " The model was trained on guesses like these{}."
 _PAIRS = " and on nothing else but whether one text follows another"
 _CLASSES = (
     "**The token that answers** is {token}, {place} of the row{special}. From its last vector the model makes a logit"
@@ -90,7 +92,9 @@ def no_picture(trace: Trace, output: Output) -> str:
 
 
 def explain_masked(trace: Trace, output: MaskedToken, of_two: str) -> str:
-    return _MASK.format(reads=_reads(trace), pairs=_PAIRS if of_two else "")
+    is_decoder = any(site.stack == "decoder" for site in trace.attention.values())
+    trained = "" if is_decoder else _TRAINED.format(_PAIRS if of_two else "")
+    return _MASK.format(reads=_reads(trace), trained=trained)
 
 
 def explain_classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
@@ -115,8 +119,9 @@ def _reads(trace: Trace) -> str:
     """Return what tokens may read in self-attention, by the masks of all its layers."""
     sites = [site for site in trace.attention.values() if site.query_stream == site.key_stream]
     restricted = [site for site in sites if blocking(site)]
-    if any(site.stack == "decoder" for site in sites):
-        return "Every token attends to itself and to those before it."
+    if looks_back_only(trace):
+        only_that = all(set(blocking(site)) <= {LOOK_AHEAD} for site in sites)
+        return f"Every token attends {'' if only_that else 'at most '}to itself and to those before it."
     if not restricted:
         return "Every token attends to every other, so its vector holds both sides (Devlin et al. 2019, §3.1)."
     names = ", ".join(dict.fromkeys(name for site in restricted for name in blocking(site)))

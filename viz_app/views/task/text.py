@@ -61,7 +61,8 @@ the content stream (fig. 1 there).
 **The token that answers** is the one that is predicted. From the last vector of its query stream the model makes the logits. Its
 attention row says what one head of that stream read for it.
 """
-MASKED_TITLE = "Click a token to mask it; the model guesses it from both sides"
+MASKED_TITLE = "Click a token to mask it; the model guesses it from {}"
+BOTH_SIDES, BEFORE_IT = "both sides", "the tokens before it"
 TYPED_MASK = "You typed [MASK], so there is no true token to compare with."
 PAIR_TITLE, CLASS_TITLE = (
     "Does the second text follow the first?",
