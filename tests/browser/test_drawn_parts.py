@@ -213,6 +213,28 @@ def test_cells_have_their_colours_and_stand_where_they_stand_on_the_page(stage: 
         )
 
 
+@pytest.mark.parametrize("name", ["answers", "distances", "patch"])
+def test_the_scale_of_a_file_runs_as_on_the_page(stage: Stage, name: str) -> None:
+    """Its colours stand in the same order, from left to right."""
+    mount(stage, name)
+    shown = stage.js(
+        """(root) => [...root.querySelectorAll("*")].filter((e) => e.checkVisibility() && !e.closest(".files"))
+          .map((e) => getComputedStyle(e).backgroundImage).filter((image) => image.startsWith("linear-gradient(to right"))"""
+    )
+    assert shown
+    drawn = [
+        [(float(stop.get("offset")), stop.get("stop-color")) for stop in ramp]
+        for ramp in svg_of(stage).iter(f"{SVG}linearGradient")
+    ]
+    for image in shown:
+        colours = [hex_of(one.replace(",", " ")) for one in re.findall(r"rgb\([^)]*\)", image)]
+        ramps = [ramp for ramp in drawn if len(ramp) == len(colours) > 1]
+        assert any(
+            [hex_of(colour.replace(", ", " ")) for _, colour in sorted(ramp)] == colours
+            for ramp in ramps
+        )
+
+
 def test_what_scrolls_is_in_the_file_whole(stage: Stage) -> None:
     run = run_of("gpt")
     long = CurrentRun(run.scope, run.scope.run(" ".join(["The boy said it ."] * 20)))
