@@ -36,6 +36,9 @@ class _OneEach(Edit, stored=False):
 
     __hash__ = object.__hash__
 
+    def changes(self, what: str) -> bool:
+        return bool({"activation": self.cells, "head_out": self.heads}.get(what))
+
     def activation(
         self, value: Float[Tensor, "row token feature"], part: ActivationPart
     ) -> Float[Tensor, "row token feature"]:

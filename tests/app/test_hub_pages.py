@@ -52,6 +52,19 @@ def test_masks_of_a_model_whose_projections_are_not_known(folders: dict[str, Pat
     )
 
 
+def test_heads_are_taken_from_another_run_where_no_activation_can_be(
+    folders: dict[str, Path],
+) -> None:
+    """The library's XLNet offers none of its streams to an edit."""
+    asked = {"interventions-section": "Patch", "text": "1 2 3 4 5", "patch-text": "1 2 9 4 5"}
+    app = opened(folders["XLNetForSequenceClassification"], "interventions", **asked)
+    kinds = [kind for panel in said(app, "patch")["panels"] for kind in panel["kinds"]]
+    effects = [effect for kind in kinds for layer in kind["effects"] for effect in layer]
+    assert len(effects) == 2 * 2 * 2  # sides, layers, heads
+    assert any(effects)
+    assert [panel["grid"] for panel in said(app, "patch")["panels"]] == [None, None]
+
+
 @pytest.mark.parametrize("name", ["attention", "inside", "layer", "positions", "masks"])
 def test_a_gpt2_that_classifies_is_nowhere_called_an_encoder(
     folders: dict[str, Path], name: str
