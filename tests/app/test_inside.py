@@ -22,7 +22,7 @@ from models.checkpoint import Checkpoint, save_checkpoint
 from models.percent import percent
 from models.tokenizers.base import Tokenizer
 from viz_app import words
-from viz_app.drawing.labels import Label, quote
+from viz_app.drawing.labels import Label, of_two_runs, quote
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.weight_cell import chosen_cell, token_choice
 from viz_app.views.inside import cell as inside_cell
@@ -358,6 +358,20 @@ def test_tokens_in_sentences():
     assert quote(Label("·cat")) == "“cat”"
     assert quote(Label("·")) == "“·”"
     assert quote(Label("[end]", special=True)) == "[end]"
+    assert quote(Label("·cat | ·dog → .")) == "“cat”/“dog” (writing “.”)"
+
+
+def test_a_step_of_two_runs_names_twice_only_what_differs():
+    """Labels of five tokens would be cut to dots."""
+
+    def of(first: str, second: str) -> str:
+        return of_two_runs(Label(first), Label(second), "one", "other").text
+
+    assert of("·les → ·cats", "·les → ·dogs") == "·les → ·cats | ·dogs"
+    assert of("·cats → .", "·dogs → .") == "·cats | ·dogs → ."
+    assert of("·les", "·les") == "·les"
+    assert of("·a → ·b", "[end]") == "·a → ·b | [end]"
+    assert of_two_runs(Label("x"), Label("y"), "one", "other").note == "x in one, y in other"
 
 
 def test_a_blocked_key_says_so(trace):

@@ -19,6 +19,7 @@ LONELY = {
 }  # what as SPACE_MARK would look like a full stop where it is a token of its own
 # between the token read and the token written; spaces in a token are shown as SPACE_MARK
 ARROW = " → "
+OR = " | "  # between the tokens that two runs have at one position
 END_LABEL = "[end]"
 _SPECIAL = {"<s>": "[start]", "</s>": END_LABEL, "<pad>": "[padding]", "<unk>": "[unknown]"}
 _SPECIAL |= {
@@ -116,6 +117,22 @@ def _step(read: Label, written: Label) -> Label:
     return Label(f"{read.text}{ARROW}{written.text}", note, read.special and written.special)
 
 
+def of_two_runs(first: Label, second: Label, *names: str) -> Label:
+    """Return the label of a position with a token of each run; of a step, only what differs twice.
+
+    `names` are those of the runs, for the note.
+    """
+    if first.text == second.text:
+        return first
+    parts = [one.text.split(ARROW) for one in (first, second)]
+    if len(parts[0]) == len(parts[1]):
+        text = ARROW.join(a if a == b else f"{a}{OR}{b}" for a, b in zip(*parts, strict=True))
+    else:
+        text = f"{first.text}{OR}{second.text}"
+    both = zip((first.text, second.text), names, strict=True)
+    return Label(text, ", ".join(f"{token} in {name}" for token, name in both))
+
+
 def shorten(text: str, limit: int) -> str:
     """Shorten a text to `limit` characters by cutting its middle; in a step, the longer token's."""
     parts = text.split(ARROW)
@@ -189,9 +206,17 @@ def number_labels(tokens: Sequence[str]) -> list[str]:
 
 
 def quote(label: Label) -> str:
-    """Quote a token or a step for a sentence: “cat”, [start], “Elle” (writing “lit”)."""
+    """Quote a token or a step for a sentence: “cat”, [start], “Elle” (writing “lit”).
+
+    The tokens of two runs are separated by a slash: “cat”/“dog”.
+    """
     read, *written = (
-        part if label.special or part in SPECIAL_NAMES else f"“{part.lstrip(SPACE_MARK) or part}”"
+        "/".join(
+            token
+            if label.special or token in SPECIAL_NAMES
+            else f"“{token.lstrip(SPACE_MARK) or token}”"
+            for token in part.split(OR)
+        )
         for part in label.text.split(ARROW)
     )
     return f"{read} (writing {written[0]})" if written else read

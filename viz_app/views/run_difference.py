@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.analysis.comparison import same_vocabulary
 from models.tokenizers.base import Tokenizer
-from viz_app.drawing.labels import Label
+from viz_app.drawing.labels import Label, of_two_runs
 from viz_app.drawing.notes import rows
 from viz_app.drawing.payload import pack
 
@@ -22,6 +22,7 @@ DIFFERENCE_CHROME_PX = 498  # px of the window that stand above the pictures and
 KEYS = ("difference 1", "difference 2")  # of the pictures
 DIFFERENCE_NOTE = "difference note"
 NO_DIFFERENCE = "There is no difference to show: {}."
+_RUNS = ("this run", "the pinned run")
 EQUAL = "No difference in {}: 0.0 everywhere."
 DIFFERENCE_HELP = (
     "**This run minus the pinned run**, number by number, on one scale for all pictures of the page. Blue: larger in this run; "
@@ -159,8 +160,12 @@ def _picture(
         **saved,
         "axis": "" if ours.columns else f"{ours.of_columns}, from 1",
         "columns": drawn.shape[1],
-        "rows": [_either(a, b).as_json() for a, b in zip(ours.rows, theirs.rows, strict=True)],
-        "names": [_either(ours.columns(i), theirs.columns(i)).as_json() for i in columns]
+        "rows": [
+            of_two_runs(a, b, *_RUNS).as_json() for a, b in zip(ours.rows, theirs.rows, strict=True)
+        ],
+        "names": [
+            of_two_runs(ours.columns(i), theirs.columns(i), *_RUNS).as_json() for i in columns
+        ]
         if ours.columns and theirs.columns
         else None,
         "unit": ours.unit,
@@ -172,11 +177,3 @@ def _picture(
         "ways": [],
     }
     return pack(header, states=drawn)
-
-
-def _either(first: Label, second: Label) -> Label:
-    """Return the label of a row or a column that has one in each run."""
-    if first.text == second.text:
-        return first
-    note = f"{first.text} in this run, {second.text} in the pinned run"
-    return Label(f"{first.text} | {second.text}", note)

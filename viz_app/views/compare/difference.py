@@ -7,7 +7,13 @@ import numpy as np
 
 from models.analysis.comparison import TOKENS, WORDS
 from viz_app import words
-from viz_app.drawing.labels import Label, axes_labels, queries_are_written, quote
+from viz_app.drawing.labels import (
+    Label,
+    axes_labels,
+    of_two_runs,
+    queries_are_written,
+    quote,
+)
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.stamp import facts, saving
@@ -104,21 +110,13 @@ def _labels(what: Compared) -> tuple[list[Label], list[Label]]:
         elif axis.how == TOKENS:
             shown.append(mine)
         else:
-            shown.append([_either(a, b, what.sides) for a, b in zip(mine, other, strict=True)])
+            both = zip(mine, other, strict=True)
+            sides = what.sides.first, what.sides.second
+            shown.append([of_two_runs(a, b, *sides) for a, b in both])
     queries, keys = shown
     if pair.keys.how == WORDS:
         keys = [*keys, Label(text.OTHER_TOKENS, text.REST_NOTE, special=True)]
     return queries, keys
-
-
-def _either(first: Label, second: Label, sides: Sides) -> Label:
-    """Return the label of a position with a token of each run."""
-    if first.text == second.text:
-        return first
-    return Label(
-        f"{first.text} | {second.text}",
-        f"{first.text} in {sides.first}, {second.text} in {sides.second}",
-    )
 
 
 def _how(what: Compared) -> str:
