@@ -204,14 +204,16 @@ def test_names_of_rows_shrink_to_12_pixels_and_are_then_left_out(
 
 def test_a_long_name_is_as_long_as_there_is_room(stage: Stage) -> None:
     rng = np.random.default_rng(7)
-    long = ["".join(rng.choice(list("ilmtw"), 29)) for _ in range(23)]
+    long = ["".join(rng.choice(list("ilmtw"), 29)) for _ in range(11)]
     names = [[text, "", False] for text in long]
-    stage.mount("maps", 1200).show(
-        pack({**_header(), "rows": names, "cols": names}, map0=np.ones((23, 23), np.float32))
+    stage.mount("maps", 400).show(
+        pack({**_header(), "rows": names, "cols": names}, map0=np.ones((11, 11), np.float32))
     )
     written = [one["text"] for one in stage.drawn(".cells", "text") if "…" in one["text"]]
-    assert written[:23] == written[23:]
-    for token, shown in zip(long, written[:23], strict=True):
+    left = float(stage.data(".maps")["left"])
+    assert left == pytest.approx(0.34 * math.floor(stage.box("figure")["width"]))
+    rooms = [left - 12] * 11 + [TOP - 10] * 11
+    for token, shown, room in zip(long * 2, written, rooms, strict=True):
         shorter = [
             token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :]
             for limit in range(28, 2, -1)
@@ -221,7 +223,7 @@ def test_a_long_name_is_as_long_as_there_is_room(stage: Stage) -> None:
             " context.font = '12.5px sans-serif'; return texts.map((text) => context.measureText(text).width); }", shorter,
         )  # fmt: skip
         assert shown == next(
-            text for text, width in zip(shorter, widths, strict=True) if width <= LEFT - 12
+            text for text, width in zip(shorter, widths, strict=True) if width <= room
         )
 
 
@@ -273,7 +275,7 @@ def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
         ]
         step = shown[1]
         assert shown == list(range(0, 71, step))
-        assert step == math.ceil(13 / (tall if align == "right" else side))
+        assert step == math.ceil(13 / tall if align == "right" else 11 / side)
     stage.mount("maps", 420).show(
         pack(
             {**_header(), "rows": names[:4], "cols": names[:50]}, map0=np.ones((4, 50), np.float32)
@@ -281,6 +283,28 @@ def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
     )
     assert float(stage.data(".maps")["side"]) < 14
     assert float(stage.data(".maps")["tall"]) == 26
+
+
+def test_every_column_is_named_upright_where_slanted_names_would_touch(stage: Stage) -> None:
+    names = [[f"name {i}", "", False] for i in range(11)]
+    header = _header()
+    header["maps"][0]["says"] = "root scale; hatched = 0: not reachable from there"
+    drawn = pack({**header, "rows": names, "cols": names}, map0=np.ones((11, 11), np.float32))
+    for width, is_upright in ((224, True), (500, False)):
+        stage.mount("maps", width).show(drawn)
+        assert (float(stage.data(".maps")["side"]) < 11 / math.sin(0.96)) == is_upright
+        texts = stage.drawn(".cells", "text")
+        shown = [one for one in texts if one["align"] == "left" and one["text"].startswith("name")]
+        assert [one["text"] for one in shown] == [text for text, *_ in names]
+        for one in shown:
+            assert (one["angle"] == pytest.approx(-math.pi / 2)) == is_upright
+        says = [
+            one for one in texts if one["text"][1:] and one["text"] in header["maps"][0]["says"]
+        ]
+        assert " ".join(one["text"] for one in says) == header["maps"][0]["says"]
+        assert (len(says) == 2) == is_upright  # it is broken where it would be cut
+        assert all(one["wide"] <= width for one in says)
+        assert says[-1]["y"] + 7 <= stage.box(".cells")["height"]
 
 
 def _header() -> dict[str, Any]:
@@ -333,9 +357,9 @@ def test_rows_and_columns_are_named_and_so_are_the_axes(stage: Stage) -> None:
         "Apart. How far apart.",
     ]
     long = [["x" * 70, "", False]] * ROWS
-    maps_shown(stage, rows=long)
+    at, _ = maps_shown(stage, rows=long)
     (name, *_) = [one for one in stage.drawn(".cells", "text") if "…" in one["text"]]
-    assert LEFT - 12 - 12 < name["wide"] <= LEFT - 12
+    assert LEFT < at["left"] - 12 - 12 < name["wide"] <= at["left"] - 12
 
 
 def test_each_scale_says_its_ends_and_its_unit(stage: Stage) -> None:

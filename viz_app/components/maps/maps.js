@@ -4,6 +4,8 @@
 const ROOM = { left: 76, top: 74, right: 24, bottom: 44 },
   CELL = { largest: 30, high: 26, tallest: 430, least: 190 },
   ABOVE = 520,
+  SLANT = 0.96, // radians that the names of columns are turned by, where they have room
+  LINE = 14, // px from one line of small print to the next
   FIRST = 1,
   LAST = 255;
 
@@ -61,41 +63,48 @@ class Maps {
   redraw() {
     const { rows, cols } = this.picture, scale = (this.scale = scaleOf());
     const wide = Math.floor(Math.min(...this.views.map((v) => v.figure.clientWidth)) / scale);
-    this.side = Math.min(CELL.largest, (wide - ROOM.left - ROOM.right) / cols.length);
+    const { font } = this.theme, longest = Math.max(...rows.map(([text]) => widthIn(`12.5px ${font}`)(text)));
+    this.left = Math.max(ROOM.left, Math.min(longest + 13, 0.34 * wide)); // no longer name than what cells need
+    this.side = Math.min(CELL.largest, (wide - this.left - ROOM.right) / cols.length);
+    const says = this.views.map(({ part }) => wrapped(part.bars ? "" : part.says, wide, widthIn(`12px ${font}`)));
+    this.bottom = ROOM.bottom + LINE * Math.max(0, ...says.map((lines) => lines.length - 1));
+    this.views.forEach((view, i) => (view.says = says[i]));
     this.tall = Math.min(
       Math.max(this.side, CELL.high / scale),
       Math.max(CELL.least, Math.min(CELL.tallest, innerHeight - ABOVE)) / scale / rows.length,
     );
     for (const view of this.views) this.paint(view, wide);
-    Object.assign(this.root.dataset, { left: ROOM.left, top: ROOM.top, side: this.side, tall: this.tall });
+    Object.assign(this.root.dataset, { left: this.left, top: ROOM.top, side: this.side, tall: this.tall });
   }
 
   paint(view, width) {
-    const { picture, theme, side, tall } = this, { rows, cols } = picture;
-    const height = ROOM.top + rows.length * tall + ROOM.bottom, [context, ratio] = sized(view.cells, width, height, this.scale);
+    const { picture, theme, side, tall, left } = this, { rows, cols } = picture;
+    const height = ROOM.top + rows.length * tall + this.bottom, [context, ratio] = sized(view.cells, width, height, this.scale);
     sized(view.marks, width, height, this.scale);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, view.cells.width, view.cells.height);
     context.scale(ratio, ratio);
-    this.tokens(context, rows, tall, (text, at) => {
+    const measure = (text) => context.measureText(text).width;
+    this.tokens(context, rows, tall, 1, (text, r) => {
       context.textAlign = "right";
-      context.fillText(text, ROOM.left - 5, ROOM.top + at);
+      context.fillText(fit(text, left - 12, measure), left - 5, ROOM.top + (r + 0.5) * tall);
     });
     if (view.part.bars) return this.bars(context, view, width);
-    this.tokens(context, cols, side, (text, at) => {
+    const isSlanted = side * Math.sin(SLANT) >= LEAST_LETTERS - 1;
+    this.tokens(context, cols, isSlanted ? side * Math.sin(SLANT) : side, -1, (text, c) => {
       context.save();
-      context.translate(ROOM.left + at + 2, ROOM.top - 5);
-      context.rotate(-0.96);
+      context.translate(left + (c + 0.5) * side + (isSlanted ? 2 : 0), ROOM.top - 5);
+      context.rotate(isSlanted ? -SLANT : -Math.PI / 2);
       context.textAlign = "left";
-      context.fillText(text, 0, 0);
+      context.fillText(fit(text, ROOM.top - 10, measure), 0, 0);
       context.restore();
     });
     this.axes(context);
     const snap = (v) => Math.round(v * ratio) / ratio;
     for (let r = 0; r < rows.length; r++) {
       for (let c = 0; c < cols.length; c++) {
-        const value = view.values[r * cols.length + c], x = snap(ROOM.left + c * side), y = snap(ROOM.top + r * tall);
-        const w = snap(ROOM.left + (c + 1) * side) - x, h = snap(ROOM.top + (r + 1) * tall) - y;
+        const value = view.values[r * cols.length + c], x = snap(this.left + c * side), y = snap(ROOM.top + r * tall);
+        const w = snap(this.left + (c + 1) * side) - x, h = snap(ROOM.top + (r + 1) * tall) - y;
         if (value === 0 && view.part.none) this.hatch(context, x, y, w, h);
         else {
           context.fillStyle = css(theme.ramp[this.code(view.part, value)]);
@@ -104,8 +113,8 @@ class Maps {
       }
     }
     context.strokeStyle = theme.line;
-    context.strokeRect(ROOM.left, ROOM.top, cols.length * side, rows.length * tall);
-    this.legend(context, view.part, ROOM.top + rows.length * tall + 12);
+    context.strokeRect(this.left, ROOM.top, cols.length * side, rows.length * tall);
+    this.legend(context, view, ROOM.top + rows.length * tall + 12);
   }
 
   code({ least, largest, scale }, value) {
@@ -113,14 +122,11 @@ class Maps {
     return FIRST + Math.round((LAST - FIRST) * Math.min(1, Math.max(0, share)));
   }
 
-  tokens(context, labels, pitch, write) {
-    const { theme } = this,
-      size = Math.max(12, Math.min(12.5, pitch * 0.8)),
-      every = Math.ceil((size + 1) / pitch),
-      font = `${size}px ${theme.font}`;
-    Object.assign(context, { font, fillStyle: theme.text, textBaseline: "middle" });
-    const measure = widthIn(font);
-    labels.forEach(([text], i) => i % every || write(fit(text, ROOM.left - 12, measure), (i + 0.5) * pitch));
+  // Every n-th name where lines of letters, `between` px wider than themselves, would touch.
+  tokens(context, labels, pitch, between, write) {
+    const { theme } = this, size = Math.max(12, Math.min(12.5, pitch * 0.8)), every = Math.ceil((size + between) / pitch);
+    Object.assign(context, { font: `${size}px ${theme.font}`, fillStyle: theme.text, textBaseline: "middle" });
+    labels.forEach(([text], i) => i % every || write(text, i));
   }
 
   axes(context) {
@@ -147,8 +153,8 @@ class Maps {
     context.lineWidth = 1;
   }
 
-  legend(context, part, y) {
-    const { theme } = this, wide = 96, x = ROOM.left;
+  legend(context, { part, says }, y) {
+    const { theme } = this, wide = 96, x = this.left;
     for (let i = 0; i < wide; i++) {
       context.fillStyle = css(theme.ramp[FIRST + Math.round(((LAST - FIRST) * i) / (wide - 1))]);
       context.fillRect(x + i, y, 1.2, 9);
@@ -160,34 +166,34 @@ class Maps {
     context.textAlign = "left";
     context.fillText(brief(part.largest), x + wide + 4, y + 5);
     context.fillStyle = theme.quiet;
-    context.fillText(part.says, 0, y + 24);
+    says.forEach((line, i) => context.fillText(line, 0, y + 24 + LINE * i));
   }
 
   bars(context, { part, values }, width) {
-    const { theme, tall } = this, room = width - ROOM.left - ROOM.right - 30;
+    const { theme, tall } = this, room = width - this.left - ROOM.right - 30;
     Object.assign(context, { textBaseline: "middle", textAlign: "left" });
     values.forEach((value, r) => {
       const y = ROOM.top + r * tall, long = (room * value) / part.largest;
       context.fillStyle = theme.accent;
-      context.fillRect(ROOM.left, y + 1, Math.max(0.5, long), Math.max(1, tall - 2));
+      context.fillRect(this.left, y + 1, Math.max(0.5, long), Math.max(1, tall - 2));
       if (tall < 11) return;
       context.fillStyle = theme.text;
       context.font = `12px ${theme.font}`;
-      context.fillText(brief(value), ROOM.left + long + 4, y + tall / 2);
+      context.fillText(brief(value), this.left + long + 4, y + tall / 2);
     });
     context.strokeStyle = theme.line;
-    context.strokeRect(ROOM.left, ROOM.top, room, values.length * tall);
+    context.strokeRect(this.left, ROOM.top, room, values.length * tall);
     Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet });
     const foot = ROOM.top + values.length * tall + 17;
-    context.fillText("0", ROOM.left, foot);
+    context.fillText("0", this.left, foot);
     context.textAlign = "right";
-    context.fillText(`${brief(part.largest)} ${part.says}`, ROOM.left + room, foot);
+    context.fillText(`${brief(part.largest)} ${part.says}`, this.left + room, foot);
   }
 
   spot({ part, cells }, event) {
     const { rows, cols } = this.picture, box = cells.getBoundingClientRect(), { scale } = this;
     const r = Math.floor(((event.clientY - box.top) / scale - ROOM.top) / this.tall);
-    const c = Math.floor(((event.clientX - box.left) / scale - ROOM.left) / this.side);
+    const c = Math.floor(((event.clientX - box.left) / scale - this.left) / this.side);
     if (r < 0 || r >= rows.length || c < 0 || (!part.bars && c >= cols.length)) return null;
     return part.bars ? { r } : { r, c };
   }
@@ -223,11 +229,11 @@ class Maps {
     context.strokeStyle = this.theme.text;
     const { side, tall } = this, wide = this.picture.cols.length * side;
     context.lineWidth = 0.6;
-    context.strokeRect(ROOM.left, ROOM.top + spot.r * tall, wide, tall);
+    context.strokeRect(this.left, ROOM.top + spot.r * tall, wide, tall);
     if (part.bars || spot.c === undefined) return;
-    context.strokeRect(ROOM.left + spot.c * side, ROOM.top, side, this.picture.rows.length * tall);
+    context.strokeRect(this.left + spot.c * side, ROOM.top, side, this.picture.rows.length * tall);
     context.lineWidth = 1.8;
-    context.strokeRect(ROOM.left + spot.c * side, ROOM.top + spot.r * tall, side, tall);
+    context.strokeRect(this.left + spot.c * side, ROOM.top + spot.r * tall, side, tall);
   }
 
   // All pictures as one, as they stand on the page.
