@@ -139,3 +139,6 @@ def test_another_choice_of_the_page_is_shown_and_typing_goes_on(stage: Stage, bo
     assert names(stage) == ["gpt", "gpt-sentiment"]
     stage.show(MENU | {"value": "gpt"})
     assert box.input_value() == "gpt"
+    stage.show(MENU | {"value": "/a/long/way/to/my-bert/"})  # its end is what one knows it by
+    assert box.input_value() == "my-bert"
+    assert box.get_attribute("title") == "/a/long/way/to/my-bert/"

@@ -106,7 +106,9 @@ class Picker {
     if (this.menu.matches(":popover-open")) this.menu.hidePopover();
     this.box.setAttribute("aria-expanded", false);
     this.box.removeAttribute("aria-activedescendant");
-    this.box.value = this.value ?? "";
+    const value = this.value ?? "";
+    this.box.value = this.models.find(({ name }) => name === value)?.label ?? value.split(/[/\\]/).filter(Boolean).pop() ?? value;
+    this.box.title = this.box.value === value ? "" : value; // of a path the folder, all of it on hover and in the menu
   }
 
   place() {
