@@ -41,6 +41,8 @@ def test_no_question_leads_to_a_page_that_shows_nothing(name: str) -> None:
         if shows(address, run):
             leads = PAGES[address].leads_to(run, None)
             assert leads.page != address
+            if leads.page == "attention":
+                assert ("attend" in leads.question) == bool(run.trace.attention)
             assert shows(leads.page, run), (address, leads)
 
 

@@ -71,7 +71,7 @@ def test_every_section_stands_for_every_kind_of_model(folders, kind, section):
     has_nothing = section in ("Rotation", "Grid of patches")
     assert (prose(at).count("✓") >= 1) != has_nothing
     assert ("reads no image" in prose(at)) == (section == "Grid of patches")
-    none = "has no rotary positions" if kind == "none" else "No rotation is shown for this model"
+    none = "has no rotary positions" if kind == "none" else "No rotary positions were found"
     assert (none in prose(at)) == (section in ("Rotation", "Score by distance"))
 
 

@@ -210,12 +210,10 @@ def test_a_click_on_a_token_carries_another_pair(folders: dict[str, Path]) -> No
 def test_a_model_that_turns_nothing_says_so_and_has_scores_by_distance(
     folders: dict[str, Path],
 ) -> None:
-    assert "No rotation is shown for this model" in prose(
-        opened(folders["GPT2LMHeadModel"], "Rotation")
-    )
+    assert "No rotary positions were found" in prose(opened(folders["GPT2LMHeadModel"], "Rotation"))
     said = prose(opened(folders["GPT2LMHeadModel"], "Score by distance"))
     assert "By distance: all 28 pairs" in said
-    assert "No rotation is shown for this model" in said
+    assert "No rotary positions were found" in said
     assert "✗" not in said
 
 

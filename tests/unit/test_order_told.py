@@ -1,7 +1,9 @@
 """By what a model tells the order of its tokens, as a run of equal tokens shows it; and what the page Positions makes of it."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -16,7 +18,9 @@ from models.architectures.base import (
     BY_VECTORS,
     UNSEEN,
 )
-from viz_app.views.positions import adding, page, text
+from viz_app.controls.other_models import shows
+from viz_app.session import cache
+from viz_app.views.positions import adding, page, shuffle, text
 from viz_app.views.positions.rotation import no_rotation
 
 TOLD_BY = {
@@ -70,6 +74,16 @@ def test_the_page_claims_no_more_than_the_run_shows(
     assert ("do not attend to each other" in adding.not_added(model, attends=True)) is False
     rotation = no_rotation(model)
     assert ("has no rotary positions" in rotation) == (by == BY_SCORES)
+
+
+@pytest.mark.parametrize("section", [text, adding])
+def test_a_section_names_models_that_have_it(section: ModuleType) -> None:
+    """The buttons below the sentence open the same two."""
+    find = {text: shuffle.find_shuffle, adding: adding.find_adding}[section]
+    sentences = [value for value in vars(section).values() if isinstance(value, str)]
+    names = {name for one in sentences for name in re.findall(r"(?:Open|or) \*\*(\S+?)\*\*", one)}
+    assert names == {"eng-fra", "bert"}
+    assert all(shows(find, cache.scope(name)) for name in names)
 
 
 def test_equal_tokens_without_positions_are_alike_and_nothing_is_found() -> None:

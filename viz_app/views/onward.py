@@ -1,7 +1,16 @@
 """The questions that more than one page leads to."""
 
+from models.printable import printable
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.page import NextQuestion
+
+
+def what_it_reads(run: CurrentRun, name: str = "this model") -> NextQuestion:
+    """Lead to Attention, which shows the states of a model without attention."""
+    name = printable(name)
+    if run.trace.attention:
+        return NextQuestion(f"Which tokens does {name} attend to?", "attention")
+    return NextQuestion(f"What does {name} keep of each token?", "attention")
 
 
 def how_it_orders() -> NextQuestion:

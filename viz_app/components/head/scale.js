@@ -38,7 +38,7 @@ class Switches {
     const { waiting } = this, { sinks, sinkNames, sinkShare, first, block } = picture;
     if (waiting && waiting.scale === picture.scale && waiting.hides === picture.hides) this.waiting = undefined;
     this.asked = picture.asked ?? picture.scale; // "auto" until one is chosen
-    const { scale, hides } = this.waiting ?? picture, names = sinkNames.join(" and ");
+    const { scale, hides } = this.waiting ?? picture, names = [...new Set(sinkNames)].join(" and ");
     Object.assign(picture, { scale, hides, hidden: new Set(hides && block === 1 ? sinks.map((key) => key - first[1]) : []) });
     this.select.value = scale;
     this.box.checked = hides;

@@ -8,7 +8,8 @@ from viz_app.controls.lesson_panel import begin_lesson, offered_lessons
 from viz_app.drawing.notes import rows
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.page import NextQuestion, Page, PageCell, ShownComponent, View, Widget
+from viz_app.views import onward
+from viz_app.views.page import Page, PageCell, ShownComponent, View, Widget
 
 LESSONS_QUESTION = "Lessons: what do you expect?"
 LESSONS_ANSWER = "Each lesson asks you to predict what a model does, then shows it on the running model. Pick one."
@@ -70,6 +71,6 @@ LESSONS_PAGE = Page(
     LESSONS_QUESTION,
     lambda run: LESSONS_ANSWER,
     {"": lambda run: ALL_LESSONS},
-    lambda run, choices: NextQuestion("Which tokens does this model attend to?", "attention"),
+    lambda run, choices: onward.what_it_reads(run),
     shows_changes=False,
 )

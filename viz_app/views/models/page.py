@@ -21,8 +21,9 @@ from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.url_state import CHECKPOINT
+from viz_app.views import onward
 from viz_app.views.models import text
-from viz_app.views.page import Checks, NextQuestion, Page, PageCell, ShownComponent, View
+from viz_app.views.page import Checks, Page, PageCell, ShownComponent, View
 
 CARD_PAGE = "task"  # the page that a card opens
 REFERENCE = "reference/index.html"  # viz_app/reference
@@ -157,13 +158,6 @@ def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCel
     return [ShownComponent(CARDS), ShownComponent(PLAIN, "note models"), Checks()]
 
 
-def _leads_to(run: CurrentRun, choices: None) -> NextQuestion:
-    name = printable(run.scope.name)
-    if run.trace.attention:
-        return NextQuestion(f"Which tokens does {name} attend to?", "attention")
-    return NextQuestion(f"What does {name} keep of each token?", "attention")
-
-
 ALL_MODELS = View(
     _payloads,
     _layout,
@@ -176,6 +170,6 @@ MODELS_PAGE = Page(
     text.MODELS_QUESTION,
     lambda run: text.MODELS_ANSWER,
     {"": lambda run: ALL_MODELS},
-    _leads_to,
+    lambda run, choices: onward.what_it_reads(run, run.scope.name),
     shows_changes=False,
 )

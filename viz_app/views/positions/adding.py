@@ -33,21 +33,21 @@ ADDED_TOKEN = Whole("positions-token", 0)
 
 
 POSITIONS_NOT_ADDED = RECURRENT + (
-    "So there is nothing to add and nothing to concatenate. Choose a Transformer above to see how a position vector "
+    "So there is nothing to add and nothing to concatenate. Open **eng-fra** or **bert** to see how a position vector "
     "is added to a token's."
 )
 RELATIVE_ONLY = (
     "**This model adds no position vector to a token.** The distance of two tokens is a term of their score; the page"
-    " **Inside a head** shows it. Choose a Transformer above to see how a position vector is added."
+    " **Inside a head** shows it. Open **eng-fra** or **bert** to see how a position vector is added."
 )
 _UNKNOWN = (
-    "**This section is not shown for this model**: {}. Open **eng-fra** or **dates** to see how a position vector is "
+    "**This section is not shown for this model**: {}. Open **eng-fra** or **bert** to see how a position vector is "
     "added to a token's."
 )
 _NO_SUM = "it is not known that its first W reads only the sum of token and position"
 NOT_ATTENDED = (
     "**In this model the tokens of the text do not attend to each other**, so no W_Q reads both. "
-    "Choose a Transformer above."
+    "Open **eng-fra** or **bert**."
 )
 
 

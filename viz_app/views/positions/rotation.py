@@ -23,12 +23,9 @@ from viz_app.views.positions.tables import LOW, WAVELENGTH_REACH, WAVELENGTH_TIT
 from viz_app.views.positions.text import wavelength_text
 from viz_app.views.run_difference import Quantity
 
-_OTHERS = "In other models each query and each key is turned by angles that its position sets (rotary positions)."
+_OTHERS = "Rotary positions turn each query and each key by angles that depend on its position."
 _NONE = f"**This model has no rotary positions.** {_OTHERS}"
-_UNKNOWN = (
-    f"**No rotation is shown for this model.** {_OTHERS} No module of this model was found that makes such angles and "
-    "is borne out by a run."
-)
+_UNKNOWN = f"**No rotary positions were found in this model.** {_OTHERS}"
 ROTATED_PAIRS_TITLE = "pair of dimensions"
 
 

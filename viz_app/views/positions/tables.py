@@ -216,7 +216,7 @@ def _lay_out_map(run: CurrentRun, choices: TableChoices, drawn: Pictures) -> Seq
 
 
 def _only_tables(run: CurrentRun) -> list[PageCell]:
-    return [Prose(say.TABLES_ONLY)] * run.scope.model.is_recurrent
+    return [Prose(say.TABLES_ONLY, is_small=True)] * run.scope.model.is_recurrent
 
 
 def _text(run: CurrentRun, choices: TableChoices) -> str:

@@ -39,21 +39,21 @@ _RELATIVE = (
     "**This model adds no position vectors: its positions are relative.** Each score has a term for the distance of "
     "the two tokens, by a vector r of sines and cosines. The page **Inside a head** shows it, stage “position”. The "
     "order in which tokens are predicted is a different matter; the page **Task** changes it. Open **eng-fra** or "
-    "**dates** for a shuffle test. The other sections show the vectors that other models add."
+    "**bert** for a shuffle test. The other sections show the vectors that other models add."
 )
 _NOT_SHUFFLED = (
     "**There is no shuffle test for this model.** The test needs a model that reads a text all at once, in any order."
     " Here every token attends only to those before it, so a text in another order is another text. Open **eng-fra** "
-    "or **dates** for the test; "
+    "or **bert** for the test; "
 )
 _NOT_OURS = (
     "**There is no shuffle test for this kind of model.** The test runs a copy of it without position vectors, which "
-    "cannot be made here. Open **eng-fra** or **dates** for the test; "
+    "cannot be made here. Open **eng-fra** or **bert** for the test; "
 )
 _NOT_ATTENDING = (
     "**There is no shuffle test for this model.** The test follows the vector of each token through the layers. Here "
     "the tokens of the text do not attend to each other, so no layer changes their vectors. Open **eng-fra** or "
-    "**dates** for the test; "
+    "**bert** for the test; "
 )
 _OWN_VECTORS = "the other sections show this model's own position vectors."
 _NO_VECTORS = "the other sections show the vectors that other models add. This one {}."
@@ -99,10 +99,7 @@ SHIFT_HELP = "Is PE(pos+k) one fixed matrix times PE(pos), wherever pos is?"
 PICTURES_NOTE = (
     "Each picture has its own download in its upper right corner, when the pointer is on it."
 )
-TABLES_ONLY = RECURRENT + (
-    "The tables below are those added for attention. Without them and without a mask, attention cannot tell one order"
-    " of tokens from another."
-)
+TABLES_ONLY = "This model needs no such table: each state is made from the one before it. Models with attention add one."
 
 NOTHING_ASKED = (
     "The change of the prediction is shown as soon as there is one. Hide a token on the page Task, type "

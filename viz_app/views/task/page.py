@@ -17,7 +17,8 @@ from viz_app.drawing.provenance import file_name
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import lock_token, pick_head
 from viz_app.session.live import Pictures
-from viz_app.views.page import Columns, File, NextQuestion, Page, PageCell, ShownComponent, View
+from viz_app.views import onward
+from viz_app.views.page import Columns, File, Page, PageCell, ShownComponent, View
 from viz_app.views.task import text
 from viz_app.views.task.controls import (
     choose_position,
@@ -86,5 +87,5 @@ TASK_PAGE = Page(
         first_output(run.trace), run.scope.training, run.scope.config
     ),
     {"": _find},
-    lambda run, choices: NextQuestion("Which tokens did it attend to?", "attention"),
+    lambda run, choices: onward.what_it_reads(run),
 )

@@ -9,7 +9,8 @@ from viz_app.controls.train.watching import watch_runs
 from viz_app.session import run_owners
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.page import Foot, NextQuestion, Page, PageCell, Prose, View, Widget
+from viz_app.views import onward
+from viz_app.views.page import Foot, Page, PageCell, Prose, View, Widget
 
 
 def _payloads(run: CurrentRun, choices: None) -> Pictures:
@@ -36,8 +37,6 @@ TRAIN_PAGE = Page(
     text.TRAIN_QUESTION,
     lambda run: text.TRAIN_ANSWER,
     {"": lambda run: RUNS},
-    lambda run, choices: NextQuestion(
-        f"Which tokens does {run.scope.name} attend to?", "attention"
-    ),
+    lambda run, choices: onward.what_it_reads(run, run.scope.name),
     shows_changes=False,
 )
