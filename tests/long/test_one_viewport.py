@@ -55,13 +55,13 @@ def test_the_picture_and_its_controls_end_within_the_viewport(
 
 
 SETTINGS = {
-    "beam": ({"decoding-how": "beam"}, [".st-key-which", ".beam .tree-scroll", ".beam .detail"]),
+    "beam": ({"decoding-how": "beam"}, [".st-key-which", ".beam .tree-scroll", ".beam .detail", ".st-key-details"]),
     "beam, step by step": (
         {"decoding-how": "beam", "decoding-picture": "step by step"},
         [".st-key-which", ".stepper .lanes", ".stepper .panel.serial"],
     ),
     "sampling": ({"decoding-how": "sampling", "decoding-temperature": "2", "step": "3"}, DECODING),
-    "forced": ({"force": "2:30", "step": "2"}, [".stepper .fork", ".stepper .lanes", ".stepper .panel.serial .bars"]),
+    "forced": ({"force": "2:30", "step": "2"}, [".stepper .fork", ".stepper .lanes", ".stepper .panel.serial .bars", ".st-key-details"]),
 }  # fmt: skip
 
 
@@ -86,6 +86,11 @@ SUBTRACTED = BESIDE | {"difference": "true"}
 WHOLE_PAGES = {
     "heads": ("interventions", {}, ".board"),
     "patch": ("interventions", {RUN_SECTION: "Patch"}, ".patch"),
+    "patch of two streams": (
+        "interventions",
+        {RUN_SECTION: "Patch", "checkpoint": "xlnet"},
+        ".patch",
+    ),
     "patch by gradient": (
         "interventions",
         {RUN_SECTION: "Patch", "patch-part": "gradient"},
@@ -102,12 +107,26 @@ WHOLE_PAGES = {
 }
 
 
-@pytest.mark.parametrize("name", WHOLE_PAGES)
-def test_pages_that_change_and_compare_runs_do_not_scroll(shared_page: Page, name: str) -> None:
+ON_A_LOW_WALL = ["heads", "patch", "patch of two streams", "patch by gradient", "many texts", "compare"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "present"),
+    [*((name, "") for name in WHOLE_PAGES), *((name, "1") for name in ON_A_LOW_WALL)],
+)
+def test_pages_that_change_and_compare_runs_do_not_scroll(
+    shared_page: Page, name: str, present: str
+) -> None:
     path, more, picture = WHOLE_PAGES[name]
     resized(shared_page, 1280, 720)
-    go(shared_page, path, picture, **{"checkpoint": "eng-fra"} | more)
+    link = {"checkpoint": "eng-fra"} | more | ({"present": present} if present else {})
+    go(shared_page, path, picture, **link)
     rested(shared_page)
+    if present:
+        box, sections = boxes(
+            shared_page, ".st-key-bar-source, .st-key-bar-text", f".st-key-{path}-section"
+        )
+        assert box["bottom"] < sections["top"]
     scrolls = """() => {
       const main = document.querySelector("[data-testid=stMain]");
       return main.scrollHeight - main.clientHeight;

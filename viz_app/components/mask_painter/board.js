@@ -50,13 +50,15 @@ class Board {
       blocks = block > 1,
       longest = (labels) => Math.max(...labels.map((label) => measure(label[0])));
     this.left = Math.min(18 + longest(queries), this.width * 0.36) + 6;
-    const right = Math.min(30, longest(keys) * 0.6), roomX = this.width - this.left - right;
-    const steep = blocks || Math.min(NUMBER, roomX / cols) * Math.SQRT1_2 < LEAST_LETTERS ? 1.05 : 0.72; // as nameTokens turns them
-    const most = this.height * (blocks ? 0.4 : 0.3), bracketed = 26 + measure("[padding]") * steep;
-    this.top = Math.min(24 + longest(keys) * steep, blocks ? most : Math.max(most, bracketed));
+    const slanted = Math.min(30, longest(keys) * 0.6); // px that the last name leans over the cells
+    this.steep = blocks || Math.min(NUMBER, (this.width - this.left - slanted) / cols) * Math.SQRT1_2 < LEAST_LETTERS;
+    const turned = this.steep ? 1.05 : 0.72, right = this.steep ? 8 : slanted, roomX = this.width - this.left - right; // as nameTokens turns them
+    const most = this.height * (blocks ? 0.4 : 0.3), bracketed = 26 + measure("[padding]") * turned;
+    this.top = Math.min(24 + longest(keys) * turned, blocks ? most : Math.max(most, bracketed));
     const roomY = this.height - this.top - 4, side = Math.min(LARGEST, roomX / cols, roomY / rows);
     this.wide = Math.min(Math.max(side, NUMBER), roomX / cols);
     this.tall = Math.min(Math.max(side, 20), roomY / rows);
+    this.left = Math.max(this.left, Math.min(24 + longest(queries), this.width - right - cols * this.wide)); // names have what cells leave free
     if (this.touched && !blocks && window.innerWidth <= PHONE) this.grow(this.left + cols * FINGER + right, this.top + rows * FINGER + 4);
   }
 
@@ -101,8 +103,8 @@ class Board {
   }
 
   names(context) {
-    const { queries, keys } = this.picture, { wide, tall, left, top, theme } = this;
-    nameTokens(context, queries, keys, { left, top, wide, tall, theme, largest: 12 });
+    const { queries, keys } = this.picture, { wide, tall, left, top, theme, steep } = this;
+    nameTokens(context, queries, keys, { left, top, wide, tall, theme, largest: 12, steep });
   }
 
   values(context) {

@@ -1,6 +1,7 @@
 // One part of a run taken from another, tried for every part and both ways: on each side a grid of cells, position by layer, and a
 // board of heads. A click or Enter takes a part; so does a drag of it from the other side, whose run it comes from.
 const NUMBERED = 8; // columns of cells, and heads side by side, up to which numbers are written
+const HEAD = { least: 17, number: 34, most: 42 }; // px of a head's cell; from `number` on it has room for its number
 const FAR = 6; // px from which a press is a drag
 
 // The numbers of one side as parts of the table behind a picture (common/behind.js).
@@ -51,11 +52,19 @@ class Patch {
       const part = { title: put(box, "h2"), means: put(box, "p", "means quiet"), sentence: put(box, "p", "sentence") };
       part.sentence.setAttribute("role", "status");
       if (grid) part.grid = this.grid(put(box, "div", "scroll"), side, grid);
-      const boards = put(box, "div", "kinds"), wide = kinds.reduce((n, { heads }) => n + heads, 0) <= NUMBERED;
-      this.wide = wide;
-      part.kinds = kinds.map((kind, i) => this.kind(boards, side, kind, wide, i));
+      const boards = put(box, "div", "kinds"), cell = this.headCell(boards, kinds);
+      this.wide = cell >= HEAD.number * Math.min(scaleOf(), 1.2);
+      part.kinds = kinds.map((kind, i) => this.kind(boards, side, kind, cell, i));
       return part;
     });
+  }
+
+  // The width of a head's cell with which the boards of all kinds of attention stand side by side, if one is wide enough.
+  headCell(boards, kinds) {
+    const heads = kinds.reduce((n, { heads }) => n + heads, 0), names = 64 * scaleOf();
+    if (heads > NUMBERED) return HEAD.least;
+    const room = (boards.clientWidth - names - 8 * (kinds.length - 1)) / heads - 2;
+    return Math.max(HEAD.least, Math.min(HEAD.most, Math.floor(room)));
   }
 
   grid(place, side, { names, layers, tokens }) {
@@ -76,15 +85,15 @@ class Patch {
     return { table, columns, lines };
   }
 
-  kind(place, side, { title, sites, layers, heads }, wide, first) {
-    const section = put(place, "section", "kind");
-    const name = put(section, "h3", "", title), table = put(section, "table");
-    section.style.setProperty("--cell", wide ? "42px" : "17px");
+  kind(place, side, { title, short, sites, layers, heads }, cell, nth) {
+    const section = put(place, "section", "kind"), isNarrow = cell * heads < 200 * scaleOf();
+    const name = put(section, "h3", "", isNarrow ? short : title), table = put(section, "table");
+    section.style.setProperty("--cell", `${cell}px`);
     table.setAttribute("aria-label", title);
     name.title = title;
     const lines = sites.map((site, row) => {
       const line = put(table, "tr");
-      if (!first || wide) put(line, "th", "row", wide ? `Layer ${layers[row]}` : `L${layers[row]}`).scope = "row";
+      if (!nth) put(line, "th", "row", this.wide ? `Layer ${layers[row]}` : `L${layers[row]}`).scope = "row";
       return Array.from({ length: heads }, (_, head) => this.button(put(line, "td"), { side, what: "head", name: site, number: head }));
     });
     this.walk(lines);

@@ -20,6 +20,8 @@ from viz_app.views.compare.offers import offers
 from viz_app.views.compare.payloads import CompareChoices, compare_payloads, distance_table
 from viz_app.views.page import Columns, File, Find, Page, PageCell, ShownComponent, View, csv_file
 
+MAX_HEADS_BESIDE_MAPS = 6  # heads per layer up to which the maps have what the distances leave free
+
 
 def _choose(run: CurrentRun) -> CompareChoices:
     """Draw what this run is compared with, and return the choices."""
@@ -83,7 +85,9 @@ def _named(other: CurrentRun, option: str) -> str:
 
 def _layout(run: CurrentRun, choices: CompareChoices, drawn: Pictures) -> Sequence[PageCell]:
     grid = ShownComponent(DISTANCES, choose={"on_pick": state.pick_reference_head})
-    return [Columns((1.25, 2), ([grid], [ShownComponent(DIFFERENCE)]))]
+    most = max(site.n_heads for site in run.trace.attention.values())
+    widths = (1, 2.6) if most <= MAX_HEADS_BESIDE_MAPS else (1.25, 2)
+    return [Columns(widths, ([grid], [ShownComponent(DIFFERENCE)]))]
 
 
 def _files(run: CurrentRun, choices: CompareChoices) -> Sequence[File]:

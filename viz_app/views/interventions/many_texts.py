@@ -223,7 +223,7 @@ def _layout(run: CurrentRun, choices: SweepChoices, drawn: Pictures) -> Sequence
     if "board" not in drawn:
         return [Prose(f"{SWEEP_NOT_MEASURED} {LOSS_NOTES[_kind(run)]}"), measure]
     board_of_heads = ShownComponent(BOARD, change={"on_switch": _try, "on_scale": _scale})
-    return [Columns((1.3, 1), ([board_of_heads, measure], [Plot(CURVES_KEY, fits=False)]))]
+    return [Columns((1.5, 1), ([board_of_heads, measure], [Plot(CURVES_KEY, fits=False)]))]
 
 
 def _try(site: str, head: int, is_off: bool) -> None:

@@ -243,7 +243,7 @@ def _layout(run: CurrentRun, choices: PatchChoices, drawn: Pictures) -> Sequence
     )
     outcome = ShownComponent(OUTCOME, choose={"on_choose": partial(_choose_decision, choices)})
     buttons = Widget(partial(_buttons, run, choices))
-    return [ShownComponent(PLAIN, PATCH_NOTE), Columns((1.9, 1), ([grid], [outcome, buttons]))]
+    return [ShownComponent(PLAIN, PATCH_NOTE), Columns((1.75, 1), ([grid], [outcome, buttons]))]
 
 
 def _files(run: CurrentRun, choices: PatchChoices) -> Sequence[File]:

@@ -185,6 +185,7 @@ def _kinds(shown: PatchEffects, side: str, effects: Effects, taken: Edits) -> li
         kinds.append(
             {
                 "title": words.kind_title(sites[0]),
+                "short": words.kind_short(sites[0]),
                 "sites": [site.name for site in sites],
                 "layers": [site.layer + 1 for site in sites],
                 "heads": n_heads,

@@ -36,7 +36,7 @@ BOARD_LEGEND = {
     "divergence": "KL divergence from the distribution before, never below 0",
 }
 NO_HEAD_CHANGED = "Nothing is changed yet: click a head."
-FOLLOWED_TOKEN = "Followed token, with the change of its log-probability in nats"
+FOLLOWED_TOKEN = "Followed token: change of its log-probability, nats"
 METRIC_HELP = (
     "The log-probability of the chosen token says which way a head pushes. The KL divergence of the two distributions says "
     "how much the head matters, not which way."
