@@ -198,8 +198,19 @@ LEAST_LETTERS = """() => {
 }"""
 
 
+# what is lower than its letters and hides the rest
+CUT_DOWN = """() => {
+  const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);
+  return all(document.querySelector("[data-testid=stMain]")).filter((e) => {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    const hides = ["hidden", "clip"].includes(getComputedStyle(e).overflowY) && e.clientHeight > 4;
+    return own && hides && e.checkVisibility() && e.scrollHeight > e.clientHeight + 2;
+  }).map((e) => e.textContent.trim());
+}"""
+
+
 @pytest.mark.parametrize(("size", "least"), [((1280, 720), 16), ((1920, 1080), 20)])
-@pytest.mark.parametrize("path", ["", "task", "layer", "positions", "masks", "decoding"])
+@pytest.mark.parametrize("path", ["", "task", "inside", "layer", "positions", "masks", "decoding"])
 def test_letters_grow_with_the_wall(
     shared_page: Page, path: str, size: tuple[int, int], least: int
 ) -> None:
@@ -207,6 +218,7 @@ def test_letters_grow_with_the_wall(
     go(shared_page, path, "h1", checkpoint="eng-fra", present="1")
     rested(shared_page)
     assert shared_page.evaluate(LEAST_LETTERS) >= least - 0.1
+    assert shared_page.evaluate(CUT_DOWN) == []
 
 
 @pytest.mark.parametrize("model", ["eng-fra", "gpt"])

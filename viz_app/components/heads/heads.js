@@ -1,5 +1,7 @@
 // What each head adds to the residual stream at one token: the parts of Concat, what W_O makes of each, how long it is and
 // which way it points. A click on a row chooses the head.
+const SPARE = 40; // px that a walk takes for its steps
+
 class Heads {
   constructor(root) {
     this.root = root;
@@ -37,7 +39,7 @@ class Heads {
         lengths: arrays.lengths.subarray(h * n, (h + 1) * n),
       })
     );
-    this.table.show({ columns: this.columns(), rows, names: "head", chosen: this.picture.head, label: title }, this.theme);
+    this.table.show({ columns: this.columns(), rows, names: "head", chosen: this.picture.head, label: title, spare: SPARE }, this.theme);
     this.root.querySelector(".note").textContent =
       "Blue is above 0, orange below, ± the strongest colour. “Length” is the vector's; cosine 1 = same direction, 0 = at right angles, −1 = opposite. " +
       `${arrays.residual ? "“Added to” is the residual stream. " : ""}Point at anything for exact numbers; click a row to choose that head.`;

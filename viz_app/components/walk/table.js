@@ -21,7 +21,7 @@ class Table {
     };
   }
 
-  // table: {columns, rows, names, lines, label}. `lines` keeps the height the same however many rows a stage has.
+  // table: {columns, rows, names, lines, label, spare}. `spare` px are free beside what a walk needs; `lines` keeps the height the same however many rows a stage has.
   show(table, theme) {
     Object.assign(this, { table, theme });
     describe(this.cells, {
@@ -57,7 +57,8 @@ class Table {
   }
 
   room() {
-    return (this.scale === 1 ? PROJECTOR.beside : PROJECTOR.rows) + (window.innerHeight - PROJECTOR.tall) / this.scale;
+    return (this.scale === 1 ? PROJECTOR.beside : PROJECTOR.rows) + (window.innerHeight - PROJECTOR.tall) / this.scale +
+      (this.table.spare ?? 0);
   }
 
   // Presented, rows that find no room are scrolled to, the chosen one first.
