@@ -100,15 +100,15 @@ def _trained_on(scope: Scope, paths: Sequence[Path] | None) -> Task | None:
 
 
 def _report(sweep: Sweep) -> None:
-    found, n = sweep.results(), len(sweep.texts)
-    marked = sum(one.is_marked for one in found)
+    results, n = sweep.results(), len(sweep.texts)
+    marked = sum(one.is_marked for one in results)
     print(
-        f"{sweep.scope.name}: each of {len(found)} heads off ({sweep.baseline}), change of the loss in "
+        f"{sweep.scope.name}: each of {len(results)} heads off ({sweep.baseline}), change of the loss in "
         f"{sweep.unit} on {n // 2} texts, 95 % paired-bootstrap interval; * significant on the other "
         f"{n - n // 2} texts after Holm's correction ({marked}; without a correction "
-        f"{0.05 * len(found):.1f} would be by chance)"
+        f"{0.05 * len(results):.1f} would be by chance)"
     )
-    for one in found:
+    for one in results:
         name = f"{one.kind} layer {one.layer + 1} head {one.head + 1}"
         effect = one.effect
         mark = "*" if one.is_marked else " "

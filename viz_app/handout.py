@@ -90,13 +90,13 @@ def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
         with many_runs():
             asked = _shown(lesson, number, step.page, step.query)
             form = asked[LESSON_KEY].payload["asks"]
-            told = _told(lesson, number, any_prediction(form)) if has_answers else {}
+            revealed = _told(lesson, number, any_prediction(form)) if has_answers else {}
         steps.append(
             StepOnPaper(
                 asked[LESSON_KEY].payload,
-                told[LESSON_KEY].payload["told"] if told else None,
+                revealed[LESSON_KEY].payload["told"] if revealed else None,
                 _placed(asked.get(step.looks_at), parts),
-                _placed(told.get(step.looks_at), parts),
+                _placed(revealed.get(step.looks_at), parts),
             )
         )
     names = sorted({text for step in lesson.steps for text in step.query.get("checkpoint", ())})

@@ -154,9 +154,9 @@ def guessed_effects(
             pairs = aligned_positions(
                 run, other, site.query_stream, (alignments or {}).get(site.query_stream)
             )
-            here, there = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
-            moved = other.attention[path].out[0][:, there] - site.out[0][:, here]
-            guessed[kind][layer, : len(moved)] = (gradient[:, here] * moved).sum((-1, -2))
+            ours, theirs = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
+            moved = other.attention[path].out[0][:, theirs] - site.out[0][:, ours]
+            guessed[kind][layer, : len(moved)] = (gradient[:, ours] * moved).sum((-1, -2))
     return guessed
 
 

@@ -136,12 +136,12 @@ def part_effects(
         pairs = aligned_positions(
             run, other, site.query_stream, alignments.get(site.query_stream, ())
         )
-        here, there = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
-        own, taken = (t.attention[site.name].out[0].float() for t in (run, other))
+        ours, theirs = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
+        our_heads, their_heads = (t.attention[site.name].out[0].float() for t in (run, other))
         heads += [
-            _Part(site.name, head, taken[head, there], here)
+            _Part(site.name, head, their_heads[head, theirs], ours)
             for head in range(site.n_heads)
-            if not torch.equal(own[head, here], taken[head, there])
+            if not torch.equal(our_heads[head, ours], their_heads[head, theirs])
         ]
     values = _effects(scope, run, metric, [*cells, *heads])
     grid = None
@@ -150,10 +150,12 @@ def part_effects(
         grid = _cell_grid(names, n, cells, unchanged, values[: len(cells)])
     if not sites:
         return grid, None
-    found = {(one.name, one.number): v for one, v in zip(heads, values[len(cells) :], strict=True)}
+    by_head = {
+        (one.name, one.number): v for one, v in zip(heads, values[len(cells) :], strict=True)
+    }
     return grid, HeadEffects.of(
         {
-            (site.name, head): found.get((site.name, head), _nothing(run, metric))
+            (site.name, head): by_head.get((site.name, head), _nothing(run, metric))
             for site in sites
             for head in range(site.n_heads)
         },
@@ -190,14 +192,14 @@ def _cells(
     differ, same = [], []
     pairs = aligned_positions(run, other, run.activations[names[0]].axes[1], alignment)
     for name in names:
-        own, taken = (trace.activations[name].value[0] for trace in (run, other))
+        our_vectors, their_vectors = (trace.activations[name].value[0] for trace in (run, other))
         for here, there in pairs:
             if positions is not None and here not in positions:
                 continue
-            if torch.equal(own[here], taken[there]):
+            if torch.equal(our_vectors[here], their_vectors[there]):
                 same.append((name, here))
             else:
-                differ.append(_Part(name, here, taken[there]))
+                differ.append(_Part(name, here, their_vectors[there]))
     return differ, same
 
 
@@ -234,10 +236,10 @@ def head_slope(
     """
     name, number = head
     pairs = aligned_positions(run, other, run.attention[name].query_stream, alignment)
-    here, there = (list(one) for one in zip(*pairs, strict=True))
-    own, taken = (t.attention[name].out[0][number].float() for t in (run, other))
-    way = taken[there] - own[here]
-    parts = [_Part(name, number, own[here] + share * way, here) for share in (step, -step)]
+    ours, theirs = (list(one) for one in zip(*pairs, strict=True))
+    our_head, their_head = (t.attention[name].out[0][number].float() for t in (run, other))
+    way = their_head[theirs] - our_head[ours]
+    parts = [_Part(name, number, our_head[ours] + share * way, ours) for share in (step, -step)]
     more, less = _effects(scope, run, metric, parts)
     return float(more - less) / (2 * step)
 

@@ -81,14 +81,14 @@ def _of_sublayer(
     trace: Trace, part: Sublayer, position: int
 ) -> tuple[Tensor, dict[tuple[str, int], Tensor]]:
     """Return what a sublayer adds, and its parts: of an attention its heads and the bias of W_O."""
-    made = trace.activations[part.made or part.out].value[0, position]
-    vectors = _made(trace.attention.get(part.path), part, made, position)
+    added = trace.activations[part.made or part.out].value[0, position]
+    vectors = _made(trace.attention.get(part.path), part, added, position)
     if part.out_norm is not None:
         name = f"bias of the norm behind {part.path}"
-        made, vectors = _through(part.out_norm, made, vectors, name)
+        added, vectors = _through(part.out_norm, added, vectors, name)
     if part.scale == 1:
-        return made, vectors
-    return made * part.scale, {name: vector * part.scale for name, vector in vectors.items()}
+        return added, vectors
+    return added * part.scale, {name: vector * part.scale for name, vector in vectors.items()}
 
 
 def _made(

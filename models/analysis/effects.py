@@ -93,8 +93,10 @@ def head_effects(
         (site.name, head): effect for (site, head), effect in zip(heads, effects, strict=True)
     }
     sites = list({site.name: site for site, _ in heads}.values())
-    made = {(site.name, head): edit for (site, head), edit in zip(heads, edits, strict=True)}
-    return HeadEffects.of(by_head, sites, metric, made)
+    edit_by_head = {
+        (site.name, head): edit for (site, head), edit in zip(heads, edits, strict=True)
+    }
+    return HeadEffects.of(by_head, sites, metric, edit_by_head)
 
 
 def effects_of(

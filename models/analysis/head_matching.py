@@ -90,17 +90,17 @@ def average_distances(of_texts: Sequence[Mapping[str, KindDistances]]) -> list[K
     """
     if not of_texts:
         raise ValueError("heads are matched over texts, and there is none")
-    found = []
+    distances = []
     for kind, one in of_texts[0].items():
         if all(kind in each for each in of_texts):
             several = [each[kind] for each in of_texts]
             mean = torch.stack([each.mean for each in several]).double().mean(0).float()
-            own = torch.cat([each.own for each in several])
+            own_distances = torch.cat([each.own for each in several])
             how = tuple(sorted({way for each in several for way in each.how}))
-            found.append(replace(one, mean=mean, own=own, how=how))
-    if not found:
+            distances.append(replace(one, mean=mean, own=own_distances, how=how))
+    if not distances:
         raise ValueError("no kind of attention can be compared on every text")
-    return found
+    return distances
 
 
 def similarity_within(traces: Iterable[Trace]) -> list[KindDistances]:
@@ -155,8 +155,8 @@ def _of_text(pair: KindPair) -> KindDistances:
     rows = {place: i for i, place in enumerate(first)}
     columns = {place: i for i, place in enumerate(second)}
     places = [[(i, head) for head in range(pair.n_heads)] for i in range(pair.n_layers)]
-    own = torch.stack(
+    own_distances = torch.stack(
         [torch.stack([mean[rows[at], columns[at]] for at in layer]) for layer in places]
     )
     title = pair.first[0].site_kind.title
-    return KindDistances(pair.kind, title, first, second, mean, own[None], (pair.how,))
+    return KindDistances(pair.kind, title, first, second, mean, own_distances[None], (pair.how,))

@@ -154,8 +154,8 @@ def _copying(
         added = part.scale * site.out[texts, head, queries] @ W_O
         added = (added - added.mean(-1, keepdim=True)) * scale
         logits = added @ directions.mT  # (text, query, token)
-        own = logits[:, wanted.to(logits.device)].mean()
-        raised.append(own - logits[:, ~wanted.to(logits.device)].mean())
+        copied = logits[:, wanted.to(logits.device)].mean()
+        raised.append(copied - logits[:, ~wanted.to(logits.device)].mean())
     return torch.stack(raised)
 
 

@@ -87,10 +87,11 @@ def _mixing(trace: Trace, kind: str) -> Float[Tensor, "layer query key"]:
     ]
     if not sites:
         raise ValueError(f"this run has no self-attention of kind {kind!r}")
-    own = 0.5 * torch.eye(sites[0].n_query)
+    residual = 0.5 * torch.eye(sites[0].n_query)
     return torch.stack(
         [
-            0.5 * torch.stack([site.weights(head) for head in range(site.n_heads)]).mean(0) + own
+            0.5 * torch.stack([site.weights(head) for head in range(site.n_heads)]).mean(0)
+            + residual
             for site in sorted(sites, key=lambda site: site.layer)
         ]
     )
@@ -121,8 +122,10 @@ def value_zeroing(scope: TraceRunner, trace: Trace, site_name: str) -> Float[Ten
     zeroed = [ZeroValue(Where(site=site_name, rows=(key,)), token=key) for key in keys]
     values = _values(trace.streams, model, trace)
     traces = scope.run_batch([values] * len(keys), edits=[*trace.edits, *zeroed])
-    own = trace.activations[after].value[0]
-    apart = [1 - F.cosine_similarity(own, t.activations[after].value[0], dim=-1) for t in traces]
+    unedited = trace.activations[after].value[0]
+    apart = [
+        1 - F.cosine_similarity(unedited, t.activations[after].value[0], dim=-1) for t in traces
+    ]
     return torch.stack(apart, dim=1)
 
 

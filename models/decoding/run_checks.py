@@ -70,11 +70,11 @@ def _check_attention(parallel: Run, serial: Run) -> list[Check]:
         return []
     errors = [e for e in (parallel.kernel_error, serial.kernel_error) if e is not None]
     everywhere = "Largest difference from 1, over all heads, layers and steps"
-    own = "Largest difference from the model's own output, all steps; relative to values above 1 and to large scores' rounding"
+    label = "Largest difference from the model's own output, all steps; relative to values above 1 and to large scores' rounding"
     name = "attention rows sum to {}"
     checks = [check_sums(name, torch.cat(sums), everywhere, serial.dtype, bool(errors))]
     if errors:
-        checks.append(Check("weights · v is what the model used", max(errors), ROUNDING, own))
+        checks.append(Check("weights · v is what the model used", max(errors), ROUNDING, label))
     return checks
 
 

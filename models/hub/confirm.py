@@ -131,8 +131,11 @@ def _pairs(
     if part.norm == "post":
         pairs.append((part.normalised(total).to(total), after))
     if part.out_norm is not None:
-        made, out = value[part.made], value[part.out]
-        pairs += [(part.out_norm(made), out), (apply_norm(part.out_norm, made).to(out), out)]
+        before_norm, out = value[part.made], value[part.out]
+        pairs += [
+            (part.out_norm(before_norm), out),
+            (apply_norm(part.out_norm, before_norm).to(out), out),
+        ]
     return pairs
 
 

@@ -194,6 +194,6 @@ def _with_image(transformers: Any, name: str) -> type[HubModel]:
     """Return what a class that makes vectors is asked as: it may read an image, or both."""
     if other_input(transformers, name) == PIXELS:
         return ImageModel
-    made = getattr(transformers, name, None)
-    both = all(hasattr(made, tower) for tower in TOWER_METHODS)
+    model_class = getattr(transformers, name, None)
+    both = all(hasattr(model_class, tower) for tower in TOWER_METHODS)
     return TextImageModel if both else HubModel

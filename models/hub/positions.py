@@ -169,8 +169,8 @@ def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
     One token alone reads itself only, so that at every position each layer makes the same W·x of
     it. What is recorded at the other positions must be what is recorded at the first, turned.
     """
-    there = dict(model.module.named_modules())
-    candidate = next((Rotary(there[path]) for path in paths if path in there), None)
+    modules = dict(model.module.named_modules())
+    candidate = next((Rotary(modules[path]) for path in paths if path in modules), None)
     positions = torch.tensor([p for p in PROBED_PLACES if p < model.config.n_ctx])
     rotation = None if candidate is None else candidate.rotation(int(positions[-1]) + 1)
     if candidate is None or rotation is None or len(positions) < 2:

@@ -66,9 +66,9 @@ class Routing:
         parameter = next(self.module.parameters())
         x, experts = x.to(parameter), experts.to(parameter.device)
         one = torch.ones(len(x), 1, dtype=x.dtype, device=x.device)
-        given = x[(None,) * (self.n_dims - 2)]
-        made = [_first(self.module(given, column[:, None], one)) for column in experts.T]
-        return torch.stack([each.reshape(x.shape) for each in made], dim=1)
+        inputs = x[(None,) * (self.n_dims - 2)]
+        outputs = [_first(self.module(inputs, column[:, None], one)) for column in experts.T]
+        return torch.stack([each.reshape(x.shape) for each in outputs], dim=1)
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def find_routings(model: HubModel) -> dict[str, Routing]:
     finally:
         for hook in hooks:
             hook.remove()
-    found = (_confirmed(model, p, calls, recording) for p in blocks)
-    return {routing.block: routing for routing in found if routing is not None}
+    confirmed = (_confirmed(model, p, calls, recording) for p in blocks)
+    return {routing.block: routing for routing in confirmed if routing is not None}
 
 
 def may_be_mixture(model: HubModel, part: Sublayer) -> bool:

@@ -116,8 +116,8 @@ def gain_and_bias(
     x[1::2] = -1
 
     def measured(x: Tensor) -> tuple[Tensor, Tensor]:
-        there, back = (_applied(norm, sign * x) for sign in (1, -1))
-        return (there - back) / 2, (there + back) / 2
+        plus, minus = (_applied(norm, sign * x) for sign in (1, -1))
+        return (plus - minus) / 2, (plus + minus) / 2
 
     eps = next((float(getattr(norm, name)) for name in _EPS if hasattr(norm, name)), None)
     odd, bias = measured(x)

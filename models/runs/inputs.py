@@ -162,8 +162,8 @@ def _is_blank(value: FieldInput) -> bool:
 
 
 def _file_row(file: FieldInput, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
-    made, reads = _FILES[field.kind]
-    if not isinstance(file, made):
+    file_class, reads = _FILES[field.kind]
+    if not isinstance(file, file_class):
         article = "an" if field.kind == IMAGE_FIELD else "a"
         raise InputError(
             f"the {field.title} must be {article} {field.kind} file, read by {reads}", field.name

@@ -187,9 +187,9 @@ def _placed(
     if all(here == there for here, there in index) and len(index) == vectors.shape[-2]:
         return PositionVectors(vectors)
     n = max(here for here, _ in index) + 1
-    here, there = torch.tensor(index).T
+    positions, sources = torch.tensor(index).T
     placed = vectors.new_zeros(*vectors.shape[:-2], n, vectors.shape[-1])
-    placed[..., here, :] = vectors[..., there, :]
+    placed[..., positions, :] = vectors[..., sources, :]
     covered = torch.zeros(n, dtype=torch.bool)
-    covered[here] = True
+    covered[positions] = True
     return PositionVectors(placed, covered)

@@ -180,15 +180,17 @@ class Sweep:
 
     def results(self) -> list[HeadResult]:
         """Return the effect of each head, largest first."""
-        own = torch.tensor(self.losses[OWN_BASELINE])
+        unedited = torch.tensor(self.losses[OWN_BASELINE])
         heads = list(self.heads.items())
-        changes = [torch.tensor(self.losses[f"{site} {head}"]) - own for (site, head), _ in heads]
+        changes = [
+            torch.tensor(self.losses[f"{site} {head}"]) - unedited for (site, head), _ in heads
+        ]
         marks = holm([bootstrap(change[::2], self.seed).p for change in changes])
-        found = [
+        results = [
             HeadResult(kind, layer, head, bootstrap(change[1::2], self.seed), mark)
             for ((_, head), (kind, layer)), change, mark in zip(heads, changes, marks, strict=True)
         ]
-        return sorted(found, key=lambda one: -one.effect.mean)
+        return sorted(results, key=lambda one: -one.effect.mean)
 
     def curves(self) -> dict[str, dict[str, tuple[float, float, float, float]]]:
         """Return for each kind and share of heads off (in order of importance, random orders).
@@ -196,14 +198,14 @@ class Sweep:
         The least important are off first. The four numbers are the change of the loss in that
         order, and the lowest, median and highest of the random orders.
         """
-        own = torch.tensor(self.losses[OWN_BASELINE])[1::2][:CURVE_TEXTS]
+        unedited = torch.tensor(self.losses[OWN_BASELINE])[1::2][:CURVE_TEXTS]
         found: dict[str, dict[str, tuple[float, float, float, float]]] = {}
         for kind in dict.fromkeys(kind for kind, _ in self.heads.values()):
             for share in SWEPT_SHARES:
                 orders = ["importance", *(f"random {i}" for i in range(self.n_orders))]
                 names = [f"{kind} {order} {share:g}" for order in orders]
                 changes = [
-                    float((torch.tensor(self.losses[name]) - own).mean())
+                    float((torch.tensor(self.losses[name]) - unedited).mean())
                     for name in names
                     if name in self.losses
                 ]
@@ -214,15 +216,15 @@ class Sweep:
 
     def orders(self) -> dict[str, dict[str, list[SiteHead]]]:
         """Return the orders in which the heads of each kind go off."""
-        importance, found = self._importance(), {}
+        importance, by_kind = self._importance(), {}
         for kind in dict.fromkeys(kind for kind, _ in self.heads.values()):
             heads = [head for head, (of, _) in self.heads.items() if of == kind]
             orders = {"importance": sorted(heads, key=lambda head: importance[head])}
             for i in range(self.n_orders):
                 rng = Random(f"{self.seed} {kind} {i}")
                 orders[f"random {i}"] = rng.sample(heads, len(heads))
-            found[kind] = orders
-        return found
+            by_kind[kind] = orders
+        return by_kind
 
     def _importance(self) -> dict[SiteHead, float]:
         """Return E|zᵀ ∂L/∂z| of each head over the selecting half, in units of its layer's length.

@@ -46,15 +46,15 @@ def with_hidden(
     A [MASK] of a text's own stays; the token it hides is not known, so it has no part in the loss.
     Texts without a token that can be masked are left out.
     """
-    mask_id, found = scope.tokenizer.mask_id, []
+    mask_id, masked_texts = scope.tokenizer.mask_id, []
     for text in texts:
         ((stream, row),) = text.items()
         places = sorted(positions_to_hide(row, mask_id))
         if places:
             rng = Random(f"{seed} {row.ids}")
             hidden = rng.sample(places, max(1, round(LOSS_MASKED_SHARE * len(places))))
-            found.append({stream: scope.tokenizer.hiding(row, sorted(hidden))})
-    return found
+            masked_texts.append({stream: scope.tokenizer.hiding(row, sorted(hidden))})
+    return masked_texts
 
 
 def labels_of(outputs: Mapping[str, Output]) -> tuple[int | None, ...]:
@@ -103,8 +103,8 @@ class TextLosses:
         keys = [tuple(tuple(row.ids) for row in text.values()) for text in texts]
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._chosen}
         if new:
-            own = self.scope.outputs_batch(list(new.values()))
-            self._chosen |= {key: labels_of(one) for key, one in zip(new, own, strict=True)}
+            answers = self.scope.outputs_batch(list(new.values()))
+            self._chosen |= {key: labels_of(one) for key, one in zip(new, answers, strict=True)}
         return [self._chosen[key] for key in keys]
 
     def losses(

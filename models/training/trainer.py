@@ -133,10 +133,10 @@ class Trainer:
     def _share(self, examples: Sequence[TrainingExample]) -> "_Share":
         """Return this process's share of a global batch, on the device."""
         whole = self.task.collate(examples)
-        own = examples[self.processes.rank :: self.processes.n]
+        share = examples[self.processes.rank :: self.processes.n]
         # a process without a share still joins, with weight 0
-        batch = whole if self.processes.n == 1 else self.task.collate(own or examples[:1])
-        weight = 1.0 if own else 0.0
+        batch = whole if self.processes.n == 1 else self.task.collate(share or examples[:1])
+        weight = 1.0 if share else 0.0
         return _Share(batch.to(self.device), weight, label_counts(whole), whole.n_labels)
 
     def _gradients(self, wrapped: torch.nn.Module, share: "_Share") -> Float[Tensor, ""]:

@@ -46,7 +46,7 @@ def draw_class(
             open_classes().ask(standing.code, member.person, standing.step, form)
     except ValueError as error:
         member.problem = str(error)
-    told = class_state.class_update(session)
+    update = class_state.class_update(session)
     picture = {
         "leads": leads,
         "code": spaced_code(standing.code),
@@ -58,8 +58,8 @@ def draw_class(
         "token": session.token,
         "path": class_route.class_path() if live.served.is_set() else "",
         "table": class_route.table_path(),
-        "version": class_state.version(told),
-        "news": told,
+        "version": class_state.version(update),
+        "news": update,
     }
     act = partial(_act, session)
     show(

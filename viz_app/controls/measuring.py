@@ -129,15 +129,15 @@ def _times(presentation: TimingPresentation) -> None:
         measured.advance(TIMING_SLICE)
         if not measured.running:
             st.rerun()  # ends the periodic reruns of the fragment
-    found = timings()
+    timed = timings()
     if measured is not None:
-        st.progress(len(found) / measured.whole, measured.state)
+        st.progress(len(timed) / measured.whole, measured.state)
     left, right = st.columns([1.2, 1], gap="medium")
     with left:
-        st.altair_chart(ui.enlarge_if_presented(presentation.chart(found)), key="from-rnn-times")
+        st.altair_chart(ui.enlarge_if_presented(presentation.chart(timed)), key="from-rnn-times")
     with right, st.container(key="measured"):
-        st.markdown(presentation.text(found))
-        if measured and found:
+        st.markdown(presentation.text(timed))
+        if measured and timed:
             ui.downloads([_file(measured, presentation)])
 
 

@@ -58,8 +58,8 @@ def _step(number: int, step: StepOnPaper, is_folded: bool) -> str:
         parts.append('<div class="line"></div>' * ANSWER_LINES)
     else:
         happened, *reveal = step.told["happened"], *step.told["reveal"]
-        told = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reveal)
-        answer = f'<div class="told"><p><b>It was: {escape(happened)}</b></p>{told}</div>'
+        paragraphs = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reveal)
+        answer = f'<div class="told"><p><b>It was: {escape(happened)}</b></p>{paragraphs}</div>'
         answer += _picture(step.told_picture)
         fold = f"<details><summary>{REVEAL}</summary>{answer}</details>"
         parts.append(fold if is_folded else answer)

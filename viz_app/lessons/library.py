@@ -33,8 +33,8 @@ def library(pages: Collection[str], parameters: Mapping[str, Parameter]) -> Libr
     """Return the lessons, whose addresses name these pages and URL parameters."""
     found: dict[str, Lesson] = {}
     errors = []
-    own = os.environ.get(LESSONS_VARIABLE)
-    for folder in [*([Path(own)] if own else []), SHIPPED_LESSONS]:
+    added = os.environ.get(LESSONS_VARIABLE)
+    for folder in [*([Path(added)] if added else []), SHIPPED_LESSONS]:
         for path in sorted(folder.glob("*.md"))[:MOST_FILES]:
             try:
                 stat = path.stat()

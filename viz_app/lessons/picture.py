@@ -44,7 +44,7 @@ def lesson_picture(
     What happened is not in it before a prediction, in a class before the teacher shows it.
     `is_here` says that the page is the step's own.
     """
-    step, said = lesson.steps[number - 1], predictions.get(number)
+    step, prediction = lesson.steps[number - 1], predictions.get(number)
     picture: dict[str, Any] = {
         "lesson": lesson.title,
         "step": number,
@@ -59,13 +59,16 @@ def lesson_picture(
         "told": None,
     }
     try:
-        if in_class.is_released if in_class else said is not None:
-            picture["told"] = _told(step, said, run, pinned)
+        if in_class.is_released if in_class else prediction is not None:
+            picture["told"] = _told(step, prediction, run, pinned)
         elif in_class and in_class.leads:
             picture["waits"] = {"says": LED}
-        elif said is not None:
+        elif prediction is not None:
             form = form_of(step.prediction, run)
-            picture["waits"] = {"said": words_of(form, value_of(form, said)), "says": TEACHER_SHOWS}
+            picture["waits"] = {
+                "said": words_of(form, value_of(form, prediction)),
+                "says": TEACHER_SHOWS,
+            }
         else:
             picture["asks"] = form_of(step.prediction, run)
     except ValueError as error:

@@ -169,10 +169,10 @@ def tokens(run: CurrentRun, stream: str) -> ReadingValue:
 @_reading
 def token(run: CurrentRun, stream: str, position: int) -> ReadingValue:
     """Return the token at this position of a stream."""
-    found = _stream(run.trace, stream)
-    if position >= len(found):
-        raise ValueError(f"the {stream} has {len(found)} tokens, none is number {position}")
-    return _token(found[position])
+    tokens = _stream(run.trace, stream)
+    if position >= len(tokens):
+        raise ValueError(f"the {stream} has {len(tokens)} tokens, none is number {position}")
+    return _token(tokens[position])
 
 
 @_reading
@@ -277,18 +277,18 @@ def divergence(run: CurrentRun, site: str, head: int, query: int) -> ReadingValu
 @_reading
 def allowed(run: CurrentRun, site: str) -> ReadingValue:
     """Return the cells that an attention's masks leave open, a row for each query."""
-    found = _site(run.trace, site)
-    open_cells = found.allowed(0, 0, slice(0, found.n_query))
+    attention = _site(run.trace, site)
+    open_cells = attention.allowed(0, 0, slice(0, attention.n_query))
     cells = tuple(tuple(map(bool, row)) for row in open_cells.tolist())
     count = sum(map(sum, cells))
-    return ReadingValue(cells, f"{count:,} of {found.n_query * found.n_key:,} cells")
+    return ReadingValue(cells, f"{count:,} of {attention.n_query * attention.n_key:,} cells")
 
 
 @_reading
 def cells_ahead(run: CurrentRun, site: str) -> ReadingValue:
     """Return the number of open cells whose key comes after their query."""
-    found = _site(run.trace, site)
-    return _count(int(found.allowed(0, 0, slice(0, found.n_query)).triu(1).sum()))
+    attention = _site(run.trace, site)
+    return _count(int(attention.allowed(0, 0, slice(0, attention.n_query)).triu(1).sum()))
 
 
 @_reading
@@ -344,16 +344,16 @@ def costliest_kind(run: CurrentRun) -> ReadingValue:
 @_reading
 def surveyed(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
     """Return a mean over held-out texts, as `attnscope survey --record` wrote it down."""
-    found = _surveyed_mean(run, survey, measure)
-    return _in_unit(found["mean"], found["unit"])
+    record = _surveyed_mean(run, survey, measure)
+    return _in_unit(record["mean"], record["unit"])
 
 
 @_reading
 def interval(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
     """Return the 95 % interval of a recorded mean over held-out texts."""
-    found = _surveyed_mean(run, survey, measure)
-    ends = found["low"], found["high"]
-    written = [_in_unit(end, found["unit"]) for end in ends]
+    record = _surveyed_mean(run, survey, measure)
+    ends = record["low"], record["high"]
+    written = [_in_unit(end, record["unit"]) for end in ends]
     return ReadingValue(ends, " to ".join(end.words for end in written))
 
 
@@ -366,17 +366,17 @@ def surveyed_texts(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
 @_reading
 def stored(run: CurrentRun, path: str) -> ReadingValue:
     """Return a number of the checkpoint's training record, such as scores/held-out BLEU."""
-    found: object = run.scope.training
+    entry: object = run.scope.training
     for name in path.split("/")[:LONGEST_PATH]:
-        if isinstance(found, Mapping):
-            found = found.get(name)
-        elif isinstance(found, list) and name.isdecimal() and int(name[:6]) < len(found):
-            found = found[int(name)]
+        if isinstance(entry, Mapping):
+            entry = entry.get(name)
+        elif isinstance(entry, list) and name.isdecimal() and int(name[:6]) < len(entry):
+            entry = entry[int(name)]
         else:
-            found = None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+            entry = None
+    if isinstance(entry, bool) or not isinstance(entry, int | float) or not math.isfinite(entry):
         raise ValueError(f"the record of {run.scope.name} has no number {path[:60]}")
-    return _count(found) if isinstance(found, int) else _number(found, 2)
+    return _count(entry) if isinstance(entry, int) else _number(entry, 2)
 
 
 def _stream(trace: Trace, stream: str) -> tuple[str, ...]:
@@ -425,10 +425,10 @@ def _surprises(run: CurrentRun) -> dict[int, tuple[str, float]]:
 
 
 def _ablation(run: CurrentRun) -> Mapping[str, Any]:
-    found = run.scope.training.get("ablation")
-    if not found:
+    record = run.scope.training.get("ablation")
+    if not record:
         raise ValueError(f"{run.scope.name} has no record of a sweep over its heads")
-    return found
+    return record
 
 
 def _surveyed_mean(run: CurrentRun, survey: str, measure: str) -> Mapping[str, Any]:

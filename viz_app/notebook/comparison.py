@@ -42,28 +42,28 @@ def compare(
     """
     for run in (run_a, run_b):
         check_size(run)
-    found = comparison.compare(run_a, run_b)
+    compared = comparison.compare(run_a, run_b)
     focus = NOWHERE
     if kind or layer is not None or head is not None:
         site, number = place_of(run_a, layer or 1, head or 1, kind)
         focus = site.name, number
-        _check_compared(found, focus)
-    shown = _at(found, focus)
+        _check_compared(compared, focus)
+    shown = _at(compared, focus)
     drawn = Mounted(DIFFERENCE, _drawn(shown, run_a, run_b))
     places = [
         (site.name, number)
-        for pair in found.kinds
+        for pair in compared.kinds
         for site in pair.first[: pair.n_layers]
         for number in range(pair.n_heads)
     ]
     n_weights = sum(
-        pair.n_layers * pair.n_heads * pair.maps(0, 0, 0).numel() for pair in found.kinds
+        pair.n_layers * pair.n_heads * pair.maps(0, 0, 0).numel() for pair in compared.kinds
     )
     answers = []
     for name, number in places:
         pick = {"site": name, "head": number}
         if n_weights <= MAX_EMBEDDED_EACH:
-            payload = _drawn(_at(found, (name, number)), run_a, run_b)
+            payload = _drawn(_at(compared, (name, number)), run_a, run_b)
             answers.append(Answer("pick", pick, shows=1, payload=payload))
         else:
             code = _call(run_a, name, number)

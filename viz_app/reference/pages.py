@@ -46,13 +46,13 @@ def _pages() -> dict[str, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of annotations that only a type checker can read
         modules = {name: doc.Module(_imported(name)) for name in MODULES}
-        made = {path_of(name): render.html_module(modules[name], modules) for name in MODULES}
-    made[INDEX_PAGE] = render.html_index(modules)
+        by_path = {path_of(name): render.html_module(modules[name], modules) for name in MODULES}
+    by_path[INDEX_PAGE] = render.html_index(modules)
     template = render.env.get_template("names.html.jinja2")
-    made[NAMES_PAGE] = template.render(
+    by_path[NAMES_PAGE] = template.render(
         models=names.recorded_names(), site=names.SITE_NAMES, all_modules=modules
     )
-    return made
+    return by_path
 
 
 def path_of(module: str) -> str:

@@ -13,8 +13,8 @@ NAME = "reference"
 
 
 async def _page(request: Request) -> Response:
-    made = await asyncio.to_thread(pages.pages)
-    page = made.get(request.path_params["path"])
+    pages_by_path = await asyncio.to_thread(pages.pages)
+    page = pages_by_path.get(request.path_params["path"])
     return PlainTextResponse("There is no such page.", 404) if page is None else HTMLResponse(page)
 
 

@@ -46,11 +46,11 @@ async def _when_new(session: LiveSession, version: str) -> Response:
     end = loop.time() + CLASS_WAIT_SECONDS
     await asyncio.to_thread(_touch, session)
     while True:
-        told = await asyncio.to_thread(class_state.class_update, session)
-        new = class_state.version(told)
+        update = await asyncio.to_thread(class_state.class_update, session)
+        new = class_state.version(update)
         if new != version or loop.time() > end:
             answer = JSONResponse(
-                {"version": new, "news": told}, headers={"Cache-Control": "no-store"}
+                {"version": new, "news": update}, headers={"Cache-Control": "no-store"}
             )
             answer.set_cookie(
                 class_state.PERSON_COOKIE, session.member.person, httponly=True, samesite="lax"

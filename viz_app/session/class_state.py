@@ -67,8 +67,8 @@ def class_standing(session: LiveSession) -> Standing | None:
     if is_new and not _may_try(session):
         leave_class(session, TOO_MANY)
         return None
-    found = open_classes().standing(code)
-    if found is None:
+    standing = open_classes().standing(code)
+    if standing is None:
         if is_new:
             session.member.wrong_codes.append(time.monotonic())
         leave_class(session, UNKNOWN_CLASS.format(code) if is_new else ENDED)
@@ -80,7 +80,7 @@ def class_standing(session: LiveSession) -> Standing | None:
             leave_class(session, str(error))
             return None
         session.member.code, session.member.stage = code, ""
-    return found
+    return standing
 
 
 def _may_try(session: LiveSession) -> bool:
@@ -100,17 +100,17 @@ def class_update(session: LiveSession) -> dict[str, Any] | None:
     Only the teacher sees predictions before the reveal is shown.
     """
     code = session.member.code
-    found = open_classes().standing(code) if code else None
-    if found is None:
+    standing = open_classes().standing(code) if code else None
+    if standing is None:
         return None
-    told: dict[str, Any] = {"stage": found.stage}
-    if found.is_released or leads_class(session):
-        votes = open_classes().votes(code, found.step)
-        told |= {"pupils": open_classes().pupils(code), "votes": sum(n for _, n in votes)}
-        form: PredictionForm | None = open_classes().form(code, found.step)
+    update: dict[str, Any] = {"stage": standing.stage}
+    if standing.is_released or leads_class(session):
+        votes = open_classes().votes(code, standing.step)
+        update |= {"pupils": open_classes().pupils(code), "votes": sum(n for _, n in votes)}
+        form: PredictionForm | None = open_classes().form(code, standing.step)
         if form is not None:
-            told["histogram"] = histogram(form, votes, session.member.happened.get(found.step))
-    return told
+            update["histogram"] = histogram(form, votes, session.member.happened.get(standing.step))
+    return update
 
 
 def version(told: dict[str, Any] | None) -> str:

@@ -131,9 +131,9 @@ class Classes:
     def pupils(self, code: str) -> int:
         """Return how many pupils are there."""
         with self._open() as db:
-            there = code, time.time() - AWAY
+            since = code, time.time() - AWAY
             (n,) = db.execute(
-                "SELECT COUNT(*) FROM pupil WHERE code = ? AND seen > ?", there
+                "SELECT COUNT(*) FROM pupil WHERE code = ? AND seen > ?", since
             ).fetchone()
         return n
 
@@ -198,28 +198,28 @@ class Classes:
     def predictions(self, code: str, person: str) -> dict[int, str]:
         """Return what a pupil has predicted, by the number of the step."""
         with self._open() as db:
-            found = db.execute(
+            rows = db.execute(
                 "SELECT step, said FROM vote WHERE code = ? AND person = ?", (code, person)
             )
-            return dict(found.fetchall())
+            return dict(rows.fetchall())
 
     def votes(self, code: str, step: int) -> list[tuple[str, int]]:
         """Return each prediction that was made in a step, and how many made it."""
         with self._open() as db:
-            found = db.execute(
+            rows = db.execute(
                 "SELECT said, COUNT(*) FROM vote WHERE code = ? AND step = ? GROUP BY said ORDER BY said",
                 (code, step),
             )
-            return found.fetchall()
+            return rows.fetchall()
 
     def everything(self, code: str) -> list[tuple[int, PredictionForm, list[tuple[str, int]]]]:
         """Return the form and the predictions of each step that has any."""
         with self._open() as db:
-            found = db.execute(
+            rows = db.execute(
                 "SELECT DISTINCT step, form FROM step JOIN vote USING (code, step) WHERE code = ? ORDER BY step",
                 (code,),
             ).fetchall()
-        return [(step, json.loads(form), self.votes(code, step)) for step, form in found]
+        return [(step, json.loads(form), self.votes(code, step)) for step, form in rows]
 
     def release(self, code: str, teacher: str) -> None:
         """Show everyone what happened in the open step.

@@ -21,8 +21,10 @@ def _read(text: str) -> Predictions:
         re.fullmatch(rf"([0-9]{{1,2}})\.([a-z0-9.-]{{1,{MAX_PREDICTION}}})", p)
         for p in text.split("_")
     )
-    found = {int(part[1]): part[2] for part in parts if part and 1 <= int(part[1]) <= MOST_STEPS}
-    return tuple(sorted(found.items()))
+    predictions = {
+        int(part[1]): part[2] for part in parts if part and 1 <= int(part[1]) <= MOST_STEPS
+    }
+    return tuple(sorted(predictions.items()))
 
 
 def _write(predictions: Predictions) -> str:

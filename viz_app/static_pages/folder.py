@@ -22,11 +22,11 @@ def check_folder(folder: Path) -> None:
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ValueError(f"{folder} is not a folder")
-    found = sorted(folder.rglob("*"))
-    if links := [path for path in found if path.is_symlink()]:
+    paths = sorted(folder.rglob("*"))
+    if links := [path for path in paths if path.is_symlink()]:
         raise ValueError(f"{folder} holds a link, {links[0].name}; choose another folder")
-    known = _listed(folder) if found else {}
-    for path in found:
+    known = _listed(folder) if paths else {}
+    for path in paths:
         if not path.is_dir() and path != folder / LIST and not _is_known(folder, path, known):
             raise ValueError(f"{folder} holds something else, {path.name}; choose another folder")
 

@@ -42,8 +42,8 @@ def lesson_page(lesson: Lesson, tabs: str) -> tuple[bytes, set[str]]:
         '<script src="../assets/components.js"></script><script src="../assets/lesson.js"></script>'
     )
     title, names = f"{lesson.title} · Attnscope", {part.component.name for part in paper.parts}
-    made = frame(title=title, description=lesson.about, pages=tabs, body=body, root="../")
-    return made, names
+    page = frame(title=title, description=lesson.about, pages=tabs, body=body, root="../")
+    return page, names
 
 
 def _packed(parts: Sequence[Mounted]) -> bytes:

@@ -120,13 +120,11 @@ def why_none(ours: Quantity, theirs: Quantity) -> str:
             sizes = f": {value} here and {other} in the pinned run" if counted else ""
             return f"the two runs have not the same {what}{sizes}"
     for axis, what in ((0, ours.of_rows), (1, ours.of_columns)):
-        here, there = ours.values.shape[axis], theirs.values.shape[axis]
-        if here != there:
-            return (
-                f"the two runs have not as many {what}s: {here} here and {there} in the pinned run"
-            )
-        if here > MAX_DIFFERENCE and not (axis and (ours.most or ours.columns is None)):
-            return undrawn_note(here, what)
+        n_ours, n_theirs = ours.values.shape[axis], theirs.values.shape[axis]
+        if n_ours != n_theirs:
+            return f"the two runs have not as many {what}s: {n_ours} here and {n_theirs} in the pinned run"
+        if n_ours > MAX_DIFFERENCE and not (axis and (ours.most or ours.columns is None)):
+            return undrawn_note(n_ours, what)
     return ""
 
 

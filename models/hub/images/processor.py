@@ -65,7 +65,7 @@ class ImageProcessor:
     def pixels(self, image: Any) -> Float[Tensor, "channel height width"]:
         """Return what the model reads of an image in RGB. Raises CheckpointError."""
         try:
-            made = self._library(image, return_tensors="pt")["pixel_values"]
+            pixels = self._library(image, return_tensors="pt")["pixel_values"]
         except Exception as error:  # the library raises what it likes
             reason = (
                 ""
@@ -73,9 +73,9 @@ class ImageProcessor:
                 else f": {error!s:.200}"
             )
             raise CheckpointError(f"{PREPROCESSOR} cannot be used for an image{reason}") from None
-        if not isinstance(made, Tensor) or made.shape[:1] != (1,):
+        if not isinstance(pixels, Tensor) or pixels.shape[:1] != (1,):
             raise CheckpointError("its image processor makes more than one input of an image")
-        return made[0].float()
+        return pixels[0].float()
 
     def seen(
         self, pixels: Float[Tensor, "channel height width"]

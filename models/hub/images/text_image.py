@@ -81,8 +81,8 @@ class TextImageModel(HubModel):
 
     def _vectors(self, tower: str, context: PassContext, **inputs: Any) -> Tensor:
         ask = getattr(self.module, f"get_{tower}_features")
-        made = self._ask(ask, context, {}, **inputs)
-        return made if isinstance(made, Tensor) else made.pooler_output
+        features = self._ask(ask, context, {}, **inputs)
+        return features if isinstance(features, Tensor) else features.pooler_output
 
     def _image_context(self, n_rows: int) -> PassContext:
         kind, n = self.kinds[1], len(self.grid.tokens)

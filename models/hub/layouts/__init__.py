@@ -28,14 +28,14 @@ def layer_maps(module: nn.Module) -> list[LayerMap]:
     the attention's module returns.
     """
     paths = [path for path, _ in module.named_modules()]
-    found = []
+    maps = []
     for layout in (*LAYOUTS, *(tuple(map(_by_module, layout)) for layout in LAYOUTS)):
         first = layout[0].layers.format(0)
         for path in paths:
             if f".{path}".endswith(f".{first}"):
                 above = path.removesuffix(first)
-                found.append(LayerMap(module, [_below(above, stack) for stack in layout]))
-    return [layer_map for layer_map in found if layer_map.parts]
+                maps.append(LayerMap(module, [_below(above, stack) for stack in layout]))
+    return [layer_map for layer_map in maps if layer_map.parts]
 
 
 def _by_module(stack: LayerGroup) -> LayerGroup:

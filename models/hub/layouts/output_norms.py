@@ -33,10 +33,17 @@ def _t5_gemma() -> LayerGroups:
         return AttnPaths(path, f"pre_{name}_layernorm", f"post_{name}_layernorm")
 
     feed_forward = _both(_NORMS[0], _GATED)[1]
-    own, cross = attention("self_attn", "self_attn"), attention("cross_attn", "cross_attn")
+    self_attention, cross_attention = (
+        attention("self_attn", "self_attn"),
+        attention("cross_attn", "cross_attn"),
+    )
     return (
-        LayerGroup("encoder.layers.{}", (own, feed_forward), last_norm="encoder.norm"),
-        LayerGroup("decoder.layers.{}", (own, cross, feed_forward), last_norm="decoder.norm"),
+        LayerGroup("encoder.layers.{}", (self_attention, feed_forward), last_norm="encoder.norm"),
+        LayerGroup(
+            "decoder.layers.{}",
+            (self_attention, cross_attention, feed_forward),
+            last_norm="decoder.norm",
+        ),
     )
 
 

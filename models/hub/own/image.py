@@ -50,16 +50,23 @@ class OwnImageTokenizer(OwnTokenizer):
     def encode_image(self, file: str) -> PatchRow:
         image = decoded(cast(ImageFile, file))
         try:
-            made = self._encode_image(image)
+            patches = self._encode_image(image)
         except Exception as error:  # it is the owner's, and may raise anything
             raise ValueError(f"encode_image fails ({describe_error(error)})") from error
-        if not isinstance(made, Patches) or made.pixels.dim() != 4 or len(made.pixels) != 1:
+        if (
+            not isinstance(patches, Patches)
+            or patches.pixels.dim() != 4
+            or len(patches.pixels) != 1
+        ):
             raise ValueError(
                 "encode_image should return models.Patches with pixels (1, channel, height, width)"
             )
-        if made.rows < 1 or made.columns < 1:
-            raise ValueError(f"an image of {made.rows} × {made.columns} patches has none")
-        grid, pixels = PatchGrid(made.rows, made.columns, made.before, made.after), made.pixels[0]
+        if patches.rows < 1 or patches.columns < 1:
+            raise ValueError(f"an image of {patches.rows} × {patches.columns} patches has none")
+        grid, pixels = (
+            PatchGrid(patches.rows, patches.columns, patches.before, patches.after),
+            patches.pixels[0],
+        )
         height, width = pixels.shape[-2:]
         seen = torch.frombuffer(
             bytearray(image.resize((width, height)).tobytes()), dtype=torch.uint8

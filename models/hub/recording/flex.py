@@ -82,10 +82,10 @@ def _explained(
     raw, masked = scores_of(query, key, key, *mods)
     _, at_zero = scores_of(torch.zeros_like(query), key, key, *mods)
     is_open = at_zero > LOWEST
-    given = masked[is_open]
+    softmaxed = masked[is_open]
     limit = _ROUNDINGS * torch.finfo(masked.dtype).eps * max(1.0, float(raw.abs().max()))
     if not torch.equal(masked > LOWEST, is_open) or bool(
-        ((raw + at_zero)[is_open] - given).abs().gt(limit).any()
+        ((raw + at_zero)[is_open] - softmaxed).abs().gt(limit).any()
     ):
         return SCORE_NOT_ADDED
     if not bool(at_zero[is_open].any()):

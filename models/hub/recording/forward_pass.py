@@ -415,9 +415,9 @@ class ForwardPass:
         """
         if call.scale != 1 or call.origins or call.similarity is not None:
             return call
-        found = [self.linears.scaled_copy(t) for t in (call.q, call.k, call.v)]
-        copies = [one for one in found if one is not None]
-        if len(copies) < len(found) or any(one.factor != 1 for one in copies[1:]):
+        scaled = [self.linears.scaled_copy(t) for t in (call.q, call.k, call.v)]
+        copies = [one for one in scaled if one is not None]
+        if len(copies) < len(scaled) or any(one.factor != 1 for one in copies[1:]):
             return call
         q, k, v = (one.part.detach() for one in copies)
         origins = tuple(one.origin for one in copies)

@@ -23,8 +23,8 @@ def sound_frames(encoder: Any, features: Float[Tensor, "1 band time"]) -> tuple[
         CheckpointError: the frames do not go on by equal steps from the first column.
     """
     with torch.enable_grad():
-        given = features.detach().clone().requires_grad_()
-        states = encoder(input_features=given, output_hidden_states=True).hidden_states
+        inputs = features.detach().clone().requires_grad_()
+        states = encoder(input_features=inputs, output_hidden_states=True).hidden_states
         if not states or states[0].dim() != 3 or len(states[0]) != 1:
             raise CheckpointError(f"{NO_FRAMES}: its first layer reads no row of vectors")
         first = states[0][0]
@@ -35,7 +35,7 @@ def sound_frames(encoder: Any, features: Float[Tensor, "1 band time"]) -> tuple[
             )
         step = features.shape[-1] / n
         for frame in (n // 4, n // 2, n // 2 + 1, 3 * n // 4):
-            middle = _middle(first[frame], given)
+            middle = _middle(first[frame], inputs)
             if middle is None or abs(middle - frame * step) > 0.5:
                 raise CheckpointError(f"{NO_FRAMES}: frame {frame} reads another part of it")
     return n, step

@@ -159,10 +159,10 @@ class SoundWriter(EncoderDecoderLM):
     @torch.no_grad()
     def language(self, sound: Encoding) -> int:
         """Return the token of the language that the model takes a sound for."""
-        given = self.given([sound.ids])
-        opening = self.opening(given)
-        masks = self.written_masks(given, opening)
-        logits = self.decode(opening, self.encode(given, masks), masks)[0, -1]
+        inputs = self.given([sound.ids])
+        opening = self.opening(inputs)
+        masks = self.written_masks(inputs, opening)
+        logits = self.decode(opening, self.encode(inputs, masks), masks)[0, -1]
         among = list(self.prompt.languages)
         return among[int(logits[among].argmax())]
 

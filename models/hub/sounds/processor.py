@@ -103,17 +103,19 @@ class SoundProcessor:
 
     def _made(self, sound: Waveform) -> tuple[str, Tensor]:
         try:
-            made = self._library(
+            features = self._library(
                 sound.samples,
                 sampling_rate=self.rate,
                 return_tensors="pt",
                 return_attention_mask=False,
             )
         except Exception as error:  # the library raises what it likes
-            own = isinstance(error, AttributeError | TypeError | KeyError)
-            reason = "" if own else f": {error!s:.200}"
+            is_of_library = isinstance(error, AttributeError | TypeError | KeyError)
+            reason = "" if is_of_library else f": {error!s:.200}"
             raise CheckpointError(f"{PREPROCESSOR} cannot be used for a sound{reason}") from None
-        named = {name: made[name] for name in ("input_features", "input_values") if name in made}
+        named = {
+            name: features[name] for name in ("input_features", "input_values") if name in features
+        }
         name, value = next(iter(named.items()), ("", None))
         if not isinstance(value, Tensor) or value.shape[:1] != (1,) or not value.isfinite().all():
             raise CheckpointError("its feature extractor makes no row of numbers of a sound")
@@ -132,8 +134,8 @@ def _spectrogram(samples: Any) -> Float[Tensor, "band time"]:
     """Return the logarithm of the power in bands of equal width."""
     window = torch.hann_window(PICTURE_WINDOW)
     wave = torch.from_numpy(samples)
-    made = torch.stft(wave, PICTURE_WINDOW, PICTURE_HOP, window=window, return_complex=True)
-    power = made.abs().square()
+    spectrum = torch.stft(wave, PICTURE_WINDOW, PICTURE_HOP, window=window, return_complex=True)
+    power = spectrum.abs().square()
     bands = torch.nn.functional.adaptive_avg_pool1d(power[1:].T[None], PICTURE_BANDS)[0].T
     logs = bands.clamp(min=1e-10).log10()
     return logs.clamp(min=float(logs.max()) - _DECADES)

@@ -88,10 +88,10 @@ class GivenWeights(Edit, stored=False):
         """Put in the rows of these queries, as far as their keys exist yet."""
         if part.site not in self.tensors:
             return weights
-        given = _of_heads(self.tensors[part.site], part).to(weights)[..., : part.n_key]
-        if given.shape[2] > 1:
-            given = given[:, :, part.queries[0] : part.queries[-1] + 1]
-        return torch.where(part.chosen(self.where), given, weights)
+        imposed = _of_heads(self.tensors[part.site], part).to(weights)[..., : part.n_key]
+        if imposed.shape[2] > 1:
+            imposed = imposed[:, :, part.queries[0] : part.queries[-1] + 1]
+        return torch.where(part.chosen(self.where), imposed, weights)
 
 
 def _of_heads(t: Float[Tensor, "#row #head #query key"], part: AttentionPart) -> Tensor:

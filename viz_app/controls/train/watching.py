@@ -128,9 +128,9 @@ def _chart(now: Training, step: int) -> dict:
     runs = [one for one in (now.now, now.before) if one]
     asked = [id(one.run) for one in runs], ui.is_dark(), url_state.get(ui.PRESENT)
     rests = not (now.run and now.run.state == RUNNING)
-    made = now.chart
-    if made and made[0] == asked and not rests and time.monotonic() - now.charted < CHARTED:
-        return made[1]
+    drawn = now.chart
+    if drawn and drawn[0] == asked and not rests and time.monotonic() - now.charted < CHARTED:
+        return drawn[1]
     names = ["this run", "the run before"]
     curves = [Curve(name, one.run.points()) for name, one in zip(names, runs, strict=False)]
     metric = runs[0].run.metric

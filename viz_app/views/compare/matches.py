@@ -67,9 +67,9 @@ def match_payloads(run: CurrentRun, choices: MatchChoices) -> Pictures:
     if not is_within and not measured.null:
         names = names[:-1]
     table = pd.DataFrame([row[: len(names)] for row in rows], columns=list(names))
-    said = within_sentence(kind) if is_within else matched_sentence(measured, kind, matches)
+    sentence = within_sentence(kind) if is_within else matched_sentence(measured, kind, matches)
     return {
-        MATCH_SENTENCE_KEY: f"{said} {text.over_texts(measured.n_texts, ADVISED)}",
+        MATCH_SENTENCE_KEY: f"{sentence} {text.over_texts(measured.n_texts, ADVISED)}",
         MATCH_CHART_KEY: match_chart(kind, matches, run.scope.name, choices.second.name),
         MATCHES_KEY: table,
     }
@@ -110,12 +110,12 @@ def matched_sentence(measured: MatchedHeads, kind: KindDistances, matches: Seque
     """Say how many heads match the head of the same number, and how certain the matches are."""
     same = sum(one.first == one.second for one in matches)
     clear = sum(one.margin > 0 for one in matches)
-    said = text.matches_sentence(len(matches), same, clear)
+    sentence = text.matches_sentence(len(matches), same, clear)
     if not measured.null:
-        return f"{said} {text.NO_NULL}"
+        return f"{sentence} {text.NO_NULL}"
     near = sum(one.p is not None and one.p <= 0.05 for one in matches)
     n = len(measured.null.get(kind.kind, ()))
-    return f"{said} {text.seed_baseline_sentence(near, len(matches), n, measured.seeds)}"
+    return f"{sentence} {text.seed_baseline_sentence(near, len(matches), n, measured.seeds)}"
 
 
 def within_sentence(kind: KindDistances) -> str:
@@ -164,11 +164,11 @@ def layout(run: CurrentRun, choices: MatchChoices, drawn: Pictures) -> Sequence[
     measure = Widget(partial(matching.matching, run.scope, choices.second))
     if MATCH_SENTENCE_KEY not in drawn:
         return [Prose(text.MATCHES_NOT_MEASURED), measure]
-    said = Prose(drawn[MATCH_SENTENCE_KEY], is_small=True)
+    sentence = Prose(drawn[MATCH_SENTENCE_KEY], is_small=True)
     if MATCH_CHART_KEY not in drawn:
-        return [said]
+        return [sentence]
     return [
-        said,
+        sentence,
         Columns(
             (1.1, 1),
             ([Plot(MATCH_CHART_KEY, fits=False)], [Table(MATCHES_KEY, height=TABLE_HEIGHT)]),

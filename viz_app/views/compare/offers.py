@@ -96,8 +96,8 @@ def _blocks(change: MaskChange, site: AttentionSite) -> bool:
 
 def _models(run: CurrentRun) -> Iterator[Offer]:
     """Offer other checkpoints of the task, and one of another family that reads the same text."""
-    own, task = live.live_session().picked, run.scope.task
-    names = [entry.name for entry in menu.menu_entries() if entry.name != own]
+    current, task = live.live_session().picked, run.scope.task
+    names = [entry.name for entry in menu.menu_entries() if entry.name != current]
     same = [name for name in names if _task(name) == task != "unknown" and _attends(name)]
     for name in same[:MOST_MODELS]:
         yield _offer(name, f"model-{name}", partial(_pin_model, name))

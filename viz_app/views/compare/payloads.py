@@ -80,12 +80,12 @@ def _compared(run: CurrentRun, second: CurrentRun, choices: CompareChoices) -> C
     for one in (run, second):
         check_size(one.trace)
     trace, is_reread = _read_alike(run, second)
-    found = compare(run.trace, trace)
-    other = head_within(found.second, choices.other)
+    comparison = compare(run.trace, trace)
+    other = head_within(comparison.second, choices.other)
     if choices.pinned is None:
         focus = choices.focus.within(run.trace)
-        return of_one_run(found, (focus.site, focus.head), other)
-    return compare_heads(found, (choices.focus.site, choices.focus.head), other, is_reread)
+        return of_one_run(comparison, (focus.site, focus.head), other)
+    return compare_heads(comparison, (choices.focus.site, choices.focus.head), other, is_reread)
 
 
 def _read_alike(first: CurrentRun, second: CurrentRun) -> tuple[Trace, bool]:

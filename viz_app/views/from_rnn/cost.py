@@ -183,18 +183,18 @@ def growth_text(timings: Sequence[Timing]) -> str:
     slopes = {kind: slope for kind in LAYER_KINDS if (slope := growth_rate(timings, kind))}
     if not slopes:
         return "Two lengths in the upper half are needed before a slope can be fitted."
-    said = "; ".join(
+    rates = "; ".join(
         f"{kind} n^{slope:.2f} ({shortest:,} to {longest:,})"
         for kind, (shortest, longest, slope) in slopes.items()
     )
     lines = [
-        f"In the upper half of the lengths time grows as: {said}. With n^1, twice the tokens take twice the time; with n^2, four "
+        f"In the upper half of the lengths time grows as: {rates}. With n^1, twice the tokens take twice the time; with n^2, four "
         "times."
     ]
     last = max(t.n for t in timings)
-    there = {t.layer: t.median for t in timings if t.n == last}
-    if RNN in there and SELF_ATTENTION in there:
-        lines.append(f"At {last:,} tokens {_slower(there[RNN], there[SELF_ATTENTION])}.")
+    medians = {t.layer: t.median for t in timings if t.n == last}
+    if RNN in medians and SELF_ATTENTION in medians:
+        lines.append(f"At {last:,} tokens {_slower(medians[RNN], medians[SELF_ATTENTION])}.")
     return " ".join(lines)
 
 

@@ -296,23 +296,23 @@ def fastest(learners: Sequence[Learner]) -> str:
     """Say which models learned first and last, as recorded, and if they were trained alike."""
     learned = sorted((one for one in learners if one.learned_at), key=lambda one: one.learned_at)
     never = [f"**{one.what}** ({one.steps:,} steps)" for one in learners if not one.learned_at]
-    said = []
+    sentences = []
     first = [one.what for one in learned if one.learned_at == learned[0].learned_at]
     last = [one.what for one in learned if one.learned_at == learned[-1].learned_at]
     if first and first == last:
-        said.append(
+        sentences.append(
             f"All that were right on {LEARNED_PERCENT:.0f} % of the validation dates reached that at the same validated step, "
             f"{learned[0].learned_at:,}. The curves tell them apart."
         )
     elif first:
-        said.append(
+        sentences.append(
             f"First right on {LEARNED_PERCENT:.0f} % of the validation dates: {_bold(first)}, at step {learned[0].learned_at:,}; "
             f"last: {_bold(last)}, at step {learned[-1].learned_at:,}."
         )
     if never:
-        said.append(f"Not reached within their training: {', '.join(never)}.")
+        sentences.append(f"Not reached within their training: {', '.join(never)}.")
     unequal = words.unequal_training({f"**{one.what}**": one.steps for one in learners})
-    return " ".join([*said, unequal] if unequal else said)
+    return " ".join([*sentences, unequal] if unequal else sentences)
 
 
 def _bold(entries: Sequence[str]) -> str:

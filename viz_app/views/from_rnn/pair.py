@@ -120,8 +120,8 @@ def find_pair(run: CurrentRun) -> View[PairChoices] | str:
     """Return the view of a pair that both models read as the same tokens, or why there is none."""
     view = PairView(run)
     if None in view.scopes:
-        there = [scope is not None for scope in view.scopes]
-        return no_pair(reference_models.reference_names(run.scope.task), *there)
+        exist = [scope is not None for scope in view.scopes]
+        return no_pair(reference_models.reference_names(run.scope.task), *exist)
     return PAIR_VIEW if same_rows(*view.traces) else DIFFERENT_ROWS
 
 
@@ -172,10 +172,10 @@ def _text(run: CurrentRun, choices: PairChoices) -> str:
     view = PairView(run, choices)
     steps = {scope.name: int(scope.training.get("step", 0)) for scope in view.scopes}
     unequal, apart = words.unequal_training(steps), view.apart
-    said = divergence_sentence(
+    difference = divergence_sentence(
         float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal
     )
-    return f"{said}\n\n{JENSEN_SHANNON}"
+    return f"{difference}\n\n{JENSEN_SHANNON}"
 
 
 def _files(run: CurrentRun, choices: PairChoices) -> Sequence[File]:

@@ -252,9 +252,11 @@ def _attention(reach: Reach) -> str:
         if reach.positioned
         else "It has no positions, so what differs with the distance comes from these tokens alone."
     )
-    said = f"On average an output responds most to {_where(most[0])} ({_mean(most)})."
-    said += f" It responds least to {_where(least[0])} ({_mean(least)})." if most != least else ""
-    return f"Full: every pair is one step apart, and nothing passes through the tokens between. {source} {said}"
+    response = f"On average an output responds most to {_where(most[0])} ({_mean(most)})."
+    response += (
+        f" It responds least to {_where(least[0])} ({_mean(least)})." if most != least else ""
+    )
+    return f"Full: every pair is one step apart, and nothing passes through the tokens between. {source} {response}"
 
 
 def _where(offset: int) -> str:

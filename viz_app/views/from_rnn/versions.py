@@ -161,7 +161,7 @@ def _card(one: ModelText, others: Sequence[ModelText], references: Sequence[str]
         else [other.text for other in others]
     )
     text = mark(one.text, held)
-    said = (
+    note = (
         missing_pieces_sentence(text, bool(references), compares_words(one.text, *held))
         if held
         else ""
@@ -170,14 +170,14 @@ def _card(one: ModelText, others: Sequence[ModelText], references: Sequence[str]
     is_wrong = bool(text.lost) or any(extra for _, extra in text.pieces)
     if references and is_wrong and same > 1 and compares_words(*references):
         text = MarkedText([(piece, False) for piece, _ in text.pieces], [])
-        said = agreement_count(same)
+        note = agreement_count(same)
     return {
         "title": one.title,
         "whose": one.owner,
         "words": [list(piece) for piece in text.pieces],
         "lost": text.lost,
         "gap": " " if compares_words(one.text, *held) else "",
-        "verdict": said,
+        "verdict": note,
     }
 
 
@@ -209,9 +209,9 @@ def versions(
     vector, change = (
         values.numpy().astype(np.float32) for values in (bottleneck.vector, bottleneck.change)
     )
-    own = {"vector": float(np.abs(vector).max()), "change": float(change.max())}
-    scales = widen_scales(own, extent)
-    header["extent"] = own
+    own_extent = {"vector": float(np.abs(vector).max()), "change": float(change.max())}
+    scales = widen_scales(own_extent, extent)
+    header["extent"] = own_extent
     header["bottleneck"] = {
         "title": BOTTLENECK,
         "note": _bottleneck(bottleneck.owner, len(vector)),

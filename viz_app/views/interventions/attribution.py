@@ -106,10 +106,10 @@ def attribution_payloads(run: CurrentRun, choices: AttributionChoices) -> Pictur
     if problem := _too_long(run, choices.method):
         return {"attribution note": small_print(problem, bad=True), "outcome": answers}
     result = attribution_numbers(run, choices)
-    own = {"value": float(result.values.abs().nan_to_num(0).max()) or 1.0}
+    extent = {"value": float(result.values.abs().nan_to_num(0).max()) or 1.0}
     sentence = _sentence(choices, result)
     return {
-        "attribution": scale_picture(own, partial(_picture, run, choices, result)),
+        "attribution": scale_picture(extent, partial(_picture, run, choices, result)),
         "attribution note": rows("explained", ("line", sentence)),
         "outcome": answers,
         "checks": check_rows(result.checks),

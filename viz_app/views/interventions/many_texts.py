@@ -99,14 +99,14 @@ def _kind(run: CurrentRun) -> str:
 
 def sweep_board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
     """Return the payload of the board of mean effects."""
-    found = {(one.kind, one.layer, one.head): one for one in swept.heads}
+    by_head = {(one.kind, one.layer, one.head): one for one in swept.heads}
     kinds = []
     for kind, every in by_kind(run.trace):
         sites = [site for site in every if site.has_causes]
         if not sites:
             continue
         n_heads = max(site.n_heads for site in sites)
-        results = [[found.get((kind, site.layer, h)) for h in range(n_heads)] for site in sites]
+        results = [[by_head.get((kind, site.layer, h)) for h in range(n_heads)] for site in sites]
         kinds.append(
             {
                 "title": words.kind_title(sites[0]),

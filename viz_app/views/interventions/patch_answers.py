@@ -29,15 +29,15 @@ def patch_answers(run: CurrentRun, choices: PatchChoices, two: Two) -> dict[str,
         chosen = sum(row is not None for row in two.rows[: two.chosen])
         asked = Asked(CurrentRun(base.scope, base.trace), CurrentRun(base.scope, edited), every, chosen)  # fmt: skip
     drawn = outcome_payload(asked)
-    own, patched = drawn["answers"]
+    answer, patched = drawn["answers"]
     other = answer_words(CurrentRun(source.scope, source.trace))
     first = next(
-        (i for i, (a, b) in enumerate(zip(own["words"], other, strict=False)) if a != b),
-        -1 if len(own["words"]) == len(other) else min(len(own["words"]), len(other)),
+        (i for i, (a, b) in enumerate(zip(answer["words"], other, strict=False)) if a != b),
+        -1 if len(answer["words"]) == len(other) else min(len(answer["words"]), len(other)),
     )
     names = ("This text", "Other text") if side == NECESSARY else ("Other text", "This text")
     drawn["answers"] = [
-        own | {"whose": names[0]},
+        answer | {"whose": names[0]},
         {"whose": names[1], "words": other, "from": first},
         patched | {"whose": f"{names[0]}, patched"},
     ]

@@ -117,14 +117,14 @@ def _tried(two: Two, side: str, stream: str, most: int) -> tuple[int, ...] | Non
     They are the first ones that differ, at most half of those tried, and the last ones.
     """
     base, source = two.sides(side)
-    here, there = (run.trace.streams[stream].ids for run in (base, source))
-    if len(here) <= most:
+    ours, theirs = (run.trace.streams[stream].ids for run in (base, source))
+    if len(ours) <= most:
         return None
-    counterparts = dict(two.pairs(side, stream) or enumerate(range(len(here))))
+    counterparts = dict(two.pairs(side, stream) or enumerate(range(len(ours))))
     differ = [
         i
-        for i, token in enumerate(here)
-        if i not in counterparts or token != there[counterparts[i]]
+        for i, token in enumerate(ours)
+        if i not in counterparts or token != theirs[counterparts[i]]
     ]
     first = [i for i in differ if i in counterparts][: most // 2]
     last = [i for i in reversed(sorted(counterparts)) if i not in first][: most - len(first)]

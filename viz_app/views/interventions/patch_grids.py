@@ -70,6 +70,6 @@ def cell_changes(edited: Trace, base: Trace, grid: Grid) -> Float[Tensor, "layer
     """Return (layer, position): how far the edits moved each cell, as a share of its length."""
     rows = []
     for name in grid.names:
-        own, now = (trace.activations[name].value[0].float() for trace in (base, edited))
-        rows.append((now - own).norm(dim=-1) / own.norm(dim=-1).clamp(min=1e-12))
+        before, after = (trace.activations[name].value[0].float() for trace in (base, edited))
+        rows.append((after - before).norm(dim=-1) / before.norm(dim=-1).clamp(min=1e-12))
     return torch.stack(rows)

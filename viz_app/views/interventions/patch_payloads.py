@@ -72,14 +72,14 @@ def _counts(shown: PatchEffects) -> str:
         shown.grid.stream if shown.grid else next(iter(two.this.trace.streams)),
     )
     n, m = (len(run.trace.streams[stream].ids) for run in (two.this, two.other))
-    said = say.alignment_sentence(n, m, len(two.pairs(NECESSARY, stream)))
+    alignment = say.alignment_sentence(n, m, len(two.pairs(NECESSARY, stream)))
     effects = shown.effects[NECESSARY]
     has_heads = any(site.has_causes for site in two.this.trace.attention.values())
     if effects.tried is None and (effects.heads is not None or not has_heads):
-        return said
+        return alignment
     n_cells = len(two.this.trace.streams[shown.grid.stream].ids) if shown.grid else 0
     tried = None if effects.tried is None else len(effects.tried)
-    return f"{said} {say.partial_trial_sentence(tried, n_cells, not has_heads or effects.heads is not None)}"
+    return f"{alignment} {say.partial_trial_sentence(tried, n_cells, not has_heads or effects.heads is not None)}"
 
 
 def patch_picture(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> dict[str, Any]:
@@ -217,15 +217,15 @@ def _sentence(shown: PatchEffects, side: str) -> str:
             return say.gap_share_sentence(place, value)
         return say.strongest_part_sentence(place, value, "share" if shown.is_share else unit)
 
-    said = []
+    sentences = []
     if (cell := strongest_cell(shown, side)) and shown.grid:
         i, j, value = cell
         token = labels(base.trace.streams[shown.grid.stream])[j].text
-        said.append(say_of(f"{shown.grid.labels[i]} of “{token}”", value))
+        sentences.append(say_of(f"{shown.grid.labels[i]} of “{token}”", value))
     if head := strongest_head(shown, side):
         site, number, value = head
-        said.append(say_of(text.head_location(base.trace.attention[site], number), value))
-    return " ".join(said) if said else say.PATCH_TOO_LONG
+        sentences.append(say_of(text.head_location(base.trace.attention[site], number), value))
+    return " ".join(sentences) if sentences else say.PATCH_TOO_LONG
 
 
 def _hint(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> str:
@@ -264,24 +264,24 @@ def patch_table(run: CurrentRun, choices: PatchChoices) -> list[list[object]]:
     two, _ = usable_pair(run, choices)
     if two is None:
         return [head]
-    shown, found = measure_patches(two, choices), [head]
+    shown, rows = measure_patches(two, choices), [head]
     if choices.part == say.GRADIENT_PART:
         return [[*head, "guess by the gradient"], *patch_gradient.rows_of(shown)]
     for side in SIDES:
         drawn = panel(run, choices, shown, side)
         unit = "share of the gap" if shown.is_share else two.metric(side).unit
         for kind in drawn["kinds"]:
-            found += [
+            rows += [
                 [side, kind["title"], layer, i + 1, value, unit]
                 for layer, values in zip(kind["layers"], kind["effects"], strict=True)
                 for i, value in enumerate(values)
                 if value is not None
             ]
         if grid := drawn["grid"]:
-            found += [
+            rows += [
                 [side, name, layer, grid["tokens"][i][0], value, unit]
                 for name, layer, values in zip(grid["names"], grid["layers"], grid["effects"], strict=True)
                 for i, value in enumerate(values)
                 if value is not None
             ]  # fmt: skip
-    return found
+    return rows

@@ -101,12 +101,12 @@ class Two:
         It is None where both give the same, this run has another given, or a span ends at a token
         that this text lacks.
         """
-        own, there = (
+        ours, theirs = (
             int(logits_of(run.trace.outputs)[row].argmax())
             for run, row in ((self.this, self.row), (self.other, self.other_row))
         )
-        here = self.here(there)
-        return there if own == self.decision.option and here not in (own, None) else None
+        here = self.here(theirs)
+        return theirs if ours == self.decision.option and here not in (ours, None) else None
 
     @property
     def rival_name(self) -> str:
@@ -173,17 +173,17 @@ def level(metric: LogitDifference | LogProbability, trace: Trace) -> float:
 
 def alignment(run: Trace, other: Trace, stream: str) -> AlignedPairs:
     """Return the positions of two texts' common beginning and end; () if both are of one length."""
-    here, there = run.streams[stream].ids, other.streams[stream].ids
-    if len(here) == len(there):
+    ours, theirs = run.streams[stream].ids, other.streams[stream].ids
+    if len(ours) == len(theirs):
         return ()
-    shorter = min(len(here), len(there))
-    first = next((i for i in range(shorter) if here[i] != there[i]), shorter)
+    shorter = min(len(ours), len(theirs))
+    first = next((i for i in range(shorter) if ours[i] != theirs[i]), shorter)
     last = next(
-        (i for i in range(shorter - first) if here[-1 - i] != there[-1 - i]), shorter - first
+        (i for i in range(shorter - first) if ours[-1 - i] != theirs[-1 - i]), shorter - first
     )
     return (
         *((i, i) for i in range(first)),
-        *((len(here) - i, len(there) - i) for i in range(last, 0, -1)),
+        *((len(ours) - i, len(theirs) - i) for i in range(last, 0, -1)),
     )
 
 
@@ -239,15 +239,15 @@ def _option(run: Trace, other: Trace, option: int) -> int | None:
 
 def _other_row(trace: Trace, other: Trace, row: int) -> int | None:
     """Return the row of the other run's logits that answers the same question, or None."""
-    output, there = first_output(trace), first_output(other)
+    output, other_output = first_output(trace), first_output(other)
     n = len(logits_of(other.outputs))
     if isinstance(output, ClassProbabilities):
         return 0
     if isinstance(output, MaskedToken | Span):
-        own = len(logits_of(trace.outputs))
-        return row if n == own else None
+        n_ours = len(logits_of(trace.outputs))
+        return row if n == n_ours else None
     stream = getattr(output, "stream", None)
-    if stream is None or getattr(there, "stream", None) != stream:
+    if stream is None or getattr(other_output, "stream", None) != stream:
         return None
     if isinstance(output, NextToken) and row == len(output.logits) - 1:
         return n - 1
@@ -261,14 +261,14 @@ def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | N
 
     Of a text that goes on it is the last.
     """
-    own, there = logits_of(trace.outputs).argmax(-1), logits_of(other.outputs).argmax(-1)
+    ours, theirs = logits_of(trace.outputs).argmax(-1), logits_of(other.outputs).argmax(-1)
     shared = [i for i, row in enumerate(rows) if row is not None]
     parted = [
         i
         for i in shared
-        if int(own[every[i].row])
+        if int(ours[every[i].row])
         == every[i].option
-        != _option(other, trace, int(there[rows[i] or 0]))
+        != _option(other, trace, int(theirs[rows[i] or 0]))
     ]
     begun = default_decision(trace, every)
     if _goes_on(trace):

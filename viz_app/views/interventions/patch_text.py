@@ -92,25 +92,25 @@ def counts(n: int, m: int) -> str:
 
 def alignment_sentence(n: int, m: int, n_aligned: int) -> str:
     """Say how the positions of two texts belong together."""
-    said = f"{m} token" if m == 1 else f"{m} tokens"
+    length = f"{m} token" if m == 1 else f"{m} tokens"
     if n == m:
-        return f"{said}, as this text: each position has its counterpart."
+        return f"{length}, as this text: each position has its counterpart."
     return (
-        f"{said}, this text {n}; aligned at the common beginning and end: {n_aligned}. The hatched "
+        f"{length}, this text {n}; aligned at the common beginning and end: {n_aligned}. The hatched "
         "ones have no counterpart."
     )
 
 
 def partial_trial_sentence(n_tried: int | None, n: int, has_heads: bool) -> str:
     """Say which parts of a long text are tried; None positions for all."""
-    said = []
+    sentences = []
     if n_tried is not None:
-        said.append(
+        sentences.append(
             f"Long text: {n_tried} of {n} positions are tried, the first that differ and the last."
         )
     if not has_heads:
-        said.append("The heads are not tried: shorten the text to see them.")
-    return " ".join(said)
+        sentences.append("The heads are not tried: shorten the text to see them.")
+    return " ".join(sentences)
 
 
 def metric_values(token: str, rival: str, row: int, this: float, other: float) -> str:

@@ -160,14 +160,14 @@ def _state(edit: Edit | None) -> dict[str, Any]:
 
 def largest_effect(effects: HeadEffects) -> tuple[str, int, float]:
     """Return the site, the head and the value of the largest effect, whatever its sign."""
-    found = [
+    effects_by_size = [
         (float(value.abs()), site, head, float(value))
         for kind, grid in effects.values.items()
         for site, row in zip(effects.sites[kind], grid, strict=True)
         for head, value in enumerate(row)
         if value.isfinite()
     ]
-    _, site, head, value = max(found)
+    _, site, head, value = max(effects_by_size)
     return site, head, value
 
 

@@ -31,23 +31,23 @@ def propose_second_text(scope: Scope, trace: Trace) -> tuple[str, ...]:
 
 
 def _candidates(text: str) -> list[str]:
-    found = []
+    candidates = []
     for pair in WORD_PAIRS:
         for word, other in (pair, pair[::-1]):
             if re.search(_WORD.format(word), text):
-                found.append(re.sub(_WORD.format(word), other, text, count=1))
+                candidates.append(re.sub(_WORD.format(word), other, text, count=1))
     names = re.findall(r"(?<!^)(?<![.?!] )\b[A-Z][a-z]+", text)
-    found += [text.replace(names[0], name, 1) for name in ("John", "Mary") if names]
+    candidates += [text.replace(names[0], name, 1) for name in ("John", "Mary") if names]
     for match in reversed(list(re.finditer(r"\d", text))):
         digit = (int(match[0]) + 1) % 10
-        found.append(f"{text[: match.start()]}{digit}{text[match.end() :]}")
+        candidates.append(f"{text[: match.start()]}{digit}{text[match.end() :]}")
     words = text.split(" ")
-    found += [
+    candidates += [
         " ".join([*words[: i - 1], words[i], words[i - 1], *words[i + 1 :]])
         for i in range(len(words) - 1, 0, -1)
         if words[i] != words[i - 1]
     ]
-    return found[:24]
+    return candidates[:24]
 
 
 def _fits(scope: Scope, trace: Trace, texts: tuple[str, ...]) -> bool:

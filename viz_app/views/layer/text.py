@@ -233,10 +233,12 @@ def routing(n: int, n_experts: int, weights: float, beside: float, total: float)
     that of their sum.
     """
     whose = "its weight is" if n == 1 else "their weights sum to"
-    told = f"The router sends this token to {n} of {n_experts} experts; {whose} {weights:.3g}."
+    sentence = f"The router sends this token to {n} of {n_experts} experts; {whose} {weights:.3g}."
     if beside > 1e-4 * max(1.0, total):
-        told += f" Besides, the layer adds a vector of length {beside:.3g} that no router chooses."
-    return told
+        sentence += (
+            f" Besides, the layer adds a vector of length {beside:.3g} that no router chooses."
+        )
+    return sentence
 
 
 def _bound_of_others(activation: str) -> str:

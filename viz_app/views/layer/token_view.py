@@ -60,7 +60,7 @@ class TokenView:
     def routed(self) -> dict[str, Routed]:
         """Path of a mixture of experts in the chosen layer → where it sends this token."""
         known = routings(self.run.scope.model)
-        found = {
+        by_path = {
             p.sublayer.path: token_routing(
                 self.run.trace,
                 known[p.sublayer.path],
@@ -70,7 +70,7 @@ class TokenView:
             for p in self.layer
             if p.sublayer.path in known
         }
-        return {path: one for path, one in found.items() if one is not None}
+        return {path: one for path, one in by_path.items() if one is not None}
 
     @property
     def output(self) -> str:

@@ -32,7 +32,7 @@ BROKEN = "Not every lesson file can be read."
 
 
 def _payloads(run: CurrentRun, choices: None) -> Pictures:
-    found = offered_lessons()
+    offered = offered_lessons()
     lessons = [
         {
             "name": lesson.name,
@@ -40,11 +40,11 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
             "about": lesson.about,
             "length": f"{len(lesson.steps)} questions, about {lesson.minutes} minutes",
         }
-        for lesson in found.lessons
+        for lesson in offered.lessons
     ]
     pictures: Pictures = {"lesson_list": {"lessons": lessons}}
-    if found.errors:
-        lines = (("line", line) for line in (BROKEN, *found.errors))
+    if offered.errors:
+        lines = (("line", line) for line in (BROKEN, *offered.errors))
         pictures["note lessons"] = rows("note bad", *lines)
     return pictures
 

@@ -85,7 +85,7 @@ def card(name: str, folder: str) -> Card:
     """
     config, training = read_config(folder_of(folder)), cache.description(folder).training
     drawn: Outline = outline(config)
-    said = {
+    picture = {
         "name": printable(name),
         "family": text.model_family(family_of(config)),
         "purpose": text.menu_purpose(training, config),
@@ -101,7 +101,7 @@ def card(name: str, folder: str) -> Card:
             for kind, mask in drawn.masks.items()
         ],
     }
-    return text.model_group(config), said, [mask.numpy() for mask in drawn.masks.values()]
+    return text.model_group(config), picture, [mask.numpy() for mask in drawn.masks.values()]
 
 
 def library_card(name: str, folder: str) -> Card:
@@ -111,7 +111,7 @@ def library_card(name: str, folder: str) -> Card:
         CheckpointError: it cannot be read.
     """
     family = cache.description(folder).family
-    said = {
+    picture = {
         "name": printable(name),
         "family": text.model_family(family),
         "purpose": text.UNOPENED,
@@ -119,7 +119,7 @@ def library_card(name: str, folder: str) -> Card:
         "masks": [],
         "href": _href(name),
     }
-    return (family.year, family.name), said, []
+    return (family.year, family.name), picture, []
 
 
 def opened_card(run: CurrentRun) -> dict[str, Any]:

@@ -59,8 +59,8 @@ def opened_sizes(n_parameters: int, n_ctx: int) -> str:
 def scores(training: dict[str, Any]) -> str:
     """Return all scores with their number of cases, or that none was measured."""
     scores = training.get("scores")
-    said = words.score_summary(scores) if isinstance(scores, dict) else ""
-    return f"{said[:1].upper()}{said[1:]}." if said else "No score was measured."
+    summary = words.score_summary(scores) if isinstance(scores, dict) else ""
+    return f"{summary[:1].upper()}{summary[1:]}." if summary else "No score was measured."
 
 
 def mask_title(kind: SiteKind, n_blocked: int, n_cells: int) -> str:

@@ -273,13 +273,13 @@ def plane(
     dots = pd.DataFrame(
         {"x": table[:n, x].numpy(), "y": table[:n, y].numpy(), "position": np.arange(n)}
     )
-    there = table[shift : shift + n]
+    shifted = table[shift : shift + n]
     misses = pd.DataFrame(
         {
             "x": turned[:n, x].numpy(),
             "y": turned[:n, y].numpy(),
-            "x2": there[:, x].numpy(),
-            "y2": there[:, y].numpy(),
+            "x2": shifted[:, x].numpy(),
+            "y2": shifted[:, y].numpy(),
             "position": np.arange(n),
         }
     )

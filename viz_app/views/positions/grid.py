@@ -152,13 +152,13 @@ def explain_grid(similarity: GridSimilarity, special: Sequence[str]) -> str:
         for name, mean in zip(names, means, strict=True)
         if not isnan(mean)
     )
-    told = f"Mean cosine of two patches {listed}."
+    text = f"Mean cosine of two patches {listed}."
     if not isnan(similarity.elsewhere) and not isnan(similarity.beside):
         more = "more" if similarity.beside > similarity.elsewhere else "less"
-        told += f" Here patches beside each other are **{more} alike** than distant ones."
+        text += f" Here patches beside each other are **{more} alike** than distant ones."
         line = "more" if similarity.in_line > similarity.elsewhere else "less"
         if not isnan(similarity.in_line):
-            told += f" Those of one row or column are {line} alike than the rest."
+            text += f" Those of one row or column are {line} alike than the rest."
     left_out = f" {' and '.join(special)} {'are' if len(special) > 1 else 'is'} left out." * bool(
         special
     )
@@ -169,7 +169,7 @@ def explain_grid(similarity: GridSimilarity, special: Sequence[str]) -> str:
     return (
         "**Each tile belongs to one patch** and is the image in small. It shows the cosine of that patch's position "
         "vector with each patch's (Dosovitskiy et al. 2021). 1: the same direction, 0: a right angle, −1: the opposite."
-        f"{left_out}{fewer}\n\n{told}"
+        f"{left_out}{fewer}\n\n{text}"
     )
 
 

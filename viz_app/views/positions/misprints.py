@@ -131,8 +131,8 @@ def _layout(run: CurrentRun, choices: MisprintChoices, drawn: Pictures) -> Seque
 def _text(run: CurrentRun, choices: MisprintChoices) -> str:
     """Say what the numbers of each formula mean, and list them."""
     measures = choices.measures
-    said = [f"**{say.TABLE_NAMES[m.formula]}.** {explain_misprint(m)}" for m in measures]
-    return "\n\n".join([*said, measured_table(measures), measured_note(measures[0])])
+    explanations = [f"**{say.TABLE_NAMES[m.formula]}.** {explain_misprint(m)}" for m in measures]
+    return "\n\n".join([*explanations, measured_table(measures), measured_note(measures[0])])
 
 
 def _file(m: FormulaMeasures) -> str:
@@ -237,36 +237,36 @@ def measured_note(m: FormulaMeasures) -> str:
 def explain_misprint(m: FormulaMeasures) -> str:
     """Explain these numbers."""
     n, d = m.table.shape
-    said = []
+    sentences = []
     if m.n_varying < d / 2:
-        said.append(
+        sentences.append(
             f"{d - m.n_varying} of {d} dimensions hardly change over these {n} positions: they take room in every "
             f"vector and carry no information. Any two positions are at least {100 * m.similarity.floor:.0f} % alike."
         )
     elif m.formula != "sin-sin":
-        said.append(f"{m.n_varying} of {d} dimensions change.")
+        sentences.append(f"{m.n_varying} of {d} dimensions change.")
     if m.neighbours.aliased:
-        said.append(
+        sentences.append(
             f"{m.neighbours.aliased} of {n} positions are more like a distant one than like those beside them."
         )
     if m.rotation_miss < 1e-6:
-        said.append(
+        sentences.append(
             f"A step of {m.shift} is the same rotation at every position. The paper chose its formula so that a head "
             f"might easily learn “look {m.shift} back” (§3.5)."
         )
     else:
-        said.append(
+        sentences.append(
             f"No matrix takes PE(pos) to PE(pos+{m.shift}) everywhere. PE(0) already shows it: it is all zeros, and "
             f"any matrix maps zeros to zeros. Over {m.n_fit} positions together the best matrix misses by "
             f"{length_share(m.best_linear_miss)} of the vectors' length."
         )
     if m.similarity.spread > 1e-6:
-        said.append(
+        sentences.append(
             "How alike two positions are depends on the positions, not only on their distance."
         )
     else:
-        said.append("How alike two positions are depends on their distance alone.")
-    return " ".join(said)
+        sentences.append("How alike two positions are depends on their distance alone.")
+    return " ".join(sentences)
 
 
 MISPRINTS = View(

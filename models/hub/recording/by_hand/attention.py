@@ -152,11 +152,11 @@ def attend_by_hand(
     kwargs: Mapping[str, Any],
 ) -> Tensor:
     """Compute the weighted sum and record it; the result is untouched unless an edit changes it."""
-    own, roles, results = _explanation(forward_pass, place, causes), found.roles, []
+    explained, roles, results = _explanation(forward_pass, place, causes), found.roles, []
     frame = place.frame
 
     def softmaxed(mask: Mask) -> tuple[By4, Tensor]:
-        return _softmaxed(found, causes.measured.scores(_summed(own.terms, causes)), mask)
+        return _softmaxed(found, causes.measured.scores(_summed(explained.terms, causes)), mask)
 
     def by_head(product: Tensor) -> Tensor:
         head_out = arrange_axes(product, found.out, roles.of_out)
@@ -166,7 +166,7 @@ def attend_by_hand(
         return head_out
 
     def kernel(mask: Mask) -> Tensor:
-        if mask is own.mask:
+        if mask is explained.mask:
             return by_head(func(*args, **kwargs))
         changed = found.weights.again(softmaxed(mask)[1])
         old = found.weights.value
@@ -181,15 +181,15 @@ def attend_by_hand(
         call = AttentionCall(q, k, v, None, False, None, causes.origins, similarity=similarity)
         at = place.kind, place.number, place.name, out, edits
         site = forward_pass.record_site(
-            recording, call, MaskExplanation(mask, own.terms), frame, *at
+            recording, call, MaskExplanation(mask, explained.terms), frame, *at
         )
-        if mask is own.mask and not edits and (given := _kept(causes.softmaxed)) is not None:
+        if mask is explained.mask and not edits and (given := _kept(causes.softmaxed)) is not None:
             site = recording.attention[site.name] = replace(site, given_weights=given)
         sites.append(site)
 
     at = forward_pass.context.heads.get(place.name)
     head_out = attend(
-        place.kind, place.name if at is None else at.site, causes.q, causes.k, causes.v, own.mask,
+        place.kind, place.name if at is None else at.site, causes.q, causes.k, causes.v, explained.mask,
         kernel=kernel,
         weights=lambda mask: softmaxed(mask)[0],
         record=record,
@@ -227,8 +227,8 @@ def _softmaxed(found: WeightedSum, scores: By4, mask: Mask) -> tuple[By4, Tensor
     softmax = found.softmax
     if (allowed := mask.allowed) is not None:
         scores = scores.masked_fill(~allowed, -torch.inf)
-    own = place_axes(scores, found.roles.of_weights, softmax.layout, softmax.value.shape)
-    weights = softmax.of(own)
+    placed = place_axes(scores, found.roles.of_weights, softmax.layout, softmax.value.shape)
+    weights = softmax.of(placed)
     if allowed is not None:  # of a row without an open key softmax makes no number
         closed = ~allowed.any(-1, keepdim=True).expand(*scores.shape[:3], 1).expand_as(scores)
         own_closed = place_axes(closed, found.roles.of_weights, softmax.layout, softmax.value.shape)

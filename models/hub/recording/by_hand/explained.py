@@ -160,6 +160,6 @@ def _holds(
     """Return True if the scores are those that were softmaxed, and the blocked cells blocked."""
     if not torch.equal(masked > LOWEST, is_open) or not bool(is_open.any()):
         return False
-    given = masked[is_open].float()
-    limit = _ROUNDINGS * torch.finfo(masked.dtype).eps * max(1.0, float(given.abs().max()))
-    return bool(((scores[is_open].float() - given).abs() <= limit).all())
+    softmaxed = masked[is_open].float()
+    limit = _ROUNDINGS * torch.finfo(masked.dtype).eps * max(1.0, float(softmaxed.abs().max()))
+    return bool(((scores[is_open].float() - softmaxed).abs() <= limit).all())

@@ -99,7 +99,7 @@ def join_heads(heads: Sequence[FollowedHead]) -> AttentionSite | None:
     )
     if not similar:
         return None
-    given = [site.given_weights for site in sites if site.given_weights is not None]
+    given_weights = [site.given_weights for site in sites if site.given_weights is not None]
     return replace(
         first,
         name=name,
@@ -110,7 +110,7 @@ def join_heads(heads: Sequence[FollowedHead]) -> AttentionSite | None:
         mask=_joined_mask([site.mask for site in sites]),
         projections=_joined_projections(sites),
         terms=_joined_terms(sites),
-        given_weights=torch.cat(given, 1) if len(given) == len(sites) else None,
+        given_weights=torch.cat(given_weights, 1) if len(given_weights) == len(sites) else None,
     )
 
 

@@ -99,12 +99,12 @@ def roles_of(
     shared = [atom for axis in of_values for atom in axis]
     weights = [a for axis in softmax.layout for a in resolve_axis(axis) if a not in key]
     feature = tuple(atom for atom in shared if atom not in key and atom not in weights)
-    own = [atom for atom in weights if atom not in shared]
-    told = _told(weights, own, _key_heads(softmax), n_rows, lengths)
-    if isinstance(told, str):
-        return told
+    unshared = [atom for atom in weights if atom not in shared]
+    assigned = _told(weights, unshared, _key_heads(softmax), n_rows, lengths)
+    if isinstance(assigned, str):
+        return assigned
     out = tuple(resolve_axis(axes[label]) for label in product.out)
-    roles = Roles(*told[:3], key, feature, is_assumed=told[3])
+    roles = Roles(*assigned[:3], key, feature, is_assumed=assigned[3])
     return WeightedSum(product, step, softmax, values, of_values, out, roles)
 
 

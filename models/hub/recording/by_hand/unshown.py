@@ -39,8 +39,8 @@ class UnshownSums:
         """Return True if these weights or scores, which a library returned, have been recorded."""
         if _address(weights) in self._recorded:
             return True
-        own = (t for each in self._recorded.values() for t in each)
-        return any(_same_numbers(t, weights) for t in own)
+        recorded = (t for each in self._recorded.values() for t in each)
+        return any(_same_numbers(t, weights) for t in recorded)
 
     def account_for(self, weights: Float[Tensor, ...], path: str) -> str:
         """Forget the sum with these weights, which a library returned of the module at `path`.
@@ -69,11 +69,11 @@ class UnshownSums:
         return sums
 
 
-def _same_numbers(own: Tensor, weights: Tensor) -> bool:
-    if own.numel() != weights.numel():
+def _same_numbers(recorded: Tensor, weights: Tensor) -> bool:
+    if recorded.numel() != weights.numel():
         return False
-    own, weights = own.detach().squeeze(), weights.detach().squeeze().to(own.dtype)
-    return own.shape == weights.shape and bool((own == weights).all())
+    recorded, weights = recorded.detach().squeeze(), weights.detach().squeeze().to(recorded.dtype)
+    return recorded.shape == weights.shape and bool((recorded == weights).all())
 
 
 def _address(t: Tensor) -> int:

@@ -40,14 +40,14 @@ class ByHand:
         if product is None or weights is None:
             return None
         step, is_a = weights
-        found = self._found(product, step, is_a)
-        if isinstance(found, str):
-            self._leave(step, found)
+        attention = self._found(product, step, is_a)
+        if isinstance(attention, str):
+            self._leave(step, attention)
             return None
-        self.steps.forget(found.softmax)
-        if found.softmax.scores is not None:
-            self.steps.forget(found.softmax.scores.root)
-        return self._attended(found, func, args, kwargs)
+        self.steps.forget(attention.softmax)
+        if attention.softmax.scores is not None:
+            self.steps.forget(attention.softmax.scores.root)
+        return self._attended(attention, func, args, kwargs)
 
     def _weights(self, product: Product) -> tuple[FollowedStep, bool] | None:
         """Return the operand that is weights, and whether it is the first."""
@@ -91,8 +91,12 @@ class ByHand:
     ) -> tuple[Any, Tensor]:
         """Return the weighted sum, recorded by its causes, its weights alone, or named."""
         forward_pass, used = self.forward_pass, found.weights.value
-        made = explain_scores(found)
-        causes = made if isinstance(made, str) else causes_of(found, made, forward_pass.linears)
+        explanation = explain_scores(found)
+        causes = (
+            explanation
+            if isinstance(explanation, str)
+            else causes_of(found, explanation, forward_pass.linears)
+        )
         queries = found.softmax.args[0] if isinstance(causes, str) else causes.queries
         if isinstance(causes, str):
             result = func(*args, **kwargs)
