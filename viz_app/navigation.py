@@ -43,7 +43,7 @@ from viz_app.views.task.page import TASK_PAGE
 from viz_app.views.train.page import TRAIN_PAGE
 
 NEWCOMER = "New here? Lesson 1"
-UNFIT = "Part of this link could not be restored: {}. Showing the default instead."
+INVALID = "Part of this link could not be restored: {}. Showing the default instead."
 LANDING_PAGE = "attention"  # the page at "/"
 WATCHES = "train"  # the page to which `attnscope watch` leads
 # URL path → page
@@ -158,8 +158,8 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         on_present=partial(url_state.set_value, ui.PRESENT),
         on_pin=partial(toggle_pin, session),
     )
-    if unfit := url_state.invalid_messages():
-        ui.show_note(note_room, UNFIT.format("; ".join(unfit)), bad=True, key="address")
+    if messages := url_state.invalid_messages():
+        ui.show_note(note_room, INVALID.format("; ".join(messages)), bad=True, key="address")
     standing = url_state.postpone() if session.opening else url_state.publish()
     listening = {
         "token": session.token,

@@ -114,14 +114,14 @@ class Architecture(nn.Module, metaclass=_Named):
     streams: ClassVar[tuple[str, ...]]
     writes: ClassVar[str] = ""  # stream whose next token is predicted; "" if none is
     kinds: tuple[SiteKind, ...]  # of its attentions, in the order of the pass
-    of_two: str = ""  # output that needs two texts; "" if none does
+    pair_output: str = ""  # output that needs two texts; "" if none does
     relative_positions: ClassVar[bool] = False  # scores depend on distance; no vector is added
     can_cache: bool = True  # keys and values of earlier positions can be cached
     can_go_back: bool = True  # positions can be removed from its cache
     sees_ahead: bool = False  # a written position may attend to later ones, by its own mask
-    masks_can_change: bool = True  # an edit reaches its attention
-    positions_can_go: bool = True  # it can be copied without position vectors
-    what_it_answers: str = ""  # description of a third-party model's task
+    can_edit_masks: bool = True  # an edit reaches its attention
+    can_drop_positions: bool = True  # it can be copied without position vectors
+    answer_in_words: str = ""  # description of a third-party model's task
     pads: bool = True  # rows of different lengths can be padded to one batch
     is_recurrent: bool = False  # a state carries the past; there are no keys to cache
 
@@ -193,7 +193,7 @@ class Architecture(nn.Module, metaclass=_Named):
         """Tokens that end a generated text."""
         return (self.config.end_id,)
 
-    def always_taken(self, limit: int) -> dict[int, int]:
+    def forced_by_position(self, limit: int) -> dict[int, int]:
         """Return position → token for tokens fixed in every text of at most `limit` tokens."""
         return {}
 

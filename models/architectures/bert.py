@@ -102,7 +102,7 @@ class BERT(Architecture):
     def __init__(self, config: BERTConfig) -> None:
         super().__init__(config, positions=True, dropout=config.dropout)
         self.fields = BERT_FIELDS[config.head]
-        self.of_two = NEXT_SENTENCE if config.head == "pretraining" else ""
+        self.pair_output = NEXT_SENTENCE if config.head == "pretraining" else ""
         self.segments = nn.Embedding(config.n_segments, config.d_model)
         self.embedding_norm = nn.LayerNorm(config.d_model)
         sizes = (

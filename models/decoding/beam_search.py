@@ -65,7 +65,7 @@ def beam(
     if width < 1:
         raise ValueError(f"beam width must be at least 1, not {width}")
     limit = limit_of(model, given, max_new)
-    at = model.always_taken(limit) | by_position(forced)
+    at = model.forced_by_position(limit) | by_position(forced)
     run = Incremental(model, model.given([given]), edits=edits)
     opening = run.opening[0].tolist()
     kept: list[Hypothesis] = []

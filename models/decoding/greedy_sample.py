@@ -170,7 +170,7 @@ def generate(
     al. 2023). They are ignored in recorded or uncached runs and with recurrent states.
     """
     limit, ends = limit_of(model, given, max_new), model.end_ids
-    at = model.always_taken(limit) | by_position(forced)
+    at = model.forced_by_position(limit) | by_position(forced)
     prefix: list[int] = []
     with torch.inference_mode():
         run = Incremental(
@@ -233,7 +233,7 @@ def greedy_batch(
     )
     ended = torch.zeros(len(given), dtype=torch.bool, device=given.device)
     limit = model.longest(given.shape[-1])
-    at = model.always_taken(limit)
+    at = model.forced_by_position(limit)
     for index in range(limit):
         token = among_takeable(run.next_log_probs(row), model.takeable(index)).argmax(-1)
         token = torch.full_like(token, at.get(index, 0)) if index in at else token

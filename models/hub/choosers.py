@@ -28,8 +28,8 @@ class NextSentence(Classifier):
     """Return True if the second of two texts follows the first (Devlin et al. 2019, §3.1)."""
 
     fields = (ONE_TEXT_FIELD, replace(SECOND_TEXT, optional=False))
-    of_two = output_name = NEXT_SENTENCE
-    what_it_answers = "whether a second text follows the first"
+    pair_output = output_name = NEXT_SENTENCE
+    answer_in_words = "whether a second text follows the first"
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, names=IS_NEXT, **settings)
@@ -43,7 +43,7 @@ class NextSentence(Classifier):
 class MaskedPair(MaskedLM):
     """A model pretrained on masks and pairs of texts (BERT)."""
 
-    of_two = NEXT_SENTENCE
+    pair_output = NEXT_SENTENCE
 
     def answers_of(self, output: Any) -> Answers:
         of_pair = next(
@@ -85,7 +85,7 @@ class MultipleChoice(HubModel):
     kinds = tuple(
         SiteKind(f"self_{i + 1}", "encoder", "self", row, row) for i, row in enumerate(CHOICE_ROWS)
     )
-    what_it_answers = "which of several texts goes best with a question"
+    answer_in_words = "which of several texts goes best with a question"
 
     def __init__(self, *args: Any, position: int, **settings: Any) -> None:
         super().__init__(*args, **settings)

@@ -58,9 +58,9 @@ class HubModel(Architecture):
     fields = (Field("text", "text", before=OPENING, after=CLOSING),)
     streams: ClassVar[tuple[str, ...]] = ("text",)
     kinds = (READER,)
-    positions_can_go = False
+    can_drop_positions = False
     module: Any  # of a class of its library, with attributes of its own
-    what_it_answers = "nothing: it makes vectors, which are read by other programs"
+    answer_in_words = "nothing: it makes vectors, which are read by other programs"
 
     def __init__(
         self,
@@ -163,14 +163,14 @@ class HubModel(Architecture):
         return next(self.module.parameters()).device
 
     @property
-    def masks_can_change(self) -> bool:
+    def can_edit_masks(self) -> bool:
         return not self.config.gives_weights or self.shows_causes
 
     @property
     def end_ids(self) -> tuple[int, ...]:
         return self.config.end_ids or (self.config.end_id,)
 
-    def always_taken(self, limit: int) -> dict[int, int]:
+    def forced_by_position(self, limit: int) -> dict[int, int]:
         """Return the forced tokens: a translation's language first, the end of a text last."""
         first = {0: self.config.first_id} if self.config.first_id >= 0 else {}
         return first | ({limit - 1: self.config.last_id} if self.config.last_id >= 0 else {})

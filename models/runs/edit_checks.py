@@ -23,7 +23,7 @@ def check_model(edits: Edits, model: Model, name: str) -> None:
             )
         if edit.where.activation is not None and not edit.changes("activation"):
             raise ValueError(f"{edit}: this changes attention, not {edit.where.activation!r}")
-    if edits and not model.masks_can_change:
+    if edits and not model.can_edit_masks:
         raise ValueError(
             f"of {name} only finished weights are known; its attention cannot be changed"
         )

@@ -107,7 +107,7 @@ class Scope:
     @property
     def has_removable_positions(self) -> bool:
         """True if the model adds position vectors that can be left out."""
-        return self.model.positions_can_go and hasattr(self.config, "positions")
+        return self.model.can_drop_positions and hasattr(self.config, "positions")
 
     def without_positions(self) -> "Scope":
         """Return the same weights with zero position vectors and without scores.

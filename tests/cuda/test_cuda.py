@@ -81,7 +81,7 @@ def test_a_run_is_the_same(both: tuple[Scope, Scope]) -> None:
 
 
 def test_a_changed_mask_is_the_same(both: tuple[Scope, Scope]) -> None:
-    if not both[0].model.kinds or not both[0].model.masks_can_change:
+    if not both[0].model.kinds or not both[0].model.can_edit_masks:
         pytest.skip("this model has no attention whose mask could change")
     edits = for_kinds(**{both[0].model.kinds[0].name: MaskChange(block=((2, 1), (3, 0)))})
     compare(*(scope.run(*example(scope), edits=edits) for scope in both))

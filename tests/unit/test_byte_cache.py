@@ -127,7 +127,7 @@ def random_scope(**changes: int) -> Scope:
 def test_a_run_counts_what_its_model_holds_only_when_the_model_is_gone() -> None:
     notes = {f"score {i}": f"{i:02}" * 1000 for i in range(50)}  # as a model's training.json
     kept = ByteCache(400 * KB)  # long: more than 6 kB
-    kept.get("model", lambda: Pair(notes, None), spared=True)
+    kept.get("model", lambda: Pair(notes, None), is_shared=True)
     before = kept.bytes
     kept.get("run", lambda: [notes, block(3000)])
     assert 3000 < kept.bytes - before < 3000 + KB
@@ -178,7 +178,7 @@ def test_long_ones_go_before_short_ones_until_they_are_a_quarter() -> None:
 
 def test_an_opened_checkpoint_is_no_long_text() -> None:
     kept = ByteCache(640 * KB)
-    kept.get("model", lambda: block(200 * KB), spared=True)
+    kept.get("model", lambda: block(200 * KB), is_shared=True)
     for i in range(9):
         kept.get(i, lambda: block(90 * KB))
     assert "model" in kept
@@ -191,7 +191,7 @@ def test_what_two_share_is_counted_once_and_goes_with_the_last_of_them() -> None
         kept.get(i, lambda: (shared, torch.zeros(1000)))
     assert len(kept) == 20
     assert 4 * MEGABYTE < kept.bytes < 4.2 * MEGABYTE
-    kept.get("full", lambda: block(63 * MEGABYTE), spared=True)
+    kept.get("full", lambda: block(63 * MEGABYTE), is_shared=True)
     assert len(kept) == 1
     assert 63 * MEGABYTE < kept.bytes < 63.1 * MEGABYTE
 
@@ -236,7 +236,7 @@ def entries(kept: ByteCache) -> int:
 def test_what_sessions_hold_is_counted_until_they_let_go() -> None:
     """Their runs leave less room for what is kept, but always a quarter; an opened model belongs to those who use it."""
     kept = ByteCache(640 * KB)
-    model = kept.get("model", lambda: block(800 * KB), spared=True)
+    model = kept.get("model", lambda: block(800 * KB), is_shared=True)
     assert kept.bytes == 0
     runs = [kept.get(("run", i), lambda: block(90 * KB)) for i in range(12)]
     for i in range(90):

@@ -131,7 +131,7 @@ def test_the_strings_of_every_kind_of_file_are_read() -> None:
     for suffix in READERS:
         found = [text for path in FILES if path.suffix == suffix for text in strings(path)]
         assert sum(bool(PLAIN.search(text)) for text in found) > 20, suffix
-    assert navigation.UNFIT in python_strings(APP / "navigation.py")
+    assert navigation.INVALID in python_strings(APP / "navigation.py")
 
 
 @pytest.mark.parametrize("phrase", BANNED)

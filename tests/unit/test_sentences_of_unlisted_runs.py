@@ -152,7 +152,7 @@ def test_a_mask_is_guessed_from_the_sides_that_its_run_reads(
     edits = () if change == MaskChange() else [replace(change, where=Where(kind=kind))]
     trace = scope.run(text, edits=edits)
     output = trace.outputs["masked token"]
-    explained = explain_masked(trace, output, scope.model.of_two)
+    explained = explain_masked(trace, output, scope.model.pair_output)
     assert said in explained
     assert "was trained on guesses like these" in explained
     pictures = task_payloads(CurrentRun(scope, trace), TaskChoices(None, Focus()))

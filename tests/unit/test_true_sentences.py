@@ -160,7 +160,7 @@ def test_the_token_that_answers_is_the_one_whose_vector_is_read(runs: Runs, name
         if presented is None:
             said = no_picture(run.trace, output)
         else:
-            said = presented.explanation(run.trace, output, run.scope.model.of_two)
+            said = presented.explanation(run.trace, output, run.scope.model.pair_output)
         if isinstance(output, ClassProbabilities):
             row = labels(run.trace.streams[output.stream])
             token = row[output.position]
@@ -168,7 +168,7 @@ def test_the_token_that_answers_is_the_one_whose_vector_is_read(runs: Runs, name
             assert ("belongs to no word" in said) == token.special
             assert ("the last token" in said) == (output.position == len(row) - 1)
         if isinstance(output, MaskedToken):
-            assert ("whether one text follows another" in said) == bool(run.scope.model.of_two)
+            assert ("whether one text follows another" in said) == bool(run.scope.model.pair_output)
         if isinstance(output, MaskedToken) or presented is None:
             weights = [site.weights() for site in sites(run.trace)]
             everything = all(bool((w > 0).all()) for w in weights)

@@ -187,7 +187,7 @@ class _Reader:
         for name, texts in query.items():
             if name not in self.parameters:
                 raise self.fail(number, f"there is no URL parameter {name[:40]}")
-            if message := self.parameters[name].unfit(texts):
+            if message := self.parameters[name].why_invalid(texts):
                 raise self.fail(number, message)
         return parts.path, query
 

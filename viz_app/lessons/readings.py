@@ -317,7 +317,7 @@ def change_backwards(run: CurrentRun, positions: str) -> ReadingValue:
     The model is run "with" or "without" positions.
     """
     model, row = run.scope.model, run.trace.streams.get("source")
-    if row is None or not model.translates or model.is_recurrent or not model.positions_can_go:
+    if row is None or not model.translates or model.is_recurrent or not model.can_drop_positions:
         raise ValueError("this model has no encoder whose tokens can be put in another order")
     if len(row.ids) > MAX_BACKWARDS_TOKENS:
         raise ValueError(f"the text is longer than {MAX_BACKWARDS_TOKENS} tokens")

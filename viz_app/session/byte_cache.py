@@ -137,7 +137,7 @@ class _Entry:
     value: Any
     parts: Parts
     bytes: int  # not shared with any other value when it was stored
-    spared: set[int] | None = None  # identities of what a spared value holds
+    shared_ids: set[int] | None = None  # identities of what a shared value holds
 
 
 class ByteCache:
@@ -146,7 +146,7 @@ class ByteCache:
     The first thread to ask for a value computes it while the others wait; a value larger than the
     budget is returned to all of them but not stored. A value that was evicted is still found, and
     counted, as long as something refers to it, as sessions do to the runs they show; a quarter of
-    the budget is reserved for stored values, whatever sessions hold. A `spared` value, an opened
+    the budget is reserved for stored values, whatever sessions hold. A shared value, an opened
     model, counts only while it is stored: it belongs to its users.
     """
 
@@ -171,10 +171,10 @@ class ByteCache:
             self._forget_gone()
             return self._alive.bytes
 
-    def get(self, key: Hashable, make: Callable[[], Cached], *, spared: bool = False) -> Cached:
+    def get(self, key: Hashable, make: Callable[[], Cached], *, is_shared: bool = False) -> Cached:
         """Return the value stored under this key, or compute it with `make`; errors are raised.
 
-        A `spared` value never counts as long.
+        A shared value never counts as long.
         """
         with self._lock:
             for entries in (self._long, self._others):
@@ -188,7 +188,7 @@ class ByteCache:
             if is_first:
                 future = self._under_way[key] = Future()
         if is_first:
-            self._work_out(key, make, spared, future)
+            self._work_out(key, make, is_shared, future)
         return future.result()
 
     def __contains__(self, key: Hashable) -> bool:
@@ -203,23 +203,25 @@ class ByteCache:
         return entry and entry[0]()
 
     def _work_out(
-        self, key: Hashable, make: Callable[[], Any], spared: bool, future: Future
+        self, key: Hashable, make: Callable[[], Any], is_shared: bool, future: Future
     ) -> None:
         try:
             value = make()
-            sizes, visited = _walk(value, () if spared else self._shared)
+            sizes, visited = _walk(value, () if is_shared else self._shared)
         except BaseException as error:
             with self._lock:
                 del self._under_way[key]
             future.set_exception(error)
             return
         with self._lock:
-            self._keep(key, value, sizes, visited if spared else None)
+            self._keep(key, value, sizes, visited if is_shared else None)
             del self._under_way[key]
         future.set_result(value)
 
-    def _keep(self, key: Hashable, value: object, sizes: Parts, spared: set[int] | None) -> None:
-        """Store a value if it fits; `spared` are the identities of what a spared one holds."""
+    def _keep(
+        self, key: Hashable, value: object, sizes: Parts, shared_ids: set[int] | None
+    ) -> None:
+        """Store a value if it fits; `shared_ids` are the identities of what a shared one holds."""
         self._forget_gone()
         fits = sum(sizes.values()) <= self.budget
         while fits and len(self) and not self._has_room(sizes):
@@ -227,16 +229,16 @@ class ByteCache:
             self._forget_gone()
         with suppress(TypeError):  # of a type without weak references
             self._hold(
-                key, ref(value, partial(self._note, key)), {} if spared is not None else sizes
+                key, ref(value, partial(self._note, key)), {} if shared_ids is not None else sizes
             )
         if fits:
             new = self._kept.new(sizes)
             self._kept.add(sizes)
             self._alive.add(sizes)
-            is_long = new > _LONG * self.budget and spared is None
-            if spared is not None:
-                self._shared |= spared
-            (self._long if is_long else self._others)[key] = _Entry(value, sizes, new, spared)
+            is_long = new > _LONG * self.budget and shared_ids is None
+            if shared_ids is not None:
+                self._shared |= shared_ids
+            (self._long if is_long else self._others)[key] = _Entry(value, sizes, new, shared_ids)
 
     def _hold(self, key: Hashable, value: ref, sizes: Parts) -> None:
         if key in self._held:  # a previous value, freed by now
@@ -258,8 +260,8 @@ class ByteCache:
         _, entry = entries.popitem(last=False)
         self._kept.remove(entry.parts)
         self._alive.remove(entry.parts)
-        if entry.spared is not None:
-            rest = [e.spared for e in self._others.values() if e.spared is not None]
+        if entry.shared_ids is not None:
+            rest = [e.shared_ids for e in self._others.values() if e.shared_ids is not None]
             self._shared = frozenset().union(*rest)
 
     def _note(self, key: Hashable, gone: ref) -> None:

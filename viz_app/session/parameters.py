@@ -45,9 +45,9 @@ class Parameter(Generic[ParameterValue]):
 
     def from_url(self, texts: list[str]) -> ParameterValue:
         """Return the value of the URL's texts under this name, or the default if invalid."""
-        return self.default if self.unfit(texts) else self.parse(texts)
+        return self.default if self.why_invalid(texts) else self.parse(texts)
 
-    def unfit(self, texts: list[str]) -> str:
+    def why_invalid(self, texts: list[str]) -> str:
         """Return the error message for the URL's texts; "" if they are valid."""
         try:
             self.parse(texts)

@@ -47,7 +47,7 @@ def run_texts(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dic
             for later in fields
             if later.stream == field.stream and later is not field
         }
-    if scope.model.of_two and scope.model.of_two not in trace.outputs:
+    if scope.model.pair_output and scope.model.pair_output not in trace.outputs:
         empty = next(
             field.name
             for field, text in zip(scope.model.text_fields, texts, strict=True)

@@ -95,7 +95,7 @@ def chosen_spec(original: CurrentRun, of: Of = _itself) -> RunSpec:
             similarity=other_similarity(scope, of),
             positions=url_state.get(of(POSITIONS_CHANGE)) or not scope.has_removable_positions,
         ),
-        edits=_edits(original.trace, of) if scope.model.masks_can_change else (),
+        edits=_edits(original.trace, of) if scope.model.can_edit_masks else (),
         forced=url_state.get(of(FORCED_CHANGE)) if scope.model.can_write else (),
     )
 

@@ -66,17 +66,17 @@ _SESSION = "url"
 class _Session:
     """The choices of one session.
 
-    `unread` holds URL texts of parameters not yet asked for; `settled` the parameters asked for or
+    `unread` holds URL texts of parameters not yet asked for; `resolved` the parameters asked for or
     chosen since the URL was followed; `used` those of this run, which the URL holds after it.
-    `linked` are the parameters whose value this run read from the URL; `unfit` holds the message
+    `linked` are the parameters whose value this run read from the URL; `invalid` holds the message
     for each invalid URL text, until the parameter changes.
     """
 
     unread: dict[str, list[str]] = field(default_factory=dict)
     linked: set[str] = field(default_factory=set)
-    unfit: dict[str, str] = field(default_factory=dict)
+    invalid: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
-    settled: set[str] = field(default_factory=set)
+    resolved: set[str] = field(default_factory=set)
     used: dict[str, Parameter] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)  # name → length of the text that was cut
     arrived: bool = False
@@ -84,7 +84,7 @@ class _Session:
     follows: bool = False
     page: object = None
     query_at_start: str = ""  # the browser's query string at the start of this run
-    # `unread`, `values` and `settled` at the start of this run
+    # `unread`, `values` and `resolved` at the start of this run
     before: tuple[dict[str, list[str]], dict[str, Any], set[str]] = ({}, {}, set())
     steps: int = 0
     # after the last run: its page, and the URL texts of its step parameters
@@ -111,9 +111,9 @@ def begin_page(page: object = None) -> None:
     session.query_at_start = run.query_string if (run := get_script_run_ctx()) else ""
     if _is_history_navigation() or not session.arrived:
         session.arrived = session.follows = True
-        session.unread, session.settled = _in_address(), set()
-        session.linked, session.unfit = set(), {}
-    session.before = dict(session.unread), dict(session.values), set(session.settled)
+        session.unread, session.resolved = _in_address(), set()
+        session.linked, session.invalid = set(), {}
+    session.before = dict(session.unread), dict(session.values), set(session.resolved)
 
 
 def parameter_of(field: Field) -> Parameter:
@@ -163,7 +163,7 @@ def drop_missing(prefix: str) -> None:
     """
     session = _session()
     if session.follows:
-        decided = session.settled | session.unread.keys()
+        decided = session.resolved | session.unread.keys()
         missing = {name for name in session.values if name.startswith(prefix)} - decided
         session.values = {name: v for name, v in session.values.items() if name not in missing}
 
@@ -178,12 +178,12 @@ def get(parameter: Parameter[UrlValue]) -> UrlValue:
     session, name = _session(), parameter.name
     if name in session.unread:
         texts = session.unread.pop(name)
-        session.values[name], message = parameter.from_url(texts), parameter.unfit(texts)
+        session.values[name], message = parameter.from_url(texts), parameter.why_invalid(texts)
         session.linked |= set() if message else {name}
-        session.unfit |= {name: message} if message else {}
-    elif session.follows and name not in session.settled:
+        session.invalid |= {name: message} if message else {}
+    elif session.follows and name not in session.resolved:
         session.values.pop(name, None)
-    session.settled.add(name)
+    session.resolved.add(name)
     session.used[name] = parameter
     return session.values.get(name, parameter.default)
 
@@ -209,8 +209,8 @@ def set_value(parameter: Parameter[UrlValue], value: UrlValue) -> None:
     session = _session()
     session.unread.pop(parameter.name, None)
     if value != session.values.get(parameter.name, parameter.default):
-        session.unfit.pop(parameter.name, None)
-    session.settled.add(parameter.name)
+        session.invalid.pop(parameter.name, None)
+    session.resolved.add(parameter.name)
     session.used[parameter.name] = parameter
     session.values[parameter.name] = value
 
@@ -246,14 +246,14 @@ def use_fallback(parameter: Parameter[UrlValue], value: UrlValue, why: str) -> N
     """Replace a value that does not exist in the shown run; note `why` if it came from the URL."""
     session, name = _session(), parameter.name
     set_value(parameter, value)
-    session.unfit |= {name: why} if why and name in session.linked else {}
+    session.invalid |= {name: why} if why and name in session.linked else {}
 
 
 def invalid_messages(*parameters: Parameter) -> list[str]:
     """Return the messages on invalid URL values of these parameters, by default all of this run."""
     session = _session()
     names = [parameter.name for parameter in parameters] or list(session.used)
-    return [session.unfit[name] for name in names if name in session.unfit]
+    return [session.invalid[name] for name in names if name in session.invalid]
 
 
 def bound(parameter: Parameter[UrlValue], value: UrlValue) -> dict[str, Any]:
@@ -317,5 +317,5 @@ def postpone() -> Address:
     """
     session = _session()
     if session.follows:
-        session.unread, session.values, session.settled = session.before
+        session.unread, session.values, session.resolved = session.before
     return Address(urlencode(_in_address(), doseq=True), session.steps, session.query_at_start)

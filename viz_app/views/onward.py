@@ -21,7 +21,7 @@ def how_it_orders() -> NextQuestion:
 def what_if(run: CurrentRun) -> NextQuestion:
     """Lead to Interventions if heads of this run can be switched off, else on."""
     sites = run.trace.attention.values()
-    if run.scope.model.masks_can_change and any(site.has_causes for site in sites):
+    if run.scope.model.can_edit_masks and any(site.has_causes for site in sites):
         return NextQuestion("What happens if a head is switched off?", "interventions")
     return how_it_writes(run)
 

@@ -40,7 +40,7 @@ class TextImageModel(HubModel):
         SiteKind("image_self", "encoder", "self", PATCHES_STREAM, PATCHES_STREAM),
     )
     pads = False  # pages pair no second text with its image
-    what_it_answers = "how alike a text and an image are"
+    answer_in_words = "how alike a text and an image are"
 
     def __init__(
         self, *args: Any, grid: PatchGrid, trial: Tensor, text_limit: int, **settings: Any

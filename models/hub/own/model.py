@@ -152,7 +152,7 @@ class OwnWriter(OwnModel):
 
     writes = "text"
     kinds: tuple[SiteKind, ...] = CausalLM.kinds
-    what_it_answers = CausalLM.what_it_answers
+    answer_in_words = CausalLM.answer_in_words
     opening, written_masks, encode, longest = (
         CausalLM.opening,
         CausalLM.written_masks,
@@ -269,7 +269,7 @@ class OwnTranslator(OwnTexts):
     """
 
     writes = SECOND_STREAM
-    what_it_answers = EncoderDecoderLM.what_it_answers
+    answer_in_words = EncoderDecoderLM.answer_in_words
     longest, answer = EncoderDecoderLM.longest, Architecture.answer
     can_cache = False
 

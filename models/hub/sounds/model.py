@@ -39,7 +39,7 @@ class SoundWriter(EncoderDecoderLM):
         SOUND_CROSS,
     )
     pads = False  # all its sounds are of one length
-    what_it_answers = "the text that is spoken in a sound, token by token"
+    answer_in_words = "the text that is spoken in a sound, token by token"
 
     def __init__(
         self,
@@ -130,8 +130,8 @@ class SoundWriter(EncoderDecoderLM):
         """Return half of what the decoder holds, as Whisper's own code does."""
         return self.text_limit // 2
 
-    def always_taken(self, limit: int) -> dict[int, int]:
-        return self.prompt.always_taken() | super().always_taken(limit)
+    def forced_by_position(self, limit: int) -> dict[int, int]:
+        return self.prompt.forced_by_position() | super().forced_by_position(limit)
 
     def takeable(self, position: int) -> Bool[Tensor, " vocab"] | None:
         return self.prompt.takeable(position, self.config.vocab_size)

@@ -29,7 +29,7 @@ class Prompt:
     never: tuple[int, ...] = ()
     not_first: tuple[int, ...] = ()
 
-    def always_taken(self) -> dict[int, int]:
+    def forced_by_position(self) -> dict[int, int]:
         """Return position → token, for those that do not depend on the sound."""
         return {i: token for i, token in enumerate(self.tokens) if token is not None}
 

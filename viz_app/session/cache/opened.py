@@ -26,7 +26,7 @@ def scope(name: str) -> Scope:
     while True:
         try:
             return store.cache_store.get(
-                opened_as(name), lambda: checkpoints.open_found(name), spared=True
+                opened_as(name), lambda: checkpoints.open_found(name), is_shared=True
             )
         except loading.Cancelled:
             if loading.is_watched():  # a background opening, which may itself have been cancelled
@@ -70,7 +70,7 @@ def changed_model(scope: Scope, ref: ModelRef) -> Scope:
     """
     return ref.open(
         lambda _, snapshot: scope if snapshot is None else _snapshot(scope, snapshot),
-        lambda scope, change, make: cached(scope, change, make=make, spared=True),
+        lambda scope, change, make: cached(scope, change, make=make, is_shared=True),
     )
 
 
@@ -78,7 +78,7 @@ def _snapshot(scope: Scope, step: int) -> Scope:
     path = str(scope.path)
     files = _files(path, (*CHECKPOINT_FILES[:-1], snapshot_path(Path(), step)))
     return store.cache_store.get(
-        ("opened", path, step, files), lambda: models.load(path, snapshot=step), spared=True
+        ("opened", path, step, files), lambda: models.load(path, snapshot=step), is_shared=True
     )
 
 

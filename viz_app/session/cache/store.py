@@ -12,7 +12,7 @@ cache_store = ByteCache(budget())
 
 
 def cached(
-    scope: Scope, *what: Hashable, make: Callable[[], Stored], spared: bool = False
+    scope: Scope, *what: Hashable, make: Callable[[], Stored], is_shared: bool = False
 ) -> Stored:
     """Return the result cached under these weights and `what`, or compute it with `make`."""
-    return cache_store.get((scope.fingerprint, *what), make, spared=spared)
+    return cache_store.get((scope.fingerprint, *what), make, is_shared=is_shared)

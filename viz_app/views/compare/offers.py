@@ -48,7 +48,7 @@ def _of_this_model(run: CurrentRun, site: str, head: int) -> Iterator[Offer]:
         step = steps[len(steps) // 2]
         changes = {run_changes.SHOWS_SNAPSHOT: True, run_changes.SNAPSHOT_STEP: str(step)}
         yield _offer(f"Training step {step:,}", "step", partial(_pin, changes))
-    if model.masks_can_change:
+    if model.can_edit_masks:
         yield from _masks(run)
         if run.trace.attention[site].has_causes:
             off = HeadOff(Where(site=site, heads=(head,)))

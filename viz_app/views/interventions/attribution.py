@@ -54,7 +54,7 @@ ATTRIBUTION_CHROME_PX = 430  # px of the window that stand above the picture and
 def find_attribution(run: CurrentRun) -> View[AttributionChoices] | str:
     """Return the view of this run, or why nothing of it can be attributed."""
     trace = run.unchanged.trace
-    if not run.scope.model.masks_can_change or not kinds_of(trace, text.GRADIENT_METHOD):
+    if not run.scope.model.can_edit_masks or not kinds_of(trace, text.GRADIENT_METHOD):
         return page_text.NO_HEADS_TO_CHANGE
     return ATTRIBUTION if decisions(trace) else page_text.NO_ANSWER
 

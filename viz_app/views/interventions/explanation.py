@@ -40,7 +40,7 @@ MOST_SEEDS = 5
 def find_explanation(run: CurrentRun) -> View[RowChoices] | str:
     """Return the view of this run, or why no row of it can be tried."""
     trace = run.unchanged.trace
-    if not run.scope.model.masks_can_change or not any(
+    if not run.scope.model.can_edit_masks or not any(
         site.has_causes for site in trace.attention.values()
     ):
         return page_text.NO_HEADS_TO_CHANGE

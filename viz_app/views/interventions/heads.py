@@ -73,7 +73,7 @@ def _named(run: CurrentRun, edit: Edit) -> str:
 def find_heads(run: CurrentRun) -> View[HeadOffChoices] | str:
     """Return the view of this run, or why none of its heads can be changed."""
     sites = run.trace.attention.values()
-    if not run.scope.model.masks_can_change or not any(site.has_causes for site in sites):
+    if not run.scope.model.can_edit_masks or not any(site.has_causes for site in sites):
         return text.NO_HEADS_TO_CHANGE
     return BOARD_OF_HEADS if decisions(run.unchanged.trace) else text.NO_ANSWER
 

@@ -78,7 +78,7 @@ def _choose(run: CurrentRun) -> SweepChoices:
 def find_sweep(run: CurrentRun) -> View[SweepChoices] | str:
     """Return the view of this run, or why its heads cannot be swept."""
     sites = [site for site in run.trace.attention.values() if site.has_causes]
-    if not run.scope.model.masks_can_change or not sites:
+    if not run.scope.model.can_edit_masks or not sites:
         return text.NO_HEADS_TO_CHANGE
     if not run.scope.model.reads_text:
         return text.NO_TEXT_TO_PATCH.format(run.scope.model.fields[0].kind)

@@ -218,7 +218,7 @@ def _place(trace: Trace, edit: Edit) -> str:
 def find_patch(run: CurrentRun) -> View[PatchChoices] | str:
     """Return the view of this run, or why nothing can be taken from another."""
     model, trace = run.scope.model, run.unchanged.trace
-    if not model.masks_can_change:
+    if not model.can_edit_masks:
         return say.NOTHING_TO_PATCH
     if not model.reads_text:
         return text.NO_TEXT_TO_PATCH.format(model.fields[0].kind)

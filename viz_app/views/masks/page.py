@@ -29,7 +29,7 @@ def _find(run: CurrentRun) -> View[MaskChoices] | str:
     """Return the view of this run, or why it has no mask to change."""
     if not run.trace.attention:
         return text.RECURRENCE_HAS_NO_MASK
-    return ALL_MASKS if run.scope.model.masks_can_change else text.MASKS_FIXED
+    return ALL_MASKS if run.scope.model.can_edit_masks else text.MASKS_FIXED
 
 
 def _layout(run: CurrentRun, choices: MaskChoices, drawn: Pictures) -> Sequence[PageCell]:
@@ -93,9 +93,7 @@ ALL_MASKS = View(
 MASKS_PAGE = Page(
     "Masks",
     text.MASKS_QUESTION,
-    lambda run: (
-        text.MASKS_ANSWER if run.trace.attention and run.scope.model.masks_can_change else ""
-    ),
+    lambda run: text.MASKS_ANSWER if run.trace.attention and run.scope.model.can_edit_masks else "",
     {"": _find},
     lambda run, choices: onward.what_if(run),
     names=("masks",),

@@ -40,7 +40,7 @@ def positions_answer(model: Model) -> str:
 
 
 def _leads_to(run: CurrentRun, choices: object) -> NextQuestion:
-    if run.trace.attention and run.scope.model.masks_can_change:
+    if run.trace.attention and run.scope.model.can_edit_masks:
         return NextQuestion("Which tokens may not be attended to?", "masks")
     return onward.how_it_writes(run)
 

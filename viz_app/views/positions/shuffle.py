@@ -65,7 +65,7 @@ def find_shuffle(run: CurrentRun) -> View[ShuffleChoices] | str:
     model = run.scope.model
     reads_all = not model.can_write and not model.continues and model.reads_itself
     suits = model.translates or (reads_all and model.positions is not None)
-    return SHUFFLED if model.positions_can_go and suits else say.not_shuffled(model)
+    return SHUFFLED if model.can_drop_positions and suits else say.not_shuffled(model)
 
 
 def _choose(run: CurrentRun) -> ShuffleChoices:

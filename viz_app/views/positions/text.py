@@ -118,7 +118,7 @@ def not_shuffled(model: Model) -> str:
     )
     if model.stack == "decoder":
         return _NOT_SHUFFLED + vectors
-    if not model.positions_can_go:
+    if not model.can_drop_positions:
         return _NOT_OURS + vectors
     return _RELATIVE if model.reads_itself else _NOT_ATTENDING + vectors
 

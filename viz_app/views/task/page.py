@@ -57,7 +57,7 @@ def _layout(run: CurrentRun, choices: TaskChoices, drawn: Pictures) -> Sequence[
 
 def _text(run: CurrentRun, choices: TaskChoices) -> str:
     output = shown_output(run.trace, choices)
-    return presentation(output).explanation(run.trace, output, run.scope.model.of_two)
+    return presentation(output).explanation(run.trace, output, run.scope.model.pair_output)
 
 
 def _files(run: CurrentRun, choices: TaskChoices) -> Sequence[File]:

@@ -26,7 +26,7 @@ def pair(
     run: CurrentRun, output: ClassProbabilities, choices: TaskChoices, has_bars: bool = True
 ) -> DrawnOutput:
     """Draw the row's class probabilities, unless drawn elsewhere, and return their checks."""
-    is_of_two = run.trace.outputs.get(run.scope.model.of_two) is output
+    is_of_two = run.trace.outputs.get(run.scope.model.pair_output) is output
     title = text.PAIR_TITLE if is_of_two else text.CLASS_TITLE
     return _drawn(run, output, choices, title, text.class_fact(output), text.TEXT_TITLES, has_bars)
 

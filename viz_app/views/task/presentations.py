@@ -91,13 +91,13 @@ def no_picture(trace: Trace, output: Output) -> str:
     )
 
 
-def explain_masked(trace: Trace, output: MaskedToken, of_two: str) -> str:
+def explain_masked(trace: Trace, output: MaskedToken, pair_output: str) -> str:
     is_decoder = any(site.stack == "decoder" for site in trace.attention.values())
-    trained = "" if is_decoder else _TRAINED.format(_PAIRS if of_two else "")
+    trained = "" if is_decoder else _TRAINED.format(_PAIRS if pair_output else "")
     return _MASK.format(reads=_reads(trace), trained=trained)
 
 
-def explain_classes(trace: Trace, output: ClassProbabilities, of_two: str) -> str:
+def explain_classes(trace: Trace, output: ClassProbabilities, pair_output: str) -> str:
     if output.position is None:
         is_sound = isinstance(trace.streams[output.stream], SoundRow)
         return SEVERAL_TOKENS_NOTE.format(*(("frame", "sound") if is_sound else ("patch", "image")))
@@ -110,7 +110,7 @@ def explain_classes(trace: Trace, output: ClassProbabilities, of_two: str) -> st
     return _CLASSES.format(token=quote(token), place=place, special=special)
 
 
-def explain_token_classes(trace: Trace, output: TokenClasses, of_two: str) -> str:
+def explain_token_classes(trace: Trace, output: TokenClasses, pair_output: str) -> str:
     marked = any(name.startswith(("B-", "I-")) for name in output.names)
     return _TOKENS.format(names=_BEGIN_INSIDE * marked)
 
@@ -149,7 +149,7 @@ class OutputPresentation:
 
 
 def _always(sentences: str) -> Explain:
-    return lambda trace, output, of_two: sentences
+    return lambda trace, output, pair_output: sentences
 
 
 PRESENTATIONS: dict[type, OutputPresentation] = {
@@ -176,7 +176,7 @@ def outputs_with_picture(run: CurrentRun) -> list[str]:
     return [
         name
         for name, output in run.trace.outputs.items()
-        if name != run.scope.model.of_two and presentation(output)
+        if name != run.scope.model.pair_output and presentation(output)
     ]
 
 
@@ -193,11 +193,14 @@ def has_picture(trace: Trace) -> bool:
 def task_payloads(run: CurrentRun, choices: TaskChoices) -> Pictures:
     """Return the payloads of all components of the page."""
     pictures, checks = {"written": strip(run.trace, run.terms, run.stale)}, []
-    shown, of_two = shown_output(run.trace, choices), run.trace.outputs.get(run.scope.model.of_two)
-    for output in [shown] if of_two is None or of_two is shown else [shown, of_two]:
+    shown, pair_output = (
+        shown_output(run.trace, choices),
+        run.trace.outputs.get(run.scope.model.pair_output),
+    )
+    for output in [shown] if pair_output is None or pair_output is shown else [shown, pair_output]:
         drawn, picture_checks = presentation(output).picture(run, output, choices)
         pictures |= drawn
         checks += picture_checks
-    if run.scope.model.of_two and of_two is None:
+    if run.scope.model.pair_output and pair_output is None:
         pictures["pair"] = second_text_missing()
     return {**pictures, "checks": check_rows(checks)}
