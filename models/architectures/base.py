@@ -259,7 +259,7 @@ class Architecture(nn.Module, metaclass=_Named):
             [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
         ).to(self.device)
 
-    def given(self, rows: Sequence[Sequence[int]]) -> Tensor:
+    def inputs_of(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return what `encode` reads of these rows of the first stream: ids, padded."""
         return self.padded(rows, self.config.pad_id)
 
@@ -279,18 +279,18 @@ class Architecture(nn.Module, metaclass=_Named):
         next_token = cast(NextToken, outputs[NEXT_TOKEN])
         return tokenizer.decode(first_choices(next_token.logits))
 
-    def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
+    def opening(self, inputs: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
         """Return the row on `writes` before anything is generated, for a source or a prompt."""
         raise NotImplementedError
 
     def written_masks(
-        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+        self, inputs: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
         """Return the masks of a run that has generated `row`, for queries from `start` on."""
         raise NotImplementedError
 
-    def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> Tensor | None:
-        """Return the encoding of `given` that all steps share; None if there is none."""
+    def encode(self, inputs: Int[Tensor, "batch n"], masks: Masks) -> Tensor | None:
+        """Return the encoding of `inputs` that all steps share; None if there is none."""
         raise NotImplementedError
 
     def decode(

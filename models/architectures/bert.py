@@ -176,7 +176,7 @@ class BERT(Architecture):
 
     def encode(
         self,
-        given: Int[Tensor, "batch n"],
+        inputs: Int[Tensor, "batch n"],
         masks: Masks,
         segments: Int[Tensor, "batch n"] | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
@@ -185,13 +185,13 @@ class BERT(Architecture):
         Raises:
             ValueError: the row is longer than n_ctx.
         """
-        n = given.shape[1]
+        n = inputs.shape[1]
         if n > self.config.n_ctx:
             raise ValueError(
                 f"{n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)"
             )
-        token, position = self.embedding(given), self.positions(n)
-        segment = self.segments(torch.zeros_like(given) if segments is None else segments)
+        token, position = self.embedding(inputs), self.positions(n)
+        segment = self.segments(torch.zeros_like(inputs) if segments is None else segments)
         token = tap("encoder", "embedding", token, "text", "d_model", "embedding(token)")
         formula = f"{self.config.positions} position vectors"
         position = tap("encoder", "position", position[None], "text", "d_model", formula)

@@ -51,15 +51,15 @@ class EncoderDecoder(Architecture):
         """Return the masks of source and target; target queries begin at position `start`."""
         raise NotImplementedError
 
-    def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch 1"]:
+    def opening(self, inputs: Int[Tensor, "batch n"]) -> Int[Tensor, "batch 1"]:
         """Return <s> for each source."""
-        return torch.full((len(given), 1), self.config.start_id, device=given.device)
+        return torch.full((len(inputs), 1), self.config.start_id, device=inputs.device)
 
     def written_masks(
-        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+        self, inputs: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
         """Return the masks of a source and the target so far, for queries from `start` on."""
-        return self.masks(given, row, start)
+        return self.masks(inputs, row, start)
 
     def longest(self, n_given: int) -> int:
         """Return twice the length of the source plus 20, at most n_ctx."""

@@ -172,14 +172,14 @@ class GPT(Architecture):
         """Return padding, look-ahead and the window, if there is one."""
         return self.written_masks(text, text)
 
-    def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
+    def opening(self, inputs: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
         """Return the text so far, which generation continues."""
-        return given
+        return inputs
 
     def written_masks(
-        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+        self, inputs: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
-        """Return the masks of the row alone, which begins with `given`."""
+        """Return the masks of the row alone, which begins with `inputs`."""
         m = row.shape[1]
         layers = [
             masks.padding(row, self.config.pad_id),
@@ -195,7 +195,7 @@ class GPT(Architecture):
             )
         return {GPT_SELF.name: Mask(layers, start)}
 
-    def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> None:
+    def encode(self, inputs: Int[Tensor, "batch n"], masks: Masks) -> None:
         """Return None: there is no source."""
         return
 

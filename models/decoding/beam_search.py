@@ -49,7 +49,7 @@ def length_penalty(n_tokens: int, alpha: float) -> float:
 @torch.inference_mode()
 def beam(
     model: Model,
-    given: Sequence[int],
+    inputs: Sequence[int],
     *,
     width: int = 4,
     alpha: float = 0.6,
@@ -64,9 +64,9 @@ def beam(
     """
     if width < 1:
         raise ValueError(f"beam width must be at least 1, not {width}")
-    limit = limit_of(model, given, max_new)
+    limit = limit_of(model, inputs, max_new)
     at = model.forced_by_position(limit) | by_position(forced)
-    run = Incremental(model, model.given([given]), edits=edits)
+    run = Incremental(model, model.inputs_of([inputs]), edits=edits)
     opening = run.opening[0].tolist()
     kept: list[Hypothesis] = []
     for index in range(limit):
@@ -86,7 +86,7 @@ def beam(
         kept = sorted(candidates, key=lambda h: -h.score)[:width]
         yield BeamStep(index, tuple(kept))
         rows = [alive.index(h.parent) for h in kept if not h.ended]
-        run.reorder(torch.tensor(rows, dtype=torch.long, device=run.given.device))
+        run.reorder(torch.tensor(rows, dtype=torch.long, device=run.inputs.device))
 
 
 def _children(

@@ -59,7 +59,7 @@ class Step:
 @torch.inference_mode()
 def teacher_forced(
     model: Model,
-    given: Sequence[int],
+    inputs: Sequence[int],
     written: Sequence[int],
     *,
     recorded: bool = False,
@@ -69,7 +69,7 @@ def teacher_forced(
 
     A source ends with </s>; `written` is y₁ … yₘ without special tokens.
     """
-    rows = model.given([given])
+    rows = model.inputs_of([inputs])
     opening = model.opening(rows)[0].tolist()
     row = id_row([*opening, *written], model)
     with record() if recorded else nullcontext() as recording, editing(edits):
@@ -82,14 +82,14 @@ def teacher_forced(
         yield Step(i, tuple(written[:i]), token, log_probs, recording)
 
 
-def greedy(model: Model, given: Sequence[int], **how: Any) -> Iterator[Step]:
+def greedy(model: Model, inputs: Sequence[int], **how: Any) -> Iterator[Step]:
     """Take the most probable token at each step; keyword arguments as in `generate`."""
-    return generate(model, given, lambda log_probs: int(log_probs.argmax()), **how)
+    return generate(model, inputs, lambda log_probs: int(log_probs.argmax()), **how)
 
 
 def sample(
     model: Model,
-    given: Sequence[int],
+    inputs: Sequence[int],
     *,
     seed: int,
     temperature: float = 1.0,
@@ -107,7 +107,7 @@ def sample(
             )
         )
 
-    return generate(model, given, draw, **how)
+    return generate(model, inputs, draw, **how)
 
 
 def filtered(
@@ -147,7 +147,7 @@ def filtered(
 
 def generate(
     model: Model,
-    given: Sequence[int],
+    inputs: Sequence[int],
     choose: Callable[[Tensor], int],
     *,
     max_new: int | None = None,
@@ -169,12 +169,12 @@ def generate(
     chosen them (blockwise parallel decoding, Stern et al. 2018; drafts from existing texts, He et
     al. 2023). They are ignored in recorded or uncached runs and with recurrent states.
     """
-    limit, ends = limit_of(model, given, max_new), model.end_ids
+    limit, ends = limit_of(model, inputs, max_new), model.end_ids
     at = model.forced_by_position(limit) | by_position(forced)
     prefix: list[int] = []
     with torch.inference_mode():
         run = Incremental(
-            model, model.given([given]), use_cache=use_cache, edits=edits, memory=memory
+            model, model.inputs_of([inputs]), use_cache=use_cache, edits=edits, memory=memory
         )
         row = run.opening
     usable = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
@@ -218,21 +218,21 @@ def _propose_continuation(prefix: list[int], drafts: list[list[int]]) -> list[in
 @torch.inference_mode()
 def greedy_batch(
     model: Model,
-    given: Shaped[Tensor, "batch *size"],
+    inputs: Shaped[Tensor, "batch *size"],
     memory: Float[Tensor, "batch n d_memory"] | None = None,
 ) -> list[list[int]]:
     """Decode many padded sources greedily at once; rows end before </s>.
 
-    `given` and `memory` as in `Incremental`.
+    `inputs` and `memory` as in `Incremental`.
     """
-    run = Incremental(model, given, memory=memory)
+    run = Incremental(model, inputs, memory=memory)
     pad, ends, row = (
         model.config.pad_id,
-        torch.tensor(model.end_ids, device=given.device),
+        torch.tensor(model.end_ids, device=inputs.device),
         run.opening,
     )
-    ended = torch.zeros(len(given), dtype=torch.bool, device=given.device)
-    limit = model.longest(given.shape[-1])
+    ended = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
+    limit = model.longest(inputs.shape[-1])
     at = model.forced_by_position(limit)
     for index in range(limit):
         token = among_takeable(run.next_log_probs(row), model.takeable(index)).argmax(-1)

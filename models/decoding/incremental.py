@@ -27,24 +27,24 @@ class Incremental:
 
     `edits` apply by position, so that a row of m tokens meets the top-left part of a changed mask.
     Nothing is cached if they open cells ahead, because a new token then changes earlier states.
-    `given` is what `model.given` makes of the rows; `memory` is their encoding under these edits,
-    if it exists already.
+    `inputs` is what `model.inputs_of` makes of the rows; `memory` is their encoding under
+    these edits, if it exists already.
     """
 
     def __init__(
         self,
         model: Model,
-        given: Shaped[Tensor, "batch *size"],
+        inputs: Shaped[Tensor, "batch *size"],
         *,
         use_cache: bool = True,
         edits: Sequence[Edit] = (),
         memory: Float[Tensor, "batch n d_memory"] | None = None,
     ) -> None:
-        self.model, self.given, self.edits = model, given, effective(edits)
-        self.opening = model.opening(given)  # (batch, n) before anything is generated
+        self.model, self.inputs, self.edits = model, inputs, effective(edits)
+        self.opening = model.opening(inputs)  # (batch, n) before anything is generated
         if memory is None:
             with editing(self.edits):
-                memory = model.encode(given, model.written_masks(given, self.opening[:, :0]))
+                memory = model.encode(inputs, model.written_masks(inputs, self.opening[:, :0]))
         self.memory = memory
         cached = use_cache and model.can_cache and not sees_ahead(model, self.edits)
         self.cache = Cache() if cached else None
@@ -64,7 +64,7 @@ class Incremental:
         A <pad> that the model generated is masked too.
         """
         start = self.n_cached
-        masks = self.model.written_masks(self.given, row, start)
+        masks = self.model.written_masks(self.inputs, row, start)
         with editing(self.edits, {self.model.writes: start}):
             model = self.model if row[:, start:].numel() > 1 else self.one_token
             logits = model.decode(row[:, start:], self.memory, masks, self.cache, start)
@@ -92,7 +92,7 @@ class Incremental:
 
     def reorder(self, rows: Int[Tensor, "batch"]) -> None:
         """Keep these rows of the batch, in this order."""
-        self.given = self.given[rows]
+        self.inputs = self.inputs[rows]
         self.memory = None if self.memory is None else self.memory[rows]
         if self.cache is not None:
             self.cache.reorder(rows)
@@ -117,7 +117,7 @@ def by_position(forced: Forced) -> dict[int, int]:
     return dict(forced) if isinstance(forced, Mapping) else dict(enumerate(forced))
 
 
-def limit_of(model: Model, given: Sequence[int], max_new: int | None) -> int:
+def limit_of(model: Model, inputs: Sequence[int], max_new: int | None) -> int:
     """Return the maximum number of new tokens, within the model's context.
 
     `max_new` of None is the model's own limit for these tokens.
@@ -126,8 +126,8 @@ def limit_of(model: Model, given: Sequence[int], max_new: int | None) -> int:
         ValueError: `max_new` is below 1.
     """
     if max_new is None:
-        return model.longest(len(given))
+        return model.longest(len(inputs))
     if max_new < 1:
         raise ValueError(f"max_new must be at least 1, not {max_new}")
-    n_opening = model.opening(model.given([given])).shape[1]
+    n_opening = model.opening(model.inputs_of([inputs])).shape[1]
     return min(max_new, model.config.n_ctx - n_opening)

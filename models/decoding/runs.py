@@ -113,17 +113,17 @@ def of_trace(trace: Trace, first: int = 0) -> Run:
 
 @torch.inference_mode()
 def uncached_run(
-    model: Model, given: Sequence[int], tokens: Sequence[int], edits: Sequence[Edit] = ()
+    model: Model, inputs: Sequence[int], tokens: Sequence[int], edits: Sequence[Edit] = ()
 ) -> Run:
     """Return one uncached pass under these edits, over tokens that follow the given ones.
 
     `tokens` may end with </s>, which is taken but not read.
     """
     how = {"recorded": True, "edits": edits}
-    steps = list(decoding.teacher_forced(model, given, tokens[:-1], **how))
-    recording, first = _recording(steps[0]), _first_written(model, given)
+    steps = list(decoding.teacher_forced(model, inputs, tokens[:-1], **how))
+    recording, first = _recording(steps[0]), _first_written(model, inputs)
     log_probs = torch.stack([s.log_probs for s in steps])
-    read = (_opening(model, given)[-1], *tokens[:-1])
+    read = (_opening(model, inputs)[-1], *tokens[:-1])
     ended = tokens[-1] in model.end_ids
     return _all_at_once(
         read, tokens, ended, log_probs, _writing(recording.attention), recording.activations, first
@@ -136,13 +136,13 @@ def _recording(step: Step) -> Recording:
     return step.recording
 
 
-def _opening(model: Model, given: Sequence[int]) -> list[int]:
-    return model.opening(model.given([given]))[0].tolist()
+def _opening(model: Model, inputs: Sequence[int]) -> list[int]:
+    return model.opening(model.inputs_of([inputs]))[0].tolist()
 
 
-def _first_written(model: Model, given: Sequence[int]) -> int:
+def _first_written(model: Model, inputs: Sequence[int]) -> int:
     """Return the position at which the first token is taken, the last of the opening."""
-    return len(_opening(model, given)) - 1
+    return len(_opening(model, inputs)) - 1
 
 
 def _writing(attention: Mapping[str, AttentionSite]) -> dict[str, AttentionSite]:
@@ -151,7 +151,7 @@ def _writing(attention: Mapping[str, AttentionSite]) -> dict[str, AttentionSite]
 
 
 def autoregressive(
-    model: Model, given: Sequence[int], method: Method, edits: Sequence[Edit] = ()
+    model: Model, inputs: Sequence[int], method: Method, edits: Sequence[Edit] = ()
 ) -> Autoregression:
     """Generate with a method under these edits, recording every step.
 
@@ -160,28 +160,30 @@ def autoregressive(
     Raises:
         ValueError: a setting is invalid, or the given tokens leave no room to generate.
     """
-    if model.longest(len(given)) < 1:
+    if model.longest(len(inputs)) < 1:
         raise ValueError(
-            f"{len(given)} tokens leave no room to generate: the model reads at most {model.config.n_ctx}"
+            f"{len(inputs)} tokens leave no room to generate: the model reads at most {model.config.n_ctx}"
         )
     forced = dict(method.forced)
     how = {"forced": forced, "recorded": True, "max_new": method.max_new, "edits": edits}
     if method.how == "greedy":
         return Autoregression(
-            method, _one_by_one(model, given, decoding.greedy(model, given, **how))
+            method, _one_by_one(model, inputs, decoding.greedy(model, inputs, **how))
         )
     if method.how == "sample":
         settings = {n: getattr(method, n) for n in ("seed", "temperature", "top_k", "top_p")}
         return Autoregression(
-            method, _one_by_one(model, given, decoding.sample(model, given, **settings, **how))
+            method, _one_by_one(model, inputs, decoding.sample(model, inputs, **settings, **how))
         )
     if method.how != "beam":
         raise ValueError(f"how must be {', '.join(DECODING_METHODS)}, not {method.how!r}")
     settings = {n: getattr(method, n) for n in ("width", "alpha", "max_new")}
-    steps = tuple(decoding.beam(model, given, forced=forced, edits=edits, **settings))
+    steps = tuple(decoding.beam(model, inputs, forced=forced, edits=edits, **settings))
     best = steps[-1].hypotheses[0].tokens
     run = _one_by_one(
-        model, given, decoding.greedy(model, given, **how | {"forced": best, "max_new": len(best)})
+        model,
+        inputs,
+        decoding.greedy(model, inputs, **how | {"forced": best, "max_new": len(best)}),
     )
     return Autoregression(method, run, steps)
 
@@ -218,13 +220,13 @@ class _StepCollector:
         self.steps.append(Step(step.index, step.prefix, step.token, step.log_probs))
 
 
-def _one_by_one(model: Model, given: Sequence[int], steps: Iterable[Step]) -> Run:
+def _one_by_one(model: Model, inputs: Sequence[int], steps: Iterable[Step]) -> Run:
     collector = _StepCollector()
     for step in steps:
         collector.add(step)
     taken = tuple(step.token for step in collector.steps)
     return Run(
-        (_opening(model, given)[-1], *taken[:-1]),
+        (_opening(model, inputs)[-1], *taken[:-1]),
         taken,
         torch.stack([s.log_probs for s in collector.steps]),
         {name: StepRows(tuple(rows)) for name, rows in collector.rows.items()},

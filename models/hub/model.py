@@ -268,7 +268,7 @@ class HubModel(Architecture):
         """Return arguments of `forward` with these ids on every stream, without segments."""
         return tuple(ids for _ in self.streams)
 
-    def trial_given(self, ids: Int[Tensor, "batch n"]) -> Tensor:
+    def trial_inputs(self, ids: Int[Tensor, "batch n"]) -> Tensor:
         """Return what `encode` reads in trial runs of these rows."""
         return ids
 

@@ -115,16 +115,16 @@ class _Reading:
     def __init__(self, model: HubModel, with_fill: bool = False) -> None:
         self.model, self.cache = model, Cache()
         text = short_text(model.module, model.config, 6)
-        self.row = self.given = torch.cat([text, text.flip(1)])
+        self.row = self.inputs = torch.cat([text, text.flip(1)])
         if with_fill:
-            self.row = self.given.clone()
+            self.row = self.inputs.clone()
             self.row[0, 1] = self.row[1, 2] = model.config.fill_id
-            self.given = self.given if model.translates else self.row
+            self.inputs = self.inputs if model.translates else self.row
         if model.translates:
-            self.given = model.trial_given(self.given)
-            self.row = torch.cat([model.opening(self.given), self.row], dim=1)
+            self.inputs = model.trial_inputs(self.inputs)
+            self.row = torch.cat([model.opening(self.inputs), self.row], dim=1)
         nothing = self.row[:, :0]
-        self.memory = model.encode(self.given, model.written_masks(self.given, nothing))
+        self.memory = model.encode(self.inputs, model.written_masks(self.inputs, nothing))
         self.whole, self.sites = self._read(self.row, None, 0)
 
     def answers_alike(self, start: int, stop: int, last_differs: bool = False) -> bool:
@@ -148,12 +148,12 @@ class _Reading:
         """Put the second row first, as a beam does."""
         order = torch.tensor([1, 0], device=self.row.device)
         self.cache.reorder(order)
-        self.row, self.given, self.whole = (t[order] for t in (self.row, self.given, self.whole))
+        self.row, self.inputs, self.whole = (t[order] for t in (self.row, self.inputs, self.whole))
         self.memory = None if self.memory is None else self.memory[order]
 
     def _read(self, part: Tensor, cache: Cache | None, start: int) -> tuple[Tensor, set[str]]:
         """Return the logits of these positions and the names of the recorded attentions."""
-        masks = self.model.written_masks(self.given, self.row[:, : start + part.shape[1]], start)
+        masks = self.model.written_masks(self.inputs, self.row[:, : start + part.shape[1]], start)
         with record() as recording:
             logits = self.model.decode(part, self.memory, masks, cache, start)
         return logits.float(), set(recording.attention)

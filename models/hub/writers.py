@@ -36,10 +36,10 @@ class TwoStacks(HubModel):
         return self.module.get_encoder()
 
     def encode(
-        self, given: Int[Tensor, "batch n"], masks: Masks
+        self, inputs: Int[Tensor, "batch n"], masks: Masks
     ) -> Float[Tensor, "batch n d_model"]:
-        kind, n = self.kinds[0], given.shape[1]
-        padding_masks = {kind.key_stream: given != self.config.pad_id}
+        kind, n = self.kinds[0], inputs.shape[1]
+        padding_masks = {kind.key_stream: inputs != self.config.pad_id}
         context = PassContext(
             lambda frame: kind,
             n,
@@ -47,10 +47,10 @@ class TwoStacks(HubModel):
             {kind.key_stream: n},
             padding_masks,
             self.groups,
-            n_rows=len(given),
+            n_rows=len(inputs),
             token_table=self.token_table,
         )
-        output = self._ask(self.reader, context, {"attentions": kind}, **self.row(given))
+        output = self._ask(self.reader, context, {"attentions": kind}, **self.row(inputs))
         return output.last_hidden_state
 
     def ask_decoder(
@@ -225,15 +225,15 @@ class CausalLM(HubModel):
     ) -> Float[Tensor, "batch n vocab"]:
         return self.decode(text, None, {})
 
-    def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
-        return given
+    def opening(self, inputs: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
+        return inputs
 
     def written_masks(
-        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+        self, inputs: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
         return {}
 
-    def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> None:
+    def encode(self, inputs: Int[Tensor, "batch n"], masks: Masks) -> None:
         return
 
     def decode(
@@ -290,14 +290,14 @@ class EncoderDecoderLM(TwoStacks):
         masks = self.written_masks(source, target)
         return self.decode(target, self.encode(source, masks), masks)
 
-    def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch 1"]:
-        return torch.full((len(given), 1), self.config.start_id, device=given.device)
+    def opening(self, inputs: Int[Tensor, "batch n"]) -> Int[Tensor, "batch 1"]:
+        return torch.full((len(inputs), 1), self.config.start_id, device=inputs.device)
 
     def written_masks(
-        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+        self, inputs: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
         """Return the source's padding; the rest of the mask is the model's own."""
-        return {CROSS.name: Mask([padding(given, self.config.pad_id)], start)}
+        return {CROSS.name: Mask([padding(inputs, self.config.pad_id)], start)}
 
     def decode(
         self,

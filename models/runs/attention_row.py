@@ -164,7 +164,7 @@ class AttentionRow:
             return torch.stack([logits_of(one)[self.decision].float() for one in outputs])
         run, ids = copy.copy(self._quick), self.trace.streams[self.scope.model.writes].ids
         run.cache = copy.deepcopy(run.cache)  # which is written into
-        run.reorder(torch.zeros(len(rows), dtype=torch.long, device=run.given.device))
+        run.reorder(torch.zeros(len(rows), dtype=torch.long, device=run.inputs.device))
         run.edits, run.one_token = (*run.edits, edit), run.model
         row = id_row(ids[: self.query + 1], run.model).expand(len(rows), -1)
         return run.new_log_probs(row)[:, -1].cpu()
@@ -187,7 +187,7 @@ class AttentionRow:
         edits = self.scope.with_material(edits, streams)
         with torch.no_grad():
             run = Incremental(
-                model, model.given([streams[model.fields[0].stream].ids]), edits=edits
+                model, model.inputs_of([streams[model.fields[0].stream].ids]), edits=edits
             )
             if self.query:
                 run.new_log_probs(id_row(streams[model.writes].ids[: self.query], model))

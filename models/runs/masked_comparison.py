@@ -63,11 +63,11 @@ def run_unmasked(scope: Scope, trace: Trace, most: int | None = None) -> MaskedR
 
 def _masked_run(scope: Scope, trace: Trace, n_given: int, most: int | None) -> MaskedRun:
     model, config = scope.model, scope.config
-    given_ids, row = trace.streams[model.fields[0].stream].ids, trace.streams[model.writes].ids
+    input_ids, row = trace.streams[model.fields[0].stream].ids, trace.streams[model.writes].ids
     labels = trace.next_token.labels
     log_probs = trace.next_token.log_probs[range(len(labels)), labels]
     room = (
-        model.longest(len(given_ids)) if most is None else min(most, model.longest(len(given_ids)))
+        model.longest(len(input_ids)) if most is None else min(most, model.longest(len(input_ids)))
     )
     if not (trace.edits or trace.teacher_forced or model.continues):  # the row is what it writes
         output = labels[:room]
@@ -75,10 +75,10 @@ def _masked_run(scope: Scope, trace: Trace, n_given: int, most: int | None) -> M
         draft, padding = (
             ((), ())
             if model.continues
-            else (row[1:], (config.pad_id,) * (n_given - len(given_ids)))
+            else (row[1:], (config.pad_id,) * (n_given - len(input_ids)))
         )
         how = {"max_new": room, "edits": trace.edits, "drafts": [draft]}
-        padded = (*given_ids, *padding) if padding else given_ids
+        padded = (*input_ids, *padding) if padding else input_ids
         steps = decoding.greedy(model, padded, **how)
         output = tuple(step.token for step in steps)
     else:

@@ -283,10 +283,10 @@ class Scope:
             return self._traces(requests, rows, answers, recording)
         (stream, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
         given_rows = [row[stream].ids for row in rows]
-        given = self.model.given(given_rows)
+        inputs = self.model.inputs_of(given_rows)
         nothing = torch.empty(len(rows), 0, dtype=torch.long, device=self.model.device)
         with torch.no_grad(), record() as recording:
-            memory = self.model.encode(given, self.model.written_masks(given, nothing))
+            memory = self.model.encode(inputs, self.model.written_masks(inputs, nothing))
         if not all(written in row for row in rows):
             generated = written_rows(self.model, self.tokenizer, given_rows, memory, drafts)
             rows = [
@@ -296,11 +296,11 @@ class Scope:
         row_ids = self.model.padded([row[written].ids for row in rows], pad_id)
         with torch.no_grad(), record(recording):
             answers = self._answers(
-                self.model.decode(row_ids, memory, self.model.written_masks(given, row_ids))
+                self.model.decode(row_ids, memory, self.model.written_masks(inputs, row_ids))
             )
         return self._traces(requests, rows, answers, recording)
 
-    def write(self, given: FieldInput, how: str = "greedy", **settings: Any) -> Written:
+    def write(self, value: FieldInput, how: str = "greedy", **settings: Any) -> Written:
         """Generate from a source or a prompt with "greedy", "sample" (needs seed=) or "beam".
 
         `settings` go to that decoder.
@@ -311,19 +311,19 @@ class Scope:
         """
         if not self.model.can_write:
             raise ValueError(f"{self.name} does not generate text; use `run`")
-        ids = self.given_ids(given)
+        ids = self.input_ids(value)
         if any(needs_material(edit) for edit in settings.get("edits", ())):
-            streams = self._with_own_words([given], (), None)
+            streams = self._with_own_words([value], (), None)
             settings["edits"] = self.with_material(settings["edits"], streams)
         return write_text(self.model, self.tokenizer, ids, how, **settings)
 
-    def given_ids(self, given: FieldInput) -> tuple[int, ...]:
+    def input_ids(self, value: FieldInput) -> tuple[int, ...]:
         """Return the tokens of the model's first field, from which generation continues.
 
         Raises:
             InputError: the field cannot be read.
         """
-        return self.encode(given)[self.model.fields[0].stream].ids
+        return self.encode(value)[self.model.fields[0].stream].ids
 
     def _in_order(self, values: Texts, named: Mapping[str, FieldInput]) -> Texts:
         return inputs.values_in_order(self.model.fields, values, named, self.name)

@@ -43,16 +43,18 @@ def write_text(
 def written_rows(
     model: Model,
     tokenizer: Tokenizer,
-    given: Sequence[Sequence[int]],
+    inputs: Sequence[Sequence[int]],
     memory: Float[Tensor, "batch n d_memory"] | None,
     drafts: Sequence[Sequence[int]],
 ) -> list[Encoding]:
     """Return a greedily generated text for each row; only a single row can use a draft."""
-    if len(given) > 1:
-        lengths = map(len, given)
-        rows = zip(decoding.greedy_batch(model, model.given(given), memory), lengths, strict=True)
+    if len(inputs) > 1:
+        lengths = map(len, inputs)
+        rows = zip(
+            decoding.greedy_batch(model, model.inputs_of(inputs), memory), lengths, strict=True
+        )
         return [generated_encoding(model, tokenizer, ids[: model.longest(n)]) for ids, n in rows]
-    steps = decoding.greedy(model, given[0], drafts=drafts, memory=memory)
+    steps = decoding.greedy(model, inputs[0], drafts=drafts, memory=memory)
     return [generated_encoding(model, tokenizer, [step.token for step in steps])]
 
 

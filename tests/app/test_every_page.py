@@ -346,7 +346,7 @@ def test_it_shows_this_language_model(checkpoint, view):
         assert header["stops"][-1]["answer"] == pytest.approx(float(best), rel=1e-4)
     if view == "masks":
         assert not arrays["difference"].any()
-        longest = max(len(scope.given_ids(other)) for other in (text, second_text(app)))
+        longest = max(len(scope.input_ids(other)) for other in (text, second_text(app)))
         assert arrays["base"].shape == (longest, longest)  # both texts stand in one batch
     if view == "decoding":
         taken = header["serial"]["taken"]

@@ -95,7 +95,7 @@ def test_prompt_and_continuation_stand_side_by_side(scope: Scope, how: str) -> N
         "beam": Method("beam", max_new=4),
     }[how]
     assert header["serial"]["taken"] == list(
-        autoregressive(scope.model, scope.given_ids(PROMPT), method).run.taken
+        autoregressive(scope.model, scope.input_ids(PROMPT), method).run.taken
     )
     assert [label[0] for label in header["prompt"]] == ["[start]", *"abca"]
     assert [label[0] for label in header["parallel"]["given"]] == [*FOLLOWS]
@@ -107,7 +107,7 @@ def test_without_what_follows_the_models_own_text_stands_for_it(scope: Scope) ->
     app = opened("decoding", scope.path, decoding_tokens="4", force="2:5")
     all_passed(app, 5)
     header, _ = picture(app, "stepper")
-    own = autoregressive(scope.model, scope.given_ids(PROMPT), Method(max_new=4)).run.taken
+    own = autoregressive(scope.model, scope.input_ids(PROMPT), Method(max_new=4)).run.taken
     assert header["ownText"]
     assert (header["parallel"]["taken"], header["serial"]["taken"][1]) == (list(own), 5)
     of_key(app.text_area, "text").set_value("abc").run()

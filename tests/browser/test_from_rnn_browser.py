@@ -56,7 +56,7 @@ def computed(folder: Path, kind: str, text: str = TEXT, **sizes: int) -> Reach:
     scope = models.load(folder, device="cpu")
     return layer_reach(
         scope.model,
-        scope.given_ids(text),
+        scope.input_ids(text),
         LayerChoice(kind, None if kind == SELF_ATTENTION else SEED, **sizes),
     )
 

@@ -96,7 +96,7 @@ def test_what_is_written_is_the_same(both: tuple[Scope, Scope], method: runs.Met
     if not both[0].model.can_write:
         pytest.skip("this model does not write")
     ours, theirs = (
-        runs.autoregressive(scope.model, scope.given_ids(example(scope)[0]), method)
+        runs.autoregressive(scope.model, scope.input_ids(example(scope)[0]), method)
         for scope in both
     )
     assert ours.run.taken == theirs.run.taken
@@ -114,7 +114,7 @@ def test_what_is_drawn_by_lot_keeps_to_its_seed() -> None:
     scope = models.load("dates", device="cuda")
     method = runs.Method("sample", seed=7, temperature=2.0, max_new=9)
     first, again, other = (
-        runs.autoregressive(scope.model, scope.given_ids("March 5, 2021"), m).run.taken
+        runs.autoregressive(scope.model, scope.input_ids("March 5, 2021"), m).run.taken
         for m in (method, method, replace(method, seed=8))
     )
     assert first == again != other
@@ -152,7 +152,7 @@ def test_a_model_of_hugging_face_is_the_same(folders: Path, name: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_greedy_text_is_what_generate_writes(folders: Path, name: str, dtype: str) -> None:
     scope = models.load(folders / name, device="cuda", dtype=dtype)
-    given = scope.given_ids(IDS)
+    given = scope.input_ids(IDS)
     written = runs.autoregressive(scope.model, given, runs.Method(max_new=13)).run
     with torch.no_grad():
         row = scope.model.module.generate(

@@ -262,7 +262,7 @@ def check_answers(asked: Asked) -> None:
 
 def check_writing(asked: Asked) -> None:
     """Greedy decoding writes what `generate` does, of a model that can write."""
-    model, given = asked.model, asked.scope.given_ids(GIVEN)
+    model, given = asked.model, asked.scope.input_ids(GIVEN)
     if not model.can_write:
         return
     own = [step.token for step in models.decoding.greedy(model, given, max_new=MOST)]

@@ -44,7 +44,7 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
             Method(how, max_new=most),
             decoder_attention(trace),
             decoding.ReadingState(),
-            decoding.given_ids(run),
+            decoding.input_ids(run),
         )
         drawn[f"decoding, {how}"] = on_screen(decoding.decoding_payloads(run, choices))
     for site in list(trace.attention.values())[-1:]:
@@ -104,7 +104,7 @@ def test_and_it_does_where_another_machine_adds_in_another_order(scope, monkeypa
         ] == []
         if scope.model.can_write:
             written = autoregressive(
-                scope.model, scope.given_ids(texts[0]), Method(max_new=MOST_WRITTEN)
+                scope.model, scope.input_ids(texts[0]), Method(max_new=MOST_WRITTEN)
             ).run
             assert (written.kernel_error is None) == (not written.rows)
             assert (written.kernel_error or 0.0) <= ROUNDING

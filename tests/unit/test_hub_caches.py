@@ -84,7 +84,7 @@ def test_it_writes_what_generate_writes(
     tmp_path: Path, case: Case, keeps: tuple[bool, bool]
 ) -> None:
     scope = opened(tmp_path, case)
-    model, given = scope.model, scope.given_ids(GIVEN)
+    model, given = scope.model, scope.input_ids(GIVEN)
     assert (model.can_cache, model.can_go_back) == keeps
     wanted = generated(scope, given)
     drafts = [[*wanted[:2], wanted[2] + 1, *wanted[3:]]]
@@ -105,7 +105,7 @@ def test_it_writes_what_generate_writes(
 def test_a_mixture_of_experts_writes(tmp_path: Path, case: Case, seed: int) -> None:
     scope = opened(tmp_path, case, seed)
     assert isinstance(scope.model, CausalLM)
-    given = scope.given_ids(GIVEN)
+    given = scope.input_ids(GIVEN)
     own = [step.token for step in models.decoding.greedy(scope.model, given, max_new=MOST)]
     assert own == generated(scope, given)
 
@@ -153,7 +153,7 @@ def test_a_model_that_writes_its_own_padding_counts_it_alike_with_and_without_a_
     module = case.make()
     module.save_pretrained(folder)
     scope = models.load(folder, device="cpu")
-    model, given = scope.model, scope.given_ids(GIVEN)
+    model, given = scope.model, scope.input_ids(GIVEN)
     assert (model.can_cache, model.can_go_back) == (True, True)
     wanted: list[int] = []
     while not 1 < wanted.count(1) < MOST:  # it writes <pad> now and then

@@ -82,7 +82,7 @@ def test_edits_of_weights_keep_the_mask(scopes, name):
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM", "MarianMTModel"])
 @pytest.mark.parametrize("queries", [None, (2, 6)])
 def test_decoding_under_edits_is_the_same_with_a_cache(scopes, name, queries):
-    model, given = scopes[name].model, scopes[name].given_ids(TEXT)
+    model, given = scopes[name].model, scopes[name].input_ids(TEXT)
     found = [
         HeadScale(Where(kind=kind.name, heads=(0,), queries=queries), factor=-2.0)
         for kind in model.kinds
@@ -207,7 +207,7 @@ def test_every_edited_stream_goes_on_into_its_layer(scopes, name):
 
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM", "MarianMTModel"])
 def test_decoding_under_edited_intermediates_is_the_same_with_a_cache(scopes, name):
-    model, given = scopes[name].model, scopes[name].given_ids(TEXT)
+    model, given = scopes[name].model, scopes[name].input_ids(TEXT)
     names = [part.before for part in model.sublayers if part.before]
     names += [part.out for part in model.sublayers if part.role == "feed-forward"]
     for activation in names:

@@ -223,7 +223,7 @@ def test_what_is_shown_of_half_precision_is_worked_out_in_float32(
     BY_NAME[name].save(tmp_path / name)
     scope = models.load(tmp_path / name, device="cpu", dtype=dtype)
     trace = scope.run("7 11 13 17 19 23")
-    given = scope.given_ids("7 11 13 17 19 23")
+    given = scope.input_ids("7 11 13 17 19 23")
     serial = runs.autoregressive(scope.model, given, runs.Method(max_new=5)).run
     uncached = runs.uncached_run(scope.model, given, serial.taken)
     assert serial.dtype == uncached.dtype == getattr(torch, dtype)

@@ -38,7 +38,7 @@ def test_a_language_model_that_also_listens_reads_and_writes_text(tmp_path: Path
     module = LISTENING.save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     trace = scope.run(TEXT)
-    given = scope.given_ids(TEXT)
+    given = scope.input_ids(TEXT)
     with torch.no_grad():
         wanted = module(input_ids=torch.tensor([given])).logits[0]
         row = module.generate(torch.tensor([given]), do_sample=False, max_new_tokens=7)[0].tolist()

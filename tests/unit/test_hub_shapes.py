@@ -161,8 +161,8 @@ def test_a_row_that_leaves_a_part_to_a_sink_is_checked_for_what_it_is(tmp_path: 
         first = check_site(site)[0]
         assert (first.name, first.passed) == ("rows sum to at most 1", True)
         assert f"{float(weights[0].sum(-1).min()):.3f}" in first.sentence
-    serial = runs.autoregressive(scope.model, scope.given_ids(TEXT), runs.Method(max_new=5)).run
-    whole = runs.uncached_run(scope.model, scope.given_ids(TEXT), serial.taken)
+    serial = runs.autoregressive(scope.model, scope.input_ids(TEXT), runs.Method(max_new=5)).run
+    whole = runs.uncached_run(scope.model, scope.input_ids(TEXT), serial.taken)
     checks = {check.name: check.passed for check in check_runs(whole, serial, whole)}
     assert checks["attention rows sum to at most 1"]
     assert all(checks.values())

@@ -126,7 +126,7 @@ def test_recording_changes_no_digit(hub_scope: Opened, name: str) -> None:
 @pytest.mark.parametrize("name", WRITERS)
 def test_greedy_text_is_what_generate_writes(hub_scope: Opened, name: str) -> None:
     scope = hub_scope(name)
-    given = scope.given_ids(LONG)
+    given = scope.input_ids(LONG)
     own = [step.token for step in models.decoding.greedy(scope.model, given, max_new=13)]
     with torch.no_grad():
         row = scope.model.module.generate(
@@ -142,7 +142,7 @@ def test_greedy_text_is_what_generate_writes(hub_scope: Opened, name: str) -> No
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_cache_gives_what_one_pass_gives(hub_scope: Opened, name: str) -> None:
     scope = hub_scope(name)
-    given = scope.given_ids(SHORT)
+    given = scope.input_ids(SHORT)
     written = runs.autoregressive(scope.model, given, runs.Method(max_new=7)).run
     whole = runs.uncached_run(scope.model, given, written.taken)
     assert (written.log_probs - whole.log_probs).abs().max() < 1e-4

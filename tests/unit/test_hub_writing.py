@@ -62,7 +62,7 @@ def greedy(scope: Scope, given: tuple[int, ...]) -> list[int]:
 def test_greedy_text_is_what_generate_writes(tmp_path: Path, name: str) -> None:
     architecture, says, (first, last) = CASES[name]
     scope = opened(tmp_path, architecture, says)
-    given = scope.given_ids(GIVEN)
+    given = scope.input_ids(GIVEN)
     own = greedy(scope, given)
     assert own == generated(scope, given)
     assert first is None or own[0] == first
@@ -87,11 +87,11 @@ def test_each_of_several_end_tokens_ends_a_text(
     tmp_path: Path, architecture: str, says: dict[str, Any]
 ) -> None:
     """A token that the model writes is made one of them, behind one that it does not write."""
-    free = greedy(plain := opened(tmp_path / "plain", architecture, says), plain.given_ids(GIVEN))
+    free = greedy(plain := opened(tmp_path / "plain", architecture, says), plain.input_ids(GIVEN))
     at = next(i for i in range(1, MOST) if free[i] not in free[:i])
     unused = next(i for i in range(3, 53) if i not in free)
     scope = opened(tmp_path / "several", architecture, says | {"eos_token_id": [unused, free[at]]})
-    given = scope.given_ids(GIVEN)
+    given = scope.input_ids(GIVEN)
     own = greedy(scope, given)
     assert own == generated(scope, given) == free[: at + 1]
     assert scope.model.end_ids == (unused, free[at])

@@ -78,8 +78,8 @@ def test_fields_are_given_in_order_or_by_name():
     ):
         with pytest.raises(TypeError, match=f"takes source, target, not .*{wrong}"):
             scope.run(*texts, **named)
-    assert scope.given_ids("abc") == scope.run("abc", "e").streams["source"].ids
-    assert letters("gpt").given_ids("abc") == letters("gpt").run("abc").streams["text"].ids
+    assert scope.input_ids("abc") == scope.run("abc", "e").streams["source"].ids
+    assert letters("gpt").input_ids("abc") == letters("gpt").run("abc").streams["text"].ids
 
 
 def test_an_axis_has_the_row_of_its_stream():

@@ -320,7 +320,7 @@ def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trac
     )
     assert not decoding_state.forced_were_cleared()
     assert session.run(
-        lambda: decoding_state.current_state(scope, scope.given_ids("cb"))
+        lambda: decoding_state.current_state(scope, scope.input_ids("cb"))
     ) == ReadingState(mean=True)
     assert decoding_state.forced_were_cleared()
     assert session.says == {"heads": "mean"}

@@ -179,7 +179,7 @@ def test_the_same_numbers_generated_and_in_one_pass(scopes):
 def test_numbers_that_are_missing_are_never_made_up(scopes):
     scope = scopes["gpt"]
     with pytest.raises(RuntimeError, match="pass the edit through Scope.with_material"):
-        list(greedy(scope.model, scope.given_ids("abc"), edits=[HeadOff(baseline="mean")]))
+        list(greedy(scope.model, scope.input_ids("abc"), edits=[HeadOff(baseline="mean")]))
 
 
 SITE, RESID = "decoder.layers.0.self_attn", Where(activation="decoder.layers.0.resid_mid")

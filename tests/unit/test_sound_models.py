@@ -118,7 +118,7 @@ def test_what_is_written_is_what_generate_writes(
         assert not set(text) & set(PROMPT["suppress_tokens"])
         assert text[0] not in PROMPT["begin_suppress_tokens"]
         uncached = decoding.greedy(
-            scope.model, scope.given_ids(example_sound(name)), use_cache=False
+            scope.model, scope.input_ids(example_sound(name)), use_cache=False
         )
         assert [step.token for step in uncached] == written
     assert len(ends) == len(SOUND_EXAMPLES)
@@ -467,7 +467,7 @@ def test_the_settings_of_the_extractor_tell_two_folders_apart(scope: Scope, tmp_
 
 
 def test_two_sounds_of_one_length_are_never_taken_for_each_other(scope: Scope) -> None:
-    ids = [scope.given_ids(example_sound(name)) for name in SOUND_EXAMPLES]
+    ids = [scope.input_ids(example_sound(name)) for name in SOUND_EXAMPLES]
     assert len(set(ids)) == len(SOUND_EXAMPLES)
     rows = [scope.encode(example_sound(name))["frames"] for name in SOUND_EXAMPLES]
     assert len({hash(row) for row in rows}) == len(SOUND_EXAMPLES)

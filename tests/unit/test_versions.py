@@ -100,7 +100,7 @@ def test_one_text_alone_is_compared_with_nothing() -> None:
 def test_how_often_the_text_changes_is_counted_by_writing_each(name: str) -> None:
     """Each row written by itself, step by step; a token that the vector barely shows may change every text, or none."""
     scope = models.load(name, device="cpu")
-    source = scope.given_ids("We like him." if name == "eng-fra-rnn" else "24/07/69")
+    source = scope.input_ids("We like him." if name == "eng-fra-rnn" else "24/07/69")
     others = other_tokens(scope)[:7]
     tokens = [token for token in others if token != source[1]]
     rows = [(source[0], token, *source[2:]) for token in tokens]

@@ -303,17 +303,17 @@ class OwnTranslator(OwnTexts):
             raise self.refused("a module that writes must read token ids, not Inputs")
         return rows
 
-    def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
-        return torch.tensor([self._start] * len(given), device=given.device)
+    def opening(self, inputs: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
+        return torch.tensor([self._start] * len(inputs), device=inputs.device)
 
     def written_masks(
-        self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
+        self, inputs: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
         return {}
 
-    def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n 1"]:
+    def encode(self, inputs: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n 1"]:
         """Return the ids of the source: what the module makes of them stays within one call."""
-        return given[..., None].double()
+        return inputs[..., None].double()
 
     def decode(
         self,

@@ -66,17 +66,17 @@ class SoundWriter(EncoderDecoderLM):
         """Return the trial sound and these ids as a text."""
         return self.trial.expand(len(ids), *self._trial.shape), ids
 
-    def trial_given(self, ids: Shaped[Tensor, "batch n"]) -> Tensor:
+    def trial_inputs(self, ids: Shaped[Tensor, "batch n"]) -> Tensor:
         """Return the trial sound, and its reverse in every second row."""
         return torch.cat([self.trial, self.trial.flip(-1)]).repeat(len(ids), 1, 1)[: len(ids)]
 
-    def given(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "batch band time"]:
+    def inputs_of(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "batch band time"]:
         features = torch.stack([cast(FrameIds, row).features for row in rows])
         return features.to(self.device, self.module.dtype)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         texts = [row[TRANSCRIPT_STREAM].ids for row in rows]
-        return self.given([row[FRAMES_STREAM].ids for row in rows]), self.padded(
+        return self.inputs_of([row[FRAMES_STREAM].ids for row in rows]), self.padded(
             texts, self.config.pad_id
         )
 
@@ -86,19 +86,19 @@ class SoundWriter(EncoderDecoderLM):
         masks = self.written_masks(sound, text)
         return self.decode(text, self.encode(sound, masks), masks)
 
-    def opening(self, given: Float[Tensor, "batch band time"]) -> Int[Tensor, "batch 1"]:
-        return torch.full((len(given), 1), self.config.start_id, device=given.device)
+    def opening(self, inputs: Float[Tensor, "batch band time"]) -> Int[Tensor, "batch 1"]:
+        return torch.full((len(inputs), 1), self.config.start_id, device=inputs.device)
 
-    def encode(self, given: Float[Tensor, "batch band time"], masks: Masks) -> Tensor:
+    def encode(self, inputs: Float[Tensor, "batch band time"], masks: Masks) -> Tensor:
         kind, n = self.kinds[0], self.n_frames
         context = PassContext(
-            lambda frame: kind, n, n_key={FRAMES_STREAM: n}, groups=self.groups, n_rows=len(given)
+            lambda frame: kind, n, n_key={FRAMES_STREAM: n}, groups=self.groups, n_rows=len(inputs)
         )
-        output = self._ask(self.reader, context, {"attentions": kind}, input_features=given)
+        output = self._ask(self.reader, context, {"attentions": kind}, input_features=inputs)
         return output.last_hidden_state
 
     def written_masks(
-        self, given: Float[Tensor, "batch band time"], row: Int[Tensor, "batch m"], start: int = 0
+        self, inputs: Float[Tensor, "batch band time"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
         """Return no layers: no frame is padding, and the model makes its look-ahead mask."""
         return {SOUND_CROSS.name: Mask([], start)}
@@ -159,7 +159,7 @@ class SoundWriter(EncoderDecoderLM):
     @torch.no_grad()
     def language(self, sound: Encoding) -> int:
         """Return the token of the language that the model takes a sound for."""
-        inputs = self.given([sound.ids])
+        inputs = self.inputs_of([sound.ids])
         opening = self.opening(inputs)
         masks = self.written_masks(inputs, opening)
         logits = self.decode(opening, self.encode(inputs, masks), masks)[0, -1]

@@ -189,35 +189,35 @@ def given_trace(scope: Scope, *values: FieldInput | None) -> Trace:
 
 
 def autoregression(
-    run: CurrentRun, given: tuple[int, ...], method: decoding_runs.Method
+    run: CurrentRun, inputs: tuple[int, ...], method: decoding_runs.Method
 ) -> decoding_runs.Autoregression:
-    """Return the tokens generated from `given` under the run's edits, and each step's attention."""
+    """Return the tokens generated from `inputs` under the run's edits, with their attention."""
     scope, edits = run.scope, run.spec.edits
     return cached(
         scope,
         "decoded",
-        given,
+        inputs,
         method,
         edits,
         make=lambda: decoding_runs.autoregressive(
-            scope.model, given, method, scope.with_material(edits, run.trace.streams)
+            scope.model, inputs, method, scope.with_material(edits, run.trace.streams)
         ),
     )
 
 
 def cached_single_pass(
-    run: CurrentRun, given: tuple[int, ...], tokens: tuple[int, ...]
+    run: CurrentRun, inputs: tuple[int, ...], tokens: tuple[int, ...]
 ) -> decoding_runs.Run:
     """Return a single uncached pass under the run's edits over given tokens."""
     scope, edits = run.scope, run.spec.edits
     return cached(
         scope,
         "single pass",
-        given,
+        inputs,
         tokens,
         edits,
         make=lambda: decoding_runs.uncached_run(
-            scope.model, given, tokens, scope.with_material(edits, run.trace.streams)
+            scope.model, inputs, tokens, scope.with_material(edits, run.trace.streams)
         ),
     )
 

@@ -12,7 +12,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import FOCUS_HEAD, chosen_focus, pick_head
 from viz_app.session.parameters import Choice, Number, Whole
 from viz_app.views.decoding import state
-from viz_app.views.decoding.payloads import DecodingChoices, compare_decoding, given_ids
+from viz_app.views.decoding.payloads import DecodingChoices, compare_decoding, input_ids
 from viz_app.views.decoding.story import ShownAttention, decoder_attention, writing_sites
 
 _HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
@@ -35,8 +35,8 @@ _SLIM = 70  # px, the smallest width of a number box
 
 def choose_decoding(run: CurrentRun) -> DecodingChoices:
     """Draw the row of controls and return the choices, with the session's place in the text."""
-    given = given_ids(run)
-    place = state.current_state(run.scope, given)
+    inputs = input_ids(run)
+    place = state.current_state(run.scope, inputs)
     with which_head.head_row():
         attention = _reading(run.trace, place.mean)
         how = _HOW[pick.pick_few("Decoding strategy", DECODING_METHOD, list(_HOW))]
@@ -46,7 +46,9 @@ def choose_decoding(run: CurrentRun) -> DecodingChoices:
             and pick.pick_few("Picture", DECODING_PICTURE, DECODING_PICTURE.options) == TREE
         )
     method = Method(how, **settings, forced=place.forced)
-    choices = DecodingChoices(method, attention, place, given, state.forced_were_cleared(), is_tree)
+    choices = DecodingChoices(
+        method, attention, place, inputs, state.forced_were_cleared(), is_tree
+    )
     step = min(place.step, compare_decoding(run, choices)[1].n_steps - 1)
     state.go_to_position(step)
     return replace(choices, place=replace(place, step=step))

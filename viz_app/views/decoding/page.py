@@ -17,8 +17,8 @@ from viz_app.views.decoding.payloads import (
     decoding_choices_within,
     decoding_payloads,
     decoding_quantities,
-    given_ids,
     has_room,
+    input_ids,
 )
 from viz_app.views.decoding.steps import METHOD_NAMES
 from viz_app.views.decoding.story import Story
@@ -63,7 +63,7 @@ def _files(run: CurrentRun, choices: DecodingChoices) -> Sequence[File]:
 
     def drawing(now: CurrentRun) -> str:
         shown, scope = story_of(now), now.scope
-        position = min(choices.of(given_ids(now)).place.step, shown.n_steps - 1)
+        position = min(choices.of(input_ids(now)).place.step, shown.n_steps - 1)
         source, how = shown.trace.fields[scope.model.fields[0].name], METHOD_NAMES[shown.method.how]
         title = f"{source} — decoding, step {position + 1}: training beside inference ({how})"
         return files.drawing(shown, scope, choices.reading, position, title)

@@ -51,7 +51,7 @@ class ReadingState:
 class DecodingChoices:
     """The choices on the page.
 
-    The place belongs to the `given` tokens, a source or a prompt; `cleared` is True if tokens
+    The place belongs to the `inputs` tokens, a source or a prompt; `cleared` is True if tokens
     forced on others were discarded. `is_tree` is True if a beam is shown as a tree, and not its
     best text step by step.
     """
@@ -59,17 +59,17 @@ class DecodingChoices:
     method: Method
     reading: ShownAttention
     place: ReadingState
-    given: tuple[int, ...]
+    inputs: tuple[int, ...]
     cleared: bool = False
     is_tree: bool = False
 
-    def of(self, given: tuple[int, ...]) -> "DecodingChoices":
+    def of(self, inputs: tuple[int, ...]) -> "DecodingChoices":
         """Return the choices for these tokens; for other tokens the place is reset."""
-        if given == self.given:
+        if inputs == self.inputs:
             return self
         method, place = replace(self.method, forced=()), ReadingState(mean=self.place.mean)
         return replace(
-            self, method=method, place=place, given=given, cleared=bool(self.place.forced)
+            self, method=method, place=place, inputs=inputs, cleared=bool(self.place.forced)
         )
 
 
@@ -77,7 +77,7 @@ def decoding_payloads(run: CurrentRun, choices: DecodingChoices) -> Pictures:
     """Return the payloads of all components; only a note if the prompt leaves no room to write."""
     if not has_room(run):
         return {"note decoding": small_print(text.no_room(run.scope.n_ctx))}
-    choices = choices.of(given_ids(run))
+    choices = choices.of(input_ids(run))
     written, runs = compare_decoding(run, choices)
     step = min(choices.place.step, runs.n_steps - 1)
     note = _note(run, runs, choices)
@@ -112,7 +112,7 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
     """
     if not has_room(run):
         raise InputError(text.no_room(run.scope.n_ctx), run.scope.model.fields[0].name)
-    choices = choices.of(given_ids(run))
+    choices = choices.of(input_ids(run))
     written = compare_decoding(run, choices)[1].serial
     tokenizer = run.scope.tokenizer
     steps = [token_label(tokenizer, token) for token in written.taken]
@@ -155,7 +155,7 @@ def decoding_choices_within(
     place = ReadingState(choices.place.step, other.spec.forced, mean=choices.place.mean)
     place = place.within(other.scope)
     method = replace(choices.method, forced=place.forced)
-    return DecodingChoices(method, shown, place, given_ids(other), is_tree=choices.is_tree)
+    return DecodingChoices(method, shown, place, input_ids(other), is_tree=choices.is_tree)
 
 
 def _written(run: CurrentRun, runs: Story) -> dict:
@@ -170,12 +170,12 @@ def _written(run: CurrentRun, runs: Story) -> dict:
 
 def compare_decoding(run: CurrentRun, choices: DecodingChoices) -> tuple[Autoregression, Story]:
     """Return the tokens that inference generates, and both runs."""
-    given, n_opening = given_ids(run), _n_opening(run)
-    method = choices.of(given).method
-    written = cache.autoregression(run, given, method)
+    inputs, n_opening = input_ids(run), _n_opening(run)
+    method = choices.of(inputs).method
+    written = cache.autoregression(run, inputs, method)
     free: Run | None = None
     if method.forced:
-        free = cache.autoregression(run, given, replace(method, forced=())).run
+        free = cache.autoregression(run, inputs, replace(method, forced=())).run
     return written, Story(
         run.trace,
         _teacher_forced(run, method),
@@ -187,12 +187,12 @@ def compare_decoding(run: CurrentRun, choices: DecodingChoices) -> tuple[Autoreg
     )
 
 
-def given_ids(run: CurrentRun) -> tuple[int, ...]:
+def input_ids(run: CurrentRun) -> tuple[int, ...]:
     """Return the tokens that generation starts from: a source, or a prompt alone."""
     first = run.scope.model.fields[0]
     ids = run.trace.streams[first.stream].ids
     return (
-        ids[: len(run.scope.given_ids(run.trace.fields[first.name]))]
+        ids[: len(run.scope.input_ids(run.trace.fields[first.name]))]
         if run.scope.model.continues
         else ids
     )
@@ -200,7 +200,7 @@ def given_ids(run: CurrentRun) -> tuple[int, ...]:
 
 def has_room(run: CurrentRun) -> bool:
     """Return True if what is given leaves the model room to write."""
-    return run.scope.model.longest(len(given_ids(run))) > 0
+    return run.scope.model.longest(len(input_ids(run))) > 0
 
 
 def _n_opening(run: CurrentRun) -> int:
@@ -208,7 +208,7 @@ def _n_opening(run: CurrentRun) -> int:
 
     It is 1 for <s>, or the prompt's length.
     """
-    return len(given_ids(run)) if run.scope.model.continues else 1
+    return len(input_ids(run)) if run.scope.model.continues else 1
 
 
 def _teacher_forced(run: CurrentRun, method: Method) -> Run:
@@ -221,7 +221,7 @@ def _teacher_forced(run: CurrentRun, method: Method) -> Run:
         return of_trace(run.trace, n_opening - 1)
     return checked_pass(
         run,
-        cache.autoregression(run, given_ids(run), Method(max_new=method.max_new)).run.taken,
+        cache.autoregression(run, input_ids(run), Method(max_new=method.max_new)).run.taken,
     )
 
 
@@ -234,7 +234,7 @@ def _uncached(run: CurrentRun, runs: Story) -> Run:
 
 def checked_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
     """Return an uncached pass over given tokens."""
-    return cache.cached_single_pass(run, given_ids(run), tokens)
+    return cache.cached_single_pass(run, input_ids(run), tokens)
 
 
 def _note(run: CurrentRun, runs: Story, choices: DecodingChoices) -> str:

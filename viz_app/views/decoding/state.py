@@ -31,10 +31,10 @@ NODE = Notation("node", None, True, read=_read_node, write=_write_node)
 MEAN_OF_HEADS = Switch("heads", on="mean")
 
 
-def current_state(scope: Scope, given: tuple[int, ...]) -> ReadingState:
+def current_state(scope: Scope, inputs: tuple[int, ...]) -> ReadingState:
     """Return the session's place in these given tokens, a source or a prompt."""
     current = _place()
-    source, previous = (str(scope.path), given), recall(_SOURCE)
+    source, previous = (str(scope.path), inputs), recall(_SOURCE)
     remember(_SOURCE, source)
     if url_state.is_url_driven():
         remember(_CLEARED, False)

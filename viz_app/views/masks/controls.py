@@ -76,7 +76,7 @@ def _batch(run: CurrentRun) -> tuple[str, str, int]:
 def default_second(scope: Scope) -> str:
     """Return the shortest example longer than the first, so that the first one is padded."""
     readable = example_choices(scope)
-    lengths = {text: len(scope.given_ids(text)) for text in readable}
+    lengths = {text: len(scope.input_ids(text)) for text in readable}
     longer = [text for text in readable if lengths[text] > lengths[readable[0]]]
     return min(longer, key=lengths.get) if longer else readable[-1]
 
