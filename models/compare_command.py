@@ -122,7 +122,7 @@ def _saved(
     second: Scope,
     others: Sequence[Scope],
     texts: Sequence[RunFields],
-    found: Sequence[KindDistances],
+    distances: Sequence[KindDistances],
     within: Sequence[KindDistances],
     intervals: Mapping[str, Intervals],
     matches: dict[str, list[Match]],
@@ -131,7 +131,7 @@ def _saved(
     """Return everything that was found; layers and heads are counted from 0."""
     similarity = {kind.kind: kind.mean.tolist() for kind in within}
     kinds = []
-    for kind in found:
+    for kind in distances:
         kinds.append(
             {
                 "kind": kind.kind,
@@ -168,7 +168,7 @@ def _report(
     first: Scope,
     second: Scope,
     n_texts: int,
-    found: Sequence[KindDistances],
+    distances: Sequence[KindDistances],
     intervals: Mapping[str, Intervals],
     matches: dict[str, list[Match]],
 ) -> None:
@@ -176,7 +176,7 @@ def _report(
         f"{first.name} and {second.name} on {n_texts} texts: mean Jensen-Shannon divergence of each "
         "head from the same head, in bits from 0 to 1, with its 95 % bootstrap interval"
     )
-    for kind in found:
+    for kind in distances:
         notes = [COMPARED_BY[how] for how in kind.how if how in COMPARED_BY]
         print("; ".join([kind.title, *notes]))
         for i, layer in enumerate(intervals[kind.kind]):
@@ -188,7 +188,7 @@ def _report(
     )
     if n_texts < ADVISED:
         print(f"(only {n_texts} texts; {ADVISED} or more are advised)")
-    for kind in found:
+    for kind in distances:
         print(kind.title)
         for match in matches[kind.kind]:
             p = "" if match.p is None else f"  p {match.p:.3f}"

@@ -112,13 +112,13 @@ def _placed(part: Mounted | None, parts: list[Mounted]) -> int | None:
     return len(parts) - 1
 
 
-def _told(lesson: Lesson, number: int, said: str) -> dict[str, Mounted]:
+def _told(lesson: Lesson, number: int, prediction: str) -> dict[str, Mounted]:
     step = lesson.steps[number - 1]
     query = {**step.query, **step.then}
     if step.pins:
         query |= {f"{PIN_PREFIX}{name}": texts for name, texts in step.query.items()}
     return _shown(
-        lesson, number, step.page_when(True), query | {PREDICTED.name: [f"{number}.{said}"]}
+        lesson, number, step.page_when(True), query | {PREDICTED.name: [f"{number}.{prediction}"]}
     )
 
 

@@ -108,34 +108,34 @@ def similarity_within(traces: Iterable[Trace]) -> list[KindDistances]:
     return mean_distances((trace, trace) for trace in traces)
 
 
-def match_heads(found: KindDistances, null: Sequence[float] = ()) -> list[Match]:
+def match_heads(distances: KindDistances, null: Sequence[float] = ()) -> list[Match]:
     """Match heads one to one, at the least total distance; `null` as `null_distances` returns.
 
     Of models with different numbers of heads, some heads of the larger one have no match.
     """
     from scipy.optimize import linear_sum_assignment  # here, because it is slow to import
 
-    rows, columns = linear_sum_assignment(found.mean.numpy())
+    rows, columns = linear_sum_assignment(distances.mean.numpy())
     drawn = sorted(null)
     matches = []
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-        distance = float(found.mean[row, column])
-        others = torch.cat([found.mean[row, :column], found.mean[row, column + 1 :]])
+        distance = float(distances.mean[row, column])
+        others = torch.cat([distances.mean[row, :column], distances.mean[row, column + 1 :]])
         margin = float(others.min()) - distance if len(others) else 0.0
         p = None
         if drawn:
             p = (1 + sum(one <= distance for one in drawn)) / (1 + len(drawn))
-        matches.append(Match(found.first[row], found.second[column], distance, margin, p))
+        matches.append(Match(distances.first[row], distances.second[column], distance, margin, p))
     return matches
 
 
-def null_distances(found: Iterable[Sequence[KindDistances]]) -> dict[str, list[float]]:
+def null_distances(distances: Iterable[Sequence[KindDistances]]) -> dict[str, list[float]]:
     """Return the distances of matched heads between other checkpoints of a recipe, by kind.
 
-    `found` has one item for each pair of checkpoints.
+    `distances` has one item for each pair of checkpoints.
     """
     null: dict[str, list[float]] = {}
-    for pair in found:
+    for pair in distances:
         for kind in pair:
             null.setdefault(kind.kind, []).extend(one.distance for one in match_heads(kind))
     return null

@@ -59,18 +59,18 @@ def routings(model: object) -> Mapping[str, Experts]:
     return getattr(model, "routings", {})
 
 
-def token_routing(trace: Trace, experts: Experts, made: str, position: int) -> Routed | None:
+def token_routing(trace: Trace, experts: Experts, activation: str, position: int) -> Routed | None:
     """Return the experts of one token; None if the run is too long for them to be recorded.
 
-    `made` names the output of the whole feed-forward.
+    `activation` names the output of the whole feed-forward.
     """
     held = trace.activations
-    if not {*experts.names, experts.reads, made} <= set(held):
+    if not {*experts.names, experts.reads, activation} <= set(held):
         return None
     chosen, weights, total = (held[name].value[0, position] for name in experts.names)
     order = weights.argsort(descending=True, stable=True)
     chosen, weights = chosen[order].long(), weights[order]
     x = held[experts.reads].value[0, position]
     outputs = experts.outputs(x[None], chosen[None])[0].float().cpu()
-    beside = held[made].value[0, position] - total
+    beside = held[activation].value[0, position] - total
     return Routed(experts.n_experts, chosen, weights, outputs, total, beside)

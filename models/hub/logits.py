@@ -30,21 +30,21 @@ UNCHANGED = LogitChange()
 
 def change_between(
     logits: Float[Tensor, "*places vocab"],
-    wanted: Float[Tensor, "*places vocab"],
+    expected: Float[Tensor, "*places vocab"],
     caps: Sequence[float] = (),
 ) -> LogitChange:
-    """Return what makes `wanted` of logits: the factor is measured, under no cap or one of these.
+    """Return what makes `expected` of logits: the factor is measured, under no cap or one of these.
 
     It is UNCHANGED if none of them does.
     """
-    logits, wanted = logits.double(), wanted.double()
+    logits, expected = logits.double(), expected.double()
     for cap in (0.0, *caps):
-        before = cap * torch.atanh((wanted / cap).clamp(-1, 1)) if cap else wanted
+        before = cap * torch.atanh((expected / cap).clamp(-1, 1)) if cap else expected
         if not bool(before.isfinite().all()):
             continue
         scale = float((before * logits).sum() / logits.square().sum().clamp(min=1e-300))
         change = LogitChange(1.0 if abs(scale - 1) < _EXACT else scale, cap)
-        if torch.allclose(change(logits), wanted, rtol=1e-3, atol=1e-3):
+        if torch.allclose(change(logits), expected, rtol=1e-3, atol=1e-3):
             return change
     return UNCHANGED
 

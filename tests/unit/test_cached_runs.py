@@ -86,7 +86,7 @@ def test_what_differs_in_anything_has_a_result_of_its_own(name: str) -> None:
 
 
 def reads(scope: models.Scope, texts: tuple[str, ...], *chosen: object) -> Trace:
-    return cache.trace(scope, texts, chosen=chosen)
+    return cache.trace(scope, texts, choice=chosen)
 
 
 def test_hidden_tokens_and_an_order_are_in_the_key_where_they_change_the_run() -> None:

@@ -440,7 +440,7 @@ def test_a_kept_run_is_of_the_tokens_that_are_hidden(
     if together:
         runs.run_together(asked)
     for _, _, chosen in (*asked, *asked):
-        found = runs.trace(scope, texts, chosen=chosen)
+        found = runs.trace(scope, texts, choice=chosen)
         again = scope.run(FIRST, texts[1] or None, chosen[0] or None)
         output, wanted = (trace.outputs["masked token"] for trace in (found, again))
         assert output.positions == wanted.positions == tuple(sorted(chosen[0]))

@@ -76,9 +76,9 @@ def handlers(standing: Standing, lesson: Lesson, session: LiveSession) -> dict[s
     """Return what the buttons of the lesson do in a class."""
     step, person = lesson.steps[standing.step - 1], session.member.person
 
-    def vote(said: str) -> None:
+    def vote(prediction: str) -> None:
         form = form_of(step.prediction, session.shown)
-        open_classes().vote(standing.code, person, standing.step, form, said)
+        open_classes().vote(standing.code, person, standing.step, form, prediction)
 
     return {
         "on_predict": lambda said: _act(session, lambda: vote(said)),

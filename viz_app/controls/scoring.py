@@ -58,21 +58,21 @@ def _scoring(run: CurrentRun, key: ScoreKey) -> SlicedWork:
     return SlicedWork(key, None, steps(), scoring.n, "texts", "scoring")
 
 
-def score_sentence(found: EditedScore) -> str:
+def score_sentence(score: EditedScore) -> str:
     """Say how the score changes, and whether the interval holds 0."""
-    change = found.change
-    digits = 3 if found.is_loss else 1
-    was, now = (f"{value:.{digits}f}" for value in (found.before, found.after))
+    change = score.change
+    digits = 3 if score.is_loss else 1
+    was, now = (f"{value:.{digits}f}" for value in (score.before, score.after))
     low, high, mean = (
         f"{value:+.{digits}f}".replace("-", "−") for value in (change.low, change.high, change.mean)
     )
-    metric = found.metric if found.is_loss else f"{found.metric} in %"
+    metric = score.metric if score.is_loss else f"{score.metric} in %"
     if change.low <= 0 <= change.high:
         verdict = "no clear change, since the interval holds 0"
     else:
-        is_better = (change.mean < 0) == found.is_loss
+        is_better = (change.mean < 0) == score.is_loss
         verdict = "**better** with your edits" if is_better else "**worse** with your edits"
     return (
-        f"{metric[:1].upper()}{metric[1:]}: {was} → {now}, {mean} (95 % interval {low} to {high}, {found.n} held-out texts): "
+        f"{metric[:1].upper()}{metric[1:]}: {was} → {now}, {mean} (95 % interval {low} to {high}, {score.n} held-out texts): "
         f"{verdict}."
     )

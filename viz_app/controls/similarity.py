@@ -43,7 +43,7 @@ def choose_similarity(run: CurrentRun) -> None:
         st.badge("not trained this way", icon=":material/warning:", color="orange")
 
 
-def note_similarity(drawn: Pictures) -> None:
+def note_similarity(pictures: Pictures) -> None:
     """Draw the note on the swapped similarity, if the pictures have one."""
-    if SIMILARITY_NOTE in drawn:
-        show(PLAIN, drawn[SIMILARITY_NOTE], key=SIMILARITY_NOTE)
+    if SIMILARITY_NOTE in pictures:
+        show(PLAIN, pictures[SIMILARITY_NOTE], key=SIMILARITY_NOTE)

@@ -125,9 +125,9 @@ def in_blocks(row: Sequence[Label], k: int) -> list[Label]:
     ]
 
 
-def strengths(drawn: Cells, scale: Scale, sinks: Sequence[int]) -> np.ndarray:
+def strengths(cells: Cells, scale: Scale, sinks: Sequence[int]) -> np.ndarray:
     """Return (query, key) values in 0 … 1: the colour strength of each cell.
 
     `sinks` are the keys that a scale may leave out.
     """
-    return scale.strengths(drawn.weights, drawn.columns(sinks), drawn.largest)
+    return scale.strengths(cells.weights, cells.columns(sinks), cells.largest)

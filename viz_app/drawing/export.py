@@ -155,17 +155,17 @@ def head_svg(
     return svg.svg_document(math.ceil(wide), foot + HEATMAP_BOTTOM, parts)
 
 
-def what_is_drawn(drawn: Cells, site: AttentionSite) -> str:
+def what_is_drawn(cells: Cells, site: AttentionSite) -> str:
     """Describe what a picture of a long text shows and what it hides; "" if it shows everything."""
-    if drawn.block > 1:
-        n = drawn.block
+    if cells.block > 1:
+        n = cells.block
         return (
             f"Each cell is the largest of {n} × {n} weights. Hidden are the other {n * n - 1:,}, and which tokens it "
             "joins."
         )
-    if drawn.weights.shape == (site.n_query, site.n_key):
+    if cells.weights.shape == (site.n_query, site.n_key):
         return ""
-    (query, key), (rows, cols) = drawn.first, drawn.weights.shape
+    (query, key), (rows, cols) = cells.first, cells.weights.shape
     return (
         f"A part: queries {query}–{query + rows - 1} of 0–{site.n_query - 1}, keys {key}–{key + cols - 1} of 0–"
         f"{site.n_key - 1}. All others are hidden."

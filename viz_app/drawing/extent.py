@@ -47,9 +47,9 @@ class Scaled:
         return Scaled(draw, self.extent_of)
 
 
-def scale_picture(own: Extent, draw: Callable[[Extent], Any]) -> Scaled:
-    """Return a picture that `draw` makes with its scales: `own`, or wider ones."""
-    return Scaled(lambda extent: draw(widen_scales(own, extent)), lambda _: own)
+def scale_picture(own_extent: Extent, draw: Callable[[Extent], Any]) -> Scaled:
+    """Return a picture that `draw` makes with its scales: `own_extent`, or wider ones."""
+    return Scaled(lambda extent: draw(widen_scales(own_extent, extent)), lambda _: own_extent)
 
 
 def signed_extent(*values: Tensor) -> dict[str, float]:

@@ -116,12 +116,12 @@ def jump_of(rows: Sequence[dict[str, float]]) -> Jump | None:
     return find_jump({int(row["step"]): row[INDUCTION] for row in rows if INDUCTION in row})
 
 
-def _band(name: str, found: Jump, look: Look) -> dict[str, Any]:
+def _band(name: str, jump: Jump, look: Look) -> dict[str, Any]:
     """Return the steps of the jump as a band."""
-    says = f"The induction score rises by {found.rise:.2f}"
+    says = f"The induction score rises by {jump.rise:.2f}"
     return {
         "mark": {"type": "rect", "color": look.third, "opacity": 0.15},
-        "data": {"values": [{"from": found.before, "to": found.after, "says": says}]},
+        "data": {"values": [{"from": jump.before, "to": jump.after, "says": says}]},
         "encoding": {
             "x": {"field": "from", "type": "quantitative"}, "x2": {"field": "to"},
             "tooltip": [{"field": "says", "type": "nominal", "title": name}],

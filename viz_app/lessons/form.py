@@ -59,24 +59,31 @@ def _tokens(prediction: Prediction, run: CurrentRun) -> list[str]:
     return tokens[1:] if prediction.kind == ORDER_STEP and run.scope.model.can_write else tokens
 
 
-def value_of(form: PredictionForm, said: str) -> Any:
+def value_of(form: PredictionForm, prediction: str) -> Any:
     """Return a prediction as the value to compare with what happened.
 
     Raises:
         ValueError: it is no prediction of this form.
     """
     kind = form["kind"]
-    fits = len(said) <= MAX_PREDICTION
-    if fits and kind == CHOOSE_STEP and said in dict(form["options"]):
-        return said
-    if fits and kind == NUMBER_STEP and _NUMBER.fullmatch(said):
-        return float(said)
+    fits = len(prediction) <= MAX_PREDICTION
+    if fits and kind == CHOOSE_STEP and prediction in dict(form["options"]):
+        return prediction
+    if fits and kind == NUMBER_STEP and _NUMBER.fullmatch(prediction):
+        return float(prediction)
     if fits and kind == CELLS_STEP:
         sizes = [len(form["columns"])] * len(form["rows"])
-        if re.fullmatch("[01-]+", said) and [len(row) for row in said.split("-")] == sizes:
-            return tuple(tuple(c == "1" for c in row) for row in said.split("-"))
-    if fits and kind in (TOKEN_STEP, ORDER_STEP) and all(map(_PLACE.fullmatch, said.split("-"))):
-        places, n = tuple(map(int, said.split("-"))), len(form["tokens"])
+        if (
+            re.fullmatch("[01-]+", prediction)
+            and [len(row) for row in prediction.split("-")] == sizes
+        ):
+            return tuple(tuple(c == "1" for c in row) for row in prediction.split("-"))
+    if (
+        fits
+        and kind in (TOKEN_STEP, ORDER_STEP)
+        and all(map(_PLACE.fullmatch, prediction.split("-")))
+    ):
+        places, n = tuple(map(int, prediction.split("-"))), len(form["tokens"])
         if kind == ORDER_STEP and sorted(places) == list(range(n)):
             return places
         if kind == TOKEN_STEP and len(places) == 1 and places[0] < n:

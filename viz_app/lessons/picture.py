@@ -80,7 +80,7 @@ def lesson_picture(
 
 
 def _told(
-    step: LessonStep, said: str | None, run: CurrentRun, pinned: CurrentRun | None
+    step: LessonStep, prediction: str | None, run: CurrentRun, pinned: CurrentRun | None
 ) -> dict[str, Any]:
     """Return what was predicted, what happened, and the reveal.
 
@@ -93,9 +93,9 @@ def _told(
         "happened": happened_words(step.prediction, happened),
         "reveal": [sentence.words(find) for sentence in step.reveal],
     }
-    if said is not None:
+    if prediction is not None:
         form: PredictionForm = form_of(step.prediction, run)
-        value = value_of(form, said)
+        value = value_of(form, prediction)
         told["said"] = words_of(form, value)
         told["agrees"] = None if step.prediction.kind == NUMBER_STEP else value == happened.value
     return told

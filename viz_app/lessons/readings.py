@@ -84,10 +84,10 @@ def _unchanged(run: CurrentRun) -> CurrentRun:
     return CurrentRun(run.unchanged.scope, run.unchanged.trace, run.stale)
 
 
-def _reading(read: Callable[..., ReadingValue]) -> Callable[..., ReadingValue]:
-    _, *parameters = inspect.signature(read).parameters.values()
-    _named[read.__name__] = Named(read, {p.name: p.annotation for p in parameters})
-    return read
+def _reading(reading: Callable[..., ReadingValue]) -> Callable[..., ReadingValue]:
+    _, *parameters = inspect.signature(reading).parameters.values()
+    _named[reading.__name__] = Named(reading, {p.name: p.annotation for p in parameters})
+    return reading
 
 
 def _number(value: float, digits: int) -> ReadingValue:

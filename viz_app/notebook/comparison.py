@@ -81,8 +81,8 @@ def compare(
     )
 
 
-def _at(found: comparison.Comparison, focus: ComparedHead) -> Compared:
-    return compare_heads(found, focus, sides=NOTEBOOK)
+def _at(compared: comparison.Comparison, focus: ComparedHead) -> Compared:
+    return compare_heads(compared, focus, sides=NOTEBOOK)
 
 
 def _drawn(what: Compared, run_a: Trace, run_b: Trace) -> bytes:
@@ -91,16 +91,16 @@ def _drawn(what: Compared, run_a: Trace, run_b: Trace) -> bytes:
     return difference(what, of_both(first, second, NOTEBOOK, apart))
 
 
-def _check_compared(found: comparison.Comparison, focus: ComparedHead) -> None:
+def _check_compared(compared: comparison.Comparison, focus: ComparedHead) -> None:
     """Check that a head of the first run has its counterpart in the second.
 
     Raises:
         ValueError: it has none; the message says why.
     """
     name, head = focus
-    site, place = found.first.attention[name], found.of(name)
+    site, place = compared.first.attention[name], compared.of(name)
     if place is None:
-        why = found.reasons.get(site.kind, f"{found.second.model.name} has fewer layers")
+        why = compared.reasons.get(site.kind, f"{compared.second.model.name} has fewer layers")
         raise ValueError(f"layer {site.layer + 1} of {site.kind!r} cannot be compared: {why}")
     if head >= place[0].n_heads:
         heads = range_text([str(n + 1) for n in range(place[0].n_heads)])

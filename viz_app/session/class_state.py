@@ -113,8 +113,8 @@ def class_update(session: LiveSession) -> dict[str, Any] | None:
     return update
 
 
-def version(told: dict[str, Any] | None) -> str:
+def version(update: dict[str, Any] | None) -> str:
     """Return a short text that changes when the news do."""
-    if told is None:
+    if update is None:
         return "ended"
-    return ".".join(str(told.get(name, "")) for name in ("stage", "pupils", "votes"))
+    return ".".join(str(update.get(name, "")) for name in ("stage", "pupils", "votes"))

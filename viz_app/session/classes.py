@@ -160,7 +160,9 @@ class Classes:
             ).fetchone()
         return json.loads(row[0]) if row else None
 
-    def vote(self, code: str, person: str, step: int, form: PredictionForm, said: str) -> None:
+    def vote(
+        self, code: str, person: str, step: int, form: PredictionForm, prediction: str
+    ) -> None:
         """Count a pupil's prediction, made with this form.
 
         Raises:
@@ -175,10 +177,10 @@ class Classes:
             raise ClassError("Your teacher's page is still opening. Predict again in a moment.")
         if _written(form) != _written(asked):
             raise ClassError("The class predicts for another text. Show the step again.")
-        if len(said) > MAX_PREDICTION:
+        if len(prediction) > MAX_PREDICTION:
             raise ClassError("The prediction is too long.")
         try:
-            value_of(asked, said)
+            value_of(asked, prediction)
         except ValueError as error:
             raise ClassError(f"{error}.") from None
         with self._open() as db:
@@ -190,7 +192,7 @@ class Classes:
             new = db.execute(
                 "INSERT OR IGNORE INTO vote SELECT ?, ?, ?, ? WHERE EXISTS "
                 "(SELECT 1 FROM class JOIN step USING (code, step) WHERE code = ? AND step = ? AND released = 0)",
-                (code, step, person, said, code, step),
+                (code, step, person, prediction, code, step),
             )
             if not new.rowcount:
                 raise ClassError("You have predicted already, or the class has gone on.")

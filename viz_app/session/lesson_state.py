@@ -75,10 +75,10 @@ def open_step(lesson: Lesson, number: int, session: LiveSession, is_changed: boo
     session.leaves_for = step.page_when(is_changed)
 
 
-def predict(lesson: Lesson, number: int, said: str, session: LiveSession) -> None:
+def predict(lesson: Lesson, number: int, prediction: str, session: LiveSession) -> None:
     """Commit to a prediction, and change what the step changes."""
-    if not _read(_write(((number, said),))):
+    if not _read(_write(((number, prediction),))):
         return
-    kept = predictions() | {number: said}
+    kept = predictions() | {number: prediction}
     url_state.set_value(PREDICTED, tuple(sorted(kept.items())))
     open_step(lesson, number, session, True)

@@ -53,11 +53,11 @@ def _write_list(folder: Path, sums: Sums) -> None:
     write_bytes(folder / LIST, json.dumps(sums, indent=1, sort_keys=True).encode())
 
 
-def _is_known(folder: Path, path: Path, known: Sums) -> bool:
+def _is_known(folder: Path, path: Path, checksums: Sums) -> bool:
     """Return True if a file in the folder is listed with its present content."""
     if not path.is_relative_to(folder) or ".." in path.parts or path.is_symlink():
         return False
-    sums = known.get(path.relative_to(folder).as_posix(), [])
+    sums = checksums.get(path.relative_to(folder).as_posix(), [])
     try:
         return bool(sums) and checksum(read_bytes(path, MAX_SITE_BYTES)) in sums
     except (CheckpointError, OSError):

@@ -31,7 +31,7 @@ def encoder_state_payloads(run: CurrentRun, choices: None = None) -> Pictures:
     }
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[PageCell]:
     return [ShownComponent(STATES), Foot((1.4, 1))]
 
 

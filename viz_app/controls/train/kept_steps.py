@@ -19,23 +19,23 @@ from viz_app.session.url_state import CHECKPOINT, parameter_of
 STEP_PAGE = "attention"  # the page on which a step is opened
 
 
-def kept_steps(one: TrainingPictures, site: str, shown: int) -> None:
+def kept_steps(one: TrainingPictures, site: str, shown_step: int) -> None:
     """Draw the slider over the kept steps, its player, and the way to the other pages."""
     steps = one.run.snapshots
     with st.container(key="train-scrub", horizontal=True, vertical_alignment="bottom"):
         if len(steps) > 1:
             st.select_slider(
-                "Step of the weights", steps, shown, format_func=lambda n: f"{n:,}",
-                **url_state.bound(AT, shown),
+                "Step of the weights", steps, shown_step, format_func=lambda n: f"{n:,}",
+                **url_state.bound(AT, shown_step),
             )  # fmt: skip
-            playing = {"steps": steps, "step": shown}
+            playing = {"steps": steps, "step": shown_step}
             show(
                 PLAYER, playing, "train-player", on_step=lambda step: url_state.set_value(AT, step)
             )
         pick.button(
-            f"Open step {shown:,} on the other pages",
+            f"Open step {shown_step:,} on the other pages",
             "train-open",
-            lambda: open_elsewhere(one, site, shown),
+            lambda: open_elsewhere(one, site, shown_step),
             icon=":material/open_in_new:",
         )
 

@@ -40,16 +40,16 @@ def trace(
     scope: Scope,
     texts: tuple[str, ...],
     drafts: tuple[tuple[int, ...], ...] = (),
-    chosen: ChosenTokens = (),
+    choice: ChosenTokens = (),
 ) -> Trace:
-    """Return the run of a model on the texts of its boxes and the `chosen` values of other fields.
+    """Return the run of a model on the texts of its boxes and the `choice` values of other fields.
 
     `drafts` as in models.Scope.run.
 
     Raises:
         InputError: the model cannot read them.
     """
-    values = _field_values(scope, texts, chosen)
+    values = _field_values(scope, texts, choice)
 
     def run() -> Trace:
         with _one_long_run if are_long(values) else _one_run:
@@ -59,7 +59,7 @@ def trace(
 
 
 def _field_values(
-    scope: Scope, texts: tuple[str, ...], chosen: ChosenTokens
+    scope: Scope, texts: tuple[str, ...], choice: ChosenTokens
 ) -> tuple[FieldInput | None, ...]:
     """Return the values of all fields of the model.
 
@@ -77,11 +77,11 @@ def _field_values(
         None if field.optional and not text.strip() else text
         for field, text in zip(fields, texts, strict=True)
     )
-    if not any(chosen):
+    if not any(choice):
         return typed
     rows = scope.encode(**{f.name: text for f, text in zip(fields, typed, strict=True)})
     selected = []
-    for field, value in zip(untyped, chosen, strict=True):
+    for field, value in zip(untyped, choice, strict=True):
         if value and field.kind == POSITIONS_FIELD:
             allowed = positions_to_hide(rows[field.stream], scope.tokenizer.mask_id)
             value = tuple(position for position in value if position in allowed) or None

@@ -75,7 +75,7 @@ def _within(choices: AttentionChoices, run: CurrentRun, other: CurrentRun) -> At
     return replace(choices, focus=choices.focus.within(other.trace))
 
 
-def _layout(run: CurrentRun, choices: AttentionChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: AttentionChoices, pictures: Pictures) -> Sequence[PageCell]:
     """Lay out all heads beside the chosen one, with its text, checks and files below.
 
     Over an image or a sound, the chosen one is seen as a matrix in the drawer.
@@ -84,7 +84,7 @@ def _layout(run: CurrentRun, choices: AttentionChoices, drawn: Pictures) -> Sequ
     overview = {"on_pick": pick_head, "on_join": choose_words}
     choices_there = {"on_lock": lock_token, "on_pick": pick_head}
     maps = [ShownComponent(component, choose=choices_there) for component in (IMAGE_MAP, SOUND_MAP)]
-    over = [one for one in maps if one.picture in drawn]
+    over = [one for one in maps if one.picture in pictures]
     matrix = ShownComponent(HEAD, choose=head)
     beside = [*over, Foot(cells=[matrix])] if over else [matrix, Foot()]
     return [Columns(widths(run.trace), ([ShownComponent(OVERVIEW, choose=overview)], beside))]

@@ -90,17 +90,17 @@ def head_within(trace: Trace, head: ComparedHead | None) -> ComparedHead | None:
     return head
 
 
-def of_one_run(found: Comparison, focus: ComparedHead, other: ComparedHead | None) -> Compared:
+def of_one_run(comparison: Comparison, focus: ComparedHead, other: ComparedHead | None) -> Compared:
     """Compare every head of the focus's kind with the focus, and choose `other` or the nearest."""
-    pair, layer = found.of(focus[0]) or (found.kinds[0], 0)
+    pair, layer = comparison.of(focus[0]) or (comparison.kinds[0], 0)
     reference = layer, min(focus[1], pair.first[layer].n_heads - 1)
     grid = pair.to_head(*reference)
-    place = found.of(other[0]) if other else None
+    place = comparison.of(other[0]) if other else None
     if other and place and place[0] is pair:
         chosen = place[1], other[1]
     else:
         chosen = nearest_other_head(grid, reference) or reference
-    return Compared(found, pair, {pair.kind: grid}, chosen, reference, is_one_run=True)
+    return Compared(comparison, pair, {pair.kind: grid}, chosen, reference, is_one_run=True)
 
 
 def nearest_other_head(grid: Tensor, reference: GridIndex) -> GridIndex | None:
@@ -114,7 +114,7 @@ def nearest_other_head(grid: Tensor, reference: GridIndex) -> GridIndex | None:
 
 
 def compare_heads(
-    found: Comparison,
+    comparison: Comparison,
     focus: ComparedHead,
     other: ComparedHead | None = None,
     is_reread: bool = False,
@@ -126,7 +126,7 @@ def compare_heads(
     """
     reference = None
     if other:
-        for pair in found.kinds:
+        for pair in comparison.kinds:
             names = [site.name for site in pair.second]
             if other[0] in names:
                 reference = pair, (names.index(other[0]), other[1])
@@ -134,23 +134,23 @@ def compare_heads(
         pair, at = reference
         grids = {pair.kind: pair.to_head(*at)}
     else:
-        grids, at = {pair.kind: pair.distances for pair in found.kinds}, None
-    pair, chosen = _in_focus(found, grids, focus) or _furthest(found, grids)
-    return Compared(found, pair, grids, chosen, at, is_reread=is_reread, sides=sides)
+        grids, at = {pair.kind: pair.distances for pair in comparison.kinds}, None
+    pair, chosen = _in_focus(comparison, grids, focus) or _furthest(comparison, grids)
+    return Compared(comparison, pair, grids, chosen, at, is_reread=is_reread, sides=sides)
 
 
 def _in_focus(
-    found: Comparison, grids: dict[str, Tensor], focus: ComparedHead
+    comparison: Comparison, grids: dict[str, Tensor], focus: ComparedHead
 ) -> tuple[KindPair, GridIndex] | None:
-    place = found.of(focus[0])
+    place = comparison.of(focus[0])
     if place is None or place[0].kind not in grids:
         return None
     pair, layer = place
     return (pair, (layer, focus[1])) if focus[1] < grids[pair.kind].shape[1] else None
 
 
-def _furthest(found: Comparison, grids: dict[str, Tensor]) -> tuple[KindPair, GridIndex]:
-    shown = [pair for pair in found.kinds if pair.kind in grids]
+def _furthest(comparison: Comparison, grids: dict[str, Tensor]) -> tuple[KindPair, GridIndex]:
+    shown = [pair for pair in comparison.kinds if pair.kind in grids]
     pair = max(shown, key=lambda pair: float(grids[pair.kind].max()))
     layer, head = divmod(int(grids[pair.kind].argmax()), grids[pair.kind].shape[1])
     return pair, (layer, head)

@@ -159,13 +159,13 @@ def match_chart(
     )
 
 
-def layout(run: CurrentRun, choices: MatchChoices, drawn: Pictures) -> Sequence[PageCell]:
+def layout(run: CurrentRun, choices: MatchChoices, pictures: Pictures) -> Sequence[PageCell]:
     """Place the chart beside the table; before, what will be measured and the button."""
     measure = Widget(partial(matching.matching, run.scope, choices.second))
-    if MATCH_SENTENCE_KEY not in drawn:
+    if MATCH_SENTENCE_KEY not in pictures:
         return [Prose(text.MATCHES_NOT_MEASURED), measure]
-    sentence = Prose(drawn[MATCH_SENTENCE_KEY], is_small=True)
-    if MATCH_CHART_KEY not in drawn:
+    sentence = Prose(pictures[MATCH_SENTENCE_KEY], is_small=True)
+    if MATCH_CHART_KEY not in pictures:
         return [sentence]
     return [
         sentence,

@@ -83,7 +83,7 @@ def _named(other: CurrentRun, option: str) -> str:
     return text.compared_head_name(other.trace.attention[head[0]], head[1])
 
 
-def _layout(run: CurrentRun, choices: CompareChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: CompareChoices, pictures: Pictures) -> Sequence[PageCell]:
     grid = ShownComponent(DISTANCES, choose={"on_pick": state.pick_reference_head})
     most = max(site.n_heads for site in run.trace.attention.values())
     widths = (1, 2.6) if most <= MAX_HEADS_BESIDE_MAPS else (1.25, 2)

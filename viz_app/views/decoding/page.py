@@ -35,7 +35,7 @@ def _find(run: CurrentRun) -> View[DecodingChoices] | str:
     return TWO_RUNS if has_room(run) else text.no_room(run.scope.n_ctx)
 
 
-def _layout(run: CurrentRun, choices: DecodingChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: DecodingChoices, pictures: Pictures) -> Sequence[PageCell]:
     force = {"on_force": state.force_token, "on_free": state.discard_forced}
     return [
         ShownComponent(BEAM_TREE, choose={"on_node": state.choose_node}),

@@ -95,65 +95,65 @@ class OneRun:
             url_state.set_value(declared_parameters()[name], value)
         self.session.leaves_for = question.page
 
-    def lay_out(self, run: CurrentRun, drawn: Pictures) -> None:
+    def lay_out(self, run: CurrentRun, pictures: Pictures) -> None:
         """Place the pictures, and a foot below them where the view has not placed it itself."""
         with self.above:
             for key in STRIP:
-                if key in drawn:
-                    show(PLAIN, drawn[key], key=self.prefix + key)
-        cells = self.view.layout(run, self.choices, drawn)
+                if key in pictures:
+                    show(PLAIN, pictures[key], key=self.prefix + key)
+        cells = self.view.layout(run, self.choices, pictures)
         if not _holds(cells, Foot | Explanation | Checks):
             cells = [*cells, Foot()]
-        self._place(cells, run, drawn)
+        self._place(cells, run, pictures)
         if not _holds(cells, Foot):
-            self._ask(drawn)
+            self._ask(pictures)
 
-    def _place(self, cells: Sequence[PageCell], run: CurrentRun, drawn: Pictures) -> None:
+    def _place(self, cells: Sequence[PageCell], run: CurrentRun, pictures: Pictures) -> None:
         for cell in cells:
             if isinstance(cell, Columns):
-                self._columns(cell, run, drawn)
+                self._columns(cell, run, pictures)
             elif isinstance(cell, Row):
                 with st.container(horizontal=True, gap="medium", key=self.prefix + cell.key):
-                    self._place(cell.cells, run, drawn)
+                    self._place(cell.cells, run, pictures)
             elif isinstance(cell, Foot):
-                self._draw_details(cell, run, drawn)
+                self._draw_details(cell, run, pictures)
             elif isinstance(cell, Explanation):
                 self._explain(run)
             elif isinstance(cell, Checks):
-                if "checks" in drawn:
+                if "checks" in pictures:
                     if not cell.is_counted:
-                        show(PLAIN, drawn[SUMMARY], key=self.prefix + SUMMARY)
-                    ui.checks_panel(drawn["checks"], self.view.trained(run), self.prefix)
+                        show(PLAIN, pictures[SUMMARY], key=self.prefix + SUMMARY)
+                    ui.checks_panel(pictures["checks"], self.view.trained(run), self.prefix)
             elif isinstance(cell, Prose):
                 (st.caption if cell.is_small else st.markdown)(cell.text)
             elif isinstance(cell, Widget):
                 if not self.prefix:
                     cell.draw()
-            elif cell.picture in drawn:
-                self._show(cell, drawn[cell.picture])
+            elif cell.picture in pictures:
+                self._show(cell, pictures[cell.picture])
 
-    def _draw_details(self, foot: Foot, run: CurrentRun, drawn: Pictures) -> None:
+    def _draw_details(self, foot: Foot, run: CurrentRun, pictures: Pictures) -> None:
         """Place explanation, files and checks in a drawer, beside the number of checks passed."""
         with st.container(horizontal=True, gap="small", key=self.prefix + "details"):
-            if SUMMARY in drawn:
-                show(PLAIN, drawn[SUMMARY], key=self.prefix + SUMMARY)
+            if SUMMARY in pictures:
+                show(PLAIN, pictures[SUMMARY], key=self.prefix + SUMMARY)
             with st.expander(CHECKS_ONLY if self.prefix else PAGE_DETAILS):
                 below = Columns(foot.widths, ([Explanation()], [Checks(is_counted=True)]))
-                self._place([*foot.cells, below], run, drawn)
-            self._ask(drawn)
+                self._place([*foot.cells, below], run, pictures)
+            self._ask(pictures)
 
-    def _ask(self, drawn: Pictures) -> None:
+    def _ask(self, pictures: Pictures) -> None:
         """Place the question that the page ends in."""
-        if NEXT_QUESTION_KEY in drawn:
-            show(NEXT_LINK, drawn[NEXT_QUESTION_KEY], key=NEXT_QUESTION_KEY, on_go=self._go)
+        if NEXT_QUESTION_KEY in pictures:
+            show(NEXT_LINK, pictures[NEXT_QUESTION_KEY], key=NEXT_QUESTION_KEY, on_go=self._go)
 
-    def _columns(self, cell: Columns, run: CurrentRun, drawn: Pictures) -> None:
+    def _columns(self, cell: Columns, run: CurrentRun, pictures: Pictures) -> None:
         if cell.stack and self.is_half:
-            self._place([one for column in cell.columns for one in column], run, drawn)
+            self._place([one for column in cell.columns for one in column], run, pictures)
             return
         for column, inner in zip(st.columns(cell.widths, gap="medium"), cell.columns, strict=True):
             with column:
-                self._place(inner, run, drawn)
+                self._place(inner, run, pictures)
 
     def _show(self, cell: ShownComponent | Plot | Table, picture: Any) -> None:
         key = self.prefix + cell.picture

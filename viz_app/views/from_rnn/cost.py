@@ -88,7 +88,7 @@ def _payloads(run: CurrentRun, choices: CostChoices) -> Pictures:
     }
 
 
-def _layout(run: CurrentRun, choices: CostChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: CostChoices, pictures: Pictures) -> Sequence[PageCell]:
     """Place what is counted, what is timed, or the table of both.
 
     What is timed is the same for every run.

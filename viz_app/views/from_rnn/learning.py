@@ -70,8 +70,11 @@ def _lengths(run: CurrentRun, choices: None) -> Pictures:
     return {"from-rnn-lengths": charts.length_chart(records, title)} if records else {}
 
 
-def _lay_out_lengths(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
-    return [*([Plot("from-rnn-lengths")] if drawn else [Prose(unscored_note(_missing()))]), Foot()]
+def _lay_out_lengths(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[PageCell]:
+    return [
+        *([Plot("from-rnn-lengths")] if pictures else [Prose(unscored_note(_missing()))]),
+        Foot(),
+    ]
 
 
 def _missing() -> list[str]:
@@ -197,14 +200,14 @@ def _drawn(entries: Sequence[Learner], name: str, picture: str, text: str = "") 
     return {f"from-rnn-{name}-table": learners.learner_table(entries, outputs)}
 
 
-def _lay_out_stages(run: CurrentRun, picture: str, drawn: Pictures) -> Sequence[PageCell]:
+def _lay_out_stages(run: CurrentRun, picture: str, pictures: Pictures) -> Sequence[PageCell]:
     return [
         ShownComponent(PLAIN, "note from-rnn-stages"),
         *_learned(learners.stage_learners(_shipped()), "stages"),
     ]
 
 
-def _lay_out_similarities(run: CurrentRun, picture: str, drawn: Pictures) -> Sequence[PageCell]:
+def _lay_out_similarities(run: CurrentRun, picture: str, pictures: Pictures) -> Sequence[PageCell]:
     return _learned(learners.similarity_learners(_shipped()), "similarities")
 
 

@@ -164,7 +164,7 @@ def _payloads(run: CurrentRun, choices: PairChoices) -> Pictures:
     }
 
 
-def _layout(run: CurrentRun, choices: PairChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: PairChoices, pictures: Pictures) -> Sequence[PageCell]:
     return [ShownComponent(MAPS, "from-rnn-pair"), Foot((1, 1))]
 
 

@@ -133,7 +133,7 @@ def _payloads(run: CurrentRun, choices: ReachChoices) -> Pictures:
     }
 
 
-def _layout(run: CurrentRun, choices: ReachChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: ReachChoices, pictures: Pictures) -> Sequence[PageCell]:
     name = f"{file_name(run.trace, 'what-reaches-what')}.by-distance"
     return [ShownComponent(MAPS, "from-rnn-maps"), Plot("from-rnn-fading", name), Foot((1.6, 1))]
 

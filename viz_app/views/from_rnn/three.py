@@ -132,7 +132,7 @@ def _title(kind: str, scope: Scope) -> str:
     return attention_title(scope.model) if kind == NO_RECURRENCE else kind
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[PageCell]:
     return [
         ShownComponent(PLAIN, "note from-rnn-three"),
         ShownComponent(VERSIONS, "from-rnn-versions"),

@@ -146,7 +146,9 @@ def _find(run: CurrentRun) -> View | str:
     return text.not_walked(run.trace) or ONE_WEIGHT
 
 
-def _layout(run: CurrentRun, choices: HeadWalkChoices, drawn: Pictures) -> Sequence[page.PageCell]:
+def _layout(
+    run: CurrentRun, choices: HeadWalkChoices, pictures: Pictures
+) -> Sequence[page.PageCell]:
     """Lay out the tokens, the less frequent choices beside them, and the chosen view."""
     weight = {"on_choose": choose_weight}
     several = {

@@ -172,7 +172,7 @@ def _sentence(choices: AttributionChoices, result: Found) -> str:
     )
 
 
-def _layout(run: CurrentRun, choices: AttributionChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: AttributionChoices, pictures: Pictures) -> Sequence[PageCell]:
     picture = [ShownComponent(STATES, "attribution"), ShownComponent(PLAIN, "attribution note")]
     if choices.method in MIXES:
         return picture

@@ -100,7 +100,7 @@ def _others(run: CurrentRun) -> list[str]:
     return [*seeds, *(name for name in names if name not in seeds)]
 
 
-def _layout(run: CurrentRun, choices: RowChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: RowChoices, pictures: Pictures) -> Sequence[PageCell]:
     handlers = {
         "on_set": partial(_set, choices),
         "on_search": partial(_search, choices),

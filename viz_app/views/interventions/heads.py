@@ -78,7 +78,7 @@ def find_heads(run: CurrentRun) -> View[HeadOffChoices] | str:
     return BOARD_OF_HEADS if decisions(run.unchanged.trace) else text.NO_ANSWER
 
 
-def _layout(run: CurrentRun, choices: HeadOffChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: HeadOffChoices, pictures: Pictures) -> Sequence[PageCell]:
     board = ShownComponent(
         BOARD, change={"on_switch": state.switch_head, "on_scale": state.scale_head}
     )

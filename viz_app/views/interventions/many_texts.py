@@ -217,10 +217,10 @@ def loss_curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChar
     return with_title(faceted, title)
 
 
-def _layout(run: CurrentRun, choices: SweepChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: SweepChoices, pictures: Pictures) -> Sequence[PageCell]:
     scope = run.unchanged.scope
     measure = Widget(partial(sweeping.sweeping, scope, choices.baseline))
-    if "board" not in drawn:
+    if "board" not in pictures:
         return [Prose(f"{SWEEP_NOT_MEASURED} {LOSS_NOTES[_kind(run)]}"), measure]
     board_of_heads = ShownComponent(BOARD, change={"on_switch": _try, "on_scale": _scale})
     return [Columns((1.5, 1), ([board_of_heads, measure], [Plot(CURVES_KEY, fits=False)]))]

@@ -237,7 +237,7 @@ def _choose_decision(choices: PatchChoices, i: int) -> None:
     url_state.set_value(state.FOLLOWED_POSITION, i)
 
 
-def _layout(run: CurrentRun, choices: PatchChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: PatchChoices, pictures: Pictures) -> Sequence[PageCell]:
     grid = ShownComponent(
         SCATTER if choices.part == say.GRADIENT_PART else PATCH, change={"on_take": toggle_part}
     )

@@ -16,18 +16,18 @@ from viz_app.views.interventions.patch_runs import NECESSARY
 PATCH_TOLERANCE = 1e-4
 
 
-def patch_checks(shown: PatchEffects) -> list[Check]:
+def patch_checks(measured: PatchEffects) -> list[Check]:
     """Check the strongest cell alone, a run patched with itself, and everything patched."""
-    two, grid = shown.two, shown.grid
+    two, grid = measured.two, measured.grid
     base, _ = two.sides(NECESSARY)
     scope, trace, metric = base.scope, base.trace, two.metric(NECESSARY)
     checks: list[Check] = []
-    cells = shown.effects[NECESSARY].cells
-    whole = _everything(shown)
-    if grid is not None and cells is not None and (cell := strongest_cell(shown, NECESSARY)):
+    cells = measured.effects[NECESSARY].cells
+    whole = _everything(measured)
+    if grid is not None and cells is not None and (cell := strongest_cell(measured, NECESSARY)):
         i, j, _ = cell
         where = Where(activation=grid.names[i], queries=(j,))
-        row, *rest = _each(shown, [[two.patch(NECESSARY, where)], *([whole] if whole else [])])
+        row, *rest = _each(measured, [[two.patch(NECESSARY, where)], *([whole] if whole else [])])
         alone, value = float(metric(logits_of(trace.outputs), row)), float(cells[i, j])
         checks.append(
             Check(
@@ -60,9 +60,9 @@ def patch_checks(shown: PatchEffects) -> list[Check]:
     return [*checks, *(check_site(site) if site is not None else [])]
 
 
-def _each(shown: PatchEffects, each: Sequence[Sequence[Edit]]) -> list[torch.Tensor]:
+def _each(measured: PatchEffects, each: Sequence[Sequence[Edit]]) -> list[torch.Tensor]:
     """Return the logits of this run under each set of patches, from one pass."""
-    this = shown.two.this
+    this = measured.two.this
     edits = [
         replace(edit, where=replace(edit.where, rows=(row,)))
         for row, own in enumerate(each)
@@ -73,9 +73,9 @@ def _each(shown: PatchEffects, each: Sequence[Sequence[Edit]]) -> list[torch.Ten
     ]
 
 
-def _everything(shown: PatchEffects) -> list[Edit]:
+def _everything(measured: PatchEffects) -> list[Edit]:
     """Return the patches that take every cell; none where token counts differ."""
-    two = shown.two
+    two = measured.two
     if any(two.pairs(NECESSARY, stream) for stream in two.this.trace.streams):
         return []
     return [
@@ -85,6 +85,6 @@ def _everything(shown: PatchEffects) -> list[Edit]:
     ]
 
 
-def _apart(now: torch.Tensor, wanted: torch.Tensor) -> float:
+def _apart(now: torch.Tensor, expected: torch.Tensor) -> float:
     """Return the largest difference; both are −∞ where an option is ruled out."""
-    return float(torch.where(now == wanted, 0.0, (now - wanted).abs()).max())
+    return float(torch.where(now == expected, 0.0, (now - expected).abs()).max())

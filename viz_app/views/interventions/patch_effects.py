@@ -136,10 +136,10 @@ def edits_of(run: CurrentRun, choices: PatchChoices, side: str) -> Edits:
     return run.trace.edits if side == NECESSARY else choices.other_edits
 
 
-def edited_of(run: CurrentRun, shown: PatchEffects, side: str, taken: Edits) -> Trace | None:
+def edited_of(run: CurrentRun, measured: PatchEffects, side: str, edits: Edits) -> Trace | None:
     """Return the run of this side under its patches alone; None if there are none."""
-    patches = tuple(edit for edit in taken if isinstance(edit, Patch))
-    base, _ = shown.two.sides(side)
+    patches = tuple(edit for edit in edits if isinstance(edit, Patch))
+    base, _ = measured.two.sides(side)
     if not patches:
         return None
     if side == NECESSARY and patches == run.trace.edits:
@@ -147,21 +147,21 @@ def edited_of(run: CurrentRun, shown: PatchEffects, side: str, taken: Edits) -> 
     return base.with_edits(patches)
 
 
-def strongest_cell(shown: PatchEffects, side: str) -> tuple[int, int, float] | None:
+def strongest_cell(measured: PatchEffects, side: str) -> tuple[int, int, float] | None:
     """Return the row, the position and the effect of the strongest cell, as it is drawn."""
-    cells = shown.effects[side].cells
-    if cells is None or shown.grid is None:
+    cells = measured.effects[side].cells
+    if cells is None or measured.grid is None:
         return None
-    values = shown.shown(side, cells)
+    values = measured.shown(side, cells)
     size = values.abs().nan_to_num(-1)
     i, j = divmod(int(size.argmax()), values.shape[1])
     return (i, j, float(values[i, j])) if float(size[i, j]) >= 0 else None
 
 
-def strongest_head(shown: PatchEffects, side: str) -> tuple[str, int, float] | None:
+def strongest_head(measured: PatchEffects, side: str) -> tuple[str, int, float] | None:
     """Return the attention, the head and the effect of the strongest head, as it is drawn."""
-    heads = shown.effects[side].heads
+    heads = measured.effects[side].heads
     if heads is None:
         return None
     site, head, value = largest_effect(heads)
-    return site, head, float(shown.shown(side, torch.tensor(value)))
+    return site, head, float(measured.shown(side, torch.tensor(value)))

@@ -32,9 +32,9 @@ class Point:
     guess: float
 
 
-def both_of(shown: PatchEffects, side: str) -> AttributionPatching | None:
+def both_of(measured: PatchEffects, side: str) -> AttributionPatching | None:
     """Return the guessed and the exact effects on one side; None if no head was tried."""
-    two, exact = shown.two, shown.effects[side].heads
+    two, exact = measured.two, measured.effects[side].heads
     if exact is None:
         return None
     base, source = two.sides(side)
@@ -43,9 +43,9 @@ def both_of(shown: PatchEffects, side: str) -> AttributionPatching | None:
     return AttributionPatching(guessed, exact.values)
 
 
-def points_of(shown: PatchEffects, side: str) -> list[Point]:
+def points_of(measured: PatchEffects, side: str) -> list[Point]:
     """Return the heads of one side."""
-    both, exact = both_of(shown, side), shown.effects[side].heads
+    both, exact = both_of(measured, side), measured.effects[side].heads
     if both is None or exact is None:
         return []
     return [
@@ -53,7 +53,7 @@ def points_of(shown: PatchEffects, side: str) -> list[Point]:
         for kind, sites in exact.sites.items()
         for site, *rows in zip(
             sites,
-            *(shown.shown(side, x[kind]) for x in (both.exact, both.guessed)),
+            *(measured.shown(side, x[kind]) for x in (both.exact, both.guessed)),
             strict=True,
         )
         for head, (value, guess) in enumerate(zip(*rows, strict=True))
@@ -61,28 +61,30 @@ def points_of(shown: PatchEffects, side: str) -> list[Point]:
     ]
 
 
-def gradient_picture(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> dict[str, Any]:
+def gradient_picture(
+    run: CurrentRun, choices: PatchChoices, measured: PatchEffects
+) -> dict[str, Any]:
     """Return the payload of both scatters."""
     return {
         **saving(file_name(run.trace, "gradient"), facts(run.trace)),
-        "unit": "share of the gap" if shown.is_share else shown.two.metric(NECESSARY).unit,
+        "unit": "share of the gap" if measured.is_share else measured.two.metric(NECESSARY).unit,
         "axes": [say.EXACT_EFFECT, say.GUESSED_EFFECT],
         "hint": say.SCATTER_HINT,
-        "panels": [_panel(run, choices, shown, side) for side in SIDES],
+        "panels": [_panel(run, choices, measured, side) for side in SIDES],
     }
 
 
 def _panel(
-    run: CurrentRun, choices: PatchChoices, shown: PatchEffects, side: str
+    run: CurrentRun, choices: PatchChoices, measured: PatchEffects, side: str
 ) -> dict[str, Any]:
-    two, points = shown.two, points_of(shown, side)
+    two, points = measured.two, points_of(measured, side)
     base, _ = two.sides(side)
     sites, taken = base.trace.attention, edits_of(run, choices, side)
     kinds = list(dict.fromkeys(sites[one.site].kind for one in points))
     return {
         "side": side,
         "title": say.TITLES[side],
-        "sentence": _sentence(shown, side, points),
+        "sentence": _sentence(measured, side, points),
         "kinds": [
             words.kind_title(next(s for s in sites.values() if s.kind == kind)) for kind in kinds
         ],
@@ -102,24 +104,24 @@ def _panel(
     }
 
 
-def _sentence(shown: PatchEffects, side: str, points: list[Point]) -> str:
+def _sentence(measured: PatchEffects, side: str, points: list[Point]) -> str:
     """Say how well the guesses agree, and which is furthest off."""
-    both = both_of(shown, side)
+    both = both_of(measured, side)
     if both is None or not points:
         return say.PATCH_TOO_LONG
-    base, _ = shown.two.sides(side)
+    base, _ = measured.two.sides(side)
     worst = max(points, key=lambda one: abs(one.exact - one.guess))
     place = text.head_location(base.trace.attention[worst.site], worst.head)
     return say.agreement(both.r, len(points), place, worst.guess, worst.exact)
 
 
-def gradient_checks(shown: PatchEffects) -> list[Check]:
+def gradient_checks(measured: PatchEffects) -> list[Check]:
     """Check the largest guess of this text's heads by two passes, 1 % of the way each."""
-    two, points = shown.two, points_of(shown, NECESSARY)
+    two, points = measured.two, points_of(measured, NECESSARY)
     if not points:
         return []
     base, source = two.sides(NECESSARY)
-    exact = shown.effects[NECESSARY].heads
+    exact = measured.effects[NECESSARY].heads
     largest = max(points, key=lambda one: abs(one.guess))
     stream = base.trace.attention[largest.site].query_stream
     slope = head_slope(
@@ -130,20 +132,20 @@ def gradient_checks(shown: PatchEffects) -> list[Check]:
         (largest.site, largest.head),
         two.pairs(NECESSARY, stream),
     )
-    guess = -largest.guess * two.gap if shown.is_share else largest.guess
+    guess = -largest.guess * two.gap if measured.is_share else largest.guess
     name = text.head_location(base.trace.attention[largest.site], largest.head)
     says = say.SLOPE_OF_PATCH.format(name, guess, slope, exact.metric.unit if exact else "")
     off = abs(slope - guess)
     return [Check(say.SLOPE_NAME, off, max(SLOPE_TOLERANCE * abs(guess), LEAST_SLOPE), says)]
 
 
-def rows_of(shown: PatchEffects) -> list[list[object]]:
+def rows_of(measured: PatchEffects) -> list[list[object]]:
     """Return the rows of the table of guesses, as those of the table of effects."""
-    unit = "share of the gap" if shown.is_share else shown.two.metric(NECESSARY).unit
+    unit = "share of the gap" if measured.is_share else measured.two.metric(NECESSARY).unit
     found: list[list[object]] = []
     for side in SIDES:
-        base, _ = shown.two.sides(side)
-        for one in points_of(shown, side):
+        base, _ = measured.two.sides(side)
+        for one in points_of(measured, side):
             site = base.trace.attention[one.site]
             place = [words.kind_title(site), site.layer + 1, one.head + 1]
             found.append([side, *place, one.exact, unit, one.guess])

@@ -55,51 +55,51 @@ def patch_section_payloads(run: CurrentRun, choices: PatchChoices) -> Pictures:
     }
 
 
-def _drawn(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> Pictures:
+def _drawn(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> Pictures:
     if choices.part == say.GRADIENT_PART:
-        return {"scatter": patch_gradient.gradient_picture(run, choices, shown)}
-    return {"patch": patch_picture(run, choices, shown)}
+        return {"scatter": patch_gradient.gradient_picture(run, choices, measured)}
+    return {"patch": patch_picture(run, choices, measured)}
 
 
-def _own_checks(choices: PatchChoices, shown: PatchEffects) -> list[Check]:
-    return patch_gradient.gradient_checks(shown) if choices.part == say.GRADIENT_PART else []
+def _own_checks(choices: PatchChoices, measured: PatchEffects) -> list[Check]:
+    return patch_gradient.gradient_checks(measured) if choices.part == say.GRADIENT_PART else []
 
 
-def _counts(shown: PatchEffects) -> str:
-    two = shown.two
+def _counts(measured: PatchEffects) -> str:
+    two = measured.two
     stream = next(
         (name for name in two.this.trace.streams if two.pairs(NECESSARY, name)),
-        shown.grid.stream if shown.grid else next(iter(two.this.trace.streams)),
+        measured.grid.stream if measured.grid else next(iter(two.this.trace.streams)),
     )
     n, m = (len(run.trace.streams[stream].ids) for run in (two.this, two.other))
     alignment = say.alignment_sentence(n, m, len(two.pairs(NECESSARY, stream)))
-    effects = shown.effects[NECESSARY]
+    effects = measured.effects[NECESSARY]
     has_heads = any(site.has_causes for site in two.this.trace.attention.values())
     if effects.tried is None and (effects.heads is not None or not has_heads):
         return alignment
-    n_cells = len(two.this.trace.streams[shown.grid.stream].ids) if shown.grid else 0
+    n_cells = len(two.this.trace.streams[measured.grid.stream].ids) if measured.grid else 0
     tried = None if effects.tried is None else len(effects.tried)
     return f"{alignment} {say.partial_trial_sentence(tried, n_cells, not has_heads or effects.heads is not None)}"
 
 
-def patch_picture(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> dict[str, Any]:
+def patch_picture(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> dict[str, Any]:
     """Return the payload of both grids and both boards."""
-    two, unit = shown.two, shown.two.metric(NECESSARY).unit
+    two, unit = measured.two, measured.two.metric(NECESSARY).unit
     drawn = [
-        shown.shown(side, values).flatten()
-        for side, effects in shown.effects.items()
+        measured.shown(side, values).flatten()
+        for side, effects in measured.effects.items()
         for values in _grids_of(effects)
     ]
     finite = torch.cat(drawn) if drawn else torch.zeros(0)
     finite = finite[finite.isfinite()]
-    panels = [panel(run, choices, shown, side) for side in SIDES]
+    panels = [panel(run, choices, measured, side) for side in SIDES]
     levels = (level(two.metric(side), two.sides(side)[0].trace) for side in SIDES)
     return {
         **saving(file_name(run.trace, "patch"), facts(run.trace)),
         "measured": say.metric_values(two.decision.label.text, two.rival_name, two.row, *levels),
-        "unit": "of the gap" if shown.is_share else unit,
+        "unit": "of the gap" if measured.is_share else unit,
         "largest": float(finite.abs().max()) if len(finite) else 0.0,
-        "hint": _hint(run, choices, shown),
+        "hint": _hint(run, choices, measured),
         "is_tried": bool(drawn),
         "panels": panels,
     }
@@ -110,9 +110,11 @@ def _grids_of(effects: Effects) -> list[torch.Tensor]:
     return [*heads, *([] if effects.cells is None else [effects.cells])]
 
 
-def panel(run: CurrentRun, choices: PatchChoices, shown: PatchEffects, side: str) -> dict[str, Any]:
+def panel(
+    run: CurrentRun, choices: PatchChoices, measured: PatchEffects, side: str
+) -> dict[str, Any]:
     """Return one side: its meaning, its grid of cells and its boards of heads."""
-    two, grid, effects = shown.two, shown.grid, shown.effects[side]
+    two, grid, effects = measured.two, measured.grid, measured.effects[side]
     base, _ = two.sides(side)
     taken = edits_of(run, choices, side)
     return {
@@ -120,9 +122,9 @@ def panel(run: CurrentRun, choices: PatchChoices, shown: PatchEffects, side: str
         "title": say.TITLES[side],
         "means": say.MEANINGS[side],
         "text": " / ".join(_texts(base.trace)),
-        "sentence": _sentence(shown, side),
-        "grid": None if grid is None else _grid(shown, side, grid, taken, edited_of(run, shown, side, taken)),
-        "kinds": _kinds(shown, side, effects, taken),
+        "sentence": _sentence(measured, side),
+        "grid": None if grid is None else _grid(measured, side, grid, taken, edited_of(run, measured, side, taken)),
+        "kinds": _kinds(measured, side, effects, taken),
     }  # fmt: skip
 
 
@@ -131,15 +133,15 @@ def _texts(trace: Trace) -> list[str]:
 
 
 def _grid(
-    shown: PatchEffects, side: str, grid: Grid, taken: Edits, edited: Trace | None
+    measured: PatchEffects, side: str, grid: Grid, edits: Edits, edited: Trace | None
 ) -> dict[str, Any]:
-    two = shown.two
+    two = measured.two
     base, _ = two.sides(side)
     pairs = two.pairs(side, grid.stream)
     n = len(base.trace.streams[grid.stream].ids)
     aligned = {here for here, _ in pairs} if pairs else set(range(n))
-    values = shown.effects[side].cells
-    values = None if values is None else shown.shown(side, values)
+    values = measured.effects[side].cells
+    values = None if values is None else measured.shown(side, values)
     far = (
         cell_changes(edited, base.trace, grid)
         if edited is not None
@@ -158,11 +160,11 @@ def _grid(
         "taken": [
             [
                 j in aligned
-                and two.patch(side, Where(activation=name, queries=(j,))) in taken
+                and two.patch(side, Where(activation=name, queries=(j,))) in edits
                 for j in range(n)
             ]
             for name in grid.names
-        ] if taken else [[False] * n for _ in grid.names],
+        ] if edits else [[False] * n for _ in grid.names],
         "moved": [[float(x) if float(x) > LEAST_MOVE else 0.0 for x in row] for row in far],
     }  # fmt: skip
 
@@ -172,15 +174,17 @@ def finite(value: torch.Tensor | None) -> float | None:
     return None if value is None or not math.isfinite(float(value)) else float(value)
 
 
-def _kinds(shown: PatchEffects, side: str, effects: Effects, taken: Edits) -> list[dict[str, Any]]:
-    two = shown.two
+def _kinds(
+    measured: PatchEffects, side: str, effects: Effects, edits: Edits
+) -> list[dict[str, Any]]:
+    two = measured.two
     base, _ = two.sides(side)
     kinds = []
     for kind, sites in by_kind(base.trace):
         sites = [site for site in sites if site.has_causes]
         if not sites:
             continue
-        values = None if effects.heads is None else shown.shown(side, effects.heads.values[kind])
+        values = None if effects.heads is None else measured.shown(side, effects.heads.values[kind])
         n_heads = max(site.n_heads for site in sites)
         kinds.append(
             {
@@ -196,8 +200,8 @@ def _kinds(shown: PatchEffects, side: str, effects: Effects, taken: Edits) -> li
                 "taken": [
                     [
                         head < site.n_heads
-                        and bool(taken)
-                        and two.patch(side, Where(site=site.name, heads=(head,))) in taken
+                        and bool(edits)
+                        and two.patch(side, Where(site=site.name, heads=(head,))) in edits
                         for head in range(n_heads)
                     ]
                     for site in sites
@@ -207,35 +211,35 @@ def _kinds(shown: PatchEffects, side: str, effects: Effects, taken: Edits) -> li
     return kinds
 
 
-def _sentence(shown: PatchEffects, side: str) -> str:
+def _sentence(measured: PatchEffects, side: str) -> str:
     """Say what the strongest cell and the strongest head do."""
-    two, unit = shown.two, shown.two.metric(side).unit
+    two, unit = measured.two, measured.two.metric(side).unit
     base, _ = two.sides(side)
 
     def say_of(place: str, value: float) -> str:
-        if shown.is_share and side == SUFFICIENT:
+        if measured.is_share and side == SUFFICIENT:
             return say.gap_share_sentence(place, value)
-        return say.strongest_part_sentence(place, value, "share" if shown.is_share else unit)
+        return say.strongest_part_sentence(place, value, "share" if measured.is_share else unit)
 
     sentences = []
-    if (cell := strongest_cell(shown, side)) and shown.grid:
+    if (cell := strongest_cell(measured, side)) and measured.grid:
         i, j, value = cell
-        token = labels(base.trace.streams[shown.grid.stream])[j].text
-        sentences.append(say_of(f"{shown.grid.labels[i]} of “{token}”", value))
-    if head := strongest_head(shown, side):
+        token = labels(base.trace.streams[measured.grid.stream])[j].text
+        sentences.append(say_of(f"{measured.grid.labels[i]} of “{token}”", value))
+    if head := strongest_head(measured, side):
         site, number, value = head
         sentences.append(say_of(text.head_location(base.trace.attention[site], number), value))
     return " ".join(sentences) if sentences else say.PATCH_TOO_LONG
 
 
-def _hint(run: CurrentRun, choices: PatchChoices, shown: PatchEffects) -> str:
+def _hint(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> str:
     """Say what the patches in force reach, or how to make one."""
-    side, grid = choices.side, shown.grid
+    side, grid = choices.side, measured.grid
     taken = edits_of(run, choices, side)
-    edited = edited_of(run, shown, side, taken)
-    base, _ = shown.two.sides(side)
-    if choices.unit == "share" and not shown.is_share:
-        return say.no_share(shown.two.gap)
+    edited = edited_of(run, measured, side, taken)
+    base, _ = measured.two.sides(side)
+    if choices.unit == "share" and not measured.is_share:
+        return say.no_share(measured.two.gap)
     if edited is None or grid is None:
         return say.HINT
     cells = [

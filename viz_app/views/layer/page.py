@@ -77,11 +77,11 @@ def _control(
     )
 
 
-def _like(chosen: Sublayer, row: str, sublayers: tuple[Sublayer, ...]) -> str:
+def _like(sublayer: Sublayer, row: str, sublayers: tuple[Sublayer, ...]) -> str:
     """Return the first part of the same layer in another row of states, or of its last layer."""
     candidates = [s for s in sublayers if s.row == row and s.attends]
     return next(
-        (s for s in candidates if s.layer == chosen.layer), _first(candidates[-1], sublayers)
+        (s for s in candidates if s.layer == sublayer.layer), _first(candidates[-1], sublayers)
     ).path
 
 
@@ -120,7 +120,7 @@ def _find(run: CurrentRun) -> View[LayerChoices] | str:
     return recording_error(run) or ONE_TOKEN
 
 
-def _layout(run: CurrentRun, choices: LayerChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: LayerChoices, pictures: Pictures) -> Sequence[PageCell]:
     handlers = {"on_layer": choose_layer, "on_token": partial(choose_token, choices)}
     return [ShownComponent(PICTURE, choose=handlers)]
 

@@ -49,7 +49,7 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
     return pictures
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[PageCell]:
     begin = {"on_begin": begin_lesson}
     return [
         ShownComponent(PLAIN, "note lessons"),

@@ -32,7 +32,7 @@ def _find(run: CurrentRun) -> View[MaskChoices] | str:
     return ALL_MASKS if run.scope.model.can_edit_masks else text.MASKS_FIXED
 
 
-def _layout(run: CurrentRun, choices: MaskChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: MaskChoices, pictures: Pictures) -> Sequence[PageCell]:
     look = {"on_kind": _if_kind_exists(run, state.show_kind), "on_tile": choose_tile}
     painter = ShownComponent(
         MASK_PAINTER, choose=look, change={"on_paint": _if_kind_exists(run, state.paint_cells)}

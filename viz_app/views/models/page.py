@@ -154,7 +154,7 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
     return {"cards": payload, "note models": text.unreadable_checkpoints(unreadable)}
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[PageCell]:
     return [ShownComponent(CARDS), ShownComponent(PLAIN, "note models"), Checks()]
 
 

@@ -73,7 +73,7 @@ def own_table_checks(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -
     return checks
 
 
-def shuffle_checks(shown: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Check]:
+def shuffle_checks(shuffled: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Check]:
     """Check that without positions the outputs are only reordered.
 
     A second check: the test looked at the very run shown, which is `bare` where its positions are
@@ -81,8 +81,8 @@ def shuffle_checks(shown: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> l
 
     Float32: sums in another order differ by some 1e-7 of the values, and each layer adds to it.
     """
-    at = shown.stages.index("last LayerNorm") - 1 if "last LayerNorm" in shown.stages else -1
-    gap, size = _largest(shown.original[at] - recorded), max(1.0, _largest(recorded))
+    at = shuffled.stages.index("last LayerNorm") - 1 if "last LayerNorm" in shuffled.stages else -1
+    gap, size = _largest(shuffled.original[at] - recorded), max(1.0, _largest(recorded))
     moved = "Largest change of any vector at any layer, as a share of its length"
     recorded_as = "Largest difference from the last layer as recorded"
     return [

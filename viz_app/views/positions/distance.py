@@ -263,11 +263,11 @@ def _pack(
     return pack(header, **arrays)
 
 
-def _layout(run: CurrentRun, choices: DistanceChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: DistanceChoices, pictures: Pictures) -> Sequence[PageCell]:
     """Place the tokens to choose above the pictures, and the sentences in the drawer."""
     pairs: PageCell = ShownComponent(BY_DISTANCE, "positions-distance", caption=BAND_OF_PAIRS)
     sentences: list[PageCell] = [ShownComponent(PLAIN, "positions-explained")]
-    if "positions-carried" in drawn:
+    if "positions-carried" in pictures:
         carried = ShownComponent(BY_DISTANCE, "positions-carried", caption=CARRIED)
         pairs = Columns((1, 1), ([pairs], [carried]), stack=True)
     else:

@@ -207,7 +207,7 @@ def _about(run: CurrentRun) -> Facts:
     return {name: fact for name, fact in facts(run.trace).items() if name in kept}
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[PageCell]:
     file = file_name(run.trace, "positions", "grid")
     return [Columns((1,), ([Plot("positions-grid", file)],)), Foot((1, 1))]
 

@@ -115,7 +115,7 @@ def _plane(m: FormulaMeasures, choices: MisprintChoices, look: Look) -> alt.Char
     return charts.plane(longer, turned, choices.pair, m.shift, look, title)
 
 
-def _layout(run: CurrentRun, choices: MisprintChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: MisprintChoices, pictures: Pictures) -> Sequence[PageCell]:
     """Place a column a formula: the formula and the chosen picture."""
     measures, key = choices.measures, MISPRINT_PICTURES[choices.picture][1]
 

@@ -260,9 +260,9 @@ def _pack(
     return pack(header, **{name: array.astype(np.float32) for name, array in arrays.items()})
 
 
-def _layout(run: CurrentRun, choices: ShuffleChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: ShuffleChoices, pictures: Pictures) -> Sequence[PageCell]:
     """Place what happens to the tokens and the writing; the drawer has the means of each stage."""
-    texts = [ShownComponent(PLAIN, key) for key in drawn if key.startswith("note ")]
+    texts = [ShownComponent(PLAIN, key) for key in pictures if key.startswith("note ")]
     means = [ShownComponent(SHUFFLE, "positions-stages")]
     return [ShownComponent(SHUFFLE, "positions-shuffle"), EXPLAINED, *texts, Foot(cells=means)]
 

@@ -165,7 +165,9 @@ def _curves(run: CurrentRun, choices: TableChoices) -> Pictures:
     return drawn
 
 
-def _lay_out_curves(run: CurrentRun, choices: TableChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _lay_out_curves(
+    run: CurrentRun, choices: TableChoices, pictures: Pictures
+) -> Sequence[PageCell]:
     view = table_view(run, choices)
     turns = [Prose(say.NO_WAVES)]
     if view.waves is not None:
@@ -205,7 +207,7 @@ def _map(run: CurrentRun, choices: TableChoices) -> Pictures:
     }
 
 
-def _lay_out_map(run: CurrentRun, choices: TableChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _lay_out_map(run: CurrentRun, choices: TableChoices, pictures: Pictures) -> Sequence[PageCell]:
     view = table_view(run, choices)
     plots = (
         [Plot("positions-map", _name(run, view, "map"))],

@@ -37,12 +37,12 @@ from viz_app.views.task.presentations import (
 from viz_app.views.task.reading import TaskChoices, task_choices_within
 
 
-def _layout(run: CurrentRun, choices: TaskChoices, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: TaskChoices, pictures: Pictures) -> Sequence[PageCell]:
     """Lay out the components of all types of output; each is shown if it has a picture."""
     at_position = {"on_choose": choose_position}
     at_query = {"on_lock": lock_token, "on_pick": pick_head}
     for component in (IMAGE_MAP, SOUND_MAP):
-        if component.name in drawn:
+        if component.name in pictures:
             over = ShownComponent(component, choose=at_query)
             return [Columns((1, 2), ([ShownComponent(PAIR)], [over]))]
     return [

@@ -17,7 +17,7 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
     return {}
 
 
-def _layout(run: CurrentRun, choices: None, drawn: Pictures) -> Sequence[PageCell]:
+def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[PageCell]:
     if not trains() and run_owners.watched_run() is None:
         return [Prose(text.OFF), Foot()]
     return [Widget(training_buttons), Widget(watch_runs), Foot()]

@@ -47,12 +47,14 @@ class Causes:
     keys: Tensor
 
 
-def causes_of(found: WeightedSum, measured: ExplainedScores, linears: Linears) -> Causes | str:
+def causes_of(
+    weighted_sum: WeightedSum, measured: ExplainedScores, linears: Linears
+) -> Causes | str:
     """Return what the weights are made of, or the reason why it cannot be told."""
-    scores = found.softmax.scores
+    scores = weighted_sum.softmax.scores
     if scores is None or not isinstance(root := scores.root, ScoreProduct):
         return "its scores are not followed"
-    key_atoms = set(found.roles.key)
+    key_atoms = set(weighted_sum.roles.key)
     has_key = [
         any(a in key_atoms for axis in side for a in resolve_axis(axis))
         for side in (root.of_a, root.of_b)
@@ -65,10 +67,13 @@ def causes_of(found: WeightedSum, measured: ExplainedScores, linears: Linears) -
         return "its product is not of queries and keys: both sides have the axis of the keys"
     keys, queries = (sides[has_key.index(side)] for side in (True, False))
     inner = tuple(a for label in product.summed for a in resolve_axis(_axis(keys, label)))
-    roles = found.roles
+    roles = weighted_sum.roles
     q = arrange_axes(queries[0], queries[1], (roles.batch, roles.head, roles.query, inner))
     k = arrange_axes(keys[0], keys[1], (roles.batch, roles.head, roles.key, inner))
-    v, softmaxed = found.values_by_head(), found.by_head(found.softmax.value, found.softmax.layout)
+    v, softmaxed = (
+        weighted_sum.values_by_head(),
+        weighted_sum.by_head(weighted_sum.softmax.value, weighted_sum.softmax.layout),
+    )
     if q is None or k is None or v is None or softmaxed is None:
         return "its queries, keys or values have an axis besides texts, heads, tokens and features"
     n_rows, n_heads = softmaxed.shape[:2]
@@ -84,7 +89,7 @@ def causes_of(found: WeightedSum, measured: ExplainedScores, linears: Linears) -
         None if copy is None or changed else copy.origin
         for copy, changed in zip(copies, is_no_product, strict=True)
     )
-    if (factor := _head_factor(found, softmaxed)) is None:
+    if (factor := _head_factor(weighted_sum, softmaxed)) is None:
         return "its weights are changed between the softmax and the values"
     v = v if factor.numel() == 1 and float(factor) == 1 else v.expand(-1, n_heads, -1, -1) * factor
     return Causes(q, k, v, similarity, measured, softmaxed, origins, queries[0], keys[0])
@@ -126,12 +131,12 @@ def _unscaled(
     return q, k, factor
 
 
-def _head_factor(found: WeightedSum, softmaxed: By4) -> Tensor | None:
+def _head_factor(weighted_sum: WeightedSum, softmaxed: By4) -> Tensor | None:
     """Return what heads are multiplied by after the softmax (batch, head, 1, 1); None for else."""
     one = torch.ones(1, 1, 1, 1, dtype=softmaxed.dtype, device=softmaxed.device)
-    if found.weights.value is found.softmax.value:
+    if weighted_sum.weights.value is weighted_sum.softmax.value:
         return one
-    used = found.by_head(found.weights.value, found.weights.layout)
+    used = weighted_sum.by_head(weighted_sum.weights.value, weighted_sum.weights.layout)
     if used is None:
         return None
     if torch.equal(used, softmaxed.to(used.dtype)):
@@ -145,21 +150,23 @@ def _head_factor(found: WeightedSum, softmaxed: By4) -> Tensor | None:
 def attend_by_hand(
     forward_pass: ForwardPass,
     place: SitePlace,
-    found: WeightedSum,
+    weighted_sum: WeightedSum,
     causes: Causes,
     func: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Tensor:
     """Compute the weighted sum and record it; the result is untouched unless an edit changes it."""
-    explained, roles, results = _explanation(forward_pass, place, causes), found.roles, []
+    explained, roles, results = _explanation(forward_pass, place, causes), weighted_sum.roles, []
     frame = place.frame
 
     def softmaxed(mask: Mask) -> tuple[By4, Tensor]:
-        return _softmaxed(found, causes.measured.scores(_summed(explained.terms, causes)), mask)
+        return _softmaxed(
+            weighted_sum, causes.measured.scores(_summed(explained.terms, causes)), mask
+        )
 
     def by_head(product: Tensor) -> Tensor:
-        head_out = arrange_axes(product, found.out, roles.of_out)
+        head_out = arrange_axes(product, weighted_sum.out, roles.of_out)
         if head_out is None:
             raise RuntimeError("a weighted sum has an axis that its weights and values have not")
         results.append((head_out, product))
@@ -168,8 +175,8 @@ def attend_by_hand(
     def kernel(mask: Mask) -> Tensor:
         if mask is explained.mask:
             return by_head(func(*args, **kwargs))
-        changed = found.weights.again(softmaxed(mask)[1])
-        old = found.weights.value
+        changed = weighted_sum.weights.again(softmaxed(mask)[1])
+        old = weighted_sum.weights.value
         taken = [_replaced(arg, old, changed) for arg in args]
         return by_head(func(*taken, **{k: _replaced(a, old, changed) for k, a in kwargs.items()}))
 
@@ -206,7 +213,7 @@ def attend_by_hand(
     unedited, product = results[0]
     if head_out is unedited:
         return product
-    return place_axes(head_out.to(product.dtype), roles.of_out, found.out, product.shape)
+    return place_axes(head_out.to(product.dtype), roles.of_out, weighted_sum.out, product.shape)
 
 
 def _replaced(arg: Any, old: Tensor, new: Tensor) -> Any:
@@ -222,18 +229,20 @@ def _summed(terms: tuple[ScoreTerm, ...], causes: Causes) -> By4 | None:
     return sum_of_terms(terms, queries, n_key, n_rows).to(causes.q.device) if terms else None
 
 
-def _softmaxed(found: WeightedSum, scores: By4, mask: Mask) -> tuple[By4, Tensor]:
+def _softmaxed(weighted_sum: WeightedSum, scores: By4, mask: Mask) -> tuple[By4, Tensor]:
     """Return the weights under another mask, by head and as the module's softmax lays them out."""
-    softmax = found.softmax
+    softmax = weighted_sum.softmax
     if (allowed := mask.allowed) is not None:
         scores = scores.masked_fill(~allowed, -torch.inf)
-    placed = place_axes(scores, found.roles.of_weights, softmax.layout, softmax.value.shape)
+    placed = place_axes(scores, weighted_sum.roles.of_weights, softmax.layout, softmax.value.shape)
     weights = softmax.of(placed)
     if allowed is not None:  # of a row without an open key softmax makes no number
         closed = ~allowed.any(-1, keepdim=True).expand(*scores.shape[:3], 1).expand_as(scores)
-        own_closed = place_axes(closed, found.roles.of_weights, softmax.layout, softmax.value.shape)
+        own_closed = place_axes(
+            closed, weighted_sum.roles.of_weights, softmax.layout, softmax.value.shape
+        )
         weights = weights.masked_fill(own_closed, 0.0)
-    by_head = found.by_head(weights, softmax.layout)
+    by_head = weighted_sum.by_head(weights, softmax.layout)
     if by_head is None:
         raise RuntimeError("weights have lost an axis")
     return by_head, weights

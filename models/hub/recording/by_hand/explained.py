@@ -55,21 +55,21 @@ class ExplainedScores:
         return torch.where(least == most, least, torch.zeros_like(least))
 
 
-def explain_scores(found: WeightedSum) -> ExplainedScores | str:
+def explain_scores(weighted_sum: WeightedSum) -> ExplainedScores | str:
     """Return what a softmax's scores are made of, or the reason why it cannot be told."""
-    step = found.softmax.scores
+    step = weighted_sum.softmax.scores
     if step is None or not isinstance(root := step.root, ScoreProduct):
         return "its scores do not come from a product of queries and keys that could be followed"
     raw, masked = (
-        found.by_head(t, layout)
+        weighted_sum.by_head(t, layout)
         for t, layout in ((root.raw(), root.layout), (step.value, step.layout))
     )
     if raw is None or masked is None:
         return "its scores have an axis besides texts, heads, queries and keys"
-    if (whole := _taken_apart(found, root, step, raw, masked)) is not None:
+    if (whole := _taken_apart(weighted_sum, root, step, raw, masked)) is not None:
         return whole
     capped = step.before(_TANH)
-    if capped is not None and (whole := _capped(found, root, step, capped, raw, masked)):
+    if capped is not None and (whole := _capped(weighted_sum, root, step, capped, raw, masked)):
         return whole
     return "what it does to q·k before the softmax is not a scale, an added term and a mask"
 
@@ -78,15 +78,15 @@ _TANH = frozenset({torch.tanh, Tensor.tanh, torch.nn.functional.tanh})
 
 
 def _taken_apart(
-    found: WeightedSum,
+    weighted_sum: WeightedSum,
     root: ScoreProduct,
     step: FollowedStep,
     raw: FourAxisScores,
     masked: FourAxisScores,
 ) -> ExplainedScores | None:
     at_zero, slope = _probed(step.again, root.value)
-    slope = found.by_head(slope, root.layout)
-    at_zero = found.by_head(at_zero, step.layout)
+    slope = weighted_sum.by_head(slope, root.layout)
+    at_zero = weighted_sum.by_head(at_zero, step.layout)
     if slope is None or at_zero is None:
         return None
     is_open = at_zero > LOWEST
@@ -99,7 +99,7 @@ def _taken_apart(
 
 
 def _capped(
-    found: WeightedSum,
+    weighted_sum: WeightedSum,
     root: ScoreProduct,
     step: FollowedStep,
     inner: FollowedStep,
@@ -107,7 +107,7 @@ def _capped(
     masked: FourAxisScores,
 ) -> ExplainedScores | None:
     """Return scores that tanh keeps below a cap: cap · tanh(s · q·k / cap)."""
-    before, slope = (found.by_head(t, root.layout) for t in _probed(inner.again, root.value))
+    before, slope = (weighted_sum.by_head(t, root.layout) for t in _probed(inner.again, root.value))
     if before is None or slope is None or before.any():
         return None
     everywhere = torch.ones_like(raw, dtype=torch.bool)
@@ -117,7 +117,7 @@ def _capped(
     # far from 0 tanh is 1, which leaves the cap; at 0 the rest
     far = step.again(torch.full_like(root.value, 1e9) * inside.sign().to(root.value.dtype))
     at_zero = step.again(torch.zeros_like(root.value))
-    far, at_zero = (found.by_head(t, step.layout) for t in (far, at_zero))
+    far, at_zero = (weighted_sum.by_head(t, step.layout) for t in (far, at_zero))
     if far is None or at_zero is None:
         return None
     is_open = at_zero > LOWEST

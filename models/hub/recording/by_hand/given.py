@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from models.hub.recording.forward_pass import ForwardPass
 
 
-def record_given(forward_pass: ForwardPass, found: WeightedSum, reason: str) -> str:
+def record_given(forward_pass: ForwardPass, weighted_sum: WeightedSum, reason: str) -> str:
     """Record the weights of a sum; return why they are not recorded, empty if they are.
 
     That they weigh tokens is known only if the values are a product x·W with a row for each token.
     """
-    weights = found.by_head(found.weights.value, found.weights.layout)
-    values = found.values_by_head()
+    weights = weighted_sum.by_head(weighted_sum.weights.value, weighted_sum.weights.layout)
+    values = weighted_sum.values_by_head()
     if weights is None or values is None or forward_pass.context.returns_weights:
         return reason
     n_query, n_key = weights.shape[2:]
     copy = forward_pass.linears.scaled_copy(values)
     if copy is None or copy.origin.x.shape[1] != n_key:
         return f"{reason}, and nothing tells whether it weighs tokens"
-    place = forward_pass.place(n_query, n_key, (found.softmax.args[0], found.values))
+    place = forward_pass.place(n_query, n_key, (weighted_sum.softmax.args[0], weighted_sum.values))
     if isinstance(place, str):
         return place
     if reason_against := unlike_weights(weights):

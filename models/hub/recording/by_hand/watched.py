@@ -84,30 +84,32 @@ class ByHand:
 
     def _attended(
         self,
-        found: WeightedSum,
+        weighted_sum: WeightedSum,
         func: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> tuple[Any, Tensor]:
         """Return the weighted sum, recorded by its causes, its weights alone, or named."""
-        forward_pass, used = self.forward_pass, found.weights.value
-        explanation = explain_scores(found)
+        forward_pass, used = self.forward_pass, weighted_sum.weights.value
+        explanation = explain_scores(weighted_sum)
         causes = (
             explanation
             if isinstance(explanation, str)
-            else causes_of(found, explanation, forward_pass.linears)
+            else causes_of(weighted_sum, explanation, forward_pass.linears)
         )
-        queries = found.softmax.args[0] if isinstance(causes, str) else causes.queries
+        queries = weighted_sum.softmax.args[0] if isinstance(causes, str) else causes.queries
         if isinstance(causes, str):
             result = func(*args, **kwargs)
-            if reason := record_given(forward_pass, found, causes):
-                self._leave(found.weights, reason)
+            if reason := record_given(forward_pass, weighted_sum, causes):
+                self._leave(weighted_sum.weights, reason)
             return result, queries
         n_query, n_key = causes.softmaxed.shape[2:]
         place = forward_pass.place(n_query, n_key, (causes.queries, causes.keys))
         if isinstance(place, str):
-            self._leave(found.weights, place)
+            self._leave(weighted_sum.weights, place)
             return func(*args, **kwargs), queries
         if forward_pass.context.returns_weights:
-            forward_pass.unshown.add_recorded(found.softmax, used)
-        return attend_by_hand(forward_pass, place, found, causes, func, args, kwargs), queries
+            forward_pass.unshown.add_recorded(weighted_sum.softmax, used)
+        return attend_by_hand(
+            forward_pass, place, weighted_sum, causes, func, args, kwargs
+        ), queries
