@@ -247,9 +247,9 @@ def _config(folder: Path, content: bytes) -> Config:
             f"{folder}: architecture {architecture!r:.60} is not one of {', '.join(ARCHITECTURES)}"
         )
     with naming_file(folder / CONFIG):
-        _, read = ARCHITECTURES[architecture]
-        check_types(read, config)
-        return read(**config)
+        _, config_class = ARCHITECTURES[architecture]
+        check_types(config_class, config)
+        return config_class(**config)
 
 
 def _check_special_tokens(config: Config, tokenizer: Tokenizer) -> None:

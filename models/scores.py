@@ -34,11 +34,11 @@ def of_weights(record: Record, digest: str) -> Record:
     if record.get("measured_on", digest) != digest:
         return without_scores(record)
     swept = record.get("ablation", {}).get("measured_on", digest) == digest
-    kept = record if swept else {name: record[name] for name in record if name != "ablation"}
-    surveys = kept.get(SURVEYS_ENTRY, {})
+    scores = record if swept else {name: record[name] for name in record if name != "ablation"}
+    surveys = scores.get(SURVEYS_ENTRY, {})
     ours = {name: one for name, one in surveys.items() if one["measured_on"] == digest}
     if len(ours) == len(surveys):
-        return kept
-    return {name: kept[name] for name in kept if name != SURVEYS_ENTRY} | (
+        return scores
+    return {name: scores[name] for name in scores if name != SURVEYS_ENTRY} | (
         {SURVEYS_ENTRY: ours} if ours else {}
     )

@@ -19,11 +19,11 @@ def more_files() -> None:
     except ImportError:
         return
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for wanted in (most, 65_536, 10_240):  # macOS says "infinite" and grants less
-        if wanted == resource.RLIM_INFINITY or wanted <= now:
+    for limit in (most, 65_536, 10_240):  # macOS says "infinite" and grants less
+        if limit == resource.RLIM_INFINITY or limit <= now:
             continue
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
             return
 
 

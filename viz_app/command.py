@@ -56,7 +56,7 @@ def open_app(options: Namespace) -> int:
     if options.keep is not None:
         os.environ[BUDGET_VARIABLE] = options.keep
     # raises now, not on every page
-    kept = byte_cache.budget(BUDGET_VARIABLE if options.keep is None else "--keep")
+    budget = byte_cache.budget(BUDGET_VARIABLE if options.keep is None else "--keep")
     n = _workers(options)
     if options.device:
         os.environ["ATTNSCOPE_DEVICE"] = options.device
@@ -80,7 +80,7 @@ def open_app(options: Namespace) -> int:
     if options.allow_host:
         os.environ[ALLOWED] = ",".join(options.allow_host)
     with _trainers(options):
-        return _serve(options, n, kept)
+        return _serve(options, n, budget)
 
 
 def _serve(options: Namespace, n: int, kept: float) -> int:
@@ -195,9 +195,9 @@ def _offered(options: Namespace) -> str:
     from viz_app import checkpoints
 
     n = len(checkpoints.available()) - len(models.shipped())
-    own = [f"{n} under {options.models}"] if options.models else []
-    own += ["the watched run"] if options.watch else []
-    return " and ".join(["the shipped models", *own])
+    added = [f"{n} under {options.models}"] if options.models else []
+    added += ["the watched run"] if options.watch else []
+    return " and ".join(["the shipped models", *added])
 
 
 if __name__ == "__main__":

@@ -147,15 +147,15 @@ def _copying(
     scale = _scale(model.last_norm, final)
     once = repeats.ids[:, 1 : repeats.n + 1].to(model.device)  # (text, token of the block)
     directions = model.embedding.weight.detach()[once]  # (text, token, d_model)
-    wanted = nn.functional.one_hot(repeats.keys - 1, repeats.n).bool()  # (query, token)
+    is_copied = nn.functional.one_hot(repeats.keys - 1, repeats.n).bool()  # (query, token)
     raised = []
     for head in range(site.n_heads):
         W_O, _ = head_projection(site, "W_O", head)  # (d_head, d_model)
         added = part.scale * site.out[texts, head, queries] @ W_O
         added = (added - added.mean(-1, keepdim=True)) * scale
         logits = added @ directions.mT  # (text, query, token)
-        copied = logits[:, wanted.to(logits.device)].mean()
-        raised.append(copied - logits[:, ~wanted.to(logits.device)].mean())
+        copied = logits[:, is_copied.to(logits.device)].mean()
+        raised.append(copied - logits[:, ~is_copied.to(logits.device)].mean())
     return torch.stack(raised)
 
 

@@ -68,9 +68,9 @@ def flow(
         for i, row in enumerate(step):
             edges = ((j, w) for j, w in enumerate(row) if w > 0)
             graph.add_edges_from(((layer + 1, i), (layer, j), {"capacity": w}) for j, w in edges)
-    asked = range(n) if queries is None else queries
+    rows = range(n) if queries is None else queries
     return torch.tensor(
-        [[nx.maximum_flow_value(graph, (n_layers, i), (0, j)) for j in range(n)] for i in asked]
+        [[nx.maximum_flow_value(graph, (n_layers, i), (0, j)) for j in range(n)] for i in rows]
     )
 
 

@@ -98,9 +98,9 @@ class Recurrent:
         )
 
     def __call__(self, x: Float[Tensor, "n d_in"]) -> Float[Tensor, "n d_out"]:
-        read = {FORWARD: lambda d: d.states(x), BACKWARD: lambda d: d.states(x.flip(0)).flip(0)}
+        states = {FORWARD: lambda d: d.states(x), BACKWARD: lambda d: d.states(x.flip(0)).flip(0)}
         return torch.cat(
-            [read[name](direction) for name, direction in self.directions.items()], dim=-1
+            [states[name](direction) for name, direction in self.directions.items()], dim=-1
         )
 
     def steps(self, n: int) -> Int[Tensor, "n n"]:

@@ -80,7 +80,7 @@ def _check_projections(trace: Trace, site: AttentionSite, w: Walk) -> list[Check
 def _check_states(trace: Trace, site: AttentionSite) -> list[Check]:
     """Check that an alignment's queries and keys are the decoder's and encoder's states."""
     before, states = site.q[0, 0, 1:], trace.activations["decoder.states"].value[0, :-1]
-    read = trace.activations["encoder.states"].value[0]
+    recorded = trace.activations["encoder.states"].value[0]
     return [
         _check(
             "queries are the states before",
@@ -90,8 +90,8 @@ def _check_states(trace: Trace, site: AttentionSite) -> list[Check]:
         ),
         _check(
             "keys and values are the h_j",
-            torch.cat([site.k[0, 0] - read, site.v[0, 0] - read]),
-            read,
+            torch.cat([site.k[0, 0] - recorded, site.v[0, 0] - recorded]),
+            recorded,
             "Largest difference from the encoder's recorded states",
         ),
     ]

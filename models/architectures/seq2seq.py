@@ -197,10 +197,10 @@ class Decoder(Placed):
             parts = "s_i; y_{i−1}; c_i"
         formula = f"s_i = {CELL_FORMULAS[self.cell]} of s_{{i−1}}"
         shown = tap(self.path, "states", states, "target", "d_hidden", formula)
-        read = torch.cat([shown, y] if contexts is None else [shown, y, contexts], dim=-1)
+        inputs = torch.cat([shown, y] if contexts is None else [shown, y, contexts], dim=-1)
         if cache is not None:
             cache.put(self.path, states[:, -1], *unchanged)
-        readout = self.dropout(self.W_r(read).tanh())
+        readout = self.dropout(self.W_r(inputs).tanh())
         return tap(self.path, "readout", readout, "target", "d_model", f"tanh(W_r [{parts}] + b)")
 
     def _aligned(

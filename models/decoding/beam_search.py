@@ -68,24 +68,24 @@ def beam(
     at = model.forced_by_position(limit) | by_position(forced)
     run = Incremental(model, model.inputs_of([inputs]), edits=edits)
     opening = run.opening[0].tolist()
-    kept: list[Hypothesis] = []
+    best: list[Hypothesis] = []
     for index in range(limit):
-        alive = [i for i, h in enumerate(kept) if not h.ended] if index else [-1]
+        alive = [i for i, h in enumerate(best) if not h.ended] if index else [-1]
         if not alive:
             return
-        prefixes = [kept[i].tokens if i >= 0 else () for i in alive]
+        prefixes = [best[i].tokens if i >= 0 else () for i in alive]
         log_probs = run.next_log_probs(
             torch.cat([id_row([*opening, *p], model) for p in prefixes])
         ).cpu()
         log_probs = among_takeable(log_probs, model.takeable(index))
-        candidates = [replace(h, parent=i) for i, h in enumerate(kept) if h.ended]
+        candidates = [replace(h, parent=i) for i, h in enumerate(best) if h.ended]
         for i, row in zip(alive, log_probs, strict=True):
             candidates += _children(
-                kept[i] if i >= 0 else None, i, row, model.end_ids, width, alpha, at.get(index)
+                best[i] if i >= 0 else None, i, row, model.end_ids, width, alpha, at.get(index)
             )
-        kept = sorted(candidates, key=lambda h: -h.score)[:width]
-        yield BeamStep(index, tuple(kept))
-        rows = [alive.index(h.parent) for h in kept if not h.ended]
+        best = sorted(candidates, key=lambda h: -h.score)[:width]
+        yield BeamStep(index, tuple(best))
+        rows = [alive.index(h.parent) for h in best if not h.ended]
         run.reorder(torch.tensor(rows, dtype=torch.long, device=run.inputs.device))
 
 

@@ -243,6 +243,6 @@ def greedy_batch(
         if ended.all():
             break
     return [
-        [i for i in written if i not in (pad, *model.end_ids)]
-        for written in row[:, run.opening.shape[1] :].tolist()
+        [i for i in tokens if i not in (pad, *model.end_ids)]
+        for tokens in row[:, run.opening.shape[1] :].tolist()
     ]

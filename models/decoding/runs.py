@@ -104,10 +104,10 @@ def of_trace(trace: Trace, first: int = 0) -> Run:
         raise ValueError(
             f"first must be a position with a token after it, 0 to {end - 1}, not {first}"
         )
-    read = trace.streams[output.stream].ids[first:end]
+    targets = trace.streams[output.stream].ids[first:end]
     sites, log_probs = _writing(trace.attention), output.log_probs[first:end]
     return _all_at_once(
-        read, output.labels[first:], output.is_closed, log_probs, sites, trace.activations, first
+        targets, output.labels[first:], output.is_closed, log_probs, sites, trace.activations, first
     )
 
 
@@ -123,10 +123,10 @@ def uncached_run(
     steps = list(decoding.teacher_forced(model, inputs, tokens[:-1], **how))
     recording, first = _recording(steps[0]), _first_written(model, inputs)
     log_probs = torch.stack([s.log_probs for s in steps])
-    read = (_opening(model, inputs)[-1], *tokens[:-1])
+    row = (_opening(model, inputs)[-1], *tokens[:-1])
     ended = tokens[-1] in model.end_ids
     return _all_at_once(
-        read, tokens, ended, log_probs, _writing(recording.attention), recording.activations, first
+        row, tokens, ended, log_probs, _writing(recording.attention), recording.activations, first
     )
 
 

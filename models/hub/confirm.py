@@ -78,8 +78,8 @@ def _attend(model: HubModel, recording: Recording) -> bool:
     What takes no softmax at all, as linear attention does, is a mixer from now on.
     """
     silent = {p.path for p in model.sublayers if p.attends} - set(recording.attention)
-    seen = (*recording.attention, *recording.unrecorded)
-    if any(f"{name}.".startswith(f"{path}.") for path in silent for name in seen):
+    attentions = (*recording.attention, *recording.unrecorded)
+    if any(f"{name}.".startswith(f"{path}.") for path in silent for name in attentions):
         return False
     model.mark_mixers(silent)
     return any(p.attends for p in model.sublayers)
@@ -126,8 +126,8 @@ def _pairs(
     total, norm = before + part.scale * value[part.out], part.layer_norm or nn.Identity()
     pairs = [(norm(total) if part.norm == "post" else total, after)]
     if part.norm == "pre":
-        read = value[part.reads] if part.reads else before
-        pairs += [(way(read).to(read), value[part.normed]) for way in (norm, part.normalised)]
+        inputs = value[part.reads] if part.reads else before
+        pairs += [(way(inputs).to(inputs), value[part.normed]) for way in (norm, part.normalised)]
     if part.norm == "post":
         pairs.append((part.normalised(total).to(total), after))
     if part.out_norm is not None:
@@ -143,7 +143,7 @@ def _head(model: HeadReader) -> OutputHead | None:
     """Return the first head that turns the last states into the run's own logits, if any."""
     with record() as recording:
         output = model(*model.repeated(short_text(model.module, model.config)))[model.output_name]
-    value = {name: kept.value for name, kept in recording.activations.items()}
+    value = {name: activation.value for name, activation in recording.activations.items()}
     last = _streams(model.sublayers, value)[-1][2]
     last = model.last_norm(model.answering(last))
     for head in model.possible_heads():

@@ -92,8 +92,8 @@ def _experts(scope: Scope) -> Iterator[str]:
     if not isinstance(model, HubModel):
         return
     mixtures = [p.path for p in model.sublayers if may_be_mixture(model, p)]
-    known = Counter(routing.n_experts for routing in routings(model).values())
-    for n_experts, n in known.items():
+    sizes = Counter(routing.n_experts for routing in routings(model).values())
+    for n_experts, n in sizes.items():
         feed_forwards = "1 feed-forward" if n == 1 else f"{n} feed-forwards"
         yield f"shown is to which of {n_experts} experts a token goes in {feed_forwards}"
     if unknown := [path for path in mixtures if path not in model.routings]:

@@ -207,8 +207,8 @@ def stage_folder(folder: Path) -> Iterator[Path]:
         for name, largest in SETTINGS.items():
             if os.path.lexists(folder / name):
                 content = read_json(folder / name, largest=largest, finite=False)
-                kept = _inward(content, strict=name in SETTINGS_OF_TOKENIZERS)
-                (private / name).write_text(json.dumps(kept), "utf-8")
+                safe = _inward(content, strict=name in SETTINGS_OF_TOKENIZERS)
+                (private / name).write_text(json.dumps(safe), "utf-8")
         for name in VOCABULARIES:
             if os.path.lexists(folder / name):
                 (private / name).write_bytes(read_bytes(folder / name, LARGEST_VOCABULARY))

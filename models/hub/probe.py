@@ -139,9 +139,9 @@ class _Reading:
             part[:, -1] = self.row[:, 0]
             stop -= 1
         logits, sites = self._read(part, self.cache, start)
-        wanted = self.whole[:, start:stop]
+        expected = self.whole[:, start:stop]
         limit = rounding_in(self.model.module.dtype) * float(self.whole.abs().max())
-        apart = float((logits[:, : stop - start] - wanted).abs().max())
+        apart = float((logits[:, : stop - start] - expected).abs().max())
         return sites == self.sites and apart <= limit
 
     def change_places(self) -> None:
@@ -246,7 +246,7 @@ def _same(one: Recording, other: Recording) -> bool:
     if names[0] != names[1] or one.unrecorded != other.unrecorded:
         return False
     sites = [(site, other.attention[name]) for name, site in one.attention.items()]
-    values = [(kept, other.activations[name]) for name, kept in one.activations.items()]
+    values = [(ours, other.activations[name]) for name, ours in one.activations.items()]
     return all(_same_site(*pair) for pair in sites) and all(
         (a.axes, a.formula) == (b.axes, b.formula) and torch.equal(a.value, b.value)
         for a, b in values

@@ -170,8 +170,8 @@ class PythonTokenizer(LibraryTokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         with self._lock:
-            kept = [i for i in self._text_ids(ids) if self._token(i) is not None]
-            return self._library.decode(kept, skip_special_tokens=True)
+            in_vocabulary = [i for i in self._text_ids(ids) if self._token(i) is not None]
+            return self._library.decode(in_vocabulary, skip_special_tokens=True)
 
     def token(self, i: int) -> str:
         """Return the library's token; an id beyond its vocabulary as a number."""

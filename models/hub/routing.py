@@ -136,7 +136,7 @@ def _confirmed(
     model: HubModel, part: Sublayer, calls: dict[str, _Call], recording: Recording
 ) -> Routing | None:
     """Return the routing of a feed-forward, or None if none of its calls is confirmed."""
-    value = {name: kept.value for name, kept in recording.activations.items()}
+    value = {name: activation.value for name, activation in recording.activations.items()}
     reads = part.normed or part.before
     for call in calls.values():
         if not call.path.startswith(f"{part.path}."):

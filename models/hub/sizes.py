@@ -79,14 +79,14 @@ def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: 
     text = config.get_text_config(decoder=True)
     n_heads, embedding = int(text.num_attention_heads), module.get_input_embeddings()
     vocab_size = int(embedding.weight.shape[0])
-    written = getattr(module, "generation_config", None)
-    configs = written, text, config
+    generation = getattr(module, "generation_config", None)
+    configs = generation, text, config
     # the part for the decoder knows its class's default alone
-    start = _first(_special("decoder_start_token_id", vocab_size, written, config))
+    start = _first(_special("decoder_start_token_id", vocab_size, generation, config))
     begin = _first(_special("bos_token_id", vocab_size, *configs))
     pad = _first(_special("pad_token_id", vocab_size, *configs))
-    first = _first(_special("forced_bos_token_id", vocab_size, written))
-    last = _first(_special("forced_eos_token_id", vocab_size, written))
+    first = _first(_special("forced_bos_token_id", vocab_size, generation))
+    last = _first(_special("forced_eos_token_id", vocab_size, generation))
     ends = _special("eos_token_id", vocab_size, *configs)
     end = _first(ends)
     return HubConfig(
@@ -115,12 +115,12 @@ def encoder_sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConf
     Raises CheckpointError if it has not one of each.
     """
     config = getattr(module.config, "vision_config", module.config)
-    wanted = ("num_attention_heads", "hidden_size", "num_hidden_layers")
-    if odd := [key for key in wanted if not isinstance(getattr(config, key, None), int)]:
+    required = ("num_attention_heads", "hidden_size", "num_hidden_layers")
+    if odd := [key for key in required if not isinstance(getattr(config, key, None), int)]:
         raise CheckpointError(
             f"its configuration does not give one number as its {' and '.join(odd)}"
         )
-    n_heads, d_model, n_layers = (getattr(config, key) for key in wanted)
+    n_heads, d_model, n_layers = (getattr(config, key) for key in required)
     n_key_heads = getattr(config, "num_key_value_heads", None)
     return HubConfig(
         name, 0, d_model, n_heads, n_layers, n_tokens,
@@ -132,8 +132,8 @@ def encoder_sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConf
 def missing_in(module: Any, config: Any) -> str:
     """Return which of the sizes of a model are not to be had, as a reason for refusing it."""
     text = config.get_text_config(decoder=True)
-    wanted = ("num_attention_heads", "hidden_size", "num_hidden_layers")
-    odd = [name for name in wanted if not isinstance(getattr(text, name, None), int)]
+    required = ("num_attention_heads", "hidden_size", "num_hidden_layers")
+    odd = [name for name in required if not isinstance(getattr(text, name, None), int)]
     if odd:
         return f"its configuration does not give one number as its {' and '.join(odd)}"
     return f"{type(module).__name__:.80} hands out no table with one embedding for each token"

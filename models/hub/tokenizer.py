@@ -186,9 +186,9 @@ class IdTokenizer(Tokenizer):
             start = text.index(word, at)
             at = start + len(word)
             if not (word.isascii() and word.isdigit() and int(word[:9]) < self._size):
-                wanted = f"token ids from 0 to {self._size - 1}"
+                expected = f"token ids from 0 to {self._size - 1}"
                 raise ValueError(
-                    f"this model came without a tokenizer: type {wanted}, not {word[:20]!r}"
+                    f"this model came without a tokenizer: type {expected}, not {word[:20]!r}"
                 )
             ids.append(int(word))
             offsets.append((start, at))

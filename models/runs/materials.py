@@ -96,16 +96,16 @@ class _Maker:
         }
 
     def _patched(self, edit: Patch, row: StreamEncodings) -> Material:
-        trace, kept = self._other(edit, row)
+        trace, stored = self._other(edit, row)
         if edit.of == "activation":
             name = edit.where.activation or ""
-            if name not in kept.activations:
+            if name not in stored.activations:
                 return {}  # the run itself then says which there are
             stream = trace.activations[name].axes[1]
             index = self._index(edit, row, trace, stream)
-            return {name: _placed(kept.activations[name], index)}
+            return {name: _placed(stored.activations[name], index)}
         return {
-            name: self._of_site(edit, row, trace, kept, site)
+            name: self._of_site(edit, row, trace, stored, site)
             for name, site in trace.attention.items()
             if edit.where.meets(site.kind, name, site.layer)
         }
@@ -136,11 +136,11 @@ class _Maker:
             values.append(row.get(model.writes))
         key = (edit.of, *values)
         if key not in self.others:  # a model may have nothing of a kind that nobody takes
-            kept = Kept(
+            stored = Kept(
                 wants_weights=edit.of == "attention row",
                 wants_activations=edit.of == "activation",
             )
-            self.others[key] = self.scope.run_batch([values], edits=[kept])[0], kept
+            self.others[key] = self.scope.run_batch([values], edits=[stored])[0], stored
         return self.others[key]
 
     def _index(

@@ -85,10 +85,10 @@ class RunSpec:
         if change == "forced":
             return replace(self, forced=())
         if change in ("masks", "edits"):
-            kept = [
+            rest = [
                 edit for edit in self.edits if isinstance(edit, MaskChange) != (change == "masks")
             ]
-            return replace(self, edits=tuple(kept))
+            return replace(self, edits=tuple(rest))
         if change in ("step", "similarity", "positions"):
             model = replace(self.model, **{change: getattr(unchanged.model, change)})
             return replace(self, model=model)

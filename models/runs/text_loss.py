@@ -70,9 +70,9 @@ def labels_of(outputs: Mapping[str, Output]) -> tuple[int | None, ...]:
 
 def loss_of(outputs: Mapping[str, Output], labels: Sequence[int | None]) -> Float[Tensor, ""]:
     """Return the mean negative log-probability of the labels that are known, in nats."""
-    known = [(row, label) for row, label in enumerate(labels) if label is not None]
-    rows, wanted = (list(one) for one in zip(*known, strict=True))
-    return -logits_of(outputs).float().log_softmax(-1)[rows, wanted].mean()
+    labelled = [(row, label) for row, label in enumerate(labels) if label is not None]
+    rows, targets = (list(one) for one in zip(*labelled, strict=True))
+    return -logits_of(outputs).float().log_softmax(-1)[rows, targets].mean()
 
 
 class TextLosses:

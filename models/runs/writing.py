@@ -31,13 +31,13 @@ def write_text(
     """
     if how == "beam":
         last = list(decoding.beam(model, ids, **settings))[-1]
-        written, steps = last.hypotheses[0].tokens, ()
+        tokens, steps = last.hypotheses[0].tokens, ()
     elif how in ("greedy", "sample"):
         steps = tuple(getattr(decoding, how)(model, ids, **settings))
-        written = tuple(s.token for s in steps)
+        tokens = tuple(s.token for s in steps)
     else:
         raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
-    return Written(tokenizer.decode(written), written, steps)
+    return Written(tokenizer.decode(tokens), tokens, steps)
 
 
 def written_rows(

@@ -158,6 +158,6 @@ def tap(
     if edits is not None and edits.activations:
         value, cause = edits.activation(f"{path}.{name}" if path else name, value, stream), None
     if (recording := current()) is not None:
-        kept = value if cause is None else cause()
-        recording.tap(path, name, kept, stream, feature, formula)
+        stored = value if cause is None else cause()
+        recording.tap(path, name, stored, stream, feature, formula)
     return value

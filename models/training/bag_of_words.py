@@ -29,9 +29,10 @@ class NaiveBayes:
         for row, label in zip(rows, labels, strict=True):
             counts[label].update(row)
         self.vocabulary = frozenset(item for count in counts for item in count)
-        seen = Counter(labels)
+        frequencies = Counter(labels)
         self._class = [
-            math.log((seen[label] + 1) / (len(labels) + n_classes)) for label in range(n_classes)
+            math.log((frequencies[label] + 1) / (len(labels) + n_classes))
+            for label in range(n_classes)
         ]
         totals = [count.total() + len(self.vocabulary) for count in counts]
         self._item = [

@@ -28,9 +28,9 @@ def offer_models(find: FindOtherView, run: CurrentRun) -> None:
     Draws nothing if it has a view of this model's own example, so that not the model but the text
     is at fault.
     """
-    own = run.unchanged.scope
-    reads_file = any(field.kind in FILE_FIELDS for field in own.model.fields)
-    is_shown = not isinstance(find(run), str) if reads_file else shows(find, own)
+    scope = run.unchanged.scope
+    reads_file = any(field.kind in FILE_FIELDS for field in scope.model.fields)
+    is_shown = not isinstance(find(run), str) if reads_file else shows(find, scope)
     if is_shown:
         return
     with st.container(horizontal=True, gap="small", key="other-models"):

@@ -95,8 +95,8 @@ def step_labels(row: Encoding, is_closed: bool) -> list[Label]:
 
     `is_closed` is True if the last step writes the end of the text.
     """
-    read, written = labels(row), written_labels(row, is_closed)
-    return [*(_step(*both) for both in zip(read, written, strict=False)), *read[len(written) :]]
+    inputs, outputs = labels(row), written_labels(row, is_closed)
+    return [*(_step(*both) for both in zip(inputs, outputs, strict=False)), *inputs[len(outputs) :]]
 
 
 def written_labels(row: Encoding, is_closed: bool) -> list[Label]:

@@ -137,14 +137,14 @@ def _ticks(last: int) -> list[int]:
 
 def _lines(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return a line of each run for each name that has points; marked where they are measured."""
-    kept = {name: [point for point in points if point["of"] == name] for name in names}
+    by_name = {name: [point for point in points if point["of"] == name] for name in names}
     return [
         {
             "mark": {"type": "line", "strokeWidth": 1.7, "point": name not in (TRAINING_LINE, MATCHING_LINE) and {"filled": True, "size": 24}},
-            "data": {"values": own},
+            "data": {"values": of_name},
         }
-        for name, own in kept.items()
-        if own
+        for name, of_name in by_name.items()
+        if of_name
     ]  # fmt: skip
 
 
@@ -152,8 +152,8 @@ def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
     """Return the points of a run; of a long line, evenly spaced ones and the last."""
     losses = [row for row in curve.rows if "loss" in row and row["step"] > 0]
     every = -(-len(losses) // MAX_POINTS) or 1
-    kept = losses[::every] + losses[-1:] * (len(losses) % every != 1 and every > 1)
-    points = [_point(row, "loss", TRAINING_LINE, curve.name) for row in kept]
+    thinned = losses[::every] + losses[-1:] * (len(losses) % every != 1 and every > 1)
+    points = [_point(row, "loss", TRAINING_LINE, curve.name) for row in thinned]
     for row in curve.rows:
         if "validation loss" in row:
             points.append(_point(row, "validation loss", HELD_OUT_LINE, curve.name))

@@ -76,8 +76,8 @@ class _Masked:
     def of(cls, site: AttentionSite, head: int, rows: slice, k: int) -> _Masked:
         allowed = site.allowed(head=head, rows=rows)
         added = torch.zeros(allowed.shape).masked_fill_(~allowed, -torch.inf)
-        seen = (added.amax(0) == 0).nonzero()
-        return cls(added[:, : int(seen[-1]) + 1 if len(seen) else 0], pooled(added, k) < 0)
+        is_blank = (added.amax(0) == 0).nonzero()
+        return cls(added[:, : int(is_blank[-1]) + 1 if len(is_blank) else 0], pooled(added, k) < 0)
 
     def pooled(
         self, site: AttentionSite, head: int, rows: slice, k: int, hidden: Sequence[int]

@@ -81,14 +81,14 @@ def token_choice(
     The chosen query's weights are drawn on the first `n_key` keys (None: on all).
     """
     query, key = axes_labels(trace, cell.site)
-    reads, read = words.axes(cell.site, terms, queries_are_written(trace, cell.site))
+    reads, key_axis = words.axes(cell.site, terms, queries_are_written(trace, cell.site))
     header = {
         "queries": [label.as_json() for label in query],
         "keys": [label.as_json() for label in key[:n_key]],
         "query": cell.query,
         "key": cell.key,
         "queryAxis": reads,
-        "keyAxis": read,
+        "keyAxis": key_axis,
         "blocked": blocked_by(cell, range(len(key[:n_key]))),
     }
     return pack(header, weights=cell.walk.weights[:n_key].numpy())

@@ -247,9 +247,9 @@ class ByteCache:
         self._held[key] = value, sizes
 
     def _has_room(self, sizes: Parts) -> bool:
-        kept = self._kept.bytes + self._kept.new(sizes)
+        total = self._kept.bytes + self._kept.new(sizes)
         alive = self._alive.bytes + self._alive.new(sizes)
-        return alive <= self.budget or kept <= _PROTECTED * self.budget
+        return alive <= self.budget or total <= _PROTECTED * self.budget
 
     def _drop(self) -> None:
         """Evict the least recently used value, a long one if these exceed their share."""

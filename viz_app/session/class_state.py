@@ -30,8 +30,8 @@ _PERSON = re.compile(r"[\w-]{22}")
 def person(session: LiveSession) -> str:
     """Return who this session is: the person of the browser's cookie, or a new one."""
     if not session.member.person:
-        known = str(st.context.cookies.get(PERSON_COOKIE, ""))
-        session.member.person = known if _PERSON.fullmatch(known) else secrets.token_urlsafe(16)
+        cookie = str(st.context.cookies.get(PERSON_COOKIE, ""))
+        session.member.person = cookie if _PERSON.fullmatch(cookie) else secrets.token_urlsafe(16)
     return session.member.person
 
 

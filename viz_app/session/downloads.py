@@ -68,10 +68,10 @@ _offers: WeakValueDictionary[str, _Offer] = WeakValueDictionary()
 
 def address(file: Download) -> str:
     """Return the URL path of a file, which stays the same for its label within a session."""
-    own: dict[str, tuple[str, _Offer]] = st.session_state.setdefault(_KEY, {})
-    token = own[file.label][0] if file.label in own else workers.new_token()
-    own[file.label] = token, _Offer(live.live_session().token, file)
-    _offers[token] = own[file.label][1]
+    offers: dict[str, tuple[str, _Offer]] = st.session_state.setdefault(_KEY, {})
+    token = offers[file.label][0] if file.label in offers else workers.new_token()
+    offers[file.label] = token, _Offer(live.live_session().token, file)
+    _offers[token] = offers[file.label][1]
     return f"{_path()}/{token}"
 
 

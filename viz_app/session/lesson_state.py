@@ -79,6 +79,6 @@ def predict(lesson: Lesson, number: int, prediction: str, session: LiveSession) 
     """Commit to a prediction, and change what the step changes."""
     if not _read(_write(((number, prediction),))):
         return
-    kept = predictions() | {number: prediction}
-    url_state.set_value(PREDICTED, tuple(sorted(kept.items())))
+    updated = predictions() | {number: prediction}
+    url_state.set_value(PREDICTED, tuple(sorted(updated.items())))
     open_step(lesson, number, session, True)

@@ -88,8 +88,8 @@ def keep_file(
     reference = f"own-{hashlib.sha256(content).hexdigest()[:12]}"
     # counted in the budget of all runs as long as the session holds it
     counted = store.cache_store.get((kind.name, file), lambda: file)
-    kept = {name: one for name, one in session.files.items() if name != reference}
-    session.files = dict([*kept.items(), (reference, counted)][-MAX_OWN_FILES:])
+    others = {name: one for name, one in session.files.items() if name != reference}
+    session.files = dict([*others.items(), (reference, counted)][-MAX_OWN_FILES:])
     return reference, size
 
 

@@ -119,9 +119,9 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
     model = scope.model
     values = {field.name: url_state.get(of_pinned(parameter_of(field))) for field in model.fields}
     texts = tuple(values[field.name] or "" for field in model.text_fields)
-    read = run.unchanged.trace.fields
+    fields = run.unchanged.trace.fields
     untyped = tuple(
-        read.get(field.name)
+        fields.get(field.name)
         if field.kind in FILE_FIELDS and not values[field.name]
         else values[field.name]
         for field in model.fields

@@ -47,8 +47,8 @@ FORCED_CHANGE = Notation("force", (), True, read=_read_forced, write=_write_forc
 def mask_parameter(kind: str) -> Notation:
     """Return the parameter of the mask change for this kind of attention (SiteKind.name)."""
     name = _MASK_NAMES.get(kind, f"{kind.replace('_', '-')}-mask")
-    read, write = mask_notation.parse_mask, mask_notation.mask_to_text
-    return Notation(name, MaskChange(), True, read=read, write=write)
+    parse, write = mask_notation.parse_mask, mask_notation.mask_to_text
+    return Notation(name, MaskChange(), True, read=parse, write=write)
 
 
 MASK_KINDS = ("encoder_self", "decoder_self", "cross", "self", "content", "query")

@@ -38,14 +38,14 @@ async def receive_file(
     _sending[token] += 1
     try:
         content = await asyncio.wait_for(_content(request, largest), UPLOAD_SECONDS)
-        kept = await asyncio.to_thread(keep, session, content, request)
+        message = await asyncio.to_thread(keep, session, content, request)
     except asyncio.TimeoutError:
         return JSONResponse({"error": SLOWLY}, 408)
     except (ValueError, OSError) as error:
         return JSONResponse({"error": _message(error)}, 422)
     finally:
         del _sending[token]
-    return JSONResponse(kept, headers={"Cache-Control": "no-store"})
+    return JSONResponse(message, headers={"Cache-Control": "no-store"})
 
 
 async def _content(request: Request, largest: int) -> bytes:

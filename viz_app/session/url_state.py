@@ -302,11 +302,11 @@ def publish() -> Address:
 def preview_choices() -> Iterator[None]:
     """Undo the choices made in the block, in which `publish` returns the address they lead to."""
     session = _session()
-    kept = {n: copy(v) if isinstance(v, dict | set) else v for n, v in vars(session).items()}
+    before = {n: copy(v) if isinstance(v, dict | set) else v for n, v in vars(session).items()}
     try:
         yield
     finally:
-        vars(session).update(kept)
+        vars(session).update(before)
 
 
 def postpone() -> Address:

@@ -25,9 +25,9 @@ def check_folder(folder: Path) -> None:
     paths = sorted(folder.rglob("*"))
     if links := [path for path in paths if path.is_symlink()]:
         raise ValueError(f"{folder} holds a link, {links[0].name}; choose another folder")
-    known = _listed(folder) if paths else {}
+    listed = _listed(folder) if paths else {}
     for path in paths:
-        if not path.is_dir() and path != folder / LIST and not _is_known(folder, path, known):
+        if not path.is_dir() and path != folder / LIST and not _is_known(folder, path, listed):
             raise ValueError(f"{folder} holds something else, {path.name}; choose another folder")
 
 

@@ -43,7 +43,9 @@ def headline_html(question: str, answer: str) -> str:
 def _explained(text: str) -> str:
     def titled(match: re.Match[str]) -> str:
         word = match[1]
-        known = GLOSSARY.get(word) or GLOSSARY.get(word.lower()) or GLOSSARY.get(word.lower()[:-1])
-        return f'<abbr title="{escape(known)}">{word}</abbr>' if known else word
+        meaning = (
+            GLOSSARY.get(word) or GLOSSARY.get(word.lower()) or GLOSSARY.get(word.lower()[:-1])
+        )
+        return f'<abbr title="{escape(meaning)}">{word}</abbr>' if meaning else word
 
     return _ABBREVIATION.sub(titled, text)

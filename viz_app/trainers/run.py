@@ -150,8 +150,8 @@ class TrainingRun:
     def points(self) -> list[dict[str, float]]:
         """Return the rows of the curve, and the losses reported between them."""
         with self._lock:
-            known = {row["step"] for row in self.curve}
-            between = [row for row in self.losses if row["step"] not in known]
+            steps = {row["step"] for row in self.curve}
+            between = [row for row in self.losses if row["step"] not in steps]
             return sorted([*self.curve, *between], key=lambda row: row["step"])
 
     def _send(self, *commands: str) -> None:

@@ -111,10 +111,10 @@ class RunSettings:
 
     def having(self, **values: Any) -> "RunSettings":
         """Return the settings with these values; None, like the plan's own value, is the plan's."""
-        kept = dict(self.changed) | values
+        settings = dict(self.changed) | values
         changed = {
             name: value
-            for name, value in kept.items()
+            for name, value in settings.items()
             if name in self.names and value not in (None, self.usual(name))
         }
         return replace(self, changed=tuple(sorted(changed.items())))

@@ -93,8 +93,8 @@ class WatchedRun:
         """The steps whose weights are kept: of its snapshots, and of the last checkpoint."""
         if self.described is None:
             return []
-        kept = [step for step in snapshots(self.folder) if not _is_link(self.folder, step)]
-        return sorted({*kept, _count(self.record.get("step"))})
+        steps = [step for step in snapshots(self.folder) if not _is_link(self.folder, step)]
+        return sorted({*steps, _count(self.record.get("step"))})
 
     @property
     def can_be_opened(self) -> bool:

@@ -41,8 +41,8 @@ def _is_added(tokens: Float[Tensor, "token feature"], table: Tensor) -> bool:
         )
         if gradient is None:
             return False
-        wanted = torch.zeros(n, width, dtype=gradient.dtype, device=gradient.device)
-        wanted[token] = weights
-        if not torch.equal(gradient.reshape(n, width), wanted):
+        expected = torch.zeros(n, width, dtype=gradient.dtype, device=gradient.device)
+        expected[token] = weights
+        if not torch.equal(gradient.reshape(n, width), expected):
             return False
     return True

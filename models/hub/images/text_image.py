@@ -118,8 +118,8 @@ def check_towers(module: nn.Module) -> None:
 def check_similarity(model: TextImageModel, ids: Int[Tensor, "1 n"]) -> None:
     """Raise CheckpointError if the two towers give another logit than one call of the module."""
     text, pixels = model.repeated(ids)
-    wanted = model.module(input_ids=text, pixel_values=pixels).logits_per_text.diagonal()
-    if not close(model, model(text, pixels)[SIMILARITY_OUTPUT][:, 1], wanted):
+    expected = model.module(input_ids=text, pixel_values=pixels).logits_per_text.diagonal()
+    if not close(model, model(text, pixels)[SIMILARITY_OUTPUT][:, 1], expected):
         raise CheckpointError("its towers one by one give another similarity than in one call")
 
 

@@ -68,11 +68,11 @@ class OwnImageTokenizer(OwnTokenizer):
             patches.pixels[0],
         )
         height, width = pixels.shape[-2:]
-        seen = torch.frombuffer(
+        picture = torch.frombuffer(
             bytearray(image.resize((width, height)).tobytes()), dtype=torch.uint8
         )
         digest = hashlib.sha256(pixels.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
-        return PatchRow.of(file, grid, pixels, seen.reshape(height, width, 3) / 255, digest)
+        return PatchRow.of(file, grid, pixels, picture.reshape(height, width, 3) / 255, digest)
 
     def token(self, i: int) -> str:
         return "[pad]" if i == PADDING_ID else str(int(i))

@@ -139,8 +139,8 @@ class OwnModel(HubModel):
         if logits is not None and logits.dim() == 3 and logits.shape[:2] == row.shape:
             return logits
         shape = None if logits is None else tuple(logits.shape)
-        wanted = f"({row.shape[0]}, {row.shape[1]}, vocabulary)"
-        raise self.refused(f"expected logits {wanted}, not {shape}; `call` can ask it otherwise")
+        expected = f"({row.shape[0]}, {row.shape[1]}, vocabulary)"
+        raise self.refused(f"expected logits {expected}, not {shape}; `call` can ask it otherwise")
 
     def refused(self, reason: str) -> InputError:
         """Return the error that names this module and its field."""

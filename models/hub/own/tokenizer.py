@@ -167,8 +167,8 @@ class TextsTokenizer(OwnTokenizer):
                 f"encode cannot read these texts ({describe_error(error)})", self._field
             ) from error
         if len(rows) != len(texts):
-            wanted = f"a row for each of {' and '.join(self._fields)}"
-            raise InputError(f"encode should return {wanted}, not {len(rows)}", self._field)
+            expected = f"a row for each of {' and '.join(self._fields)}"
+            raise InputError(f"encode should return {expected}, not {len(rows)}", self._field)
         return rows
 
     def _places(self, text: str, ids: Sequence[int]) -> Iterable[tuple[int, int] | None]:

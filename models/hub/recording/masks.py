@@ -127,8 +127,8 @@ def _padding(
     For a single query they are known to be padding only if the caller says so.
     """
     if padding is None:
-        seen = allowed.any(2, keepdim=True).any(1, keepdim=True)
-        return None if allowed.shape[2] == 1 or bool(seen.all()) else MaskLayer(PADDING, seen)
+        is_open = allowed.any(2, keepdim=True).any(1, keepdim=True)
+        return None if allowed.shape[2] == 1 or bool(is_open.all()) else MaskLayer(PADDING, is_open)
     return None if bool(padding.all()) else MaskLayer(PADDING, padding[:, None, None])
 
 

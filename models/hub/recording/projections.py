@@ -103,9 +103,9 @@ def _origin(linear: Linear, t: Tensor) -> Origin | None:
     if not same_memory(y, t) or not y.is_contiguous() or y.numel() != batch * n * width:
         return None
     first = t.storage_offset() - y.storage_offset()
-    wanted = zip(t.shape, t.stride(), (n * width, d_head, width, 1), strict=True)
+    expected = zip(t.shape, t.stride(), (n * width, d_head, width, 1), strict=True)
     if not 0 <= first <= width - n_heads * d_head or any(
-        size > 1 and stride != step for size, stride, step in wanted
+        size > 1 and stride != step for size, stride, step in expected
     ):
         return None
     return _of_rows(linear, slice(first, first + n_heads * d_head), batch, n)

@@ -193,8 +193,8 @@ def _check_two_steps(model: SoundWriter) -> None:
     """Raise CheckpointError if encoder and decoder one by one give other logits than one call."""
     ids = probe.short_text(model.module, model.config, 7)
     features, text = model.repeated(ids)
-    wanted = model.module(input_features=features, decoder_input_ids=text, use_cache=False).logits
-    if not close(model, model(features, text), wanted):
+    expected = model.module(input_features=features, decoder_input_ids=text, use_cache=False).logits
+    if not close(model, model(features, text), expected):
         raise CheckpointError(
             "its decoder gives other logits from a finished encoding than in one call with its encoder"
         )

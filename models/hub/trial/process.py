@@ -175,10 +175,10 @@ def _check_size(module: nn.Module, stored: int) -> None:
 
     A matrix that is used in two places may be stored once.
     """
-    wanted = sum(p.numel() for p in module.parameters())
-    if wanted > 2 * stored + SPARE:
+    n_parameters = sum(p.numel() for p in module.parameters())
+    if n_parameters > 2 * stored + SPARE:
         raise CheckpointError(
-            f"config.json describes a model of {wanted:,} numbers, but its weights hold {stored:,}"
+            f"config.json describes a model of {n_parameters:,} numbers, but its weights hold {stored:,}"
         )
 
 

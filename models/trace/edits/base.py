@@ -115,10 +115,10 @@ def _marked(
     axes: Sequence[tuple[Sequence[int], LayerNumbers]], device: torch.device
 ) -> Bool[Tensor, ...]:
     marked = torch.ones([1] * (len(axes) + 1), dtype=torch.bool)
-    for axis, (present, wanted) in enumerate(axes):
-        if wanted is not None:
+    for axis, (present, limits) in enumerate(axes):
+        if limits is not None:
             shape = [len(present) if i == axis else 1 for i in range(marked.dim())]
-            marked = marked & torch.tensor([i in wanted for i in present]).view(shape)
+            marked = marked & torch.tensor([i in limits for i in present]).view(shape)
     return marked.to(device)
 
 

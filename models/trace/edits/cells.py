@@ -41,17 +41,17 @@ class SetWeights(Edit):
     ) -> Float[Tensor, "row head query key"]:
         """Set the cells and rescale the others."""
         cells = [(key, weight) for key, weight in self.cells if key < part.n_key]
-        wanted, is_set = weights.new_zeros(part.n_key), torch.zeros(part.n_key, dtype=torch.bool)
+        imposed, is_set = weights.new_zeros(part.n_key), torch.zeros(part.n_key, dtype=torch.bool)
         for key, weight in cells:
-            wanted[key], is_set[key] = weight, True
+            imposed[key], is_set[key] = weight, True
         is_set = is_set.to(part.device)
         if part.allowed is not None:
-            wanted = wanted * part.allowed
+            imposed = imposed * part.allowed
         rest = weights.masked_fill(is_set, 0.0)
-        room = 1 - wanted.sum(-1, keepdim=True)
+        room = 1 - imposed.sum(-1, keepdim=True)
         total = rest.sum(-1, keepdim=True)
         scale = torch.where(total > 0, room.clamp(min=0) / total, torch.zeros_like(total))
-        new = torch.where(is_set, wanted, rest * scale)
+        new = torch.where(is_set, imposed, rest * scale)
         # a row without anything left is as it was: its only open keys were set to 0
         new = torch.where(new.sum(-1, keepdim=True) > 0, new, weights)
         return torch.where(part.chosen(self.where), new, weights)

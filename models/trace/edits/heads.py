@@ -93,8 +93,8 @@ class HeadOff(Edit):
     def _at_offset(self, part: AttentionPart) -> Float[Tensor, "#row #head query key"]:
         """Return rows with one 1: at the allowed key nearest to query + offset, earlier first."""
         keys = torch.arange(part.n_key, device=part.device)
-        wanted = torch.tensor(list(part.queries), device=part.device)[:, None] + self.offset
-        distance = ((keys - wanted).abs() * 2 + (keys > wanted))[None, None]
+        place = torch.tensor(list(part.queries), device=part.device)[:, None] + self.offset
+        distance = ((keys - place).abs() * 2 + (keys > place))[None, None]
         if part.allowed is not None:
             distance = distance.masked_fill(~part.allowed, torch.iinfo(torch.long).max)
         return (keys == distance.argmin(-1, keepdim=True)).float()

@@ -29,9 +29,9 @@ class PositionVectors:
     ) -> tuple[Float[Tensor, "*head query feature"], Bool[Tensor, "query 1"]]:
         """Return the vectors at these positions and where they apply, as `like` in dtype."""
         n = self.vectors.shape[-2]
-        wanted = torch.tensor(list(positions))
-        index = wanted.clamp(max=n - 1)
-        applies = (wanted < n) | self.repeats
+        indices = torch.tensor(list(positions))
+        index = indices.clamp(max=n - 1)
+        applies = (indices < n) | self.repeats
         if self.covered is not None:
             applies = applies & self.covered[index]
         vectors = self.vectors[..., index, :].to(like.device, like.dtype)

@@ -45,5 +45,5 @@ def _by_kl(first: np.ndarray, second: np.ndarray) -> float:
     for one in (first, second):
         ratio = np.divide(one, half, out=np.ones_like(one), where=one > 0)
         rows += (one * np.log2(ratio)).sum(-1) / 2
-    read = (first.sum(-1) > 0) | (second.sum(-1) > 0)
-    return float(rows[read].mean()) if read.any() else 0.0
+    has_weights = (first.sum(-1) > 0) | (second.sum(-1) > 0)
+    return float(rows[has_weights].mean()) if has_weights.any() else 0.0

@@ -54,7 +54,7 @@ def beam_tree(
     hypothesis = steps[node[0]].hypotheses[node[1]]
     n_text = story.n_text
     opening = given_row(story, scope.tokenizer)[: story.n_opening]
-    read = [*opening, *token_labels(scope.tokenizer, hypothesis.tokens[:-1], n_text)]
+    inputs = [*opening, *token_labels(scope.tokenizer, hypothesis.tokens[:-1], n_text)]
     is_first = len(hypothesis.tokens) + n_text == 1
     ids = candidate_tokens(run)[-1:]
     header: dict[str, Any] = {
@@ -64,7 +64,7 @@ def beam_tree(
         ],
         "node": list(node),
         "source": [label.as_json() for label in source_labels(story, reading)],
-        "read": [label.as_json() for label in read],
+        "read": [label.as_json() for label in inputs],
         "token": token_label(scope.tokenizer, hypothesis.tokens[-1], first=is_first).as_json(),
         "candidates": [
             token_label(scope.tokenizer, i, first=is_first).as_json() for i in ids[0].tolist()

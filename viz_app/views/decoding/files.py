@@ -158,9 +158,9 @@ def _rows(story: Story, scope: Scope, step: int) -> DrawnElements:
     tokenizer = scope.tokenizer
     row = given_row(story, tokenizer)[story.n_opening - 1 :]
     best = token_labels(tokenizer, story.parallel.log_probs.argmax(-1).tolist(), story.n_text)
-    written = token_labels(tokenizer, story.serial.taken, story.n_text)[: step + 1]
+    outputs = token_labels(tokenizer, story.serial.taken, story.n_text)[: step + 1]
     rows = [("given text", row[1:]), ("decoder reads", row[:-1]), ("model predicts", best)]
-    rows += [("inference reads", [row[0], *written][: len(written)]), ("and writes", written)]
+    rows += [("inference reads", [row[0], *outputs][: len(outputs)]), ("and writes", outputs)]
     parts, y = [], RUNS_TOP
     for i, (name, tokens) in enumerate(rows):
         y += 14 if i == 3 else 0

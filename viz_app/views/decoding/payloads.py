@@ -78,11 +78,11 @@ def decoding_payloads(run: CurrentRun, choices: DecodingChoices) -> Pictures:
     if not has_room(run):
         return {"note decoding": small_print(text.no_room(run.scope.n_ctx))}
     choices = choices.of(input_ids(run))
-    written, runs = compare_decoding(run, choices)
+    autoregression, runs = compare_decoding(run, choices)
     step = min(choices.place.step, runs.n_steps - 1)
     note = _note(run, runs, choices)
-    if written.beam and choices.is_tree:
-        picture = {"beam_tree": _beam_tree(run, written, runs, choices)}
+    if autoregression.beam and choices.is_tree:
+        picture = {"beam_tree": _beam_tree(run, autoregression, runs, choices)}
     else:
         make = partial(stepper, runs, run.scope, choices.reading, run.terms, step, note)
         picture = {"stepper": Scaled(make)}
@@ -113,15 +113,15 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
     if not has_room(run):
         raise InputError(text.no_room(run.scope.n_ctx), run.scope.model.fields[0].name)
     choices = choices.of(input_ids(run))
-    written = compare_decoding(run, choices)[1].serial
+    serial = compare_decoding(run, choices)[1].serial
     tokenizer = run.scope.tokenizer
-    steps = [token_label(tokenizer, token) for token in written.taken]
-    shared = {"number of steps": len(written)}
+    steps = [token_label(tokenizer, token) for token in serial.taken]
+    shared = {"number of steps": len(serial)}
     drawn = [
         Quantity(
             "the probabilities of the next token",
             "probability",
-            written.log_probs.exp(),
+            serial.log_probs.exp(),
             steps,
             "step",
             lambda token: token_label(tokenizer, token),
@@ -131,10 +131,10 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
         )
     ]
     if site := choices.reading.cross:
-        read = run.trace.attention[site].key_stream
-        keys = labels(run.trace.streams[read])
-        weights = written.weights(site, choices.reading.head)
-        same = shared | {f"number of {read} tokens": len(keys)}
+        key_stream = run.trace.attention[site].key_stream
+        keys = labels(run.trace.streams[key_stream])
+        weights = serial.weights(site, choices.reading.head)
+        same = shared | {f"number of {key_stream} tokens": len(keys)}
         cross = "the weights over the source"
         drawn.append(
             Quantity(cross, "weight", weights, steps, "step", keys.__getitem__, "key", same)
@@ -172,15 +172,15 @@ def compare_decoding(run: CurrentRun, choices: DecodingChoices) -> tuple[Autoreg
     """Return the tokens that inference generates, and both runs."""
     inputs, n_opening = input_ids(run), _n_opening(run)
     method = choices.of(inputs).method
-    written = cache.autoregression(run, inputs, method)
+    autoregression = cache.autoregression(run, inputs, method)
     free: Run | None = None
     if method.forced:
         free = cache.autoregression(run, inputs, replace(method, forced=())).run
-    return written, Story(
+    return autoregression, Story(
         run.trace,
         _teacher_forced(run, method),
-        written.run,
-        written.method,
+        autoregression.run,
+        autoregression.method,
         free,
         n_opening,
         run.original.trace if run.original else None,

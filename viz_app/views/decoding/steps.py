@@ -121,12 +121,12 @@ def _blocks(story: Story, tokenizer: Tokenizer, block: int) -> dict[str, list]:
     """Return the labels of the key blocks of each run; empty without blocks."""
     if block == 1:
         return {}
-    opening, written = (
+    opening, outputs = (
         given_row(story, tokenizer)[: story.n_opening],
         token_labels(tokenizer, story.serial.read[1:], story.n_text),
     )
-    read = {"parallel": given_row(story, tokenizer)[:-1], "serial": [*opening, *written]}
-    return {name: _json(in_blocks(row, block)) for name, row in read.items()}
+    inputs = {"parallel": given_row(story, tokenizer)[:-1], "serial": [*opening, *outputs]}
+    return {name: _json(in_blocks(row, block)) for name, row in inputs.items()}
 
 
 def _extent(story: Story, work: dict[str, Any] | None) -> dict[str, float]:
@@ -212,12 +212,12 @@ def given_row(story: Story, tokenizer: Tokenizer) -> list[Label]:
 
 def _serial(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the autoregressive lane: the tokens generated, and read (shifted right)."""
-    written = token_labels(tokenizer, story.serial.taken, story.n_text)
-    read = [given_row(story, tokenizer)[story.n_opening - 1], *written[:-1]]
+    outputs = token_labels(tokenizer, story.serial.taken, story.n_text)
+    inputs = [given_row(story, tokenizer)[story.n_opening - 1], *outputs[:-1]]
     return {
         **_lane(story.serial, story.n_text, tokenizer),
-        "read": _json(read),
-        "written": _json(written),
+        "read": _json(inputs),
+        "written": _json(outputs),
         "cached": list(story.serial.cached),
     }
 
@@ -226,10 +226,10 @@ def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
     """Return the run without forced tokens, and which tokens it shares with the forced run."""
     if story.free is None:
         return None
-    written = token_labels(tokenizer, story.free.taken, story.n_text)
+    outputs = token_labels(tokenizer, story.free.taken, story.n_text)
     shared_free, shared_forced = common_items(story.free.taken, story.serial.taken)
     return {
-        "written": _json(written),
+        "written": _json(outputs),
         "taken": list(story.free.taken),
         "shared": shared_free,
         "sharedByForced": shared_forced,

@@ -153,9 +153,9 @@ class _Pictures:
             return self.one.around(run) | {ABOUT_DIFFERENCE: why}
 
     def _of_pinned(self, run: CurrentRun) -> Pictures:
-        kept = self.one.session.pinned_pictures
-        if self.pinned.texts is not None and kept and kept[0] is self:
-            return kept[1]
+        stored = self.one.session.pinned_pictures
+        if self.pinned.texts is not None and stored and stored[0] is self:
+            return stored[1]
         other = self.pinned.beside(run)
         drawn = _beside(self.one, run, other).drawn(other)
         if self.pinned.texts is not None:

@@ -277,16 +277,16 @@ def pair_checks(
 
 def no_pair(names: Sequence[str], has_alignment: bool, has_heads: bool) -> str:
     """Name the missing one of the two models."""
-    wanted = [
+    missing = [
         text
-        for text, there in (
+        for text, exists in (
             ("one with Bahdanau's alignment", has_alignment),
             ("a Transformer with cross-attention", has_heads),
         )
-        if not there
+        if not exists
     ]
     searched = f" (looked for: {', '.join(names)})" if names else ""
-    return f"Two trained models of this task are needed, with the same tokens. Missing: {' and '.join(wanted)}{searched}."
+    return f"Two trained models of this task are needed, with the same tokens. Missing: {' and '.join(missing)}{searched}."
 
 
 def provenance(scope: Scope, formula: str) -> str:

@@ -85,11 +85,11 @@ def mark(text: str, others: Sequence[str]) -> MarkedText:
         return MarkedText([(piece, False) for piece in marked], [])
     compared = [common(marked, row) for row in rows]
     invented = [not any(there[i] for there, _ in compared) for i in range(len(marked))]
-    first, (_, kept) = rows[0], compared[0]
+    first, (_, is_held) = rows[0], compared[0]
     everywhere = [all(common(first, row)[0][i] for row in rows[1:]) for i in range(len(first))]
     lost = [
         piece
-        for piece, there, all_have in zip(first, kept, everywhere, strict=True)
+        for piece, there, all_have in zip(first, is_held, everywhere, strict=True)
         if all_have and not there
     ]
     return MarkedText(list(zip(marked, invented, strict=True)), lost)

@@ -127,7 +127,7 @@ def several_payload(group: HeadGroup, terms: words.Terms, query: int | None) -> 
     site = group.sites[0]
     block = block_side(site.n_query, site.n_key, MAX_STRAND_BLOCKS) if has_many_cells(site) else 1
     rows, columns = (in_blocks(labels(encoding), block) for encoding in group.trace.axes(site))
-    reads, read = words.axes(site, terms)
+    reads, key_axis = words.axes(site, terms)
     drawn = group.drawn_heads
     weights = [group.weights(n, block) for n in drawn]
     header: dict[str, Any] = {
@@ -141,7 +141,7 @@ def several_payload(group: HeadGroup, terms: words.Terms, query: int | None) -> 
             for key, m in MEASURES.items() if not m.of_one_text or site.query_stream == site.key_stream
         ],
         "queries": [label.as_json() for label in rows], "keys": [label.as_json() for label in columns],
-        "queryAxis": reads, "keyAxis": read, "most": MAX_SHOWN_HEADS,
+        "queryAxis": reads, "keyAxis": key_axis, "most": MAX_SHOWN_HEADS,
         **saving(file_name(group.trace, group.kind, "heads"), facts(group.trace)),
         "widest": float(np.log(max(2, site.n_key))),
     }  # fmt: skip

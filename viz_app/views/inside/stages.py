@@ -67,23 +67,23 @@ def _vectors(s: Scene) -> Stage:
 
 def _where(s: Scene) -> str:
     """Return what this query can read, as a clause."""
-    site, read = s.site, s.terms.of(s.site.key_stream).text
+    site, key = s.site, s.terms.of(s.site.key_stream).text
     if site.role == "query":
         return (
-            f"below is {read} in the content stream. Its own vector comes from the query stream, which has never seen "
+            f"below is {key} in the content stream. Its own vector comes from the query stream, which has never seen "
             "the token at its position."
         )
     if site.role == "content" and not s.w.allowed.all():
-        return f"below is {read}; a mask will hide what comes after it in the order."
+        return f"below is {key}; a mask will hide what comes after it in the order."
     if site.site_kind.between_streams:
         left = ", as it left the encoder" if (site.stack, site.role) == ("decoder", "cross") else ""
-        return f"below are the keys: {read}{left}."
+        return f"below are the keys: {key}{left}."
     if s.w.allowed.all():
-        return f"below are the keys: all of {read}."
+        return f"below are the keys: all of {key}."
     if LOOK_AHEAD in s.blocked:
-        return f"below is {read}; a mask will hide what comes after it."
+        return f"below is {key}; a mask will hide what comes after it."
     n = int((~s.w.allowed).sum())
-    return f"below is {read}; a mask will hide {n} token{'s' * (n > 1)}."
+    return f"below is {key}; a mask will hide {n} token{'s' * (n > 1)}."
 
 
 def _projections(s: Scene) -> Stage:

@@ -177,8 +177,8 @@ def switch_off(rule: HeadRule) -> None:
     for one in found_heads(trace):
         if one.rule == rule:
             where = Where(site=one.site.name, heads=(one.head,))
-            kept = [edit for edit in url_state.get(EDITS) if edit.where != where]
-            url_state.set_value(EDITS, (*kept, HeadOff(where)))
+            others = [edit for edit in url_state.get(EDITS) if edit.where != where]
+            url_state.set_value(EDITS, (*others, HeadOff(where)))
     url_state.set_value(declared_parameters()["interventions-section"], "Heads")
 
 

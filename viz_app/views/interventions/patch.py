@@ -90,14 +90,14 @@ def _part(run: CurrentRun) -> str:
 
 def _within(two: Two | None, choices: PatchChoices) -> PatchChoices:
     """Leave out the patches of the other run that it cannot take."""
-    kept: tuple[Edit, ...] = ()
+    fitting: tuple[Edit, ...] = ()
     for edit in choices.other_edits if two is not None else ():
         try:
-            two.other.with_edits((*kept, edit))
+            two.other.with_edits((*fitting, edit))
         except CheckpointError:
             continue
-        kept = (*kept, edit)
-    return PatchChoices(**{**vars(choices), "other_edits": kept})
+        fitting = (*fitting, edit)
+    return PatchChoices(**{**vars(choices), "other_edits": fitting})
 
 
 def _boxes(run: CurrentRun) -> tuple[str, ...]:

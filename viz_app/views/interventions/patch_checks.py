@@ -37,8 +37,8 @@ def patch_checks(measured: PatchEffects) -> list[Check]:
                 "Its effect in another pass, by the edit that a click makes, against that in the batch of all parts",
             )
         )
-        own: list[Edit] = [Patch(where, fields=base.patched_from)]
-        same = effects_of(scope, trace, [tuple(own)], Divergence(two.row))
+        identity: list[Edit] = [Patch(where, fields=base.patched_from)]
+        same = effects_of(scope, trace, [tuple(identity)], Divergence(two.row))
         checks.append(
             Check(
                 "patched with itself: 0",

@@ -60,8 +60,8 @@ def _replace(where: Where, make: Callable[[], Edit] | None) -> None:
 
 def keep_edit(where: Where, edit: Edit | None) -> None:
     """Keep this edit in place of earlier ones of the same part of the run; None keeps none."""
-    kept = [one for one in url_state.get(EDITS) if one.where != where]
-    url_state.set_value(EDITS, (*kept, *([edit] if edit else [])))
+    others = [one for one in url_state.get(EDITS) if one.where != where]
+    url_state.set_value(EDITS, (*others, *([edit] if edit else [])))
 
 
 def undo_edit(edit: Edit) -> None:
@@ -88,9 +88,9 @@ def toggle_edit(side: str, edit: Edit) -> None:
     """Take a part of the other run into the one of this side, or leave it to the run again."""
     parameter = EDITS if side == "needed" else OTHER_EDITS
     now = url_state.get(parameter)
-    kept = tuple(one for one in now if one != edit)
-    n_patches = sum(isinstance(one, Patch) for one in kept)
-    if kept == now and n_patches < MOST_TEXTS:
-        kept = (*kept, edit)
-    url_state.set_value(parameter, kept)
+    edits = tuple(one for one in now if one != edit)
+    n_patches = sum(isinstance(one, Patch) for one in edits)
+    if edits == now and n_patches < MOST_TEXTS:
+        edits = (*edits, edit)
+    url_state.set_value(parameter, edits)
     url_state.set_value(PATCH_SIDE, side)

@@ -269,8 +269,8 @@ def explain_stream(sublayers: Sequence[Sublayer], output: str, writes: bool = Tr
     factors = sorted({_factor(s) for s in sublayers if s.scale != 1})
     more = [_SCALED.format(factor=" or ".join(factors))] if factors else []
     more += [_MIXED] if any(s.role == MIXER for s in sublayers) else []
-    read = _READ_CLASSES + _BESIDE * writes if is_class(output) else _READ.get(output, "")
-    lens = [_LENS.format(read=read)] if output else []
+    sentence = _READ_CLASSES + _BESIDE * writes if is_class(output) else _READ.get(output, "")
+    lens = [_LENS.format(read=sentence)] if output else []
     return "\n\n".join((stream, norm, *more, *lens))
 
 

@@ -59,16 +59,16 @@ class TokenView:
     @cached_property
     def routed(self) -> dict[str, Routed]:
         """Path of a mixture of experts in the chosen layer → where it sends this token."""
-        known = routings(self.run.scope.model)
+        experts = routings(self.run.scope.model)
         by_path = {
             p.sublayer.path: token_routing(
                 self.run.trace,
-                known[p.sublayer.path],
+                experts[p.sublayer.path],
                 p.sublayer.made or p.sublayer.out,
                 self.position,
             )
             for p in self.layer
-            if p.sublayer.path in known
+            if p.sublayer.path in experts
         }
         return {path: one for path, one in by_path.items() if one is not None}
 

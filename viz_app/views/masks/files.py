@@ -166,5 +166,5 @@ def _matrix(
         return colour(float(values[q, k])), str(values[q, k])
 
     yield svg.svg_text(x0, 42, title, font_weight=600)
-    names, read = [label.text for label in queries], [label.text for label in keys]
-    yield from svg.heat_map(x0 + MASKS_LEFT, 30 + MASKS_TOP, MASK_CELL, names, read, cell)
+    names, key_names = [label.text for label in queries], [label.text for label in keys]
+    yield from svg.heat_map(x0 + MASKS_LEFT, 30 + MASKS_TOP, MASK_CELL, names, key_names, cell)

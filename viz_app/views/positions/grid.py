@@ -126,7 +126,7 @@ def _checks(run: CurrentRun, similarity: GridSimilarity) -> list[Check]:
     first = len(row.grid.before) if row else 0
     vectors = model_table(run)[first : first + len(similarity.cosine)].double()
     by_torch = torch.cosine_similarity(vectors[:, None], vectors[:1], dim=-1)[:, 0]
-    own = similarity.cosine.diagonal()
+    diagonal = similarity.cosine.diagonal()
     return [
         Check(
             "the first tile by torch's cosine",
@@ -136,7 +136,7 @@ def _checks(run: CurrentRun, similarity: GridSimilarity) -> list[Check]:
         ),
         Check(
             "each patch is like itself",
-            float((own - 1).abs().max()),
+            float((diagonal - 1).abs().max()),
             1e-9,
             "Largest difference of a patch's cosine with itself from 1",
         ),

@@ -260,8 +260,8 @@ def _about(run: CurrentRun, view: TableView) -> Facts:
 
 def _model_facts(run: CurrentRun, view: TableView) -> Facts:
     """Return the facts of the model without the text: the table is the same for every text."""
-    kept = {"table", "size", *of_model(run.trace)}
-    return {name: fact for name, fact in _about(run, view).items() if name in kept}
+    facts = {"table", "size", *of_model(run.trace)}
+    return {name: fact for name, fact in _about(run, view).items() if name in facts}
 
 
 def _checks(run: CurrentRun, view: TableView) -> list[Check]:

@@ -64,11 +64,11 @@ def draw_span(run: CurrentRun, output: Span, choices: TaskChoices) -> DrawnOutpu
     """Draw the answer as a span of the text, and return its checks."""
     site, head = reading_site(run.trace, output.stream, choices.focus)
     answer = range(output.start, output.end + 1)
-    read = answer[:MAX_READING_ROWS] if site is not None else ()
+    rows = answer[:MAX_READING_ROWS] if site is not None else ()
     logits = torch.stack([output.start_logits, output.end_logits])
     checks = [*check_softmax(logits, logits.float().log_softmax(-1)), check_best(output)]
-    if read:
-        checks.append(check_row(site, head, *read))
+    if rows:
+        checks.append(check_row(site, head, *rows))
     return {"span": _payload(run, output, site, head, list(answer[:MAX_READING_ROWS]))}, checks
 
 

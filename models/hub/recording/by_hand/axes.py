@@ -72,20 +72,19 @@ def arrange_axes(
     """
     axes = [resolve_axis(axis) for axis in layout]
     flat = [atom for axis in axes for atom in axis]
-    wanted = [[atom for atom in group if atom in flat] for group in groups]
-    if len(flat) != sum(map(len, wanted)):
+    order = [[atom for atom in group if atom in flat] for group in groups]
+    if len(flat) != sum(map(len, order)):
         return None
     t = t.reshape([atom.size for atom in flat])
-    t = t.permute([flat.index(atom) for group in wanted for atom in group])
+    t = t.permute([flat.index(atom) for group in order for atom in group])
     lacks = [
-        present != list(group[: len(present)])
-        for present, group in zip(wanted, groups, strict=True)
+        present != list(group[: len(present)]) for present, group in zip(order, groups, strict=True)
     ]
     if any(lacks):
         sizes = [atom.size if atom in flat else 1 for group in groups for atom in group]
         t = t.reshape(sizes).expand([atom.size for group in groups for atom in group])
-        wanted = [list(group) for group in groups]
-    return t.reshape([size_of(group) for group in wanted])
+        order = [list(group) for group in groups]
+    return t.reshape([size_of(group) for group in order])
 
 
 def place_axes(

@@ -89,8 +89,8 @@ def roles_of(
         raise TypeError(f"weights come from a softmax, not from {type(softmax).__name__}")
     labels, others = (product.of_a, product.of_b) if is_a else (product.of_b, product.of_a)
     values = product.b if is_a else product.a
-    known = {label: resolve_axis(axis) for label, axis in zip(labels, step.layout, strict=True)}
-    axes = axes_of(product, known)
+    axis_of = {label: resolve_axis(axis) for label, axis in zip(labels, step.layout, strict=True)}
+    axes = axes_of(product, axis_of)
     of_values = layout_of(values, others, axes)
     key = resolve_axis(softmax.layout[softmax.dim])
     summed = [atom for label in product.summed for atom in resolve_axis(axes[label])]

@@ -248,8 +248,8 @@ def softmax_of(step: FollowedStep, dim: int) -> FollowedStep | None:
     z = step.before(EXP)
     if z is None or not isinstance(step.root, ScoreProduct) or z.value.shape != step.value.shape:
         return None
-    wanted = torch.softmax(z.value, dim)
-    if not torch.allclose(wanted, step.value, rtol=1e-5, atol=1e-7):
+    expected = torch.softmax(z.value, dim)
+    if not torch.allclose(expected, step.value, rtol=1e-5, atol=1e-7):
         return None
     root = Softmax(z, dim, torch.softmax, (z.value, dim), {}, step.value, step.layout)
     return replace(step, root=root, func=None, args=(), kwargs={})
