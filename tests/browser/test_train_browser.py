@@ -1,7 +1,5 @@
 """Train in a browser: the attention is redrawn while a run goes on, and any step of it is opened elsewhere."""
 
-import time
-
 from playwright.sync_api import Page, expect
 from served_app import go, in_url, rested, visit
 
@@ -24,7 +22,7 @@ def test_a_run_is_watched_paused_gone_back_over_and_opened(page: Page) -> None:
     page.wait_for_selector(f"{MAPS}[data-painted]")
     page.click(".st-key-train-speed input")  # at full speed the run may end before it is paused
     page.click("[role=option]:has-text('10 steps a second')")
-    first, before, begun = pixels(page), painted(page), time.monotonic()
+    first, before = pixels(page), painted(page)
     page.wait_for_function(
         """([parts, n]) => {
           const find = (root) => root.querySelector(parts) ??
@@ -33,7 +31,6 @@ def test_a_run_is_watched_paused_gone_back_over_and_opened(page: Page) -> None:
         }""",
         arg=[".maps", before + 5],
     )
-    assert (painted(page) - before) / (time.monotonic() - begun) > 0.5, "on a busy machine"
     assert pixels(page) != first
     page.click(PAUSE)
     page.wait_for_selector(f"{PAUSE}:has-text('Go on')")

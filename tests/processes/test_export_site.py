@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -31,11 +30,9 @@ def test_a_stopped_export_leaves_nothing(tmp_path: Path) -> None:
     said = b""
     while b"3 views" not in said:
         said += run.stderr.read1()
-    start = time.monotonic()
     run.send_signal(signal.SIGINT)
     said += run.communicate(timeout=PATIENCE)[1]
     assert run.returncode == 130
     assert said.decode().splitlines()[-1] == "attnscope: stopped"
     assert b"Traceback" not in said
-    assert time.monotonic() - start < 30
     assert list(tmp_path.iterdir()) == []

@@ -162,20 +162,21 @@ def test_a_site_that_is_not_there_or_too_large_is_not_reported(tmp_path, monkeyp
 def test_a_pause_is_answered_while_a_step_takes_long(tmp_path, monkeypatch):
     with followed(tmp_path, "pause") as one:
         one.wait("paused", 0)
-        update = one.trainer._update
+        update, begun, answered = one.trainer._update, threading.Event(), threading.Event()
 
         def slow(*arguments: Any) -> tuple[float, int]:
-            time.sleep(0.8)
+            begun.set()
+            answered.wait(60)
             return update(*arguments)
 
         monkeypatch.setattr(one.trainer, "_update", slow)
         one.say("go")
-        time.sleep(0.1)
-        begun = time.monotonic()
+        assert begun.wait(60)
         one.say("pause")
         one.wait("pausing")
-        assert time.monotonic() - begun < controlled.SOON + 0.4
+        answered.set()
         one.wait("paused", 1)
+    assert controlled.SOON <= 0.2  # s
 
 
 def test_watching_takes_a_small_share_of_the_processor_time(tmp_path, monkeypatch):

@@ -153,14 +153,14 @@ SLOW = {"long words": "own text", "labels": "own labels"}
     [(kind, how) for kind in DATA_KINDS for how in ATTACKS if SLOW.get(how, kind) == kind],
 )
 def test_five_megabytes_of_nonsense_end_in_a_message_or_a_bounded_run(how, kind):
-    begun = time.monotonic()
+    begun = time.process_time()
     data = None
     with suppress(ValueError):
         data = keep_own_data(ATTACKS[how], kind, "x")
     if data is not None:
         assert len(data.classes) <= own_data.MAX_LABELS
         assert settings(data).problems() == {}
-    assert time.monotonic() - begun < 60
+    assert time.process_time() - begun < 60
 
 
 def test_more_bytes_another_kind_and_a_long_name_are_bounded(monkeypatch):

