@@ -1,15 +1,19 @@
 """What is added to the scores of other libraries' models: a bias however strong, or a mask in any of its usual forms."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from drawn import letters
 from torch import Tensor
 
+import models
 from models.hub.recording.masks import BiasTerm, as_attn_mask, explain_mask
 from models.layers.masks import LOOK_AHEAD, PADDING, Mask
 from models.trace import DistanceTerm
+from models.trace.run import _BatchRow
 from viz_app import words
 from viz_app.views.inside.cell import WeightCell, cell_stages
 
@@ -141,6 +145,35 @@ def test_what_one_head_may_read_is_neither_padding_nor_closed_to_a_bias() -> Non
             assert torch.equal(found.mask.expanded(0, head, N, N), may)
             added = term.scores(head, torch.arange(N), N)
             torch.testing.assert_close(added[may], bias[0, head][may])
+
+
+@pytest.mark.parametrize("n_query", [1, N])
+def test_a_bias_of_a_batch_is_cut_to_the_row_and_its_length(n_query: int) -> None:
+    """As the runs of a batch cut it: values differ from row to row, and end with padding."""
+    values, n = torch.randn(2, HEADS, n_query, N), N - 2
+    for row in range(2):
+        cut = _BatchRow(row, {"text": ("x",) * n})
+        term = BiasTerm("bias", values).map_tensors(
+            lambda t, axis, cut=cut: cut.per_token(t, "text", axis), cut.shared
+        )
+        wanted = values[row].expand(-1, N, -1)[:, :n, :n]
+        torch.testing.assert_close(term.scores(None, torch.arange(n), n), wanted)
+        torch.testing.assert_close(term.scores(1, torch.tensor([2]), n), wanted[1, 2:3])
+
+
+def test_texts_of_a_batch_under_a_bias_of_places_are_those_run_alone(tmp_path: Path) -> None:
+    """Falcon adds ALiBi by the key's own place, so it is no term by distance."""
+    config = transformers.FalconConfig(
+        vocab_size=97, hidden_size=24, num_attention_heads=3, num_hidden_layers=2, alibi=True,
+        multi_query=False, parallel_attn=False,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    transformers.FalconForCausalLM(config).save_pretrained(tmp_path)
+    scope, texts = models.load(tmp_path, device="cpu"), ["3 4 5", "7 8 9 10 11 12"]
+    for trace, text in zip(scope.run_each([[text] for text in texts]), texts, strict=True):
+        for name, site in scope.run(text).attention.items():
+            assert isinstance(site.terms[0], BiasTerm)
+            torch.testing.assert_close(trace.attention[name].weights(), site.weights())
 
 
 @pytest.mark.parametrize("by_distance", [True, False])

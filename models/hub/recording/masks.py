@@ -34,6 +34,7 @@ class BiasTerm(ScoreTerm):
         self, head: int | None, queries: Int[Tensor, " query"], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:
         values = self.values[min(batch, len(self.values) - 1)]  # (head or 1, query or 1, key)
+        values = values[..., :n_key]  # those of a batch are as long as its longest row
         if values.shape[1] == 1:
             rows = values.expand(-1, len(queries), -1)
         else:
@@ -43,7 +44,10 @@ class BiasTerm(ScoreTerm):
     def map_tensors(
         self, per_token: Callable[[Tensor, AxisIndex], Tensor], shared: Callable[[Tensor], Tensor]
     ) -> BiasTerm:
-        values = self.values if self.values.shape[2] == 1 else per_token(self.values, 2)
+        values = self.values
+        if len(values) > 1 or values.shape[2] > 1:  # of one row, or of some queries
+            every = values if values.shape[2] > 1 else values.expand(-1, -1, values.shape[3], -1)
+            values = per_token(every, 2)
         return replace(self, values=shared(values))
 
 
