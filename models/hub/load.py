@@ -363,6 +363,7 @@ def _hub_model(
         )
     probe.check_recorded(model)
     probe.check_two_steps(model)
+    model.pads = model.pads and probe.answers_beside_a_longer_text(model)
     if model.kinds == (READER,) and not probe.looks_ahead(model):
         model.kinds = (BACKWARDS,)
     if model.can_write:

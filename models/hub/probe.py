@@ -61,6 +61,26 @@ def looks_back_only(module: Any, sizes: HubConfig) -> bool:
 
 
 @torch.no_grad()
+def answers_beside_a_longer_text(model: HubModel) -> bool:
+    """Return True if a short text answers in a batch with a longer one as it does alone.
+
+    XLNet reads its class from the last token of the batch, which is padding then.
+    """
+    short, longer = (model.repeated(short_text(model.module, model.config, n)) for n in (3, 5))
+    beside = []
+    for rows in zip(short, longer, strict=True):
+        padding = model.config.pad_id if any(bool(row.any()) for row in rows) else 0  # of segments
+        beside.append(model.padded([row[0].tolist() for row in rows], padding))
+    try:
+        alone, both = _tensors(model(*short)), _tensors(model(*beside))
+    except Exception:  # the library raises what it likes of padding
+        return False
+    cut = [batch[:1][tuple(map(slice, one.shape))] for batch, one in zip(both, alone, strict=True)]
+    pairs = list(zip(cut, alone, strict=True))
+    return all(one.shape == own.shape and close(model, one, own) for one, own in pairs)
+
+
+@torch.no_grad()
 def choose_cache(model: HubModel) -> None:
     """Let a model write with the best exact cache: one that goes back, one that grows, or none.
 

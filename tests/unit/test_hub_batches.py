@@ -1,0 +1,63 @@
+"""Texts of different lengths in one batch: each answers as it does alone, or the model takes none beside another."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from hub_models import _GROUPED, _SEQ, _T5, _WIDE, Case
+
+import models
+from models import Scope
+from models.hub import probe
+
+TEXTS = "5 6 7", "8 9 10 11 12 13"
+_END = {"eos_token_id": 3, "vocab_size": 53}
+XLNET = {"vocab_size": 53, "d_model": 24, "n_head": 3, "n_layer": 2, "d_inner": 31, "num_labels": 3}
+CASES = {
+    "XLNetForSequenceClassification": ("XLNetConfig", XLNET, False),  # reads the last place
+    "T5ForConditionalGeneration": ("T5Config", _T5, True),
+    "BertForSequenceClassification": ("BertConfig", _WIDE | {"num_labels": 3}, True),
+    "GPT2ForSequenceClassification": (
+        "GPT2Config", {"vocab_size": 53, "n_embd": 24, "n_head": 2, "n_layer": 2, "num_labels": 3}, True,
+    ),
+    "BartForSequenceClassification": ("BartConfig", _SEQ | _END | {"num_labels": 3}, True),
+    "LlamaForCausalLM": ("LlamaConfig", _GROUPED, True),
+    "BertForMultipleChoice": ("BertConfig", _WIDE, True),
+}  # fmt: skip
+
+
+def opened(name: str, folder: Path, **more: object) -> Scope:
+    config, sizes, _ = CASES[name]
+    Case(name, config, sizes | more).save(folder)
+    return models.load(folder, device="cpu")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_text_answers_as_alone_or_none_runs_beside_another(name: str, tmp_path: Path) -> None:
+    scope = opened(name, tmp_path)
+    assert scope.model.pads == CASES[name][2]
+    assert scope.model.pads == probe.answers_beside_a_longer_text(scope.model)
+    if name in ("BertForMultipleChoice", "BartForSequenceClassification"):
+        return  # of several texts, or ended by a token that ids alone do not name
+    rows = [(text, text) if scope.model.translates else (text,) for text in TEXTS]
+    apart = 0.0
+    for trace, row in zip(scope.run_each(rows), rows, strict=True):
+        alone = scope.run(*row)
+        for output, own in zip(trace.outputs.values(), alone.outputs.values(), strict=True):
+            apart = max(apart, float((output.logits - own.logits).abs().max()))
+        if scope.model.pads:
+            for site_name, site in alone.attention.items():
+                weights = trace.attention[site_name].weights()
+                torch.testing.assert_close(weights, site.weights(), atol=1e-5, rtol=1e-4)
+    assert (apart < 1e-4) == scope.model.pads
+
+
+def test_a_model_that_fails_on_a_batch_takes_one_text_at_a_time(tmp_path: Path) -> None:
+    """The library's mask of an XLNet that looks back is of one row."""
+    scope = opened("XLNetForSequenceClassification", tmp_path, attn_type="uni")
+    assert not scope.model.pads
+    assert scope.run(TEXTS[0]).attention
+    with pytest.raises(RuntimeError):
+        scope.run_each([(text,) for text in TEXTS])
+    assert isinstance(scope.model.module, transformers.XLNetForSequenceClassification)
