@@ -122,7 +122,7 @@ def survey_frozen(
     """
     check_imposable(scope)
     parts, shares = parts or SurveyParts(), {}
-    training = GuidedTraining(scope.model, task, tested_pairs(scope, task, n_texts), seed, steps)
+    training = GuidedTraining(scope.model, task, held_out_pairs(scope, task, n_texts), seed, steps)
     done, n = 0, steps * GUIDED_SEEDS * len(GUIDES)
 
     def advance() -> None:
@@ -171,7 +171,7 @@ def _predicted(
     return training.shares(training.trained(guide, seed, advance), guide)
 
 
-def tested_pairs(scope: Scope, task: Task, n: int) -> list[Pair]:
+def held_out_pairs(scope: Scope, task: Task, n: int) -> list[Pair]:
     """Return the first n held-out texts with their first reference, as far as the model reads them.
 
     Raises:

@@ -107,3 +107,20 @@ def test_words_stay_under_other_weights_as_often_as_recorded() -> None:
     was = recorded["means"]["uniform"]
     assert was["n_texts"] == len(shares)
     assert was["mean"] == pytest.approx(sum(shares) / len(shares), abs=0.005)
+
+
+@pytest.mark.parametrize("name", ["eng-fra-bahdanau"])
+def test_recorded_gains_of_frozen_weights_are_differences_of_shares(name: str) -> None:
+    """tests/recipes trains the models again."""
+    scope = models.load(name, device="cpu")
+    recorded = scope.training["surveys"]["frozen"]
+    assert recorded["measured_on"] == scope.weights_digest
+    means = recorded["means"]
+    for guide in ("uniform", "diagonal", "learned"):
+        gain = means[f"imposed over {guide}"]
+        apart = means["imposed"]["mean"] - means[guide]["mean"]
+        assert gain["mean"] == pytest.approx(apart, abs=2e-4)
+        assert gain["n_texts"] == means["imposed"]["n_texts"] == means[guide]["n_texts"]
+        # in each text the same words are easy: a paired interval is narrower than that of two means
+        widths = [means[one]["high"] - means[one]["low"] for one in ("imposed", guide)]
+        assert gain["high"] - gain["low"] < math.hypot(*widths)

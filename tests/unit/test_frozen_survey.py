@@ -289,4 +289,4 @@ def test_a_model_without_weights_to_impose_is_refused(name: str, reason: str) ->
 def test_too_few_texts_are_said() -> None:
     with pytest.raises(ValueError, match="3 held-out texts can be read; at least 8"):
         survey_frozen(scope_of("seq2seq"), task_of(Reversal()), 3, 0, lambda done, total: None)
-    assert len(frozen_survey.tested_pairs(teacher_of(Reversal()), task_of(Reversal()), 9)) == 9
+    assert len(frozen_survey.held_out_pairs(teacher_of(Reversal()), task_of(Reversal()), 9)) == 9

@@ -510,11 +510,44 @@ def test_what_is_said_of_other_weights_follows_the_survey() -> None:
         assert ("only part of the way" in said) == (reached < 0.35)
 
 
+def test_what_is_said_of_frozen_weights_follows_the_survey() -> None:
+    for over_learned, over_diagonal in ((0.2, 0.3), (0.2, 0.01), (0.03, 0.1), (-0.2, -0.3)):
+        means = {"imposed": 0.61, "learned": 0.47, "uniform": 0.34, "diagonal": 0.29}
+        gains = {
+            "imposed_over_learned": over_learned,
+            "imposed_over_diagonal": over_diagonal,
+        }
+        run = surveyed_run("eng-fra-bahdanau", "frozen", "share", **means, **gains)
+        for name in ("imposed over learned", "imposed over diagonal"):
+            run.scope.training["surveys"]["frozen"]["means"][name]["unit"] = "difference"
+        said = revealed("8-explanation", 5, run)
+        assert "predicts 61 % of the tokens, with its own 47 %, with equal ones 34 %" in said
+        assert f"The gain over its own is {100 * over_learned:+.0f} points (95 % interval" in said
+        ends = [f"{100 * (over_learned + end):+.0f} points" for end in (-0.05, 0.05)]
+        assert " to ".join(ends) in said
+        assert ("So the weights tell another model" in said) == (over_learned > 0.05)
+        assert ("do not show that the weights tell" in said) == (over_learned < 0.05)
+        assert ("They hold more than the order of the words. With" in said) == (
+            over_diagonal > 0.05
+        )
+        assert ("They may hold no more than the order of the words. With" in said) == (
+            over_diagonal < 0.05
+        )
+        step = read_lesson(
+            library.SHIPPED_LESSONS / "8-explanation.md",
+            LESSON_PAGE_NAMES,
+            declared_parameters(),
+        ).steps[4]
+        assert step.happened.words(finder(run, None)) == (
+            "more" if over_learned > 0.05 else "no-more"
+        )
+
+
 ARGUMENTS = {
     "site": ["decoder.layers.1.cross_attn", "decoder.alignment", "encoder.layers.0.self_attn", "no.such.site"],
     "stream": ["source", "target", "text", "no such stream"],
-    "survey": ["recovery", "weights", "no such survey"],
-    "measure": ["first recovered", "adversary", "no such measure"],
+    "survey": ["recovery", "weights", "frozen", "no such survey"],
+    "measure": ["first recovered", "adversary", "imposed over uniform", "no such measure"],
     "path": ["scores/cases", "by_length/0/score", "curve", "notes/0", "ablation/heads/99/effect"],
     "positions": ["with", "without"],
 }  # fmt: skip
