@@ -37,6 +37,19 @@ def given() -> tuple[int, ...]:
     return plain().trace.streams["source"].ids
 
 
+OTHER_OFF = HeadOff("decoder.layers.0.cross_attn", head=0)
+
+
+def test_a_run_under_edits_is_not_shown_for_one_under_others() -> None:
+    found = [
+        cache.edited_trace(plain().scope, plain().trace, edits)
+        for edits in ((OFF,), (OTHER_OFF,), (OFF,))
+    ]
+    log_probs = [trace.next_token.log_probs for trace in found]
+    assert (log_probs[0] - log_probs[1]).abs().max() > 1e-4
+    assert torch.equal(log_probs[0], log_probs[2])
+
+
 CALLS: dict[str, tuple[Callable[..., Any], Callable[[Any], torch.Tensor], tuple, tuple]] = {
     "a written text": (
         lambda *edits: cache.autoregression(run(*edits), given(), METHOD),

@@ -68,6 +68,20 @@ def test_the_sentence_turns_with_the_numbers(sign: float, word: str, other: str)
     assert f"share an edge {similarity.beside:.2f}".replace("-", "−") in told
 
 
+@pytest.mark.parametrize(("in_line", "word"), [(0.5, "more"), (0.1, "less")])
+def test_patches_in_line_are_compared_with_those_of_other_rows_and_columns(
+    in_line: float, word: str
+) -> None:
+    place = torch.arange(15)
+    down = (place[:, None] // 5 - place // 5).abs()
+    across = (place[:, None] % 5 - place % 5).abs()
+    cosine = torch.where((down > 0) & (across > 0), 0.3, in_line).masked_fill(
+        down + across == 1, 0.9
+    )
+    told = section.explain_grid(GridSimilarity(3, 5, cosine), ())
+    assert f"Those of one row or column are {word} alike than the rest." in told
+
+
 def test_of_one_row_nothing_is_said_of_other_rows() -> None:
     similarity = grid_similarity(torch.randn(4, 7), PatchGrid(1, 4))
     told = section.explain_grid(similarity, ())

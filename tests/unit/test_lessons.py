@@ -323,6 +323,16 @@ def test_a_token_of_a_text_has_the_bits_of_its_own_prediction() -> None:
     )
 
 
+def test_a_hidden_token_is_named_by_its_place_in_the_text() -> None:
+    scope = models.load("bert", device="cpu")
+    row = scope.encode("The cat drank milk.")["text"]
+    hidden = [i for i, offset in enumerate(row.offsets) if offset is not None][2]
+    run = CurrentRun(scope, scope.run("The cat drank milk.", masked=(hidden,)))
+    place = finder(run, None)(Reading("run", "most_surprising"))
+    assert place.value == hidden
+    assert place.words == row.tokens[hidden]
+
+
 def test_a_missing_thing_is_said() -> None:
     run = run_of("eng-fra-rnn", "We like him.")
     for expression in ("run.weight(decoder.layers.1.cross_attn, 0, 0, 0)", "run.allowed(x)"):

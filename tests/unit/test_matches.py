@@ -18,7 +18,7 @@ from models.analysis.head_matching import (
 from models.compare_command import common_texts, runs
 from viz_app.controls.matching import MatchedHeads, measured_steps, n_steps
 from viz_app.session.other_seeds import other_seeds
-from viz_app.views.compare import matches
+from viz_app.views.compare import matches, text
 
 PLACES = ((0, 0), (0, 1), (1, 0))
 
@@ -112,3 +112,19 @@ def test_the_most_alike_are_named() -> None:
 def test_the_file_holds_every_pair_of_heads() -> None:
     rows = matches.match_table(finished(CROSSED))
     assert [row[-1] for row in rows] == pytest.approx(CROSSED.mean.flatten().tolist())
+
+
+def test_a_match_is_clear_only_if_every_other_head_is_further_away() -> None:
+    tied = kind_of([[0.1, 0.1, 0.8], [0.9, 0.2, 0.6], [0.7, 0.6, 0.3]])
+    found = match_heads(tied)
+    assert sorted(round(one.margin, 3) for one in found) == [0.0, 0.3, 0.4]
+    said = matches.matched_sentence(finished(tied), tied, found)
+    assert said.startswith(text.matches_sentence(3, 3, 2))
+
+
+def test_each_axis_of_the_chart_names_its_own_model() -> None:
+    drawn = matches.match_chart(CROSSED, match_heads(CROSSED), "one", "other").to_dict()
+    for layer in drawn["layer"]:
+        titles = {side: layer["encoding"][side].get("title") for side in ("x", "y")}
+        assert titles == {"x": "heads of other", "y": "heads of one"}
+        assert layer["encoding"]["x"]["field"] == "second"

@@ -193,6 +193,30 @@ def test_of_a_text_beside_another_input_only_the_texts_own_attention_is_shown() 
     assert len(trace.unrecorded) == 4
 
 
+class ReadsBeside(nn.Module):
+    """An attention among the tokens of a text, and one from them to another input of as many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(19, 22)
+        self.own, self.beside = (nn.MultiheadAttention(22, 2, batch_first=True) for _ in range(2))
+
+    def forward(self, text: Tensor, other: Tensor) -> Tensor:
+        x, y = self.embedding(text), self.embedding(other)
+        x = x + self.own(x, x, x)[0]
+        return self.beside(x, y, y)[0]
+
+
+def test_keys_of_another_input_are_not_shown_as_the_texts_own() -> None:
+    def encode(text: str) -> models.Inputs:
+        row = ids(text)[0]
+        return models.Inputs((torch.tensor([row]), torch.tensor([row[::-1]])), tuple(text))
+
+    trace = watched(ReadsBeside(), encode=encode, fields=("text",)).run("badge")
+    assert list(trace.attention) == ["own"]
+    assert trace.unrecorded == {"beside": "its keys do not come from the tokens that are shown"}
+
+
 class Sdpa(nn.Module):
     """Cross-attention as a script writes it, with a mask made of the source."""
 

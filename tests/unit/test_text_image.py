@@ -1,7 +1,9 @@
 """CLIP with both towers: their attention against the library's eager maps, the answer against one call of its module."""
 
+import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -69,6 +71,23 @@ def test_the_answer_is_the_cosine_of_the_librarys_vectors(trace: Trace, library)
     assert answer.cosine == pytest.approx(float(cosine), abs=1e-5)
     assert answer.logit == pytest.approx(float(library.logits_per_text), abs=1e-4)
     assert abs(answer.cosine) > 0.01
+
+
+def test_the_answer_in_words_is_the_cosine_and_a_bias_is_part_of_the_logit(
+    scope: Scope, trace: Trace
+) -> None:
+    said = f"cosine {trace.outputs[SIMILARITY_OUTPUT].cosine:.3f}"
+    assert trace.output == said.replace("-", "−")
+    biased = SimpleNamespace(module=SimpleNamespace(logit_scale=torch.tensor(1.5), logit_bias=-3.0))
+    logit = TextImageModel.logit(biased, torch.tensor([0.25]))
+    assert float(logit) == pytest.approx(0.25 * math.exp(1.5) - 3)
+
+
+def test_each_example_is_an_image_with_its_own_caption(scope: Scope) -> None:
+    pairs = scope.model.examples(scope.tokenizer)
+    assert [image for _, image in pairs] == [example(name) for name in EXAMPLES]
+    assert pairs[0][0] == "a circle and a square"
+    assert all(str(image) in caption for caption, image in pairs[1:])
 
 
 def test_another_text_or_image_moves_the_answer(scope: Scope, trace: Trace) -> None:

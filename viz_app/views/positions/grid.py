@@ -9,7 +9,7 @@ import torch
 
 from models.analysis.checks import Check
 from models.analysis.grid_similarity import GridSimilarity, grid_similarity
-from models.images import PatchRow
+from models.images import PatchGrid, PatchRow
 from viz_app import ui
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file
@@ -184,11 +184,7 @@ def _files(run: CurrentRun, choices: None) -> Sequence[File]:
 
     def table(now: CurrentRun) -> str:
         similarity = similarity_of(now)
-        names = [
-            f"r{row + 1}c{column + 1}"
-            for row in range(similarity.rows)
-            for column in range(similarity.columns)
-        ]
+        names = PatchGrid(similarity.rows, similarity.columns).tokens
         rows = ([name, *line] for name, line in zip(names, similarity.cosine.tolist(), strict=True))
         return csv_table(["patch \\ patch", *names], rows)
 
