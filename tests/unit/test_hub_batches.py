@@ -61,3 +61,22 @@ def test_a_model_that_fails_on_a_batch_takes_one_text_at_a_time(tmp_path: Path) 
     with pytest.raises(RuntimeError):
         scope.run_each([(text,) for text in TEXTS])
     assert isinstance(scope.model.module, transformers.XLNetForSequenceClassification)
+
+
+def test_keys_and_values_are_made_of_what_the_site_names_as_their_input(tmp_path: Path) -> None:
+    """W·x by hand: of a cross-attention, x is the other text's."""
+    Case("BartForConditionalGeneration", "BartConfig", _SEQ).save(tmp_path)
+    trace = models.load(tmp_path, device="cpu").run("5 6 7 8 9", "10 11 12")
+    assert {site.role for site in trace.attention.values()} == {"self", "cross"}
+    for site in trace.attention.values():
+        inputs = {
+            "W_Q": (site.x, site.q),
+            "W_K": (site.memory, site.k),
+            "W_V": (site.memory, site.v),
+        }
+        for name, (x, wanted) in inputs.items():
+            weight, bias = site.projections[name]
+            made = torch.nn.functional.linear(x, weight, bias)
+            torch.testing.assert_close(
+                made, wanted.transpose(1, 2).flatten(2), atol=1e-5, rtol=1e-4
+            )

@@ -30,6 +30,8 @@ from models.sounds import (
     example_sound,
 )
 from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
+from viz_app.drawing import sound_map
+from viz_app.drawing.payload import unpack
 
 WHISPER = "WhisperForConditionalGeneration"
 SELF, CROSS = "model.encoder.layers.{}.self_attn", "model.decoder.layers.{}.encoder_attn"
@@ -241,6 +243,20 @@ def test_silence_is_put_after_a_short_sound(scope: Scope, seconds: float, heard:
     samples = np.full(int(seconds * 16_000), 0.1, np.float32)
     row = scope.run(SoundFile("x", Waveform(samples, 16_000).as_wav())).streams["frames"]
     assert (row.n_heard, len(row.ids)) == (heard, FRAMES)
+
+
+@pytest.mark.parametrize("most", [2, 512])
+def test_the_picture_of_a_long_sound_holds_the_row_of_its_query(
+    scope: Scope, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(sound_map, "LARGEST_WHOLE", most)
+    site = scope.run(example_sound()).attention[SELF.format(0)]
+    trace = scope.run(example_sound())
+    header, arrays = unpack(sound_map.sound_map(trace, site, 1, "q41"))
+    rows = slice(41, 42) if most == 2 else slice(0, FRAMES)
+    assert (header["query"], header["first"]) == (41, rows.start)
+    torch.testing.assert_close(torch.tensor(arrays["weights"]), site.weights(1)[rows])
+    torch.testing.assert_close(torch.tensor(arrays["heads"]), site.weights()[:, 41])
 
 
 def test_a_sound_of_another_rate_is_the_same_sound(scope: Scope) -> None:

@@ -8,6 +8,7 @@ import re
 from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from models.checkpoint_files import checksum, write_bytes
 from viz_app.components import Component
 from viz_app.components.catalogue import GUESSES, MASK_PAINTER, WALK
 from viz_app.drawing.payload import pack, unpack
-from viz_app.static_pages import crawl, export, links, packed
+from viz_app.static_pages import crawl, export, links, packed, recording
 from viz_app.static_pages import folder as folder_module
 from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.crawl import Pages
@@ -28,6 +29,7 @@ from viz_app.static_pages.markdown import as_html, headline_html
 from viz_app.static_pages.page import INSTALL_COMMAND
 from viz_app.static_pages.still import Still
 from viz_app.static_pages.tex import mathml
+from viz_app.views.page import NextQuestion
 
 ROOT = Path(__file__).parents[2]
 TABS = ["attention", "masks", "decoding"]
@@ -304,3 +306,10 @@ def test_each_section_has_a_file_of_its_own() -> None:
         == "gpt/positions-score-by-distance.html"
     )
     assert StaticPage("gpt", "attention").file == "gpt/attention.html"
+
+
+def test_the_address_of_the_next_question_has_what_it_chooses() -> None:
+    asked = NextQuestion("Where does it come from?", "inside", {"inside-key": 3, "lock": "q2"})
+    query = parse_qs(recording._address_of(asked))
+    assert (query["inside-key"], query["lock"]) == (["3"], ["q2"])
+    assert "lock" not in parse_qs(recording._address_of(NextQuestion("And then?", "inside")))

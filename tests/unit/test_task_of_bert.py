@@ -16,6 +16,7 @@ import torch
 from drawn import on_screen
 from small import random_bert, words_of
 
+import models
 from models.checkpoint import Checkpoint
 from models.runs.scope import Scope
 from models.trace.outputs import MaskedToken, Span
@@ -26,7 +27,7 @@ from viz_app.session.cache import runs
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.task import files, masked, pair, span, text
-from viz_app.views.task.presentations import has_picture, task_payloads
+from viz_app.views.task.presentations import has_picture, shown_output, task_payloads
 from viz_app.views.task.reading import TaskChoices
 from viz_app.words import percent
 
@@ -448,3 +449,14 @@ def test_a_kept_run_is_of_the_tokens_that_are_hidden(
         torch.testing.assert_close(output.logits, wanted.logits)
         assert found.streams["text"].ids == again.streams["text"].ids
         assert found.fields == again.fields
+
+
+def test_the_output_that_was_chosen_is_shown_or_else_the_first() -> None:
+    scope = models.load("bert", device="cpu")
+    trace = scope.run("He forgot [MASK] umbrella.", "It rained.")
+    names = list(trace.outputs)
+    assert len(names) == 2
+    for name in names:
+        assert shown_output(trace, TaskChoices(None, Focus(), name)) is trace.outputs[name]
+    for name in ("", "none of these"):
+        assert shown_output(trace, TaskChoices(None, Focus(), name)) is trace.outputs[names[0]]
