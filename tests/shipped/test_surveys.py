@@ -109,7 +109,7 @@ def test_words_stay_under_other_weights_as_often_as_recorded() -> None:
     assert was["mean"] == pytest.approx(sum(shares) / len(shares), abs=0.005)
 
 
-@pytest.mark.parametrize("name", ["eng-fra-bahdanau"])
+@pytest.mark.parametrize("name", ["eng-fra-bahdanau", "eng-fra"])
 def test_recorded_gains_of_frozen_weights_are_differences_of_shares(name: str) -> None:
     """tests/recipes trains the models again."""
     scope = models.load(name, device="cpu")
