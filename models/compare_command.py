@@ -52,10 +52,10 @@ def run_compare(options: argparse.Namespace) -> int:
     with tqdm(total=len(texts) * (len(pairs) + 1), unit="text", leave=False) as bar:
         found, *null = (_distances(one, other, texts, bar) for one, other in pairs)
         within = similarity_within(_seen(runs(first, texts), bar))
-    drawn = null_distances(null)
-    matches = {kind.kind: match_heads(kind, drawn.get(kind.kind, ())) for kind in found}
+    null_drawn = null_distances(null)
+    matches = {kind.kind: match_heads(kind, null_drawn.get(kind.kind, ())) for kind in found}
     intervals = {kind.kind: _intervals(kind, options.seed) for kind in found}
-    saved = _saved(first, second, others, texts, found, within, intervals, matches, drawn)
+    saved = _saved(first, second, others, texts, found, within, intervals, matches, null_drawn)
     path = options.out or Path(f"compare-{first.name}-{second.name}.json")
     write_bytes(path, json.dumps(saved, indent=1, ensure_ascii=False).encode())
     _report(first, second, len(texts), found, intervals, matches)

@@ -20,9 +20,9 @@ def without_scores(record: Record) -> Record:
 
 def at_snapshot(record: Record, step: int) -> Record:
     """Return the record with the scores of the snapshot at this step, if any."""
-    measured = record.get("snapshot_scores", {}).get(str(step), {})
+    scores = record.get("snapshot_scores", {}).get(str(step), {})
     return without_scores(record) | {
-        name: measured[name] for name in ("scores", "measured_on") if name in measured
+        name: scores[name] for name in ("scores", "measured_on") if name in scores
     }
 
 

@@ -116,15 +116,15 @@ def match_heads(distances: KindDistances, null: Sequence[float] = ()) -> list[Ma
     from scipy.optimize import linear_sum_assignment  # here, because it is slow to import
 
     rows, columns = linear_sum_assignment(distances.mean.numpy())
-    drawn = sorted(null)
+    null_sorted = sorted(null)
     matches = []
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
         distance = float(distances.mean[row, column])
         others = torch.cat([distances.mean[row, :column], distances.mean[row, column + 1 :]])
         margin = float(others.min()) - distance if len(others) else 0.0
         p = None
-        if drawn:
-            p = (1 + sum(one <= distance for one in drawn)) / (1 + len(drawn))
+        if null_sorted:
+            p = (1 + sum(one <= distance for one in null_sorted)) / (1 + len(null_sorted))
         matches.append(Match(distances.first[row], distances.second[column], distance, margin, p))
     return matches
 

@@ -83,8 +83,8 @@ def repeated_texts(
     rng, rows = torch.Generator().manual_seed(seed), []
     gaps = torch.arange(most + 1).repeat_interleave(n_texts)
     for gap in gaps.tolist():
-        drawn = torch.tensor(tokens)[torch.randperm(len(tokens), generator=rng)[: n + most]]
-        again, others = drawn[:n], drawn[n:]
+        sample = torch.tensor(tokens)[torch.randperm(len(tokens), generator=rng)[: n + most]]
+        again, others = sample[:n], sample[n:]
         rows.append(torch.cat([torch.tensor([start_id]), again, others[:gap], again, others[gap:]]))
     return Repeats(torch.stack(rows), n, gaps)
 

@@ -30,8 +30,8 @@ def bootstrap(differences: Float[Tensor, "text"], seed: int = 0) -> Interval:
     n, rng = len(differences), torch.Generator().manual_seed(seed)
     values, part = differences.double(), max(1, DRAWS_AT_ONCE // n)
     sizes = [min(part, N_SIGN_RESAMPLES - done) for done in range(0, N_SIGN_RESAMPLES, part)]
-    drawn = (torch.randint(n, (size, n), generator=rng) for size in sizes)
-    means = torch.cat([values[each].mean(1) for each in drawn])
+    samples = (torch.randint(n, (size, n), generator=rng) for size in sizes)
+    means = torch.cat([values[each].mean(1) for each in samples])
     low, high = torch.quantile(means, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
     p = min(1.0, 2 * (beyond + 1) / (N_SIGN_RESAMPLES + 1))

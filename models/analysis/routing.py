@@ -67,10 +67,10 @@ def token_routing(trace: Trace, experts: Experts, activation: str, position: int
     held = trace.activations
     if not {*experts.names, experts.reads, activation} <= set(held):
         return None
-    chosen, weights, total = (held[name].value[0, position] for name in experts.names)
+    experts_of_token, weights, total = (held[name].value[0, position] for name in experts.names)
     order = weights.argsort(descending=True, stable=True)
-    chosen, weights = chosen[order].long(), weights[order]
+    experts_of_token, weights = experts_of_token[order].long(), weights[order]
     x = held[experts.reads].value[0, position]
-    outputs = experts.outputs(x[None], chosen[None])[0].float().cpu()
+    outputs = experts.outputs(x[None], experts_of_token[None])[0].float().cpu()
     beside = held[activation].value[0, position] - total
-    return Routed(experts.n_experts, chosen, weights, outputs, total, beside)
+    return Routed(experts.n_experts, experts_of_token, weights, outputs, total, beside)

@@ -103,8 +103,8 @@ def _experts(scope: Scope) -> Iterator[str]:
 def layers_and_heads(sites: Sequence[AttentionSite]) -> str:
     """Return the number of attention layers and heads of a run, kind by kind."""
     layers = {(f"{site.stack} {site.role}", site.n_heads, site.layer): None for site in sites}
-    counted = Counter((kind, heads) for kind, heads, _ in layers)
+    counts = Counter((kind, heads) for kind, heads, _ in layers)
     return ", ".join(
         f"{n} layer{'s' * (n > 1)} × {heads} head{'s' * (heads > 1)} of {kind}-attention"
-        for (kind, heads), n in counted.items()
+        for (kind, heads), n in counts.items()
     )

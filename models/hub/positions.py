@@ -158,8 +158,8 @@ def table_looked_up(
         model.reader(**inputs)
     if (table := forward_pass.position_table) is None:
         return None
-    learned = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
-    return PositionTable(table[:longest], learned)
+    is_learned = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
+    return PositionTable(table[:longest], is_learned)
 
 
 @torch.no_grad()

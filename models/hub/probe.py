@@ -230,9 +230,9 @@ def check_recorded(model: HubModel) -> None:
     model.misfits = {
         name: reasons[name] for name in short.attention.keys() ^ longer.attention.keys()
     }
-    shown = [longer.attention[name] for name in longer.attention if name in short.attention]
-    model.shows_causes = all(site.has_causes for site in shown)
-    if not shown:
+    sites = [longer.attention[name] for name in longer.attention if name in short.attention]
+    model.shows_causes = all(site.has_causes for site in sites)
+    if not sites:
         reason = next(iter(reasons.values()), "")
         raise CheckpointError(
             f"its attention cannot be shown: {reason}"

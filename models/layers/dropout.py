@@ -33,7 +33,7 @@ def keep_mask(shape: torch.Size, p: float) -> Tensor:
     """
     n, dropped = shape.numel(), round(p * DROPOUT_STEPS)
     bits = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None)  # all 64 bits
-    drawn = bits.view(torch.int16)[:n].view(shape).float()  # four numbers of 16 bits each
+    uniform = bits.view(torch.int16)[:n].view(shape).float()  # four numbers of 16 bits each
     # the smallest number that stays; whole numbers below it are clamped to 0
     least = dropped - DROPOUT_STEPS // 2
-    return drawn.sub_(least - 1).clamp_(0, 1).mul_(DROPOUT_STEPS / (DROPOUT_STEPS - dropped))
+    return uniform.sub_(least - 1).clamp_(0, 1).mul_(DROPOUT_STEPS / (DROPOUT_STEPS - dropped))

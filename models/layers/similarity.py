@@ -197,8 +197,8 @@ class LearnedSimilarity(nn.Module):
 
     def detached(self) -> AttentionSimilarity:
         """Return the similarity with the parameters learned so far, without gradients."""
-        learned = {name: p.detach() for name, p in self._parameters.items() if p is not None}
-        return AttentionSimilarity(self.name, learned)
+        parameters = {name: p.detach() for name, p in self._parameters.items() if p is not None}
+        return AttentionSimilarity(self.name, parameters)
 
     def forward(self, q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key e"]) -> Scores:
         return SIMILARITIES[self.name].function(q, k, **dict(self.named_parameters()))

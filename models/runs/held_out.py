@@ -80,8 +80,8 @@ class HeldOut:
         """
         _, _, stream = self.places[site]
         n = len(row.get(stream, ()))
-        drawn = Random(seed).sample(range(len(self.streams)), len(self.streams))
-        others = [i for i in drawn if self.streams[i][first] != row[first]]
+        indices = Random(seed).sample(range(len(self.streams)), len(self.streams))
+        others = [i for i in indices if self.streams[i][first] != row[first]]
         outputs = [self.outputs[site][i] for i in others]
         if not grows:
             same = [out for out in outputs if out.shape[1] == n]

@@ -76,8 +76,8 @@ class _Maker:
         elif len(self.rows) == 1:
             yield replace(edit, material=self._for_row(edit, 0))
         else:
-            chosen = range(len(self.rows)) if edit.where.rows is None else edit.where.rows
-            for row in chosen:
+            rows = range(len(self.rows)) if edit.where.rows is None else edit.where.rows
+            for row in rows:
                 one = replace(edit, where=replace(edit.where, rows=(row,)))
                 yield replace(one, material=self._for_row(edit, row))
 

@@ -209,9 +209,14 @@ class Sweep:
                     for name in names
                     if name in self.losses
                 ]
-                drawn = sorted(changes[1:]) or changes
-                median = drawn[len(drawn) // 2]
-                found.setdefault(kind, {})[f"{share:g}"] = (changes[0], drawn[0], median, drawn[-1])
+                random_orders = sorted(changes[1:]) or changes
+                median = random_orders[len(random_orders) // 2]
+                found.setdefault(kind, {})[f"{share:g}"] = (
+                    changes[0],
+                    random_orders[0],
+                    median,
+                    random_orders[-1],
+                )
         return found
 
     def orders(self) -> dict[str, dict[str, list[SiteHead]]]:

@@ -123,8 +123,8 @@ class GeneratedTask:
             return TextCases(cases, self.tokenizer, self.metric).evaluate(model, progress=progress)
         sources = self._held_out_sources(validation)[:n]
         examples = self.examples(sources, Random("evaluation"))
-        measured = accuracy(self.read, model, examples, self.tokenizer, progress)
-        return Evaluation({self.metric: measured}, len(sources))
+        scores = accuracy(self.read, model, examples, self.tokenizer, progress)
+        return Evaluation({self.metric: scores}, len(sources))
 
     def data(self) -> dict[str, Any]:
         described = {"generator": self._generator, "held out": "5.1 % of the sources"}

@@ -154,9 +154,9 @@ def _change(
     was, now = (_counts(texts, cases) for texts in (before, after))
     whole = _bleu(now.sum(0)) - _bleu(was.sum(0))
     rng = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(len(cases), (N_BLEU_RESAMPLES, len(cases)), generator=rng)
+    samples = torch.randint(len(cases), (N_BLEU_RESAMPLES, len(cases)), generator=rng)
     changes = torch.tensor(
-        [_bleu(now[i].sum(0)) - _bleu(was[i].sum(0)) for i in drawn], dtype=torch.float64
+        [_bleu(now[i].sum(0)) - _bleu(was[i].sum(0)) for i in samples], dtype=torch.float64
     )
     low, high = torch.quantile(changes, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     beyond = min(int((changes <= 0).sum()), int((changes >= 0).sum()))

@@ -85,5 +85,5 @@ def densely_kept(recipe: Recipe, most: int) -> Recipe:
         n = 1 + (_powers_to_one(recipe.steps, ratio) if ratio < recipe.steps else 1)
         return replace(recipe, snapshots=True, snapshot_ratio=ratio, n_snapshots=n)
 
-    tried = (spaced(round(LEAST_RATIO * 1.005**k, 3)) for k in count())
-    return next(one for one in tried if len(snapshot_steps(one)) <= most)
+    ratios = (spaced(round(LEAST_RATIO * 1.005**k, 3)) for k in count())
+    return next(one for one in ratios if len(snapshot_steps(one)) <= most)

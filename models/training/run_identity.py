@@ -31,11 +31,13 @@ def check_same_run(path: Path, state: Any, current: dict[str, Any]) -> None:
     if not isinstance(state, dict) or not {"recipe", "config", "model"} <= state.keys():
         raise CheckpointError(f"{path}: not a training state of this program")
     for part in ("recipe", "config"):
-        changed = [name for name, value in current[part].items() if state[part].get(name) != value]
-        if changed:
-            was, now = state[part].get(changed[0]), current[part][changed[0]]
+        differing = [
+            name for name, value in current[part].items() if state[part].get(name) != value
+        ]
+        if differing:
+            was, now = state[part].get(differing[0]), current[part][differing[0]]
             raise CheckpointError(
-                f"{path}: that run had {changed[0]} = {was}, this one has {now}; keep the settings"
+                f"{path}: that run had {differing[0]} = {was}, this one has {now}; keep the settings"
             )
     if (was := state.get("start", {})) != (now := current["start"]):
         raise CheckpointError(

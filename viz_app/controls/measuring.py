@@ -92,15 +92,15 @@ def measuring(device: torch.device, width: int, presentation: TimingPresentation
             args=(device, d, width, repetitions),
         )
         st.button("Stop", key="from-rnn-stop", on_click=_stop, icon=":material/stop:")
-    measured = _measurement()
-    running = measured is not None and measured.running
+    measurement = _measurement()
+    running = measurement is not None and measurement.running
     st.fragment(_times, run_every=TIMING_PAUSE if running else None)(presentation)
 
 
 def timings() -> Sequence[Timing]:
     """Return what this session has measured so far."""
-    measured = _measurement()
-    return measured.timings if measured else []
+    measurement = _measurement()
+    return measurement.timings if measurement else []
 
 
 def _measurement() -> Measurement | None:
@@ -116,29 +116,29 @@ def _begin(device: torch.device, d: int, width: int, repetitions: int) -> None:
 
 
 def _stop() -> None:
-    if (measured := _measurement()) is not None:
-        measured.remaining = None
+    if (measurement := _measurement()) is not None:
+        measurement.remaining = None
 
 
 def _times(presentation: TimingPresentation) -> None:
     """Draw progress, chart and table; measure a slice at each run until done or stopped."""
-    measured = _measurement()
-    if measured is None:
+    measurement = _measurement()
+    if measurement is None:
         st.progress(0.0, NOTHING_TIMED)
-    elif measured.running:
-        measured.advance(TIMING_SLICE)
-        if not measured.running:
+    elif measurement.running:
+        measurement.advance(TIMING_SLICE)
+        if not measurement.running:
             st.rerun()  # ends the periodic reruns of the fragment
     timed = timings()
-    if measured is not None:
-        st.progress(len(timed) / measured.whole, measured.state)
+    if measurement is not None:
+        st.progress(len(timed) / measurement.whole, measurement.state)
     left, right = st.columns([1.2, 1], gap="medium")
     with left:
         st.altair_chart(ui.enlarge_if_presented(presentation.chart(timed)), key="from-rnn-times")
     with right, st.container(key="measured"):
         st.markdown(presentation.text(timed))
-        if measured and timed:
-            ui.downloads([_file(measured, presentation)])
+        if measurement and timed:
+            ui.downloads([_file(measurement, presentation)])
 
 
 def _file(measured: Measurement, presentation: TimingPresentation) -> Download:

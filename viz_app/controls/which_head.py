@@ -40,8 +40,8 @@ def which_head(
     names = [layer.name for layer in kinds[site.kind]]
 
     def move() -> None:
-        chosen, state = kinds[st.session_state.get(_KIND, site.kind)], st.session_state
-        picked = chosen[min(state.get(_LAYER, names.index(site.name) + 1), len(chosen)) - 1]
+        sites, state = kinds[st.session_state.get(_KIND, site.kind)], st.session_state
+        picked = sites[min(state.get(_LAYER, names.index(site.name) + 1), len(sites)) - 1]
         number = state.get(_HEAD, head if head is None else head + 1)
         pick(
             picked.name, None if number in (MEAN_OPTION, None) else min(number, picked.n_heads) - 1

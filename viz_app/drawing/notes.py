@@ -171,8 +171,10 @@ def _in_order(trace: Trace, output: TokenInOrder) -> tuple[str, str]:
 
 def arrows(order: Sequence[int]) -> str:
     """Return an order for display, "3 → 1 → 2", with positions from 1, shortened if long."""
-    shown = [str(position + 1) for position in order]
-    return " → ".join(shown if len(shown) <= MAX_LISTED_ORDER else [*shown[:MAX_LISTED_ORDER], "…"])
+    numbers = [str(position + 1) for position in order]
+    return " → ".join(
+        numbers if len(numbers) <= MAX_LISTED_ORDER else [*numbers[:MAX_LISTED_ORDER], "…"]
+    )
 
 
 def _numbers(trace: Trace, output: Numbers) -> tuple[str, str]:

@@ -49,13 +49,13 @@ class Scale:
         A hidden key is 0 and does not count towards a row's largest weight. `largest` gives the
         largest weight of each whole row, if `weights` are only a part of it.
         """
-        shown = np.array(weights, np.float32)
+        values = np.array(weights, np.float32)
         if self.hides_sinks:
-            shown[:, list(sinks)] = 0
+            values[:, list(sinks)] = 0
         if self.name == ROW_SCALE:
-            largest = shown.max(1, keepdims=True) if largest is None else largest[:, None]
-            return np.divide(shown, largest, out=np.zeros_like(shown), where=largest > 0)
-        return np.sqrt(shown) if self.name == ROOT_SCALE else shown
+            largest = values.max(1, keepdims=True) if largest is None else largest[:, None]
+            return np.divide(values, largest, out=np.zeros_like(values), where=largest > 0)
+        return np.sqrt(values) if self.name == ROOT_SCALE else values
 
     def key(self, sinks: Sequence[str] = ()) -> str:
         """Return the meaning of the strongest colour, naming the keys that are left out."""

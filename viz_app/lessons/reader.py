@@ -90,8 +90,8 @@ class _Reader:
         self.path, self.pages, self.parameters = path, pages, parameters
 
     def fail(self, number: int, why: str) -> LessonError:
-        shown = why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]} …"
-        return LessonError(f"{self.path.name}, line {number}: {shown}")
+        reason = why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]} …"
+        return LessonError(f"{self.path.name}, line {number}: {reason}")
 
     def lesson(self, text: str) -> Lesson:
         if not _NAME.fullmatch(self.path.stem):

@@ -163,10 +163,10 @@ def _place(text: str) -> Placeholder:
 
 
 def _either(words: str, text: str) -> Sequence[str]:
-    chosen = [each.strip() for each in words.split("|")]
-    if len(chosen) != 2:
+    parts = [each.strip() for each in words.split("|")]
+    if len(parts) != 2:
         raise ValueError(f"{{{text}}} needs two wordings with | between them")
-    return chosen
+    return parts
 
 
 def _operand(text: str) -> Operand:

@@ -48,8 +48,8 @@ def compare(
         site, number = place_of(run_a, layer or 1, head or 1, kind)
         focus = site.name, number
         _check_compared(compared, focus)
-    shown = _at(compared, focus)
-    drawn = Mounted(DIFFERENCE, _drawn(shown, run_a, run_b))
+    at_head = _at(compared, focus)
+    picture = Mounted(DIFFERENCE, _drawn(at_head, run_a, run_b))
     places = [
         (site.name, number)
         for pair in compared.kinds
@@ -74,7 +74,7 @@ def compare(
     return Picture(
         title,
         about,
-        [Mounted(DISTANCES, distances(shown)), drawn],
+        [Mounted(DISTANCES, distances(at_head)), picture],
         answers,
         theme,
         COMPARISON_HEIGHT,

@@ -84,9 +84,9 @@ class Picture:
         """
         css, js = ((_HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
         page = Template((_HERE / "page.html").read_text("utf-8"))
-        drawn = base64.b64encode(gzip.compress(self._packed(), mtime=0)).decode()
+        packed = base64.b64encode(gzip.compress(self._packed(), mtime=0)).decode()
         return page.substitute(
-            css=style_sheet() + css, js=f"{part_script()}\n{js}", drawn=drawn, body=self.body
+            css=style_sheet() + css, js=f"{part_script()}\n{js}", drawn=packed, body=self.body
         )
 
     def save(self, path: str | Path) -> None:

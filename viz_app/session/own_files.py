@@ -87,9 +87,9 @@ def keep_file(
         size = kind.size(file)
     reference = f"own-{hashlib.sha256(content).hexdigest()[:12]}"
     # counted in the budget of all runs as long as the session holds it
-    counted = store.cache_store.get((kind.name, file), lambda: file)
+    stored = store.cache_store.get((kind.name, file), lambda: file)
     others = {name: one for name, one in session.files.items() if name != reference}
-    session.files = dict([*others.items(), (reference, counted)][-MAX_OWN_FILES:])
+    session.files = dict([*others.items(), (reference, stored)][-MAX_OWN_FILES:])
     return reference, size
 
 

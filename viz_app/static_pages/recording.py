@@ -45,26 +45,26 @@ def record_still() -> None:
 
 def _still(tab: str, view: View[Any], session: LiveSession, run: CurrentRun) -> Still:
     page, choices = PAGES[tab], view.choose(run)
-    drawn = OneRun(page, view, choices, session, st.container()).pictures(run)
-    cells = view.layout(run, choices, drawn)
-    layout = CellLayout(drawn, as_html(view.text(run, choices)), view.trained(run))
-    nodes = layout.whole([key for key in STRIP if key in drawn], cells)
+    pictures = OneRun(page, view, choices, session, st.container()).pictures(run)
+    cells = view.layout(run, choices, pictures)
+    layout = CellLayout(pictures, as_html(view.text(run, choices)), view.trained(run))
+    nodes = layout.whole([key for key in STRIP if key in pictures], cells)
     if not layout.is_static:
         return Still("", missing=CHARTS_ONLY_IN_APP)
-    shown = {cell.picture: cell for cell in shown_in(cells) if cell.picture in drawn}
+    shown = {cell.picture: cell for cell in shown_in(cells) if cell.picture in pictures}
     parts = {
-        key: Mounted(cell.component, without_model(cell.component, drawn[key]))
+        key: Mounted(cell.component, without_model(cell.component, pictures[key]))
         for key, cell in shown.items()
     }
     parts |= {key: Mounted(PLAIN, picture) for key, picture in layout.plain.items()}
-    parts[NEXT_QUESTION_KEY] = Mounted(NEXT_LINK, drawn[NEXT_QUESTION_KEY])
+    parts[NEXT_QUESTION_KEY] = Mounted(NEXT_LINK, pictures[NEXT_QUESTION_KEY])
     question = page.leads_to(run, choices)
     answer = STATIC_ANSWERS.get(tab, page.answer(run))
     return Still(
         parts=parts,
         texts={"headline": headline_html(page.question, answer), **layout.texts},
         layout=tuple(nodes),
-        moves=tuple(_moves(list(shown.values()), drawn)),
+        moves=tuple(_moves(list(shown.values()), pictures)),
         leads_to=(question.page, _address_of(question)),
         query=sorted_query(url_state.publish().query),
     )

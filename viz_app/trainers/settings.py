@@ -112,12 +112,12 @@ class RunSettings:
     def having(self, **values: Any) -> "RunSettings":
         """Return the settings with these values; None, like the plan's own value, is the plan's."""
         settings = dict(self.changed) | values
-        changed = {
+        changes = {
             name: value
             for name, value in settings.items()
             if name in self.names and value not in (None, self.usual(name))
         }
-        return replace(self, changed=tuple(sorted(changed.items())))
+        return replace(self, changed=tuple(sorted(changes.items())))
 
     @property
     def opened(self) -> Task:

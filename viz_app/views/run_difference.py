@@ -89,7 +89,7 @@ def differences(
             return _none(reason)
     signed = [subtract(*pair) for pair in pairs]
     limit = max(float(values.abs().max()) for values, _ in signed) or 1.0
-    drawn = {
+    pictures = {
         key: _picture(ours, theirs, values, columns, limit, saved)
         for key, (ours, theirs), (values, columns) in zip(KEYS, pairs, signed, strict=False)
     }
@@ -102,7 +102,7 @@ def differences(
         if not values.any()
     ]
     lines = (("line", line) for line in (*equal, *notes))
-    return {**drawn, DIFFERENCE_NOTE: rows("explained", *lines)}
+    return {**pictures, DIFFERENCE_NOTE: rows("explained", *lines)}
 
 
 def _none(reason: str) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def why_none(ours: Quantity, theirs: Quantity) -> str:
     for what, value in (ours.same or {}).items():
         other = (theirs.same or {}).get(what)
         if value != other:
-            counted = isinstance(value, int) and isinstance(other, int)
-            sizes = f": {value} here and {other} in the pinned run" if counted else ""
+            are_counts = isinstance(value, int) and isinstance(other, int)
+            sizes = f": {value} here and {other} in the pinned run" if are_counts else ""
             return f"the two runs have not the same {what}{sizes}"
     for axis, what in ((0, ours.of_rows), (1, ours.of_columns)):
         n_ours, n_theirs = ours.values.shape[axis], theirs.values.shape[axis]

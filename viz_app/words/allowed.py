@@ -12,7 +12,7 @@ def blocking(site: AttentionSite) -> list[str]:
     return [layer.name for layer in site.mask.layers if layer.name != PADDING and layer.blocks]
 
 
-def looks_back_only(trace: Trace) -> bool:
+def reads_earlier_only(trace: Trace) -> bool:
     """Return True if in no self-attention of a run any token may attend to one after it.
 
     A single token of a model that could is no such run.

@@ -141,10 +141,10 @@ def _is_token(name: str, parameter: Tensor) -> bool:
 
 def _distinct(names: list[str]) -> tuple[str, ...]:
     """Return the names, with a number behind those that several tokens have."""
-    counted: dict[str, int] = {}
+    counts: dict[str, int] = {}
     result = []
     for name in names:
-        counted[name] = counted.get(name, 0) + 1
+        counts[name] = counts.get(name, 0) + 1
         is_one = names.count(name) == 1
-        result.append(name if is_one else f"{name[:-1]} {counted[name]}]")
+        result.append(name if is_one else f"{name[:-1]} {counts[name]}]")
     return tuple(result)

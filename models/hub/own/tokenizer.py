@@ -97,8 +97,8 @@ class OwnTokenizer(Tokenizer):
         try:
             return str(self._decode(ids))
         except Exception as error:  # it is the owner's, and may raise anything
-            shown = ", ".join(map(str, ids[:8])) + ", …" * (len(ids) > 8)
-            reason = f"decode cannot write the tokens {shown} ({describe_error(error)})"
+            beginning = ", ".join(map(str, ids[:8])) + ", …" * (len(ids) > 8)
+            reason = f"decode cannot write the tokens {beginning} ({describe_error(error)})"
             raise InputError(reason, self._field) from error
 
     def token(self, i: int) -> str:

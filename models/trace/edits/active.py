@@ -39,10 +39,10 @@ class Active:
             return mask
         key = (id(mask), edits)
         if key not in self._masks:
-            changed = mask
+            edited = mask
             for edit in edits:
-                changed = edit.mask(changed, part)
-            self._masks[key] = mask, changed  # keeping the mask alive keeps its id unique
+                edited = edit.mask(edited, part)
+            self._masks[key] = mask, edited  # keeping the mask alive keeps its id unique
         return self._masks[key][1]
 
     def activation(

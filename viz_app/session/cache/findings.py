@@ -63,8 +63,8 @@ def count_rewritten(
 
     def compute() -> tuple[int, int]:
         tokens = [token for token in others if token != source[place]]
-        changed = [(*source[:place], token, *source[place + 1 :]) for token in tokens]
-        rows = torch.tensor([source, *changed], device=scope.model.device)
+        variants = [(*source[:place], token, *source[place + 1 :]) for token in tokens]
+        rows = torch.tensor([source, *variants], device=scope.model.device)
         original, *texts = greedy_batch(scope.model, rows)
         return sum(text != original for text in texts), len(texts)
 

@@ -150,7 +150,7 @@ def _in_focus(
 
 
 def _furthest(comparison: Comparison, grids: dict[str, Tensor]) -> tuple[KindPair, GridIndex]:
-    shown = [pair for pair in comparison.kinds if pair.kind in grids]
-    pair = max(shown, key=lambda pair: float(grids[pair.kind].max()))
+    pairs = [pair for pair in comparison.kinds if pair.kind in grids]
+    pair = max(pairs, key=lambda pair: float(grids[pair.kind].max()))
     layer, head = divmod(int(grids[pair.kind].argmax()), grids[pair.kind].shape[1])
     return pair, (layer, head)

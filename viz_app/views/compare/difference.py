@@ -103,17 +103,17 @@ def _labels(what: Compared) -> tuple[list[Label], list[Label]]:
     pair, first, second = what.pair, what.found.first, what.found.second
     ours, theirs = axes_labels(first, what.site), axes_labels(second, pair.second[what.opposite[0]])
     rows = first.axes(what.site)
-    shown = []
+    names = []
     for axis, mine, other, row in zip((pair.queries, pair.keys), ours, theirs, rows, strict=True):
         if axis.how == WORDS:
-            shown.append([Label(row.text[slice(*span)].strip()) for span in axis.spans])
+            names.append([Label(row.text[slice(*span)].strip()) for span in axis.spans])
         elif axis.how == TOKENS:
-            shown.append(mine)
+            names.append(mine)
         else:
             both = zip(mine, other, strict=True)
             sides = what.sides.first, what.sides.second
-            shown.append([of_two_runs(a, b, *sides) for a, b in both])
-    queries, keys = shown
+            names.append([of_two_runs(a, b, *sides) for a, b in both])
+    queries, keys = names
     if pair.keys.how == WORDS:
         keys = [*keys, Label(text.OTHER_TOKENS, text.REST_NOTE, special=True)]
     return queries, keys

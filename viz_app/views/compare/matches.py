@@ -54,22 +54,22 @@ def choose_matches(run: CurrentRun) -> MatchChoices:
 
 def match_payloads(run: CurrentRun, choices: MatchChoices) -> Pictures:
     """Return the chart of all distances and the table of matches, if they are measured."""
-    measured = matching.matched_heads(run.scope, choices.second)
-    if measured is None:
+    matched = matching.matched_heads(run.scope, choices.second)
+    if matched is None:
         return {}
-    kind = next((one for one in measured.kinds if one.kind == choices.kind), None)
+    kind = next((one for one in matched.kinds if one.kind == choices.kind), None)
     if kind is None:
         return {MATCH_SENTENCE_KEY: text.KIND_LACKS.format(choices.second.name)}
     is_within = run.scope is choices.second
-    matches = [] if is_within else match_heads(kind, measured.null.get(kind.kind, ()))
+    matches = [] if is_within else match_heads(kind, matched.null.get(kind.kind, ()))
     rows = nearest_rows(kind) if is_within else match_rows(matches)
     names = WITHIN_COLUMNS if is_within else MATCH_COLUMNS
-    if not is_within and not measured.null:
+    if not is_within and not matched.null:
         names = names[:-1]
     table = pd.DataFrame([row[: len(names)] for row in rows], columns=list(names))
-    sentence = within_sentence(kind) if is_within else matched_sentence(measured, kind, matches)
+    sentence = within_sentence(kind) if is_within else matched_sentence(matched, kind, matches)
     return {
-        MATCH_SENTENCE_KEY: f"{sentence} {text.over_texts(measured.n_texts, ADVISED)}",
+        MATCH_SENTENCE_KEY: f"{sentence} {text.over_texts(matched.n_texts, ADVISED)}",
         MATCH_CHART_KEY: match_chart(kind, matches, run.scope.name, choices.second.name),
         MATCHES_KEY: table,
     }
@@ -178,12 +178,12 @@ def layout(run: CurrentRun, choices: MatchChoices, pictures: Pictures) -> Sequen
 
 def match_files(run: CurrentRun, choices: MatchChoices) -> Sequence[File]:
     """Offer the distances of all kinds."""
-    measured = matching.matched_heads(run.scope, choices.second)
-    if measured is None:
+    matched = matching.matched_heads(run.scope, choices.second)
+    if matched is None:
         return ()
     head = ["attention", "head", "other head", "mean distance in bits"]
     name = f"{run.scope.name}.{choices.second.name}.heads-over-texts"
-    return [csv_file("All distances, CSV", name, lambda now: [head, *match_table(measured)])]
+    return [csv_file("All distances, CSV", name, lambda now: [head, *match_table(matched)])]
 
 
 def match_table(measured: MatchedHeads) -> list[list[object]]:

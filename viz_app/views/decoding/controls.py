@@ -121,9 +121,11 @@ def _reading(trace: Trace, mean: bool) -> ShownAttention:
     by_layer = [
         next((s for s in sites if (s.layer, s.role) == (n, role)), sites[0]) for n in layers
     ]
-    shown = by_layer[layers.index(layer)]
-    head = min(focus.head, shown.n_heads - 1)
-    which_head.which_head({shown.kind: by_layer}, shown, None if mean else head, _pick, mean=True)
+    attention = by_layer[layers.index(layer)]
+    head = min(focus.head, attention.n_heads - 1)
+    which_head.which_head(
+        {attention.kind: by_layer}, attention, None if mean else head, _pick, mean=True
+    )
     return decoder_attention(trace, layer, None if mean else head)
 
 

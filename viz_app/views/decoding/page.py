@@ -58,15 +58,15 @@ def _files(run: CurrentRun, choices: DecodingChoices) -> Sequence[File]:
         return compare_decoding(now, choices)[1]
 
     def about(now: CurrentRun) -> Facts:
-        shown = story_of(now)
-        return facts(shown.trace, decoding=METHOD_NAMES[shown.method.how])
+        story = story_of(now)
+        return facts(story.trace, decoding=METHOD_NAMES[story.method.how])
 
     def drawing(now: CurrentRun) -> str:
-        shown, scope = story_of(now), now.scope
-        position = min(choices.of(input_ids(now)).place.step, shown.n_steps - 1)
-        source, how = shown.trace.fields[scope.model.fields[0].name], METHOD_NAMES[shown.method.how]
+        story, scope = story_of(now), now.scope
+        position = min(choices.of(input_ids(now)).place.step, story.n_steps - 1)
+        source, how = story.trace.fields[scope.model.fields[0].name], METHOD_NAMES[story.method.how]
         title = f"{source} — decoding, step {position + 1}: training beside inference ({how})"
-        return files.drawing(shown, scope, choices.reading, position, title)
+        return files.drawing(story, scope, choices.reading, position, title)
 
     name = file_name(run.trace, "decoding")
     step = f"{name}.token{choices.place.step + 1}.svg"

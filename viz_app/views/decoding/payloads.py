@@ -86,7 +86,7 @@ def decoding_payloads(run: CurrentRun, choices: DecodingChoices) -> Pictures:
     else:
         make = partial(stepper, runs, run.scope, choices.reading, run.terms, step, note)
         picture = {"stepper": Scaled(make)}
-    drawn = {
+    pictures = {
         "written": _written(run, runs),
         **picture,
         "checks": check_rows(
@@ -100,8 +100,8 @@ def decoding_payloads(run: CurrentRun, choices: DecodingChoices) -> Pictures:
         ),
     }
     if run.scope.model.continues:
-        drawn["note decoding"] = rows("explained")  # an empty note that takes no space
-    return drawn
+        pictures["note decoding"] = rows("explained")  # an empty note that takes no space
+    return pictures
 
 
 def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quantity]:
@@ -117,7 +117,7 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
     tokenizer = run.scope.tokenizer
     steps = [token_label(tokenizer, token) for token in serial.taken]
     shared = {"number of steps": len(serial)}
-    drawn = [
+    quantities = [
         Quantity(
             "the probabilities of the next token",
             "probability",
@@ -136,10 +136,10 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
         weights = serial.weights(site, choices.reading.head)
         same = shared | {f"number of {key_stream} tokens": len(keys)}
         cross = "the weights over the source"
-        drawn.append(
+        quantities.append(
             Quantity(cross, "weight", weights, steps, "step", keys.__getitem__, "key", same)
         )
-    return drawn
+    return quantities
 
 
 def decoding_choices_within(
@@ -147,15 +147,15 @@ def decoding_choices_within(
 ) -> DecodingChoices:
     """Return these choices for another run: its forced tokens, and an attention of its decoder."""
     names = [site.name for site in writing_sites(other.trace)]
-    shown = choices.reading
-    if not all(name in names for name in (shown.cross, shown.self_attention) if name) or not (
-        shown.cross or shown.self_attention
+    reading = choices.reading
+    if not all(name in names for name in (reading.cross, reading.self_attention) if name) or not (
+        reading.cross or reading.self_attention
     ):
-        shown = decoder_attention(other.trace, head=shown.head)
+        reading = decoder_attention(other.trace, head=reading.head)
     place = ReadingState(choices.place.step, other.spec.forced, mean=choices.place.mean)
     place = place.within(other.scope)
     method = replace(choices.method, forced=place.forced)
-    return DecodingChoices(method, shown, place, input_ids(other), is_tree=choices.is_tree)
+    return DecodingChoices(method, reading, place, input_ids(other), is_tree=choices.is_tree)
 
 
 def _written(run: CurrentRun, runs: Story) -> dict:

@@ -45,7 +45,7 @@ class TwoRuns:
         why = self._why_not()
         if not why:
             try:
-                drawn = pictures.of(self.run)
+                picture = pictures.of(self.run)
             except InputError as error:
                 why = checkpoints.error_message(error)
         if why:
@@ -56,11 +56,11 @@ class TwoRuns:
             with left:
                 return self.one.draw(self.run)
         with left:
-            replace(self.one, is_half=True).lay_out(self.run, drawn)
+            replace(self.one, is_half=True).lay_out(self.run, picture)
         with right:
-            named = {key.removeprefix(BESIDE): key for key in drawn if key.startswith(BESIDE)}
+            named = {key.removeprefix(BESIDE): key for key in picture if key.startswith(BESIDE)}
             beside = replace(_beside(self.one, self.run, self.other), above=self.above)
-            beside.lay_out(self.other, {name: drawn[key] for name, key in named.items()})
+            beside.lay_out(self.other, {name: picture[key] for name, key in named.items()})
         return pictures.live if self.one.view.is_live(self.one.choices) else None
 
     def draw_difference(self) -> Draw | None:
@@ -77,9 +77,11 @@ class TwoRuns:
         if BESIDE + "written" in drawn:
             with self.above:
                 show(PLAIN, drawn[BESIDE + "written"], key=BESIDE + "written")
-        shown = [ShownComponent(STATES, key) for key in KEYS if key in drawn]
+        components = [ShownComponent(STATES, key) for key in KEYS if key in drawn]
         cells: list[PageCell] = (
-            [Columns((1, 1), ([shown[0]], [shown[1]]))] if shown[1:] else [*shown]
+            [Columns((1, 1), ([components[0]], [components[1]]))]
+            if components[1:]
+            else [*components]
         )
         view = replace(
             self.one.view,
@@ -140,9 +142,9 @@ class _Pictures:
         quantities = self.one.view.quantities
         both = quantities(run, self.one.choices), quantities(other, beside.choices)
         about = facts(run.trace, minus=run_name(other))
-        drawn = differences(*both, saving(file_name(run.trace, "difference"), about))
+        pictures = differences(*both, saving(file_name(run.trace, "difference"), about))
         around = {BESIDE + key: picture for key, picture in beside.around(other).items()}
-        return around | drawn
+        return around | pictures
 
     def live_difference(self, run: CurrentRun) -> Pictures:
         """Make the same at every key, and say so where the pinned model cannot read the text."""
@@ -157,14 +159,14 @@ class _Pictures:
         if self.pinned.texts is not None and stored and stored[0] is self:
             return stored[1]
         other = self.pinned.beside(run)
-        drawn = _beside(self.one, run, other).drawn(other)
+        pictures = _beside(self.one, run, other).drawn(other)
         if self.pinned.texts is not None:
-            drawn = {
+            pictures = {
                 key: picture.drawn_once() if isinstance(picture, Scaled) else picture
-                for key, picture in drawn.items()
+                for key, picture in pictures.items()
             }
-            self.one.session.pinned_pictures = self, drawn
-        return drawn
+            self.one.session.pinned_pictures = self, pictures
+        return pictures
 
 
 def _beside(one: OneRun, run: CurrentRun, other: CurrentRun) -> OneRun:

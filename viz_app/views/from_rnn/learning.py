@@ -297,20 +297,20 @@ def compare_similarities(learners: Sequence[Learner]) -> str:
 
 def fastest(learners: Sequence[Learner]) -> str:
     """Say which models learned first and last, as recorded, and if they were trained alike."""
-    learned = sorted((one for one in learners if one.learned_at), key=lambda one: one.learned_at)
+    by_step = sorted((one for one in learners if one.learned_at), key=lambda one: one.learned_at)
     never = [f"**{one.what}** ({one.steps:,} steps)" for one in learners if not one.learned_at]
     sentences = []
-    first = [one.what for one in learned if one.learned_at == learned[0].learned_at]
-    last = [one.what for one in learned if one.learned_at == learned[-1].learned_at]
+    first = [one.what for one in by_step if one.learned_at == by_step[0].learned_at]
+    last = [one.what for one in by_step if one.learned_at == by_step[-1].learned_at]
     if first and first == last:
         sentences.append(
             f"All that were right on {LEARNED_PERCENT:.0f} % of the validation dates reached that at the same validated step, "
-            f"{learned[0].learned_at:,}. The curves tell them apart."
+            f"{by_step[0].learned_at:,}. The curves tell them apart."
         )
     elif first:
         sentences.append(
-            f"First right on {LEARNED_PERCENT:.0f} % of the validation dates: {_bold(first)}, at step {learned[0].learned_at:,}; "
-            f"last: {_bold(last)}, at step {learned[-1].learned_at:,}."
+            f"First right on {LEARNED_PERCENT:.0f} % of the validation dates: {_bold(first)}, at step {by_step[0].learned_at:,}; "
+            f"last: {_bold(last)}, at step {by_step[-1].learned_at:,}."
         )
     if never:
         sentences.append(f"Not reached within their training: {', '.join(never)}.")

@@ -53,7 +53,7 @@ def influence(
     if scale not in MAP_SCALES:
         raise ValueError(f"scale must be one of {', '.join(MAP_SCALES)}, not {scale!r}")
     tokens = [label.as_json() for label in labels(source)]
-    name, drawn = MAP_SCALES[scale]
+    name, scaled = MAP_SCALES[scale]
     largest = {layer.reach.choice.kind: float(layer.reach.norms.max()) for layer in layers}
     shared = max(largest.values(), default=0.0)
     scales = dict.fromkeys(largest, shared) if scale == "one" else largest
@@ -65,8 +65,8 @@ def influence(
         arrays[f"map{i}"] = layer.reach.norms.numpy()
         maps.append({
             "title": _title(layer.reach), "note": f"{layer.weights}. {_white(layer.reach, top)}", "array": f"map{i}",
-            "scale": drawn, "least": top * FAINTEST, "largest": top, "none": "nothing arrives",
-            "says": f"‖∂y_i/∂x_j‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: not reachable",
+            "scale": scaled, "least": top * FAINTEST, "largest": top, "none": "nothing arrives",
+            "says": f"‖∂y_i/∂x_j‖, {'√' if scaled == 'root' else scaled} scale; hatched = 0: not reachable",
         })  # fmt: skip
     header = {
         "title": f"Influence of each input token on each output ({name[0].lower()}{name[1:]}{both})", **saved,

@@ -98,15 +98,15 @@ class ThreeModels:
 def other_tokens(scope: Scope) -> tuple[int, ...]:
     """Return the same few of a model's tokens whatever is typed, none of them a special one."""
     n = scope.config.vocab_size - len(SPECIALS)
-    drawn = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:N_OTHERS]
-    return tuple((drawn + len(SPECIALS)).tolist())
+    permuted = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:N_OTHERS]
+    return tuple((permuted + len(SPECIALS)).tolist())
 
 
 def _payloads(run: CurrentRun, choices: None) -> Pictures:
     three = ThreeModels(run)
-    drawn: Pictures = {}
+    pictures: Pictures = {}
     if absent := [kind for kind in ABILITIES if kind not in three.scopes]:
-        drawn["note from-rnn-three"] = small_print(missing_kinds(absent))
+        pictures["note from-rnn-three"] = small_print(missing_kinds(absent))
     texts = [
         ModelText(
             _title(kind, scope),
@@ -119,13 +119,13 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
     correct = (typed,) if typed else references(three.source)
     named = TYPED if typed else KNOWN
     saved = saving(file_name(run.trace, "three-models"), facts(run.trace))
-    drawn["from-rnn-versions"] = Scaled(
+    pictures["from-rnn-versions"] = Scaled(
         partial(versions, three.source, texts, correct, named, three.bottleneck, saved=saved)
     )
     if three.fixed is not None:
         checks = check_fixed_vector(three.fixed.model, three.trace(FIXED_VECTOR))
-        drawn["checks"] = check_rows(checks)
-    return drawn
+        pictures["checks"] = check_rows(checks)
+    return pictures
 
 
 def _title(kind: str, scope: Scope) -> str:

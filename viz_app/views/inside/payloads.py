@@ -53,15 +53,15 @@ def walk_payloads(run: CurrentRun, choices: HeadWalkChoices) -> Pictures:
         "matrices": partial(matrices.matrices, trace, cell, terms, choices.convention),
         "heads": partial(cells.head_sum_payload, trace, cell, terms),
     }
-    drawn: Pictures = {}
+    pictures: Pictures = {}
     if choices.view in draw:
-        drawn = {choices.view: Scaled(draw[choices.view])}
+        pictures = {choices.view: Scaled(draw[choices.view])}
     elif choices.view == DRAWN_BY_STREAMLIT:
-        drawn = scaling.charts(trace, cell)
+        pictures = scaling.charts(trace, cell)
     return {
         **similarity_text.similarity_note(run, choices.site, choices.head),
         "choice": token_choice(trace, cell, terms),
-        **drawn,
+        **pictures,
         "checks": check_rows(_checks(trace, cell)),
     }
 

@@ -135,8 +135,8 @@ def charts(trace: Trace, cell: WeightCell) -> dict[str, Any]:
             lambda _: {field: highest},
         )
 
-    drawn = {f"inside-{field}": curve(field, *named) for field, named in SCALING_FIELDS.items()}
-    return {"inside-bars": weights_chart(trace, cell, dark), **drawn}
+    pictures = {f"inside-{field}": curve(field, *named) for field, named in SCALING_FIELDS.items()}
+    return {"inside-bars": weights_chart(trace, cell, dark), **pictures}
 
 
 def weights_chart(trace: Trace, cell: WeightCell, dark: bool = False) -> alt.Chart:
@@ -295,8 +295,8 @@ def _with(site: AttentionSite) -> str:
 
 
 def _colours(site: AttentionSite, dark: bool) -> alt.Scale:
-    chosen = [ACCENT_DARK, WITHOUT_DARK] if dark else [ACCENT_COLOUR, UNDIVIDED_COLOUR]
-    return _scale(site, chosen)
+    colours = [ACCENT_DARK, WITHOUT_DARK] if dark else [ACCENT_COLOUR, UNDIVIDED_COLOUR]
+    return _scale(site, colours)
 
 
 def _scale(site: AttentionSite, both: list) -> alt.Scale:

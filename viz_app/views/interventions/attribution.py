@@ -126,14 +126,14 @@ def _place(run: CurrentRun, choices: AttributionChoices) -> str:
 
 
 def _picture(run: CurrentRun, choices: AttributionChoices, result: Found, scales: Extent) -> bytes:
-    drawn = result.values.detach().cpu().numpy().astype(np.float32)
+    values = result.values.detach().cpu().numpy().astype(np.float32)
     header = {
         "title": text.attribution_title(
             choices.method, _place(run, choices), result.token, result.than
         ),
         **saving(_file_name(run, choices), facts(run.trace)),
         "axis": "",
-        "columns": drawn.shape[1],
+        "columns": values.shape[1],
         "rows": [label.as_json() for label in result.rows],
         "names": [label.as_json() for label in result.columns],
         "what": "row" if choices.method == text.DIRECT_METHOD else "token",
@@ -143,7 +143,7 @@ def _picture(run: CurrentRun, choices: AttributionChoices, result: Found, scales
         "frames": [],
         "ways": [],
     }
-    return pack(header, states=drawn)
+    return pack(header, states=values)
 
 
 def _file_name(run: CurrentRun, choices: AttributionChoices) -> str:
@@ -154,10 +154,10 @@ def _file_name(run: CurrentRun, choices: AttributionChoices) -> str:
 
 def _sentence(choices: AttributionChoices, result: Found) -> str:
     """Return the sentence on the strongest cell; of what mixes, of that between two tokens."""
-    shown = result.values.abs().nan_to_num(0)
+    sizes = result.values.abs().nan_to_num(0)
     if choices.method in MIXES:
-        shown.fill_diagonal_(0)
-    row, column = divmod(int(shown.argmax()), shown.shape[1])
+        sizes.fill_diagonal_(0)
+    row, column = divmod(int(sizes.argmax()), sizes.shape[1])
     value, (head, other) = (
         float(result.values[row, column]),
         (result.rows[row], result.columns[column]),

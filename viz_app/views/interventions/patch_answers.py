@@ -28,19 +28,19 @@ def patch_answers(run: CurrentRun, choices: PatchChoices, two: Two) -> dict[str,
         ]
         chosen = sum(row is not None for row in two.rows[: two.chosen])
         asked = Asked(CurrentRun(base.scope, base.trace), CurrentRun(base.scope, edited), every, chosen)  # fmt: skip
-    drawn = outcome_payload(asked)
-    answer, patched = drawn["answers"]
+    payload = outcome_payload(asked)
+    answer, patched = payload["answers"]
     other = answer_words(CurrentRun(source.scope, source.trace))
     first = next(
         (i for i, (a, b) in enumerate(zip(answer["words"], other, strict=False)) if a != b),
         -1 if len(answer["words"]) == len(other) else min(len(answer["words"]), len(other)),
     )
     names = ("This text", "Other text") if side == NECESSARY else ("Other text", "This text")
-    drawn["answers"] = [
+    payload["answers"] = [
         answer | {"whose": names[0]},
         {"whose": names[1], "words": other, "from": first},
         patched | {"whose": f"{names[0]}, patched"},
     ]
-    if drawn["verdict"] == text.NO_HEAD_CHANGED:
-        drawn["verdict"] = say.NOTHING_PATCHED
-    return drawn
+    if payload["verdict"] == text.NO_HEAD_CHANGED:
+        payload["verdict"] = say.NOTHING_PATCHED
+    return payload

@@ -45,13 +45,13 @@ def patch_section_payloads(run: CurrentRun, choices: PatchChoices) -> Pictures:
         site = next(iter(run.trace.attention.values()), None)
         checks = check_rows(check_site(site) if site is not None else [])
         return {PATCH_NOTE: small_print(note, bad=True), "checks": checks}
-    shown = measure_patches(two, choices)
+    measured = measure_patches(two, choices)
     is_bad = bool(note)
     return {
-        PATCH_NOTE: small_print(note or _counts(shown), bad=is_bad),
-        **_drawn(run, choices, shown),
+        PATCH_NOTE: small_print(note or _counts(measured), bad=is_bad),
+        **_drawn(run, choices, measured),
         "outcome": patch_answers(run, choices, two),
-        "checks": check_rows([*_own_checks(choices, shown), *patch_checks(shown)]),
+        "checks": check_rows([*_own_checks(choices, measured), *patch_checks(measured)]),
     }
 
 
@@ -78,8 +78,8 @@ def _counts(measured: PatchEffects) -> str:
     if effects.tried is None and (effects.heads is not None or not has_heads):
         return alignment
     n_cells = len(two.this.trace.streams[measured.grid.stream].ids) if measured.grid else 0
-    tried = None if effects.tried is None else len(effects.tried)
-    return f"{alignment} {say.partial_trial_sentence(tried, n_cells, not has_heads or effects.heads is not None)}"
+    n_tried = None if effects.tried is None else len(effects.tried)
+    return f"{alignment} {say.partial_trial_sentence(n_tried, n_cells, not has_heads or effects.heads is not None)}"
 
 
 def patch_picture(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> dict[str, Any]:
@@ -268,12 +268,12 @@ def patch_table(run: CurrentRun, choices: PatchChoices) -> list[list[object]]:
     two, _ = usable_pair(run, choices)
     if two is None:
         return [head]
-    shown, rows = measure_patches(two, choices), [head]
+    measured, rows = measure_patches(two, choices), [head]
     if choices.part == say.GRADIENT_PART:
-        return [[*head, "guess by the gradient"], *patch_gradient.rows_of(shown)]
+        return [[*head, "guess by the gradient"], *patch_gradient.rows_of(measured)]
     for side in SIDES:
-        drawn = panel(run, choices, shown, side)
-        unit = "share of the gap" if shown.is_share else two.metric(side).unit
+        drawn = panel(run, choices, measured, side)
+        unit = "share of the gap" if measured.is_share else two.metric(side).unit
         for kind in drawn["kinds"]:
             rows += [
                 [side, kind["title"], layer, i + 1, value, unit]

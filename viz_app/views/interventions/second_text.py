@@ -21,9 +21,9 @@ def propose_second_text(scope: Scope, trace: Trace) -> tuple[str, ...]:
     texts = [str(trace.fields.get(field.name) or "") for field in fields]
     for i, text in enumerate(texts):
         for candidate in _candidates(text):
-            changed = (*texts[:i], candidate, *texts[i + 1 :])
-            if candidate != text and _fits(scope, trace, changed):
-                return changed
+            proposed = (*texts[:i], candidate, *texts[i + 1 :])
+            if candidate != text and _fits(scope, trace, proposed):
+                return proposed
     for example in readable_examples(scope):
         if len(example) == len(texts) and list(example) != texts:
             return example

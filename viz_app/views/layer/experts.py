@@ -15,23 +15,23 @@ EXPERT_COLUMNS = ("expert", "weight", "length of its output", "cosine with the s
 
 def experts(view: TokenView) -> dict[str, Any] | None:
     """Return the table of the layer's experts, largest weight first; None without known ones."""
-    shown = _chosen(view)
-    if shown is None:
+    routed = _chosen(view)
+    if routed is None:
         return None
-    lengths = shown.outputs.norm(dim=1).tolist()
-    directions = [cosine_between(output, shown.total) for output in shown.outputs]
-    numbers = zip(shown.weights.tolist(), lengths, directions, strict=True)
-    names = [str(expert + 1) for expert in shown.experts.tolist()]
+    lengths = routed.outputs.norm(dim=1).tolist()
+    directions = [cosine_between(output, routed.total) for output in routed.outputs]
+    numbers = zip(routed.weights.tolist(), lengths, directions, strict=True)
+    names = [str(expert + 1) for expert in routed.experts.tolist()]
     return {
         "title": f"Experts of the token {quote(view.token)}",
         "columns": EXPERT_COLUMNS,
         "rows": [[name, *row] for name, row in zip(names, numbers, strict=True)],
         "sentence": text.routing(
             len(names),
-            shown.n_experts,
-            float(shown.weights.sum()),
-            float(shown.beside.norm()),
-            float(shown.total.norm()),
+            routed.n_experts,
+            float(routed.weights.sum()),
+            float(routed.beside.norm()),
+            float(routed.total.norm()),
         ),
     }
 

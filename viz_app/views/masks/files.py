@@ -132,10 +132,10 @@ def masks_svg(view: MaskView) -> str:
             lambda v: ramp(abs(v) / scale, accent=GREW_COLOUR if v > 0 else SHRANK_COLOUR),
         ),
     ]
-    drawn, x, height = [], 10, 0
+    elements, x, height = [], 10, 0
     for title, site, is_open, values, colour in pictures:
         queries, keys = axis_labels(view.after.trace, site)
-        drawn += _matrix(x, title, queries, keys, is_open, values, colour)
+        elements += _matrix(x, title, queries, keys, is_open, values, colour)
         title_width = math.ceil(svg.width_of(title, 11, bold=True)) - MASKS_LEFT
         x += MASKS_LEFT + max(len(keys) * MASK_CELL, title_width) + MASKS_GAP
         height = max(height, MASKS_TOP + len(queries) * MASK_CELL + 60)
@@ -143,7 +143,7 @@ def masks_svg(view: MaskView) -> str:
     x = math.ceil(max(x, 20 + svg.width_of(heading, 13, bold=True)))
     parts = [
         svg.svg_text(10, 18, heading, font_weight=600, font_size=13),
-        *drawn,
+        *elements,
         svg.svg_text(10, height + 14, "Rows: query, columns: key."),
     ]
     return svg.svg_document(x, height + 24, parts, 11)

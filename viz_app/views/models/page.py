@@ -39,7 +39,7 @@ def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
     The opened model comes first, without a link; the others follow by family in the order of
     history.
     """
-    drawn, unreadable = [], []
+    outlines, unreadable = [], []
     now: Card | None = None
     for name in checkpoints.available():
         if name == checkpoints.module():  # nothing is known of it before a run
@@ -56,16 +56,16 @@ def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
             if is_open:
                 now = one
             else:
-                drawn.append(one)
+                outlines.append(one)
         except ValueError as error:
             unreadable.append((name, checkpoints.error_message(error)))
-    drawn.sort(key=lambda one: (*one[0], len(one[1]["family"]), one[1]["name"]))
+    outlines.sort(key=lambda one: (*one[0], len(one[1]["family"]), one[1]["name"]))
     first = (0, ""), opened_card(run), []
     if now is not None:
         first = now[0], {key: value for key, value in now[1].items() if key != "href"}, now[2]
-    masks = [mask for *_, own in (first, *drawn) for mask in own]
+    masks = [mask for *_, own in (first, *outlines) for mask in own]
     groups = [{"title": text.OPEN, "cards": [first[1]]}]
-    for _, members in groupby(drawn, key=lambda one: one[0]):
+    for _, members in groupby(outlines, key=lambda one: one[0]):
         together = [said for _, said, _ in members]
         groups.append(
             {"title": min((said["family"] for said in together), key=len), "cards": together}

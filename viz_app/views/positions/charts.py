@@ -101,8 +101,8 @@ def wavelength_chart(
     and in the colours of their curves.
     """
     values = waves.numpy()
-    shown = np.flatnonzero(values < NEVER)
-    data = pd.DataFrame({"dimension": shown, "wavelength": values[shown]})
+    finite = np.flatnonzero(values < NEVER)
+    data = pd.DataFrame({"dimension": finite, "wavelength": values[finite]})
     x = alt.X(
         "dimension:Q",
         title=column,

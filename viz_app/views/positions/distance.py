@@ -164,16 +164,16 @@ def distance_payloads(run: CurrentRun, choices: DistanceChoices) -> Pictures:
     """Make all pictures of the section."""
     view = DistanceView(run, choices)
     explained = explain_distances(view.all_pairs, view.one_pair is not None, view.hidden)
-    drawn: Pictures = {
+    pictures: Pictures = {
         "positions-distance": scale_picture(view.scales, partial(every_pair, view)),
         "positions-explained": notes.rows("explained", *explained),
         "checks": notes.check_rows(_checks(view)),
     }
     if view.one_pair is None:
-        return drawn
+        return pictures
     query, key = view.places
     weight = Weight(view.site, choices.head, query, key)
-    return drawn | {
+    return pictures | {
         "choice": token_choice(run.trace, weight, run.terms, query + 1),
         "positions-carried": scale_picture(view.scales, partial(only_turned, view)),
     }

@@ -97,8 +97,8 @@ def _payloads(run: CurrentRun, choices: MisprintChoices) -> Pictures:
         ),
         "plane": lambda m: _plane(m, choices, look),
     }[choices.picture]
-    drawn = {f"{key}{m.formula}": make(m) for m in measures}
-    return {**drawn, "checks": check_rows(claims.formulas(measures))}
+    pictures = {f"{key}{m.formula}": make(m) for m in measures}
+    return {**pictures, "checks": check_rows(claims.formulas(measures))}
 
 
 def _map(m: FormulaMeasures, look: Look) -> go.Figure:

@@ -94,14 +94,14 @@ def _payloads(run: CurrentRun, choices: ShuffleChoices) -> Pictures:
     file = file_name(run.trace, FILE)
     titled = dict(zip(_titles(tests), tests.values(), strict=True))
     explained = [*_found(run, *tests.values()), *_answers(run, choices)]
-    drawn: Pictures = {
+    pictures: Pictures = {
         "positions-shuffle": shuffle_payload(source, titled, saving(file, about)),
         "positions-explained": notes.rows("explained", *explained),
         "checks": notes.check_rows(_checks(run, *tests.values())),
     }
     if len(tests) > 1:
-        drawn["positions-stages"] = by_stage(source, tests, saving(f"{file}.stages", about))
-    return drawn | (_texts(run, choices) if choices.writes else {})
+        pictures["positions-stages"] = by_stage(source, tests, saving(f"{file}.stages", about))
+    return pictures | (_texts(run, choices) if choices.writes else {})
 
 
 def shuffled_encoding(run: CurrentRun) -> Encoding:

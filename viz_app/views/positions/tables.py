@@ -155,14 +155,14 @@ def _curves(run: CurrentRun, choices: TableChoices) -> Pictures:
     def curves(scales: Extent) -> alt.Chart:
         return charts.dimension_chart(view.table, dims, names, title, domain(scales))
 
-    drawn: Pictures = {
+    pictures: Pictures = {
         "positions-curves": scale_picture(signed_extent(view.table[:, list(dims)]), curves),
         "checks": check_rows(_checks(run, view)),
     }
     if view.waves is not None:
         chart = charts.wavelength_chart(view.waves, dims, choices.n, f"{WAVELENGTH_TITLE}dimension")
-        drawn["positions-waves"] = chart
-    return drawn
+        pictures["positions-waves"] = chart
+    return pictures
 
 
 def _lay_out_curves(

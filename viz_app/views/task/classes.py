@@ -160,9 +160,9 @@ N_COUNTED_CLASSES = 4  # classes that the summary counts
 
 def class_counts(predicted: Sequence[str]) -> str:
     """Return the number of tokens in each class, special tokens included."""
-    counted = Counter(predicted).most_common()
-    each = [f"{name} {n}" for name, n in counted[:N_COUNTED_CLASSES]]
-    more = len(counted) - N_COUNTED_CLASSES
+    counts = Counter(predicted).most_common()
+    each = [f"{name} {n}" for name, n in counts[:N_COUNTED_CLASSES]]
+    more = len(counts) - N_COUNTED_CLASSES
     other = f" and {more} other class{'es' * (more > 1)}" * (more > 0)
     return f"{len(predicted)} tokens: {', '.join(each)}{other}."
 

@@ -23,7 +23,7 @@ from viz_app.views.task.reading import (
     check_row,
     reading_site,
 )
-from viz_app.words.allowed import looks_back_only
+from viz_app.words.allowed import reads_earlier_only
 
 # tokens listed at the only [MASK] of a single text; at each of several, or for two texts
 N_MASKED_TOKENS, N_TOKENS_EACH = 10, 5
@@ -129,7 +129,7 @@ def _payload(
         arrays |= row_arrays
         rows += [(expected.probability, expected.rank) for expected in guess.each]
     header: dict[str, Any] = {
-        "title": text.MASKED_TITLE.format(text.BEFORE_IT if looks_back_only(run.trace) else text.BOTH_SIDES),
+        "title": text.MASKED_TITLE.format(text.BEFORE_IT if reads_earlier_only(run.trace) else text.BOTH_SIDES),
         "note": text.masks_note(len(output.positions), len(set(output.positions) - set(hidden)), len(predictions)),
         **saving(file_name(run.trace, "masked-tokens"), facts(run.trace)),
         "tokens": [label.as_json() for label in token_labels], "segments": list(row.segments),

@@ -61,9 +61,9 @@ def _text(run: CurrentRun, choices: TaskChoices) -> str:
 
 
 def _files(run: CurrentRun, choices: TaskChoices) -> Sequence[File]:
-    shown = presentation(shown_output(run.trace, choices))
+    presented = presentation(shown_output(run.trace, choices))
     name = f"{file_name(run.trace, 'task')}.csv"
-    return [File(shown.table_label, lambda now: shown.table(now, choices), name)]
+    return [File(presented.table_label, lambda now: presented.table(now, choices), name)]
 
 
 def _find(run: CurrentRun) -> View[TaskChoices] | str:

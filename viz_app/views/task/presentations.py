@@ -33,7 +33,7 @@ from viz_app.views.task.pair import draw_choices, second_text_missing
 from viz_app.views.task.reading import DrawnOutput, TaskChoices
 from viz_app.views.task.span import draw_span
 from viz_app.views.task.text import ROW_NOTE
-from viz_app.words.allowed import blocking, looks_back_only
+from viz_app.words.allowed import blocking, reads_earlier_only
 
 _MASK = (
     "**[MASK]** hides a token; only its position is known. {reads}{trained}"
@@ -119,7 +119,7 @@ def _reads(trace: Trace) -> str:
     """Return what tokens may read in self-attention, by the masks of all its layers."""
     sites = [site for site in trace.attention.values() if site.query_stream == site.key_stream]
     restricted = [site for site in sites if blocking(site)]
-    if looks_back_only(trace):
+    if reads_earlier_only(trace):
         only_that = all(set(blocking(site)) <= {LOOK_AHEAD} for site in sites)
         return f"Every token attends {'' if only_that else 'at most '}to itself and to those before it."
     if not restricted:
