@@ -1,16 +1,21 @@
 """The section Attribution of Interventions: its numbers are those of the analysis, and its sentences follow from them."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from app_parts import app_at, picture, said
+from drawn import on_screen
 from streamlit.testing.v1 import AppTest
 
 import models
 from models.analysis import attention_gradients, flow, integrated_gradients, rollout
 from models.analysis.metrics import LogProbability
+from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import attribution
 from viz_app.views.interventions import attribution_text as text
 from viz_app.views.interventions.attribution import MAX_ATTRIBUTED_TOKENS
 
@@ -169,6 +174,21 @@ def test_the_sentence_is_of_the_strongest_cell() -> None:
     assert header["names"][column][0].strip("·") in line
     assert ("towards" in line) == (values[row, column] > 0)
     assert f"{abs(values[row, column]):.2g} nats" in line
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_scale_reaches_to_the_strongest_cell_of_either_sign(
+    monkeypatch: pytest.MonkeyPatch, sign: int
+) -> None:
+    scope = models.load("eng-fra", device="cpu")
+    run = CurrentRun(scope, scope.run(SOURCE))
+    choices = attribution.AttributionChoices(text.GRADIENT_METHOD, 3, CROSS, 3)
+    found = attribution.attribution_numbers(run, choices)
+    turned = replace(found, values=sign * found.values)
+    monkeypatch.setattr(attribution, "attribution_numbers", lambda *asked: turned)
+    pictures = on_screen(attribution.attribution_payloads(run, choices))
+    header, arrays = unpack(pictures["attribution"])
+    assert header["limit"] == pytest.approx(float(np.abs(arrays["states"]).max()))
 
 
 def test_a_text_too_long_for_flow_says_so() -> None:

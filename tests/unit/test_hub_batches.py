@@ -80,3 +80,21 @@ def test_keys_and_values_are_made_of_what_the_site_names_as_their_input(tmp_path
             torch.testing.assert_close(
                 made, wanted.transpose(1, 2).flatten(2), atol=1e-5, rtol=1e-4
             )
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("GPT2ForSequenceClassification", -1), ("BertForSequenceClassification", 0)]
+)
+def test_the_token_that_answers_is_the_one_whose_state_the_head_reads(
+    name: str, place: int, tmp_path: Path
+) -> None:
+    scope = opened(name, tmp_path)
+    trace, module = scope.run(TEXTS[1]), scope.model.module
+    output, row = trace.outputs["classes"], trace.streams["text"]
+    with torch.no_grad():
+        states = module.base_model(torch.tensor([row.ids])).last_hidden_state[0]
+        pooled = states if place else module.bert.pooler(states[:, None])
+        logits = (module.score if place else module.classifier)(pooled)
+    apart = (logits - output.logits).abs().amax(-1)
+    assert output.position == place % len(row.ids) == int(apart.argmin())
+    assert apart[output.position] < 1e-5 < apart.topk(2, largest=False).values[1]

@@ -9,6 +9,7 @@ from models.analysis import slices
 from models.decoding.run_rows import PassRows, StepRows
 from models.decoding.runs import uncached_run
 from models.trace import AttentionSite
+from models.trace.edits import MaskChange, Where
 
 SITES = ["decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"]
 FIRST, N = 2, 3
@@ -90,3 +91,12 @@ def test_rows_of_a_decoder_without_a_mask_keep_the_keys_ahead():
     torch.testing.assert_close(rows.sums, torch.ones(len(rows.sums)))
     assert bool(rows.weights(0).triu(1).any())
     assert all(row.shape[1] == len(rows) for row in rows)
+
+
+def test_rows_under_a_mask_that_opens_the_next_key_alone_keep_it():
+    opened = MaskChange(Where(kind="decoder_self"), allow=((1, 2),))
+    rows = uncached_run(random_model(), [3, 4, 5, 6], (7, 8, 9), (opened,)).rows
+    found = rows["decoder.layers.0.self_attn"]
+    torch.testing.assert_close(found.sums, torch.ones(len(found.sums)))
+    assert float(found.weights(0)[1, 2]) > 0
+    assert float(found.weights(0)[0, 1]) == 0
