@@ -30,6 +30,7 @@ class SiteKind:
     title: str = ""  # default: made from stack, role and streams
     short: str = ""  # short form of the title
     is_causal: bool | None = None  # look-ahead is masked; default: in a decoder's self-attention
+    side: str = ""  # what its layers belong to, for display; default: the stack
 
     def __post_init__(self) -> None:
         if self.is_causal is None:
@@ -37,6 +38,7 @@ class SiteKind:
         title, short = _TITLES.get((self.stack, self.role)) or _generic_title(self)
         object.__setattr__(self, "title", self.title or title)
         object.__setattr__(self, "short", self.short or short)
+        object.__setattr__(self, "side", self.side or self.stack.capitalize())
 
     @property
     def between_streams(self) -> bool:

@@ -16,6 +16,7 @@ from models.errors import CheckpointError
 from models.hub.images.text_image import SIMILARITY_OUTPUT, TextImageModel
 from models.images import EXAMPLES, example
 from models.trace.edits import MaskChange, for_kinds
+from viz_app.words.attention import head_place, kind_title
 
 TEXT = "a little dog"
 
@@ -63,6 +64,17 @@ def test_each_tower_attends_as_the_library_says(trace: Trace, library) -> None:
     assert not any(bool(site.weights().triu(1).any()) for site in sites[:3])
     assert sites[0].query_stream == "text"
     assert sites[-1].key_stream == "patches"
+
+
+def test_titles_tell_the_towers_apart_and_call_neither_a_decoder(trace: Trace) -> None:
+    """The text tower reads from left to right, and yet nothing is decoded."""
+    titles = {kind_title(site) for site in trace.attention.values()}
+    assert titles == {"Text self-attention", "Image self-attention"}
+    for site in trace.attention.values():
+        assert (
+            head_place(site, 0)
+            == f"{kind_title(site).split()[0]} tower layer {site.layer + 1}, head 1"
+        )
 
 
 def test_the_answer_is_the_cosine_of_the_librarys_vectors(trace: Trace, library) -> None:

@@ -41,7 +41,7 @@ def kind_subtitle(site: AttentionSite, t: Terms) -> str:
 
 def layer_place(site: AttentionSite) -> str:
     """Return the stack and layer of a site for display, counted from 1: "Decoder layer 2"."""
-    side = site.stack.capitalize()
+    side = site.site_kind.side
     if is_alignment(site):
         return f"{side}, alignment"
     numbered = any(part.isdigit() for part in site.name.split("."))

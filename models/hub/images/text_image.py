@@ -36,9 +36,15 @@ class TextImageModel(HubModel):
     )
     streams: ClassVar[tuple[str, ...]] = ("text", PATCHES_STREAM)
     kinds = (
-        SiteKind("text_self", "encoder", "self", "text", "text"),
-        SiteKind("image_self", "encoder", "self", PATCHES_STREAM, PATCHES_STREAM),
-    )
+        SiteKind(
+            "text_self", "encoder", "self", "text", "text",
+            "Text self-attention", "Text self", side="Text tower",
+        ),
+        SiteKind(
+            "image_self", "encoder", "self", PATCHES_STREAM, PATCHES_STREAM,
+            "Image self-attention", "Image self", side="Image tower",
+        ),
+    )  # fmt: skip
     pads = False  # pages pair no second text with its image
     answer_in_words = "how alike a text and an image are"
 

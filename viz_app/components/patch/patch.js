@@ -93,7 +93,7 @@ class Patch {
     name.title = title;
     const lines = sites.map((site, row) => {
       const line = put(table, "tr");
-      if (!nth) put(line, "th", "row", this.wide ? `Layer ${layers[row]}` : `L${layers[row]}`).scope = "row";
+      if (!nth || isPhone()) put(line, "th", "row", this.wide ? `Layer ${layers[row]}` : `L${layers[row]}`).scope = "row";
       return Array.from({ length: heads }, (_, head) => this.button(put(line, "td"), { side, what: "head", name: site, number: head }));
     });
     this.walk(lines);
