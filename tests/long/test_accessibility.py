@@ -92,6 +92,31 @@ def test_axe_finds_nothing_presented_or_on_a_phone(themed: Page, view: str, mode
     resized(themed, 1280, 720)
 
 
+# letters of charts that Streamlit draws, and of captions, whose contrast with the page is under 4.5
+FAINT = """() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => rgb.map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const paper = parse(getComputedStyle(document.querySelector(".stApp")).backgroundColor).slice(0, 3);
+  return [...document.querySelectorAll("[data-testid=stVegaLiteChart] svg text, [data-testid=stCaptionContainer] p")].filter((e) => {
+    const style = getComputedStyle(e), [r, g, b, a = 1] = parse(e.ownerSVGElement ? style.fill : style.color);
+    let strength = a * (e.ownerSVGElement ? Number(style.fillOpacity) : 1);
+    for (let part = e; part; part = part.parentElement) strength *= Number(getComputedStyle(part).opacity);
+    if (!e.textContent.trim() || !strength) return false;
+    const ends = [light(paper), light([r, g, b].map((v, i) => v * strength + paper[i] * (1 - strength)))].sort((x, y) => x - y);
+    return (ends[1] + 0.05) / (ends[0] + 0.05) < 4.5;
+  }).map((e) => e.textContent);
+}"""
+
+
+def test_letters_of_charts_stand_out_from_the_page(themed: Page, model: str) -> None:
+    see(themed, "positions", model, **{"positions-section": "Curves"})
+    themed.wait_for_selector("[data-testid=stVegaLiteChart] svg text")
+    rested(themed)
+    assert themed.locator("[data-testid=stCaptionContainer] p").count()
+    assert themed.evaluate(FAINT) == []
+
+
 def test_the_first_tab_leads_past_the_controls(themed: Page, model: str) -> None:
     see(themed, "task", model)
     themed.evaluate("document.activeElement?.blur(); window.getSelection().removeAllRanges()")
