@@ -273,7 +273,7 @@ def test_each_equation_is_written_out(stage: Stage, convention: str) -> None:
     ]
     note = (
         "Blue is above 0, orange below. Weights go from the page's colour (0) to blue (1); hatched = blocked. "
-        "Point at a number to see what it is made from; click in the scores or in Â to choose that weight, or use the tokens above."
+        "Point at a number to see what it is made of. Click in the scores or in Â to choose that weight."
     )
     assert stage.text(".note").startswith(note)
     stage.show(payload("columns" if convention == "rows" else "rows"))
@@ -339,7 +339,7 @@ def test_finer_than_pixels_is_said_of_the_side_that_is(
     stage.show(
         single(stage, np.ones((rows, cols)), size), (1, 2)
     )  # what was said of the one before is not said any more
-    assert stage.text(".note").endswith(POOLED if pooled else "or use the tokens above.")
+    assert stage.text(".note").endswith(POOLED if pooled else "to choose that weight.")
     box, longest = stage.box(CANVAS), {"small": 110, "large": 210}[size]
     assert (box["width"], box["height"]) == tuple(
         min(longest, max(30, n * (6 if size == "small" else 12))) for n in (cols, rows)

@@ -214,7 +214,7 @@ class Brush {
             ? "; click to see each of its cells"
             : this.picture.fixed
             ? ""
-            : "; click or drag to change it (keys: arrows and Space). Click a token for its whole row or column"
+            : ". Click or drag to change it (keys: arrows and Space). Click a token for its whole row or column"
         }.`,
         "quiet",
       );

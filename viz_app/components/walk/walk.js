@@ -202,7 +202,7 @@ class Walk {
   note() {
     const pooled = this.table.columns.some((c) => c.kind === "strip" && this.longest(c) > c.width * this.table.ratio);
     const face = pooled ? " Where a strip has more numbers than pixels, a pixel shows the one furthest from 0." : "";
-    return `${this.picture.shown} Blue is above 0, orange below, ± the strongest colour. Point at a strip for exact numbers; click a row, or press ↑ or ↓, to choose it; ← and → change the step.${face}`
+    return `${this.picture.shown} Blue is above 0, orange below, ± the strongest colour. Point at a strip for exact numbers. Click a row, or press ↑ or ↓, to choose it; ← and → change the step.${face}`
       .trim();
   }
 
