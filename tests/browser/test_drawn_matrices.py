@@ -301,7 +301,7 @@ def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage
     assert (stage.box(CANVAS)["width"], stage.box(CANVAS)["height"]) == (110, 84)
     assert any(alike(one, ORANGE, 2) for one in stage.pixels(CANVAS).within(54, 34, 3, 16))
     shown(stage)
-    assert stage.text(".note").endswith("or use the tokens above.")
+    assert stage.text(".note").endswith("to choose that weight.")
 
 
 def single(stage: Stage, values: np.ndarray, size: str = "small", masked: bool = False) -> bytes:
