@@ -63,6 +63,11 @@ def test_the_tokens_in_their_order_and_both_masks_stand_on_one_screen(page, text
     ).evaluate_all("all => all.map((e) => e.getBoundingClientRect().bottom)")
     assert len(ends) == 6
     assert max(ends) <= 720, ends
+    cut = page.locator(".order h3").evaluate_all(
+        "all => all.filter((e) => e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight + 2)"
+        ".map((e) => e.textContent)"
+    )
+    assert cut == []
 
 
 def test_a_token_is_dragged_and_all_follows(page, xlnet):
