@@ -47,6 +47,16 @@ def test_heads_that_are_modules_or_turns_of_a_loop_are_one_attention(made: type[
     assert (q - site.q).abs().max() < 1e-6
 
 
+def test_attentions_are_counted_as_layers_not_their_heads() -> None:
+    """Neither path has a number: the second attention is layer 1, however many heads the first has."""
+    part = nn.Sequential()
+    part.add_module("first", written.HeadModules())
+    part.add_module("second", written.HeadModules())
+    trace = scope_of(part).run(TEXT)
+    layers = {name: (site.layer, site.n_heads) for name, site in trace.attention.items()}
+    assert layers == {"part.first.heads": (0, 2), "part.second.heads": (1, 2)}
+
+
 @pytest.mark.parametrize(("other", "n_heads"), [(1, 2), (2, 1)])
 def test_heads_of_one_attention_follow_one_another_in_their_list(other: int, n_heads: int) -> None:
     kind, x, found = (
