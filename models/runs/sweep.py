@@ -249,7 +249,7 @@ class Sweep:
                 zeros = parts.tensors
                 grads = torch.autograd.grad(loss, zeros, retain_graph=True, allow_unused=True)
                 # without a gradient the answer does not depend on this attention
-                steps = [z if g is None else g for z, g in zip(zeros, grads, strict=True)]
+                steps = [z.detach() if g is None else g for z, g in zip(zeros, grads, strict=True)]
                 moved = parts.whole(steps) * nudged.head_outs[site].whole()
                 sums[site] = sums.get(site, 0) + moved.sum((-1, -2)).abs().sum(0).cpu()
         self._ranked = {
