@@ -53,7 +53,7 @@ def test_the_offer_to_shorten_keeps_all_that_fits_and_shows_what_it_cuts() -> No
 def test_the_address_and_the_socket_take_no_longer_ones() -> None:
     fits, long = "x" * LONGEST_TEXT, "x" * (LONGEST_TEXT + 1)
     assert SOURCE.from_url([fits]) == fits
-    assert "200,000" in SOURCE.unfit([long])
+    assert "200,000" in SOURCE.why_invalid([long])
     assert Text("only here").from_url([long]) == ""
     message = {"type": "websocket.receive"}
     assert live_route._texts(message | {"text": json.dumps({"texts": [fits]})}) == (fits,)
