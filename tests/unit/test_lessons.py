@@ -15,6 +15,7 @@ import torch
 import models
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
 from models.trace.edits import HeadOff, MaskChange, SetWeights, Where
+from models.training.frozen_survey import GUIDED_STEPS
 from viz_app.controls.lesson_panel import LESSON_PAGE_NAMES, offered_lessons
 from viz_app.lessons import library
 from viz_app.lessons.lesson import Lesson
@@ -536,6 +537,7 @@ def test_what_is_said_of_frozen_weights_follows_the_survey() -> None:
         ends = [f"{100 * (over_learned + end):+.0f} points" for end in (-0.05, 0.05)]
         assert " to ".join(ends) in said
         assert ("So the weights tell another model" in said) == (over_learned > 0.05)
+        assert f"in {GUIDED_STEPS:,} steps" in said or over_learned < 0.05
         assert ("do not show that the weights tell" in said) == (over_learned < 0.05)
         assert ("They hold more than the order of the words. With" in said) == (
             over_diagonal > 0.05
