@@ -202,7 +202,9 @@ def test_a_page_of_which_everything_is_asked_wrongly_stands_as_for_a_newcomer(
     refused = [
         name
         for name in widgets(app)
-        if name in names and name not in section and declared_parameters()[name].why_invalid([value])
+        if name in names
+        and name not in section
+        and declared_parameters()[name].why_invalid([value])
     ]
     sentence = said(app, "note address")["rows"][0][1] if refused or step == 1 else ""
     assert [name for name in refused if f"{name} must" not in sentence] == []
