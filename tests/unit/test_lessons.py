@@ -534,8 +534,8 @@ def test_what_is_said_of_frozen_weights_follows_the_survey() -> None:
         said = revealed("8-explanation", 5, run)
         assert "predicts 61 % of the tokens, with its own 47 %, with equal ones 34 %" in said
         assert f"The gain over its own is {100 * over_learned:+.0f} points (95 % interval" in said
-        ends = [f"{100 * (over_learned + end):+.0f} points" for end in (-0.05, 0.05)]
-        assert " to ".join(ends) in said
+        ends = [f"{100 * (over_learned + end):+.0f}" for end in (-0.05, 0.05)]
+        assert f"{' to '.join(ends)} points" in said
         assert ("So the weights tell another model" in said) == (over_learned > 0.05)
         assert f"in {GUIDED_STEPS:,} steps" in said or over_learned < 0.05
         assert ("do not show that the weights tell" in said) == (over_learned < 0.05)

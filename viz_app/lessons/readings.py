@@ -353,8 +353,8 @@ def interval(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
     """Return the 95 % interval of a recorded mean over held-out texts."""
     record = _surveyed_mean(run, survey, measure)
     ends = record["low"], record["high"]
-    ends_in_words = [_in_unit(end, record["unit"]) for end in ends]
-    return ReadingValue(ends, " to ".join(end.words for end in ends_in_words))
+    low, high = (_in_unit(end, record["unit"]).words for end in ends)
+    return ReadingValue(ends, f"{low.removesuffix(' points')} to {high}")
 
 
 @_reading
