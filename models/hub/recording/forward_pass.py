@@ -315,7 +315,7 @@ class ForwardPass:
             return
         if torch.equal(first, first[:, :1] + torch.arange(n, device=ids.device)):
             place = int(first[0, 0])
-            self.position_table = table.detach()[place:]
+            self.position_table = table.detach()[place - self.context.start :]
             vectors = table[place : place + n][None]  # the same numbers, which lie there anyway
             self._keep_vectors(kind, "position", vectors, "position vectors, looked up")
 
