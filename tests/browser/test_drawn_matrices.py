@@ -273,7 +273,8 @@ def test_each_equation_is_written_out(stage: Stage, convention: str) -> None:
     ]
     note = (
         "Blue is above 0, orange below. Weights go from the page's colour (0) to blue (1); hatched = blocked. "
-        "Point at a number to see what it is made of. Click in the scores or in Â to choose that weight."
+        "Point at a number to see what it is made of. Click in the scores or in Â to choose that weight, "
+        "or use the tokens above."
     )
     assert stage.text(".note").startswith(note)
     stage.show(payload("columns" if convention == "rows" else "rows"))
@@ -301,7 +302,7 @@ def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage
     assert (stage.box(CANVAS)["width"], stage.box(CANVAS)["height"]) == (110, 84)
     assert any(alike(one, ORANGE, 2) for one in stage.pixels(CANVAS).within(54, 34, 3, 16))
     shown(stage)
-    assert stage.text(".note").endswith("to choose that weight.")
+    assert stage.text(".note").endswith("or use the tokens above.")
 
 
 def single(stage: Stage, values: np.ndarray, size: str = "small", masked: bool = False) -> bytes:
@@ -339,7 +340,7 @@ def test_finer_than_pixels_is_said_of_the_side_that_is(
     stage.show(
         single(stage, np.ones((rows, cols)), size), (1, 2)
     )  # what was said of the one before is not said any more
-    assert stage.text(".note").endswith(POOLED if pooled else "to choose that weight.")
+    assert stage.text(".note").endswith(POOLED if pooled else "or use the tokens above.")
     box, longest = stage.box(CANVAS), {"small": 110, "large": 210}[size]
     assert (box["width"], box["height"]) == tuple(
         min(longest, max(30, n * (6 if size == "small" else 12))) for n in (cols, rows)

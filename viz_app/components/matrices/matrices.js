@@ -29,7 +29,7 @@ class Matrices {
     this.hold();
     this.root.querySelector(".note").textContent = `${picture.part ? `${picture.part} ` : ""}` +
       "Blue is above 0, orange below. Weights go from the page's colour (0) to blue (1); hatched = blocked. Point at a number to see what it is made of. " +
-      `Click in the scores or in Â to choose that weight.${
+      `Click in the scores or in Â to choose that weight, or use the tokens above.${
         this.pooled ? " Where numbers are finer than pixels, a pixel shows the one furthest from 0." : ""
       }`;
     const { site, head, convention, first } = picture, query = picture.query + first[0], key = picture.key + first[1];
