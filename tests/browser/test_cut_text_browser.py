@@ -17,6 +17,7 @@ HELD = [
     *(("masks", screen, "[class*=st-key-masks-ready] input") for screen in (SMALL, WALL)),
     *(("train", screen, ".st-key-train-settings .stSelectbox input") for screen in (PHONE, SMALL, WALL)),
     ("inside", WALL, ".st-key-similarity-choice input"),
+    *(("lessons", screen, ".st-key-class-lesson input") for screen in (SMALL, WALL)),
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ def class_door() -> None:
         st.text_input("Class code", key=_CODE, max_chars=CODE_BOX_CHARACTERS, width=170)
         st.button("Join", key="class-join", on_click=_join)
         lesson = st.selectbox(
-            "Lesson", list(titles), format_func=titles.__getitem__, key="class-lesson", width=420
+            "Lesson", list(titles), format_func=titles.__getitem__, key="class-lesson", width=480
         )
         st.button(
             "Start a class", key="class-start", on_click=_start, args=(lesson,), disabled=not titles
