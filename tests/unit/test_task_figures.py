@@ -333,8 +333,9 @@ def test_every_row_that_is_shown_is_checked(gpt: Scope, monkeypatch: pytest.Monk
 
     assert checks(3) == ["passed"] * 3
     site = run.trace.attention[GPT_SELF]
+    facts = {"dtype": site.dtype, "has_causes": True}
     halved = SimpleNamespace(
-        weights=lambda head, rows: site.weights(head, rows=rows) / 2, allowed=site.allowed
+        weights=lambda head, rows: site.weights(head, rows=rows) / 2, allowed=site.allowed, **facts
     )
     found = check_row(halved, 1, 3)
     assert not found.passed
@@ -345,12 +346,13 @@ def test_every_row_that_is_shown_is_checked(gpt: Scope, monkeypatch: pytest.Monk
     assert (found.value, found.limit) == (pytest.approx(0.5), 1e-5)
     sizes = torch.tensor([[9.0]] * 3 + [[1.0]] + [[9.0]] * 4)  # wrong but for the row that is shown
     others = SimpleNamespace(
-        weights=lambda head, rows: (site.weights(head) * sizes)[rows], allowed=site.allowed
+        weights=lambda head, rows: (site.weights(head) * sizes)[rows], allowed=site.allowed, **facts
     )
     assert check_row(others, 1, 3).passed
     nothing = SimpleNamespace(
         weights=lambda head, rows: torch.zeros(1, 8),
         allowed=lambda *_: torch.zeros(1, 8, dtype=torch.bool),
+        **facts,
     )
     assert check_row(nothing, 1, 3).passed
 
