@@ -16,7 +16,7 @@ MULTI_LABEL, REGRESSION = "multi_label_classification", "regression"  # in trans
 def compares_labels(module: Any, names: Sequence[str]) -> bool:
     """Return True if a classifier was trained by softmax over its labels.
 
-    As in the library's loss, one number alone is a regression, whatever the config says not.
+    As in the library's loss, a single number is a regression, whatever its config says.
     """
     problem = getattr(module.config, "problem_type", None)
     return problem not in (MULTI_LABEL, REGRESSION) and len(names) > 1
@@ -35,7 +35,7 @@ def label_output(
     return LabelValues(stream, names, logits, _are_judged(module))
 
 
-def answer_in_words(output: Output) -> str:
+def labels_in_words(output: Output) -> str:
     """Return the name of the class, or the labels' values in words."""
     if isinstance(output, LabelValues):
         return output.in_words

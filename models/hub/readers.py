@@ -19,10 +19,10 @@ from models.architectures.base import (
     Field,
 )
 from models.hub.labels import (
-    answer_in_words,
     compares_labels,
     describe_labels,
     label_output,
+    labels_in_words,
 )
 from models.hub.model import HubModel
 from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING, frames_of
@@ -203,7 +203,7 @@ class Classifier(HeadReader):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return answer_in_words(outputs[self.output_name])
+        return labels_in_words(outputs[self.output_name])
 
 
 class QuestionAnswering(HubModel):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.architectures.base import CLASSES_OUTPUT, IMAGE_FIELD, Answers, Field
 from models.hub.images.processor import PatchTokenizer
-from models.hub.labels import answer_in_words, compares_labels, describe_labels, label_output
+from models.hub.labels import compares_labels, describe_labels, label_output, labels_in_words
 from models.hub.model import HubModel
 from models.hub.readers import HeadReader, OutputHead
 from models.hub.recording.context import PassContext
@@ -103,4 +103,4 @@ class ImageClassifier(ImageModel, HeadReader):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return answer_in_words(outputs[CLASSES_OUTPUT])
+        return labels_in_words(outputs[CLASSES_OUTPUT])

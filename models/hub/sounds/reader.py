@@ -11,7 +11,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from models.architectures.base import CLASSES_OUTPUT, SOUND_FIELD, Answers, Field
-from models.hub.labels import answer_in_words, describe_labels, label_output
+from models.hub.labels import describe_labels, label_output, labels_in_words
 from models.hub.model import HubModel
 from models.hub.recording.context import PassContext
 from models.hub.sounds.model import FRAMES_STREAM
@@ -93,7 +93,7 @@ class SoundClassifier(SoundReader):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return answer_in_words(outputs[CLASSES_OUTPUT])
+        return labels_in_words(outputs[CLASSES_OUTPUT])
 
 
 class SoundSpeller(SoundReader):
