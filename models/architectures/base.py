@@ -121,7 +121,7 @@ class Architecture(nn.Module, metaclass=_Named):
     sees_ahead: bool = False  # a written position may attend to later ones, by its own mask
     can_edit_masks: bool = True  # an edit reaches its attention
     can_drop_positions: bool = True  # it can be copied without position vectors
-    answer_in_words: str = ""  # description of a third-party model's task
+    answer_description: str = ""  # description of a third-party model's task
     pads: bool = True  # rows of different lengths can be padded to one batch
     is_recurrent: bool = False  # a state carries the past; there are no keys to cache
 
@@ -259,7 +259,7 @@ class Architecture(nn.Module, metaclass=_Named):
             [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
         ).to(self.device)
 
-    def inputs_of(self, rows: Sequence[Sequence[int]]) -> Tensor:
+    def encoder_inputs(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return what `encode` reads of these rows of the first stream: ids, padded."""
         return self.padded(rows, self.config.pad_id)
 

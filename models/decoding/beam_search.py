@@ -66,7 +66,7 @@ def beam(
         raise ValueError(f"beam width must be at least 1, not {width}")
     limit = limit_of(model, inputs, max_new)
     at = model.forced_by_position(limit) | by_position(forced)
-    run = Incremental(model, model.inputs_of([inputs]), edits=edits)
+    run = Incremental(model, model.encoder_inputs([inputs]), edits=edits)
     opening = run.opening[0].tolist()
     best: list[Hypothesis] = []
     for index in range(limit):

@@ -69,7 +69,7 @@ def teacher_forced(
 
     A source ends with </s>; `written` is y₁ … yₘ without special tokens.
     """
-    rows = model.inputs_of([inputs])
+    rows = model.encoder_inputs([inputs])
     opening = model.opening(rows)[0].tolist()
     row = id_row([*opening, *written], model)
     with record() if recorded else nullcontext() as recording, editing(edits):
@@ -174,7 +174,7 @@ def generate(
     prefix: list[int] = []
     with torch.inference_mode():
         run = Incremental(
-            model, model.inputs_of([inputs]), use_cache=use_cache, edits=edits, memory=memory
+            model, model.encoder_inputs([inputs]), use_cache=use_cache, edits=edits, memory=memory
         )
         row = run.opening
     usable = [list(draft) for draft in drafts] if run.goes_back and not recorded else []

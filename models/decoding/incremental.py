@@ -27,7 +27,7 @@ class Incremental:
 
     `edits` apply by position, so that a row of m tokens meets the top-left part of a changed mask.
     Nothing is cached if they open cells ahead, because a new token then changes earlier states.
-    `inputs` is what `model.inputs_of` makes of the rows; `memory` is their encoding under
+    `inputs` is what `model.encoder_inputs` makes of the rows; `memory` is their encoding under
     these edits, if it exists already.
     """
 
@@ -129,5 +129,5 @@ def limit_of(model: Model, inputs: Sequence[int], max_new: int | None) -> int:
         return model.longest(len(inputs))
     if max_new < 1:
         raise ValueError(f"max_new must be at least 1, not {max_new}")
-    n_opening = model.opening(model.inputs_of([inputs])).shape[1]
+    n_opening = model.opening(model.encoder_inputs([inputs])).shape[1]
     return min(max_new, model.config.n_ctx - n_opening)

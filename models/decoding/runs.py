@@ -137,7 +137,7 @@ def _recording(step: Step) -> Recording:
 
 
 def _opening(model: Model, inputs: Sequence[int]) -> list[int]:
-    return model.opening(model.inputs_of([inputs]))[0].tolist()
+    return model.opening(model.encoder_inputs([inputs]))[0].tolist()
 
 
 def _first_written(model: Model, inputs: Sequence[int]) -> int:

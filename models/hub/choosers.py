@@ -29,7 +29,7 @@ class NextSentence(Classifier):
 
     fields = (ONE_TEXT_FIELD, replace(SECOND_TEXT, optional=False))
     pair_output = output_name = NEXT_SENTENCE
-    answer_in_words = "whether a second text follows the first"
+    answer_description = "whether a second text follows the first"
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, names=IS_NEXT, **settings)
@@ -85,7 +85,7 @@ class MultipleChoice(HubModel):
     kinds = tuple(
         SiteKind(f"self_{i + 1}", "encoder", "self", row, row) for i, row in enumerate(CHOICE_ROWS)
     )
-    answer_in_words = "which of several texts goes best with a question"
+    answer_description = "which of several texts goes best with a question"
 
     def __init__(self, *args: Any, position: int, **settings: Any) -> None:
         super().__init__(*args, **settings)

@@ -44,8 +44,8 @@ def model_summary(scope: Scope) -> Iterator[str]:
 def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     """Yield what a run shows of a model, and why the rest is not shown."""
     model, sites = scope.model, list(trace.attention.values())
-    if model.answer_in_words:
-        yield f"it answers {model.answer_in_words}"
+    if model.answer_description:
+        yield f"it answers {model.answer_description}"
     if not sites:
         yield "no attention: a state carries what was read"
         return

@@ -1,4 +1,4 @@
-"""What the numbers of a classifier are: classes under softmax, labels on their own, or a grade."""
+"""Three kinds of classifier: classes under softmax, labels judged one by one, and plain numbers."""
 
 from __future__ import annotations
 

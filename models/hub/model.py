@@ -60,7 +60,7 @@ class HubModel(Architecture):
     kinds = (READER,)
     can_drop_positions = False
     module: Any  # of a class of its library, with attributes of its own
-    answer_in_words = "nothing: it makes vectors, which are read by other programs"
+    answer_description = "nothing: it makes vectors, which are read by other programs"
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ class MaskedLM(HeadReader):
         SECOND_TEXT,
         Field("masked", "text", optional=True, kind=POSITIONS_FIELD),
     )
-    answer_in_words = "the token behind each mask"
+    answer_description = "the token behind each mask"
 
     def possible_heads(self) -> list[OutputHead]:
         return masked_heads(self.module)
@@ -178,7 +178,7 @@ class Classifier(HeadReader):
         super().__init__(*args, **settings)
         self.names, self.position = tuple(names), position
         if self.output_name == CLASSES_OUTPUT:
-            self.answer_in_words = describe_labels(self.module, self.names, "text")
+            self.answer_description = describe_labels(self.module, self.names, "text")
 
     def possible_heads(self) -> list[OutputHead]:
         """Return the heads that are tried; none if no softmax compares what the head makes."""
@@ -213,7 +213,7 @@ class QuestionAnswering(HubModel):
         Field("question", "text", before=OPENING, after=CLOSING, segment=0),
         Field("context", "text", before=SECOND_OPENING, after=SECOND_CLOSING, segment=1),
     )
-    answer_in_words = "where the answer to a question begins and ends"
+    answer_description = "where the answer to a question begins and ends"
 
     def examples(self, tokenizer: Tokenizer) -> list[Any]:
         if not frames_of(tokenizer):
@@ -264,7 +264,7 @@ class TokenClassifier(HubModel):
     """A class for each token, as in named-entity recognition."""
 
     fields = (ONE_TEXT_FIELD, SECOND_TEXT)
-    answer_in_words = "a class of each token"
+    answer_description = "a class of each token"
 
     def __init__(self, *args: Any, names: Sequence[str], **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -294,7 +294,7 @@ class Discriminator(TokenClassifier):
     2020), by one logit a token.
     """
 
-    answer_in_words = "whether each token is the original one or was replaced"
+    answer_description = "whether each token is the original one or was replaced"
 
     def answers_of(self, output: Any) -> Answers:
         """Return two logits from one: softmax of (0, z) is (1 − σ(z), σ(z))."""

@@ -217,7 +217,7 @@ class CausalLM(HubModel):
     fields = (Field("text", "text", before=OPENING), Field("continuation", "text", optional=True))
     writes = "text"
     kinds = (BACKWARDS,)
-    answer_in_words = "the next token, and it goes on with a text"
+    answer_description = "the next token, and it goes on with a text"
     uncounted: int | None = None  # a token that takes no position (probe.choose_cache)
 
     def forward(
@@ -282,7 +282,7 @@ class EncoderDecoderLM(TwoStacks):
     streams = ("source", "target")
     writes = "target"
     kinds = (ENCODER_SELF, DECODER_SELF, CROSS)
-    answer_in_words = "another text, token by token"
+    answer_description = "another text, token by token"
 
     def forward(
         self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]

@@ -187,7 +187,7 @@ class AttentionRow:
         edits = self.scope.with_material(edits, streams)
         with torch.no_grad():
             run = Incremental(
-                model, model.inputs_of([streams[model.fields[0].stream].ids]), edits=edits
+                model, model.encoder_inputs([streams[model.fields[0].stream].ids]), edits=edits
             )
             if self.query:
                 run.new_log_probs(id_row(streams[model.writes].ids[: self.query], model))

@@ -283,7 +283,7 @@ class Scope:
             return self._traces(requests, rows, answers, recording)
         (stream, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
         given_rows = [row[stream].ids for row in rows]
-        inputs = self.model.inputs_of(given_rows)
+        inputs = self.model.encoder_inputs(given_rows)
         nothing = torch.empty(len(rows), 0, dtype=torch.long, device=self.model.device)
         with torch.no_grad(), record() as recording:
             memory = self.model.encode(inputs, self.model.written_masks(inputs, nothing))

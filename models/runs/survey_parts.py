@@ -55,10 +55,10 @@ class SurveyParts:
             self._parts[name] = list(work_out())
             if time.monotonic() - self._written_at >= WRITE_EVERY:
                 self._write()
-        found = self._parts[name]
-        if not all(0 <= number <= most for number in found):
+        numbers = self._parts[name]
+        if not all(0 <= number <= most for number in numbers):
             raise ValueError(f"{self.path} is damaged at {name!r:.60}; remove it")
-        return found
+        return numbers
 
     def remove(self) -> None:
         """Delete the file, if there is one."""

@@ -51,7 +51,7 @@ def written_rows(
     if len(inputs) > 1:
         lengths = map(len, inputs)
         rows = zip(
-            decoding.greedy_batch(model, model.inputs_of(inputs), memory), lengths, strict=True
+            decoding.greedy_batch(model, model.encoder_inputs(inputs), memory), lengths, strict=True
         )
         return [generated_encoding(model, tokenizer, ids[: model.longest(n)]) for ids, n in rows]
     steps = decoding.greedy(model, inputs[0], drafts=drafts, memory=memory)

@@ -60,7 +60,7 @@ def test_one_number_is_no_class_of_100_percent(tmp_path: Path) -> None:
     assert "no probability" in told
     assert "%" not in told
     assert list(_answers(trace)) == [said]
-    assert scope.model.answer_in_words == "a number for the text"
+    assert scope.model.answer_description == "a number for the text"
     assert scope.model.read_stream == ""  # no softmax of it is read from earlier layers
     assert decisions(trace) == []
     with pytest.raises(ValueError, match="read from several tokens"):
@@ -104,7 +104,7 @@ def test_numbers_of_a_regression_are_not_made_probabilities(tmp_path: Path) -> N
     numbers = [f"{v:.3f}".replace("-", "−") for v in logits(scope, trace).tolist()]
     pairs = ", ".join(f"{name} {v}" for name, v in zip(NAMES, numbers, strict=True))
     assert answer_line(trace) == ("the model's numbers", pairs)
-    assert scope.model.answer_in_words == "4 numbers for the text"
+    assert scope.model.answer_description == "4 numbers for the text"
 
 
 @pytest.mark.parametrize("problem", [None, "single_label_classification"])
@@ -113,5 +113,5 @@ def test_classes_that_softmax_compares_stay_classes(tmp_path: Path, problem: str
     output = first_output(scope.run(TEXTS[0]))
     assert isinstance(output, ClassProbabilities)
     assert float(output.probabilities.sum()) == pytest.approx(1)
-    assert scope.model.answer_in_words == "a class of the text"
+    assert scope.model.answer_description == "a class of the text"
     assert scope.model.read_stream == "text"

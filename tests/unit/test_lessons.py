@@ -522,6 +522,8 @@ def test_what_is_said_of_other_weights_follows_the_survey() -> None:
 
 
 def test_what_is_said_of_frozen_weights_follows_the_survey() -> None:
+    lesson = (library.SHIPPED_LESSONS / "8-explanation.md").read_text("utf-8")
+    assert f"is trained for {GUIDED_STEPS:,} steps" in lesson
     for over_learned, over_diagonal in ((0.2, 0.3), (0.2, 0.01), (0.03, 0.1), (-0.2, -0.3)):
         means = {"imposed": 0.61, "learned": 0.47, "uniform": 0.34, "diagonal": 0.29}
         gains = {

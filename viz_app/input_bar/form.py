@@ -89,7 +89,9 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     session.picked = name
     family = words.as_sentence(family_of(scope.config).name)
     is_described = any(one.name == name and one.detail for one in menu_entries())  # by the picker
-    about = "" if is_described or not scope.model.answer_in_words else f"{family} {WHAT_IT_SHOWS}"
+    about = (
+        "" if is_described or not scope.model.answer_description else f"{family} {WHAT_IT_SHOWS}"
+    )
     show_note(_note_slot(), about, key=CHECKPOINT.name)
     return folder, scope
 

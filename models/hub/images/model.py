@@ -73,7 +73,7 @@ class ImageClassifier(ImageModel, HeadReader):
         """Wrap a classifier; `position` is of the token whose last vector answers, if it is one."""
         super().__init__(*args, **settings)
         self.names, self.position = tuple(names), position
-        self.answer_in_words = describe_labels(self.module, self.names, "image")
+        self.answer_description = describe_labels(self.module, self.names, "image")
 
     @property
     def read_stream(self) -> str:

@@ -46,7 +46,7 @@ class TextImageModel(HubModel):
         ),
     )  # fmt: skip
     pads = False  # pages pair no second text with its image
-    answer_in_words = "how alike a text and an image are"
+    answer_description = "how alike a text and an image are"
 
     def __init__(
         self, *args: Any, grid: PatchGrid, trial: Tensor, text_limit: int, **settings: Any

@@ -93,7 +93,7 @@ class OwnImageModel(OwnModel):
         super().__init__(module, config, "image", call)
         self.fields = (Field("image", PATCHES_FIELD, kind=IMAGE_FIELD),)
         self.names = tuple(classes)
-        self.answer_in_words = "a class of the image" if classes else self.answer_in_words
+        self.answer_description = "a class of the image" if classes else self.answer_description
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         """Return the ids and the pixels of the rows.

@@ -152,7 +152,7 @@ class OwnWriter(OwnModel):
 
     writes = "text"
     kinds: tuple[SiteKind, ...] = CausalLM.kinds
-    answer_in_words = CausalLM.answer_in_words
+    answer_description = CausalLM.answer_description
     opening, written_masks, encode, longest = (
         CausalLM.opening,
         CausalLM.written_masks,
@@ -269,7 +269,7 @@ class OwnTranslator(OwnTexts):
     """
 
     writes = SECOND_STREAM
-    answer_in_words = EncoderDecoderLM.answer_in_words
+    answer_description = EncoderDecoderLM.answer_description
     longest, answer = EncoderDecoderLM.longest, Architecture.answer
     can_cache = False
 

@@ -39,7 +39,7 @@ class SoundWriter(EncoderDecoderLM):
         SOUND_CROSS,
     )
     pads = False  # all its sounds are of one length
-    answer_in_words = "the text that is spoken in a sound, token by token"
+    answer_description = "the text that is spoken in a sound, token by token"
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class SoundWriter(EncoderDecoderLM):
         """Return the trial sound, and its reverse in every second row."""
         return torch.cat([self.trial, self.trial.flip(-1)]).repeat(len(ids), 1, 1)[: len(ids)]
 
-    def inputs_of(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "batch band time"]:
+    def encoder_inputs(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "batch band time"]:
         features = torch.stack([cast(FrameIds, row).features for row in rows])
         return features.to(self.device, self.module.dtype)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         texts = [row[TRANSCRIPT_STREAM].ids for row in rows]
-        return self.inputs_of([row[FRAMES_STREAM].ids for row in rows]), self.padded(
+        return self.encoder_inputs([row[FRAMES_STREAM].ids for row in rows]), self.padded(
             texts, self.config.pad_id
         )
 
@@ -159,7 +159,7 @@ class SoundWriter(EncoderDecoderLM):
     @torch.no_grad()
     def language(self, sound: Encoding) -> int:
         """Return the token of the language that the model takes a sound for."""
-        inputs = self.inputs_of([sound.ids])
+        inputs = self.encoder_inputs([sound.ids])
         opening = self.opening(inputs)
         masks = self.written_masks(inputs, opening)
         logits = self.decode(opening, self.encode(inputs, masks), masks)[0, -1]

@@ -82,7 +82,7 @@ class SoundClassifier(SoundReader):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.answer_in_words = describe_labels(self.module, self.names, "sound")
+        self.answer_description = describe_labels(self.module, self.names, "sound")
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
@@ -99,7 +99,7 @@ class SoundClassifier(SoundReader):
 class SoundSpeller(SoundReader):
     """A letter for each frame, joined to a text (CTC, Graves et al. 2006)."""
 
-    answer_in_words = "a letter for each frame of the sound, or none; joined, a text"
+    answer_description = "a letter for each frame of the sound, or none; joined, a text"
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer

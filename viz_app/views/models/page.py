@@ -130,7 +130,9 @@ def opened_card(run: CurrentRun) -> dict[str, Any]:
         "name": scope.name,
         "family": text.model_family(family_of(scope.config)),
         **_record(training),
-        "purpose": "" if scope.model.answer_in_words else text.menu_purpose(training, scope.config),
+        "purpose": ""
+        if scope.model.answer_description
+        else text.menu_purpose(training, scope.config),
         "sizes": text.opened_sizes(n, scope.n_ctx),
         "masks": [],
         "shown": [words.as_sentence(line) for line in capabilities(scope, run.trace)],
