@@ -43,14 +43,18 @@ def module() -> str | None:
     return os.environ.get(MODULE_VARIABLE)
 
 
+def offered() -> dict[str, str]:
+    """Return name → argument of models.load of what the menu offers, in its order."""
+    named = dict.fromkeys([*filter(None, [module()]), *models.shipped()])
+    folders = _own() | run_owners.offered_runs(is_shared())
+    return {name: name for name in named} | {
+        name: str(path) for name, path in folders.items() if name not in named
+    }
+
+
 def available() -> list[str]:
     """Return the names of the menu."""
-    return [
-        *filter(None, [module()]),
-        *models.shipped(),
-        *_own(),
-        *run_owners.offered_runs(is_shared()),
-    ]
+    return list(offered())
 
 
 def open_found(named: str) -> Scope:
@@ -75,8 +79,8 @@ def folder(name: str) -> str:
     """
     if name in models.shipped() or name == module():
         return name
-    if name in (offered := _own()):
-        return str(offered[name])
+    if name in (own := _own()):
+        return str(own[name])
     if name in (trained := run_owners.offered_runs(is_shared())):
         return str(trained[name])
     if is_shared():
@@ -122,12 +126,12 @@ def _own() -> dict[str, Path]:
     Left out are folders that are, or contain, links out of it, and parts of models, such as
     1_Pooling of sentence-transformers.
     """
+    return {name: path for name, path in _candidates().items() if _is_offered(path)}
+
+
+def _is_offered(folder: Path) -> bool:
     root = Path(os.environ.get(MODELS_VARIABLE, "")).resolve()
-    return {
-        name: path
-        for name, path in _candidates().items()
-        if _is_within(path, root) and _is_model(path)
-    }
+    return _is_within(folder, root) and _is_model(folder)
 
 
 def _candidates() -> dict[str, Path]:

@@ -13,6 +13,7 @@ import viz_app
 from models.checkpoint import CheckpointError
 from models.opening import shipped_folder
 from viz_app import checkpoints
+from viz_app.input_bar import menu
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.models.page import cards
 
@@ -74,6 +75,17 @@ def test_what_lies_under_the_folder_is_offered_and_nothing_that_leads_out_of_it(
     assert checkpoints.available() == [*models.shipped(), "shelf/group/dates", "shelf/mine"]
     assert checkpoints.folder("shelf/group/dates") == str(shelf / "group" / "dates")
     assert checkpoints.folder("dates") == "dates"
+
+
+def test_a_menu_looks_at_each_folder_once(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each at each of its lines, sixty folders held a page up for two seconds."""
+    looked, look = [], checkpoints._is_offered
+    monkeypatch.setattr(
+        checkpoints, "_is_offered", lambda folder: looked.append(folder) or look(folder)
+    )
+    menu.menu_entries()
+    assert {shelf / "group" / "dates", shelf / "mine"} <= set(looked)
+    assert len(looked) == len(set(looked))
 
 
 def test_a_part_of_a_model_is_none(shelf: Path) -> None:

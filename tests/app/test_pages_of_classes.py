@@ -58,9 +58,8 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
 
 @pytest.fixture(autouse=True)
 def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        checkpoints, "available", lambda: [str(scope.path) for scope in scopes.values()]
-    )
+    paths = [str(scope.path) for scope in scopes.values()]
+    monkeypatch.setattr(checkpoints, "offered", lambda: dict(zip(paths, paths, strict=True)))
 
 
 def shown(scope: Scope, text: str = TEXT) -> tuple[dict[str, bytes], list[Check]]:
@@ -111,7 +110,7 @@ def test_a_run_without_others_stands_alone(
     scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert list(shown(scopes["foreign"])[0]) == ["pair"]
-    monkeypatch.setattr(checkpoints, "available", list)  # opened from a folder that is not offered
+    monkeypatch.setattr(checkpoints, "offered", dict)  # opened from a folder that is not offered
     assert list(shown(scopes["half"])[0]) == ["pair"]
 
 

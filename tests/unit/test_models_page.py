@@ -95,10 +95,8 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name, (model, tokenizer, training) in made.items():
         save_checkpoint(tmp_path / name, model, tokenizer, training)
     (tmp_path / "broken").mkdir()
-    monkeypatch.setattr(
-        checkpoints, "available", lambda: ["bert", "broken", "b-gpt", "a-gpt", "z-rnn"]
-    )
-    monkeypatch.setattr(checkpoints, "folder", lambda name: str(tmp_path / name))
+    named = {name: str(tmp_path / name) for name in ("bert", "broken", "b-gpt", "a-gpt", "z-rnn")}
+    monkeypatch.setattr(checkpoints, "offered", lambda: named)
     return [str(tmp_path / name) for name in made]
 
 
@@ -170,7 +168,7 @@ def test_a_card_is_drawn_anew_when_its_record_is(offered: list[str]) -> None:
 def test_an_opened_folder_of_ones_own_stands_first(
     offered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "available", lambda: ["bert"])
+    monkeypatch.setattr(checkpoints, "offered", lambda: {"bert": offered[-1]})
     header, _ = unpack(page.cards(opened(offered[1], "abc"))[0])
     (card,) = header["groups"][0]["cards"]
     assert [group["title"] for group in header["groups"]] == [
@@ -205,7 +203,9 @@ def test_somebody_elses_model_says_what_it_shows_once_it_is_open(
     lines: list[str],
 ) -> None:
     module = BY_NAME[name].save(tmp_path / name)
-    monkeypatch.setattr(checkpoints, "available", lambda: ["a-gpt", name])
+    monkeypatch.setattr(
+        checkpoints, "offered", lambda: {one: str(tmp_path / one) for one in ("a-gpt", name)}
+    )
     shut, unreadable = page.cards(opened(offered[1], "abc"))
     assert unreadable == []
     (card,) = unpack(shut)[0]["groups"][-1]["cards"]

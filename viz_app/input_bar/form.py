@@ -19,7 +19,7 @@ from viz_app.controls.file_box import file_box, file_upload
 from viz_app.controls.text_box import text_box
 from viz_app.drawing.notes import refusal, small_print
 from viz_app.input_bar.examples import FieldTexts, examples, readable_examples, reads_text
-from viz_app.input_bar.menu import groups, menu_entries
+from viz_app.input_bar.menu import groups
 from viz_app.input_bar.opening_bar import bar, open_with_progress, stop_waiting
 from viz_app.session import live, own_files, respond, url_state
 from viz_app.session.current_run import CurrentRun
@@ -71,7 +71,8 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     if name != first and url_state.is_url_driven() and (missing := checkpoints.why_refused(name)):
         url_state.use_fallback(CHECKPOINT, None, missing)
         name = first
-    menu = {"value": name, "groups": groups(), "takesPaths": not checkpoints.is_shared()}
+    offered = groups()
+    menu = {"value": name, "groups": offered, "takesPaths": not checkpoints.is_shared()}
     show(PICKER, menu, on_pick=pick_model)
     try:
         folder = checkpoints.folder(name)
@@ -88,7 +89,8 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
         return session.name, None if url_state.is_url_driven() else session.scope
     session.picked = name
     family = words.as_sentence(family_of(scope.config).name)
-    is_described = any(one.name == name and one.detail for one in menu_entries())  # by the picker
+    options = (option for group in offered for option in group["options"])
+    is_described = any(option["name"] == name and option["detail"] for option in options)
     about = (
         "" if is_described or not scope.model.answer_description else f"{family} {WHAT_IT_SHOWS}"
     )

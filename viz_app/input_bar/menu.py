@@ -8,7 +8,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import models
 from models import weights
 from models.architectures import architecture_name, family_of
 from models.checkpoint import CheckpointError, Description, read_config
@@ -46,7 +45,10 @@ class Entry:
 
 def menu_entries() -> list[Entry]:
     """Return the menu in its order: shipped models, folders, the user's own module."""
-    return sorted(map(entry, checkpoints.available()), key=lambda one: one.rank)
+    return sorted(
+        (entry(name, folder) for name, folder in checkpoints.offered().items()),
+        key=lambda one: one.rank,
+    )
 
 
 def groups() -> list[dict[str, Any]]:
@@ -60,14 +62,13 @@ def groups() -> list[dict[str, Any]]:
     return grouped
 
 
-def entry(name: str) -> Entry:
-    """Return the menu's entry of an offered model."""
+def entry(name: str, folder: str) -> Entry:
+    """Return the menu's entry of an offered model, and of the folder that it is opened from."""
     if name == checkpoints.module():
         return Entry(name, "", OWN_MODULE, (2, 0, "", name))
-    shipped = name in models.shipped()
+    shipped = name == folder
     group = "" if shipped else FOLDER_ENTRY.format(name.partition("/")[0])
     with suppress(CheckpointError, ValueError):
-        folder = checkpoints.folder(name)
         return cache.checkpoint_drawing(
             folder, ("menu", name), lambda: _of_folder(name, folder, group)
         )

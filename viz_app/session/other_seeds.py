@@ -24,9 +24,10 @@ class _Record:
 def other_seeds(scope: Scope, names: Sequence[str] | None = None) -> tuple[str, ...]:
     """Return the checkpoints of these names, or of all, that differ from this in the seed alone."""
     seeds = []
-    for name in checkpoints.available() if names is None else names:
+    offered = checkpoints.offered()
+    for name in offered if names is None else filter(offered.__contains__, names):
+        folder = offered[name]
         with suppress(CheckpointError):
-            folder = checkpoints.folder(name)
             record = _Record(read_config(folder_of(folder)), cache.description(folder).training)
             if is_other_seed(scope, record):
                 seeds.append(name)

@@ -77,9 +77,9 @@ def alike_but_for_lambda(scope: Scope) -> dict[str, tuple[str, float]]:
     if (recipe := _but_for_lambda(scope.training)) is None:
         return {}
     alike = {}
-    for name in checkpoints.available():
+    for name, folder in checkpoints.offered().items():
         with suppress(CheckpointError):
-            training = cache.description(folder := checkpoints.folder(name)).training
+            training = cache.description(folder).training
             if _but_for_lambda(training) == recipe:
                 alike[name] = folder, float(training["data"][LAMBDA])
     return dict(sorted(alike.items(), key=lambda item: item[1][1]))

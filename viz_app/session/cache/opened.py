@@ -88,15 +88,17 @@ def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], .
     It holds times, size and inode. Only an overwrite in place that also sets back the file's ctime
     would be missed.
     """
+    stats = []
     try:
         folder = shipped_folder() / name
         folder = folder if folder.is_dir() else Path(name).expanduser()
-        stats = [
-            path.stat()
-            for path in (folder / file for file in files)
-            if path.exists() or not hub.is_folder(folder)
-        ]
-    # missing, or not a path at all; models.load reports the error
+        for file in files:
+            try:
+                stats.append((folder / file).stat())
+            except FileNotFoundError:
+                if not hub.is_folder(folder):
+                    return ()
+    # not a path at all; models.load reports the error
     except (OSError, ValueError, RuntimeError):
         return ()
     return tuple((stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino) for stat in stats)

@@ -91,9 +91,9 @@ def _choose(run: CurrentRun) -> RowChoices:
 def _others(run: CurrentRun) -> list[str]:
     """Return the names of other checkpoints of this task, those of other seeds first."""
     names = []
-    for name in checkpoints.available():
+    for name, folder in checkpoints.offered().items():
         with suppress(CheckpointError):
-            training = cache.description(checkpoints.folder(name)).training
+            training = cache.description(folder).training
             if name != run.scope.name and training.get("task", "") == run.scope.task:
                 names.append(name)
     seeds = other_seeds(run.scope, names)[:MOST_SEEDS]

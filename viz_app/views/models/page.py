@@ -41,11 +41,10 @@ def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
     """
     outlines, unreadable = [], []
     now: Card | None = None
-    for name in checkpoints.available():
+    for name, folder in checkpoints.offered().items():
         if name == checkpoints.module():  # nothing is known of it before a run
             continue
         try:
-            folder = checkpoints.folder(name)
             path = folder_of(folder)
             is_open, of_library = path.resolve() == run.scope.path.resolve(), hub.is_folder(path)
             if is_open and of_library:
