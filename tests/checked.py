@@ -19,7 +19,7 @@ _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 _jaxtyped = jaxtyping.jaxtyped
 _passed: set[tuple] = set()  # forms of calls
 _calls: Counter[Callable] = Counter()  # of each function in this test
-MOST_CALLS = 50  # that are looked at: what is called in a loop is no longer looked at then
+MOST_CALLS = 10  # that are looked at: what is called in a loop is no longer looked at then
 
 
 def install(package: str) -> None:

@@ -1,6 +1,7 @@
 """Every call into `models` is checked against its annotations, shapes and types, while the tests of `unit/` run."""
 
 import functools
+import gc
 import os
 import shutil
 import signal
@@ -35,6 +36,14 @@ if (
 ):  # as in background jobs of a shell; children would not heed it either
     signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # the tensors are tiny: more threads only wait for each other
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of what the tests start, likewise
+SEEDED = torch if torch.cuda.is_available() else torch.default_generator  # torch's takes 2 ms
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among what the tests make, and seldom: each look at all that is imported takes a second."""
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -75,7 +84,7 @@ def _annotations(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    torch.manual_seed(0)
+    SEEDED.manual_seed(0)
     checked.forget()
 
 
