@@ -14,10 +14,11 @@ from streamlit.testing.v1 import AppTest
 import models
 from models.tasks import open_task
 from viz_app import checkpoints
-from viz_app.controls.train import text
+from viz_app.controls.train import buttons, text
 from viz_app.session import run_owners
 from viz_app.session.training import Training
 from viz_app.trainers import folders, pool
+from viz_app.trainers.run import PAUSED, RUNNING
 
 SIZES = {"train-d-model": "8", "train-n-heads": "2"}
 SITE = "decoder.layers.0.cross_attn"
@@ -106,6 +107,21 @@ def test_a_run_is_stepped_gone_back_over_and_opened(monkeypatch: pytest.MonkeyPa
     assert checkpoints.folder(run.name) == str(run.folder)
     assert (values["growth-step"], values["site"]) == (1, SITE)
     assert (values["source"], values["target"]) == (case.source, case.references[0])
+    run.stop()
+
+
+def test_a_run_that_comes_to_rest_between_its_buttons_and_its_picture_can_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = app_at("train", **SIZES)
+    stepped(app, 1)
+    run, choose_site = trained(app).run, buttons.choose_site
+    run.state = RUNNING
+    monkeypatch.setattr(
+        buttons, "choose_site", lambda: (setattr(run, "state", PAUSED), choose_site())
+    )
+    app.run()
+    assert app.button(key="train-pause").label == "Go on"
     run.stop()
 
 

@@ -38,6 +38,10 @@ class Training:
         self.error = ""
         self.chart: tuple[object, dict] | None = None  # what it was made of, the chart
         self.charted = 0.0  # when
+        self.drawn: tuple[str, bool] = (
+            "",
+            False,
+        )  # what `standing` was when the buttons were drawn
 
     @property
     def run(self) -> TrainingRun | WatchedRun | None:
@@ -52,6 +56,13 @@ class Training:
     def watched(self) -> WatchedRun | None:
         """The run, if it was begun on the command line."""
         return self.run if isinstance(self.run, WatchedRun) else None
+
+    @property
+    def standing(self) -> tuple[str, bool]:
+        """The state of the run, and if there is an attention to choose."""
+        return (
+            (self.now.run.state, self.now.pictures.trace is not None) if self.now else ("", False)
+        )
 
     def start(self, settings: RunSettings | None, *, paused: bool = False) -> None:
         """Train a new run; the one before stays beside it. Without settings nothing begins."""

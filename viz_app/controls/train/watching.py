@@ -56,21 +56,16 @@ def watch_runs() -> None:
         every = REDRAW_SECONDS if run.state == RUNNING else LOOK_SECONDS
     elif now.watched:
         every = RESTING_SECONDS
-    st.fragment(_draw, run_every=every)(_standing(now))
+    st.fragment(_draw, run_every=every)()
 
 
-def _standing(now: Training) -> tuple[str, bool]:
-    """Return the state of the run, and if there is an attention to choose."""
-    return (now.now.run.state, now.now.pictures.trace is not None) if now.now else ("", False)
-
-
-def _draw(before: tuple[str, bool]) -> None:
-    """Draw status, chart and attention; rerun the page when the run stands otherwise."""
+def _draw() -> None:
+    """Draw status, chart and attention; rerun the page once its buttons show another state."""
     now = training()
     run = now.run
     if now.watched:
         now.watched.look()
-    if _standing(now) != before or live_session().leaves_for:
+    if now.standing != now.drawn or live_session().leaves_for:
         st.rerun()
     if run is None or now.now is None:
         st.markdown(text.NOTHING_TRAINED)
