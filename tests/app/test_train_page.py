@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_parts import app_at, picture, said
+from app_parts import app_at, page_at, picture, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -122,7 +122,8 @@ def test_a_run_that_comes_to_rest_between_its_buttons_and_its_picture_can_go_on(
     )
     app.run()
     assert app.button(key="train-pause").label == "Go on"
-    run.stop()
+    click(app, "reset")
+    assert trained(app).run is None
 
 
 def test_the_run_before_stays_beside_the_next_and_what_differs_is_named() -> None:
@@ -143,7 +144,24 @@ def test_the_run_before_stays_beside_the_next_and_what_differs_is_named() -> Non
     ours, theirs = shown(app)[1], shown(app, "train-maps-before")[1]
     assert ours.shape == theirs.shape
     assert not np.array_equal(ours, theirs)
-    click(app, "reset")
+    second, step = trained(app).run, trained(app).run.snapshots[-1]
+    click(app, "compare")
+    values = app.session_state["url"].values
+    assert (values["checkpoint"], values["growth-step"]) == (second.name, step)
+    address = {name: str(value) for name, value in values.items() if value is not None}
+    compared = page_at("compare", **address | {"growth": "true", "pin.growth": "true"})
+    header, arrays = picture(compared, "difference")
+    ours, theirs = (
+        models.load(run.folder, device="cpu", snapshot=at)
+        .run(values["source"], values["target"])
+        .attention[SITE]
+        .weights(0)
+        .numpy()
+        for run, at in ((second, step), (first, min(2, step)))
+    )
+    assert header["site"] == SITE
+    np.testing.assert_allclose(arrays["difference"], ours - theirs, atol=1e-6)
+    trained(app).reset()
     assert trained(app).run is None
     assert trained(app).before is None
 

@@ -1,4 +1,6 @@
-"""Going back over the steps whose weights a run keeps, and opening one on the other pages."""
+"""Going back over the steps whose weights a run keeps, and opening one, or two runs, elsewhere."""
+
+from typing import Any
 
 import streamlit as st
 
@@ -8,15 +10,16 @@ from viz_app import checkpoints
 from viz_app.components.catalogue import PLAYER
 from viz_app.components.mounting import show
 from viz_app.controls import pick
-from viz_app.session import url_state
+from viz_app.session import pinned, url_state
 from viz_app.session.focus import FOCUS_HEAD
 from viz_app.session.focus import FOCUS_SITE as SHOWN_SITE
 from viz_app.session.live import live_session
+from viz_app.session.parameters import Parameter
 from viz_app.session.run_changes import SHOWS_SNAPSHOT, SNAPSHOT_STEP
 from viz_app.session.training import AT, TrainingPictures
 from viz_app.session.url_state import CHECKPOINT, parameter_of
 
-STEP_PAGE = "attention"  # the page on which a step is opened
+STEP_PAGE, COMPARE_PAGE = "attention", "compare"  # where a step is opened, where two runs are
 
 
 def kept_steps(one: TrainingPictures, site: str, shown_step: int) -> None:
@@ -40,22 +43,57 @@ def kept_steps(one: TrainingPictures, site: str, shown_step: int) -> None:
         )
 
 
-def open_elsewhere(one: TrainingPictures, site: str, step: int) -> None:
-    """Open a run at a step, with its example, on the page Attention."""
-    trace, live = one.pictures.trace, live_session()
-    if trace is None or one.run.folder is None:
+def compare_button(one: TrainingPictures, before: TrainingPictures, site: str, step: int) -> None:
+    """Draw the way to the differences of two runs, each at a kept step."""
+    pick.button(
+        "Compare the two runs",
+        "train-compare",
+        lambda: open_both(one, before, site, step),
+        icon=":material/compare_arrows:",
+        help="Every head and the answers of both, at these steps, on the page Compare.",
+    )
+
+
+def nearest_step(one: TrainingPictures, step: int) -> int:
+    """Return the kept step of a run that is nearest to a step."""
+    return min(one.run.snapshots or [0], key=lambda kept: abs(kept - step))
+
+
+def open_both(one: TrainingPictures, before: TrainingPictures, site: str, step: int) -> None:
+    """Open a run at a step on the page Compare, with the run before pinned at its nearest."""
+    if not (_is_kept(one) and _is_kept(before)):
         return
-    try:
-        checkpoints.folder(one.run.name)
-    except CheckpointError:  # its folder made room for newer runs
+    open_elsewhere(one, site, step, COMPARE_PAGE)
+    for parameter, value in _model(before, nearest_step(before, step)).items():
+        url_state.set_value(pinned.of_pinned(parameter), value)
+
+
+def open_elsewhere(one: TrainingPictures, site: str, step: int, page_name: str = STEP_PAGE) -> None:
+    """Open a run at a step, with its example, on a page."""
+    trace, live = one.pictures.trace, live_session()
+    if trace is None or not _is_kept(one):
         return
     url_state.reset_untyped()
-    url_state.set_value(CHECKPOINT, one.run.name)
-    if step in snapshots(one.run.folder):
-        url_state.set_value(SHOWS_SNAPSHOT, True)
-        url_state.set_value(SNAPSHOT_STEP, step)
+    for parameter, value in _model(one, step).items():
+        url_state.set_value(parameter, value)
     url_state.set_value(SHOWN_SITE, site)
     url_state.set_value(FOCUS_HEAD, 0)
     for field in one.pictures.fields:
         url_state.set_value(parameter_of(field), trace.fields.get(field.name) or "")
-    live.texts_are_set, live.leaves_for = True, STEP_PAGE
+    live.texts_are_set, live.leaves_for = True, page_name
+
+
+def _is_kept(one: TrainingPictures) -> bool:
+    """Return False once the folder of a run has made room for newer runs."""
+    try:
+        checkpoints.folder(one.run.name)
+    except CheckpointError:
+        return False
+    return one.run.folder is not None
+
+
+def _model(one: TrainingPictures, step: int) -> dict[Parameter, Any]:
+    """Return what the URL holds of a run at a step."""
+    at_step = one.run.folder is not None and step in snapshots(one.run.folder)
+    snapshot = {SHOWS_SNAPSHOT: True, SNAPSHOT_STEP: step} if at_step else {}
+    return {CHECKPOINT: one.run.name, **snapshot}

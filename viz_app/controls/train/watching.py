@@ -15,7 +15,7 @@ from viz_app.components.mounting import show
 from viz_app.controls import pick
 from viz_app.controls.train import text
 from viz_app.controls.train.form import settings_difference
-from viz_app.controls.train.kept_steps import kept_steps
+from viz_app.controls.train.kept_steps import compare_button, kept_steps, nearest_step
 from viz_app.drawing.attention_maps import attention_maps
 from viz_app.drawing.learning_chart import Curve, learning_chart
 from viz_app.drawing.provenance import file_name
@@ -181,18 +181,26 @@ def _beside(
 ) -> None:
     """Draw the run before at the nearest step, and say what differs."""
     trace = before.pictures.first()
-    if isinstance(before.run, TrainingRun) and isinstance(now.run, TrainingRun):
-        differs = settings_difference(before.run.settings, now.run.settings) or "nothing"
-        st.markdown(f"**The run before** differs in: {differs}.")
-    else:  # of the watched run only what its files say is known
-        st.markdown("**The run before**, at the nearest step that is kept.")
-    if trace is None or site.name not in trace.attention:
+    has_site = trace is not None and site.name in trace.attention
+    with st.container(key="train-before", horizontal=True, vertical_alignment="center"):
+        st.markdown(_which_before(before.run, now.run), width="stretch")
+        if has_site and not _goes_on(now.run):
+            compare_button(now, before, site.name, moment.step)
+    if trace is None or not has_site:
         return
-    step = min(before.run.snapshots or [0], key=lambda each: abs(each - moment.step))
+    step = nearest_step(before, moment.step)
     weights = before.pictures.weights(step, site.name)
     if weights is not None:
         other = trace.attention[site.name]
         _maps(before.run, trace, other, Moment(step, weights), "train-maps-before")
+
+
+def _which_before(before: TrainingRun | WatchedRun, now: TrainingRun | WatchedRun) -> str:
+    if isinstance(before, TrainingRun) and isinstance(now, TrainingRun):
+        differs = settings_difference(before.settings, now.settings) or "nothing"
+        return f"**The run before** differs in: {differs}."
+    # of the watched run only what its files say is known
+    return "**The run before**, at the nearest step that is kept."
 
 
 def choose_site() -> None:
