@@ -8,7 +8,7 @@ from typing import Any, cast
 from jaxtyping import Float
 from torch import Tensor
 
-from models.trace.outputs import ClassProbabilities, LabelValues, Output
+from models.trace.outputs import ClassProbabilities, JudgedLabels, LabelValues, Output
 
 MULTI_LABEL, REGRESSION = "multi_label_classification", "regression"  # in transformers' configs
 
@@ -28,16 +28,18 @@ def label_output(
     position: int | None,
     names: tuple[str, ...],
     logits: Float[Tensor, " label"],
-) -> ClassProbabilities | LabelValues:
-    """Return the classes of a row, or the values of labels that the model does not compare."""
+) -> ClassProbabilities | JudgedLabels | LabelValues:
+    """Return the classes of a row, or the labels that the model does not compare."""
     if compares_labels(module, names):
         return ClassProbabilities(stream, position, names, logits)
-    return LabelValues(stream, names, logits, _are_judged(module))
+    if _are_judged(module):
+        return JudgedLabels(stream, position, names, logits)
+    return LabelValues(stream, names, logits)
 
 
 def labels_in_words(output: Output) -> str:
-    """Return the name of the class, or the labels' values in words."""
-    if isinstance(output, LabelValues):
+    """Return the name of the class, the labels that hold, or the values of labels."""
+    if isinstance(output, JudgedLabels | LabelValues):
         return output.in_words
     return cast(ClassProbabilities, output).predicted
 

@@ -134,29 +134,44 @@ class ChoiceProbabilities(ClassProbabilities):
 
 
 @dataclass(frozen=True)
-class LabelValues:
-    """A number for each label of the whole row, which no softmax compares with the others.
+class JudgedLabels:
+    """The probability of each label of the whole row: several may hold, or none.
 
-    If `are_judged`, the model was trained to tell of each label on its own whether it holds, with
-    the probability σ(value). Otherwise the values are the answer, as in a regression.
+    The model was trained to tell of each label on its own whether it holds.
     """
+
+    stream: str
+    position: int | None  # of the token whose vector is judged; None where several are
+    names: tuple[str, ...]
+    values: Float[Tensor, "label"]  # logits, which no softmax compares
+
+    @cached_property
+    def probabilities(self) -> Float[Tensor, "label"]:
+        """Sigmoid of the values."""
+        return self.values.float().sigmoid()
+
+    @property
+    def holding(self) -> tuple[str, ...]:
+        """The labels that more probably hold than not."""
+        return tuple(n for n, value in zip(self.names, self.values, strict=True) if value > 0)
+
+    @property
+    def in_words(self) -> str:
+        """The labels that more probably hold than not."""
+        return ", ".join(self.holding) or "none of its labels"
+
+
+@dataclass(frozen=True)
+class LabelValues:
+    """A number for each label of the whole row, which is the answer, as in a regression."""
 
     stream: str
     names: tuple[str, ...]
     values: Float[Tensor, "label"]
-    are_judged: bool
-
-    @cached_property
-    def probabilities(self) -> Float[Tensor, "label"]:
-        """Sigmoid of the values: the probability of each label, if they are judged."""
-        return self.values.float().sigmoid()
 
     @property
     def in_words(self) -> str:
-        """The labels that more probably hold than not, or the values."""
-        if self.are_judged:
-            likely = [n for n, value in zip(self.names, self.values, strict=True) if value > 0]
-            return ", ".join(likely) or "none of its labels"
+        """The values, with the names of their labels if there are several."""
         numbers = [f"{value:.3f}".replace("-", "−") for value in self.values.tolist()]
         pairs = zip(self.names, numbers, strict=True)
         return numbers[0] if len(numbers) == 1 else ", ".join(map(" ".join, pairs))

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,23 @@ def test_task_shows_the_librarys_classes(folders: dict[str, Path]) -> None:
     assert picture(app, "image_map")[0]["query"] == 0
     assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
     assert "not known to be read from one token alone" in prose(opened(folders[BEIT], "task"))
+
+
+def test_labels_of_an_image_that_are_judged_one_by_one_are_drawn(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(folders[VIT], tmp_path / "judged"))
+    config = json.loads((folder / "config.json").read_text())
+    config["problem_type"] = "multi_label_classification"
+    (folder / "config.json").write_text(json.dumps(config))
+    app = opened(folder, "task")
+    header, arrays = picture(app, "pair")
+    p = library(folder, EXAMPLES[0])[0].logits[0].sigmoid()
+    np.testing.assert_allclose(arrays["p"], p, atol=2e-6)
+    assert [mark for *_, mark in header["rows"]] == ["holds" * bool(one > 0.5) for one in p]
+    assert picture(app, "image_map")[0]["query"] == 0
+    assert "**Each label is judged on its own**" in prose(app)
+    assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
 
 
 def test_another_image_is_another_run(folders: dict[str, Path]) -> None:

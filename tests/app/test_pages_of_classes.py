@@ -175,5 +175,5 @@ def test_one_of_two_outputs_is_shown_at_a_time(
     assert picture(app, part)
     keys = [element.proto.id for element in app.get("bidi_component")]
     assert not any(key.endswith(f"-{other}") for key in keys)
-    says = "a logit for each answer" if part == "pair" else "**Surprisal**"
+    says = "a logit for each class" if part == "pair" else "**Surprisal**"
     assert says in prose(app).replace("\n", " ")

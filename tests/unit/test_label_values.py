@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -13,13 +14,19 @@ from models import Scope
 from models.percent import percent
 from models.print_commands import _answers
 from models.runs.attention_row import query_of
-from models.trace.outputs import ClassProbabilities, LabelValues
+from models.trace.outputs import ClassProbabilities, JudgedLabels, LabelValues
 from viz_app.drawing.notes import answer_line, first_output
+from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.views.interventions.decisions import decisions
-from viz_app.views.task.presentations import has_picture, no_picture
+from viz_app.views.task.files import labels_csv
+from viz_app.views.task.presentations import has_picture, no_picture, presentation, task_payloads
+from viz_app.views.task.reading import TaskChoices, check_answer, reading_site
 
 TEXTS = "The little dog was hungry.", "She is reading a book."
 NAMES = ("toxic", "rude", "kind", "long")
+CHOICES = TaskChoices(None, Focus())
 
 
 def opened(folder: Path, n: int, problem: str | None = None, **sizes: object) -> Scope:
@@ -71,7 +78,7 @@ def test_labels_judged_one_by_one_have_their_sigmoid(tmp_path: Path) -> None:
     scope = opened(tmp_path, 4, "multi_label_classification")
     trace = scope.run(TEXTS[0])
     output, wanted = first_output(trace), logits(scope, trace)
-    assert isinstance(output, LabelValues)
+    assert isinstance(output, JudgedLabels)
     p = 1 / (1 + (-wanted.double()).exp())
     torch.testing.assert_close(output.probabilities.double(), p, rtol=1e-4, atol=1e-6)
     assert abs(float(p.sum()) - 1) > 0.01
@@ -81,21 +88,58 @@ def test_labels_judged_one_by_one_have_their_sigmoid(tmp_path: Path) -> None:
     order = p.argsort(descending=True).tolist()
     listed = ", ".join(f"{NAMES[i]} {percent(float(p[i]))}" for i in order)
     assert answer_line(trace) == ("labels, each judged on its own", listed)
-    assert "sum need not be 1" in no_picture(trace, output)
     each = ", ".join(
         f"{name} {percent(one, 1)}" for name, one in zip(NAMES, p.tolist(), strict=True)
     )
     assert list(_answers(trace)) == [trace.output, f"{each}, each on its own"]
 
 
+def test_judged_labels_are_drawn_with_the_row_that_they_are_read_from(tmp_path: Path) -> None:
+    scope = opened(tmp_path, 4, "multi_label_classification")
+    trace = scope.run(*TEXTS)
+    p = 1 / (1 + (-logits(scope, trace).double()).exp())
+    drawn = task_payloads(CurrentRun(scope, trace), CHOICES)
+    header, arrays = unpack(drawn["pair"])
+    np.testing.assert_allclose(arrays["p"], p, rtol=1e-4)
+    assert arrays["ranks"].tolist() == [1 + sum(p > one) for one in p]
+    marked = {name[0]: mark for _, name, mark in header["rows"]}
+    assert marked == {name: "holds" * (one > 0.5) for name, one in zip(NAMES, p, strict=True)}
+    n = sum(p > 0.5)
+    assert header["fact"] == f"{n} of 4 labels hold: probability above 50 %."
+    site, head = reading_site(trace, "text", CHOICES.focus)
+    weights = site.weights(head)[0]  # BERT classifies its first token
+    np.testing.assert_allclose(arrays["weights"], weights, atol=1e-6)
+    assert header["token"] == "[CLS]"
+    assert [style for style, _ in drawn["checks"]["rows"]].count("failed") == 0
+    told = presentation(first_output(trace)).explanation(trace, first_output(trace), "")
+    assert "sum need not be 1" in told
+    assert "softmax" not in told
+    assert "[CLS]" in told
+    rows = labels_csv(CurrentRun(scope, trace), CHOICES).splitlines()
+    assert [row.split(",")[0] for row in rows if not row.startswith("#")][-4:] == list(NAMES)
+
+
+def test_a_wrong_probability_of_a_label_fails_its_check() -> None:
+    output = JudgedLabels("text", 0, NAMES, torch.tensor([-2.0, 0.5, 1.0, 3.0]))
+    assert all(check.passed for check in check_answer(output))
+    output.__dict__["probabilities"] = output.values.softmax(-1)
+    assert not any(check.passed for check in check_answer(output))
+
+
 def test_of_many_labels_the_most_probable_are_listed() -> None:
     values = torch.linspace(-3, 3, 23)
     names = tuple(f"n{i}" for i in range(23))
-    outputs = {"classes": LabelValues("text", names, values, are_judged=True)}
-    trace = replace(models.load("gpt", device="cpu").run("The boy"), outputs=outputs)
+    outputs = {"classes": JudgedLabels("text", 0, names, values)}
+    scope = models.load("gpt", device="cpu")
+    trace = replace(scope.run("The boy"), outputs=outputs)
     label, listed = answer_line(trace)
     assert label == "the 10 most probable of 23 labels, each judged on its own"
     assert [one.split()[0] for one in listed.split(", ")] == [f"n{i}" for i in range(22, 12, -1)]
+    run = CurrentRun(scope, trace)
+    header, arrays = unpack(task_payloads(run, CHOICES)["pair"])
+    assert [name[0] for _, name, _ in header["rows"]] == [f"n{i}" for i in range(22, 12, -1)]
+    assert arrays["ranks"].tolist() == list(range(1, 11))
+    assert header["fact"].startswith("11 of 23 labels hold")
 
 
 def test_numbers_of_a_regression_are_not_made_probabilities(tmp_path: Path) -> None:

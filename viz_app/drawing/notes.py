@@ -9,6 +9,7 @@ from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
+    JudgedLabels,
     LabelValues,
     MaskedToken,
     NextToken,
@@ -182,8 +183,10 @@ def _numbers(trace: Trace, output: Numbers) -> tuple[str, str]:
 
 
 def _label_values(trace: Trace, output: LabelValues) -> tuple[str, str]:
-    if not output.are_judged:
-        return f"the model's number{'s' * (len(output.values) > 1)}", output.in_words
+    return f"the model's number{'s' * (len(output.values) > 1)}", output.in_words
+
+
+def _judged(trace: Trace, output: JudgedLabels) -> tuple[str, str]:
     p = output.probabilities
     best = p.argsort(descending=True, stable=True)[:MAX_LISTED_LABELS].tolist()
     listed = ", ".join(f"{output.names[i]} {words.percent(float(p[i]))}" for i in best)
@@ -200,7 +203,7 @@ def _other(trace: Trace, output: Output) -> tuple[str, str]:
 _ANSWERS: dict[type, Callable[..., tuple[str, str]]] = {
     NextToken: _expected, MaskedToken: _masked, ClassProbabilities: _classed, Span: _span,
     TokenInOrder: _in_order, Numbers: _numbers, ChoiceProbabilities: _choice, TokenClasses: _token_classes,
-    LabelValues: _label_values,
+    JudgedLabels: _judged, LabelValues: _label_values,
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from viz_app.session.run_changes import SHOWS_SNAPSHOT, SNAPSHOT_STEP
 from viz_app.session.training import AT, TrainingPictures
 from viz_app.session.url_state import CHECKPOINT, parameter_of
 
-STEP_PAGE, COMPARE_PAGE = "attention", "compare"  # where a step is opened, where two runs are
+STEP_PAGE, RUNS_PAGE = "attention", "compare"  # where a step is opened, where two runs are
 
 
 def kept_steps(one: TrainingPictures, site: str, shown_step: int) -> None:
@@ -63,7 +63,7 @@ def open_both(one: TrainingPictures, before: TrainingPictures, site: str, step: 
     """Open a run at a step on the page Compare, with the run before pinned at its nearest."""
     if not (_is_kept(one) and _is_kept(before)):
         return
-    open_elsewhere(one, site, step, COMPARE_PAGE)
+    open_elsewhere(one, site, step, RUNS_PAGE)
     for parameter, value in _model(before, nearest_step(before, step)).items():
         url_state.set_value(pinned.of_pinned(parameter), value)
 

@@ -21,7 +21,8 @@ from viz_app.drawing.stamp import facts, saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.reference_models import alike_but_for_lambda
-from viz_app.views.task.image import file_classes
+from viz_app.views.task import text
+from viz_app.views.task.image import file_answer
 from viz_app.views.task.pair import pair
 from viz_app.views.task.reading import (
     DrawnOutput,
@@ -32,7 +33,6 @@ from viz_app.views.task.reading import (
 )
 
 LAMBDA_TITLE = "Same text, one fine-tuning for each λ: class probabilities"
-MOST_PROBABLE = "most probable"
 FINE_TUNING_NOTE = (
     "Each was fine-tuned from the same weights on the same texts, to minimise L3 = L2 + λ·L1 (Radford et al. 2018). "
     "L2 is the loss of the class, L1 that of every token after those before it. Click a name to open that run."
@@ -91,7 +91,7 @@ def class_probabilities(
     The second result is the checks.
     """
     if reads_file(run.trace, output.stream):
-        return file_classes(run, output, choices)
+        return file_answer(run, output, choices)
     runs = side_by_side(run, output)
     pictures, checks = pair(run, output, choices, has_bars=len(runs) < 2)
     if len(runs) < 2:
@@ -110,7 +110,7 @@ def classes_payload(run: CurrentRun, output: ClassProbabilities, runs: list[Lamb
             {
                 "name": entry.name, "title": f"λ = {entry.factor:g}", "whose": entry.scope.name, "chosen": entry.output is output,
                 "score": _score(entry.scope.training.get("scores", {})),
-                "rows": [[i, [name, "", False], MOST_PROBABLE * (name == entry.output.predicted)]
+                "rows": [[i, [name, "", False], text.MOST_PROBABLE * (name == entry.output.predicted)]
                          for i, name in enumerate(entry.output.names)],
             }
             for entry in runs

@@ -87,6 +87,13 @@ def classes_csv(run: CurrentRun, choices: TaskChoices) -> str:
     return _csv(run, ("class", "probability"), rows)
 
 
+def labels_csv(run: CurrentRun, choices: TaskChoices) -> str:
+    """Return a row for each label."""
+    output = first_output(run.trace)
+    rows = [[name, float(p)] for name, p in zip(output.names, output.probabilities, strict=True)]
+    return _csv(run, ("label", "probability"), rows)
+
+
 def token_classes_csv(run: CurrentRun, choices: TaskChoices) -> str:
     """Return a row for each token: position, most probable class, probabilities of all classes."""
     output = first_output(run.trace)

@@ -5,18 +5,21 @@ from typing import Any
 import numpy as np
 
 from models.analysis.checks import Check
-from models.analysis.distributions import check_softmax
-from models.trace.outputs import ChoiceProbabilities, ClassProbabilities
+from models.trace.outputs import ChoiceProbabilities, ClassProbabilities, JudgedLabels
 from viz_app.drawing.labels import labels
+from viz_app.drawing.over_file import reads_file
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
+from viz_app.views.task.image import file_answer
 from viz_app.views.task.reading import (
     DrawnOutput,
     TaskChoices,
+    answer_bars,
     attention_row_payload,
+    check_answer,
     check_row,
     reading_site,
 )
@@ -37,9 +40,17 @@ def draw_choices(run: CurrentRun, output: ChoiceProbabilities, choices: TaskChoi
     return _drawn(run, output, choices, text.CHOICE_TITLE, fact, text.CHOICE_BLOCKS)
 
 
+def draw_labels(run: CurrentRun, output: JudgedLabels, choices: TaskChoices) -> DrawnOutput:
+    """Draw the row's labels, each judged on its own, and return their checks."""
+    if output.position is None or reads_file(run.trace, output.stream):
+        return file_answer(run, output, choices)
+    fact = text.labels_fact(output)
+    return _drawn(run, output, choices, text.LABELS_TITLE, fact, text.TEXT_TITLES)
+
+
 def _drawn(
     run: CurrentRun,
-    output: ClassProbabilities,
+    output: ClassProbabilities | JudgedLabels,
     choices: TaskChoices,
     title: str,
     fact: str,
@@ -47,7 +58,8 @@ def _drawn(
     has_bars: bool = True,
 ) -> DrawnOutput:
     site, head = reading_site(run.trace, output.stream, choices.focus)
-    row, p = run.trace.streams[output.stream], output.probabilities
+    row, bars = run.trace.streams[output.stream], answer_bars(output)
+    assert output.position is not None  # texts are answered from one token
     attention_row, arrays = attention_row_payload(run, site, head, output.position)
     keys = row if site is None else run.trace.streams[site.key_stream]
     segments = keys.segments or (0,) * len(keys.ids)
@@ -55,10 +67,7 @@ def _drawn(
     header: dict[str, Any] = {
         "title": title,
         **saving(file_name(run.trace, "classes"), facts(run.trace)),
-        "rows": [
-            [i, [name, "", False], "most probable" * (name == output.predicted)]
-            for i, name in enumerate(output.names if has_bars else ())
-        ],
+        "rows": bars.rows if has_bars else [],
         "fact": fact,
         "reading": attention_row,
         "segments": list(segments),
@@ -68,16 +77,13 @@ def _drawn(
         ],
         "token": labels(row)[output.position].text,
     }
-    ranks = 1 + (p[None] > p[:, None]).sum(-1)
-    checks = check_softmax(output.logits[None], output.logits[None].float().log_softmax(-1))
+    checks = check_answer(output)
     if site is not None:
         checks += [
             check_row(site, head, output.position),
             check_shares(shares, float(arrays["weights"].sum())),
         ]
-    return {
-        "pair": pack(header, p=p.numpy(), ranks=ranks.numpy().astype(np.int32), **arrays)
-    }, checks
+    return {"pair": pack(header, **bars.arrays, **arrays)}, checks
 
 
 def check_shares(shares: np.ndarray, whole: float) -> Check:

@@ -9,6 +9,7 @@ from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
+    JudgedLabels,
     LabelValues,
     MaskedToken,
     NextToken,
@@ -25,11 +26,10 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
 from viz_app.views.task.classes import class_probabilities, token_classes
-from viz_app.views.task.image import SEVERAL_TOKENS_NOTE
 from viz_app.views.task.in_order import draw_in_order
 from viz_app.views.task.masked import draw_masked
 from viz_app.views.task.next_token import next_token
-from viz_app.views.task.pair import draw_choices, second_text_missing
+from viz_app.views.task.pair import draw_choices, draw_labels, second_text_missing
 from viz_app.views.task.reading import DrawnOutput, TaskChoices
 from viz_app.views.task.span import draw_span
 from viz_app.views.task.text import ROW_NOTE
@@ -43,10 +43,15 @@ _MASK = (
 )
 _TRAINED = " The model was trained on guesses like these{}."
 _PAIRS = " and on nothing else but whether one text follows another"
-_CLASSES = (
+_ANSWERING = (
     "**The token that answers** is {token}, {place} of the row{special}. From its last vector the model makes a logit"
-    f" for each answer, and softmax makes them probabilities. {ROW_NOTE}"
+    f" for each {{answer}}{{softmax}}. {ROW_NOTE}"
 )
+_SEVERAL = (
+    "**The {answer} is not known to be read from one token alone.** The model makes a logit for each {answer}{softmax}. "
+    "No single attention row belongs to that answer. Shown is that of one {unit}; click another in the {file}."
+)
+_SOFTMAX = ", and softmax makes them probabilities"
 _TOKENS = (
     "**Every token answers** for itself. From its last vector the model makes a logit for each class, and softmax "
     f"makes them probabilities.{{names}} {ROW_NOTE}"
@@ -63,7 +68,7 @@ _ALIKE = (
 
 _JUDGED = (
     "**Each label is judged on its own**, so several may hold, or none. The probability of a label is $\\sigma(z)$ of its "
-    "logit z. Their sum need not be 1. The page Attention shows which tokens attend to which."
+    "logit z. Their sum need not be 1.\n\n"
 )
 _GRADE = (
     "**This model grades its input.** Its answer is a number itself, as in a regression: no probability, and no class "
@@ -77,7 +82,7 @@ def no_picture(trace: Trace, output: Output) -> str:
         numbers = (f"{value:.3f}".replace("-", "−") for value in (output.cosine, output.logit))
         return _ALIKE.format(*numbers)
     if isinstance(output, LabelValues):
-        return _JUDGED if output.are_judged else _GRADE
+        return _GRADE
     if not isinstance(output, Numbers):
         return (
             f"**There is no picture of this kind of answer** ({type(output).__name__}). The answer itself is above. "
@@ -98,16 +103,30 @@ def explain_masked(trace: Trace, output: MaskedToken, pair_output: str) -> str:
 
 
 def explain_classes(trace: Trace, output: ClassProbabilities, pair_output: str) -> str:
+    return _what_answers(trace, output, "class", _SOFTMAX)
+
+
+def explain_judged(trace: Trace, output: JudgedLabels, pair_output: str) -> str:
+    return _JUDGED + _what_answers(trace, output, "label", "")
+
+
+def _what_answers(
+    trace: Trace, output: ClassProbabilities | JudgedLabels, answer: str, softmax: str
+) -> str:
+    """Return which token's vector the answer is read from, if it is one."""
     if output.position is None:
         is_sound = isinstance(trace.streams[output.stream], SoundRow)
-        return SEVERAL_TOKENS_NOTE.format(*(("frame", "sound") if is_sound else ("patch", "image")))
+        unit, file = ("frame", "sound") if is_sound else ("patch", "image")
+        return _SEVERAL.format(answer=answer, softmax=softmax, unit=unit, file=file)
     row = labels(trace.streams[output.stream])
     token, last = row[output.position], len(row) - 1
     place = {0: "the first token", last: "the last token"}.get(
         output.position, f"token {output.position + 1}"
     )
     special = ", which belongs to no word" if token.special else ""
-    return _CLASSES.format(token=quote(token), place=place, special=special)
+    return _ANSWERING.format(
+        token=quote(token), place=place, special=special, answer=answer, softmax=softmax
+    )
 
 
 def explain_token_classes(trace: Trace, output: TokenClasses, pair_output: str) -> str:
@@ -157,6 +176,7 @@ PRESENTATIONS: dict[type, OutputPresentation] = {
     MaskedToken: OutputPresentation(draw_masked, explain_masked, "All guesses, CSV", files.masked_csv),
     ClassProbabilities: OutputPresentation(class_probabilities, explain_classes, "All classes, CSV", files.classes_csv),
     ChoiceProbabilities: OutputPresentation(draw_choices, _always(text.CHOICE_NOTE), "All choices, CSV", files.classes_csv),
+    JudgedLabels: OutputPresentation(draw_labels, explain_judged, "All labels, CSV", files.labels_csv),
     TokenClasses: OutputPresentation(token_classes, explain_token_classes, "All tokens, CSV", files.token_classes_csv),
     Span: OutputPresentation(draw_span, _always(text.SPAN_NOTE), "The spans, CSV", files.span_csv),
     TokenInOrder: OutputPresentation(draw_in_order, _always(text.ORDER_NOTE), "The predictions, CSV", files.in_order_csv),

@@ -7,7 +7,9 @@ import numpy as np
 import torch
 
 from models.analysis.checks import Check, check_sums
+from models.analysis.distributions import check_softmax
 from models.trace import AttentionSite, Trace
+from models.trace.outputs import ClassProbabilities, JudgedLabels
 from viz_app.drawing.labels import labels
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
@@ -103,6 +105,39 @@ def attention_row_payload(
         "allowed": allowed.numpy().astype(np.uint8),
     }
     return header, {f"{prefix}{name}": array for name, array in arrays.items()}
+
+
+@dataclass(frozen=True)
+class AnswerBars:
+    """The bars of an answer: a row of the header each, with the arrays `p` and `ranks`."""
+
+    rows: list[list[Any]]
+    arrays: dict[str, np.ndarray]
+
+
+def answer_bars(output: ClassProbabilities | JudgedLabels) -> AnswerBars:
+    """Return the bars of an answer: in the model's order, or of many names the most probable."""
+    p = output.probabilities
+    listed = list(range(len(p)))
+    if len(p) > text.N_NAMED_CLASSES:
+        listed = p.argsort(descending=True, stable=True)[: text.N_NAMED_CLASSES].tolist()
+    if isinstance(output, JudgedLabels):
+        marked, mark = set((output.values > 0).nonzero().flatten().tolist()), text.HOLDS
+    else:
+        marked, mark = {int(output.logits.argmax())}, text.MOST_PROBABLE
+    rows = [[i, [output.names[i], "", False], mark * (i in marked)] for i in listed]
+    ranks = 1 + (p[None] > p[listed, None]).sum(-1)
+    return AnswerBars(rows, {"p": p[listed].numpy(), "ranks": ranks.numpy().astype(np.int32)})
+
+
+def check_answer(output: ClassProbabilities | JudgedLabels) -> list[Check]:
+    """Check an answer's probabilities against its logits."""
+    if isinstance(output, ClassProbabilities):
+        logits = output.logits[None]
+        return check_softmax(logits, logits.float().log_softmax(-1))
+    by_hand = 1 / (1 + np.exp(-output.values.double().numpy()))
+    worst = float(np.abs(by_hand - output.probabilities.numpy()).max())
+    return [Check(text.JUDGED_CHECK, worst, 1e-6, "Largest difference, worked out by hand")]
 
 
 def check_row(site: AttentionSite, head: int, *positions: int) -> Check:

@@ -11,6 +11,7 @@ from models.trace import AttentionSite
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
+    JudgedLabels,
     NextToken,
     Output,
     TokenInOrder,
@@ -178,6 +179,17 @@ def guess_title(name: str, i: int, n: int) -> str:
 
 
 N_NAMED_CLASSES = 10  # classes that are named
+MOST_PROBABLE, HOLDS = "most probable", "holds"
+LABELS_TITLE = "Labels, each judged on its own"
+JUDGED_CHECK = "each label's probability is the sigmoid of its logit"
+
+
+def labels_fact(output: JudgedLabels) -> str:
+    """Return how many labels hold, and of many the number that is listed."""
+    n, n_holding = len(output.names), len(output.holding)
+    of = f"{n_holding} of {n:,} labels hold{'s' * (n_holding == 1)}: probability above 50 %."
+    listed = f" The {N_NAMED_CLASSES} most probable are listed." * (n > N_NAMED_CLASSES)
+    return of + listed
 
 
 def class_fact(output: ClassProbabilities) -> str:
