@@ -52,14 +52,15 @@ class Checkpoint:
 
 
 def fingerprint(model: Model, tokenizer: Tokenizer, digest: str) -> str:
-    """Return the SHA-256 (hex) of configuration, tokenizer and `digest` of the weights.
+    """Return the SHA-256 (hex) of configuration, settings, tokenizer and `digest` of the weights.
 
     Models with the same fingerprint give the same answers.
     """
     config = json.dumps(
         {"architecture": architecture_name(model.config), **asdict(model.config)}, sort_keys=True
     )
-    return sha256(f"{config}\n{tokenizer.to_json()}\n{digest}".encode()).hexdigest()
+    parts = [config, tokenizer.to_json(), digest, *filter(None, [model.settings])]
+    return sha256("\n".join(parts).encode()).hexdigest()
 
 
 def save_checkpoint(

@@ -20,7 +20,7 @@ from models.hub.logits import UNCHANGED
 from models.hub.recording import given_weights as given_weights
 from models.hub.recording.context import PassContext, Tap, Taps
 from models.hub.recording.watch import Marks, watching
-from models.hub.sizes import HubConfig
+from models.hub.sizes import HubConfig, settings_of
 from models.hub.tokenizer import CLOSING, OPENING, frames_of
 from models.layers.masks import Masks, SiteKind
 from models.layers.rotation import Rotation
@@ -72,6 +72,7 @@ class HubModel(Architecture):
     ) -> None:
         nn.Module.__init__(self)  # not Architecture's: its parts are all in the module
         self.config, self.module, self.positions = config, module.eval(), None
+        self.settings = settings_of(module)
         self.marks_segments, self.taps = marks_segments, Taps()
         self.rotary: Turning | None = None
         self.misfits: dict[

@@ -1,5 +1,6 @@
 """The sizes and special tokens of a third-party model."""
 
+import json
 import math
 import re
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ class HubConfig:
         return Family(f"{self.architecture} ({self.source})", 9999)
 
 
+_ORIGIN = {"_name_or_path", "transformers_version"}  # settings that no answer depends on
 MAX_HUB_TOKENS = 4096  # tokens of a text that are read here, however many a model reads
 MOST_LAYERS = 1024
 _LAYERS = re.compile(r"(layer|layers|block|blocks|repeats)$")
@@ -107,6 +109,18 @@ def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: 
         last_id=last,
         gives_weights=gives_weights,
     )
+
+
+def settings_of(module: Any) -> str:
+    """Return all that the configuration of a module says, as JSON, but for where it was read."""
+    configs = (getattr(module, name, None) for name in ("config", "generation_config"))
+    told = [config.to_dict() for config in configs if config and hasattr(config, "to_dict")]
+    text = json.dumps(told, skipkeys=True, default=str)
+    return json.dumps(json.loads(text, object_hook=_without_origin))
+
+
+def _without_origin(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in _ORIGIN}
 
 
 def encoder_sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConfig:

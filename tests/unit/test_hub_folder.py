@@ -143,6 +143,20 @@ def test_without_transformers_one_sentence_says_what_to_install(
         models.load(folder, device="cpu")
 
 
+def test_the_same_weights_under_another_setting_are_another_model(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Pages keep runs by this: one of the other's would be shown under its name."""
+    first, copied = models.load(folder), Path(shutil.copytree(folder, tmp_path / "copied"))
+    assert models.load(copied).fingerprint == first.fingerprint
+    rewrite(copied, activation_function="relu")
+    changed = models.load(copied)
+    assert changed.weights_digest == first.weights_digest
+    ours, theirs = (one.run("3 5 7").outputs["next token"].logits for one in (changed, first))
+    assert not torch.equal(ours, theirs)
+    assert changed.fingerprint != first.fingerprint
+
+
 def test_ids_are_typed_where_there_is_no_tokenizer(folder: Path) -> None:
     scope = models.load(folder, device="cpu")
     trace = scope.run("7, 11 13")
