@@ -101,7 +101,7 @@ def test_judged_labels_are_drawn_with_the_row_that_they_are_read_from(tmp_path: 
     drawn = task_payloads(CurrentRun(scope, trace), CHOICES)
     header, arrays = unpack(drawn["pair"])
     np.testing.assert_allclose(arrays["p"], p, rtol=1e-4)
-    assert arrays["ranks"].tolist() == [1 + sum(p > one) for one in p]
+    assert set(arrays["ranks"].tolist()) == {1}, "each on its own: none is second to another"
     marked = {name[0]: mark for _, name, mark in header["rows"]}
     assert marked == {name: "holds" * (one > 0.5) for name, one in zip(NAMES, p, strict=True)}
     n = sum(p > 0.5)
@@ -138,7 +138,7 @@ def test_of_many_labels_the_most_probable_are_listed() -> None:
     run = CurrentRun(scope, trace)
     header, arrays = unpack(task_payloads(run, CHOICES)["pair"])
     assert [name[0] for _, name, _ in header["rows"]] == [f"n{i}" for i in range(22, 12, -1)]
-    assert arrays["ranks"].tolist() == list(range(1, 11))
+    np.testing.assert_allclose(arrays["p"], values.flip(0)[:10].sigmoid(), rtol=1e-6)
     assert header["fact"].startswith("11 of 23 labels hold")
 
 

@@ -123,10 +123,11 @@ def answer_bars(output: ClassProbabilities | JudgedLabels) -> AnswerBars:
         listed = p.argsort(descending=True, stable=True)[: text.N_NAMED_CLASSES].tolist()
     if isinstance(output, JudgedLabels):
         marked, mark = set((output.values > 0).nonzero().flatten().tolist()), text.HOLDS
+        ranks = torch.ones(len(listed))  # labels are not held against each other
     else:
         marked, mark = {int(output.logits.argmax())}, text.MOST_PROBABLE
+        ranks = 1 + (p[None] > p[listed, None]).sum(-1)
     rows = [[i, [output.names[i], "", False], mark * (i in marked)] for i in listed]
-    ranks = 1 + (p[None] > p[listed, None]).sum(-1)
     return AnswerBars(rows, {"p": p[listed].numpy(), "ranks": ranks.numpy().astype(np.int32)})
 
 
