@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import re
 import shutil
 import threading
@@ -29,6 +30,7 @@ from models.hub.recording import watch as watch
 from models.hub.recording.masks import explain_mask
 from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
+from viz_app.session.cache.opened import opened_as
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +157,17 @@ def test_the_same_weights_under_another_setting_are_another_model(
     ours, theirs = (one.run("3 5 7").outputs["next token"].logits for one in (changed, first))
     assert not torch.equal(ours, theirs)
     assert changed.fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize(
+    "changed", ["model.safetensors", "model-00002-of-00002.safetensors", "generation_config.json"]
+)
+def test_any_file_that_changes_is_noticed(folder: Path, changed: str) -> None:
+    (folder / changed).touch()
+    before = opened_as(str(folder))
+    assert opened_as(str(folder)) == before
+    os.utime(folder / changed, ns=(5, 7))
+    assert opened_as(str(folder)) != before
 
 
 def test_ids_are_typed_where_there_is_no_tokenizer(folder: Path) -> None:

@@ -1,6 +1,8 @@
 """Opened checkpoints and modified models, cached under their folder and the state of its files."""
 
+import os
 from collections.abc import Callable, Collection, Hashable
+from itertools import islice
 from pathlib import Path
 
 import models
@@ -13,6 +15,8 @@ from models.runs.spec import ModelRef
 from viz_app import checkpoints
 from viz_app.session.cache import store
 from viz_app.session.cache.store import Stored, cached
+
+MAX_FOLDER_FILES = 1000  # files of a folder of transformers that are looked at
 
 
 def scope(name: str) -> Scope:
@@ -82,22 +86,29 @@ def _snapshot(scope: Scope, step: int) -> Scope:
     )
 
 
+def _of_library(folder: Path) -> list[os.stat_result]:
+    with os.scandir(folder) as entries:
+        listed = list(islice(entries, MAX_FOLDER_FILES))
+    listed.sort(key=lambda entry: entry.name)
+    return [entry.stat() for entry in listed if entry.is_file()]
+
+
 def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], ...]:
     """Return the state of a checkpoint's files: it changes if one is replaced or rewritten.
 
-    It holds times, size and inode. Only an overwrite in place that also sets back the file's ctime
-    would be missed.
+    It holds times, size and inode; of a folder of transformers those of all its files, as weights
+    in parts and the settings of tokenizer, images and generation. Only an overwrite in place that
+    also sets back the file's ctime would be missed.
     """
-    stats = []
     try:
         folder = shipped_folder() / name
         folder = folder if folder.is_dir() else Path(name).expanduser()
-        for file in files:
-            try:
-                stats.append((folder / file).stat())
-            except FileNotFoundError:
-                if not hub.is_folder(folder):
-                    return ()
+        try:
+            stats = [(folder / file).stat() for file in files]
+        except FileNotFoundError:
+            if not hub.is_folder(folder):
+                return ()
+            stats = _of_library(folder)
     # not a path at all; models.load reports the error
     except (OSError, ValueError, RuntimeError):
         return ()
