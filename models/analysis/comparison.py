@@ -2,7 +2,8 @@
 
 A row of weights is compared with its counterpart by the Jensen-Shannon divergence (Lin 1991), in
 bits: 0 for equal rows, 1 for rows without a common key. A head counts by the mean over the rows of
-its queries in which either run attends to anything.
+its queries in which either run attends to anything. Where a library leaves a part of a row to a
+sink (gpt-oss), that part counts as one more key.
 
 Runs over the same tokens are compared token by token. Over the same text cut into other tokens they
 are compared by words: the mean over a word's queries, the sum over its keys (Clark et al. 2019, 4),
@@ -28,6 +29,7 @@ from models.trace import AttentionSite, Trace
 
 TOKENS, WORDS, POSITIONS = "tokens", "words", "positions"  # how two rows of tokens are compared
 WEIGHTS_AT_ONCE = 2**22  # weights worked on at once
+LEAST_LEFT = 0.002  # of a row, below it a matter of rounding
 OUTSIDE = -1  # the unit of a token that has no counterpart
 _WORD = re.compile(r"\S+")
 
@@ -221,10 +223,26 @@ def compare(first: Trace, second: Trace) -> Comparison:
 def row_distances(
     first: Float[Tensor, "*head query key"], second: Float[Tensor, "*head query key"]
 ) -> Float[Tensor, "*head query"]:
-    """Return the Jensen-Shannon divergence of each row in bits; NaN where both rows are empty."""
-    bits = jensen_shannon(first.double(), second.double()).clamp(max=1)
+    """Return the Jensen-Shannon divergence of each row in bits; NaN where both rows are empty.
+
+    What rows leave to a sink counts as one more key, the same for both.
+    """
+    p, q = first.double(), second.double()
+    left = [left_to_sink(rows) for rows in (p, q)]
+    if any(bool(part.any()) for part in left):
+        p, q = (
+            torch.cat([rows, part[..., None]], -1) for rows, part in zip((p, q), left, strict=True)
+        )
+    bits = jensen_shannon(p, q).clamp(max=1)
     empty = (first.sum(-1) == 0) & (second.sum(-1) == 0)
     return bits.masked_fill(empty, torch.nan).float()
+
+
+def left_to_sink(rows: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
+    """Return the part of each row of weights that goes to no token; 0 for a row without weights."""
+    sums = rows.sum(-1)
+    left = 1 - sums
+    return left.where((left > LEAST_LEFT) & (sums > 0), torch.zeros_like(left))
 
 
 def head_distances(

@@ -1,5 +1,6 @@
 """Rows that sum to less than 1, because their library leaves a part of them to a sink (gpt-oss): sentences, checks, joined words."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -9,7 +10,7 @@ import torch
 from hub_models import BY_NAME, library_tokenizer
 
 import models
-from models.analysis.comparison import OUTSIDE, WORDS, Axis, _over
+from models.analysis.comparison import OUTSIDE, WORDS, Axis, _over, compare, row_distances
 from models.analysis.joined_words import join_words
 from models.trace import Trace
 from viz_app import words
@@ -75,3 +76,29 @@ def test_words_of_two_runs_are_means_over_rows_that_may_attend_to_something() ->
     keys = Axis(WORDS, 2, ((0, 0, OUTSIDE), (0, 1)))
     found = _over(weights, 0, queries, keys)
     torch.testing.assert_close(found, torch.tensor([[[0.25, 0.0, 0.05], [0.3, 0.0, 0.6]]]))
+
+
+def test_what_goes_to_the_sink_counts_as_one_more_key(run: CurrentRun) -> None:
+    """Of rows that differ in nothing else, and of a run's: by hand over the keys and the sink."""
+    p, q = torch.tensor([[0.5, 0.2]]), torch.tensor([[0.1, 0.1]])  # 0.3 and 0.8 go to the sink
+    assert float(row_distances(p, q)) == pytest.approx(bits([0.5, 0.2, 0.3], [0.1, 0.1, 0.8]))
+    assert float(row_distances(p, p)) == 0
+    whole = torch.arange(7.0).softmax(0)
+    even = torch.full_like(whole, 1 / 7)
+    assert float(row_distances(whole[None], even[None])) == pytest.approx(
+        bits(whole.tolist(), even.tolist())
+    )
+    first, second = run.trace, run.scope.run("She is hearing")
+    pair = compare(first, second).kinds[0]
+    sites = [trace.attention[pair.first[0].name] for trace in (first, second)]
+    rows = [site.weights(1)[2].double() for site in sites]
+    by_hand = bits(*([*row.tolist(), 1 - float(row.sum())] for row in rows))
+    assert float(pair.rows(0, 1)[2]) == pytest.approx(by_hand, abs=1e-6)
+
+
+def bits(p: list[float], q: list[float]) -> float:
+    """The Jensen-Shannon divergence, from its definition by Kullback and Leibler's."""
+    half = [(a + b) / 2 for a, b in zip(p, q, strict=True)]
+    return sum(
+        a * math.log2(a / m) / 2 for row in (p, q) for a, m in zip(row, half, strict=True) if a
+    )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from models.analysis.comparison import TOKENS, WORDS
+from models.analysis.comparison import TOKENS, WORDS, left_to_sink
 from viz_app import words
 from viz_app.drawing.labels import (
     Label,
@@ -123,6 +123,8 @@ def _how(what: Compared) -> str:
     """Say how the rows are compared."""
     ways = dict.fromkeys(pair.how for pair in what.found.kinds if pair.kind in what.grids)
     notes = [text.COMPARED_BY_NOTE[way] for way in ways]
+    if any(bool(left_to_sink(rows).any()) for rows in what.maps):
+        notes.append(text.COMPARED_SINK_NOTE)
     return " ".join([*notes, text.REREAD] if what.is_reread else notes)
 
 

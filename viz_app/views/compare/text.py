@@ -37,6 +37,7 @@ WITH_HELP = "Compare each head with the one of the same layer and number, or all
 COMPARE_TOO_LONG = (
     "This text is too long to compare every head: {} tokens, and at most {} are compared."
 )
+COMPARED_SINK_NOTE = "What a row leaves to no token counts as one more key."
 COMPARED_BY_NOTE = {
     TOKENS: "Compared token by token.",
     WORDS: "Other tokens, so compared by words: the mean over a word's queries, the sum over its keys.",
