@@ -166,6 +166,8 @@ def test_any_file_that_changes_is_noticed(folder: Path, changed: str) -> None:
     (folder / changed).touch()
     before = opened_as(str(folder))
     assert opened_as(str(folder)) == before
+    (folder / "train.log").write_text("a line more")
+    assert opened_as(str(folder)) == before
     os.utime(folder / changed, ns=(5, 7))
     assert opened_as(str(folder)) != before
 

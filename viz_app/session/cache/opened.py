@@ -17,6 +17,17 @@ from viz_app.session.cache import store
 from viz_app.session.cache.store import Stored, cached
 
 MAX_FOLDER_FILES = 1000  # files of a folder of transformers that are looked at
+# of files that the library reads; a log that grows in the folder opens no model anew
+LIBRARY_SUFFIXES = {
+    ".json",
+    ".safetensors",
+    ".txt",
+    ".model",
+    ".spm",
+    ".bpe",
+    ".jinja",
+    ".tokenizer",
+}
 
 
 def scope(name: str) -> Scope:
@@ -90,7 +101,8 @@ def _of_library(folder: Path) -> list[os.stat_result]:
     with os.scandir(folder) as entries:
         listed = list(islice(entries, MAX_FOLDER_FILES))
     listed.sort(key=lambda entry: entry.name)
-    return [entry.stat() for entry in listed if entry.is_file()]
+    read = (entry for entry in listed if Path(entry.name).suffix in LIBRARY_SUFFIXES)
+    return [entry.stat() for entry in read if entry.is_file()]
 
 
 def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], ...]:
