@@ -190,8 +190,12 @@ class PythonTokenizer(LibraryTokenizer):
         return None if token is None else str(token)
 
     def to_json(self) -> str:
+        """Return what tells it from every other: a setting is a switch or a number."""
+        settings = self._library.init_kwargs.items()
+        switches = {name: value for name, value in settings if isinstance(value, int)}
         vocabulary = sorted(self._library.get_vocab().items(), key=lambda entry: entry[1])
-        return json.dumps({"python": type(self._library).__name__, "vocabulary": vocabulary})
+        kind = type(self._library).__name__
+        return json.dumps([kind, vocabulary, switches, self.special_ids, self.frames])
 
 
 def _frames(library: Any) -> dict[str, tuple[int, ...]]:

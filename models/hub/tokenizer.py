@@ -93,6 +93,10 @@ class HubTokenizer(LibraryTokenizer):
         )
         self.frames = _frames(self.backend)
 
+    def to_json(self) -> str:
+        """Return what tells it from every other."""
+        return json.dumps([super().to_json(), self.special_ids, self.frames])
+
     @panics_named()
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
         """Return the text's tokens with the special tokens of the template around them.

@@ -28,6 +28,7 @@ from models.hub import load as hub
 from models.hub.describe import layers_and_heads
 from models.hub.recording import watch as watch
 from models.hub.recording.masks import explain_mask
+from models.hub.tokenizer import HubTokenizer
 from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
 from viz_app.session.cache.opened import opened_as
@@ -157,6 +158,14 @@ def test_the_same_weights_under_another_setting_are_another_model(
     ours, theirs = (one.run("3 5 7").outputs["next token"].logits for one in (changed, first))
     assert not torch.equal(ours, theirs)
     assert changed.fingerprint != first.fingerprint
+
+
+def test_the_same_tokens_with_another_special_one_are_another_tokenizer(folder: Path) -> None:
+    library_tokenizer(folder, 53)
+    read = hub.library_tokenizer(folder)
+    usual = HubTokenizer(read, {"mask": 5}, 53).to_json()
+    assert HubTokenizer(read, {"mask": 5}, 53).to_json() == usual
+    assert HubTokenizer(read, {"mask": 7}, 53).to_json() != usual
 
 
 @pytest.mark.parametrize(
