@@ -112,9 +112,11 @@ def _report(options: argparse.Namespace, scope: Scope, means: dict[str, Surveyed
     for name, one in means.items():
         print(f"{name:<20} {survey_line(one)}")
     if options.record:
+        steps = {"steps": GUIDED_STEPS} if options.survey == FROZEN_SURVEY else {}
         entry = {
             "measured_on": scope.weights_digest,
             "seed": options.seed,
+            **steps,
             "means": {name: asdict(one) for name, one in means.items()},
         }
         before = read_json(scope.path / RECORD).get(SURVEYS_ENTRY, {})

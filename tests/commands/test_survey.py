@@ -234,7 +234,9 @@ def test_frozen_weights_are_surveyed_of_files_or_of_generated_texts(
     monkeypatch.setattr(survey_command, "GUIDED_STEPS", 3)
     assert survey(aligned, "--data", str(pairs), "--record", "--limit", "9", name="frozen") == 0
     _, *lines = capsys.readouterr().out.splitlines()
-    means = models.load(aligned).training["surveys"]["frozen"]["means"]
+    recorded = models.load(aligned).training["surveys"]["frozen"]
+    assert recorded["steps"] == 3
+    means = recorded["means"]
     for line, (name, one) in zip(lines, means.items(), strict=True):
         ends = [100 * one[end] for end in ("mean", "low", "high")]
         if " over " in name:

@@ -9,7 +9,6 @@ from checked import unchecked
 import models
 from models.tasks.translation import TranslationTask
 from models.training.frozen_survey import (
-    GUIDED_STEPS,
     GUIDED_TOKENS,
     GuidedTraining,
     held_out_pairs,
@@ -27,7 +26,7 @@ def test_guided_models_predict_as_much_as_recorded() -> None:
     recorded = scope.training["surveys"]["frozen"]
     task = TranslationTask(TATOEBA, tokenizer=scope.tokenizer, max_tokens=GUIDED_TOKENS)
     pairs = held_out_pairs(scope, task, recorded["means"]["imposed"]["n_texts"])  # pyright: ignore[reportArgumentType]
-    settings = pairs, recorded["seed"], GUIDED_STEPS
+    settings = pairs, recorded["seed"], recorded["steps"]
     training = GuidedTraining(scope.model, task, *settings)  # pyright: ignore[reportArgumentType]
     with unchecked():
         for guide in ("learned", "imposed"):
