@@ -533,7 +533,7 @@ def test_what_is_said_of_frozen_weights_follows_the_survey() -> None:
         run.scope.training["surveys"]["frozen"]["steps"] = 2357
         said = revealed("8-explanation", 5, run)
         assert "After 2,357 steps it predicts 61 % of the tokens with the frozen weights" in said
-        assert "with its own 47 %, with equal ones 34 %" in said
+        assert "With its own it predicts 47 %, with equal ones 34 %" in said
         assert f"The gain over its own is {100 * over_learned:+.0f} points (95 % interval" in said
         ends = [f"{100 * (over_learned + end):+.0f}" for end in (-0.05, 0.05)]
         assert f"{' to '.join(ends)} points" in said
