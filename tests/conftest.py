@@ -41,7 +41,7 @@ SEEDED = torch if torch.cuda.is_available() else torch.default_generator  # torc
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage among what the tests make, and seldom: each look at all that is imported takes a second."""
+    """Collect garbage seldom, and only among what the tests create: a pass over all that is imported takes a second."""
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
 

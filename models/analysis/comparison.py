@@ -29,7 +29,7 @@ from models.trace import AttentionSite, Trace
 
 TOKENS, WORDS, POSITIONS = "tokens", "words", "positions"  # how two rows of tokens are compared
 WEIGHTS_AT_ONCE = 2**22  # weights worked on at once
-LEAST_LEFT = 0.002  # of a row, below it a matter of rounding
+LEAST_LEFT = 0.002  # of a row; less than this is rounding
 OUTSIDE = -1  # the unit of a token that has no counterpart
 _WORD = re.compile(r"\S+")
 

@@ -112,7 +112,7 @@ def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: 
 
 
 def settings_of(module: Any) -> str:
-    """Return all that the configuration of a module says, as JSON, but for where it was read."""
+    """Return the whole configuration of a module as JSON, without where it was read from."""
     configs = (getattr(module, name, None) for name in ("config", "generation_config"))
     told = [config.to_dict() for config in configs if config and hasattr(config, "to_dict")]
     text = json.dumps(told, skipkeys=True, default=str)

@@ -18,7 +18,7 @@ from viz_app.controls.train import buttons, text
 from viz_app.session import run_owners
 from viz_app.session.training import Training
 from viz_app.trainers import folders, pool
-from viz_app.trainers.run import PAUSED, RUNNING
+from viz_app.trainers.run import PAUSED, RUNNING, TrainingRun
 
 SIZES = {"train-d-model": "8", "train-n-heads": "2"}
 SITE = "decoder.layers.0.cross_attn"
@@ -126,7 +126,9 @@ def test_a_run_that_comes_to_rest_between_its_buttons_and_its_picture_can_go_on(
     assert trained(app).run is None
 
 
-def test_the_run_before_stays_beside_the_next_and_what_differs_is_named() -> None:
+def test_the_run_before_stays_beside_the_next_and_what_differs_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     app = app_at("train", **SIZES)
     stepped(app, 2)
     first = trained(app).run
@@ -144,6 +146,10 @@ def test_the_run_before_stays_beside_the_next_and_what_differs_is_named() -> Non
     ours, theirs = shown(app)[1], shown(app, "train-maps-before")[1]
     assert ours.shape == theirs.shape
     assert not np.array_equal(ours, theirs)
+    with monkeypatch.context() as patch:  # which read other texts
+        patch.setattr(TrainingRun, "task", property(lambda run: ["sort", "copy"][run is first]))
+        assert "train-compare" not in [button.key for button in app.run().button]
+    app.run()
     second, step = trained(app).run, trained(app).run.snapshots[-1]
     click(app, "compare")
     values = app.session_state["url"].values

@@ -184,7 +184,7 @@ def _beside(
     has_site = trace is not None and site.name in trace.attention
     with st.container(key="train-before", horizontal=True, vertical_alignment="center"):
         st.markdown(_which_before(before.run, now.run), width="stretch")
-        if has_site and not _goes_on(now.run):
+        if has_site and not _goes_on(now.run) and before.run.task == now.run.task:
             compare_button(now, before, site.name, moment.step)
     if trace is None or not has_site:
         return

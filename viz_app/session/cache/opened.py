@@ -17,7 +17,7 @@ from viz_app.session.cache import store
 from viz_app.session.cache.store import Stored, cached
 
 MAX_FOLDER_FILES = 1000  # files of a folder of transformers that are looked at
-# of files that the library reads; a log that grows in the folder opens no model anew
+# of the files that the library reads, so that a growing log does not reopen the model
 LIBRARY_SUFFIXES = {
     ".json",
     ".safetensors",

@@ -82,16 +82,18 @@ def masked_csv(run: CurrentRun, choices: TaskChoices) -> str:
 
 def classes_csv(run: CurrentRun, choices: TaskChoices) -> str:
     """Return a row for each class."""
-    output = first_output(run.trace)
-    rows = [[name, float(p)] for name, p in zip(output.names, output.probabilities, strict=True)]
-    return _csv(run, ("class", "probability"), rows)
+    return _probabilities_csv(run, "class")
 
 
 def labels_csv(run: CurrentRun, choices: TaskChoices) -> str:
     """Return a row for each label."""
+    return _probabilities_csv(run, "label")
+
+
+def _probabilities_csv(run: CurrentRun, column: str) -> str:
     output = first_output(run.trace)
     rows = [[name, float(p)] for name, p in zip(output.names, output.probabilities, strict=True)]
-    return _csv(run, ("label", "probability"), rows)
+    return _csv(run, (column, "probability"), rows)
 
 
 def token_classes_csv(run: CurrentRun, choices: TaskChoices) -> str:
