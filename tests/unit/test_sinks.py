@@ -14,8 +14,10 @@ from models.analysis.comparison import OUTSIDE, WORDS, Axis, _over, compare, row
 from models.analysis.joined_words import join_words
 from models.trace import Trace
 from viz_app import words
+from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
+from viz_app.views.compare.payloads import CompareChoices, compare_payloads
 from viz_app.views.task.presentations import task_payloads
 from viz_app.views.task.reading import TaskChoices
 
@@ -94,6 +96,17 @@ def test_what_goes_to_the_sink_counts_as_one_more_key(run: CurrentRun) -> None:
     rows = [site.weights(1)[2].double() for site in sites]
     by_hand = bits(*([*row.tolist(), 1 - float(row.sum())] for row in rows))
     assert float(pair.rows(0, 1)[2]) == pytest.approx(by_hand, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sink", "gpt"])
+def test_a_comparison_names_the_sink_where_there_is_one(run: CurrentRun, name: str) -> None:
+    if name != "sink":
+        scope = models.load(name, device="cpu")
+        run = CurrentRun(scope, scope.run("She is reading"))
+    drawn = compare_payloads(run, CompareChoices(None, Focus(), None))
+    header, _ = unpack(drawn["difference"])
+    assert ("counts as one more key" in header["how"]) == (name == "sink")
+    assert "failed" not in [look for look, _ in drawn["checks"]["rows"]]
 
 
 def bits(p: list[float], q: list[float]) -> float:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from models.analysis.checks import Check, check_site
-from models.analysis.comparison import row_distances
+from models.analysis.comparison import LEAST_LEFT, row_distances
 from viz_app.views.compare.compared import Compared
 
 CLOSE = 1e-5  # bits between two routes to one distance
@@ -40,10 +40,17 @@ def distance_checks(what: Compared) -> list[Check]:
 
 def _by_kl(first: np.ndarray, second: np.ndarray) -> float:
     """Return the mean divergence of the rows from two Kullback–Leibler divergences, in bits."""
+    has_weights = (first.sum(-1) > 0) | (second.sum(-1) > 0)
+    first, second = _with_sink(first), _with_sink(second)
     half = (first + second) / 2
     rows = np.zeros(len(first))
     for one in (first, second):
         ratio = np.divide(one, half, out=np.ones_like(one), where=one > 0)
         rows += (one * np.log2(ratio)).sum(-1) / 2
-    has_weights = (first.sum(-1) > 0) | (second.sum(-1) > 0)
     return float(rows[has_weights].mean()) if has_weights.any() else 0.0
+
+
+def _with_sink(rows: np.ndarray) -> np.ndarray:
+    """Append a column with what each row leaves to no token."""
+    sums = rows.sum(-1, keepdims=True)
+    return np.hstack([rows, np.where((sums > 0) & (sums < 1 - LEAST_LEFT), 1 - sums, 0.0)])
