@@ -151,12 +151,14 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         "fields": fields,
         "pinned": bool(pinned.checkpoint()),
         "pins": session.run is not None,
+        "size": session.window if session.has_charts else None,
     }
     show(
         TOOLS,
         tools,
         on_present=partial(url_state.set_value, ui.PRESENT),
         on_pin=partial(toggle_pin, session),
+        on_window=session.resize,
     )
     if messages := url_state.invalid_messages():
         ui.show_note(note_room, INVALID.format("; ".join(messages)), bad=True, key="address")

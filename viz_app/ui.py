@@ -9,12 +9,14 @@ from models.trace import Trace
 from viz_app import words
 from viz_app.components.catalogue import FILES, PLAIN
 from viz_app.components.mounting import show
-from viz_app.drawing.frame import Chart, larger
+from viz_app.drawing.frame import Chart, fitted
 from viz_app.drawing.look import Look, look
 from viz_app.drawing.notes import check_rows, small_print, strip
+from viz_app.drawing.screen import Screen
 from viz_app.session import downloads as offered
 from viz_app.session import url_state
 from viz_app.session.downloads import Download
+from viz_app.session.live import live_session
 from viz_app.session.parameters import Switch
 
 __all__ = [
@@ -22,11 +24,12 @@ __all__ = [
     "check_rows",
     "checks_panel",
     "downloads",
-    "enlarge_if_presented",
+    "fit_to_screen",
     "headline",
     "is_dark",
     "page_look",
     "run_strip",
+    "screen",
     "show_note",
     "show_placeholder",
     "small_print",
@@ -71,9 +74,22 @@ def downloads(files: Sequence[Download]) -> None:
     show(FILES, {"files": links})
 
 
-def enlarge_if_presented(chart: Chart) -> Chart:
-    """Return the chart as the page shows it: with larger text in presentation mode."""
-    return larger(chart) if url_state.get(PRESENT) else chart
+def screen() -> Screen:
+    """Return what charts are drawn for, and note that the page has one.
+
+    The browser then reports the size of its window (components/tools).
+    """
+    session = live_session()
+    session.has_charts = True
+    return Screen(bool(url_state.get(PRESENT)), session.window)
+
+
+def fit_to_screen(chart: Chart, *, grows: bool = True) -> Chart:
+    """Return the chart as the visitor's screen shows it.
+
+    One that does not grow leaves the room to the picture below it.
+    """
+    return fitted(chart, screen(), grows=grows)
 
 
 def is_dark() -> bool:

@@ -45,6 +45,29 @@ def test_a_scrolled_page_passes_under_an_opaque_navigation(
     context.close()
 
 
+def test_a_chart_is_drawn_for_the_window_and_for_a_presentation(shared_page: Page) -> None:
+    chart = "[data-testid=stVegaLiteChart] svg"
+    is_drawn = """([height, letters]) => {
+      const svg = document.querySelector("[data-testid=stVegaLiteChart] svg"), text = svg?.querySelector(".role-axis-label text");
+      return text && Math.round(svg.getBoundingClientRect().height) === height && getComputedStyle(text).fontSize === `${letters}px`;
+    }"""
+    resized(shared_page, 1280, 720)
+    go(shared_page, "positions", chart, **START, **{"positions-section": "Curves"})
+    (box,) = boxes(shared_page, chart)
+    usual = round(box["height"])
+    for (width, height), taller, letters in (
+        ((1280, 720), 0, 16), ((1920, 1080), 220, 20), ((420, 900), -80, 16), ((1280, 720), 0, 16),
+    ):  # fmt: skip
+        resized(shared_page, width, height)
+        shared_page.wait_for_function(is_drawn, arg=[usual + taller, 12])
+        shared_page.keyboard.press("p")
+        shared_page.wait_for_function(is_drawn, arg=[usual + taller, letters])
+        rested(shared_page)
+        shared_page.keyboard.press("p")  # its letters must not be those of the presentation
+        shared_page.wait_for_function(is_drawn, arg=[usual + taller, 12])
+        rested(shared_page)
+
+
 def test_a_presentation_has_larger_type_and_is_in_the_link(shared_page: Page) -> None:
     go(shared_page, "", ".head[data-painted]", **START)
     start, presents = shared_page.url, shared_page.locator("html[data-present]")

@@ -21,8 +21,9 @@ from models.analysis.position_measures import similarity_by_distance
 from models.layers.positions import formula_table
 from models.runs.sweep import HeadResult, Swept
 from viz_app.drawing import loss_curve
-from viz_app.drawing.frame import larger
+from viz_app.drawing.frame import fitted
 from viz_app.drawing.look import LIGHT
+from viz_app.drawing.screen import Screen
 from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.compare import matches
@@ -198,29 +199,42 @@ def test_series_differ_by_more_than_their_colours(draw: Any) -> None:
             )
 
 
+SCREENS = {  # → the sizes of labels, of the titles of axes and of the chart's title, and how much taller, all in px
+    Screen(): (12, 14, 14, 0),
+    Screen(window="large"): (12, 14, 14, 220),
+    Screen(window="phone"): (12, 14, 14, -80),
+    Screen(is_presented=True): (16, 16, 18, 0),
+    Screen(is_presented=True, window="large"): (20, 20, 22, 220),
+}
+
+
+@pytest.mark.parametrize("screen", SCREENS, ids=str)
 @pytest.mark.parametrize(
     "draw", MADE, ids=lambda draw: f"{draw.__module__.split('.')[-2]}.{draw.__name__}"
 )
-def test_presented_a_chart_has_larger_letters_and_the_same_data(draw: Any) -> None:
-    chart = MADE[draw](draw)
+def test_a_screen_changes_the_letters_and_the_height_alone(draw: Any, screen: Screen) -> None:
+    chart, (labels, axes, heading, taller) = MADE[draw](draw), SCREENS[screen]
     if isinstance(chart, go.Figure):
         before, data = chart.layout.to_plotly_json(), chart.to_dict()["data"]
-        after = larger(chart).layout
-        assert (after.font.size, after.title.font.size, after.hoverlabel.font.size) == (16, 18, 16)
-        assert {note.font.size for note in after.annotations} <= {16}
-        assert after.height - after.margin.t - after.margin.b == pytest.approx(
-            before["height"]
-            - before["margin"]["t"]
-            - before["margin"]["b"]  # the picture itself keeps its room
-        )
+        after = fitted(chart, screen).layout
+        assert (after.font.size or 12, after.title.font.size) == (labels, heading)
+        assert (after.hoverlabel.font.size or 12) == labels
+        assert {note.font.size for note in after.annotations} <= {labels}
+        margin = before["margin"]
+        plot = before["height"] - margin["t"] - margin["b"]
+        assert after.height - after.margin.t - after.margin.b == pytest.approx(plot + taller)
+        # the title keeps its distance from the upper edge, but for what its letters need
+        above = [(1 - one["title"]["y"]) * one["height"] for one in (before, after)]
+        assert above[1] - above[0] == pytest.approx(labels - 12 + screen.is_presented)
         assert chart.to_dict()["data"] == data
         return
-    before, after, own = chart.to_dict(), larger(chart).to_dict(), chart.to_dict()
+    before, after, same = chart.to_dict(), fitted(chart, screen).to_dict(), chart.to_dict()
     for part in ("axis", "legend", "header"):
-        assert after["config"][part] == before.get("config", {}).get(part, {}) | {
-            "labelFontSize": 16,
-            "titleFontSize": 16,
-        }
+        sizes = after["config"][part]
+        assert (sizes["labelFontSize"], sizes["titleFontSize"]) == (labels, axes)
+        assert (
+            not {"labelFontSize", "titleFontSize"} & before.get("config", {}).get(part, {}).keys()
+        )
     titles = before.pop("title", None), after.pop("title", None)
     if titles[0]:
         texts = [
@@ -228,19 +242,41 @@ def test_presented_a_chart_has_larger_letters_and_the_same_data(draw: Any) -> No
             for one in titles
         ]
         assert texts[0] == texts[1]
-        assert (titles[0]["fontSize"], titles[1]["fontSize"]) == (14, 18)
-        assert max(map(len, titles[1]["text"])) <= 34
+        assert (titles[0]["fontSize"], titles[1]["fontSize"]) == (14, heading)
+        widest = 44 * 14 / heading * (1.5 if screen.window == "large" else 1)
+        assert max(map(len, titles[1]["text"])) <= widest
+    sizes = [one.get("spec", one) for one in (before, after)]
+    if "spec" in before:  # of several plots, each keeps its shape
+        factor = 1.5 if screen.window == "large" else 1
+        assert [sizes[1][side] for side in ("width", "height")] == [
+            factor * sizes[0][side] for side in ("width", "height")
+        ]
+    else:
+        assert sizes[1]["height"] == sizes[0]["height"] + taller
+        if "width" in sizes[0]:
+            assert sizes[1]["width"] == sizes[0]["width"] + taller
+    for one in sizes:
+        for side in ("width", "height"):
+            one.pop(side, None)
     for part in after.get("layer", ()):
         if part["mark"]["type"] == "text":
-            assert part["mark"].pop("fontSize") == 16
+            assert part["mark"].pop("fontSize") == labels
     for part in before.get("layer", ()):
         if part["mark"]["type"] == "text":
             assert part["mark"].pop("fontSize") == 12
     assert before | {"config": 0} == after | {"config": 0}
     assert "labelFontSize" not in before.get("facet", {}).get(
         "header", {}
-    )  # which would overrule the larger one
-    assert chart.to_dict() == own  # what stands on the page beside it is as it was
+    )  # which would overrule the one of the screen
+    assert chart.to_dict() == same  # what stands on the page beside it is as it was
+
+
+@pytest.mark.parametrize("window", ["large", "phone"])
+def test_a_chart_that_does_not_grow_is_as_tall_as_in_the_usual_window(window: Any) -> None:
+    chart = MADE[loss_curve.loss_curve](loss_curve.loss_curve)
+    height = chart.to_dict()["height"]
+    assert fitted(chart, Screen(window=window), grows=False).to_dict()["height"] == height
+    assert fitted(chart, Screen(window=window)).to_dict()["height"] != height
 
 
 def test_of_layers_without_a_series_each_has_a_mark_of_its_own() -> None:

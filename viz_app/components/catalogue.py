@@ -77,7 +77,11 @@ OPENING_BAR = Component(
 TOOLS = Component(
     "tools",
     ("link.js", "glossary.js", "skip.js", "tools.js"),
-    events={"on_present": Event("present", _flag), "on_pin": Event("pin", _flag)},
+    events={
+        "on_present": Event("present", _flag),
+        "on_pin": Event("pin", _flag),
+        "on_window": Event("window", _text("size")),
+    },
 )
 
 # All heads at a glance; `on_pick(site, head)`, `on_join(whether sub-words are merged)`.

@@ -134,7 +134,7 @@ def _times(presentation: TimingPresentation) -> None:
         st.progress(len(timed) / measurement.whole, measurement.state)
     left, right = st.columns([1.2, 1], gap="medium")
     with left:
-        st.altair_chart(ui.enlarge_if_presented(presentation.chart(timed)), key="from-rnn-times")
+        st.altair_chart(ui.fit_to_screen(presentation.chart(timed)), key="from-rnn-times")
     with right, st.container(key="measured"):
         st.markdown(presentation.text(timed))
         if measurement and timed:

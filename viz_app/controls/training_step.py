@@ -22,8 +22,9 @@ def choose_step(run: CurrentRun) -> None:
         return
     left, right = st.columns([1, 1.3], gap="medium")
     with left:
+        row = st.container(horizontal=True, gap="small", vertical_alignment="center")
         bound = url_state.bound(SHOWS_SNAPSHOT, url_state.get(SHOWS_SNAPSHOT))
-        if not st.toggle("Show training steps", **bound):
+        if not row.toggle("Show training steps", **bound):
             return
         step = st.select_slider(
             "Training step of the weights",
@@ -32,9 +33,10 @@ def choose_step(run: CurrentRun) -> None:
             **url_state.bound(
                 SNAPSHOT_STEP, url_state.chosen_option(SNAPSHOT_STEP, steps, steps[-1])
             ),
-            help="The pictures below show the same text under the weights of this step.",
+            label_visibility="collapsed",
         )
-        with st.container(key="growth-controls", horizontal=True, gap="small"):
+        record = run.unchanged.scope.training
+        with row:
             playing = {"steps": list(steps), "step": step}
             show(
                 PLAYER,
@@ -42,7 +44,6 @@ def choose_step(run: CurrentRun) -> None:
                 "growth-player",
                 on_step=partial(url_state.set_value, SNAPSHOT_STEP),
             )
-            record = run.unchanged.scope.training
             with st.popover("What the losses are", type="tertiary"):
                 st.caption(LOSSES_CAPTION)
                 st.caption(two_losses(record, run.scope.config.dropout))
@@ -50,6 +51,6 @@ def choose_step(run: CurrentRun) -> None:
     with right:
         colours = look(st.context.theme.type)
         chart = loss_curve(record.get("curve", []), step, colours.accent, colours.quiet)
-        st.altair_chart(ui.enlarge_if_presented(chart), key="growth-loss")
+        st.altair_chart(ui.fit_to_screen(chart, grows=False), key="growth-loss")
     if run.spec.model.step == step:  # else it could not be opened; the change bar shows the error
         ui.show_note(slot, learned_line(run), key=SHOWS_SNAPSHOT.name)

@@ -10,6 +10,7 @@ import altair as alt
 import plotly.graph_objects as go
 
 from viz_app.drawing.look import Look
+from viz_app.drawing.screen import LABEL_SIZE, TITLE_SIZE, Screen
 
 LINE_COLOURS = [
     "#0072B2",
@@ -37,8 +38,10 @@ LEGEND_LAYOUT = {
 }  # in a margin under the picture
 
 
-TITLE_CHARACTERS, TITLE_SIZE = 44, 14  # characters in a line of a title, and its font size in px
-SMALL, LARGE = 16, 18  # font sizes of a presentation in px
+TITLE_CHARACTERS = 44  # in a line of a title
+# px; Streamlit's own follows the page's letters, which change after the chart has come
+PADDING = {"labelPadding": 6, "titlePadding": 8}
+LABEL_LETTERS = 20  # the most that a label of a legend is long, in the height of its letters
 Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
 
 
@@ -118,32 +121,62 @@ def _title(lines: Sequence[str], height: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-def larger(chart: Chart) -> Chart:
-    """Return the chart with larger text, for a presentation."""
+def fitted(chart: Chart, screen: Screen, *, grows: bool = True) -> Chart:
+    """Return the chart with the letters that the screen asks for, and as tall as it has room for.
+
+    A chart that does not grow is always as tall as it was made.
+    """
     if isinstance(chart, go.Figure):
-        margin, notes = chart.layout.margin, chart.layout.annotations
-        under, over = (0.3 * side for side in (margin.b, margin.t))
-        return chart.update_layout(
-            font_size=SMALL,
-            hoverlabel_font_size=SMALL,
-            title_font_size=LARGE,
-            title_y=1 - 26 / (chart.layout.height + under + over),
-            margin={"t": margin.t + over, "b": margin.b + under},
-            height=chart.layout.height + under + over,
-            annotations=[{**note.to_plotly_json(), "yshift": note.yshift - 18} for note in notes],
-        ).update_annotations(font_size=SMALL)
-    chart = chart.copy(deep=["title", "layer"])
+        return _fitted_figure(chart, screen)
+    chart = chart.copy(deep=["title", "layer", "spec"])
+    if grows:
+        _grow(chart, screen)
+    letters, titles = screen.letters, screen.title_letters
     for part in chart.layer if isinstance(chart, alt.LayerChart) else ():
         if isinstance(part.mark, alt.MarkDef) and part.mark.type == "text":
-            part.mark.fontSize = SMALL
+            part.mark.fontSize = letters
     if isinstance(title := chart.title, alt.TitleParams):
         text = title.text if isinstance(title.text, str) else " ".join(title.text)
-        title.fontSize, title.text = (
-            LARGE,
-            textwrap.wrap(text, TITLE_CHARACTERS * TITLE_SIZE // LARGE),
-        )
-    letters = {"labelFontSize": SMALL, "titleFontSize": SMALL}
-    return chart.configure_axis(**letters).configure_legend(**letters).configure_header(**letters)
+        size = max(TITLE_SIZE, letters + 2)
+        characters = TITLE_CHARACTERS * TITLE_SIZE * screen.growth / size
+        title.fontSize, title.text = size, textwrap.wrap(text, int(characters))
+    sizes = {"labelFontSize": letters, "titleFontSize": titles}
+    chart = chart.configure_axis(**sizes, **PADDING).configure_header(**sizes)
+    return chart.configure_legend(**sizes, labelLimit=LABEL_LETTERS * letters)
+
+
+def _fitted_figure(chart: go.Figure, screen: Screen) -> go.Figure:
+    margin, notes, height = chart.layout.margin, chart.layout.annotations, chart.layout.height
+    above_title = (1 - chart.layout.title.y) * height  # px
+    height += screen.taller
+    if not screen.is_presented:
+        return chart.update_layout(height=height, title_y=1 - above_title / height)
+    by = screen.letters - LABEL_SIZE  # px: what the text grows by
+    under, over = (0.075 * by * side for side in (margin.b, margin.t))
+    height += under + over
+    return chart.update_layout(
+        font_size=screen.letters,
+        hoverlabel_font_size=screen.letters,
+        title_font_size=screen.letters + 2,
+        title_y=1 - (above_title + by + 1) / height,
+        margin={"t": margin.t + over, "b": margin.b + under},
+        height=height,
+        annotations=[{**note.to_plotly_json(), "yshift": note.yshift - 4.5 * by} for note in notes],
+    ).update_annotations(font_size=screen.letters)
+
+
+def _grow(chart: alt.TopLevelMixin, screen: Screen) -> None:
+    """Make the chart as tall as the screen has room for.
+
+    Several plots, and one of a given width, keep their shape.
+    """
+    if isinstance(chart, alt.FacetChart):
+        spec = chart.spec
+        spec.width, spec.height = screen.growth * spec.width, screen.growth * spec.height
+        return
+    chart.height += screen.taller
+    if chart.width is not alt.Undefined:
+        chart.width += screen.taller
 
 
 def _note(lines: Sequence[str], look: Look, left: int) -> dict:

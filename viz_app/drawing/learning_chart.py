@@ -9,6 +9,7 @@ from models.tasks.repeat import INDUCTION
 from models.training_record import NOT_PERCENT
 from viz_app.drawing.look import Look
 from viz_app.drawing.loss_curve import LEAST_LOSS, STEP_UNIT
+from viz_app.drawing.screen import USUAL_SCREEN, Screen
 
 MAX_POINTS = 300  # points of a line
 TRAINING_LINE, HELD_OUT_LINE, MATCHING_LINE = "training loss", "held-out loss", f"{INDUCTION} (%)"
@@ -31,7 +32,7 @@ def learning_chart(
     last: int,
     look: Look,
     *,
-    is_large: bool = False,
+    screen: Screen = USUAL_SCREEN,
 ) -> dict[str, Any]:
     """Return a Vega-Lite chart; steps are spaced as log(1 + step/10), losses are logarithmic.
 
@@ -52,13 +53,14 @@ def learning_chart(
         ),
     }
     tip = [{"field": name, "type": "nominal"} for name in ("of", "run", "step", "value")]
+    columns = 1 if screen.is_presented else 2
     encoding = {
         "x": {
             "field": "step", "type": "quantitative", "title": f"step, spaced as log(1 + step/{STEP_UNIT})",
             "scale": {"type": "symlog", "constant": STEP_UNIT, "domain": [0, last]}, "axis": {"values": _ticks(last), "grid": False},
         },
         "color": {
-            "field": "of", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": 1 if is_large else 2, "rowPadding": 7},
+            "field": "of", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": columns, "rowPadding": 7},
             "scale": {"domain": list(named_lines), "range": list(named_lines.values())},
         },
         "strokeDash": {
@@ -86,12 +88,13 @@ def learning_chart(
         "data": {"values": [{"step": step}]},
         "encoding": {"x": {"field": "step", "type": "quantitative"}},
     }
-    size = 15 if is_large else 11
+    size = screen.letters - 1 if screen.is_presented else 11
+    height = LARGE_HEIGHT if screen.is_presented else LEARNING_HEIGHT
     styles = zip(("solid", "dashed"), curves, strict=False)
     named = ", ".join(f"{style}: {curve.name}" for style, curve in styles)
     return {
         "title": {"text": named if len(curves) > 1 else "", "fontSize": size, "fontWeight": "normal", "anchor": "start"},
-        "height": LARGE_HEIGHT if is_large else LEARNING_HEIGHT,
+        "height": height + screen.taller,
         "config": {"axis": {"labelFontSize": size, "titleFontSize": size}, "legend": {"labelFontSize": size}},
         "resolve": {"scale": {"y": "independent"}},
         "layer": [

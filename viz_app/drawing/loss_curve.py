@@ -6,8 +6,11 @@ from typing import Any
 import altair as alt
 
 STEP_UNIT = 10  # steps; below that, the symlog axis is nearly linear
-LOSSES_CAPTION = "Loss per token: training (line), held-out (dots); bar = current step"
-CURVE_HEIGHT = 165  # px, axes included: the pictures under these weights are in sight below it
+LOSSES_CAPTION = (
+    "Loss per token: training (line), held-out (dots); bar = current step. The losses are on a"
+    f" logarithmic scale, the steps spaced as log(1 + step/{STEP_UNIT})."
+)
+CURVE_HEIGHT = 150  # px, axes included: the pictures under these weights are in sight below it
 LEAST_LOSS = 5e-5  # half the last of a record's four decimals; a log axis cannot show 0
 
 
@@ -30,12 +33,12 @@ def loss_curve(
         "step:Q",
         scale=alt.Scale(type="symlog", constant=STEP_UNIT),
         axis=alt.Axis(tickCount=6),
-        title=f"training step, spaced as log(1 + step/{STEP_UNIT})",
+        title="training step",
     )
     y = alt.Y(
         "at:Q",
         scale=alt.Scale(type="log"),
-        title="loss (nats, log)",
+        title="loss (nats)",
         axis=alt.Axis(tickCount=3, format="~g"),
     )
     tip = ["of:N", "step:Q", "loss:N"]

@@ -1,5 +1,7 @@
 // The buttons, and the keys P (present) and K (keep beside). How a page presents is in style.css and common.css, which ask for `data-present` of the document.
 const THANKS = 2500; // ms for which the button says that the link is copied
+// Windows in which charts are taller and lower than usual, as in style.css.
+const WINDOWS = { large: matchMedia("(min-width: 1800px) and (min-height: 1000px)"), phone: matchMedia("(max-width: 767px)") };
 
 class Tools {
   constructor(root) {
@@ -13,13 +15,14 @@ class Tools {
     this.copy.onclick = () => this.copyLink();
     useKeys(root, { Escape: () => (this.byHand.hidden ? false : this.close()) });
     this.onKey = (event) => this.key(event);
+    this.onWindow = () => this.measure();
     this.glossary = new Glossary(root.querySelector(".glossary"));
     this.skip = new SkipLink();
     this.name("Copy link");
   }
 
-  show({ presents, fields, pinned, pins }, tell) {
-    Object.assign(this, { presents, fields, pinned, tell });
+  show({ presents, fields, pinned, pins, size }, tell) {
+    Object.assign(this, { presents, fields, pinned, size, tell });
     document.documentElement.toggleAttribute("data-present", presents);
     this.button.textContent = presents ? "End" : "Present";
     this.button.title = presents
@@ -32,6 +35,8 @@ class Tools {
     this.pin.disabled = !pins;
     document.removeEventListener("keydown", this.onKey);
     document.addEventListener("keydown", this.onKey);
+    for (const one of Object.values(WINDOWS)) one.addEventListener("change", this.onWindow);
+    this.measure();
     this.glossary.start(); // a pointer that rests meanwhile is answered all the same
     this.skip.start();
   }
@@ -40,6 +45,13 @@ class Tools {
     this.glossary.end();
     this.skip.end();
     document.removeEventListener("keydown", this.onKey);
+    for (const one of Object.values(WINDOWS)) one.removeEventListener("change", this.onWindow);
+  }
+
+  // Charts are drawn on the server, which is to know how much room they have; null where the page has none.
+  measure() {
+    const size = Object.keys(WINDOWS).find((name) => WINDOWS[name].matches) ?? "usual";
+    if (this.size !== null && this.size !== size) this.tell("window", { size });
   }
 
   toggle() {

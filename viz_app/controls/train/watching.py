@@ -121,7 +121,8 @@ def _fits(weights: np.ndarray, site: AttentionSite) -> bool:
 def _chart(now: Training, step: int) -> dict:
     """Return the chart, made anew at most once a second while only the run goes on."""
     runs = [one for one in (now.now, now.before) if one]
-    asked = [id(one.run) for one in runs], ui.is_dark(), url_state.get(ui.PRESENT)
+    screen = ui.screen()
+    asked = [id(one.run) for one in runs], ui.is_dark(), screen
     rests = not (now.run and now.run.state == RUNNING)
     drawn = now.chart
     if drawn and drawn[0] == asked and not rests and time.monotonic() - now.charted < CHARTED:
@@ -129,9 +130,8 @@ def _chart(now: Training, step: int) -> dict:
     names = ["this run", "the run before"]
     curves = [Curve(name, one.run.points()) for name, one in zip(names, runs, strict=False)]
     metric = runs[0].run.metric
-    look, large = ui.page_look(), bool(url_state.get(ui.PRESENT))
-    last = max(one.run.steps for one in runs)
-    chart = learning_chart(curves, metric, step, last, look, is_large=large)
+    look, last = ui.page_look(), max(one.run.steps for one in runs)
+    chart = learning_chart(curves, metric, step, last, look, screen=screen)
     now.chart, now.charted = (asked, chart), time.monotonic()
     return chart
 

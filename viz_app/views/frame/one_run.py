@@ -168,11 +168,11 @@ class OneRun:
             show(cell.component, picture, key, **cell.choose, **change)
         elif cell.file:
             st.plotly_chart(
-                ui.enlarge_if_presented(picture), theme=None, key=key, config=ui.camera(cell.file)
+                ui.fit_to_screen(picture), theme=None, key=key, config=ui.camera(cell.file)
             )
         else:
             width = "stretch" if cell.fits else "content"
-            st.altair_chart(ui.enlarge_if_presented(picture), key=key, width=width)
+            st.altair_chart(ui.fit_to_screen(picture), key=key, width=width)
         if cell.caption:
             st.caption(cell.caption)
 

@@ -1,0 +1,44 @@
+"""What charts are drawn for: the letters of a presentation, and the room of a window."""
+
+from typing import Literal, NamedTuple, get_args
+
+Window = Literal["usual", "large", "phone"]  # as components/tools/tools.js reports it
+LABEL_SIZE, TITLE_SIZE = 12, 14  # px, of letters on a page that is not presented
+TALLER = {"usual": 0, "large": 220, "phone": -80}  # px
+
+
+class Screen(NamedTuple):
+    """Whether the page is presented, and how large the window is."""
+
+    is_presented: bool = False
+    window: Window = "usual"
+
+    @property
+    def letters(self) -> int:
+        """The font size of a chart's labels, in px."""
+        if not self.is_presented:
+            return LABEL_SIZE
+        return 20 if self.window == "large" else 16
+
+    @property
+    def title_letters(self) -> int:
+        """The font size of the titles of axes and legends, in px."""
+        return max(TITLE_SIZE, self.letters)
+
+    @property
+    def taller(self) -> int:
+        """How much taller a chart is than in the usual window, in px."""
+        return TALLER[self.window]
+
+    @property
+    def growth(self) -> float:
+        """How many times as wide a chart is as in the usual window."""
+        return 1.5 if self.window == "large" else 1.0
+
+
+USUAL_SCREEN = Screen()
+
+
+def window(name: str) -> Window:
+    """Return the size of this name; the usual one for what no browser of ours sends."""
+    return next((one for one in get_args(Window) if one == name), "usual")
