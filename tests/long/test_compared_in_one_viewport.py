@@ -46,9 +46,10 @@ SCREENS = {
     "matrices": ("inside", {"inside-view": "matrices"}, ".matrices .equations"),
 }
 SMALL, LARGE, PRESENTED = (1280, 720, ""), (1920, 1080, ""), (1280, 720, "1")
-# every picture on the small screen, and every second on each of the others
+ON_A_WALL = (1920, 1080, "1")
+# every picture on the small screen and on a wall, and every second on each of the others
 PLACES = [
-    *((name, SMALL) for name in SCREENS),
+    *((name, size) for name in SCREENS for size in (SMALL, ON_A_WALL)),
     *((name, PRESENTED) for name in [*list(SCREENS)[::2], "map", "two alignments"]),
     *((name, LARGE) for name in list(SCREENS)[1::2]),
 ]

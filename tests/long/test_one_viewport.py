@@ -135,6 +135,35 @@ def test_pages_that_change_and_compare_runs_do_not_scroll(
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
+BOTH_HEADS = {"pin.checkpoint": "eng-fra", "pin.source": "I like dogs.", "source": "I like cats."}
+WITH_CONTROLS = {  # the page Attention where it holds more than one head: what its address says, and what must be in sight
+    "pinned": (BOTH_HEADS, [".overview", ".head .map .stage", ".st-key-pin-head .map .stage", ".st-key-details"]),
+    "training steps": (
+        {"checkpoint": "dates", "growth": "true"},
+        ["[data-testid=stVegaLiteChart]", ".overview", ".head .map .stage", ".head .lines .stage", ".st-key-details"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("screen", [SMALL, LARGE, PRESENTED, ON_A_WALL])
+@pytest.mark.parametrize("name", WITH_CONTROLS)
+def test_two_heads_and_the_training_steps_have_room_beside_the_head(
+    shared_page: Page, name: str, screen: tuple[int, int, str]
+) -> None:
+    (more, parts), (width, height, present) = WITH_CONTROLS[name], screen
+    resized(shared_page, width, height)
+    link = {"checkpoint": "eng-fra"} | more | ({"present": present} if present else {})
+    go(shared_page, "", parts[-2], **link)
+    found = dict(zip(parts, boxes(shared_page, *parts), strict=True))
+    ends = {part: (round(box["top"]), round(box["bottom"])) for part, box in found.items()}
+    assert {part: at for part, at in ends.items() if at[0] < 0 or at[1] > height} == {}
+    # no block of heads lies over the chosen head, as a canvas that is too wide would
+    canvases = boxes(shared_page, *shared_page.locator(".st-key-overview canvas").all())
+    (head,) = boxes(shared_page, ".st-key-head")
+    assert max(canvas["right"] for canvas in canvases if canvas["width"]) <= head["left"]
+    assert min(found[part]["height"] for part in parts if "stage" in part) >= 180
+
+
 PAGES = (
     "", "task", "inside", "layer", "positions", "masks", "interventions", "decoding", "compare", "from-rnn",
 )  # fmt: skip

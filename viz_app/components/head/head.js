@@ -1,3 +1,5 @@
+const BESIDE = { map: 354, lines: 220 }; // px: the least width of each with the gap, as in head.css; the lines' grows with the letters
+
 // Joins the two pictures of one head: what is pointed at or locked in one is so in the other.
 class Head extends Fitted {
   constructor(root) {
@@ -6,7 +8,7 @@ class Head extends Fitted {
     this.map = new Heatmap(root.querySelector(".map"), on);
     this.lines = new Lines(root.querySelector(".lines"), on);
     this.fold = root.querySelector(".fold");
-    this.fold.open = !isPhone(); // a phone shows the lines when they are asked for
+    this.foldLines();
     this.fold.ontoggle = () => (this.width = 0, this.resized());
     this.tip = root.querySelector(".tip");
     this.reading = root.querySelector(".reading");
@@ -63,9 +65,18 @@ class Head extends Fitted {
     });
   }
 
+  // Where the lines would be below the map (on a phone, beside a pinned run), they are shown when they are asked for.
+  foldLines() {
+    const width = this.root.clientWidth, narrow = width > 0 && width < BESIDE.map + BESIDE.lines * scaleOf();
+    if (narrow === this.narrow) return;
+    this.narrow = narrow;
+    this.fold.open = !narrow;
+    this.root.toggleAttribute("data-narrow", narrow);
+  }
+
   // Its height follows the window's.
   resized() {
-    if (!isPhone()) this.fold.open = true; // its summary is a phone's alone
+    this.foldLines();
     if (this.picture && this.map.stage.clientHeight !== this.map.room) this.width = 0;
     super.resized();
   }

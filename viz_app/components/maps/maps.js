@@ -2,7 +2,7 @@
 // the same rows. What is pointed at in one is outlined in all, with the exact values.
 // As tall as the window has room for below the controls (maps.css has the same room), so that nothing moves while one types.
 const ROOM = { left: 76, top: 74, right: 24, bottom: 44 },
-  CELL = { largest: 30, high: 26, tallest: 430, least: 190 },
+  CELL = { largest: 30, high: 26, tallest: 430, least: 190, onPhone: 240 },
   ABOVE = 520,
   SLANT = 0.96, // radians that the names of columns are turned by, where they have room
   LINE = 14, // px from one line of small print to the next
@@ -71,7 +71,7 @@ class Maps {
     this.views.forEach((view, i) => (view.says = says[i]));
     this.tall = Math.min(
       Math.max(this.side, CELL.high / scale),
-      Math.max(CELL.least, Math.min(CELL.tallest, innerHeight - ABOVE)) / scale / rows.length,
+      (isPhone() ? CELL.onPhone : Math.max(CELL.least, Math.min(CELL.tallest, innerHeight - ABOVE))) / scale / rows.length,
     );
     for (const view of this.views) this.paint(view, wide);
     Object.assign(this.root.dataset, { left: this.left, top: ROOM.top, side: this.side, tall: this.tall });

@@ -1,10 +1,11 @@
 // The same head as matrix products. A dimension has one length wherever it stands, so that inner sides meet; the row and
 // the column convention are the same numbers, transposed. Pointing at a product outlines the row and column it comes from.
 // Where a dimension counts tokens its length is the same however many there are: nothing moves while one types.
-// In a low window all are shorter, so that as many products as possible are in sight; the rest scrolls below the title.
+// In a low window, and beside larger letters, all are shorter, so that as many products as possible are in sight; the rest scrolls below the title.
 const SHORTEST = 30, LOW = 900;
 const SIZES = {
-  tall: { longest: { small: 110, large: 210 }, unit: { small: 6, large: 12 }, tokens: { small: 84, large: 168 } },
+  tall: { longest: { small: 106, large: 204 }, unit: { small: 6, large: 12 }, tokens: { small: 81, large: 162 } },
+  presented: { longest: { small: 92, large: 160 }, unit: { small: 6, large: 11 }, tokens: { small: 66, large: 128 } },
   low: { longest: { small: 72, large: 104 }, unit: { small: 6, large: 10 }, tokens: { small: 50, large: 92 } },
 };
 
@@ -57,7 +58,7 @@ class Matrices {
     const cells = put(figure, "div", "cells"), canvas = put(cells, "canvas");
     const view = { matrix, flip, rows, cols, cells, canvas, name: term.name, figure };
     const [down, across] = flip ? [...matrix.axes].reverse() : matrix.axes;
-    const { longest, unit, tokens } = innerHeight < LOW ? SIZES.low : SIZES.tall;
+    const { longest, unit, tokens } = innerHeight < LOW ? SIZES.low : scaleOf() > 1 ? SIZES.presented : SIZES.tall;
     const length = (n, axis) => (this.picture.tokens[axis] ? tokens[size] : Math.max(SHORTEST, Math.min(longest[size], n * unit[size])));
     const [wide, tall] = [length(cols, across), length(rows, down)], [context, ratio] = sized(canvas, wide, tall);
     Object.assign(view, { wide, tall });

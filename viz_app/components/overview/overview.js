@@ -49,7 +49,8 @@ class Overview extends Fitted {
   }
 
   draw(width) {
-    const columns = Math.max(1, Math.min(this.grids.length, Math.floor((width + 20) / 250)));
+    const given = Number(getComputedStyle(this.root).getPropertyValue("--attnscope-columns")); // where style.css gives blocks a share of the width
+    const columns = given || Math.max(1, Math.min(this.grids.length, Math.floor((width + 20) / 250)));
     const room = (width - 20 * (columns - 1)) / columns;
     const height = this.rowHeight(Math.ceil(this.grids.length / columns));
     this.grids.forEach((grid, i) => grid.show(this.picture.blocks[i], this.picture.arrays.codes, this.theme, room, height));

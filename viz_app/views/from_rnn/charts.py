@@ -34,7 +34,6 @@ def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
         orient="bottom",
         title=None,
         columns=2,
-        labelLimit=220,
         symbolType="stroke",
         symbolStrokeWidth=2.5,
     )
@@ -277,7 +276,6 @@ def length_chart(records: dict[str, list[dict]], title: str) -> alt.Chart:
         orient="bottom",
         title=None,
         columns=4,
-        labelLimit=220,
         symbolType="stroke",
         symbolStrokeWidth=2.5,
     )

@@ -47,7 +47,6 @@ def dimension_chart(
         orient="bottom",
         columns=2,
         title=None,
-        labelLimit=260,
         symbolType="stroke",
         symbolStrokeWidth=2.5,
         symbolSize=400,
@@ -84,7 +83,7 @@ def dimension_chart(
             ],
         )
     )
-    return with_title(chart, title, 300)
+    return with_title(chart, title, 276)
 
 
 def wavelength_chart(
@@ -133,7 +132,7 @@ def wavelength_chart(
         text="dimension:N"
     )
     rule, word = _length_rule(n)
-    return with_title(dots + rule + word + marks + numbers, title, 280)
+    return with_title(dots + rule + word + marks + numbers, title, 258)
 
 
 def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:
@@ -168,7 +167,7 @@ def heatmap(
     look: Look,
     title: str,
     axes: tuple[str, str],
-    height: int = 370,
+    height: int = 342,
     limit: float = 0.0,
     wrap: int = 62,
     note: str = "",

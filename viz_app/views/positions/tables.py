@@ -192,7 +192,7 @@ def _map(run: CurrentRun, choices: TableChoices) -> Pictures:
 
     def by_distance(scales: Extent) -> alt.Chart:
         title = "PE·PEᵀ by distance"
-        return charts.similarity_chart(similarity, look, title, domain(scales), 300)
+        return charts.similarity_chart(similarity, look, title, domain(scales), 288)
 
     products = view.table @ view.table.T
     return {
