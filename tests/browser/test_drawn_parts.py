@@ -89,17 +89,18 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "row_tests": row_tests,
     "versions": three_versions,
 }
-# words of a picture's elements that are seen, but for hints, buttons and menus
+# words of a picture's elements that are seen, but for hints, buttons, menus and the table that a screen reader walks: it is made
+# when the browser has time
 WORDS = """(root) => {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT), found = [];
   while (walker.nextNode()) {
     const { parentElement: e, data } = walker.currentNode;
-    if (data.trim() && e.checkVisibility() && !e.closest("style, .files, [data-screen-only]")) found.push(data);
+    if (data.trim() && e.checkVisibility() && !e.closest("style, .files, .behind, [data-screen-only]")) found.push(data);
   }
   return found;
 }"""
 
-LAID_OUT = """(root) => [...root.querySelectorAll(":not(.files *)")].map((e) => {
+LAID_OUT = """(root) => [...root.querySelectorAll(":not(.files *, .behind, .behind *)")].map((e) => {
   const { x, y, width, height } = e.getBoundingClientRect();
   return [e.getAttribute("style"), x, y, width, height, e.scrollTop, e.scrollLeft].join(" ");
 })"""

@@ -64,13 +64,13 @@ def test_the_heads_stand_in_their_order_with_their_numbers(stage: Stage) -> None
 
 def test_the_measure_is_named_with_its_formula(stage: Stage) -> None:
     header, _ = shown(stage)
-    assert stage.attrs("th", "aria-sort") == [None, None, None, None, "descending", None]
+    assert stage.attrs(".ranking th", "aria-sort") == [None, None, None, None, "descending", None]
     assert stage.text(".measure b") == "First token, mean weight:"
     assert stage.text(".formula") == "(1/n) Σi a(i,1)"
     assert stage.texts(".formula sub") == ["i"]
     assert stage.text(".says") == header["measures"][3]["says"]
     stage.show(payload("entropy"), (2, 1))
-    assert stage.attrs("th", "aria-sort")[1] == "ascending"
+    assert stage.attrs(".ranking th", "aria-sort")[1] == "ascending"
     stage.show(payload("same", None, text="abc"), (3, 1))
     assert stage.text(".says").endswith(" This text has nothing to measure.")
     assert set(stage.texts(".ranking tbody td:last-child")) == {"–"}

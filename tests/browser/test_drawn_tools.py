@@ -72,3 +72,22 @@ def test_the_button_and_the_key_ask_for_a_presentation_once(stage: Stage) -> Non
     stage.page.evaluate("stage.end()")
     stage.press("p")  # nobody listens any more
     assert len(stage.sent) == 3
+
+
+def test_the_size_of_the_window_is_reported_where_a_page_has_a_chart(stage: Stage) -> None:
+    tools(stage)
+    shown = {"presents": False, "fields": []}
+    stage.show(shown | {"size": None}, (2, 1))  # no chart
+    stage.show(shown | {"size": "usual"}, (3, 1))
+    assert stage.sent == []
+    stage.show(shown | {"size": "large"}, (4, 1))
+    assert stage.sent == [["window", {"size": "usual"}]]
+    stage.show(shown | {"size": "usual"}, (5, 1))
+    for width, height, size in (
+        (1800, 1000, "large"), (1799, 1000, "usual"), (1800, 999, "usual"), (767, 1600, "phone"), (768, 1600, "usual"),
+    ):  # fmt: skip
+        before = len(stage.sent)
+        stage.page.set_viewport_size({"width": width, "height": height})
+        stage.frames(2)
+        assert stage.sent[before:] == ([] if size == "usual" else [["window", {"size": size}]])
+    stage.page.set_viewport_size({"width": 1280, "height": 1600})

@@ -4,7 +4,7 @@
 // In a low window, and beside larger letters, all are shorter, so that as many products as possible are in sight; the rest scrolls below the title.
 const SHORTEST = 30, LOW = 900;
 const SIZES = {
-  tall: { longest: { small: 106, large: 204 }, unit: { small: 6, large: 12 }, tokens: { small: 81, large: 162 } },
+  tall: { longest: { small: 110, large: 210 }, unit: { small: 6, large: 12 }, tokens: { small: 84, large: 168 } },
   presented: { longest: { small: 92, large: 160 }, unit: { small: 6, large: 11 }, tokens: { small: 66, large: 128 } },
   low: { longest: { small: 72, large: 104 }, unit: { small: 6, large: 10 }, tokens: { small: 50, large: 92 } },
 };

@@ -1,7 +1,7 @@
 // The shuffle test in one drawing: where each token goes, how far its vector moves at each stage, the mean of that by stage.
 // The parts are side by side where there is room, else one under the other; on a phone the maps are side by side below the tokens.
 const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 }; // px; above the first row and under the last one
-const ROW = { most: 40, all: 448, fewest: 130, least: 4, around: 595 }; // px: of one row and of all, so that no text needs more
+const ROW = { most: 40, all: 460, fewest: 130, least: 4, around: 585 }; // px: of one row and of all, so that no text needs more
 const ON_PHONE = { least: 170, gap: 10, rows: 150 }; // px: two maps beside each other, below where the tokens go
 // The height of all rows: what the window leaves below the controls.
 const roomForRows =

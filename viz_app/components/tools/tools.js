@@ -51,7 +51,7 @@ class Tools {
   // Charts are drawn on the server, which is to know how much room they have; null where the page has none.
   measure() {
     const size = Object.keys(WINDOWS).find((name) => WINDOWS[name].matches) ?? "usual";
-    if (this.size !== null && this.size !== size) this.tell("window", { size });
+    if (this.size && this.size !== size) this.tell("window", { size });
   }
 
   toggle() {
