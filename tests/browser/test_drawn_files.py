@@ -171,3 +171,16 @@ def test_a_canvas_as_svg_has_its_words_as_words(stage: Stage) -> None:
     decoded = stage.page.evaluate("(raw) => stage.decoded(raw)", base64.b64encode(held).decode())
     top = rgb(*decoded)[: 30 * SHARP]
     assert (top == top[0, 0]).all()  # the title is no part of the image
+
+
+def test_a_link_stays_the_same_while_its_page_is_redrawn(stage: Stage) -> None:
+    stage.mount("files").show(
+        {"files": [{"label": "A, CSV", "url": "a"}, {"label": "B", "url": "b"}]}
+    )
+    again = {"files": [{"label": "A, CSV", "url": "c"}, {"label": "C", "url": "d"}]}
+    stage.js("(root) => { [window.first] = root.querySelectorAll('a'); first.focus(); }")
+    stage.show(again, (2, 1))
+    assert stage.js("(root) => root.activeElement === first && root.querySelector('a') === first")
+    assert stage.elements("a", "href") == [["A, CSV", "c"], ["C", "d"]]
+    stage.show({"files": again["files"][1:]}, (3, 1))
+    assert stage.elements("a", "href") == [["C", "d"]]

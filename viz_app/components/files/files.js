@@ -1,9 +1,13 @@
 // Links to files. A hidden frame fetches one, so that the page stays; a sentence that the server sends instead of the file is shown.
+// A link stays the same element while its page is redrawn: it keeps the keyboard, and no click between two runs is lost.
 function mount({ data, parentElement }) {
   const root = parentElement.querySelector(".downloads"), frame = root.querySelector("iframe"), note = root.querySelector("p");
   frame.onload = () => (note.textContent = frame.contentDocument?.body?.textContent ?? "");
-  root.querySelector("ul").replaceChildren(...data.files.map(({ label, url }) => {
-    const item = document.createElement("li"), link = put(item, "a", "", label);
+  const list = root.querySelector("ul");
+  while (list.children.length > data.files.length) list.lastChild.remove();
+  data.files.forEach(({ label, url }, i) => {
+    const link = list.children[i]?.firstChild ?? put(put(list, "li"), "a");
+    if (link.textContent !== label) link.textContent = label;
     link.href = url;
     link.onclick = (event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -11,6 +15,5 @@ function mount({ data, parentElement }) {
       note.textContent = "";
       frame.contentWindow.location.replace(link.href);
     };
-    return item;
-  }));
+  });
 }
