@@ -555,7 +555,7 @@ def test_in_a_presentation_a_chart_has_larger_letters(shipped):
         specs.append(json.loads(at.get("vega_lite_chart")[0].proto.spec))
     titles = [spec["title"]["fontSize"] for spec in specs]
     labels = [spec.get("config", {}).get("axis", {}).get("labelFontSize") for spec in specs]
-    assert (titles, labels) == ([14, 18], [None, 16])
+    assert (titles, labels) == ([14, 18], [12, 16])
 
 
 def test_unequal_trainings_are_said_where_models_are_compared(shipped):

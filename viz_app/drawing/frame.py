@@ -40,7 +40,7 @@ LEGEND_LAYOUT = {
 
 TITLE_CHARACTERS = 44  # in a line of a title
 # px; Streamlit's own follows the page's letters, which change after the chart has come
-PADDING = {"labelPadding": 6, "titlePadding": 8}
+AXIS_PADDING = {"labelPadding": 6, "titlePadding": 8}
 LABEL_LETTERS = 20  # the most that a label of a legend is long, in the height of its letters
 Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
 
@@ -141,7 +141,7 @@ def fitted(chart: Chart, screen: Screen, *, grows: bool = True) -> Chart:
         characters = TITLE_CHARACTERS * TITLE_SIZE * screen.growth / size
         title.fontSize, title.text = size, textwrap.wrap(text, int(characters))
     sizes = {"labelFontSize": letters, "titleFontSize": titles}
-    chart = chart.configure_axis(**sizes, **PADDING).configure_header(**sizes)
+    chart = chart.configure_axis(**sizes, **AXIS_PADDING).configure_header(**sizes)
     return chart.configure_legend(**sizes, labelLimit=LABEL_LETTERS * letters)
 
 

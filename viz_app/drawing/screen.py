@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple, get_args
 
-Window = Literal["usual", "large", "phone"]  # as components/tools/tools.js reports it
+WindowSize = Literal["usual", "large", "phone"]  # as components/tools/tools.js reports it
 LABEL_SIZE, TITLE_SIZE = 12, 14  # px, of letters on a page that is not presented
 TALLER = {"usual": 0, "large": 220, "phone": -80}  # px
 
@@ -11,7 +11,7 @@ class Screen(NamedTuple):
     """Whether the page is presented, and how large the window is."""
 
     is_presented: bool = False
-    window: Window = "usual"
+    window: WindowSize = "usual"
 
     @property
     def letters(self) -> int:
@@ -39,6 +39,6 @@ class Screen(NamedTuple):
 USUAL_SCREEN = Screen()
 
 
-def window(name: str) -> Window:
+def window(name: str) -> WindowSize:
     """Return the size of this name; the usual one for what no browser of ours sends."""
-    return next((one for one in get_args(Window) if one == name), "usual")
+    return next((one for one in get_args(WindowSize) if one == name), "usual")

@@ -21,7 +21,7 @@ from models import Scope
 from models.field_file import FieldFile
 from viz_app import workers
 from viz_app.drawing.payload import pack
-from viz_app.drawing.screen import Window, window
+from viz_app.drawing.screen import WindowSize, window
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import TypedTexts
@@ -64,7 +64,7 @@ class LiveSession:
         # choices for the model's fields that are not typed (url_state.chosen)
         self.chosen: tuple[Any, ...] = ()
         self.has_charts = False  # on the page, which ask how large the window is
-        self.window: Window = "usual"  # as its browser last said
+        self.window: WindowSize = "usual"  # as its browser last said
         self.member = Member()  # of a class
         self.own_data: OwnData | None = None  # what its runs may be trained on
         self.files: dict[str, FieldFile] = {}  # by what refers to them (own_files.py)
