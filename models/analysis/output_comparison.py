@@ -7,6 +7,7 @@ from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
+    JudgedLabels,
     MaskedToken,
     Output,
     Span,
@@ -67,6 +68,16 @@ def _class(trace: Trace, before: ClassProbabilities, after: ClassProbabilities) 
     return OutputComparison("class", (before.predicted,), (False,), *both)
 
 
+def _judged(trace: Trace, before: JudgedLabels, after: JudgedLabels) -> OutputComparison:
+    """Compare whether each label holds, as it more probably did before."""
+    best = before.logits.argmax(-1, keepdim=True)
+    both = (
+        tuple(output.logits.float().log_softmax(-1).gather(1, best)[:, 0].tolist())
+        for output in (before, after)
+    )
+    return OutputComparison("label", before.likelier, (False,) * len(best), *both)
+
+
 def _labels(trace: Trace, before: TokenClasses, after: TokenClasses) -> OutputComparison:
     """Compare the class of each token that was most probable before."""
     row, best = trace.streams[before.stream], before.logits.argmax(-1)
@@ -95,6 +106,7 @@ _OF: dict[type[Output], Callable[..., OutputComparison]] = {
     MaskedToken: _hidden,
     ClassProbabilities: _class,
     ChoiceProbabilities: _class,
+    JudgedLabels: _judged,
     TokenClasses: _labels,
     Span: _answer,
 }

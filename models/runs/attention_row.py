@@ -22,6 +22,7 @@ from models.trace.edits.watched import GivenWeights
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
+    JudgedLabels,
     MaskedToken,
     NextToken,
     Output,
@@ -61,7 +62,8 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
     output = next(
         (one for one in trace.outputs.values() if getattr(one, "logits", None) is not None), None
     )
-    several = isinstance(output, ClassProbabilities) and output.position is None
+    of_row = isinstance(output, ClassProbabilities | JudgedLabels)
+    several = of_row and output.position is None
     if output is None or several or isinstance(output, ChoiceProbabilities):
         raise ValueError("this answer is read from several tokens at once, not from one row")
     if output.stream != site.query_stream:
@@ -71,8 +73,8 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
         )
     if isinstance(output, MaskedToken):
         places: Sequence[int] = output.positions
-    elif isinstance(output, ClassProbabilities):
-        places = (output.position or 0,)
+    elif isinstance(output, ClassProbabilities | JudgedLabels):
+        places = (output.position or 0,) * len(output.logits.reshape(-1, output.logits.shape[-1]))
     elif isinstance(output, NextToken | TokenInOrder | TokenClasses):
         places = range(len(output.logits))
     else:

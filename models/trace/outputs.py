@@ -133,6 +133,9 @@ class ChoiceProbabilities(ClassProbabilities):
     """
 
 
+JUDGEMENTS = ("does not hold", "holds")  # the options of a judged label, in the order of its logits
+
+
 @dataclass(frozen=True)
 class JudgedLabels:
     """The probability of each label of the whole row: several may hold, or none.
@@ -149,6 +152,22 @@ class JudgedLabels:
     def probabilities(self) -> Float[Tensor, "label"]:
         """Sigmoid of the values."""
         return self.values.float().sigmoid()
+
+    @property
+    def logits(self) -> Float[Tensor, "label 2"]:
+        """Of each label, those of JUDGEMENTS: (0, value).
+
+        Their softmax is the sigmoid of the value, so that each label is a decision of its own.
+        """
+        return torch.stack([torch.zeros_like(self.values), self.values], -1)
+
+    @property
+    def likelier(self) -> tuple[str, ...]:
+        """What is the more probable of each label: its name, or "not" before it."""
+        return tuple(
+            name if value > 0 else f"not {name}"
+            for name, value in zip(self.names, self.values, strict=True)
+        )
 
     @property
     def holding(self) -> tuple[str, ...]:

@@ -10,7 +10,9 @@ import transformers
 from hub_models import _WIDE, library_tokenizer
 
 import models
-from models import Scope
+from models import Scope, edits
+from models.analysis.metrics import Divergence, LogProbability, logits_of
+from models.analysis.output_comparison import compare_outputs
 from models.percent import percent
 from models.print_commands import _answers
 from models.runs.attention_row import query_of
@@ -20,6 +22,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.views.interventions.decisions import decisions
+from viz_app.views.interventions.payloads import HeadOffChoices, head_off_payloads
 from viz_app.views.task.files import labels_csv
 from viz_app.views.task.presentations import has_picture, no_picture, presentation, task_payloads
 from viz_app.views.task.reading import TaskChoices, check_answer, reading_site
@@ -159,3 +162,76 @@ def test_classes_that_softmax_compares_stay_classes(tmp_path: Path, problem: str
     assert float(output.probabilities.sum()) == pytest.approx(1)
     assert scope.model.answer_description == "a class of the text"
     assert scope.model.read_stream == "text"
+
+
+def two_answers(values: torch.Tensor) -> torch.Tensor:
+    """The log-probabilities, by the sigmoid, that each label does not hold and that it does."""
+    values = values.double()
+    return torch.stack(
+        [torch.nn.functional.logsigmoid(-values), torch.nn.functional.logsigmoid(values)], -1
+    )
+
+
+def test_each_judged_label_is_a_decision_that_heads_push(tmp_path: Path) -> None:
+    scope = opened(tmp_path, 4, "multi_label_classification")
+    trace = scope.run(*TEXTS)
+    run, wanted = CurrentRun(scope, trace), logits(scope, trace)
+    offered, p = decisions(trace), two_answers(wanted)
+    assert [one.label.text for one in offered] == [
+        name if value > 0 else f"not {name}"
+        for name, value in zip(NAMES, wanted.tolist(), strict=True)
+    ]
+    assert [(one.row, one.option) for one in offered] == list(
+        enumerate((wanted > 0).int().tolist())
+    )
+    assert (
+        query_of(trace, trace.attention[reading_site(trace, "text", CHOICES.focus)[0].name], 3) == 0
+    )
+    off = edits.HeadOff("bert.encoder.layer.1.attention.self", head=1, baseline="zero")
+    edited = scope.run(*TEXTS, edits=[off])
+    after = two_answers(first_output(edited).values)
+    label = 2
+    change = LogProbability(offered[label].option, label)(
+        logits_of(trace.outputs), logits_of(edited.outputs)
+    )
+    both = [rows[label, offered[label].option] for rows in (p, after)]
+    assert float(change) == pytest.approx(float(both[1] - both[0]), abs=1e-5)
+    assert abs(float(change)) > 1e-3
+    apart = Divergence(label)(logits_of(trace.outputs), logits_of(edited.outputs))
+    assert float(apart) == pytest.approx(
+        float((p[label].exp() * (p[label] - after[label])).sum()), abs=1e-5
+    )
+
+    drawn = head_off_payloads(run, HeadOffChoices(label, "log-probability", "zero"))
+    (kind,) = drawn["board"]["kinds"]
+    assert kind["effects"][1][1] == pytest.approx(float(change), abs=1e-5)
+    outcome = drawn["outcome"]
+    assert outcome["which"] == "Followed answer: change of its log-probability, nats"
+    assert drawn["board"]["legend"].endswith("Below 0: the head makes the answer more likely.")
+    assert outcome["option"] == "Answer"
+    probabilities = {one["label"][0]: one["before"] for one in outcome["options"]}
+    assert probabilities == pytest.approx(
+        {"holds": float(p[label, 1].exp()), "does not hold": float(p[label, 0].exp())}, abs=1e-5
+    )
+    assert [style for style, _ in drawn["checks"]["rows"]].count("failed") == 0
+
+
+def test_masks_compare_judged_labels_by_what_held_before(tmp_path: Path) -> None:
+    scope = opened(tmp_path, 4, "multi_label_classification")
+    before = scope.run(*TEXTS)
+    after = scope.run(
+        *TEXTS,
+        edits=[edits.HeadOff("bert.encoder.layer.0.attention.self", head=0, baseline="zero")],
+    )
+    compared = compare_outputs(before, after)
+    held = (first_output(before).values > 0).int().tolist()
+    expected = [
+        [
+            float(row[option])
+            for row, option in zip(two_answers(first_output(one).values), held, strict=True)
+        ]
+        for one in (before, after)
+    ]
+    assert compared.before == pytest.approx(expected[0], abs=1e-5)
+    assert compared.after == pytest.approx(expected[1], abs=1e-5)
+    assert compared.names == tuple(n if o else f"not {n}" for n, o in zip(NAMES, held, strict=True))

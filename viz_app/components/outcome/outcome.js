@@ -25,9 +25,10 @@ class Outcome {
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
   }
 
-  distribution({ asked, options }) {
+  distribution({ asked, option, options }) {
     const table = this.part("distribution"), body = table.tBodies[0];
     table.caption.textContent = asked;
+    table.rows[0].cells[0].textContent = option;
     body.replaceChildren();
     for (const { label, before, after, chosen } of options) {
       const row = put(body, "tr", chosen ? "chosen" : "");

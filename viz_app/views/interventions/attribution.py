@@ -34,7 +34,7 @@ from viz_app.views.interventions.attribution_parts import (
     kinds_of,
     methods_of,
 )
-from viz_app.views.interventions.decisions import decisions
+from viz_app.views.interventions.decisions import decisions, option_noun
 from viz_app.views.interventions.payloads import outcome_payload
 from viz_app.views.page import Columns, File, PageCell, ShownComponent, View, csv_file
 
@@ -102,7 +102,7 @@ def attribution_payloads(run: CurrentRun, choices: AttributionChoices) -> Pictur
     what = asked_of(run, choices)
     answers = outcome_payload(what)
     if not run.trace.edits:
-        answers["verdict"] = text.AS_IT_IS
+        answers["verdict"] = text.AS_IT_IS.format(option_noun(run.trace))
     if problem := _too_long(run, choices.method):
         return {"attribution note": small_print(problem, bad=True), "outcome": answers}
     result = attribution_numbers(run, choices)

@@ -16,9 +16,11 @@ METHOD_TITLES = {
 }
 METHOD_HELP = (
     "The direct part is what each head itself adds to the logits. Gradients say how much each weight of a head leads to the "
-    "chosen token. Rollout and flow follow the tokens through all layers of a self-attention, whatever the answer is."
+    "chosen answer. Rollout and flow follow the tokens through all layers of a self-attention, whatever the answer is."
 )
-TOWARDS = "Blue leads to the chosen token, orange away from it; the check says how far to trust it."
+TOWARDS = (
+    "Blue leads to the chosen answer, orange away from it; the check says how far to trust it."
+)
 MIXED = "How much of each token is in each other after the last layer, whatever the answer is."
 METHOD_UNITS = {
     DIRECT_METHOD: "logits",
@@ -28,7 +30,7 @@ METHOD_UNITS = {
     FLOW_METHOD: "flow",
 }
 ATTRIBUTION_TOO_LONG = "This text is too long for this attribution: {} tokens, and at most {} are followed. Choose another or a shorter text."
-AS_IT_IS = "Nothing is changed. Choose the token to follow."
+AS_IT_IS = "Nothing is changed. Choose the {} to follow."
 ROW_SUM_CHECK = "Largest distance of a row's sum from 1"
 SAME_CELLS = "Cells in which only one of flow and rollout is 0"
 NO_LESS = "Largest amount by which rollout exceeds flow in a cell"
@@ -39,11 +41,11 @@ HEAD_LABEL = "head {}"
 SLOPE_OF_WEIGHT = (
     "Largest cell: {:.4f} nats by the gradient; {:.4f} by making this weight 1 % larger and smaller"
 )
-ATTRIBUTION_EXPLANATION = """**Direct to the logits**: what each head adds to the logit of the chosen token, minus the next best.
+ATTRIBUTION_EXPLANATION = """**Direct to the logits**: what each head adds to the logit of the chosen answer, minus the next best.
 The scale of every later norm is held as it was in the run. What a head does by way of later layers
 is not included (Elhage et al. 2021).
 
-**Gradient × attention**: a(i,j) · ∂f/∂a(i,j), where f is the log-probability of the chosen token. It is what a small change
+**Gradient × attention**: a(i,j) · ∂f/∂a(i,j), where f is the log-probability of the chosen answer. It is what a small change
 of the weight does, in proportion. A weight may matter though its gradient is 0.
 
 **Integrated gradients** grow all weights of the layer from 0 to what they are: ∫₀¹ a · ∂f(α·a)/∂a dα. All its heads together

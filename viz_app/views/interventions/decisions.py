@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from models.analysis.metrics import logits_of
 from models.trace import Trace
 from models.trace.outputs import (
+    JUDGEMENTS,
+    ChoiceProbabilities,
     ClassProbabilities,
+    JudgedLabels,
     MaskedToken,
     NextToken,
     Output,
@@ -54,11 +57,23 @@ def default_decision(trace: Trace, offered: list[Decision]) -> int:
     return min(ordinary or range(len(offered)), key=sure.__getitem__)
 
 
+def option_noun(trace: Trace) -> str:
+    """Return what an option of the main answer is called."""
+    output = first_output(trace)
+    if isinstance(output, ChoiceProbabilities):
+        return "choice"
+    if isinstance(output, ClassProbabilities | TokenClasses):
+        return "class"
+    return "answer" if isinstance(output, JudgedLabels) else "token"
+
+
 def decision_words(trace: Trace) -> list[str]:
     """Return the words of the main answer of a model that does not write."""
     output = first_output(trace)
     if isinstance(output, Span):
         return output.text.split(" ")
+    if isinstance(output, JudgedLabels):
+        return list(output.holding)
     names = getattr(output, "predicted", ())
     return [names] if isinstance(names, str) else [token_text(name) for name in names]
 
@@ -68,6 +83,8 @@ def option_label(trace: Trace, option: int) -> Label:
     output = first_output(trace)
     if isinstance(output, Span):
         return labels(trace.streams[output.stream])[option]
+    if isinstance(output, JudgedLabels):
+        return Label(JUDGEMENTS[option])
     names = getattr(output, "names", None)
     return Label(names[option]) if names else Label(_token(trace, option))
 
@@ -108,6 +125,12 @@ def _class(trace: Trace, output: ClassProbabilities) -> list[Decision]:
     return [Decision(0, int(output.logits.argmax()), Label(output.predicted))]
 
 
+def _judged(trace: Trace, output: JudgedLabels) -> list[Decision]:
+    best = first_choices(output.logits)
+    named = enumerate(zip(best, output.likelier, strict=True))
+    return [Decision(i, option, Label(name)) for i, (option, name) in named]
+
+
 def _classes(trace: Trace, output: TokenClasses) -> list[Decision]:
     names = labels(trace.streams[output.stream])
     return [
@@ -131,6 +154,7 @@ _DECISIONS: dict[type[Output], Callable[..., list[Decision]]] = {
     MaskedToken: _masked,
     TokenInOrder: _in_order,
     ClassProbabilities: _class,
+    JudgedLabels: _judged,
     TokenClasses: _classes,
     Span: _span,
 }

@@ -12,7 +12,7 @@ from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.interventions import findings, state, text
-from viz_app.views.interventions.decisions import decisions
+from viz_app.views.interventions.decisions import decisions, option_noun
 from viz_app.views.interventions.payloads import HeadOffChoices, head_off_payloads, head_off_table
 from viz_app.views.page import Columns, File, PageCell, ShownComponent, View, Widget, csv_file
 
@@ -34,7 +34,7 @@ def _choose(run: CurrentRun) -> HeadOffChoices:
             state.METRIC,
             state.METRIC.options,
             text.METRIC_NAMES.__getitem__,
-            help=text.METRIC_HELP,
+            help=text.METRIC_HELP.format(option_noun(run.trace)),
         )
     return HeadOffChoices(url_state.get(state.FOLLOWED_POSITION), metric, baseline)
 
@@ -102,7 +102,7 @@ BOARD_OF_HEADS = View(
     head_off_payloads,
     _layout,
     choose=_choose,
-    text=lambda run, choices: text.HEADS_EXPLANATION,
+    text=lambda run, choices: text.HEADS_EXPLANATION.format(noun=option_noun(run.trace)),
     files=_files,
     has_strip=False,
 )

@@ -9,7 +9,7 @@ from models.architectures.base import Field
 from models.runs.inputs import FieldInput
 from models.trace import Trace
 from models.trace.edits import Edit, Edits, Patch, Where
-from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Span
+from models.trace.outputs import ClassProbabilities, JudgedLabels, MaskedToken, NextToken, Span
 from viz_app.drawing.notes import first_output
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -243,7 +243,7 @@ def _other_row(trace: Trace, other: Trace, row: int) -> int | None:
     n = len(logits_of(other.outputs))
     if isinstance(output, ClassProbabilities):
         return 0
-    if isinstance(output, MaskedToken | Span):
+    if isinstance(output, MaskedToken | Span | JudgedLabels):
         n_ours = len(logits_of(trace.outputs))
         return row if n == n_ours else None
     stream = getattr(output, "stream", None)

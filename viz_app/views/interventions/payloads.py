@@ -28,6 +28,7 @@ from viz_app.views.interventions.decisions import (
     decisions,
     default_decision,
     option_label,
+    option_noun,
 )
 
 MAX_HEADS_WORK = 40_000  # heads · tokens of the longest stream that are tried at once
@@ -139,7 +140,9 @@ def head_board(what: Asked, choices: HeadOffChoices, effects: HeadEffects | None
         "title": text.board_title(choices.metric, what.token),
         **saving(file_name(trace, "heads-off"), facts(trace)),
         "sentence": text.HEADS_TOO_LONG if effects is None else _sentence(what, effects, signed),
-        "legend": "" if effects is None else text.BOARD_LEGEND[choices.metric],
+        "legend": ""
+        if effects is None
+        else text.BOARD_LEGEND[choices.metric].format(option_noun(trace)),
         "largest": float(finite.abs().max()) if len(finite) else 0.0,
         "unit": "nats",
         "kinds": kinds,
@@ -216,7 +219,7 @@ def outcome_payload(what: Asked) -> dict[str, Any]:
     return {
         **answers_difference(what),
         **saving(file_name(what.after.trace, "answers"), facts(what.after.trace)),
-        "which": text.FOLLOWED_TOKEN,
+        "which": text.FOLLOWED.format(option_noun(what.before.trace)),
         "decisions": [
             {
                 "label": one.label.as_json(),
@@ -228,6 +231,7 @@ def outcome_payload(what: Asked) -> dict[str, Any]:
             for i, one in enumerate(what.all)
         ],
         "asked": text.distribution_title(what.token, row),
+        "option": option_noun(what.before.trace).capitalize(),
         "options": [
             {
                 "label": option_label(what.before.trace, i).as_json(),

@@ -32,18 +32,18 @@ BASELINE_HELP = (
     "mean output over held-out texts. Another text's: its output in another held-out text."
 )
 BOARD_LEGEND = {
-    "log-probability": "change when the head is off. Below 0: the head makes the token more likely.",
+    "log-probability": "change when the head is off. Below 0: the head makes the {} more likely.",
     "divergence": "KL divergence from the distribution before, never below 0",
 }
 NO_HEAD_CHANGED = "Nothing is changed yet: click a head."
-FOLLOWED_TOKEN = "Followed token: change of its log-probability, nats"
+FOLLOWED = "Followed {}: change of its log-probability, nats"
 METRIC_HELP = (
-    "The log-probability of the chosen token says which way a head pushes. The KL divergence of the two distributions says "
+    "The log-probability of the chosen {} says which way a head pushes. The KL divergence of the two distributions says "
     "how much the head matters, not which way."
 )
 HEADS_EXPLANATION = """Each cell is one run of the model in which **that head alone** is replaced. What is already off stays off.
-Log-probability: the cell is the chosen token's log-probability after minus before, in nats. Below 0 the head had raised the
-token's probability; above 0 it had lowered it. KL divergence: the cell is how far the two distributions are apart.
+Log-probability: the cell is the chosen {noun}'s log-probability after minus before, in nats. Below 0 the head had raised its
+probability; above 0 it had lowered it. KL divergence: the cell is how far the two distributions are apart.
 
 A head that can be removed without effect may still matter: later heads can replace it (Michel et al. 2019). Heimersheim and
 Nanda (2024) discuss why. This is one sentence: the same head may matter elsewhere."""

@@ -64,7 +64,7 @@ def effect(log_probs: LogProbChange, trace: Trace) -> str:
         difference = "as before" if change == 0 else "less than 0.001 apart"
     what, names = log_probs.what, ", ".join(label.text for label in log_probs.labels)
     text = trace.streams[what].text if what in trace.streams else names
-    plural = "s" * (what == "hidden token" and len(log_probs.labels) > 1)
+    plural = "s" * (what in ("hidden token", "label") and len(log_probs.labels) > 1)
     return f"Log-probability of the {what}{plural} “{_short(text)}”: {nats(before)} → {nats(after)} nats, {difference}."
 
 
