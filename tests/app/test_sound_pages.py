@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from models.sounds import SOUND_EXAMPLES, SoundFile, Waveform, decoded_sound, example_sound
 from viz_app.navigation import PAGES
 from viz_app.session import own_files
+from viz_app.views.task import controls
 
 SOUND, TEXT = "sound-sound", "optional-transcript"  # of the URL
 SELF, CROSS = "model.encoder.layers.1.self_attn", "model.decoder.layers.1.encoder_attn"
@@ -115,6 +116,37 @@ def test_the_picture_over_the_sound_has_the_librarys_weights(folder: Path) -> No
     assert (header["keys"][42], header["heard"], len(header["keys"])) == ("0.84 s", 100, FRAMES)
     assert [label for label, *_ in header["queries"]][0].startswith("<|startoftranscript|> → <|")
     assert (header["scale"], header["isInput"]) == ("row", True)
+
+
+def test_task_of_a_writer_shows_what_the_chosen_token_attends_to_over_the_sound(
+    folder: Path,
+) -> None:
+    app = opened(folder, "task", site=CROSS, head="1", **{"task-position": "4"})
+    header, arrays = picture(app, "sound_map")
+    wanted = library(folder, example_sound(), ids_of(app))
+    np.testing.assert_allclose(arrays["weights"], wanted.cross_attentions[1][0][1], atol=2e-6)
+    assert (header["query"], header["lock"], header["ofFrames"]) == (4, "q4", False)
+    answers, numbers = picture(app, "answers")
+    assert (answers["position"], answers["reading"]["title"], answers["reading"]["keys"]) == (
+        4,
+        "",
+        [],
+    )
+    p = wanted.logits[0, 4].softmax(-1)
+    np.testing.assert_allclose(numbers["probability"][4], p[ids_of(app)[5]], rtol=1e-4)
+    assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
+    own = opened(folder, "task", site="model.decoder.layers.1.self_attn", **{"task-position": "4"})
+    assert len(picture(own, "answers")[0]["reading"]["keys"]) == len(ids_of(own))
+    keys = [element.proto.id for element in own.get("bidi_component")]
+    assert not [key for key in keys if key.endswith("sound_map")]
+
+
+def test_only_a_query_chooses_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[int] = []
+    monkeypatch.setattr(controls, "choose_position", chosen.append)
+    for token in ("q5", "", "k5", "q", "qx", "q-1", "q1.5", "q" + "9" * 99):
+        controls.choose_query(token)
+    assert chosen == [5]
 
 
 def test_frames_read_frames_and_the_loud_part_of_the_picture_is_the_sound(folder: Path) -> None:

@@ -102,3 +102,18 @@ def test_a_token_is_clicked_and_a_file_is_read_or_leaves_the_picture(
     page.wait_for_selector(f"{MAP}[data-painted]")
     expect(page.locator(".stMain")).to_contain_text("a link cannot hold a sound file")
     expect(page.locator(MAP)).to_have_attribute("data-across", "100")
+
+
+def test_on_task_a_written_token_chooses_what_is_shown_over_the_sound(
+    page: Page, folder: Path
+) -> None:
+    where = {"checkpoint": str(folder), "site": CROSS, "head": "0", "task-position": "2"}
+    visit(page, "task", f"{MAP}[data-painted]", **where)
+    expect(page.locator(MAP)).to_have_attribute("data-query", "2")
+    assert not page.locator(f"{MAP} .queries").is_visible()
+    page.click(".answers .place >> nth=5")
+    expect(page.locator(MAP)).to_have_attribute("data-query", "5")
+    page.focus(BOX)
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".answers")).to_have_attribute("data-position", "6")
+    page.wait_for_url("**task-position=6*")

@@ -290,3 +290,17 @@ def test_a_picture_over_a_file_leaves_the_drawer_in_sight(
     assert drawer["bottom"] <= height
     open_details(page)
     page.wait_for_selector(".st-key-details .head[data-painted]")
+
+
+@pytest.mark.parametrize("screen", [SMALL, PRESENTED, ON_A_WALL])
+def test_what_a_speech_model_writes_and_attends_to_are_in_one_viewport(
+    page: Page, tmp_path_factory: pytest.TempPathFactory, screen: tuple[int, int, str]
+) -> None:
+    width, height, present = screen
+    folder = tmp_path_factory.mktemp("sound")
+    sound_models.save(folder)
+    resized(page, width, height)
+    shown = {"checkpoint": str(folder)} | ({"present": present} if present else {})
+    visit(page, "task", ".sound-map[data-painted]", **shown)
+    parts = [".answers .strip", ".answers .list", ".sound-map .small", ".st-key-details"]
+    assert max(box["bottom"] for box in boxes(page, *parts)) <= height

@@ -7,7 +7,8 @@ class Answers {
     this.row = new ReadRow(root.querySelector(".reading"));
     offerPage(root, () => {
       const { picture, theme } = this;
-      return [picture.title, picture, theme, [this.strip.part(), this.bars.part(picture.answer.title), this.row.part()]];
+      const parts = [this.strip.part(), this.bars.part(picture.answer.title)];
+      return [picture.title, picture, theme, picture.reading.keys.length ? [...parts, this.row.part()] : parts];
     });
   }
 
@@ -32,6 +33,7 @@ class Answers {
       theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
     })`;
     this.answer(picture, write);
+    root.querySelector(".reading").hidden = !picture.reading.title && !picture.reading.note; // it is drawn over a sound
     this.row.show(picture.reading, picture.arrays.weights, picture.arrays.allowed, theme);
     Object.assign(root.dataset, { position: picture.position, kind: picture.kind, painted: (Number(root.dataset.painted) || 0) + 1 });
   }

@@ -58,6 +58,15 @@ def choose_position(position: int) -> None:
     )
 
 
+def choose_query(token: str) -> None:
+    """Show the answer of a query that is held in the picture of a head: "q3".
+
+    A browser can send anything; what is no query has no effect.
+    """
+    if token.startswith("q") and (position := TASK_POSITION.from_url([token[1:]])) is not None:
+        choose_position(position)
+
+
 def hide(positions: Sequence[int]) -> None:
     """Hide exactly these tokens of the shown row.
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from models.trace.outputs import ClassProbabilities, JudgedLabels
 from viz_app.drawing.over_file import over_file
 from viz_app.drawing.payload import pack
@@ -18,6 +16,7 @@ from viz_app.views.task.reading import (
     answer_bars,
     check_answer,
     check_row,
+    no_row,
     reading_site,
 )
 
@@ -28,17 +27,17 @@ def file_answer(
     """Draw the classes or labels, and one head over the file; return their checks."""
     site, head = reading_site(run.trace, output.stream, choices.focus)
     bars, are_judged = answer_bars(output), isinstance(output, JudgedLabels)
+    reading, arrays = no_row()  # it is drawn over the file
     header: dict[str, Any] = {
         "title": text.LABELS_TITLE if are_judged else text.CLASS_TITLE,
         **saving(file_name(run.trace, "classes"), facts(run.trace)),
         "rows": bars.rows,
         "fact": text.labels_fact(output) if are_judged else text.class_fact(output),
-        "reading": {"title": "", "note": "", "keys": [], "own": -1, "blocked": []},
+        "reading": reading,
         "segments": [],
         "blocks": [],
     }
-    none = {"weights": np.zeros(0, np.float32), "allowed": np.zeros(0, np.uint8)}
-    pictures = {"pair": pack(header, **bars.arrays, **none)}
+    pictures = {"pair": pack(header, **bars.arrays, **arrays)}
     checks = check_answer(output)
     if site is not None:
         over, query = over_file(run.trace, site, head, choices.focus.lock, Scale(AUTO))

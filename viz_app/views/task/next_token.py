@@ -8,11 +8,12 @@ import numpy as np
 
 from models.analysis.expectations import Expectations, check_expectations, expectations
 from models.tokenizers.base import Tokenizer
-from models.trace import AttentionSite
 from models.trace.outputs import NextToken, Output
 from viz_app.drawing.labels import Label, labels, token_label, token_labels
+from viz_app.drawing.over_file import over_file
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.scale import AUTO, Scale
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task import text
@@ -21,6 +22,7 @@ from viz_app.views.task.reading import (
     TaskChoices,
     attention_row_payload,
     check_row,
+    no_row,
     reading_site,
 )
 
@@ -93,11 +95,17 @@ def next_token(run: CurrentRun, output: NextToken, choices: TaskChoices) -> Draw
     checks = check_expectations(output) + (
         [] if site is None else [check_row(site, head, view.position)]
     )
-    return {"answers": next_token_payload(view, site, head)}, checks
+    over = {}  # a row over a sound is drawn there
+    if site is not None:
+        over, _ = over_file(run.trace, site, head, f"q{view.position}", Scale(AUTO))
+    row = no_row() if over else attention_row_payload(run, site, head, view.position)
+    return {"answers": next_token_payload(view, *row), **over}, checks
 
 
-def next_token_payload(view: NextTokenView, site: AttentionSite | None, head: int) -> bytes:
-    """Return the payload of the component `answers`."""
+def next_token_payload(
+    view: NextTokenView, reading: dict[str, Any], row: dict[str, np.ndarray]
+) -> bytes:
+    """Return the payload of the component `answers`, with the header and arrays of a row."""
     run, output, expected = view.run, view.output, view.expectations
     following, field = view.following, _field(run, output.stream)
     header: dict[str, Any] = {
@@ -120,7 +128,7 @@ def next_token_payload(view: NextTokenView, site: AttentionSite | None, head: in
     if output.is_closed:
         header["alternatives"], arrays["others"] = alternatives(view)
     header["answer"], parts = distribution(view)
-    header["reading"], row = attention_row_payload(run, site, head, view.position)
+    header["reading"] = reading
     return pack(header, **arrays, **parts, **row)
 
 

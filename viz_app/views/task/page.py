@@ -22,6 +22,7 @@ from viz_app.views.page import Columns, File, Page, PageCell, ShownComponent, Vi
 from viz_app.views.task import text
 from viz_app.views.task.controls import (
     choose_position,
+    choose_query,
     choose_run,
     choose_task_view,
     hide,
@@ -40,11 +41,16 @@ from viz_app.views.task.reading import TaskChoices, task_choices_within
 def _layout(run: CurrentRun, choices: TaskChoices, pictures: Pictures) -> Sequence[PageCell]:
     """Lay out the components of all types of output; each is shown if it has a picture."""
     at_position = {"on_choose": choose_position}
-    at_query = {"on_lock": lock_token, "on_pick": pick_head}
     for component in (IMAGE_MAP, SOUND_MAP):
-        if component.name in pictures:
-            over = ShownComponent(component, choose=at_query)
-            return [Columns((1, 2), ([ShownComponent(PAIR)], [over]))]
+        if component.name not in pictures:
+            continue
+        if ANSWERS.name in pictures:
+            over = {"on_lock": choose_query, "on_pick": pick_head}
+            answers = ShownComponent(ANSWERS, choose=at_position)
+            return [Columns((1.2, 1), ([answers], [ShownComponent(component, choose=over)]))]
+        over = {"on_lock": lock_token, "on_pick": pick_head}
+        answers = ShownComponent(PAIR)
+        return [Columns((1, 2), ([answers], [ShownComponent(component, choose=over)]))]
     return [
         ShownComponent(CLASS_PROBABILITIES, change={"on_choose": choose_run}),
         ShownComponent(GUESSES, change={"on_hide": hide}),

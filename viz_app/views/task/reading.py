@@ -80,11 +80,7 @@ def attention_row_payload(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the attention row of a token: its header, and arrays named by `prefix`."""
     if site is None:
-        empty = {"title": "", "note": text.NO_ATTENTION_ROW, "keys": [], "blocked": [], "own": -1}
-        return empty, {
-            f"{prefix}weights": np.zeros(0, np.float32),
-            f"{prefix}allowed": np.zeros(0, np.uint8),
-        }
+        return no_row(text.NO_ATTENTION_ROW, prefix)
     row = slice(position, position + 1)
     allowed = site.allowed(0, head, row)[0]
     keys = labels(run.trace.streams[site.key_stream])
@@ -104,6 +100,13 @@ def attention_row_payload(
         "weights": site.weights(head, rows=row)[0].numpy(),
         "allowed": allowed.numpy().astype(np.uint8),
     }
+    return header, {f"{prefix}{name}": array for name, array in arrays.items()}
+
+
+def no_row(note: str = "", prefix: str = "") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return a header and arrays as `attention_row_payload` does, of no row at all."""
+    header = {"title": "", "note": note, "keys": [], "blocked": [], "own": -1}
+    arrays = {"weights": np.zeros(0, np.float32), "allowed": np.zeros(0, np.uint8)}
     return header, {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
