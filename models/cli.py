@@ -290,7 +290,7 @@ def _add_ablate(commands: Any) -> argparse.ArgumentParser:
         "--data",
         type=Path,
         **PAIR_FILES,
-        help="the files trained on, which are split again, or any of held-out pairs or lines "
+        help="the training files, which are split again, or any files of held-out pairs or lines "
         "(default: the texts in the checkpoint's record)",
     )
     ablate.add_argument(
@@ -305,7 +305,9 @@ def _add_ablate(commands: Any) -> argparse.ArgumentParser:
     ablate.add_argument(
         "--orders", type=_positive, default=20, help="number of random orders of heads (20)"
     )
-    ablate.add_argument("--seed", type=int, default=0, help="of orders and intervals (0)")
+    ablate.add_argument(
+        "--seed", type=int, default=0, help="random seed of the orders and intervals (0)"
+    )
     ablate.add_argument(
         "--out", type=Path, help="where losses are kept, to stop and continue (ablate-NAME.json)"
     )
@@ -328,7 +330,7 @@ def _add_compare(commands: Any) -> argparse.ArgumentParser:
         "--data",
         type=Path,
         **PAIR_FILES,
-        help="the files A was trained on, which are split again, or any of pairs or lines "
+        help="the files A was trained on, which are split again, or any files of pairs or lines "
         "(default: the texts in A's record)",
     )
     compare.add_argument(
@@ -341,7 +343,7 @@ def _add_compare(commands: Any) -> argparse.ArgumentParser:
         metavar="CHECKPOINT",
         help="two or more other checkpoints of the same recipe: how far apart their heads are",
     )
-    compare.add_argument("--seed", type=int, default=0, help="of the intervals (0)")
+    compare.add_argument("--seed", type=int, default=0, help="random seed of the intervals (0)")
     compare.add_argument(
         "--out", type=Path, help="where everything is saved as JSON (compare-A-B.json)"
     )
@@ -357,14 +359,14 @@ def _add_survey(commands: Any) -> argparse.ArgumentParser:
         "survey",
         choices=[*SURVEYS, FROZEN_SURVEY],
         help="recovery after a wrong word, words that stay under other weights, or what frozen "
-        "weights give to other models, which are trained",
+        "weights give other models, which are trained for the survey",
     )
     survey.add_argument("checkpoint")
     survey.add_argument(
         "--data",
         type=Path,
         **PAIR_FILES,
-        help="the files trained on, which are split again, or any of held-out pairs "
+        help="the training files, which are split again, or any files of held-out pairs "
         "(default: the texts in the checkpoint's record)",
     )
     survey.add_argument("--limit", type=_positive, default=64, help="maximum number of texts (64)")
@@ -372,7 +374,7 @@ def _add_survey(commands: Any) -> argparse.ArgumentParser:
         "--seed",
         type=_seed,
         default=0,
-        help="of wrong words, of models that are trained, and of intervals (0)",
+        help="random seed of wrong words, trained models and intervals (0)",
     )
     survey.add_argument(
         "--state",
@@ -398,9 +400,9 @@ def _add_watch(commands: Any) -> None:
 
 
 def _add_handout(commands: Any) -> None:
-    handout = commands.add_parser("handout", help="write a lesson as a page or PDF, on paper")
+    handout = commands.add_parser("handout", help="write a lesson as a printable page or PDF")
     handout.add_argument("lesson", help="its name, such as 6-positions")
-    handout.add_argument("--answers", action="store_true", help="with what happens in each step")
+    handout.add_argument("--answers", action="store_true", help="include what happens in each step")
     handout.add_argument(
         "--out", type=Path, required=True, help="the file: HTML, or PDF printed by Chromium"
     )

@@ -166,6 +166,10 @@ def go(page: Page, path: str, ready: str, **params: str) -> None:
             "!document.querySelector('.st-key-opening')"
         )  # until then the model before it stays
         page.wait_for_selector(ready)
+        page.wait_for_function(
+            "(presented) => document.documentElement.hasAttribute('data-present') === presented",
+            arg=params.get("present") == "1",
+        )  # a component tells the document, when the browser gets to it
     rested(page)
 
 

@@ -22,8 +22,8 @@ WARNING = """
 
 It opens {models}, no other folder of this machine.
 It has no accounts and no passwords, and does not encrypt what is typed and shown. It does not limit who comes, or how
-much they compute. It is for people you trust on a network you trust. For others, put a proxy with TLS and a login before
-it. Name the host of the proxy with --allow-host (README, "Share it").
+much they compute. It is for people you trust on a network you trust. For others, put a proxy with TLS and a login in front
+of it. Name the host of the proxy with --allow-host (README, "Share it").
 """
 
 

@@ -38,24 +38,24 @@ class Measure:
 MEASURES = {
     "entropy": Measure(
         "Entropy", "−(1/n) Σ_{i,j} a(i,j) ln a(i,j)",
-        "How widely a query spreads its attention. It is 0 if one token has all of it, or none may be read. It is ln n if n "
-        "tokens share alike. The most decided head comes first.", "nats", least_first=True,
+        "How widely a query spreads its attention. It is 0 if one token gets all of it, or none may be attended to. It is ln n if n "
+        "tokens share it equally. The most decided head comes first.", "nats", least_first=True,
         per_query=lambda weights, queries: entropy_nats(weights),
     ),
     "previous": Measure(
-        "Previous token", "1/(n−1) Σ_{i>1} a(i,i−1)", "How much a token reads of the one right before it.", of_one_text=True,
+        "Previous token", "1/(n−1) Σ_{i>1} a(i,i−1)", "How much a token attends to the one right before it.", of_one_text=True,
     ),
     "diagonal": Measure(
         "Diagonal", "(1/m) Σ_{i≤m} a(i,i),  m = min(n, keys)",
-        "How much a query reads at its own position: of itself, or of the token there in the other text.",
+        "How much a query attends to its own position: to itself, or to the token there in the other text.",
     ),
     "first": Measure(
-        "First token", "(1/n) Σ_{i} a(i,1)", "How much the first token is read, whoever reads.",
+        "First token", "(1/n) Σ_{i} a(i,1)", "How much attention the first token gets, averaged over all queries.",
         per_query=lambda weights, queries: weights[:, 0],
     ),
     "same": Measure(
         "Same token", "1/|S| Σ_{i∈S} Σ_{j≠i, t(j)=t(i)} a(i,j)",
-        "How much a token reads of equal ones: a mean over the set S of those that may read one.",
+        "How much a token attends to equal tokens: a mean over the set S of those that may attend to one.",
     ),
 }  # fmt: skip
 

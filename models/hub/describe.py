@@ -78,7 +78,7 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     )
     yield from _experts(scope)
     if model.rotation(2) is not None:
-        yield "shown is by which angles its queries and keys are turned at each position"
+        yield "shown are the angles by which its queries and keys are turned at each position"
     yield (
         "shown are its position vectors"
         if model.positions is not None
@@ -95,9 +95,9 @@ def _experts(scope: Scope) -> Iterator[str]:
     sizes = Counter(routing.n_experts for routing in routings(model).values())
     for n_experts, n in sizes.items():
         feed_forwards = "1 feed-forward" if n == 1 else f"{n} feed-forwards"
-        yield f"shown is to which of {n_experts} experts a token goes in {feed_forwards}"
+        yield f"shown is which of {n_experts} experts a token goes to in {feed_forwards}"
     if unknown := [path for path in mixtures if path not in model.routings]:
-        yield f"not shown is to which experts a token goes, which no run confirmed: {', '.join(unknown)}"
+        yield f"which experts a token goes to is not shown, because no run confirmed it: {', '.join(unknown)}"
 
 
 def layers_and_heads(sites: Sequence[AttentionSite]) -> str:

@@ -180,8 +180,8 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
 
     if reads := other_input(transformers, names[0]):
         raise CheckpointError(
-            f"{names[0]:.80} reads {reads}; beside models that read text, only those are shown that classify "
-            "images or make vectors of them, and that write, spell or classify a sound"
+            f"{names[0]:.80} reads {reads}; besides models that read text, only models that classify "
+            "images, make vectors of them, or transcribe, spell or classify sounds can be opened"
         )
     raise CheckpointError(
         f"{names[0]:.80} is none of what can be opened here: of {kind!r:.60}, transformers names no such class among "

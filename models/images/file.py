@@ -68,7 +68,7 @@ def decoded(file: ImageFile) -> Image.Image:
     except Image.DecompressionBombError:
         raise _Refused(f"the image has too many pixels; {_AT_MOST}") from None
     except Exception:  # a decoder raises what it likes for a damaged file
-        raise _Refused("the file is damaged, or no image of the format PNG, JPEG or WebP") from None
+        raise _Refused("the file is damaged, or not a PNG, JPEG or WebP image") from None
     return plain if turn is None else plain.transpose(turn)
 
 

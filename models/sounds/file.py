@@ -24,7 +24,7 @@ MAX_CHANNELS = 8
 MAX_CHUNKS = 100  # before the samples
 SOUND_FORMATS = "WAV of PCM (8, 16, 24 or 32 bits) or of 32-bit floats"
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # codes of a format
-_NO_WAV = f"the file is no WAV file; read are {SOUND_FORMATS}"
+_NO_WAV = f"the file is not a WAV file; supported: {SOUND_FORMATS}"
 _CUT = "the file is cut off or damaged"
 
 
@@ -60,7 +60,9 @@ def decoded_sound(file: SoundFile) -> Waveform:
     about, data = _chunks(memoryview(content))
     n = len(data) // about.width
     if n < MIN_SOUND_SECONDS * about.rate:
-        raise ValueError(f"the sound has {n:,} samples; needed are {MIN_SOUND_SECONDS:g} s")
+        raise ValueError(
+            f"the sound has {n:,} samples; at least {MIN_SOUND_SECONDS:g} s are needed"
+        )
     if n > MAX_SOUND_SECONDS * about.rate:
         raise ValueError(
             f"the sound is {n / about.rate:.1f} s long; at most {MAX_SOUND_SECONDS:g} s are read"
@@ -130,12 +132,14 @@ def _format(body: bytes) -> _Format:
             raise ValueError(_CUT)
         (code,) = struct.unpack_from("<H", body, 24)  # the first bytes of its subformat
     if (code, bits) not in [(_PCM, 8), (_PCM, 16), (_PCM, 24), (_PCM, 32), (_FLOAT, 32)]:
-        raise ValueError(f"the WAV file is of format {code}, {bits} bits; read are {SOUND_FORMATS}")
+        raise ValueError(
+            f"the WAV file is of format {code}, {bits} bits; supported: {SOUND_FORMATS}"
+        )
     if not 1 <= n_channels <= MAX_CHANNELS:
-        raise ValueError(f"the sound has {n_channels:,} channels; read are 1 to {MAX_CHANNELS}")
+        raise ValueError(f"the sound has {n_channels:,} channels; expected 1 to {MAX_CHANNELS}")
     least, most = SOUND_RATES
     if not least <= rate <= most:
-        raise ValueError(f"the sound has {rate:,} samples a second; read are {least:,} to {most:,}")
+        raise ValueError(f"the sound has {rate:,} samples a second; expected {least:,} to {most:,}")
     if block != n_channels * bits // 8:
         raise ValueError(_CUT)
     return _Format(code, n_channels, rate, bits)

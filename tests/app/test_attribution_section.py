@@ -151,7 +151,7 @@ def test_rollout_and_flow_are_of_all_layers_and_no_decision() -> None:
 def test_the_answer_speaks_of_a_chosen_token_only_where_one_is_followed(method: str) -> None:
     """A title names the token of a method that follows one."""
     follows = "“cat”" in text.attribution_title(method, "here", "cat", "dog")
-    assert ("the chosen token" in text.attribution_answer(method)) == follows
+    assert ("the chosen answer" in text.attribution_answer(method)) == follows
 
 
 def test_the_sentence_turns_with_the_sign() -> None:

@@ -267,9 +267,9 @@ def test_under_another_similarity_no_score_is_said(
     assert not page.exception
     trained = said(page, "trained")["rows"][0][1]
     assert trained == (
-        "Trained for 4,000 steps on generated examples. That was with the scaled dot similarity. Scored by additive, as here, "
-        "nothing was measured. What additive learns in addition was never trained with these weights and is as in a new model: W, U "
-        "and v are drawn at random."
+        "Trained for 4,000 steps on generated examples. That was with the scaled dot similarity. No score was measured "
+        "with additive, which is used here. What additive learns in addition was never trained with these weights and is "
+        "as in a new model: W, U and v are drawn at random."
     )
     assert "exact match" not in prose(page)
 

@@ -84,7 +84,7 @@ def test_a_head_whose_queries_are_turned_says_so(folders: dict[str, Path]) -> No
 
 
 GIVEN = {
-    "attention": "Only the weights of this attention are known", "task": "", "inside": "Only finished weights are known",
+    "attention": "Only the weights of this attention are known", "task": "", "inside": "Only the finished weights are known",
     "layer": "The residual stream",
     "positions": "",
     "masks": "cannot be changed", "interventions": "no attention head whose output can be changed",

@@ -166,12 +166,12 @@ def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(sc
     look, sentence = note(app)
     assert look == "note"  # nothing is wrong with it
     assert sentence == (
-        "This order belongs to another text than this one of 4 tokens: 4 is missing. The positions it names keep their turn, and the "
+        "This order belongs to a different text; this one has 4 tokens: 4 is missing. The positions it names keep their turn, and the "
         "others follow from left to right."
     )
     app.text_area(key="text").set_value("ba").run()
     assert order_of(app) == [0, 1]
-    assert "this one of 2 tokens: 3 is not there." in note(app)[1]
+    assert "this one has 2 tokens: 3 does not exist." in note(app)[1]
     app.button(key="order Reverse").click().run()
     assert (order_of(app), note(app)) == ([1, 0], ("note", ""))
 

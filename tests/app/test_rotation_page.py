@@ -146,7 +146,7 @@ def test_scores_by_distance_that_are_drawn_are_those_of_the_head(
     np.testing.assert_allclose(values["value"], by_formula(site, 1, 5, 2), rtol=1e-4, atol=1e-5)
     assert values["value"][3] == pytest.approx(scores[5, 2], abs=1e-4)
     assert (turned["marked"], header["marked"]) == (3, None)
-    assert turned["title"] == "5 3 asks 2 5: their score, only turned"
+    assert turned["title"] == "5 3 → 2 5: the score by rotation alone"
     assert turned["domain"] == header["domain"]
     assert header["domain"][0] == pytest.approx(
         min(0, *(min(each) for each in pairs), *values["value"]), abs=1e-5

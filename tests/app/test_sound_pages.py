@@ -87,7 +87,7 @@ def test_task_of_a_classifier_of_sounds_shows_classes_and_the_sound(
     assert [row[1][0] for row in header["rows"]] == ["tone", "noise", "speech"]
     assert picture(app, "sound_map")[0]["ofFrames"]
     assert not picture(app, "sound_map")[0]["isInput"]  # it reads the waveform
-    assert "Shown is that of one frame; click another in the sound." in prose(app)
+    assert "The row of one frame is shown; click another in the sound." in prose(app)
     assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
 
 

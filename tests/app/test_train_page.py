@@ -121,7 +121,7 @@ def test_a_run_that_comes_to_rest_between_its_buttons_and_its_picture_can_go_on(
         buttons, "choose_site", lambda: (setattr(run, "state", PAUSED), choose_site())
     )
     app.run()
-    assert app.button(key="train-pause").label == "Go on"
+    assert app.button(key="train-pause").label == "Resume"
     click(app, "reset")
     assert trained(app).run is None
 

@@ -74,7 +74,7 @@ def test_it_is_told_whether_its_process_is_there(folder: Path) -> None:
     record = json.loads((folder / "training.json").read_text())
     (folder / "training.json").write_text(json.dumps(record | {"trained_to": 6}))
     app = app_at("train")
-    assert "not training, its process ended before the last step · step 6 of 12" in status(app)
+    assert "not training: its process ended before the last step · step 6 of 12" in status(app)
     with claim_folder(folder):
         app.run()
         assert "training · step 6 of 12" in status(app)

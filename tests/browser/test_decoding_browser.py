@@ -112,7 +112,7 @@ def test_a_forced_token_is_written_and_decoding_goes_on_from_it(
         compare(shared_page, "parallel", parallel, min(i, len(parallel) - 1))
     assert rows(shared_page, "writes") == [*dates.tokenizer.tokens(forced.taken[:-1]), "[end]"]
     assert rows(shared_page, "free") == [*"2021-03-05", "[end]"]
-    expect(shared_page.locator(".story")).to_contain_text("They parted at position 4")
+    expect(shared_page.locator(".story")).to_contain_text("They diverged at position 4")
     shared_page.locator(".stepper button.free").click()
     expect(shared_page.locator("g[data-row=free]")).to_have_count(0)
 

@@ -754,7 +754,7 @@ def test_runs_that_part_at_once_are_said_to_have_parted_after_the_shorter_too(st
     shown(stage, written=["z", "b"])
     go(stage, 4)
     assert stage.text(".story").startswith(
-        "They parted at position 1: inference takes z where the given text has a."
+        "They diverged at position 1: inference takes z where the given text has a."
     )
     go(stage, 1)
     assert stage.attrs(".panel.parallel .lead span", "class")[-1] == "quiet"  # what is masked
@@ -858,7 +858,7 @@ def test_the_story_says_where_they_part(stage: Stage) -> None:
     for step, warning, facts in (
         (1, "", ["have read the same"]),
         (2, "Here is the first difference: ", ["inference takes z where the given text has c."]),
-        (3, "They parted at position 3: ", ["inference takes z where the given text has c"]),
+        (3, "They diverged at position 3: ", ["inference takes z where the given text has c"]),
     ):  # fmt: skip
         go(stage, step)
         assert stage.texts(".story .quiet") == ["A note. "]

@@ -173,7 +173,7 @@ def test_a_picture_of_blocks_says_what_it_hides(stage: Stage) -> None:
     stage.mount("head").show(blocks())
     at = grid(stage)
     assert stage.text(".map .note") == (
-        "Each cell is the largest of 16 × 16 weights; hidden: the other 255, and which tokens it joins. "
+        "Each cell is the largest of 16 × 16 weights; the other 255 are hidden, and so are the tokens of the largest one. "
         "Click for the exact weights."
     )
     assert (

@@ -90,7 +90,7 @@ def test_a_token_is_clicked_and_a_file_is_read_or_leaves_the_picture(
     page.click(f"{MAP} .extent")
     expect(page.locator(MAP)).to_have_attribute("data-across", str(FRAMES))
     for name, content, wanted in (
-        ("<i>bad.wav", b"<svg onload=alert(1)>", "<i>bad.wav: the file is no WAV file"),
+        ("<i>bad.wav", b"<svg onload=alert(1)>", "<i>bad.wav: the file is not a WAV file"),
         ("large.wav", bytes(8_000_001), "large.wav: more than 8 MB"),
     ):
         bad = {"name": name, "mimeType": "audio/wav", "buffer": content}

@@ -33,7 +33,7 @@ def test_a_run_is_watched_paused_gone_back_over_and_opened(page: Page) -> None:
     )
     assert pixels(page) != first
     page.click(PAUSE)
-    page.wait_for_selector(f"{PAUSE}:has-text('Go on')")
+    page.wait_for_selector(f"{PAUSE}:has-text('Resume')")
     page.wait_for_selector(".st-key-train-open button")
     rested(page)
     last, label = pixels(page), page.inner_text(".st-key-train-open button")

@@ -94,7 +94,7 @@ def test_a_pupil_predicts_once(held: Classes) -> None:
 
 REFUSED = {
     "before joining": ("a stranger", 1, CHOICE, "yes", "not joined"),
-    "another step": ("pupil 0", 2, CHOICE, "yes", "gone on"),
+    "another step": ("pupil 0", 2, CHOICE, "yes", "moved on"),
     "another text": ("pupil 0", 1, TOKEN, "1", "another text"),
     "no option": ("pupil 0", 1, CHOICE, "perhaps", "another run"),
     "markup": ("pupil 0", 1, CHOICE, "<script>alert(1)</script>", "another run"),
@@ -114,7 +114,7 @@ def test_what_is_no_prediction_of_the_step_does_not_count(held: Classes, case: s
 def test_nothing_counts_once_it_is_shown_or_ended(held: Classes) -> None:
     code = opened(held)
     held.release(code, TEACHER)
-    with pytest.raises(ClassError, match="gone on"):
+    with pytest.raises(ClassError, match="moved on"):
         held.vote(code, "pupil 0", 1, CHOICE, "yes")
     held.end(code, TEACHER)
     with pytest.raises(ClassError, match="ended"):

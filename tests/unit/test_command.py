@@ -70,7 +70,7 @@ def test_shared_it_listens_where_it_is_told_and_says_so(
     )
     assert "It opens the shipped models, no other folder of this machine." in said
     assert "no accounts and no passwords, and does not encrypt" in said
-    assert "put a proxy with TLS and a login before it" in said
+    assert "put a proxy with TLS and a login in front of it" in said
 
 
 def test_the_folder_of_models_and_the_proxys_names_reach_the_app(

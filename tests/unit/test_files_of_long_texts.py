@@ -218,7 +218,7 @@ def test_the_drawing_of_a_long_text_has_the_blocks_of_the_page(
         )
     assert (
         drawing.said(
-            "Each cell is the largest of 3 × 3 weights. Hidden are the other 8, and which tokens it joins."
+            "Each cell is the largest of 3 × 3 weights. The other 8 are hidden, and so are the tokens of the largest one."
         )
         is not None
     )

@@ -325,7 +325,7 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
     assert header["answer"] is None
     assert "best" not in header["stops"][-1]
     assert header["without"].startswith(
-        f"The prediction is read from the token “{found.tokens[place].text}” alone"
+        f"The prediction is read only from the vector of the token “{found.tokens[place].text}”"
     )
     assert clicked_token(run, LayerChoices("text", 0, other), place) is None
     assert clicked_token(run, LayerChoices("text", 0, None), other) == other

@@ -98,7 +98,7 @@ def progressive(scans: int) -> bytes:
     return content[:last] + content[last:-2] * scans + content[-2:]
 
 
-TOO_LARGE, SHAPE, DAMAGED = "at most 16 million", "8 times the other", "damaged, or no image"
+TOO_LARGE, SHAPE, DAMAGED = "at most 16 million", "8 times the other", "damaged, or not a"
 JPEG = saved(noise(), "JPEG").content
 ATTACKS = {
     "nothing": (b"", DAMAGED),

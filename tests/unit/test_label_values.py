@@ -67,7 +67,7 @@ def test_one_number_is_no_class_of_100_percent(tmp_path: Path) -> None:
     assert trace.output == said
     assert not has_picture(trace)
     told = no_picture(trace, output)
-    assert "no probability" in told
+    assert "not a probability" in told
     assert "%" not in told
     assert list(_answers(trace)) == [said]
     assert scope.model.answer_description == "a number for the text"

@@ -57,9 +57,9 @@ def test_each_cell_is_the_result_of_its_own_head(run, swept):
 @pytest.mark.parametrize(
     ("effects", "wanted", "not_wanted"),
     [
-        ((0.5, -0.1), "1 of 2 heads are needed*, 1 in the way*.", "lowers"),
+        ((0.5, -0.1), "1 of 2 heads are needed*, 1 harmful*.", "lowers"),
         ((0.1, -0.5), "lowers the loss most when off: −0.500", "raises"),
-        ((0.5, 0.1), "2 of 2 heads are needed*.", "in the way"),
+        ((0.5, 0.1), "2 of 2 heads are needed*.", "harmful"),
     ],
 )
 def test_the_sentence_turns_with_the_sign(run, swept, effects, wanted, not_wanted):

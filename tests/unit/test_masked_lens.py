@@ -128,8 +128,8 @@ def test_the_page_says_what_is_guessed_and_the_table_holds_it(bert: Scope) -> No
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (TWO_MASKS, "A prediction is read at a mask alone, here at [MASK]."),
-        ("A dog just bit me.", "A prediction is read at a mask alone. This text has none."),
+        (TWO_MASKS, "A prediction is read only at a mask, here at [MASK]."),
+        ("A dog just bit me.", "A prediction is read only at a mask. This text has none."),
     ],
 )  # fmt: skip
 def test_elsewhere_nothing_is_guessed_and_the_page_says_why(

@@ -218,7 +218,7 @@ def test_a_second_text_is_filled_up_by_the_name_of_its_stream(scope: Scope) -> N
 def test_rules_and_names_of_its_one_kind(scope: Scope) -> None:
     site = scope.run(FIRST).attention[OWN]
     assert (
-        "both texts, by position. While writing, a prefix of m tokens meets the top-left m × m part"
+        "both texts, by position. While writing, the top-left m × m part of the mask applies"
         in masks_text.rules(site)
     )
     assert masks_text.mask_layer_name(GPT_SELF, PADDING) == "text padding"

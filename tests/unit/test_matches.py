@@ -87,8 +87,8 @@ def test_the_table_holds_matches_margins_and_p() -> None:
 def test_the_sentence_counts_and_turns_round() -> None:
     said = matches.matched_sentence(finished(CROSSED), CROSSED, match_heads(CROSSED))
     assert "1 of 3 heads are matched to the head of the same layer and number" in said
-    assert "2 of 3 matches are also the nearest" in said
-    assert "No other seeds" in said
+    assert "In 2 of 3 matches, the matched head is also the nearest one." in said
+    assert "There are no other seeds" in said
     same = replace(CROSSED, mean=1 - torch.eye(3))
     said = matches.matched_sentence(finished(same), same, match_heads(same))
     assert "3 of 3 heads are matched" in said

@@ -639,7 +639,9 @@ def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
             f"at once: {words.formula(site)} for every pair, softmax, mixture. "
             in inside_text.explain_view("matrices", site, TERMS)
         )
-        turned = "Rows and columns are two ways to write the same numbers, turned."
+        turned = (
+            "Rows and columns are two ways to write the same numbers; one is the other transposed."
+        )
         assert inside_text.explain_view("matrices", site, TERMS).endswith(f". {turned}")
         assert ("s(i−1) is shown beside" in inside_text.explain_view("matrices", site, TERMS)) == (
             name == "alignment"

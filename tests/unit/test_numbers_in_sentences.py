@@ -436,9 +436,9 @@ def test_names_in_links_of_the_masks_page_stay() -> None:
 
 
 @pytest.mark.parametrize(("kind", "said"), [
-    ("encoder_self", "The source is read once, so writing meets the same mask at every step."),
-    ("decoder_self", "While writing, a prefix of m tokens meets the top-left m × m part of the mask."),
-    ("cross", "While writing, a prefix of m tokens meets the first m rows of the mask."),
+    ("encoder_self", "The source is read once, so the same mask applies at every step of writing."),
+    ("decoder_self", "While writing, the top-left m × m part of the mask applies to a prefix of m tokens."),
+    ("cross", "While writing, the first m rows of the mask apply to a prefix of m tokens."),
 ])  # fmt: skip
 def test_what_of_a_mask_is_met_while_writing(kind: str, said: str) -> None:
     trace = letters("transformer").run("abc", "ed")

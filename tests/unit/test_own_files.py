@@ -74,9 +74,9 @@ def test_a_session_keeps_the_last_two(session):
 
 
 BAD = {
-    "noise": (os.urandom(5000), "damaged, or no image"),
-    "html": (b"<html><script>alert(1)</script>", "damaged, or no image"),
-    "empty": (b"", "damaged, or no image"),
+    "noise": (os.urandom(5000), "damaged, or not a"),
+    "html": (b"<html><script>alert(1)</script>", "damaged, or not a"),
+    "empty": (b"", "damaged, or not a"),
     "too large": (bytes(MAX_IMAGE_BYTES + 1), "More than 5,000,000 bytes"),
 }
 
@@ -100,8 +100,8 @@ def test_the_route_takes_nothing_from_strangers_nor_for_a_model_of_texts(session
 
 
 BAD_SOUNDS = {
-    "noise": (os.urandom(5000), "no WAV file"),
-    "an image": (picture(3), "no WAV file"),
+    "noise": (os.urandom(5000), "not a WAV file"),
+    "an image": (picture(3), "not a WAV file"),
     "cut off": (sound().content[:40], "cut off"),
     "too large": (bytes(MAX_SOUND_BYTES + 1), "More than 8,000,000 bytes"),
 }

@@ -159,7 +159,7 @@ def test_a_direction_turned_round_is_said_turned_round() -> None:
     assert "raises it by 1.00" in say.strongest_part_sentence("Here", 1.0, "logits")
     assert say.strongest_part_sentence("Here", 0.5, "share") == "Here takes away 50 % of the gap."
     assert say.strongest_part_sentence("Here", -0.5, "share") == "Here widens the gap by 50 %."
-    assert say.gap_share_sentence("Here", 0.5) == "Here brings 50 % of the gap."
+    assert say.gap_share_sentence("Here", 0.5) == "Here closes 50 % of the gap."
     assert say.gap_share_sentence("Here", -0.5) == "Here widens the gap by 50 %."
     assert say.gap_share_sentence("Here", 0.0) == say.strongest_part_sentence("Here", 0.0, "logits")
     assert "only deeper layers, only the same and later tokens" in say.patch_reach_text(

@@ -154,7 +154,7 @@ def test_a_signed_map_says_its_rows_columns_and_scale(look: Look) -> None:
     assert [colour for _, colour in cells.colorscale] == look.diverging()
     assert cells.colorbar.title.text == "value"
     layout = figure.layout
-    assert (layout.title.text, layout.height) == ("The title", 370)
+    assert (layout.title.text, layout.height) == ("The title", 342)
     assert (layout.xaxis.title.text, layout.yaxis.title.text) == ("dimension", "position")
     assert layout.yaxis.autorange == "reversed"  # rows are counted downwards
     assert layout.xaxis.autorange is None

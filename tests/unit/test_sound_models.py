@@ -357,7 +357,7 @@ def test_the_command_writes_what_it_hears(
     (tmp_path / "bad.wav").write_bytes(b"<svg>")
     os.mkfifo(tmp_path / "pipe.wav")
     for name, wanted in (
-        ("bad.wav", "no WAV file"),
+        ("bad.wav", "not a WAV file"),
         ("pipe.wav", "not a regular file"),
         ("none.wav", "cannot be read"),
     ):
@@ -385,7 +385,7 @@ def test_only_a_sound_file_is_read(scope: Scope, value: Any) -> None:
 
 def test_a_sound_that_cannot_be_read_is_refused_at_its_field(scope: Scope) -> None:
     for file, wanted in (
-        (SoundFile("x", b"RIFF"), "the sound cannot be read: the file is no WAV file"),
+        (SoundFile("x", b"RIFF"), "the sound cannot be read: the file is not a WAV file"),
         (
             SoundFile("x", Waveform(np.zeros(40_000, np.float32), 16_000).as_wav()),
             "reads at most 2 s",

@@ -92,10 +92,10 @@ def long(n: int, **how: int) -> SoundFile:
 
 
 HOSTILE = {
-    "nothing": (SoundFile("x", b""), "no WAV file"),
-    "html": (SoundFile("x", b"<html><script>alert(1)</script>"), "no WAV file"),
-    "noise": (SoundFile("x", os.urandom(4000)), "no WAV file"),
-    "another RIFF": (SoundFile("x", b"RIFF\x10\0\0\0WEBPVP8 " + bytes(90)), "no WAV file"),
+    "nothing": (SoundFile("x", b""), "not a WAV file"),
+    "html": (SoundFile("x", b"<html><script>alert(1)</script>"), "not a WAV file"),
+    "noise": (SoundFile("x", os.urandom(4000)), "not a WAV file"),
+    "another RIFF": (SoundFile("x", b"RIFF\x10\0\0\0WEBPVP8 " + bytes(90)), "not a WAV file"),
     "header alone": (SoundFile("x", b"RIFF\x24\0\0\0WAVE"), "cut off"),
     "no samples": (wav(form()), "cut off"),
     "samples first": (wav(chunk(b"data", bytes(9000)), form()), "cut off"),
@@ -106,13 +106,13 @@ HOSTILE = {
     "no rate": (long(9000, rate=0), "0 samples a second"),
     "a huge rate": (long(9000, rate=4 * 10**9), "4,000,000,000 samples a second"),
     "no channels": (long(9000, channels=0, block=2), "0 channels"),
-    "many channels": (long(9000, channels=65_535, block=2), f"read are 1 to {MAX_CHANNELS}"),
+    "many channels": (long(9000, channels=65_535, block=2), f"expected 1 to {MAX_CHANNELS}"),
     "no bits": (long(9000, bits=0), "format 1, 0 bits"),
     "odd bits": (long(9000, bits=12), "format 1, 12 bits"),
     "64-bit floats": (long(9000, code=3, bits=64), "format 3, 64 bits"),
     "compressed": (long(9000, code=85), "format 85"),
     "another block": (long(9000, block=65_535), "cut off"),
-    "too short": (long(2), "needed are 0.02 s"),
+    "too short": (long(2), "at least 0.02 s are needed"),
     "too long": (long(int(2 * RATE * (MAX_SOUND_SECONDS + 1))), "31.0 s long; at most 30 s"),
     "not a number": (
         wav(form(3, bits=32), chunk(b"data", np.full(900, np.nan, "<f4").tobytes())),

@@ -448,7 +448,7 @@ TRAINING = {"scores": {"held-out perplexity": 33.987, "bits per byte": 1.5, "cas
         ("translation", ["de", "en"], "This model translates German to English."),
         ("translation", [], "This model translates text."),
         ("dates", [], "This model writes a date in ISO format."),
-        ("letters", [], "This model predicts for every token how probable it is next."),
+        ("letters", [], "This model predicts how probable each token is as the next one."),
     ],
 )
 def test_what_a_model_is_for_follows_from_its_task(

@@ -200,13 +200,13 @@ def test_an_order_is_typed_in_many_ways(typed):
         ),
         (
             "0 1 2 3 4",
-            "The order must name each of the 4 positions once, from 1 to 4: 0 is not there",
+            "The order must name each of the 4 positions once, from 1 to 4: 0 does not exist",
         ),
         (
             "1 2 3 4 5 6",
-            "The order must name each of the 4 positions once, from 1 to 4: 5 6 are not there",
+            "The order must name each of the 4 positions once, from 1 to 4: 5 6 do not exist",
         ),
-        ("2 one 3 4", "“one” is no position; an order is written like 3 2 4 1"),
+        ("2 one 3 4", "“one” is not a position; an order is written like 3 2 4 1"),
     ],
 )
 def test_an_order_that_is_none_is_refused(typed, message):

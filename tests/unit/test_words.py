@@ -314,7 +314,7 @@ def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_
     torch.manual_seed(3)
     first, second = (dict(LearnedSimilarity(name, 7, 7, 5).named_parameters()) for _ in range(2))
     said = words.training_of_swapped({"step": 1500}, "scaled dot", name)
-    measured = f"Trained for 1,500 steps. That was with the scaled dot similarity. Scored by {name}, as here, nothing was measured."
+    measured = f"Trained for 1,500 steps. That was with the scaled dot similarity. No score was measured with {name}, which is used here."
     if not first:
         assert said == measured
         return

@@ -160,8 +160,8 @@ def what_is_drawn(cells: Cells, site: AttentionSite) -> str:
     if cells.block > 1:
         n = cells.block
         return (
-            f"Each cell is the largest of {n} × {n} weights. Hidden are the other {n * n - 1:,}, and which tokens it "
-            "joins."
+            f"Each cell is the largest of {n} × {n} weights. The other {n * n - 1:,} are hidden, and so are the "
+            "tokens of the largest one."
         )
     if cells.weights.shape == (site.n_query, site.n_key):
         return ""

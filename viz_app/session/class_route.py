@@ -31,7 +31,7 @@ async def _news(request: Request) -> Response:
     if session is None or not session.member.person:
         return PlainTextResponse("There is no such session.", 404)
     if _waiting[session.token] >= MAX_CLASS_REQUESTS:
-        return PlainTextResponse("This page waits for news already.", 429)
+        return PlainTextResponse("This page is already waiting for updates.", 429)
     _waiting[session.token] += 1
     try:
         return await _when_new(session, request.path_params["version"])
@@ -71,7 +71,7 @@ async def _table(request: Request) -> Response:
     """Answer with all predictions of the class that the session leads."""
     session = _session(request)
     if session is None or not await asyncio.to_thread(class_state.leads_class, session):
-        return PlainTextResponse("Only the teacher of a class has its predictions.", 404)
+        return PlainTextResponse("Only the teacher of a class can see its predictions.", 404)
     return PlainTextResponse(
         await asyncio.to_thread(_csv, session.member.code), media_type="text/csv"
     )

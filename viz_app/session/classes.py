@@ -172,7 +172,7 @@ class Classes:
         if standing is None:
             raise ClassError("The class has ended.")
         if (standing.step, standing.is_released) != (step, False):
-            raise ClassError("The class has gone on.")
+            raise ClassError("The class has moved on.")
         if asked is None:
             raise ClassError("Your teacher's page is still opening. Predict again in a moment.")
         if _written(form) != _written(asked):
@@ -195,7 +195,7 @@ class Classes:
                 (code, step, person, prediction, code, step),
             )
             if not new.rowcount:
-                raise ClassError("You have predicted already, or the class has gone on.")
+                raise ClassError("You have predicted already, or the class has moved on.")
 
     def predictions(self, code: str, person: str) -> dict[int, str]:
         """Return what a pupil has predicted, by the number of the step."""

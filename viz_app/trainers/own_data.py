@@ -131,7 +131,7 @@ def keep_own_data(content: bytes, kind: str, name: str) -> OwnData:
 
 
 def _check_text(content: bytes) -> None:
-    """Check that it is text of which a vocabulary is learned in bearable time."""
+    """Check that it is text, and that a vocabulary can be learned from it in reasonable time."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -28,7 +28,9 @@ DIFFERENCE_HELP = (
     "**This run minus the pinned run**, number by number, on one scale for all pictures of the page. Blue: larger in this run; "
     "orange: smaller; blank: equal. Where a row or a column has another token in each run, both are named."
 )
-LEARNED_APART = "The two models learned apart, so number 5 of one need not mean what number 5 of the other does."
+LEARNED_APART = (
+    "The two models were trained separately, so number 5 need not mean the same in both."
+)
 MAX_DIFFERENCE = 512  # rows or columns
 
 
@@ -118,11 +120,11 @@ def why_none(ours: Quantity, theirs: Quantity) -> str:
         if value != other:
             are_counts = isinstance(value, int) and isinstance(other, int)
             sizes = f": {value} here and {other} in the pinned run" if are_counts else ""
-            return f"the two runs have not the same {what}{sizes}"
+            return f"the two runs do not have the same {what}{sizes}"
     for axis, what in ((0, ours.of_rows), (1, ours.of_columns)):
         n_ours, n_theirs = ours.values.shape[axis], theirs.values.shape[axis]
         if n_ours != n_theirs:
-            return f"the two runs have not as many {what}s: {n_ours} here and {n_theirs} in the pinned run"
+            return f"the two runs have different numbers of {what}s: {n_ours} here and {n_theirs} in the pinned run"
         if n_ours > MAX_DIFFERENCE and not (axis and (ours.most or ours.columns is None)):
             return undrawn_note(n_ours, what)
     return ""

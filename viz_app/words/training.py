@@ -144,7 +144,7 @@ def training_of_swapped(training: dict, trained_with: str, name: str) -> str:
     """Return the training origin of weights shown with another similarity than trained with."""
     origin = (
         f"{training_origin(training)} That was with the {trained_with} similarity. "
-        f"Scored by {name}, as here, nothing was measured."
+        f"No score was measured with {name}, which is used here."
     )
     return f"{origin}{_untrained(name)}"
 

@@ -93,9 +93,9 @@ class Heatmap {
     const { block, rows, cols, size, first, joins } = this.picture,
       pooled = pixels > 1 ? ` Each pixel = largest of ${pixels} × ${pixels} cells.` : "";
     if (block > 1) {
-      this.note.textContent = `Each cell is the largest of ${block} × ${block} weights; hidden: the other ${
+      this.note.textContent = `Each cell is the largest of ${block} × ${block} weights; the other ${
         block * block - 1
-      }, and which tokens it joins. Click for the exact weights.${pooled}`;
+      } are hidden, and so are the tokens of the largest one. Click for the exact weights.${pooled}`;
     } else if (rows < size[0] || cols < size[1]) {
       const span = (from, n, all) => `${from} to ${from + n - 1} of ${all}`;
       this.note.textContent = `Exact weights: queries ${span(first[0], rows, size[0])}, keys ${span(first[1], cols, size[1])}.`;

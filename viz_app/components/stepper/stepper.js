@@ -147,7 +147,7 @@ class Stepper {
     if (diverges < 0) return void say(this.wording.same);
     const token = (label) => say(label[0], "b", "token");
     if (step < diverges) return void say("So far both have read the same, and their probabilities agree.");
-    say(step === diverges ? "Here is the first difference: " : `They parted at position ${diverges + 1}: `, "span", "warn");
+    say(step === diverges ? "Here is the first difference: " : `They diverged at position ${diverges + 1}: `, "span", "warn");
     say("inference takes ");
     token(serial.written[diverges]);
     say(" where the given text has ");

@@ -1,4 +1,4 @@
-// What the field's words and symbols mean, for who points at them, wherever they stand: in prose, in a formula, in a component. The
+// Explains the field's words and symbols on hover, wherever they are: in prose, in a formula, in a component. The
 // entries lie on the page (viz_app/words/glossary.py). A user's own text is not explained, nor what has a title of its own.
 const REST = 200; // ms that the pointer rests before anything is said
 const OWN = "textarea, input, [title]:not(abbr), .token, .source, .output, button.place, .read, .keys, .chips, .who, svg, canvas";

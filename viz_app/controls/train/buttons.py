@@ -41,7 +41,7 @@ def _buttons(now: Training, *, can_begin: bool) -> None:
         help="Train a new run with these settings." if trains() else text.NO_TRAINERS,
     )  # fmt: skip
     pick.button(
-        "Go on" if rests else "Pause", "train-pause", now.go_on if rests else now.pause,
+        "Resume" if rests else "Pause", "train-pause", now.go_on if rests else now.pause,
         icon=":material/resume:" if rests else ":material/pause:", disabled=not runs, help=why,
     )  # fmt: skip
     can_step = runs or (now.run is None and can_begin)

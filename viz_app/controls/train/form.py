@@ -33,7 +33,7 @@ SETTING_HELP = {
     "decoder_mask": "With none, each position also reads the tokens after it, the answer among them.",
     "norm": "After each sublayer (post, as in the paper) or before it (pre).",
     "learning_rate": "Factor on the paper's schedule: it rises, then falls with 1/√step.",
-    "seed": "Of the first weights and of the data; the same seed gives the same run, bit for bit.",
+    "seed": "Seeds the initial weights and the data; the same seed gives the same run, bit for bit.",
 }
 
 

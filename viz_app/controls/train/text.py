@@ -41,7 +41,7 @@ STATE_NAMES = {
     states.PAUSING: "Pausing after this step",
     states.PAUSED: "Paused",
     states.TRAINED: "Trained; it is being scored on the test cases",
-    states.STOPPED: "Stopped; Go on continues from here",
+    states.STOPPED: "Stopped; Resume continues from here",
     states.DONE: "Done",
 }
 
@@ -84,7 +84,7 @@ def _watched_state(run: WatchedRun) -> str:
         return "the trainer is starting …"
     taken = f"step {run.step:,} of {run.steps:,}{last_scores(run)}"
     if run.state == states.STOPPED:
-        return f"not training, its process ended before the last step · {taken}. {_resumed(run)}"
+        return f"not training: its process ended before the last step · {taken}. {_resumed(run)}"
     if run.state == states.DONE:
         return f"{'done' if run.is_scored else 'trained, but never scored'} · {taken}"
     words = "training" if run.state == states.RUNNING else "trained; it is being scored"

@@ -40,8 +40,8 @@ COMPARE_TOO_LONG = (
 COMPARED_SINK_NOTE = "What a row leaves to no token counts as one more key."
 COMPARED_BY_NOTE = {
     TOKENS: "Compared token by token.",
-    WORDS: "Other tokens, so compared by words: the mean over a word's queries, the sum over its keys.",
-    POSITIONS: "Other texts of as many tokens, so compared by position.",
+    WORDS: "The tokens differ, so heads are compared by words: the mean over a word's queries, the sum over its keys.",
+    POSITIONS: "The texts differ but have equally many tokens, so heads are compared by position.",
 }
 OTHER_TASK = "Trained for other tasks, so the answers are not compared."
 UNKNOWN_TASK = "The task of one model is not recorded, so the answers are not compared."
@@ -56,16 +56,16 @@ may attend to anything do not count.
 
 **Difference.** Weight in this run minus weight in the other, cell by cell. Its colours have one scale for all heads of the page.
 
-Models that were trained alike from other random numbers differ too. Head 1 of one need not do what head 1 of the other does.
+Models trained the same way from different random seeds differ too. Head 1 of one need not do what head 1 of the other does.
 The section Many texts matches heads, and says how certain each match is. This is one text: another may give another picture."""
 ANSWER_MANY = "Matched one to one over held-out texts, each head has its counterpart and a margin."
-WITHIN = "Heads of this model by each other. Pin another checkpoint to match its heads."
+WITHIN = "This model's heads, compared with each other. Pin another checkpoint to match its heads."
 MATCHES_NOT_MEASURED = (
     "Nothing is measured yet for these weights. The button below runs held-out texts through both models "
     "and compares every head with every head."
 )
 KIND_LACKS = "{} has no attention that can be compared with this one on every text."
-NO_NULL = "No other seeds of this recipe are there to say how close matches usually are."
+NO_NULL = "There are no other seeds of this recipe to show how close matches usually are."
 ONE_HEAD = "The model has one head of this kind."
 MATCHES_HELP = """**Distance.** The mean Jensen–Shannon divergence of rows in bits over texts that this model holds out from its training. Both
 models read the same target. Edits and masks of a run take no part; its training step and similarity do.
@@ -90,7 +90,8 @@ def kind_label(site: AttentionSite) -> str:
 
 def matches_sentence(n: int, same: int, clear: int) -> str:
     """Say how many matches go to the head of the same number, and how many are also the nearest."""
-    return f"{same} of {n} heads are matched to the head of the same layer and number. {clear} of {n} matches are also the nearest head."
+    numbered = f"{same} of {n} heads are matched to the head of the same layer and number."
+    return f"{numbered} In {clear} of {n} matches, the matched head is also the nearest one."
 
 
 def seed_baseline_sentence(near: int, n: int, n_drawn: int, seeds: Sequence[str]) -> str:
@@ -153,9 +154,7 @@ def compared_answers(first: Sequence[str], second: Sequence[str], sides: Sides =
     one, other = (
         _quoted(some[parts]) if parts < len(some) else "nothing" for some in (first, second)
     )
-    return (
-        f"The answers part at word {parts + 1}: {one} in {sides.first}, {other} in {sides.second}."
-    )
+    return f"The answers diverge at word {parts + 1}: {one} in {sides.first}, {other} in {sides.second}."
 
 
 def _quoted(word: str) -> str:

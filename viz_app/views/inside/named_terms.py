@@ -67,7 +67,7 @@ def _described(s: Scene, term: ScoreTerm) -> tuple[str, str, str]:
     if isinstance(term, RelativePositionTerm):
         return (
             "How far apart are they?",
-            f"The query meets a vector of the distance alone, here {side}, through a matrix W_R. That vector r holds "
+            f"The query is multiplied, through a matrix W_R, by a vector for the distance alone, here {side}. That vector r holds "
             "sines and cosines of i − j. This term has a bias of its own (v in the paper; u in the term of the key).",
             "(W^{Q}a^{i} + v)·W^{R}r_{i−j} / √d_{k}",
         )
@@ -79,7 +79,7 @@ def _described(s: Scene, term: ScoreTerm) -> tuple[str, str, str]:
         )
         return (
             "Are they in the same text?",
-            "The query meets one of two learned vectors e: one for the same text, one for different ones. Here it is "
+            "The query is multiplied by one of two learned vectors e: one for the same text, one for different texts. Here it is "
             f"{texts}.",
             "(W^{Q}a^{i} + s)·e_{ij} / √d_{k}",
         )

@@ -120,7 +120,7 @@ def bars(trace: Trace, cell: WeightCell) -> list[dict]:
 
 SCALING_FIELDS = {
     "entropy": ("How evenly attention is spread", "entropy (nats)"),
-    "product_gradient": ("How strongly weights answer to q·k", "‖∂weights/∂(q·k)‖"),
+    "product_gradient": ("How strongly the weights respond to q·k", "‖∂weights/∂(q·k)‖"),
 }
 
 

@@ -107,7 +107,7 @@ def _states(s: Scene) -> Stage:
     d, m = len(s.w.a), s.w.memory.shape[1]
     return Stage(
         "s, h", "The states that meet",
-        f"The decoder is before the step that reads {s.q} and predicts the next token. Its state is s(i−1), {d} "
+        f"The decoder is about to read {s.q} and predict the next token. Its state is s(i−1), {d} "
         f"numbers (on top). Below are the encoder's states h(j), {m} numbers for each token of "
         f"{s.terms.of(s.site.key_stream).text}.",
         f"s_{{i−1}} ∈ R^{{{d}}},  h_{{j}} ∈ R^{{{m}}}", ("a",), ("a",), {"a": "a"},

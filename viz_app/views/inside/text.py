@@ -17,7 +17,7 @@ VIEWS = {
 
 
 FINISHED_WEIGHTS_ONLY = (
-    "**Only finished weights are known here** and not what they come from, no queries, keys, values or scores: {}. "
+    "**Only the finished weights are known here**, not the queries, keys, values or scores behind them: {}. "
     "The page Attention shows the weights; how one of them was computed cannot be shown."
 )
 
@@ -55,7 +55,7 @@ def missing_parts(site: AttentionSite) -> str:
     shares = f" {shared} heads read one key head." if shared > 1 else ""
     return (
         "**No walk from the tokens here.** The query and key were not recognised as x·W + b with a matrix of the "
-        f"model. It may turn them by their position, normalise them, or make them in an unknown way.{shares} q, k and "
+        f"model. The model may rotate them by position, normalise them, or compute them in an unknown way.{shares} q, k and "
         "v are kept as its attention received them."
     )
 
@@ -108,7 +108,7 @@ def explain_view(view: str, site: AttentionSite, t: words.Terms) -> str:
                 if words.is_alignment(site)
                 else ""
             )
-            + "Rows and columns are two ways to write the same numbers, turned."
+            + "Rows and columns are two ways to write the same numbers; one is the other transposed."
         )
     d, h, has_bias = (
         site.d_head,
@@ -126,7 +126,7 @@ def explain_view(view: str, site: AttentionSite, t: words.Terms) -> str:
         f" every key{and_terms}. None has to wait for another, so attention runs in parallel. Papers "
         "mostly write a token as a row, $A = Q K^\\top$ with softmax over each row. Many lecture notes "
         "write it as a column, $A = K^\\top Q$ with softmax over each column. The numbers are the same, "
-        "turned.",
+        "transposed.",
         "scaling": "If the numbers of q and k are independent, with mean 0 and variance 1, $q\\cdot k$ has the "
         f"variance $d_k = {d}$. Dividing by $\\sqrt{{{d}}}$ brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy**, "
         "$-\\sum_j p_j \\ln p_j$, measures how evenly a query spreads its attention, in nats. The **gradient** of softmax is "

@@ -15,13 +15,13 @@ METHOD_TITLES = {
     FLOW_METHOD: "flow",
 }
 METHOD_HELP = (
-    "The direct part is what each head itself adds to the logits. Gradients say how much each weight of a head leads to the "
+    "The direct part is what each head itself adds to the logits. Gradients say how much each weight of a head contributes to the "
     "chosen answer. Rollout and flow follow the tokens through all layers of a self-attention, whatever the answer is."
 )
-TOWARDS = (
-    "Blue leads to the chosen answer, orange away from it; the check says how far to trust it."
+TOWARDS = "Blue pushes towards the chosen answer, orange away from it. The check shows how far to trust this."
+MIXED = (
+    "How much of each token ends up in every other after the last layer, whatever the answer is."
 )
-MIXED = "How much of each token is in each other after the last layer, whatever the answer is."
 METHOD_UNITS = {
     DIRECT_METHOD: "logits",
     GRADIENT_METHOD: "nats",

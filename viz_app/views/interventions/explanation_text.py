@@ -3,7 +3,7 @@
 from models.runs.explanation import EPSILON, LN_2
 
 EXPLANATION_ANSWER = (
-    "If quite other weights lead to the same answer, the weights do not explain it."
+    "If very different weights lead to the same answer, the weights do not explain it."
 )
 NO_ROW = (
     "No single row of this model's attention leads to its answer, so no row can be tried with other weights. "

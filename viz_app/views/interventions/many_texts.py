@@ -150,7 +150,7 @@ def _note(result: HeadResult | None) -> dict[str, str] | None:
 
 
 def needed_heads_sentence(run: CurrentRun, swept: Swept) -> str:
-    """Say how many heads are needed or in the way, and which matters most."""
+    """Say how many heads are needed or harmful, and which matters most."""
     marked = [one for one in swept.heads if one.is_marked]
     needed = sum(one.effect.mean > 0 for one in marked)
     if not marked:
@@ -160,7 +160,7 @@ def needed_heads_sentence(run: CurrentRun, swept: Swept) -> str:
     way = "raises" if effect.mean > 0 else "lowers"
     better = len(marked) - needed
     counts = f"{needed} of {len(swept.heads)} heads are needed*"
-    counts += f", {better} in the way*" if better else ""
+    counts += f", {better} harmful*" if better else ""
     return (
         f"{counts}. {text.head_location(_site(run, most), most.head)} {way} the loss most when off: {_signed(effect.mean)} "
         f"({_signed(effect.low)} to {_signed(effect.high)})."

@@ -30,7 +30,7 @@ PART_HELP = (
 EXACT_EFFECT, GUESSED_EFFECT = "effect of the patch (exact)", "guess by the gradient"
 SCATTER_HINT = "On the line the guess is exact. Click a head to take it from the other text."
 SLOPE_NAME = "the largest guess by a finite difference"
-SLOPE_OF_PATCH = "{}: {:.4f} by the gradient, {:.4f} by going 1 % of the way forth and back ({})"
+SLOPE_OF_PATCH = "{}: {:.4f} by the gradient, {:.4f} by going 1 % of the way in each direction ({})"
 EFFECT_UNITS = {"difference": "Difference", "share": "Share of gap"}
 UNIT_HELP = (
     "The change itself, or its share of the gap between the two runs: (patched − corrupt)/(clean − corrupt). 0: the patch "
@@ -42,7 +42,7 @@ TITLES = {
 }
 MEANINGS = {
     "needed": "A part is needed if the answer is lost without it.",
-    "enough": "A part is enough if it alone brings the answer.",
+    "enough": "A part is enough if it restores the answer on its own.",
 }
 HINT = "Click a cell or a head to take it from the other text, or drag it onto the other grid."
 NOTHING_PATCHED = "Nothing is taken yet: click a cell or a head."
@@ -94,9 +94,9 @@ def alignment_sentence(n: int, m: int, n_aligned: int) -> str:
     """Say how the positions of two texts belong together."""
     length = f"{m} token" if m == 1 else f"{m} tokens"
     if n == m:
-        return f"{length}, as this text: each position has its counterpart."
+        return f"{length}, as many as this text: each position has its counterpart."
     return (
-        f"{length}, this text {n}; aligned at the common beginning and end: {n_aligned}. The hatched "
+        f"{length}; this text has {n}. Aligned at the common beginning and end: {n_aligned}. The hatched "
         "ones have no counterpart."
     )
 
@@ -140,7 +140,7 @@ def gap_share_sentence(place: str, value: float) -> str:
     """Say which share of the gap the strongest part brings."""
     if not value:
         return "No part changes it."
-    return _of_gap(place, "brings", value)
+    return _of_gap(place, "closes", value)
 
 
 def _of_gap(place: str, what: str, value: float) -> str:

@@ -57,7 +57,7 @@ _MIXED = (
 )
 _LENS = (
     "**Logit lens** (nostalgebraist 2020): the stream after each part. It is read by the model's own output path{read}, "
-    "with no later layer. Early layers were not trained to be read so; what they seem to predict is a sketch."
+    "with no later layer. Early layers were not trained to be read this way, so their predictions are only a rough sketch."
 )
 _READ = {
     NEXT_TOKEN: " to the next token",
@@ -120,11 +120,11 @@ def no_lens(
     stream, or no next token is predicted from it.
     """
     if guesses_masks:
-        mask_only = f"A prediction is read at a mask alone{', ' if answering else '.'}"
+        mask_only = f"A prediction is read only at a mask{', ' if answering else '.'}"
         shown = f"here at {quote(answering[0])}." if answering else " This text has none."
         return mask_only + shown
     if answering:
-        return f"The prediction is read from the token {quote(answering[0])} alone, from no other's vector."
+        return f"The prediction is read only from the vector of the token {quote(answering[0])}."
     if sublayer.states:
         return f"No prediction is read from the {sublayer.states} stream here: no next token is ever written from it."
     if reader:

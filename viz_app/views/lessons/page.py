@@ -23,7 +23,7 @@ LESSONS_HELP = (
 )
 IN_CLASS = (
     "**With a class:** start a lesson below and read its code aloud. Pupils open this page on their own devices and type the code, or "
-    "open the link beside it. You see how many predict what, without names, and show what happened to everyone at once. "
+    "open the link beside it. You see how many predict what, without names. Then you show everyone at once what happened. "
     "All predictions are deleted when you end the class; save them as CSV before if you want to keep them. Your browser leads the "
     "class; to try the part of a pupil on the same machine, use a private window. **Handout** is the chosen lesson as a page to print, with "
     "its pictures. It takes a minute to make, since every step is run for it."

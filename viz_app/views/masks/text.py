@@ -24,11 +24,11 @@ if it grows again. New cells follow the other layers.
 """
 
 MASKS_FIXED = (
-    "**The masks of this model cannot be changed.** Only finished weights are known of some of its attentions, computed where "
-    "this app cannot step in. The page Attention shows them."
+    "**The masks of this model cannot be changed.** For some of its attentions only finished weights are known, computed where "
+    "this app cannot intervene. The page Attention shows them."
 )
 LONG_TEXT = (
-    "A text this long has no drawing, which would need a cell for every weight. The files hold the weights of the "
+    "A text this long is not drawn, because that would need a cell for every weight. The files hold the weights of the "
     "head shown."
 )
 RECURRENCE_HAS_NO_MASK = """
@@ -82,10 +82,10 @@ def rules(
 def _while_writing(site: AttentionSite) -> str:
     """Return which part of the mask applies while writing; "" for other kinds of attention."""
     if site.stack == "encoder":
-        return f"The {site.key_stream} is read once, so writing meets the same mask at every step."
+        return f"The {site.key_stream} is read once, so the same mask applies at every step of writing."
     return {
-        "self": "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
-        "cross": "While writing, a prefix of m tokens meets the first m rows of the mask.",
+        "self": "While writing, the top-left m × m part of the mask applies to a prefix of m tokens.",
+        "cross": "While writing, the first m rows of the mask apply to a prefix of m tokens.",
     }.get(site.role, "")
 
 

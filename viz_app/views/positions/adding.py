@@ -37,7 +37,7 @@ POSITIONS_NOT_ADDED = RECURRENT + (
     "is added to a token's."
 )
 RELATIVE_ONLY = (
-    "**This model adds no position vector to a token.** The distance of two tokens is a term of their score; the page"
+    "**This model adds no position vector to a token.** The distance between two tokens is a term of their score; the page"
     " **Inside a head** shows it. Open **eng-fra** or **bert** to see how a position vector is added."
 )
 _UNKNOWN = (

@@ -47,7 +47,7 @@ NO_SCORES = (
 )
 BAND_OF_PAIRS = "Line: mean over all pairs of the text at this distance. Band: min–max."
 CARRIED = (
-    "This query and this key before they were turned, turned to each distance. Orange: their distance in the "
+    "This query and this key, unrotated, then rotated to each distance. Orange: their distance in the "
     "text."
 )
 
@@ -237,7 +237,7 @@ def only_turned(view: DistanceView, scales: Extent) -> bytes:
     return _pack(
         view,
         scales,
-        f"{names[0]} asks {names[1]}: their score, only turned",
+        f"{names[0]} → {names[1]}: the score by rotation alone",
         f"{view.file}.turned",
         query - key,
         distance=np.arange(len(view.carried), dtype=np.int32),
@@ -294,7 +294,7 @@ def explain_distances(scores: ScoresByDistance, turns: bool, hidden: bool) -> li
         ),
     ]
     alone = [
-        ("lead", "Only turned: one query and one key"),
+        ("lead", "Rotation alone: one query and one key"),
         (
             "line",
             "The tokens stay the same and only their distance changes, so the line shows the rotation alone.",

@@ -167,7 +167,7 @@ def explain_grid(similarity: GridSimilarity, special: Sequence[str]) -> str:
         n_tiles = len(tile_indices(similarity.rows)) * len(tile_indices(similarity.columns))
         fewer = f" {n_tiles} of {len(similarity.cosine)} patches have a tile."
     return (
-        "**Each tile belongs to one patch** and is the image in small. It shows the cosine of that patch's position "
+        "**Each tile belongs to one patch** and is laid out like the image. It shows the cosine of that patch's position "
         "vector with each patch's (Dosovitskiy et al. 2021). 1: the same direction, 0: a right angle, −1: the opposite."
         f"{left_out}{fewer}\n\n{text}"
     )

@@ -22,11 +22,11 @@ def positions_answer(model: Model) -> str:
             "vectors."
         )
     if model.order_from == BY_SCORES:
-        return "Each score gets a term for the distance of the two tokens. No vector is added to a token."
+        return "Each score gets a term for the distance between the two tokens. No vector is added to a token."
     if model.rotation(2) is not None:
         return (
             "It turns each query and each key by angles that grow with its position. So a score depends on the "
-            "distance of two tokens."
+            "distance between two tokens."
         )
     if model.order_from in (BY_TURNING, UNSEEN):
         return f"This model {NO_TABLE_REASONS[model.order_from]}."

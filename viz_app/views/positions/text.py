@@ -25,7 +25,7 @@ SAME_VECTOR, SAME_VECTOR_FLOAT = (
 NO_TABLE_REASONS = {
     BY_MASK: "has no position vectors at all",
     BY_STATES: "has no position vectors: its states carry the order",
-    BY_SCORES: "adds no position vectors: each score has a term for the distance of the two tokens",
+    BY_SCORES: "adds no position vectors: each score has a term for the distance between the two tokens",
     BY_TURNING: "adds no position vectors: its queries and keys depend on the positions of their tokens",
     BY_VECTORS: "adds its positions to the vectors of the tokens, but not from a table that was found",
     UNSEEN: "shows no position vectors, nor anything else that gives it the order",
@@ -36,8 +36,8 @@ RECURRENT = (
 )
 
 _RELATIVE = (
-    "**This model adds no position vectors: its positions are relative.** Each score has a term for the distance of "
-    "the two tokens, by a vector r of sines and cosines. The page **Inside a head** shows it, stage “position”. The "
+    "**This model adds no position vectors: its positions are relative.** Each score has a term for the distance between "
+    "the two tokens, from a vector r of sines and cosines. The page **Inside a head** shows it, stage “position”. The "
     "order in which tokens are predicted is a different matter; the page **Task** changes it. Open **eng-fra** or "
     "**bert** for a shuffle test. The other sections show the vectors that other models add."
 )
@@ -126,8 +126,8 @@ def not_shuffled(model: Model) -> str:
 def order_help(model: Model) -> str:
     """Say which tokens keep their places, beside the choice of an order."""
     if model.translates:
-        return "The end mark keeps its position: it marks where the text ends and is no word."
-    return "Special tokens keep their positions: they are no words. No token leaves its text."
+        return "The end mark keeps its position: it marks where the text ends and is not a word."
+    return "Special tokens keep their positions: they are not words. No token leaves its text."
 
 
 def answer_sentence(where: str, typed: tuple[str, str], reordered: tuple[str, str]) -> str:

@@ -196,7 +196,7 @@ def read_order(typed: str, n: int) -> tuple[int, ...]:
     parts = re.findall(r"[^\s,;→>-]+", typed)
     if odd := [part for part in parts if not re.fullmatch(r"[0-9]{1,9}", part)]:
         raise InputError(
-            f"“{odd[0][:20]}” is no position; an order is written like 3 2 4 1", ORDER_FIELD
+            f"“{odd[0][:20]}” is not a position; an order is written like 3 2 4 1", ORDER_FIELD
         )
     numbers = [int(part) for part in parts]
     if wrong := list(_wrong(numbers, n)):
@@ -218,7 +218,7 @@ def order_mismatch(chosen: Sequence[int], n: int) -> str:
     explanation = (
         "The positions it names keep their turn, and the others follow from left to right."
     )
-    return f"This order belongs to another text than this one of {n} tokens: {', '.join(wrong)}. {explanation}"
+    return f"This order belongs to a different text; this one has {n} tokens: {', '.join(wrong)}. {explanation}"
 
 
 def _wrong(numbers: Sequence[int], n: int) -> Iterator[str]:
@@ -228,7 +228,7 @@ def _wrong(numbers: Sequence[int], n: int) -> Iterator[str]:
     )
     missing = [number for number in range(1, n + 1) if number not in numbers]
     for positions, singular, plural in (
-        (beyond, "is not there", "are not there"),
+        (beyond, "does not exist", "do not exist"),
         (repeated, "appears twice", "appear twice"),
         (missing, "is missing", "are missing"),
     ):

@@ -49,7 +49,7 @@ _ANSWERING = (
 )
 _SEVERAL = (
     "**The {answer} is not known to be read from one token alone.** The model makes a logit for each {answer}{softmax}. "
-    "No single attention row belongs to that answer. Shown is that of one {unit}; click another in the {file}."
+    "No single attention row belongs to that answer. The row of one {unit} is shown; click another in the {file}."
 )
 _SOFTMAX = ", and softmax makes them probabilities"
 _TOKENS = (
@@ -71,8 +71,8 @@ _JUDGED = (
     "logit z. Their sum need not be 1.\n\n"
 )
 _GRADE = (
-    "**This model grades its input.** Its answer is a number itself, as in a regression: no probability, and no class "
-    "among others. The page Attention shows which tokens attend to which."
+    "**This model grades its input.** Its answer is a plain number, as in a regression, not a probability or a class. "
+    "The page Attention shows which tokens attend to which."
 )
 
 

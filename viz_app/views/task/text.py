@@ -25,7 +25,7 @@ TEXT_ENDS = "The text ends here: nothing follows yet."
 READING_SCALE = "Shaded by weight, 0 to 1; hatched = masked."
 NO_ATTENTION_ROW = "This model has no attention, so no row of weights belongs to its answer."
 CONTINUES, WRITES = (
-    "predicts for every token how probable it is next",
+    "predicts how probable each token is as the next one",
     "reads one text and writes another",
 )
 WRITES_SOUND = "writes what is said in a sound"
@@ -52,7 +52,7 @@ is the answer (Devlin et al. 2019, §4.2).
 """
 ORDER_NOTE = """
 **The order** sets when each token is predicted, not its position. Every token keeps its position, and is predicted from those
-whose turn came before (Yang et al. 2019, §2.2). The product of these probabilities is that of the text, in every order. A model
+whose turn came before (Yang et al. 2019, §2.2). The product of these probabilities is the probability of the text, in every order. A model
 that has learned well gives nearly the same in all of them.
 
 **Two streams.** The content stream of a position knows its token, and attends to itself and what came before. The query stream knows
