@@ -62,7 +62,7 @@ def shows(page: Page, value: float) -> None:
 
 def test_the_grid_holds_the_distances_of_both_runs(opened: Page, scope: Scope) -> None:
     shows(opened, float(distances(scope, SOURCE)[1, 2]))
-    expect(opened.locator(".difference .verdict")).to_contain_text("The answers part at word 2")
+    expect(opened.locator(".difference .verdict")).to_contain_text("The answers diverge at word 2")
 
 
 def test_a_click_looks_at_a_head(opened: Page) -> None:
