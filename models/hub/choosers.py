@@ -87,9 +87,9 @@ class MultipleChoice(HubModel):
     )
     answer_description = "which of several texts goes best with a question"
 
-    def __init__(self, *args: Any, position: int, **settings: Any) -> None:
+    def __init__(self, *args: Any, position: int | None, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        # of the token whose vector answers in each row: 0, or −1 for the last
+        # of the token whose vector answers in each row: 0, −1 for the last, or None for several
         self.position = position
 
     @property
@@ -158,7 +158,8 @@ class MultipleChoice(HubModel):
     ) -> dict[str, Output]:
         names = tuple(self._choice(streams[row]) for row in CHOICE_ROWS if row in streams)
         best = int(answers[CHOICE_HEAD].argmax())
-        position = self.position % len(streams[CHOICE_ROWS[best]].ids)
+        n = len(streams[CHOICE_ROWS[best]].ids)
+        position = None if self.position is None else self.position % n
         return {
             CHOICE_HEAD: ChoiceProbabilities(
                 CHOICE_ROWS[best], position, names, answers[CHOICE_HEAD]

@@ -141,12 +141,14 @@ def _pairs(
 
 def _head(model: HeadReader) -> OutputHead | None:
     """Return the first head that turns the last states into the run's own logits, if any."""
+    if not (heads := model.possible_heads()):
+        return None
     with record() as recording:
         output = model(*model.repeated(short_text(model.module, model.config)))[model.output_name]
     value = {name: activation.value for name, activation in recording.activations.items()}
     last = _streams(model.sublayers, value)[-1][2]
     last = model.last_norm(model.answering(last))
-    for head in model.possible_heads():
+    for head in heads:
         with suppress(AttributeError, TypeError, IndexError, RuntimeError):  # one of another kind
             logits = head(last)
             if logits.shape == output.shape and close(model, logits, output):

@@ -49,6 +49,8 @@ BYTES = {
 }
 HUB_FLOATS = ("F64", "F32", "F16", "BF16")
 PREPROCESSOR = "preprocessor_config.json"  # how an image or a sound becomes a model's input
+# where transformers 5 puts it beside a tokenizer's part, and under which names
+PROCESSOR, PROCESSOR_PARTS = "processor_config.json", ("image_processor", "feature_extractor")
 HUB_WEIGHTS, SHARD_INDEX = "model.safetensors", "model.safetensors.index.json"
 WEIGHTS_MISSING = "its weights are missing: neither model.safetensors nor an index of shards"
 PICKLED = (
@@ -209,11 +211,22 @@ def stage_folder(folder: Path) -> Iterator[Path]:
                 content = read_json(folder / name, largest=largest, finite=False)
                 safe = _inward(content, strict=name in SETTINGS_OF_TOKENIZERS)
                 (private / name).write_text(json.dumps(safe), "utf-8")
+        if not (private / PREPROCESSOR).exists() and (settings := _of_processor(folder)):
+            (private / PREPROCESSOR).write_text(json.dumps(settings), "utf-8")
         for name in VOCABULARIES:
             if os.path.lexists(folder / name):
                 (private / name).write_bytes(read_bytes(folder / name, LARGEST_VOCABULARY))
         _link_weights(folder, private)
         yield private
+
+
+def _of_processor(folder: Path) -> dict[str, Any]:
+    """Return the settings of images or sounds that a processor of several parts saved."""
+    if not os.path.lexists(folder / PROCESSOR):
+        return {}
+    content = read_json(folder / PROCESSOR, largest=SETTINGS[PREPROCESSOR], finite=False)
+    parts = [content[name] for name in PROCESSOR_PARTS if isinstance(content.get(name), dict)]
+    return _inward(parts[0], strict=False) if len(parts) == 1 else {}
 
 
 def _link_weights(folder: Path, private: Path) -> None:

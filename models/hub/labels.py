@@ -37,6 +37,11 @@ def label_output(
     return LabelValues(stream, names, logits)
 
 
+def label_names(config: Any) -> list[str]:
+    """Return the name of each label by its index; LABEL_i where it has none, as in transformers."""
+    return [str(config.id2label.get(i, f"LABEL_{i}")) for i in range(len(config.id2label))]
+
+
 def labels_in_words(output: Output) -> str:
     """Return the name of the class, the labels that hold, or the values of labels."""
     if isinstance(output, JudgedLabels | LabelValues):

@@ -28,6 +28,7 @@ from models.hub.images import load as images
 from models.hub.images.model import ImageModel
 from models.hub.images.text_image import TEXT_TOWER, TextImageModel, check_towers
 from models.hub.kinds import model_kind, why_it_does_not_run, why_nothing_is_shown
+from models.hub.labels import label_names
 from models.hub.layouts import layer_maps, rotary_paths
 from models.hub.model import BACKWARDS, READER, HubModel
 from models.hub.python_tokenizer import PythonTokenizer
@@ -36,6 +37,7 @@ from models.hub.readers import (
     Classifier,
     Discriminator,
     MaskedLM,
+    QuestionAnswering,
     TokenClassifier,
 )
 from models.hub.routing import find_routings
@@ -100,7 +102,7 @@ def _read(
 ) -> Checkpoint:
     """Open what was staged of a folder and tried out."""
     plan = opening_plan(private)
-    module, gives_weights = _opened(private, plan.auto, plan.config, dtype)
+    module, gives_weights = _opened(private, plan, dtype)
     module = module.to(device).eval()
     if issubclass(plan.ask, ImageModel):
         model, tokenizer = images.vision_model(
@@ -161,6 +163,12 @@ class OpeningPlan:
     auto: Any
     ask: type[HubModel]
 
+    @property
+    def reads_pooler(self) -> bool:
+        """True if an answer may be read through the module's pooler."""
+        unread = (HubModel, MaskedLM, TokenClassifier, QuestionAnswering)
+        return self.ask not in unread or self.name.endswith("ForPreTraining")
+
 
 def opening_plan(folder: Path) -> OpeningPlan:
     """Read the configuration of a folder. Raises CheckpointError, or what transformers raises."""
@@ -169,6 +177,7 @@ def opening_plan(folder: Path) -> OpeningPlan:
     config = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
+    config.return_dict = True  # a tuple has no names
     config.use_cache = False  # a cache hands on copies of k and v, which are of no product; who writes asks for one
     return OpeningPlan(config, name, getattr(transformers, opens), ask)
 
@@ -234,36 +243,40 @@ def _name_of(dtype: torch.dtype | None) -> str:
     return "" if dtype is None else str(dtype).removeprefix("torch.")
 
 
-def _opened(
-    folder: Path, auto: Any, config: Any, dtype: torch.dtype | None
-) -> tuple[nn.Module, bool]:
+def _opened(folder: Path, plan: OpeningPlan, dtype: torch.dtype | None) -> tuple[nn.Module, bool]:
     """Return the model with its weights; True if its library can only return finished weights."""
     how = {
-        "config": config,
+        "config": plan.config,
         "local_files_only": True,
         "trust_remote_code": False,
+        "ignore_mismatched_sizes": True,  # they are named below
         "dtype": dtype or "auto",
         "weights_only": True,
     }
     try:
-        module, info = auto.from_pretrained(
+        module, info = plan.auto.from_pretrained(
             folder, attn_implementation="sdpa", output_loading_info=True, **how
         )
         gives = False
     except ValueError as error:
         if "scaled_dot_product_attention" not in str(error) and "sdpa" not in str(error).lower():
             raise
-        module, info = auto.from_pretrained(
+        module, info = plan.auto.from_pretrained(
             folder, attn_implementation="eager", output_loading_info=True, **how
         )
         gives = True
     missing = sorted(info["missing_keys"])
-    needed = [
-        name for name in missing if "pooler" not in name.split(".")
-    ]  # whose vector nothing here reads
-    if odd := needed or sorted(map(str, info["mismatched_keys"])):
-        what = f"{len(odd)} parameters are not in its weights, {odd[0]:.100} for one"
+    if not plan.reads_pooler:
+        missing = [name for name in missing if "pooler" not in name.split(".")]
+    if missing:
+        what = f"{len(missing)} parameters are not in its weights, {missing[0]:.100} for one"
         raise CheckpointError(f"{what}; nothing is drawn in their place")
+    if odd := sorted(info["mismatched_keys"], key=str):
+        name, stored, needed = odd[0]
+        sizes = f"{tuple(stored)} in its weights and {tuple(needed)} by its configuration"
+        raise CheckpointError(
+            f"{len(odd)} parameters have other sizes, {name:.100} for one: {sizes}"
+        )
     parameters = list(module.named_parameters())
     for name, parameter in loading.with_progress(loading.CHECKED, parameters, len(parameters)):
         if not bool(parameter.isfinite().all()):
@@ -345,7 +358,7 @@ def _hub_model(
         "pairs": SECOND_CLOSING in frames_of(tokenizer),
     }
     kind = _measured(kind, module, sizes)
-    names = [str(config.id2label[i]) for i in sorted(config.id2label)]
+    names = label_names(config)
     if kind is Discriminator:
         settings |= {"names": ORIGINAL_OR_REPLACED}
     elif kind is TokenClassifier:
@@ -353,7 +366,9 @@ def _hub_model(
     elif kind is TwoStackClassifier:
         settings |= {"names": names, "position": -1}
     elif kind is Classifier:
-        settings |= {"names": names, "position": probe.answering_position(module, sizes)}
+        position = probe.answering_position(module, sizes)
+        skipped = probe.skipped_padding(module, sizes) if position == -1 else -1
+        settings |= {"names": names, "position": position, "skipped": skipped}
     elif kind is MultipleChoice:
         settings |= {"position": probe.answering_position(module, sizes, choices=True)}
     model = kind(module, sizes, **settings)

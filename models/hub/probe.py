@@ -200,22 +200,52 @@ def pretrained_kind(module: nn.Module, sizes: HubConfig) -> type[HubModel]:
     return Discriminator if output.logits.dim() == 2 else MaskedLM
 
 
-def answering_position(module: nn.Module, sizes: HubConfig, choices: bool = False) -> int:
-    """Find the token whose last vector is read, by the gradient: 0 for the first, −1 for the last.
+def answering_position(module: nn.Module, sizes: HubConfig, choices: bool = False) -> int | None:
+    """Find the token whose last vector is read: 0 for the first, −1 for the last, None for several.
 
     A model that compares `choices` takes an axis of them.
     """
     ids = short_text(module, sizes)
-    with torch.enable_grad():
-        output = module(input_ids=ids[:, None] if choices else ids, output_hidden_states=True)
-        last = output.hidden_states[-1]
-        gradient = torch.autograd.grad(output.logits.float().sum(), last, allow_unused=True)[0]
-    reads = (
-        []
-        if gradient is None
-        else gradient.reshape(*ids.shape, -1)[0].abs().sum(-1).nonzero().flatten().tolist()
-    )
-    return -1 if reads == [ids.shape[1] - 1] else 0
+    read = _tokens_read(module, ids, choices)
+    if read == (0,):
+        return 0
+    return -1 if read == (ids.shape[1] - 1,) else None
+
+
+def skipped_padding(module: nn.Module, sizes: HubConfig) -> int:
+    """Return the id of padding if a row that ends in it is read from the token before; else −1."""
+    pad, ids = getattr(module.config, "pad_token_id", None), short_text(module, sizes).clone()
+    if not isinstance(pad, int) or not 0 <= pad < sizes.vocab_size:
+        return -1
+    ids[:, -1] = pad
+    return pad if _tokens_read(module, ids) == (ids.shape[1] - 2,) else -1
+
+
+def _tokens_read(module: nn.Module, ids: Tensor, choices: bool = False) -> tuple[int, ...]:
+    """Return the positions whose last vectors the answer is read from, by the gradient."""
+    n, heads_read = ids.shape[1], list[Tensor]()
+
+    def remember(_: nn.Module, args: tuple[Any, ...]) -> None:
+        if args and isinstance(args[0], Tensor) and args[0].shape[-2:-1] == (n,):
+            heads_read.append(args[0])
+
+    hooks = [one.register_forward_pre_hook(remember) for one in module.children()]
+    try:
+        with torch.enable_grad():
+            output = module(input_ids=ids[:, None] if choices else ids, output_hidden_states=True)
+            # some hand out copies of their states: then what a head takes
+            for states in (output.hidden_states[-1], *heads_read):
+                if not states.is_floating_point() or not states.requires_grad:
+                    continue
+                total = output.logits.float().sum()
+                (found,) = torch.autograd.grad(total, states, allow_unused=True, retain_graph=True)
+                if found is not None:
+                    by_token = found.reshape(n, -1).abs().sum(-1)
+                    return tuple(by_token.nonzero().flatten().tolist())
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return ()
 
 
 @torch.no_grad()

@@ -166,23 +166,30 @@ class MaskedLM(HeadReader):
 class Classifier(HeadReader):
     """One class for the whole row.
 
-    `position` is of the token whose vector answers: 0, or −1 for the last.
+    `position` is of the token whose vector answers: 0, −1 for the last, or None for several.
+    `skipped` is the token that the last one may not be: padding, or −1 for none.
     """
 
     fields = (ONE_TEXT_FIELD, SECOND_TEXT)
     output_name = CLASSES_OUTPUT
 
     def __init__(
-        self, *args: Any, names: Sequence[str], position: int = 0, **settings: Any
+        self,
+        *args: Any,
+        names: Sequence[str],
+        position: int | None = 0,
+        skipped: int = -1,
+        **settings: Any,
     ) -> None:
         super().__init__(*args, **settings)
-        self.names, self.position = tuple(names), position
+        self.names, self.position, self.skipped = tuple(names), position, skipped
         if self.output_name == CLASSES_OUTPUT:
             self.answer_description = describe_labels(self.module, self.names, "text")
 
     def possible_heads(self) -> list[OutputHead]:
-        """Return the heads that are tried; none if no softmax compares what the head makes."""
-        return class_heads(self.module) if compares_labels(self.module, self.names) else []
+        """Return the heads that are tried; none if no softmax compares what one token gives."""
+        has_one = self.position is not None and compares_labels(self.module, self.names)
+        return class_heads(self.module) if has_one else []
 
     def answering(self, states: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch d_model"]:
         return states[:, self.position]
@@ -193,12 +200,15 @@ class Classifier(HeadReader):
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        n, logits = len(streams["text"].ids), answers[self.output_name]
-        return {
-            self.output_name: label_output(
-                self.module, "text", self.position % n, self.names, logits
-            )
-        }
+        position, logits = self.position_in(streams["text"].ids), answers[self.output_name]
+        return {self.output_name: label_output(self.module, "text", position, self.names, logits)}
+
+    def position_in(self, ids: Sequence[int]) -> int | None:
+        """Return the position of the token that answers for this row."""
+        if self.position is None or self.position == 0:
+            return self.position
+        others = [i for i, token in enumerate(ids) if token != self.skipped]
+        return others[-1] if others else 0
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer

@@ -173,14 +173,19 @@ def _special(name: str, vocab_size: int, *configs: Any) -> tuple[int, ...]:
     return next(filter(None, valid), ())
 
 
+# of the tokens of a text, by the names that families give them
+LIMITS = "max_position_embeddings", "max_seq_len", "max_target_positions"
+
+
 def _n_ctx(text: Any, module: Any, library: Any) -> int:
     """Return the longest text, in tokens.
 
     The bounds are those of the configuration, of the tokenizer, and of a table of positions less
     the rows that it keeps for padding. Raises CheckpointError for a length below 1.
     """
-    by_config = getattr(text, "max_position_embeddings", None) or math.inf
-    by_config = by_config if by_config > 0 else math.inf
+    parts = text, getattr(module.config, "encoder", None)
+    limits = [getattr(part, name, None) for part in parts if part is not None for name in LIMITS]
+    by_config = min([n for n in limits if isinstance(n, int) and n > 0], default=math.inf)
     by_tables = [
         table.num_embeddings - table.padding_idx - 1
         for table in module.modules()
@@ -190,6 +195,8 @@ def _n_ctx(text: Any, module: Any, library: Any) -> int:
         and table.padding_idx is not None
     ]
     by_tokenizer = getattr(library, "model_max_length", None) or MAX_HUB_TOKENS
+    if not isinstance(by_tokenizer, int | float):
+        raise CheckpointError(f"model_max_length must be a number, not {by_tokenizer!r:.40}")
     longest = int(min([by_config, MAX_HUB_TOKENS, by_tokenizer, *by_tables]))
     if longest < 1:
         raise CheckpointError(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from models.architectures.base import Answers, Architecture, Field
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF
+from models.hub.labels import label_output
 from models.hub.model import BACKWARDS, NUMBERS_OUTPUT, HubModel
 from models.hub.readers import CLASSES_OUTPUT, Classifier
 from models.hub.recording.context import ModuleCall, PassContext
@@ -20,7 +21,7 @@ from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENIN
 from models.layers.cache import Cache
 from models.layers.masks import Mask, Masks, SiteKind, padding
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace.outputs import ClassProbabilities, Numbers, Output
+from models.trace.outputs import Numbers, Output
 
 SHIFTED = "decoder input"
 
@@ -154,9 +155,8 @@ class TwoStackClassifier(TwoStackReader, Classifier):
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         last = len(streams[SHIFTED].ids) - 1
-        return {
-            CLASSES_OUTPUT: ClassProbabilities(SHIFTED, last, self.names, answers[CLASSES_OUTPUT])
-        }
+        logits = answers[CLASSES_OUTPUT]
+        return {CLASSES_OUTPUT: label_output(self.module, SHIFTED, last, self.names, logits)}
 
 
 def is_two_stacks(module: nn.Module) -> bool:

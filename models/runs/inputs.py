@@ -189,7 +189,7 @@ def _row(text: FieldInput, field: Field, tokenizer: Tokenizer, n_ctx: int) -> En
         raise
     except ValueError as error:
         raise InputError(str(error), field.name) from None
-    if field.segment is not None and not any(row.offsets):
+    if not row.ids or (field.segment is not None and not any(row.offsets)):
         raise InputError(f"the {field.title} holds nothing that this model can read", field.name)
     return row if field.segment is None else replace(row, segments=(field.segment,) * len(row.ids))
 

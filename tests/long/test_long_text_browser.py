@@ -54,7 +54,7 @@ def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(
     rested(page)
     assert shape(page) == ("256", "256", str(BLOCK), "0 0")
     assert (
-        "largest of 16 × 16 weights; hidden: the other 255"
+        "largest of 16 × 16 weights; the other 255 are hidden"
         in page.locator(".head .map .note").text_content()
     )
     assert sum(sizes) < 4_000_000  # all 4,096² weights of one head are 67 MB

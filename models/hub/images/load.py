@@ -24,6 +24,7 @@ from models.hub.images.text_image import (
     TextImageTokenizer,
     check_similarity,
 )
+from models.hub.labels import label_names
 from models.hub.layouts import layer_maps
 from models.hub.positions import told_by
 from models.hub.probe import check_recorded, check_trial, choose_route, looks_ahead, short_text
@@ -47,8 +48,7 @@ def vision_model(
     sizes = encoder_sizes(type(module).__name__, module, len(grid.tokens), gives)
     about: dict[str, Any] = {"grid": grid, "trial": trial}
     if issubclass(kind, ImageClassifier):
-        names = [str(config.id2label[i]) for i in sorted(config.id2label)]
-        about |= {"names": names, "position": answering_patch(module, trial)}
+        about |= {"names": label_names(config), "position": answering_patch(module, trial)}
     model = kind(module, sizes, **about)
     check_trial(model, NO_PATCH_ATTENTION)
     confirm.record_layers(model, layer_maps(module))

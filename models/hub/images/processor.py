@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float
+from PIL import Image
 from torch import Tensor
 
 from models.errors import CheckpointError, InputError
@@ -21,6 +23,7 @@ from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, decoded, exa
 from models.tokenizers.base import Encoding, Tokenizer
 
 LARGEST_SIZE = 2048  # of any number in the settings: sides, in pixels
+PLAIN_SIDE = 64  # pixels, of images of one colour
 PREPROCESSOR_MISSING = f"{PREPROCESSOR} is missing, so nothing says how an image becomes the numbers that this model reads"
 READS_IMAGE_ONLY = "this model reads an image, not a text"
 
@@ -81,17 +84,27 @@ class ImageProcessor:
         self, pixels: Float[Tensor, "channel height width"]
     ) -> Float[Tensor, "height width channel"]:
         """Return the image that these pixels are of, with values from 0 to 1."""
-        mean, std = (self._each(name, plain) for name, plain in (("mean", 0.0), ("std", 1.0)))
-        values = pixels * std + mean
-        if not getattr(self._library, "do_rescale", True):
-            values = values / 255
-        return values.clamp(0, 1).permute(1, 2, 0).contiguous()
+        black, white, order = self._colours
+        shares = (pixels - black) / (white - black)
+        return shares[order].clamp(0, 1).permute(1, 2, 0).contiguous()
 
-    def _each(self, name: str, plain: float) -> Float[Tensor, "channel 1 1"]:
-        is_used = getattr(self._library, "do_normalize", False)
-        value = getattr(self._library, f"image_{name}", None) if is_used else None
-        values = [plain] if value is None else value if isinstance(value, list | tuple) else [value]
-        return torch.tensor([float(v) for v in values])[:, None, None]
+    @cached_property
+    def _colours(self) -> tuple[Tensor, Tensor, list[int]]:
+        """What black and white become, and which channel holds red, green and blue.
+
+        Processors differ in which of their settings they heed, so plain images are tried.
+        """
+        black, white, *colours = (
+            self._middle(colour) for colour in ("black", "white", "red", "lime", "blue")
+        )
+        is_flat = white == black
+        white = torch.where(is_flat, black + 1, white)
+        order = [int(((value - black) / (white - black)).argmax()) for value in colours]
+        return black[:, None, None], white[:, None, None], order
+
+    def _middle(self, colour: str) -> Float[Tensor, " channel"]:
+        pixels = self.pixels(Image.new("RGB", (PLAIN_SIDE, PLAIN_SIDE), colour))
+        return pixels[:, pixels.shape[1] // 2, pixels.shape[2] // 2]
 
 
 def _differently_shaped() -> list[Any]:

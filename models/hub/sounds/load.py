@@ -16,6 +16,7 @@ from models.architectures.base import BY_VECTORS
 from models.errors import CheckpointError, InputError
 from models.hub import confirm, probe
 from models.hub.close import close
+from models.hub.labels import label_names
 from models.hub.layouts import layer_maps
 from models.hub.positions import table_looked_up
 from models.hub.python_tokenizer import PythonTokenizer
@@ -103,7 +104,7 @@ def opened_reader(
     if longest > MAX_HUB_TOKENS:
         raise CheckpointError(f"it makes {longest:,} frames of {processor.longest:g} s of sound")
     sizes = encoder_sizes(type(module).__name__, module, longest, False)
-    about: dict[str, Any] = {"names": [str(config.id2label[i]) for i in sorted(config.id2label)]}
+    about: dict[str, Any] = {"names": label_names(config)}
     if issubclass(kind, SoundSpeller):
         about = {"names": _letters(folder, config), "blank": getattr(config, "pad_token_id", -1)}
     model = kind(module, sizes, reads=processor.reads, count_frames=count, trial=trial, **about)

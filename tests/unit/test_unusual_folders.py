@@ -1,0 +1,215 @@
+"""Hugging Face folders that are legal and unusual: what is missing, named elsewhere, read from another token, or coloured otherwise."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import image_models
+import numpy as np
+import pytest
+import torch
+import transformers
+from hub_models import _GROUPED, _WIDE, library_tokenizer
+from safetensors.torch import load_file, save_file
+
+import models
+from models.errors import CheckpointError, InputError
+from models.hub.images.processor import ImageProcessor
+from models.images import decoded, example
+from models.trace.outputs import ClassProbabilities, JudgedLabels, LabelValues
+from viz_app.drawing.notes import first_output
+
+TEXT = "The little dog was hungry."
+
+
+def saved(folder: Path, made: str, config: str, **sizes: Any) -> Any:
+    """Save a random module with a tokenizer, and return it."""
+    torch.manual_seed(1)
+    module = getattr(transformers, made)(getattr(transformers, config)(**sizes)).eval()
+    with torch.no_grad():
+        for p in module.parameters():
+            p.normal_(std=0.3)
+    module.save_pretrained(folder)
+    library_tokenizer(folder, 89)
+    return module
+
+
+def edited(folder: Path, name: str = "config.json", **settings: Any) -> None:
+    path = folder / name
+    described = json.loads(path.read_text("utf-8")) | settings
+    path.write_text(json.dumps({k: v for k, v in described.items() if v is not None}), "utf-8")
+
+
+def bert(folder: Path, made: str = "BertForSequenceClassification", **sizes: Any) -> Any:
+    return saved(folder, made, "BertConfig", **_WIDE | {"vocab_size": 97, "num_labels": 3} | sizes)
+
+
+@pytest.mark.parametrize(
+    ("made", "is_read"), [("BertForSequenceClassification", True), ("BertForMaskedLM", False)]
+)
+def test_a_pooler_is_not_drawn_where_the_answer_is_read_through_it(
+    tmp_path: Path, made: str, is_read: bool
+) -> None:
+    bert(tmp_path, made)
+    weights = load_file(tmp_path / "model.safetensors")
+    left = {name: one for name, one in weights.items() if "pooler" not in name}
+    assert (len(left) < len(weights)) == is_read
+    save_file(left, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    if is_read:
+        with pytest.raises(CheckpointError, match="pooler.* nothing is drawn in their place"):
+            models.load(tmp_path, device="cpu")
+    else:
+        models.load(tmp_path, device="cpu")
+
+
+def reads(module: Any, ids: list[int]) -> list[int]:
+    """The tokens whose last vectors the library's answer is read from, by the gradient at its head's input."""
+    taken: list[torch.Tensor] = []
+    for child in list(module.children())[1:]:
+        child.register_forward_pre_hook(lambda _, args: taken.append(args[0]))
+    logits = module(input_ids=torch.tensor([ids])).logits
+    (gradient,) = torch.autograd.grad(logits.sum(), taken[0])
+    return gradient[0].abs().sum(-1).nonzero().flatten().tolist()
+
+
+@pytest.mark.parametrize(
+    ("made", "config", "sizes"),
+    [
+        ("XLNetForSequenceClassification", "XLNetConfig", {"d_model": 22, "n_head": 2, "n_layer": 2, "d_inner": 31}),
+        ("LlamaForSequenceClassification", "LlamaConfig", _GROUPED | {"eos_token_id": 3, "pad_token_id": 3}),
+        ("LlamaForSequenceClassification", "LlamaConfig", _GROUPED | {"eos_token_id": 2, "pad_token_id": 0}),
+    ],
+)  # fmt: skip
+def test_the_token_that_answers_is_the_one_that_the_library_reads(
+    tmp_path: Path, made: str, config: str, sizes: dict[str, Any]
+) -> None:
+    module = saved(tmp_path, made, config, **sizes | {"vocab_size": 97, "num_labels": 3})
+    trace = models.load(tmp_path, device="cpu").run(TEXT)
+    ids = list(trace.streams["text"].ids)
+    position = first_output(trace).position
+    if made.startswith("XLNet"):
+        assert reads(module, ids) == [position]
+        return
+    with torch.no_grad():  # the head of the last vectors, read at one token
+        states = module.model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        torch.testing.assert_close(
+            module.score(states[position]), first_output(trace).logits, rtol=1e-4, atol=1e-5
+        )
+    padding = sizes["pad_token_id"]
+    assert position == max(i for i, token in enumerate(ids) if token != padding)
+
+
+def test_a_class_that_is_read_from_all_tokens_has_no_token_that_answers(tmp_path: Path) -> None:
+    saved(
+        tmp_path, "ModernBertForSequenceClassification", "ModernBertConfig",
+        **_WIDE | {"hidden_size": 24, "vocab_size": 97, "num_labels": 3, "cls_token_id": 1, "sep_token_id": 2, "pad_token_id": 0},
+        classifier_pooling="mean",
+    )  # fmt: skip
+    scope = models.load(tmp_path, device="cpu")
+    assert first_output(scope.run(TEXT)).position is None
+    assert scope.model.read_outputs == ()
+
+
+@pytest.mark.parametrize(
+    ("n", "problem", "kind"),
+    [(1, None, LabelValues), (4, "multi_label_classification", JudgedLabels), (3, "regression", LabelValues), (3, None, ClassProbabilities)],
+)  # fmt: skip
+def test_a_classifier_of_two_stacks_has_the_labels_of_its_problem(
+    tmp_path: Path, n: int, problem: str | None, kind: type
+) -> None:
+    sizes = {"d_model": 22, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+             "encoder_ffn_dim": 31, "decoder_ffn_dim": 31, "max_position_embeddings": 61}  # fmt: skip
+    module = saved(tmp_path, "BartForSequenceClassification", "BartConfig", **sizes, vocab_size=97, eos_token_id=3,
+                   pad_token_id=0, bos_token_id=1, num_labels=n, problem_type=problem)  # fmt: skip
+    trace = models.load(tmp_path, device="cpu").run(TEXT)
+    output = first_output(trace)
+    assert type(output) is kind
+    with torch.no_grad():
+        expected = module(input_ids=torch.tensor([trace.streams["text"].ids])).logits[0]
+    shown = output.logits if kind is ClassProbabilities else output.values
+    torch.testing.assert_close(shown, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_label_without_a_name_is_not_given_anothers(tmp_path: Path) -> None:
+    bert(tmp_path)
+    edited(
+        tmp_path, id2label={"1": "one star", "2": "two stars", "3": "three stars"}, label2id=None
+    )
+    scope = models.load(tmp_path, device="cpu")
+    assert first_output(scope.run(TEXT)).names == ("LABEL_0", "one star", "two stars")
+
+
+def test_sizes_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    bert(tmp_path)
+    edited(tmp_path, max_position_embeddings=8)
+    with pytest.raises(
+        CheckpointError,
+        match=r"position_embeddings.weight for one: \(\d+, 22\) in its weights and \(8, 22\)",
+    ):
+        models.load(tmp_path, device="cpu")
+
+
+def test_a_module_that_hands_out_tuples_opens(tmp_path: Path) -> None:
+    bert(tmp_path)
+    edited(tmp_path, return_dict=False)
+    assert len(first_output(models.load(tmp_path, device="cpu").run(TEXT)).names) == 3
+
+
+def test_a_longest_text_that_is_no_number_is_refused_as_such(tmp_path: Path) -> None:
+    bert(tmp_path)
+    edited(tmp_path, "tokenizer_config.json", model_max_length="512")
+    with pytest.raises(CheckpointError, match="model_max_length must be a number, not '512'"):
+        models.load(tmp_path, device="cpu")
+
+
+def test_a_text_without_a_token_is_refused_at_its_field(tmp_path: Path) -> None:
+    saved(tmp_path, "LlamaForCausalLM", "LlamaConfig", **_GROUPED | {"vocab_size": 97})
+    library = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    library.backend_tokenizer.post_processor = None
+    library.save_pretrained(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    with pytest.raises(InputError, match="holds nothing that this model can read"):
+        scope.run("\x01")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"image_processor_type": "MobileViTImageProcessor", "size": {"shortest_edge": 20}, "crop_size": {"height": 20, "width": 20},
+         "do_flip_channel_order": True},
+        {"rescale_factor": 1 / 127.5, "image_mean": [1, 1, 1], "image_std": [1, 1, 1]},
+        {"image_mean": [0.1, 0.5, 0.9], "image_std": [0.2, 0.5, 2.0]},
+        {"do_rescale": False, "image_mean": [127, 127, 127], "image_std": [60, 60, 60]},
+    ],
+    ids=["plain", "channels flipped", "another factor", "each channel its own", "not rescaled"],
+)  # fmt: skip
+def test_the_image_that_a_model_reads_has_the_colours_of_the_file(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    image_models.save("ViTForImageClassification", tmp_path)
+    edited(tmp_path, "preprocessor_config.json", **settings)
+    processor = ImageProcessor(tmp_path, transformers)
+    image = decoded(example())
+    seen = processor.seen(processor.pixels(image))
+    side = min(image.size)
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    cropped = image.crop((left, top, left + side, top + side)) if "crop_size" in settings else image
+    expected = np.asarray(cropped.resize((20, 20), 2), np.float64) / 255
+    assert np.abs(seen.numpy() - expected).mean() < 0.05
+    means = seen.numpy().mean((0, 1)), expected.mean((0, 1))
+    assert means[0] == pytest.approx(means[1], abs=0.02)
+
+
+def test_settings_that_a_processor_of_several_parts_saved_are_read(tmp_path: Path) -> None:
+    image_models.save("ViTForImageClassification", tmp_path)
+    path = tmp_path / "preprocessor_config.json"
+    before = models.load(tmp_path, device="cpu")
+    settings = json.loads(path.read_text("utf-8"))
+    path.unlink()
+    (tmp_path / "processor_config.json").write_text(
+        json.dumps({"image_processor": settings, "processor_class": "X"}), "utf-8"
+    )
+    after = models.load(tmp_path, device="cpu")
+    one, other = (first_output(scope.run(example())).logits for scope in (before, after))
+    assert torch.equal(one, other)
