@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
 from models.hub import confirm, files, positions, probe
 from models.hub.choosers import MultipleChoice
+from models.hub.close import close
 from models.hub.files import stage_folder
 from models.hub.images import load as images
 from models.hub.images.model import ImageModel
@@ -37,7 +38,6 @@ from models.hub.readers import (
     Classifier,
     Discriminator,
     MaskedLM,
-    QuestionAnswering,
     TokenClassifier,
 )
 from models.hub.routing import find_routings
@@ -102,18 +102,22 @@ def _read(
 ) -> Checkpoint:
     """Open what was staged of a folder and tried out."""
     plan = opening_plan(private)
-    module, gives_weights = _opened(private, plan, dtype)
-    module = module.to(device).eval()
+    module, gives_weights, drawn = _opened(private, plan, dtype)
+    model, tokenizer = _wrapped(private, plan, module.to(device).eval(), gives_weights)
+    _check_unread(model, drawn)
+    return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
+
+
+def _wrapped(
+    private: Path, plan: OpeningPlan, module: nn.Module, gives_weights: bool
+) -> tuple[HubModel, Tokenizer]:
+    """Wrap a module as the kind of model that it can be asked as, with what reads its input."""
     if issubclass(plan.ask, ImageModel):
-        model, tokenizer = images.vision_model(
+        return images.vision_model(
             private, plan.ask, module, plan.config, gives_weights, transformers_library()
         )
-        return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
     if issubclass(plan.ask, SoundReader):
-        model, tokenizer = sounds.opened_reader(
-            private, plan.ask, module, plan.config, transformers_library()
-        )
-        return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
+        return sounds.opened_reader(private, plan.ask, module, plan.config, transformers_library())
     library = library_tokenizer(private)
     two = issubclass(plan.ask, TextImageModel)
     if two:
@@ -121,25 +125,45 @@ def _read(
     reader = module.get_submodule(TEXT_TOWER) if two else module
     sizes = _known_sizes(plan.name, reader, plan.config, library, gives_weights)
     if issubclass(plan.ask, SoundWriter):
-        model, tokenizer = sounds.opened_sound(
+        return sounds.opened_sound(
             private,
             module,
             sizes,
             lambda kinds: tokenizer_of(library, plan.config, module, sizes, kinds),
             transformers_library(),
         )
-        return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
     tokenizer = tokenizer_of(library, plan.config, module, sizes)
     if two:
         if not isinstance(tokenizer, HubTokenizer):
             raise CheckpointError("it has no tokenizer that its texts could be read with")
         special = {name: i for name, i in tokenizer.special_ids.items()}
-        model, tokenizer = images.opened_with_text(
+        return images.opened_with_text(
             private, module, sizes, library, special, transformers_library()
         )
-        return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
-    model = _running(plan.ask, module, plan.config, sizes, tokenizer)
-    return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
+    return _running(plan.ask, module, plan.config, sizes, tokenizer), tokenizer
+
+
+@torch.no_grad()
+def _check_unread(model: HubModel, drawn: Sequence[str]) -> None:
+    """Raise CheckpointError if an answer of a short run depends on parameters that were drawn.
+
+    If none does, they become 0, so that two openings give the same model.
+    """
+    parameters = [model.module.get_parameter(name) for name in drawn]
+    if not parameters:
+        return
+    inputs = model.repeated(probe.short_text(model.module, model.config))
+    before = model(*inputs)
+    for parameter in parameters:
+        parameter.zero_()
+    after = model(*inputs)
+    if not all(close(model, after[name], answer) for name, answer in before.items()):
+        raise CheckpointError(_not_in_its_weights(drawn))
+
+
+def _not_in_its_weights(names: Sequence[str]) -> str:
+    what = f"{len(names)} parameters are not in its weights, {names[0]:.100} for one"
+    return f"{what}; nothing is drawn in their place"
 
 
 def _running(kind: type[HubModel], module: nn.Module, *about: Any) -> HubModel:
@@ -162,12 +186,6 @@ class OpeningPlan:
     name: str
     auto: Any
     ask: type[HubModel]
-
-    @property
-    def reads_pooler(self) -> bool:
-        """True if an answer may be read through the module's pooler."""
-        unread = (HubModel, MaskedLM, TokenClassifier, QuestionAnswering)
-        return self.ask not in unread or self.name.endswith("ForPreTraining")
 
 
 def opening_plan(folder: Path) -> OpeningPlan:
@@ -243,8 +261,13 @@ def _name_of(dtype: torch.dtype | None) -> str:
     return "" if dtype is None else str(dtype).removeprefix("torch.")
 
 
-def _opened(folder: Path, plan: OpeningPlan, dtype: torch.dtype | None) -> tuple[nn.Module, bool]:
-    """Return the model with its weights; True if its library can only return finished weights."""
+def _opened(
+    folder: Path, plan: OpeningPlan, dtype: torch.dtype | None
+) -> tuple[nn.Module, bool, list[str]]:
+    """Return the model with its weights; True if its library can only return finished weights.
+
+    Last are the names of its poolers' parameters that the weights lack.
+    """
     how = {
         "config": plan.config,
         "local_files_only": True,
@@ -265,23 +288,22 @@ def _opened(folder: Path, plan: OpeningPlan, dtype: torch.dtype | None) -> tuple
             folder, attn_implementation="eager", output_loading_info=True, **how
         )
         gives = True
+    parameters = list(module.named_parameters())
+    names = {name for name, _ in parameters}
     missing = sorted(info["missing_keys"])
-    if not plan.reads_pooler:
-        missing = [name for name in missing if "pooler" not in name.split(".")]
-    if missing:
-        what = f"{len(missing)} parameters are not in its weights, {missing[0]:.100} for one"
-        raise CheckpointError(f"{what}; nothing is drawn in their place")
+    drawn = [name for name in missing if "pooler" in name.split(".") and name in names]
+    if needed := [name for name in missing if name not in drawn]:
+        raise CheckpointError(_not_in_its_weights(needed))
     if odd := sorted(info["mismatched_keys"], key=str):
         name, stored, needed = odd[0]
         sizes = f"{tuple(stored)} in its weights and {tuple(needed)} by its configuration"
         raise CheckpointError(
             f"{len(odd)} parameters have other sizes, {name:.100} for one: {sizes}"
         )
-    parameters = list(module.named_parameters())
     for name, parameter in loading.with_progress(loading.CHECKED, parameters, len(parameters)):
         if not bool(parameter.isfinite().all()):
             raise CheckpointError(f"{name} holds values that are not finite")
-    return module, gives
+    return module, gives, drawn
 
 
 def library_tokenizer(folder: Path) -> Any:

@@ -1,12 +1,14 @@
 """Hugging Face folders that are legal and unusual: what is missing, named elsewhere, read from another token, or coloured otherwise."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import image_models
 import numpy as np
 import pytest
+import sound_models
 import torch
 import transformers
 from hub_models import _GROUPED, _WIDE, library_tokenizer
@@ -16,6 +18,7 @@ import models
 from models.errors import CheckpointError, InputError
 from models.hub.images.processor import ImageProcessor
 from models.images import decoded, example
+from models.sounds import example_sound
 from models.trace.outputs import ClassProbabilities, JudgedLabels, LabelValues
 from viz_app.drawing.notes import first_output
 
@@ -44,22 +47,32 @@ def bert(folder: Path, made: str = "BertForSequenceClassification", **sizes: Any
     return saved(folder, made, "BertConfig", **_WIDE | {"vocab_size": 97, "num_labels": 3} | sizes)
 
 
-@pytest.mark.parametrize(
-    ("made", "is_read"), [("BertForSequenceClassification", True), ("BertForMaskedLM", False)]
-)
-def test_a_pooler_is_not_drawn_where_the_answer_is_read_through_it(
-    tmp_path: Path, made: str, is_read: bool
-) -> None:
-    bert(tmp_path, made)
-    weights = load_file(tmp_path / "model.safetensors")
+def without_pooler(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
     left = {name: one for name, one in weights.items() if "pooler" not in name}
-    assert (len(left) < len(weights)) == is_read
-    save_file(left, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    if is_read:
-        with pytest.raises(CheckpointError, match="pooler.* nothing is drawn in their place"):
-            models.load(tmp_path, device="cpu")
-    else:
+    assert len(left) < len(weights)
+    save_file(left, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["BertForSequenceClassification", "BertForNextSentencePrediction", "BertForMultipleChoice", "BertForPreTraining",
+     "BeitForImageClassification"],
+)  # fmt: skip
+def test_a_pooler_that_the_answer_is_read_through_is_not_drawn(tmp_path: Path, made: str) -> None:
+    image_models.save(made, tmp_path) if "Beit" in made else bert(tmp_path, made)
+    without_pooler(tmp_path)
+    with pytest.raises(CheckpointError, match="pooler.* nothing is drawn in their place"):
         models.load(tmp_path, device="cpu")
+
+
+@pytest.mark.parametrize("made", ["BertModel", "ViTModel"])
+def test_a_pooler_that_no_answer_is_read_through_may_be_missing(tmp_path: Path, made: str) -> None:
+    image_models.save(made, tmp_path) if "ViT" in made else bert(tmp_path, made)
+    without_pooler(tmp_path)
+    scopes = [models.load(tmp_path, device="cpu") for _ in range(2)]
+    states = [scope.model.module.state_dict() for scope in scopes]
+    assert all(torch.equal(one, states[1][name]) for name, one in states[0].items())
 
 
 def reads(module: Any, ids: list[int]) -> list[int]:
@@ -213,3 +226,51 @@ def test_settings_that_a_processor_of_several_parts_saved_are_read(tmp_path: Pat
     after = models.load(tmp_path, device="cpu")
     one, other = (first_output(scope.run(example())).logits for scope in (before, after))
     assert torch.equal(one, other)
+
+
+def test_settings_of_sounds_that_such_a_processor_saved_are_read(tmp_path: Path) -> None:
+    sound_models.save(tmp_path)
+    path = tmp_path / "preprocessor_config.json"
+    written = models.load(tmp_path, device="cpu").run(example_sound()).output
+    settings = json.loads(path.read_text("utf-8"))
+    path.unlink()
+    (tmp_path / "processor_config.json").write_text(
+        json.dumps({"feature_extractor": settings}), "utf-8"
+    )
+    assert models.load(tmp_path, device="cpu").run(example_sound()).output == written
+
+
+@pytest.mark.parametrize("content", ["[" * 400_000, "[]", '{"image_processor": 3}', "{}"])
+def test_a_hostile_file_of_such_a_processor_is_refused(tmp_path: Path, content: str) -> None:
+    image_models.save("ViTForImageClassification", tmp_path)
+    (tmp_path / "preprocessor_config.json").unlink()
+    (tmp_path / "processor_config.json").write_text(content, "utf-8")
+    with pytest.raises(CheckpointError, match="processor_config.json"):
+        models.load(tmp_path, device="cpu")
+
+
+def test_a_pipe_in_place_of_such_a_file_does_not_block(tmp_path: Path) -> None:
+    image_models.save("ViTForImageClassification", tmp_path)
+    (tmp_path / "preprocessor_config.json").unlink()
+    os.mkfifo(tmp_path / "processor_config.json")
+    with pytest.raises(CheckpointError, match="regular file"):
+        models.load(tmp_path, device="cpu")
+
+
+def test_a_text_is_at_most_as_long_as_every_part_reads(tmp_path: Path) -> None:
+    sizes = {"d_model": 24, "n_heads": 2, "n_layers": 2, "max_seq_len": 9, "vocab_size": 97}
+    saved(tmp_path / "mpt", "MptForCausalLM", "MptConfig", **sizes)
+    parts = [
+        transformers.BertConfig(**_WIDE | {"vocab_size": 97, "max_position_embeddings": n}, **more)
+        for n, more in ((9, {}), (61, {"is_decoder": True, "add_cross_attention": True}))
+    ]
+    config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(*parts)
+    config.decoder_start_token_id = config.pad_token_id = 1
+    folder = tmp_path / "two"
+    transformers.EncoderDecoderModel(config=config).save_pretrained(folder)
+    library_tokenizer(folder, 89)
+    for name in ("mpt", "two"):
+        scope = models.load(tmp_path / name, device="cpu")
+        assert scope.run("a b").outputs
+        with pytest.raises(InputError, match="at most 9"):
+            scope.run("a b c d e f g h i j k l m n o p")

@@ -90,9 +90,9 @@ class ImageProcessor:
 
     @cached_property
     def _colours(self) -> tuple[Tensor, Tensor, list[int]]:
-        """What black and white become, and which channel holds red, green and blue.
+        """The values of black and white in each channel, and the channels of red, green and blue.
 
-        Processors differ in which of their settings they heed, so plain images are tried.
+        Processors differ in which of their settings they heed, so images of one colour are tried.
         """
         black, white, *colours = (
             self._middle(colour) for colour in ("black", "white", "red", "lime", "blue")
