@@ -10,7 +10,7 @@ import altair as alt
 import plotly.graph_objects as go
 
 from viz_app.drawing.look import Look
-from viz_app.drawing.screen import LABEL_SIZE, TITLE_SIZE, Screen
+from viz_app.drawing.screen import LABEL_SIZE, TITLE_SIZE, USUAL_SCREEN, Screen
 
 LINE_COLOURS = [
     "#0072B2",
@@ -128,21 +128,32 @@ def fitted(chart: Chart, screen: Screen, *, grows: bool = True) -> Chart:
     """
     if isinstance(chart, go.Figure):
         return _fitted_figure(chart, screen)
-    chart = chart.copy(deep=["title", "layer", "spec"])
-    if grows:
-        _grow(chart, screen)
+    is_usual = screen == USUAL_SCREEN  # then a whole copy would be work for nothing
+    chart = chart.copy(deep=False if is_usual else ["title", "layer", "spec"])
+    if not is_usual:
+        if grows:
+            _grow(chart, screen)
+        _enlarge(chart, screen)
     letters, titles = screen.letters, screen.title_letters
+    sizes = {"labelFontSize": letters, "titleFontSize": titles}
+    chart.config = {
+        "axis": sizes | AXIS_PADDING,
+        "header": sizes,
+        "legend": sizes | {"labelLimit": LABEL_LETTERS * letters},
+    }
+    return chart
+
+
+def _enlarge(chart: alt.TopLevelMixin, screen: Screen) -> None:
+    """Give the chart's title and the texts in its plot the letters of the screen."""
     for part in chart.layer if isinstance(chart, alt.LayerChart) else ():
         if isinstance(part.mark, alt.MarkDef) and part.mark.type == "text":
-            part.mark.fontSize = letters
+            part.mark.fontSize = screen.letters
     if isinstance(title := chart.title, alt.TitleParams):
         text = title.text if isinstance(title.text, str) else " ".join(title.text)
-        size = max(TITLE_SIZE, letters + 2)
+        size = max(TITLE_SIZE, screen.letters + 2)
         characters = TITLE_CHARACTERS * TITLE_SIZE * screen.growth / size
         title.fontSize, title.text = size, textwrap.wrap(text, int(characters))
-    sizes = {"labelFontSize": letters, "titleFontSize": titles}
-    chart = chart.configure_axis(**sizes, **AXIS_PADDING).configure_header(**sizes)
-    return chart.configure_legend(**sizes, labelLimit=LABEL_LETTERS * letters)
 
 
 def _fitted_figure(chart: go.Figure, screen: Screen) -> go.Figure:
