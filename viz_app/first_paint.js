@@ -22,4 +22,15 @@
     root.dataset.shown = "";
   };
   document.fonts.ready.then(look);
+
+  // Charts are drawn on the server for one of these windows (drawing/screen.py). A cookie names it before the first is drawn; a change is
+  // an event for the tools of the page (components/tools).
+  const WINDOWS = { large: matchMedia("(min-width: 1800px) and (min-height: 1000px)"), phone: matchMedia("(max-width: 767px)") };
+  const measure = () => {
+    root.dataset.window = Object.keys(WINDOWS).find((name) => WINDOWS[name].matches) ?? "usual";
+    document.cookie = `attnscope_window=${root.dataset.window}; Path=/; SameSite=Lax`;
+    root.dispatchEvent(new Event("windowsize"));
+  };
+  for (const one of Object.values(WINDOWS)) one.addEventListener("change", measure);
+  measure();
 })();

@@ -151,7 +151,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         "fields": fields,
         "pinned": bool(pinned.checkpoint()),
         "pins": session.run is not None,
-        "size": session.window if session.has_charts else None,
+        "size": session.window,
     }
     show(
         TOOLS,

@@ -75,13 +75,8 @@ def downloads(files: Sequence[Download]) -> None:
 
 
 def screen() -> Screen:
-    """Return what charts are drawn for, and note that the page has one.
-
-    The browser then reports the size of its window (components/tools).
-    """
-    session = live_session()
-    session.has_charts = True
-    return Screen(bool(url_state.get(PRESENT)), session.window)
+    """Return what charts are drawn for."""
+    return Screen(bool(url_state.get(PRESENT)), live_session().window)
 
 
 def fit_to_screen(chart: Chart, *, grows: bool = True) -> Chart:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from served_app import back, boxes, go, in_url, resized, rested, visit
+from served_app import PATIENCE, back, boxes, frames, go, in_url, resized, rested, visit
 
 START = {
     "checkpoint": "dates",
@@ -66,6 +66,33 @@ def test_a_chart_is_drawn_for_the_window_and_for_a_presentation(shared_page: Pag
         shared_page.keyboard.press("p")  # its letters must not be those of the presentation
         shared_page.wait_for_function(is_drawn, arg=[usual + taller, 12])
         rested(shared_page)
+
+
+def test_a_first_visit_has_charts_for_its_window_and_controls_with_their_values(
+    browser: Browser,
+) -> None:
+    """Another run for the size of the window would move the page, and may empty the controls of the first."""
+    context = browser.new_context(viewport={"width": 1920, "height": 1080}, bypass_csp=True)
+    context.set_default_timeout(PATIENCE)
+    heights = """() => (window.heights = [], new MutationObserver(() => {
+      const height = document.querySelector("[data-testid=stVegaLiteChart] svg")?.getAttribute("height");
+      if (height && heights.at(-1) !== height) heights.push(height);
+    }).observe(document, { subtree: true, childList: true, attributes: true }))"""
+    page = context.new_page()
+    page.add_init_script(f"({heights})()")
+    visit(
+        page,
+        "positions",
+        "[data-testid=stVegaLiteChart] svg",
+        **START,
+        **{"positions-section": "Curves"},
+    )
+    rested(page)
+    frames(page, 90)
+    assert page.locator("[data-testid=stSliderThumbValue]").all_text_contents() == ["64", "100"]
+    assert len(page.evaluate("heights")) == 1
+    assert float(page.evaluate("heights[0]")) > 400
+    context.close()
 
 
 def test_a_presentation_has_larger_type_and_is_in_the_link(shared_page: Page) -> None:

@@ -1,14 +1,15 @@
-"""What charts are drawn for: the letters of a presentation, and the room of a window."""
+"""The screen that charts are drawn for: the letters of a presentation, and the room of a window."""
 
 from typing import Literal, NamedTuple, get_args
 
-WindowSize = Literal["usual", "large", "phone"]  # as components/tools/tools.js reports it
+WindowSize = Literal["usual", "large", "phone"]  # as first_paint.js measures it
+WINDOW_COOKIE = "attnscope_window"
 LABEL_SIZE, TITLE_SIZE = 12, 14  # px, of letters on a page that is not presented
 TALLER = {"usual": 0, "large": 220, "phone": -80}  # px
 
 
 class Screen(NamedTuple):
-    """Whether the page is presented, and how large the window is."""
+    """A screen: a presentation or none, and the size of the window."""
 
     is_presented: bool = False
     window: WindowSize = "usual"
@@ -27,18 +28,18 @@ class Screen(NamedTuple):
 
     @property
     def taller(self) -> int:
-        """How much taller a chart is than in the usual window, in px."""
+        """The height that a chart has beyond that in the usual window, in px; less on a phone."""
         return TALLER[self.window]
 
     @property
     def growth(self) -> float:
-        """How many times as wide a chart is as in the usual window."""
+        """The width of several plots in proportion to that in the usual window."""
         return 1.5 if self.window == "large" else 1.0
 
 
 USUAL_SCREEN = Screen()
 
 
-def window(name: str) -> WindowSize:
+def window_size(name: str) -> WindowSize:
     """Return the size of this name; the usual one for what no browser of ours sends."""
     return next((one for one in get_args(WindowSize) if one == name), "usual")

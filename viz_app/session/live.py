@@ -21,7 +21,7 @@ from models import Scope
 from models.field_file import FieldFile
 from viz_app import workers
 from viz_app.drawing.payload import pack
-from viz_app.drawing.screen import WindowSize, window
+from viz_app.drawing.screen import WINDOW_COOKIE, window_size
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import TypedTexts
@@ -63,8 +63,8 @@ class LiveSession:
         self.scope: Scope | None = None  # None while it does not open
         # choices for the model's fields that are not typed (url_state.chosen)
         self.chosen: tuple[Any, ...] = ()
-        self.has_charts = False  # on the page, which ask how large the window is
-        self.window: WindowSize = "usual"  # as its browser last said
+        # as its browser last said: when it opened the page, or since
+        self.window = window_size(st.context.cookies.get(WINDOW_COOKIE, ""))
         self.member = Member()  # of a class
         self.own_data: OwnData | None = None  # what its runs may be trained on
         self.files: dict[str, FieldFile] = {}  # by what refers to them (own_files.py)
@@ -154,11 +154,10 @@ class LiveSession:
     def begin(self) -> None:
         """Begin a rerun, whose pictures are newer than all before it."""
         self.edition = self.edition[0], self.edition[1] + 1
-        self.has_charts = False
 
     def resize(self, size: str) -> None:
         """Note how large the visitor's window is."""
-        self.window = window(size)
+        self.window = window_size(size)
 
     def redraw(self, *texts: str) -> None:
         """Use these texts, typed or set by the app, for the rest of the rerun."""

@@ -1,7 +1,6 @@
 // The buttons, and the keys P (present) and K (keep beside). How a page presents is in style.css and common.css, which ask for `data-present` of the document.
 const THANKS = 2500; // ms for which the button says that the link is copied
-// Windows in which charts are taller and lower than usual, as in style.css.
-const WINDOWS = { large: matchMedia("(min-width: 1800px) and (min-height: 1000px)"), phone: matchMedia("(max-width: 767px)") };
+const SETTLED = 1000; // ms after which what a run has sent is on the page
 
 class Tools {
   constructor(root) {
@@ -35,8 +34,9 @@ class Tools {
     this.pin.disabled = !pins;
     document.removeEventListener("keydown", this.onKey);
     document.addEventListener("keydown", this.onKey);
-    for (const one of Object.values(WINDOWS)) one.addEventListener("change", this.onWindow);
-    this.measure();
+    document.documentElement.addEventListener("windowsize", this.onWindow);
+    clearTimeout(this.settling);
+    this.settling = setTimeout(this.onWindow, SETTLED); // a run that ends another may leave its controls without their values
     this.glossary.start(); // a pointer that rests meanwhile is answered all the same
     this.skip.start();
   }
@@ -45,13 +45,14 @@ class Tools {
     this.glossary.end();
     this.skip.end();
     document.removeEventListener("keydown", this.onKey);
-    for (const one of Object.values(WINDOWS)) one.removeEventListener("change", this.onWindow);
+    document.documentElement.removeEventListener("windowsize", this.onWindow);
+    clearTimeout(this.settling);
   }
 
-  // Charts are drawn on the server, which is to know how much room they have; null where the page has none.
+  // Charts are drawn on the server, which knows the window that the page was opened in (first_paint.js).
   measure() {
-    const size = Object.keys(WINDOWS).find((name) => WINDOWS[name].matches) ?? "usual";
-    if (this.size && this.size !== size) this.tell("window", { size });
+    const size = document.documentElement.dataset.window;
+    if (size && this.size !== size) this.tell("window", { size });
   }
 
   toggle() {
