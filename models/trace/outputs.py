@@ -133,9 +133,6 @@ class ChoiceProbabilities(ClassProbabilities):
     """
 
 
-JUDGEMENTS = ("does not hold", "holds")  # the options of a judged label, in the order of its logits
-
-
 @dataclass(frozen=True)
 class JudgedLabels:
     """The probability of each label of the whole row: several may hold, or none.
@@ -155,7 +152,7 @@ class JudgedLabels:
 
     @property
     def logits(self) -> Float[Tensor, "label 2"]:
-        """Of each label, those of JUDGEMENTS: (0, value).
+        """Return a row (0, value) for each label: that it does not hold, and that it holds.
 
         Their softmax is the sigmoid of the value, so that each label is a decision of its own.
         """
@@ -163,11 +160,12 @@ class JudgedLabels:
 
     @property
     def likelier(self) -> tuple[str, ...]:
-        """What is the more probable of each label: its name, or "not" before it."""
-        return tuple(
-            name if value > 0 else f"not {name}"
-            for name, value in zip(self.names, self.values, strict=True)
-        )
+        """The more probable option of each label, by its name."""
+        return tuple(self.option_name(i, value > 0) for i, value in enumerate(self.values.tolist()))
+
+    def option_name(self, label: int, holds: bool) -> str:
+        """Return the name of a label, after "not" if it does not hold."""
+        return self.names[label] if holds else f"not {self.names[label]}"
 
     @property
     def holding(self) -> tuple[str, ...]:

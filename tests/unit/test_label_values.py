@@ -16,13 +16,17 @@ from models.analysis.output_comparison import compare_outputs
 from models.percent import percent
 from models.print_commands import _answers
 from models.runs.attention_row import query_of
-from models.trace.outputs import ClassProbabilities, JudgedLabels, LabelValues
+from models.trace.outputs import ChoiceProbabilities, ClassProbabilities, JudgedLabels, LabelValues
+from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import answer_line, first_output
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
-from viz_app.views.interventions.decisions import decisions
+from viz_app.views.interventions.decisions import decisions, option_noun
+from viz_app.views.interventions.patch_runs import _other_row
 from viz_app.views.interventions.payloads import HeadOffChoices, head_off_payloads
+from viz_app.views.masks.mask_view import LogProbChange
+from viz_app.views.masks.outcome_text import effect
 from viz_app.views.task.files import labels_csv
 from viz_app.views.task.presentations import has_picture, no_picture, presentation, task_payloads
 from viz_app.views.task.reading import TaskChoices, check_answer, reading_site
@@ -211,7 +215,8 @@ def test_each_judged_label_is_a_decision_that_heads_push(tmp_path: Path) -> None
     assert outcome["option"] == "Answer"
     probabilities = {one["label"][0]: one["before"] for one in outcome["options"]}
     assert probabilities == pytest.approx(
-        {"holds": float(p[label, 1].exp()), "does not hold": float(p[label, 0].exp())}, abs=1e-5
+        {NAMES[label]: float(p[label, 1].exp()), f"not {NAMES[label]}": float(p[label, 0].exp())},
+        abs=1e-5,
     )
     assert [style for style, _ in drawn["checks"]["rows"]].count("failed") == 0
 
@@ -235,3 +240,39 @@ def test_masks_compare_judged_labels_by_what_held_before(tmp_path: Path) -> None
     assert compared.before == pytest.approx(expected[0], abs=1e-5)
     assert compared.after == pytest.approx(expected[1], abs=1e-5)
     assert compared.names == tuple(n if o else f"not {n}" for n, o in zip(NAMES, held, strict=True))
+
+
+def test_what_is_followed_is_called_as_the_run_has_it(tmp_path: Path) -> None:
+    judged = opened(tmp_path, 4, "multi_label_classification").run(*TEXTS)
+    output = first_output(judged)
+    choices = ChoiceProbabilities("text", None, NAMES, output.values)
+    shipped = [models.load(name, device="cpu") for name in ("gpt-sentiment", "dates")]
+    traces = [
+        *(scope.run("5 March 2021") for scope in shipped),
+        judged,
+        replace(judged, outputs={"choice": choices}),
+    ]
+    assert [option_noun(trace) for trace in traces] == ["class", "token", "answer", "choice"]
+
+
+def test_a_judged_label_is_patched_from_the_same_label_of_another_text(tmp_path: Path) -> None:
+    scope = opened(tmp_path, 4, "multi_label_classification")
+    this, other = scope.run(TEXTS[0]), scope.run("She")
+    assert [_other_row(this, other, row) for row in range(4)] == [0, 1, 2, 3]
+
+
+def test_labels_that_are_read_from_several_tokens_have_no_row(tmp_path: Path) -> None:
+    trace = opened(tmp_path, 4, "multi_label_classification").run(*TEXTS)
+    several = replace(first_output(trace), position=None)
+    trace = replace(trace, outputs={"classes": several})
+    with pytest.raises(ValueError, match="read from several tokens"):
+        query_of(trace, next(iter(trace.attention.values())), 0)
+
+
+def test_the_sentence_on_several_labels_speaks_of_several(tmp_path: Path) -> None:
+    trace = opened(tmp_path, 4, "multi_label_classification").run(*TEXTS)
+    before = compare_outputs(trace, trace)
+    for n, noun in ((1, "label"), (4, "labels")):
+        names = [Label(name) for name in before.names[:n]]
+        change = LogProbChange(before.what, names, before.before[:n], before.after[:n])
+        assert effect(change, trace).startswith(f"Log-probability of the {noun} “")

@@ -120,7 +120,7 @@ def _direct(run: CurrentRun, choices: AttributionChoices) -> Found:
         columns,
         parts.others,
         what.token,
-        option_label(run.trace, than).text,
+        option_label(run.trace, than, row).text,
     )
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from models.analysis.metrics import logits_of
 from models.trace import Trace
 from models.trace.outputs import (
-    JUDGEMENTS,
     ChoiceProbabilities,
     ClassProbabilities,
     JudgedLabels,
@@ -78,13 +77,13 @@ def decision_words(trace: Trace) -> list[str]:
     return [names] if isinstance(names, str) else [token_text(name) for name in names]
 
 
-def option_label(trace: Trace, option: int) -> Label:
-    """Return the label of an option of the main answer."""
+def option_label(trace: Trace, option: int, row: int) -> Label:
+    """Return the label of an option in a row of the main answer's logits."""
     output = first_output(trace)
     if isinstance(output, Span):
         return labels(trace.streams[output.stream])[option]
     if isinstance(output, JudgedLabels):
-        return Label(JUDGEMENTS[option])
+        return Label(output.option_name(row, option == 1))
     names = getattr(output, "names", None)
     return Label(names[option]) if names else Label(_token(trace, option))
 

@@ -183,7 +183,7 @@ def _empty(name: str, why: str) -> dict[str, Any]:
 
 
 def _label(what: Asked, option: int) -> str:
-    return option_label(what.before.trace, option).text
+    return option_label(what.before.trace, option, what.decision.row).text
 
 
 def _outcome(what: Asked, own: Trial, log_probs: torch.Tensor) -> str:

@@ -110,7 +110,11 @@ class Two:
 
     @property
     def rival_name(self) -> str:
-        return option_label(self.other.trace, self.rival).text if self.rival is not None else ""
+        return (
+            ""
+            if self.rival is None
+            else option_label(self.other.trace, self.rival, self.other_row).text
+        )
 
     def here(self, option: int) -> int | None:
         """Return an option of the other run's answer as one of this run's."""

@@ -234,7 +234,7 @@ def outcome_payload(what: Asked) -> dict[str, Any]:
         "option": option_noun(what.before.trace).capitalize(),
         "options": [
             {
-                "label": option_label(what.before.trace, i).as_json(),
+                "label": option_label(what.before.trace, i, row).as_json(),
                 "before": float(was[row, i].exp()),
                 "after": float(now[row, i].exp()),
                 "chosen": i == option,
