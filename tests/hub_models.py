@@ -212,7 +212,10 @@ def library_tokenizer(folder: Path, size: int) -> transformers.PreTrainedTokeniz
         "unk_token": "[UNK]",
         "mask_token": "[MASK]",
     }
-    library = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    library = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_input_names=inputs, **names
+    )
     library.save_pretrained(folder)
     return library
 

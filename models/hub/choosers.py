@@ -127,11 +127,11 @@ class MultipleChoice(HubModel):
 
     def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
         """Two equal choices."""
-        segments = (torch.zeros_like(ids),) * 2 if self.marks_segments else ()
-        return (ids, ids, *segments)
+        types = () if self.token_types is None else (torch.zeros_like(ids),) * 2
+        return (ids, ids, *types)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
-        """Return the ids of each choice's row, then the segments where the model reads them.
+        """Return the ids of each choice's row, then their token types if the model is given any.
 
         Raises ValueError for rows with different numbers of choices.
         """
@@ -139,16 +139,17 @@ class MultipleChoice(HubModel):
         if any([name for name in CHOICE_ROWS if name in row] != present for row in rows):
             raise ValueError("rows with different numbers of choices cannot run as one batch")
         ids = [self.padded([row[name].ids for row in rows], self.config.pad_id) for name in present]
-        if not self.marks_segments:
+        if self.token_types is None:
             return tuple(ids)
-        return (*ids, *(self.padded([row[name].segments for row in rows], 0) for name in present))
+        types = [self.padded(self.types_of([row[name] for row in rows]), 0) for name in present]
+        return (*ids, *types)
 
     def forward(self, *tensors: Int[Tensor, "batch _"]) -> Answers:
-        n = len(tensors) // 2 if self.marks_segments else len(tensors)
-        segments = tensors[n:] or (None,) * n
+        n = len(tensors) if self.token_types is None else len(tensors) // 2
+        types = tensors[n:] or (None,) * n
         logits = []
-        for kind, ids, parts in zip(self.kinds, tensors[:n], segments, strict=False):
-            row = self.row(ids) | self._segments(parts)
+        for kind, ids, of_tokens in zip(self.kinds, tensors[:n], types, strict=False):
+            row = self.row(ids) | self._typed(of_tokens)
             one = {name: values[:, None] for name, values in row.items()}  # (batch, 1, n)
             logits.append(self.ask(self.pass_context(ids, kind=kind), **one).logits)
         return {CHOICE_HEAD: torch.cat(logits, -1)}

@@ -45,7 +45,8 @@ from models.hub.sizes import HubConfig, check_settings, hub_sizes, missing_in
 from models.hub.sounds import load as sounds
 from models.hub.sounds.model import SoundWriter
 from models.hub.sounds.reader import SoundReader
-from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, frames_of
+from models.hub.token_types import TokenTypes, given_types
+from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, frames_of, types_of
 from models.hub.trial import client as trials
 from models.hub.writers import (
     CausalLM,
@@ -140,7 +141,19 @@ def _wrapped(
         return images.opened_with_text(
             private, module, sizes, library, special, transformers_library()
         )
-    return _running(plan.ask, module, plan.config, sizes, tokenizer), tokenizer
+    types = _token_types(plan, module, library, tokenizer)
+    return _running(plan.ask, module, plan.config, sizes, tokenizer, types), tokenizer
+
+
+def _token_types(
+    plan: OpeningPlan, module: nn.Module, library: Any, tokenizer: Tokenizer
+) -> TokenTypes | None:
+    """Return the token types that a reader is given; None for other models."""
+    if issubclass(plan.ask, TwoStacks) or plan.ask.writes:
+        return None
+    text = plan.config.get_text_config(decoder=True)
+    n_types = getattr(text, "type_vocab_size", None)
+    return given_types(module, n_types, library, types_of(tokenizer))
 
 
 @torch.no_grad()
@@ -369,14 +382,16 @@ def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type
 
 
 def _hub_model(
-    kind: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig, tokenizer: Tokenizer
+    kind: type[HubModel],
+    module: nn.Module,
+    config: Any,
+    sizes: HubConfig,
+    tokenizer: Tokenizer,
+    types: TokenTypes | None,
 ) -> HubModel:
     """Wrap a module as the kind of model that its class, or else a short run, shows it to be."""
-    text = config.get_text_config(decoder=True)
     settings: dict[str, Any] = {
-        "marks_segments": not issubclass(kind, TwoStacks)
-        and not kind.writes
-        and (getattr(text, "type_vocab_size", 0) or 0) > 1,
+        "token_types": types,
         "pairs": SECOND_CLOSING in frames_of(tokenizer),
     }
     kind = _measured(kind, module, sizes)

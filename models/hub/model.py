@@ -21,6 +21,7 @@ from models.hub.recording import given_weights as given_weights
 from models.hub.recording.context import PassContext, Tap, Taps
 from models.hub.recording.watch import Marks, watching
 from models.hub.sizes import HubConfig, settings_of
+from models.hub.token_types import INPUT, TokenTypes
 from models.hub.tokenizer import CLOSING, OPENING, frames_of
 from models.layers.masks import Masks, SiteKind
 from models.layers.rotation import Rotation
@@ -52,7 +53,7 @@ class ExpertLayer(Protocol):
 class HubModel(Architecture):
     """A transformers model that reads one row of tokens.
 
-    `marks_segments` says whether it is told which text a token is of.
+    `token_types` are those that it is given with a text.
     """
 
     fields = (Field("text", "text", before=OPENING, after=CLOSING),)
@@ -67,13 +68,13 @@ class HubModel(Architecture):
         module: nn.Module,
         config: HubConfig,
         *,
-        marks_segments: bool = False,
+        token_types: TokenTypes | None = None,
         pairs: bool = True,
     ) -> None:
         nn.Module.__init__(self)  # not Architecture's: its parts are all in the module
         self.config, self.module, self.positions = config, module.eval(), None
         self.settings = settings_of(module)
-        self.marks_segments, self.taps = marks_segments, Taps()
+        self.token_types, self.taps = token_types, Taps()
         self.rotary: Turning | None = None
         self.misfits: dict[
             str, str
@@ -182,19 +183,21 @@ class HubModel(Architecture):
         return ""
 
     def forward(
-        self, text: Int[Tensor, "batch n"], segments: Int[Tensor, "batch n"] | None = None
+        self, text: Int[Tensor, "batch n"], types: Int[Tensor, "batch n"] | None = None
     ) -> Tensor | Answers:
-        output = self.ask(self.pass_context(text), **self.row(text), **self._segments(segments))
+        output = self.ask(self.pass_context(text), **self.row(text), **self._typed(types))
         return self.answers_of(output)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         ids = super().inputs(rows)
-        segments = (
-            [row["text"].segments or (0,) * len(row["text"].ids) for row in rows]
-            if "text" in self.streams
-            else []
-        )
-        return (*ids, self.padded(segments, 0)) if self.marks_segments else ids
+        if self.token_types is None or "text" not in self.streams:
+            return ids
+        return (*ids, self.padded(self.types_of([row["text"] for row in rows]), 0))
+
+    def types_of(self, rows: Sequence[Encoding]) -> list[list[int]]:
+        """Return the token types of rows; none for a model that is given none."""
+        types = self.token_types
+        return [] if types is None else [types.of(row.segments, len(row.ids)) for row in rows]
 
     def examples(self, tokenizer: Tokenizer) -> list[Any]:
         """Texts to try it on; of a model without a tokenizer ids."""
@@ -266,7 +269,7 @@ class HubModel(Architecture):
             return output
 
     def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
-        """Return arguments of `forward` with these ids on every stream, without segments."""
+        """Return arguments of `forward` with these ids on every stream, without types."""
         return tuple(ids for _ in self.streams)
 
     def trial_inputs(self, ids: Int[Tensor, "batch n"]) -> Tensor:
@@ -314,5 +317,5 @@ class HubModel(Architecture):
         filled = {name: ids.masked_fill(~is_token, self.config.fill_id)}
         return filled if bool(is_token.all()) else filled | {mask: is_token.long()}
 
-    def _segments(self, segments: Tensor | None) -> dict[str, Tensor]:
-        return {} if segments is None else {"token_type_ids": segments}
+    def _typed(self, types: Tensor | None) -> dict[str, Tensor]:
+        return {} if types is None else {INPUT: types}

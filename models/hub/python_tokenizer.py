@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from models.errors import CheckpointError
+from models.hub.token_types import PartTypes, template_types
 from models.hub.tokenizer import (
     CLOSING,
     OPENING,
@@ -119,6 +120,13 @@ class PythonTokenizer(LibraryTokenizer):
         super().__init__(library, special_ids, vocab_size)
         self._library, self._lock = library, threading.Lock()
         self.frames = _frames(library)
+
+    def _types_of(self, n_texts: int) -> tuple[PartTypes, ...]:
+        texts = [[_FIRST], [_SECOND]][:n_texts]
+        owners = {_FIRST: 0, _SECOND: 1}
+        row = self._library.build_inputs_with_special_tokens(*texts)
+        types = self._library.create_token_type_ids_from_sequences(*texts)
+        return template_types(types, [owners.get(i) for i in row], len(self.frames[CLOSING]))
 
     @property
     def _of_bytes(self) -> bool:

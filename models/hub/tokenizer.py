@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import tokenizers
 from tokenizers import decoders
 
+from models.hub.token_types import PartTypes, TokenTypes, template_types
 from models.tokenizers import byte_level
 from models.tokenizers.base import Tokenizer, panics_named
 from models.tokenizers.encoding import Encoding, token_span, with_special_tokens
@@ -53,6 +55,17 @@ class LibraryTokenizer(Tokenizer):
     def special(self, name: str) -> tuple[int, str] | None:
         return (i, self.token(i)) if (i := self.special_ids.get(name)) is not None else None
 
+    @cached_property
+    def types(self) -> TokenTypes:
+        """The token types of its template."""
+        (alone,) = self._types_of(1)
+        pair = self._types_of(2) if SECOND_CLOSING in self.frames else ()
+        return TokenTypes(alone, pair)
+
+    def _types_of(self, n_texts: int) -> tuple[PartTypes, ...]:
+        """Return the types of each text in the template of one text, or of two."""
+        raise NotImplementedError
+
     def is_special(self, i: int) -> bool:
         return i in self._all_special or i == self.pad_id or i == self.start_id
 
@@ -75,6 +88,11 @@ def frames_of(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
     return tokenizer.frames if isinstance(tokenizer, LibraryTokenizer) else {}
 
 
+def types_of(tokenizer: Tokenizer) -> TokenTypes | None:
+    """Return the token types of a tokenizer's template; None for one that reads typed ids."""
+    return tokenizer.types if isinstance(tokenizer, LibraryTokenizer) else None
+
+
 class HubTokenizer(LibraryTokenizer):
     """A tokenizer that the library `tokenizers` carries out."""
 
@@ -92,6 +110,10 @@ class HubTokenizer(LibraryTokenizer):
             json.loads(self.backend.to_str()).get("decoder")
         )
         self.frames = _frames(self.backend)
+
+    def _types_of(self, n_texts: int) -> tuple[PartTypes, ...]:
+        row = self.backend.encode("a", "a" if n_texts > 1 else None)
+        return template_types(row.type_ids, row.sequence_ids, len(self.frames[CLOSING]))
 
     def to_json(self) -> str:
         """Return what tells it from every other."""

@@ -1,0 +1,118 @@
+"""Token types: a model is given those that its folder's tokenizer returns, of whatever template."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from hub_models import _WIDE, Case, library_tokenizer
+from tokenizers import processors
+
+import models
+from models.errors import CheckpointError
+from models.hub.token_types import FIRST_AND_SECOND
+from viz_app.drawing.notes import first_output
+
+SIZE = 160
+TEXT, SECOND = "The little dog was hungry.", "She is reading a book."
+BERT = Case(
+    "BertForSequenceClassification", "BertConfig", _WIDE | {"vocab_size": SIZE, "num_labels": 3}
+)
+XLNET = Case(
+    "XLNetForSequenceClassification",
+    "XLNetConfig",
+    {"vocab_size": SIZE, "d_model": 22, "n_layer": 2, "n_head": 2, "d_inner": 31, "num_labels": 3},
+)
+TYPED = ["input_ids", "token_type_ids", "attention_mask"]
+
+
+def save(case: Case, folder: Path, one: str = "", two: str = "", names: Any = None) -> Any:
+    """Save a model with a tokenizer of this template, whose model reads these inputs."""
+    case.save(folder)
+    library = library_tokenizer(folder, SIZE)
+    if one:
+        special = [
+            (name, library.convert_tokens_to_ids(name)) for name in ("[CLS]", "[SEP]", "[MASK]")
+        ]
+        library.backend_tokenizer.post_processor = processors.TemplateProcessing(
+            one, two or None, special
+        )
+        library.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text("utf-8")) | {"model_input_names": names or TYPED}
+    path.write_text(json.dumps(settings), "utf-8")
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@torch.no_grad()
+def answers(folder: Path, *texts: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Our logits, and those of the library for what its own tokenizer returns."""
+    ours = first_output(models.load(folder, device="cpu").run(*texts)).logits
+    library = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    return ours, model(**library(*texts, return_tensors="pt")).logits[0]
+
+
+@pytest.mark.parametrize(
+    ("case", "one", "two", "names"),
+    [
+        (BERT, "", "", None),
+        (BERT, "", "", ["input_ids", "attention_mask"]),  # a pair is then of one type
+        (BERT, "[CLS]:1 $A:1 [SEP]:1", "[CLS]:1 $A:1 [SEP]:1 $B:0 [SEP]:0", None),
+        (BERT, "[CLS] $A [SEP]:1", "[CLS] $A [SEP]:1 [SEP] $B:1 [SEP]:0", None),
+        (BERT, "[CLS] $A [SEP]", "[CLS] $A:1 [SEP] $B [SEP]", None),  # another type in a pair
+        (XLNET, "$A [SEP] [CLS]:2", "", None),
+        (XLNET, "$A [SEP] [CLS]:2", "", ["input_ids", "attention_mask"]),
+    ],
+)
+def test_a_model_answers_as_with_the_types_of_its_own_tokenizer(
+    tmp_path: Path, case: Case, one: str, two: str, names: Any
+) -> None:
+    save(case, tmp_path, one, two, names)
+    for texts in ((TEXT,), (TEXT, SECOND))[: 1 if case is XLNET else 2]:
+        ours, library = answers(tmp_path, *texts)
+        assert torch.allclose(ours, library, atol=1e-5)
+
+
+def test_types_change_the_answer_that_they_are_compared_in(tmp_path: Path) -> None:
+    for case, one in ((BERT, ""), (XLNET, "$A [SEP] [CLS]:2")):
+        logits = []
+        for names in (None, ["input_ids", "attention_mask"]):
+            folder = tmp_path / f"{case.model}{names is None}"
+            save(case, folder, one, names=names)
+            texts = (TEXT, SECOND)[: 1 if one else 2]
+            logits.append(answers(folder, *texts)[0])
+        assert not torch.allclose(*logits, atol=1e-3)
+
+
+def test_a_python_tokenizer_gives_the_types_of_its_own_method(tmp_path: Path) -> None:
+    BERT.save(tmp_path)
+    library = library_tokenizer(tmp_path, SIZE)
+    words = [name for name, _ in sorted(library.get_vocab().items(), key=lambda one: one[1])]
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "vocab.txt").write_text("\n".join(words), "utf-8")
+    settings = {
+        "tokenizer_class": "BertJapaneseTokenizer",
+        "word_tokenizer_type": "basic",
+        "subword_tokenizer_type": "wordpiece",
+        "model_input_names": TYPED,
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings), "utf-8")
+    for texts in ((TEXT,), (TEXT, SECOND)):
+        ours, theirs = answers(tmp_path, *texts)
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_type_that_the_model_has_no_vector_of_is_refused(tmp_path: Path) -> None:
+    save(BERT, tmp_path, "[CLS]:2 $A [SEP]", "[CLS]:2 $A [SEP] $B:1 [SEP]:1")
+    with pytest.raises(CheckpointError, match="type 2, but the model has 2 types"):
+        models.load(tmp_path, device="cpu")
+
+
+def test_typed_ids_of_a_second_text_are_of_the_second_type(tmp_path: Path) -> None:
+    BERT.save(tmp_path)
+    model = models.load(tmp_path, device="cpu").model
+    assert model.token_types == FIRST_AND_SECOND
+    assert FIRST_AND_SECOND.of((0, 0, 1, 1, 1), 5) == [0, 0, 1, 1, 1]
