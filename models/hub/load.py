@@ -31,8 +31,9 @@ from models.hub.images.text_image import TEXT_TOWER, TextImageModel, check_tower
 from models.hub.kinds import model_kind, why_it_does_not_run, why_nothing_is_shown
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps, rotary_paths
+from models.hub.lengths import stream_limits
 from models.hub.model import BACKWARDS, READER, HubModel
-from models.hub.python_tokenizer import PythonTokenizer
+from models.hub.python_tokenizer import PythonTokenizer, target_vocabulary
 from models.hub.readers import (
     ORIGINAL_OR_REPLACED,
     Classifier,
@@ -350,11 +351,15 @@ def tokenizer_of(
     special = {"pad": sizes.pad_id, "start": sizes.start_id, "end": sizes.end_id}
     special = {name: i for name, i in special.items() if i >= 0}
     if library is None:
-        return kinds.get(IdTokenizer, IdTokenizer)(special, sizes.vocab_size)
-    if len(library) > sizes.vocab_size:
-        raise CheckpointError(
-            f"its tokenizer has {len(library):,} tokens, but the model's embedding {sizes.vocab_size:,} rows"
-        )
+        n_ids = min(sizes.tables or (sizes.vocab_size,))
+        return kinds.get(IdTokenizer, IdTokenizer)(special, n_ids)
+    n_target = len(target_vocabulary(library)) or len(library)
+    rows = sizes.tables or (sizes.vocab_size, sizes.vocab_size)
+    for n_tokens, n_rows in zip((len(library), n_target), rows, strict=True):
+        if n_tokens > n_rows:
+            raise CheckpointError(
+                f"its tokenizer has {n_tokens:,} tokens, but the model's embedding {n_rows:,} rows"
+            )
     in_rust = getattr(library, "backend_tokenizer", None) is not None
     kind = HubTokenizer if in_rust else PythonTokenizer
     return kinds.get(kind, kind)(library, special, sizes.vocab_size)
@@ -415,6 +420,8 @@ def _hub_model(
         )
     probe.check_recorded(model)
     probe.check_two_steps(model)
+    model.limits = stream_limits(model)
+    model.config = sizes = replace(sizes, n_ctx=max(model.limits.values()))
     model.pads = model.pads and probe.answers_beside_a_longer_text(model)
     if model.kinds == (READER,) and not probe.looks_ahead(model):
         model.kinds = (BACKWARDS,)

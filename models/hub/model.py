@@ -75,6 +75,7 @@ class HubModel(Architecture):
         self.config, self.module, self.positions = config, module.eval(), None
         self.settings = settings_of(module)
         self.token_types, self.taps = token_types, Taps()
+        self.limits: Mapping[str, int] = {}  # longest row of a stream (lengths.stream_limits)
         self.rotary: Turning | None = None
         self.misfits: dict[
             str, str
@@ -94,6 +95,9 @@ class HubModel(Architecture):
     def stack(self) -> str:
         """The stack that its attention shows (probe.looks_ahead), whatever its class is called."""
         return self.kinds[0].stack
+
+    def stream_limit(self, stream: str) -> int:
+        return self.limits.get(stream, self.config.n_ctx)
 
     def record_layers(self, layer_map: LayerMap | None) -> None:
         """Record from now on what these layers hold; of None nothing but attention."""

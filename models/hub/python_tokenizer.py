@@ -119,6 +119,8 @@ class PythonTokenizer(LibraryTokenizer):
     def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
         super().__init__(library, special_ids, vocab_size)
         self._library, self._lock = library, threading.Lock()
+        has_mode = hasattr(library, "_switch_to_target_mode")  # it then changes its vocabulary
+        self._of_target = {} if has_mode else target_vocabulary(library)
         self.frames = _frames(library)
 
     def _types_of(self, n_texts: int) -> tuple[PartTypes, ...]:
@@ -156,7 +158,10 @@ class PythonTokenizer(LibraryTokenizer):
         how = {"split_special_tokens": any(token in text for token in library.all_special_tokens)}
         with self._lock:
             try:
-                if is_target:
+                if is_target and self._of_target:
+                    tokens, unknown = library.tokenize(text, **how), library.unk_token
+                    ids = [self._of_target.get(t, self._of_target[unknown]) for t in tokens]
+                elif is_target:
                     ids = library(text_target=text, add_special_tokens=False, **how)["input_ids"]
                     tokens = library.convert_ids_to_tokens(ids)
                 else:
@@ -204,6 +209,15 @@ class PythonTokenizer(LibraryTokenizer):
         vocabulary = sorted(self._library.get_vocab().items(), key=lambda entry: entry[1])
         kind = type(self._library).__name__
         return json.dumps([kind, vocabulary, switches, self.special_ids, self.frames])
+
+
+def target_vocabulary(library: Any) -> dict[str, int]:
+    """Return token → id of a target's own vocabulary; empty if source and target share theirs."""
+    source, target = (getattr(library, name, None) for name in ("encoder", "decoder"))
+    if not isinstance(source, dict) or not isinstance(target, dict):
+        return {}
+    is_shared = all(target.get(i) == token for token, i in source.items())
+    return {} if is_shared else {token: i for i, token in target.items()}
 
 
 def _frames(library: Any) -> dict[str, tuple[int, ...]]:

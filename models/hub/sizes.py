@@ -1,12 +1,9 @@
 """The sizes and special tokens of a third-party model."""
 
 import json
-import math
 import re
 from dataclasses import dataclass
 from typing import Any
-
-from torch import nn
 
 from models.architectures.base import Family
 from models.errors import CheckpointError
@@ -17,7 +14,7 @@ class HubConfig:
     """The sizes of somebody else's model, as its own configuration gives them."""
 
     architecture: str  # the name of its class
-    vocab_size: int  # rows of its embedding; 0 where it has none
+    vocab_size: int  # rows of its embedding, the larger of two; 0 where it has none
     d_model: int
     n_heads: int
     n_layers: int
@@ -31,6 +28,7 @@ class HubConfig:
     first_id: int = -1  # the token that every text it writes begins with
     last_id: int = -1  # the one that ends a text which is stopped for its length
     fill_id: int = 0  # the token that stands in the place of pad_id when the model is asked
+    tables: tuple[int, ...] = ()  # rows of the embeddings of source and target, if they differ
     source: str = "Hugging Face"  # or "own module"
     # "learned" or "fixed": vectors of places that were seen to be looked up
     positions: str = "none"
@@ -79,8 +77,8 @@ def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: 
         CheckpointError: it reads no text at all.
     """
     text = config.get_text_config(decoder=True)
-    n_heads, embedding = int(text.num_attention_heads), module.get_input_embeddings()
-    vocab_size = int(embedding.weight.shape[0])
+    n_heads, tables = int(text.num_attention_heads), _table_rows(module)
+    vocab_size = max(tables)
     generation = getattr(module, "generation_config", None)
     configs = generation, text, config
     # the part for the decoder knows its class's default alone
@@ -97,7 +95,7 @@ def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: 
         d_model=int(text.hidden_size),
         n_heads=n_heads,
         n_layers=int(text.num_hidden_layers),
-        n_ctx=_n_ctx(text, module, library),
+        n_ctx=_n_ctx(text, module.config, library),
         n_key_heads=_key_heads(text) or n_heads,
         dtype=str(module.dtype).removeprefix("torch."),
         pad_id=vocab_size,
@@ -107,8 +105,17 @@ def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: 
         end_ids=ends,
         first_id=first if getattr(config, "is_encoder_decoder", False) else -1,
         last_id=last,
+        tables=tables if min(tables) < vocab_size else (),
         gives_weights=gives_weights,
     )
+
+
+def _table_rows(module: Any) -> tuple[int, int]:
+    """Return the rows of the embeddings of what is read and of what is written."""
+    n_read = int(module.get_input_embeddings().weight.shape[0])
+    is_two = getattr(module.config, "is_encoder_decoder", False)
+    output = module.get_output_embeddings() if is_two else None
+    return n_read, n_read if output is None else int(output.weight.shape[0])
 
 
 def settings_of(module: Any) -> str:
@@ -174,30 +181,26 @@ def _special(name: str, vocab_size: int, *configs: Any) -> tuple[int, ...]:
 
 
 # of the tokens of a text, by the names that families give them
-LIMITS = "max_position_embeddings", "max_seq_len", "max_target_positions"
+LIMITS = (
+    "max_position_embeddings",
+    "max_encoder_position_embeddings",
+    "max_seq_len",
+    "max_target_positions",
+)
 
 
-def _n_ctx(text: Any, module: Any, library: Any) -> int:
-    """Return the longest text, in tokens.
+def _n_ctx(text: Any, config: Any, library: Any) -> int:
+    """Return the longest text, in tokens, by the configuration and the tokenizer.
 
-    The bounds are those of the configuration, of the tokenizer, and of a table of positions less
-    the rows that it keeps for padding. Raises CheckpointError for a length below 1.
+    Raises CheckpointError for a length below 1.
     """
-    parts = text, getattr(module.config, "encoder", None)
+    parts = text, getattr(config, "encoder", None)
     limits = [getattr(part, name, None) for part in parts if part is not None for name in LIMITS]
-    by_config = min([n for n in limits if isinstance(n, int) and n > 0], default=math.inf)
-    by_tables = [
-        table.num_embeddings - table.padding_idx - 1
-        for table in module.modules()
-        if isinstance(table, nn.Embedding)
-        and table is not module.get_input_embeddings()
-        and table.num_embeddings == by_config
-        and table.padding_idx is not None
-    ]
+    by_config = [n for n in limits if isinstance(n, int) and n > 0]
     by_tokenizer = getattr(library, "model_max_length", None) or MAX_HUB_TOKENS
     if not isinstance(by_tokenizer, int | float):
         raise CheckpointError(f"model_max_length must be a number, not {by_tokenizer!r:.40}")
-    longest = int(min([by_config, MAX_HUB_TOKENS, by_tokenizer, *by_tables]))
+    longest = int(min([*by_config, MAX_HUB_TOKENS, by_tokenizer]))
     if longest < 1:
         raise CheckpointError(
             f"it reads at most {longest} tokens: model_max_length is {by_tokenizer}"

@@ -319,7 +319,7 @@ class EncoderDecoderLM(TwoStacks):
         ).logits
 
     def longest(self, n_given: int) -> int:
-        return min(2 * n_given + 20, self.config.n_ctx - 1)
+        return min(2 * n_given + 20, self.stream_limit(self.writes) - 1)
 
     outputs, answer = Architecture.outputs, Architecture.answer
 

@@ -3,17 +3,20 @@ texts and decoded text; where each token lies in its text is worked out here by 
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sentencepiece
+import torch
 import transformers
 from hub_models import _SEQ, _WIDE, BY_NAME, TEXT, Case
 
 import models
 from models import CheckpointError, Scope
 from models.hub.python_tokenizer import PythonTokenizer, align_tokens
+from viz_app.drawing.notes import first_output
 
 SIZE = 400  # rows of each embedding
 TYPED = "She is reading a book."
@@ -201,3 +204,90 @@ def test_a_special_token_typed_in_a_text_is_plain_text(
     ids = scope.encode("a </s> b")["source"].ids
     assert library.eos_token_id not in ids[:-1]
     assert ids[-1] == library.eos_token_id
+
+
+# --- a source and a target with vocabularies of their own
+
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
+PIECES = [*LETTERS, *(f"{letter}</w>" for letter in LETTERS), "the</w>"]
+TARGET_PIECES = [*reversed(PIECES), "<one>", "<more>"]
+
+
+def fsmt(folder: Path) -> tuple[Any, Case]:
+    for name, pieces in (("source", PIECES), ("target", TARGET_PIECES)):
+        vocabulary = {piece: i for i, piece in enumerate([*SPECIAL, *pieces])}
+        (folder / name).write_text(json.dumps(vocabulary), "utf-8")
+    (folder / "merges").write_text("t h 9\nth e</w> 8\n", "utf-8")
+    files = [str(folder / name) for name in ("source", "target", "merges")]
+    sizes = {name: size for name, size in _SEQ.items() if name != "vocab_size"} | {
+        "src_vocab_size": 4 + len(PIECES), "tgt_vocab_size": 4 + len(TARGET_PIECES), "langs": ["en", "ru"],
+        "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
+    }  # fmt: skip
+    case = Case("FSMTForConditionalGeneration", "FSMTConfig", sizes)
+    return transformers.FSMTTokenizer(["en", "ru"], *files), case
+
+
+def separate_marian(folder: Path) -> tuple[Any, Case]:
+    marian(folder)
+    source = json.loads((folder / "vocab.json").read_text("utf-8"))
+    inside = [piece for piece in source if piece not in ("</s>", "<unk>", "<pad>")]
+    target = ["</s>", "<unk>", *reversed(inside), "<one>", "<more>", "<pad>"]
+    (folder / "target_vocab.json").write_text(
+        json.dumps({piece: i for i, piece in enumerate(target)}), "utf-8"
+    )
+    names = ("source.spm", "target.spm", "vocab.json", "target_vocab.json")
+    sizes = _SEQ | _NO_END | {
+        "vocab_size": len(source), "decoder_vocab_size": len(target), "share_encoder_decoder_embeddings": False,
+        "tie_word_embeddings": False, "pad_token_id": source["<pad>"], "decoder_start_token_id": len(target) - 1,
+    }  # fmt: skip
+    files = [str(folder / name) for name in names]
+    tokenizer = transformers.MarianTokenizer(*files, separate_vocabs=True)
+    return tokenizer, Case("MarianMTModel", "MarianConfig", sizes)
+
+
+@pytest.mark.parametrize(
+    ("make", "files"),
+    [(fsmt, ("source", "target")), (separate_marian, ("vocab.json", "target_vocab.json"))],
+)
+@torch.no_grad()
+def test_a_target_is_of_its_own_vocabulary(
+    tmp_path: Path, make: Callable[[Path], tuple[Any, Case]], files: tuple[str, str]
+) -> None:
+    raw, folder = tmp_path / "raw", tmp_path / "folder"
+    raw.mkdir()
+    tokenizer, case = make(raw)
+    tokenizer.save_pretrained(folder)
+    case.save(folder)
+    module = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    scope = models.load(folder, device="cpu")
+    trace = scope.run("the dog", "the cat")
+    for stream, file, letters in zip(scope.model.streams, files, ("thedog", "thecat"), strict=True):
+        row, vocabulary = trace.streams[stream], json.loads((raw / file).read_text("utf-8"))
+        typed = [i for i, offset in enumerate(row.offsets) if offset is not None]
+        assert [row.ids[i] for i in typed] == [vocabulary[row.tokens[i]] for i in typed]
+        assert "".join(row.tokens[i].removesuffix("</w>").strip("▁") for i in typed) == letters
+    n_target = module.get_output_embeddings().weight.shape[0]
+    assert n_target > module.get_input_embeddings().weight.shape[0]
+    target = trace.streams["target"]
+    for last in (
+        target.ids[-1],
+        n_target - 1,
+    ):  # a token beyond the source's vocabulary, no padding
+        row = replace(target, ids=(*target.ids[:-1], last))
+        ours = first_output(scope.run("the dog", row)).logits
+        ids = [torch.tensor([one.ids]) for one in (trace.streams["source"], row)]
+        expected = module(input_ids=ids[0], decoder_input_ids=ids[1], use_cache=False).logits[0]
+        assert torch.allclose(ours, expected, atol=1e-5)
+
+
+def test_a_vocabulary_larger_than_the_table_that_reads_it_is_refused(tmp_path: Path) -> None:
+    raw, folder = tmp_path / "raw", tmp_path / "folder"
+    raw.mkdir()
+    tokenizer, case = fsmt(raw)
+    tokenizer.save_pretrained(folder)
+    n = len(TARGET_PIECES) + len(SPECIAL)
+    replace(case, sizes=case.sizes | {"tgt_vocab_size": n - 1}).save(folder)
+    with pytest.raises(
+        CheckpointError, match=f"{n} tokens, but the model's embedding {n - 1} rows"
+    ):
+        models.load(folder, device="cpu")

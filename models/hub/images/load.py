@@ -26,6 +26,7 @@ from models.hub.images.text_image import (
 )
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps
+from models.hub.lengths import stream_limits
 from models.hub.positions import told_by
 from models.hub.probe import check_recorded, check_trial, choose_route, looks_ahead, short_text
 from models.hub.sizes import HubConfig, encoder_sizes
@@ -79,6 +80,7 @@ def opened_with_text(
     )
     check_recorded(model)
     check_similarity(model, ids)
+    model.text_limit = stream_limits(model)["text"]
     if not looks_ahead(model, model.kinds[0].name):
         model.kinds = (replace(model.kinds[0], stack="decoder"), model.kinds[1])
     model.seen_order = told_by(model)

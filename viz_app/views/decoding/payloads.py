@@ -42,7 +42,9 @@ class ReadingState:
         legal = tuple(
             (p, t)
             for p, t in self.forced
-            if p < scope.n_ctx and t < scope.config.vocab_size and t not in never
+            if p < scope.model.stream_limit(scope.model.writes)
+            and t < scope.config.vocab_size
+            and t not in never
         )
         return replace(self, forced=legal)
 
