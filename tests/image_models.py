@@ -101,21 +101,28 @@ def save(name: str, folder: Path, size: int = 20) -> Any:
     return module
 
 
-def save_with_text(folder: Path) -> Any:
-    """Save a random CLIP, whose towers differ in all sizes, with its tokenizer and image processor."""
+def save_with_text(folder: Path, family: str = "CLIP") -> Any:
+    """Save a random CLIP or SigLIP, whose towers differ in sizes, with its tokenizer and image processor."""
     text = _TEXT | {
         "vocab_size": 97, "num_hidden_layers": 3, "max_position_embeddings": 40,
         "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3,
     }  # fmt: skip
-    config = transformers.CLIPConfig(text_config=text, vision_config=_SIZES, projection_dim=14)
+    size = {"projection_dim": 14} if family == "CLIP" else {}
+    if family == "Siglip":
+        text |= {"projection_size": _SIZES["hidden_size"]}
+    config = getattr(transformers, f"{family}Config")(
+        text_config=text, vision_config=_SIZES, **size
+    )
     torch.manual_seed(1)
-    module = transformers.CLIPModel(config).eval()
+    module = getattr(transformers, f"{family}Model")(config).eval()
     with torch.no_grad():
         for p in module.parameters():
             if p.dim() > 1:
                 p.normal_(std=0.3)
     module.save_pretrained(folder)
     sides = {"height": 20, "width": 20}
-    transformers.CLIPImageProcessor(size=sides, crop_size=sides).save_pretrained(folder)
+    cropped = {"crop_size": sides} if family == "CLIP" else {}
+    processor = getattr(transformers, f"{family}ImageProcessor")(size=sides, **cropped)
+    processor.save_pretrained(folder)
     library_tokenizer(folder, 89)
     return module

@@ -1,5 +1,6 @@
 """CLIP with both towers: their attention against the library's eager maps, the answer against one call of its module."""
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -159,3 +160,35 @@ def test_towers_that_give_another_similarity_are_refused(
     monkeypatch.setattr(TextImageModel, "logit", lambda self, cosine: 2 * cosine)
     with pytest.raises(CheckpointError, match="another similarity than in one call"):
         models.load(folder, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("family", "is_masked", "is_filled"),
+    [
+        ("Siglip", False, True),
+        ("Siglip", True, True),
+        ("CLIP", False, False),
+        ("CLIP", True, False),
+    ],
+)
+def test_a_text_is_filled_up_for_a_model_that_reads_padding(
+    tmp_path: Path, family: str, is_masked: bool, is_filled: bool
+) -> None:
+    """As transformers' own pipeline for images and labels asks it, with rows of the longest text."""
+    module = save_with_text(tmp_path, family)
+    path = tmp_path / "tokenizer_config.json"
+    names = ["input_ids", *["attention_mask"] * is_masked]
+    settings = json.loads(path.read_text("utf-8")) | {"model_input_names": names}
+    path.write_text(json.dumps(settings), "utf-8")
+    scope = models.load(tmp_path, device="cpu")
+    trace = scope.run(TEXT, example())
+    library = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    how = {"padding": "max_length", "max_length": 40} if is_filled else {}
+    asked = library(TEXT, return_tensors="pt", **how)
+    assert set(asked) == set(names)
+    pixels = trace.streams["patches"].pixels[None]
+    with torch.no_grad():
+        expected = module(**asked, pixel_values=pixels).logits_per_text
+    assert trace.outputs[SIMILARITY_OUTPUT].logit == pytest.approx(float(expected), abs=1e-4)
+    assert len(trace.streams["text"].ids) == asked["input_ids"].shape[1]
+    assert scope.run(trace.streams["text"], example()).outputs == trace.outputs

@@ -23,6 +23,7 @@ from models.hub.images.text_image import (
     TextImageModel,
     TextImageTokenizer,
     check_similarity,
+    filler_of,
 )
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps
@@ -75,12 +76,15 @@ def opened_with_text(
     grid = patch_grid(module.get_submodule(IMAGE_TOWER), trial)
     patches = PatchTokenizer(processor, grid)
     longest = max(sizes.n_ctx, len(grid.tokens))
+    pad_id = getattr(library, "pad_token_id", None)
+    text_sizes = sizes if pad_id is None else replace(sizes, fill_id=pad_id)
     model = TextImageModel(
-        module, replace(sizes, n_ctx=longest), grid=grid, trial=trial, text_limit=sizes.n_ctx
+        module, replace(text_sizes, n_ctx=longest), grid=grid, trial=trial, text_limit=sizes.n_ctx
     )
     check_recorded(model)
     check_similarity(model, ids)
     model.text_limit = stream_limits(model)["text"]
+    model.filler = filler_of(model, ids, library)
     if not looks_ahead(model, model.kinds[0].name):
         model.kinds = (replace(model.kinds[0], stack="decoder"), model.kinds[1])
     model.seen_order = told_by(model)

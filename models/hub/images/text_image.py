@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import torch
@@ -24,6 +25,7 @@ from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.outputs import Output, Similarity
 
 SIMILARITY_OUTPUT = "similarity"
+NO_FILLER = -1
 TOWER_MODULES = TEXT_TOWER, IMAGE_TOWER = "text_model", "vision_model"
 
 
@@ -54,6 +56,7 @@ class TextImageModel(HubModel):
         """Wrap a module that reads images of this grid and texts of up to `text_limit` tokens."""
         super().__init__(*args, **settings)
         self.grid, self._trial, self.text_limit = grid, trial, text_limit
+        self.filler = NO_FILLER  # fills each text up to the limit (load.filler_of)
 
     @property
     def token_table(self) -> Tensor:
@@ -65,6 +68,22 @@ class TextImageModel(HubModel):
     def stream_limit(self, stream: str) -> int:
         return self.text_limit if stream == "text" else len(self.grid.tokens)
 
+    def completed(
+        self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Encoding]:
+        """Return the rows, with the text filled up for a model that was trained on such rows."""
+        if self.filler == NO_FILLER:
+            return dict(streams)
+        row = streams["text"]
+        n = self.text_limit - len(row.ids)
+        filled = replace(
+            row,
+            ids=(*row.ids, *[self.filler] * n),
+            tokens=(*row.tokens, *[tokenizer.token(self.filler)] * n),
+            offsets=(*row.offsets, *[None] * n),
+        )
+        return {**streams, "text": filled}
+
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         texts = [row["text"].ids for row in rows]
         pixels = torch.stack([cast(PatchRow, row[PATCHES_STREAM]).pixels for row in rows])
@@ -74,10 +93,14 @@ class TextImageModel(HubModel):
     def forward(
         self, text: Int[Tensor, "batch n"], pixels: Float[Tensor, "batch channel height width"]
     ) -> Answers:
-        of_text = self._vectors("text", self.pass_context(text), **self.row(text))
+        of_text = self.text_vectors(text)
         of_image = self._vectors("image", self._image_context(len(pixels)), pixel_values=pixels)
         cosine = torch.nn.functional.cosine_similarity(of_text, of_image, dim=-1)
         return {SIMILARITY_OUTPUT: torch.stack([cosine, self.logit(cosine)], dim=-1)}
+
+    def text_vectors(self, text: Int[Tensor, "batch n"]) -> Float[Tensor, "batch d_shared"]:
+        """Return the text tower's vectors, which are compared with those of images."""
+        return self._vectors("text", self.pass_context(text), **self.row(text))
 
     def logit(self, cosine: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         """Return the model's logit of a pair: its cosine times a factor, plus a bias if any."""
@@ -127,6 +150,21 @@ def check_similarity(model: TextImageModel, ids: Int[Tensor, "1 n"]) -> None:
     expected = model.module(input_ids=text, pixel_values=pixels).logits_per_text.diagonal()
     if not close(model, model(text, pixels)[SIMILARITY_OUTPUT][:, 1], expected):
         raise CheckpointError("its towers one by one give another similarity than in one call")
+
+
+@torch.no_grad()
+def filler_of(model: TextImageModel, ids: Int[Tensor, "1 n"], library: Any) -> int:
+    """Return the id that fills a text up to the limit; NO_FILLER if its vector ignores padding.
+
+    A model whose vector depends on its padding (SigLIP reads the last token) was trained on rows
+    of one length. Its `library` tokenizer says whether padding is masked, as pad_id is.
+    """
+    is_masked = "attention_mask" in library.model_input_names
+    filler = model.config.pad_id if is_masked else model.config.fill_id
+    filled = torch.cat([ids, torch.full_like(ids, filler)], dim=1)
+    if close(model, model.text_vectors(filled), model.text_vectors(ids)):
+        return NO_FILLER
+    return filler
 
 
 class TextImageTokenizer(HubTokenizer):
