@@ -187,11 +187,13 @@ def lead(page: Page, url: str) -> None:
 _LED = """(url) => new Promise((done) => {
   const state = () => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState;
   let ran = false;
+  // The run that has ended may have been asked for before; the one for this address clears `led` (components/live).
+  const settle = () => (window.attnscopeHistory?.led === undefined && state() === "notRunning" ? done() : setTimeout(settle, 20));
   window.leading = new MutationObserver((changes, observer) => {
     ran ||= state() === "running" || changes.some((change) => change.oldValue === "running");
     if (!ran || state() !== "notRunning") return;
     observer.disconnect();
-    setTimeout(done);  // in a task of its own: a promise that is kept may be collected before it is seen to be, by work in this one
+    setTimeout(settle);  // in a task of its own: a promise that is kept may be collected before it is seen to be, by work in this one
   });  // kept by the window: an observer of an element goes with it
   leading.observe(document, { subtree: true, attributeFilter: ["data-test-script-state"], attributeOldValue: true });
   if (!url) return void history.back();
