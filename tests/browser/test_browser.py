@@ -410,6 +410,16 @@ def test_the_csv_holds_the_models_weights(shared_page: Page, dates: models.Scope
     )
 
 
+def test_a_file_arrives_although_its_links_are_made_anew_meanwhile(shared_page: Page) -> None:
+    see(shared_page)
+    open_details(shared_page)
+    link = shared_page.get_by_role("link", name="This head, CSV")
+    with shared_page.expect_download() as saved:
+        link.evaluate("(link) => { link.click(); link.closest('.downloads').remove(); }")
+    assert saved.value.suggested_filename.endswith(".head3.csv")
+    visit(shared_page, "", HEAD)
+
+
 def test_a_file_is_of_what_was_typed_a_moment_ago(shared_page: Page, dates: models.Scope) -> None:
     see(shared_page)
     source(shared_page).fill(OTHER)

@@ -1,8 +1,8 @@
-// Links to files. A hidden frame fetches one, so that the page stays; a sentence that the server sends instead of the file is shown.
-// A link stays the same element while its page is redrawn: it keeps the keyboard, and no click between two runs is lost.
+// Links to files. A hidden frame of the document fetches one, so that the page stays, and so does a file that is being sent when the
+// links are made anew; a sentence that the server sends instead of the file is shown. A link stays the same element while its page is
+// redrawn: it keeps the keyboard, and no click between two runs is lost.
 function mount({ data, parentElement }) {
-  const root = parentElement.querySelector(".downloads"), frame = root.querySelector("iframe"), note = root.querySelector("p");
-  frame.onload = () => (note.textContent = frame.contentDocument?.body?.textContent ?? "");
+  const root = parentElement.querySelector(".downloads"), note = root.querySelector("p"), frame = fetching();
   const list = root.querySelector("ul");
   while (list.children.length > data.files.length) list.lastChild.remove();
   data.files.forEach(({ label, url }, i) => {
@@ -13,7 +13,16 @@ function mount({ data, parentElement }) {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
       note.textContent = "";
+      frame.onload = () => (note.textContent = frame.contentDocument?.body?.textContent ?? "");
       frame.contentWindow.location.replace(link.href);
     };
   });
+}
+
+function fetching() {
+  if (window.attnscopeFetching) return window.attnscopeFetching;
+  const frame = window.attnscopeFetching = put(document.body, "iframe");
+  frame.title = "The file that is being sent";
+  frame.hidden = true;
+  return frame;
 }
