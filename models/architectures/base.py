@@ -122,6 +122,7 @@ class Architecture(nn.Module, metaclass=_Named):
     can_edit_masks: bool = True  # an edit reaches its attention
     can_drop_positions: bool = True  # it can be copied without position vectors
     answer_description: str = ""  # description of a third-party model's task
+    not_applied: Sequence[str] = ()  # settings of a third-party model that change what it writes
     settings: str = ""  # of a third-party model: what its answers depend on beside `config`
     pads: bool = True  # rows of different lengths can be padded to one batch
     is_recurrent: bool = False  # a state carries the past; there are no keys to cache

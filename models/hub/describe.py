@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import cast
 
 from models.analysis.routing import routings
+from models.architectures import Model
 from models.hub.model import HubModel
 from models.hub.routing import may_be_mixture
 from models.hub.sizes import HubConfig
@@ -46,6 +47,7 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     model, sites = scope.model, list(trace.attention.values())
     if model.answer_description:
         yield f"it answers {model.answer_description}"
+    yield from _left_out(model)
     if not sites:
         yield "no attention: a state carries what was read"
         return
@@ -84,6 +86,15 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
         if model.positions is not None
         else "no position vectors are shown: none are looked up"
     )
+
+
+def _left_out(model: Model) -> Iterator[str]:
+    """Yield what a model's files hold that is not used here."""
+    if isinstance(model, HubModel) and (unused := model.unused):
+        n = f"{len(unused)} tensors" if len(unused) > 1 else "1 tensor"
+        yield f"not used: {n} of its files, {unused[0]:.100} for one, as this class has no place for it"
+    if names := model.not_applied:
+        yield f"settings that change what it writes and are not applied here: {', '.join(names)}"
 
 
 def _experts(scope: Scope) -> Iterator[str]:

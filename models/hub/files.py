@@ -24,17 +24,6 @@ from models.errors import CheckpointError
 LARGEST_CONFIG = 2**20  # bytes
 LARGEST_INDEX = 2**25
 LARGEST_HEADER = 2**25  # bytes; that of a hundred thousand tensors has half of it
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "tokenizer.model",
-    "source.spm",
-    "vocab-src.json",
-    "prophetnet.tokenizer",
-)
 BYTES = {
     "F64": 8,
     "F32": 4,
@@ -52,6 +41,11 @@ PREPROCESSOR = "preprocessor_config.json"  # how an image or a sound becomes a m
 # where transformers 5 puts it beside a tokenizer's part, and under which names
 PROCESSOR, PROCESSOR_PARTS = "processor_config.json", ("image_processor", "feature_extractor")
 HUB_WEIGHTS, SHARD_INDEX = "model.safetensors", "model.safetensors.index.json"
+ADAPTER = "adapter_config.json"
+HAS_ADAPTER = (
+    "it holds an adapter, which is not applied here: merge it into its model, and save that "
+    "(peft's merge_and_unload, then save_pretrained)"
+)
 WEIGHTS_MISSING = "its weights are missing: neither model.safetensors nor an index of shards"
 PICKLED = (
     "its weights are in a .bin file, which would have to be unpickled and could run any code: open it once in transformers and "
@@ -190,6 +184,11 @@ VOCABULARIES = (
     "sentencepiece.model", "sentencepiece.bpe.model", "tokenizer.model", "tiktoken.model", "tekken.json", "source.spm",
     "target.spm",
 )  # fmt: skip
+# without one of these a folder has no tokenizer, whatever else of one it has
+TOKENIZER_FILES = (
+    "tokenizer_config.json",
+    *(name for name in VOCABULARIES if name not in ("added_tokens.json", "merges.txt")),
+)
 LARGEST_VOCABULARY = 2**27  # bytes; that of a quarter of a million tokens has a third of it
 
 # settings that name a file, a folder or code; `init_inputs` are unnamed arguments, such as paths

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -22,8 +22,8 @@ from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
 from models.hub import confirm, files, positions, probe
+from models.hub.barred import barred_tokens, settings_not_applied
 from models.hub.choosers import MultipleChoice
-from models.hub.close import close
 from models.hub.files import stage_folder
 from models.hub.images import load as images
 from models.hub.images.model import ImageModel
@@ -49,6 +49,7 @@ from models.hub.sounds.reader import SoundReader
 from models.hub.token_types import TokenTypes, given_types
 from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, frames_of, types_of
 from models.hub.trial import client as trials
+from models.hub.weights import check_unread, open_module
 from models.hub.writers import (
     CausalLM,
     EncoderDecoderLM,
@@ -65,8 +66,10 @@ INSTALL_TRANSFORMERS = 'this is a Hugging Face checkpoint, for which transformer
 def is_folder(folder: Path) -> bool:
     """Return True for a transformers model, False for our own format or a missing config.json.
 
-    Raises CheckpointError if it cannot be read.
+    Raises CheckpointError if it cannot be read, or holds an adapter.
     """
+    if os.path.lexists(folder / files.ADAPTER):
+        raise CheckpointError(f"{folder}: {files.HAS_ADAPTER}")
     if not os.path.lexists(folder / CONFIG):
         return False
     config = files.config(folder)
@@ -104,9 +107,11 @@ def _read(
 ) -> Checkpoint:
     """Open what was staged of a folder and tried out."""
     plan = opening_plan(private)
-    module, gives_weights, drawn = _opened(private, plan, dtype)
-    model, tokenizer = _wrapped(private, plan, module.to(device).eval(), gives_weights)
-    _check_unread(model, drawn)
+    opened = open_module(private, plan.auto, plan.config, dtype)
+    module = opened.module.to(device).eval()
+    model, tokenizer = _wrapped(private, plan, module, opened.gives_weights)
+    check_unread(model, opened.drawn)
+    model.unused = opened.unused
     return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
 
 
@@ -155,29 +160,6 @@ def _token_types(
     text = plan.config.get_text_config(decoder=True)
     n_types = getattr(text, "type_vocab_size", None)
     return given_types(module, n_types, library, types_of(tokenizer))
-
-
-@torch.no_grad()
-def _check_unread(model: HubModel, drawn: Sequence[str]) -> None:
-    """Raise CheckpointError if an answer of a short run depends on parameters that were drawn.
-
-    If none does, they become 0, so that two openings give the same model.
-    """
-    parameters = [model.module.get_parameter(name) for name in drawn]
-    if not parameters:
-        return
-    inputs = model.repeated(probe.short_text(model.module, model.config))
-    before = model(*inputs)
-    for parameter in parameters:
-        parameter.zero_()
-    after = model(*inputs)
-    if not all(close(model, after[name], answer) for name, answer in before.items()):
-        raise CheckpointError(_not_in_its_weights(drawn))
-
-
-def _not_in_its_weights(names: Sequence[str]) -> str:
-    what = f"{len(names)} parameters are not in its weights, {names[0]:.100} for one"
-    return f"{what}; nothing is drawn in their place"
 
 
 def _running(kind: type[HubModel], module: nn.Module, *about: Any) -> HubModel:
@@ -275,58 +257,21 @@ def _name_of(dtype: torch.dtype | None) -> str:
     return "" if dtype is None else str(dtype).removeprefix("torch.")
 
 
-def _opened(
-    folder: Path, plan: OpeningPlan, dtype: torch.dtype | None
-) -> tuple[nn.Module, bool, list[str]]:
-    """Return the model with its weights; True if its library can only return finished weights.
-
-    Last are the names of its poolers' parameters that the weights lack.
-    """
-    how = {
-        "config": plan.config,
-        "local_files_only": True,
-        "trust_remote_code": False,
-        "ignore_mismatched_sizes": True,  # they are named below
-        "dtype": dtype or "auto",
-        "weights_only": True,
-    }
-    try:
-        module, info = plan.auto.from_pretrained(
-            folder, attn_implementation="sdpa", output_loading_info=True, **how
-        )
-        gives = False
-    except ValueError as error:
-        if "scaled_dot_product_attention" not in str(error) and "sdpa" not in str(error).lower():
-            raise
-        module, info = plan.auto.from_pretrained(
-            folder, attn_implementation="eager", output_loading_info=True, **how
-        )
-        gives = True
-    parameters = list(module.named_parameters())
-    names = {name for name, _ in parameters}
-    missing = sorted(info["missing_keys"])
-    drawn = [name for name in missing if "pooler" in name.split(".") and name in names]
-    if needed := [name for name in missing if name not in drawn]:
-        raise CheckpointError(_not_in_its_weights(needed))
-    if odd := sorted(info["mismatched_keys"], key=str):
-        name, stored, needed = odd[0]
-        sizes = f"{tuple(stored)} in its weights and {tuple(needed)} by its configuration"
-        raise CheckpointError(
-            f"{len(odd)} parameters have other sizes, {name:.100} for one: {sizes}"
-        )
-    for name, parameter in loading.with_progress(loading.CHECKED, parameters, len(parameters)):
-        if not bool(parameter.isfinite().all()):
-            raise CheckpointError(f"{name} holds values that are not finite")
-    return module, gives, drawn
-
-
 def library_tokenizer(folder: Path) -> Any:
-    """Return the tokenizer that transformers reads from a folder; None if there is none."""
+    """Return the tokenizer that transformers reads from a folder; None if there is none.
+
+    Raises CheckpointError for one without a vocabulary, which reads every text as unknown.
+    """
     if not any((folder / name).is_file() for name in files.TOKENIZER_FILES):
         return None
-    return transformers_library().AutoTokenizer.from_pretrained(
+    library = transformers_library().AutoTokenizer.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
+    if len(library) <= len(set(library.all_special_ids)):
+        raise CheckpointError(
+            "its tokenizer has special tokens alone: the file of its vocabulary is missing"
+        )
+    return library
 
 
 def _known_sizes(name: str, module: nn.Module, config: Any, library: Any, gives: bool) -> HubConfig:
@@ -427,6 +372,9 @@ def _hub_model(
         model.kinds = (BACKWARDS,)
     if model.can_write:
         probe.choose_cache(model)
+        n_given = 0 if model.continues else 1
+        model.barred = barred_tokens(module, model.end_ids, n_given)
+        model.not_applied = settings_not_applied(module, model.continues)
     confirm.record_layers(model, layer_maps(module))
     model.record_experts(find_routings(model))
     model.rotary = positions.rotary(model, rotary_paths(module))

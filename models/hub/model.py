@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from models.architectures.base import NEXT_TOKEN, UNSEEN, Answers, Architecture, Field
 from models.errors import InputError
+from models.hub.barred import NOTHING_BARRED
 from models.hub.layer_map import LayerMap
 from models.hub.logits import UNCHANGED
 from models.hub.recording import given_weights as given_weights
@@ -80,6 +81,8 @@ class HubModel(Architecture):
         self.misfits: dict[
             str, str
         ] = {}  # name of an attention → the reason (probe.check_recorded)
+        self.barred = NOTHING_BARRED  # from what it writes
+        self.unused: Sequence[str] = ()  # tensors of its files (weights.open_module)
         self.shows_causes = False  # of all that it attends with (probe.check_recorded)
         self.by_functions = False  # a few functions tell enough of it (probe.choose_route)
         self.seen_order = UNSEEN  # by order.told_by
@@ -175,6 +178,9 @@ class HubModel(Architecture):
     @property
     def end_ids(self) -> tuple[int, ...]:
         return self.config.end_ids or (self.config.end_id,)
+
+    def takeable(self, position: int) -> Bool[Tensor, " vocab"] | None:
+        return self.barred.takeable(position)
 
     def forced_by_position(self, limit: int) -> dict[int, int]:
         """Return the forced tokens: a translation's language first, the end of a text last."""

@@ -12,7 +12,9 @@ from hub_models import BY_NAME
 import models
 from models import CheckpointError, Scope
 from models.decoding import runs
+from models.hub.describe import capabilities
 from models.hub.writers import CausalLM
+from viz_app.views.decoding.text import not_applied
 
 UNENDED = {"eos_token_id": 52}  # which these weights do not write
 GIVEN, MOST = "5 6 7 8 9 10 11 12 14 16 18", 9
@@ -96,6 +98,45 @@ def test_each_of_several_end_tokens_ends_a_text(
     assert own == generated(scope, given) == free[: at + 1]
     assert scope.model.end_ids == (unused, free[at])
     assert runs.autoregressive(scope.model, given, runs.Method(max_new=MOST)).run.ended
+
+
+@pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "MarianMTModel"])
+@pytest.mark.parametrize(
+    "setting", ["bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "min_new_tokens", "min_length"]
+)  # fmt: skip
+@unchecked()
+def test_a_barred_token_is_not_written(tmp_path: Path, architecture: str, setting: str) -> None:
+    """The first token that the model writes is barred, or is an end that may not be written yet."""
+    free = greedy(plain := opened(tmp_path / "plain", architecture, {}), plain.input_ids(GIVEN))
+    says = {"bad_words_ids": [[free[0]], [52]]}.get(setting, [free[0], 52])
+    says = {setting: says} if "min" not in setting else {setting: 4, "eos_token_id": [free[0], 52]}
+    scope = opened(tmp_path / "barred", architecture, says)
+    given = scope.input_ids(GIVEN)
+    own = greedy(scope, given)
+    if setting == "min_length" and scope.model.continues:  # the prompt counts too
+        assert scope.model.not_applied == ("min_length",)
+        return
+    assert own == generated(scope, given)
+    assert own[0] != free[0]
+    assert scope.model.not_applied == ()
+    rows = torch.tensor([given, given])
+    batch = models.decoding.greedy_batch(scope.model, rows)
+    alone = [step.token for step in models.decoding.greedy(scope.model, given)]
+    assert batch == [[i for i in alone if i not in scope.model.end_ids]] * 2
+
+
+def test_settings_that_are_not_applied_are_named(tmp_path: Path) -> None:
+    says = {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2, "bad_words_ids": [[3, 4], [5]]}
+    scope = opened(tmp_path / "named", "MarianMTModel", says)
+    named = ("bad_words_ids", "no_repeat_ngram_size", "repetition_penalty")
+    assert scope.model.not_applied == named
+    given = scope.input_ids(GIVEN)
+    assert greedy(scope, given) != generated(scope, given)
+    lines = list(capabilities(scope, scope.run(GIVEN)))
+    assert any(line.endswith(f"not applied here: {', '.join(named)}") for line in lines)
+    sentence = not_applied(named)
+    assert all(name in sentence for name in named)
+    assert not_applied(()) == ""
 
 
 def test_a_translator_without_a_first_token_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import image_models
 import numpy as np
 import pytest
+import sentencepiece
 import sound_models
 import torch
 import transformers
@@ -16,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 import models
 from models.errors import CheckpointError, InputError
+from models.hub.describe import capabilities
 from models.hub.images.processor import ImageProcessor
 from models.images import decoded, example
 from models.sounds import example_sound
@@ -274,3 +276,70 @@ def test_a_text_is_at_most_as_long_as_every_part_reads(tmp_path: Path) -> None:
         assert scope.run("a b").outputs
         with pytest.raises(InputError, match="at most 9"):
             scope.run("a b c d e f g h i j k l m n o p")
+
+
+def with_tensors(folder: Path, names: list[str]) -> None:
+    """Add tensors of these names to a folder's weights."""
+    path = folder / "model.safetensors"
+    weights = load_file(path) | {name: torch.full((2, 3), 0.5) for name in names}
+    save_file(weights, path, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bert.encoder.layer.0.attention.self.distance_embedding.weight",  # of older versions
+        "encoder.layer.1.attention.self.distance_embedding.weight",
+        "bert.encoder.layer.0.attention.self.query.lora_A.default.weight",
+        "bert.encoder.layer.1.output.adapter.down.weight",
+    ],
+)
+def test_weights_that_a_layer_would_be_computed_without_are_refused(
+    tmp_path: Path, name: str
+) -> None:
+    bert(tmp_path)
+    with_tensors(tmp_path, [name])
+    with pytest.raises(CheckpointError, match=f"1 tensors? .*not used .*{name.split('.')[-2]}"):
+        models.load(tmp_path, device="cpu")
+
+
+def test_other_weights_that_are_not_used_are_named(tmp_path: Path) -> None:
+    bert(tmp_path)
+    library_tokenizer(tmp_path, 89)
+    expected = first_output(models.load(tmp_path, device="cpu").run("a b")).logits
+    unused = ["cls.seq_relationship.weight", "bert.encoder.layer.2.output.dense.weight"]
+    with_tensors(tmp_path, [*unused, "bert.encoder.layer.0.rotary.inv_freq"])
+    scope = models.load(tmp_path, device="cpu")
+    trace = scope.run("a b")
+    assert torch.allclose(first_output(trace).logits, expected, atol=1e-6)
+    (line,) = [line for line in capabilities(scope, trace) if line.startswith("not used")]
+    assert "3 tensors" in line
+    assert "bert.encoder.layer.0.rotary.inv_freq" in line
+
+
+@pytest.mark.parametrize("has_model", [True, False])
+def test_an_adapter_is_refused(tmp_path: Path, has_model: bool) -> None:
+    if has_model:
+        bert(tmp_path)
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}', "utf-8")
+    with pytest.raises(CheckpointError, match="holds an adapter.*merge"):
+        models.load(tmp_path, device="cpu")
+
+
+def test_a_tokenizer_of_one_file_is_read_whatever_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    saved(folder, "XLMRobertaForMaskedLM", "XLMRobertaConfig", **_WIDE | {"vocab_size": 97})
+    (tmp_path / "texts").write_text(f"{TEXT}\n" * 50, "utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "texts"), model_prefix=str(tmp_path / "spm"), vocab_size=60, hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    (tmp_path / "spm.model").rename(folder / "sentencepiece.bpe.model")
+    row = models.load(folder, device="cpu").run("The dog").streams["text"]
+    library = transformers.AutoTokenizer.from_pretrained(folder)
+    assert list(row.ids) == library("The dog")["input_ids"]
+    (folder / "sentencepiece.bpe.model").unlink()
+    (folder / "tokenizer_config.json").write_text("{}", "utf-8")
+    with pytest.raises(CheckpointError, match="special tokens alone"):
+        models.load(folder, device="cpu")

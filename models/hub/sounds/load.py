@@ -73,7 +73,7 @@ def opened_sound(
         replace(sizes, n_ctx=max(n_frames, text_limit)),
         n_frames=n_frames,
         trial=trial,
-        prompt=speech_prompt(module, sizes.vocab_size),
+        prompt=speech_prompt(module, sizes.vocab_size, sizes.end_ids),
         text_limit=text_limit,
     )
     if sizes.start_id < 0:

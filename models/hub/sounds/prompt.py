@@ -1,6 +1,6 @@
-"""The tokens that a speech model's text begins with, and those that it may not have.
+"""The tokens that a speech model's text begins with.
 
-They stand in generation_config.json, and are put together as the library's `generate` does.
+It stands in generation_config.json, and is put together as the library's `generate` does.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from models.hub.barred import NOTHING_BARRED, BarredTokens, barred_tokens, is_id
+
 SPEECH_TASKS = ("transcribe", "translate")
 
 
@@ -20,14 +22,12 @@ SPEECH_TASKS = ("transcribe", "translate")
 class Prompt:
     """Tokens after the start token; None is the language, which is chosen among `languages`.
 
-    `never` and `not_first` are ids that the text after them does not have, and does not begin
-    with.
+    `barred` is of the text after them.
     """
 
     tokens: tuple[int | None, ...] = ()
     languages: tuple[int, ...] = ()
-    never: tuple[int, ...] = ()
-    not_first: tuple[int, ...] = ()
+    barred: BarredTokens = NOTHING_BARRED
 
     def forced_by_position(self) -> dict[int, int]:
         """Return position → token, for those that do not depend on the sound."""
@@ -38,9 +38,10 @@ class Prompt:
         if position < len(self.tokens):
             if self.tokens[position] is not None:
                 return None
-            return _mask(vocab_size, self.languages, among=True)
-        barred = (*self.never, *(self.not_first if position == len(self.tokens) else ()))
-        return _mask(vocab_size, barred, among=False) if barred else None
+            mask = torch.zeros(vocab_size, dtype=torch.bool)
+            mask[list(self.languages)] = True
+            return mask
+        return self.barred.takeable(position - len(self.tokens))
 
     def begins(self, ids: Sequence[int]) -> bool:
         """Return True if tokens after the start token begin with the prompt."""
@@ -52,13 +53,7 @@ class Prompt:
         )
 
 
-def _mask(vocab_size: int, ids: Sequence[int], *, among: bool) -> Bool[Tensor, " vocab"]:
-    mask = torch.full((vocab_size,), not among)
-    mask[list(ids)] = among
-    return mask
-
-
-def speech_prompt(module: Any, vocab_size: int) -> Prompt:
+def speech_prompt(module: Any, vocab_size: int, ends: tuple[int, ...]) -> Prompt:
     """Return the prompt of a module of transformers; an empty one if its files name none."""
     settings = module.generation_config
     language, task = getattr(settings, "language", None), getattr(settings, "task", None)
@@ -79,13 +74,12 @@ def speech_prompt(module: Any, vocab_size: int) -> Prompt:
     elif language is not None and "transcribe" in tasks and not set(tasks.values()) & set(tokens):
         tokens.append(tasks["transcribe"])
     last = getattr(settings, "no_timestamps_token_id", None)
-    if _is_id(last, vocab_size) and (not tokens or tokens[-1] != last):
+    if is_id(last, vocab_size) and (not tokens or tokens[-1] != last):
         tokens.append(last)
     return Prompt(
         tuple(tokens),
         tuple(sorted(languages.values())),
-        _ids(getattr(settings, "suppress_tokens", None), vocab_size),
-        _ids(getattr(settings, "begin_suppress_tokens", None), vocab_size),
+        barred_tokens(module, ends, 1 + len(tokens)),
     )
 
 
@@ -99,7 +93,7 @@ def _forced(settings: Any, config: Any, vocab_size: int) -> list[int | None]:
             break
         if pair[1] is None and not tokens:
             tokens.append(None)
-        elif _is_id(pair[1], vocab_size):
+        elif is_id(pair[1], vocab_size):
             tokens.append(pair[1])
         else:
             break
@@ -119,12 +113,4 @@ def _code(language: str) -> str:
 def _by_name(named: Any, vocab_size: int) -> dict[str, int]:
     if not isinstance(named, Mapping):
         return {}
-    return {str(name): i for name, i in named.items() if _is_id(i, vocab_size)}
-
-
-def _ids(ids: Any, vocab_size: int) -> tuple[int, ...]:
-    return tuple(i for i in ids if _is_id(i, vocab_size)) if isinstance(ids, list) else ()
-
-
-def _is_id(i: Any, vocab_size: int) -> bool:
-    return isinstance(i, int) and not isinstance(i, bool) and 0 <= i < vocab_size
+    return {str(name): i for name, i in named.items() if is_id(i, vocab_size)}

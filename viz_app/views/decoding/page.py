@@ -48,6 +48,7 @@ def _layout(run: CurrentRun, choices: DecodingChoices, pictures: Pictures) -> Se
 def _text(run: CurrentRun, choices: DecodingChoices) -> str:
     parts = (
         text.explain_decoding(run.scope.model, run.spec.edits),
+        text.not_applied(run.scope.model.not_applied),
         words.departures(run.scope.config),
     )
     return "\n\n".join(part for part in parts if part)

@@ -98,6 +98,13 @@ def decoding_answer(model: Model) -> str:
     return _ANSWER_RECURRENT if model.is_recurrent else _ANSWER
 
 
+def not_applied(names: Sequence[str]) -> str:
+    """Return which settings of a model's folder its text is written without; "" if none are."""
+    if not names:
+        return ""
+    return f"Its folder asks for {' and '.join(names)} when it writes. The app does not apply {'it' if len(names) == 1 else 'them'}."
+
+
 def no_room(n_ctx: int) -> str:
     """Return the message for a prompt as long as the model's context."""
     return f"The prompt fills all {n_ctx} tokens that this model can read, so it cannot write more. Shorten it to see the model write."

@@ -1,0 +1,117 @@
+"""Open a third-party module with its weights, and refuse weights that do not make the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from models import loading
+from models.errors import CheckpointError
+from models.hub import probe
+from models.hub.close import close
+from models.hub.model import HubModel
+
+_IN_LAYER = re.compile(r"\.\d+(\.|$)")  # a path of a module
+# tensors that older versions of the library saved and newer ones work out
+_BUFFERS = re.compile(r"(inv_freq|masked_bias|attn\.bias|attention\.bias|position_ids|_index)$")
+
+
+class OpenedModule(NamedTuple):
+    """A module with its weights."""
+
+    module: nn.Module
+    gives_weights: bool  # its library can only return finished attention weights
+    drawn: list[str]  # parameters of its poolers that its files lack
+    unused: list[str]  # tensors of its files that it has no place for
+
+
+def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None) -> OpenedModule:
+    """Open a staged folder by one of transformers' automatic classes, with this configuration.
+
+    Raises CheckpointError for weights that are missing, unused in a layer, of another size or not
+    finite.
+    """
+    how = {
+        "config": config,
+        "local_files_only": True,
+        "trust_remote_code": False,
+        "ignore_mismatched_sizes": True,  # they are named below
+        "dtype": dtype or "auto",
+        "weights_only": True,
+    }
+    try:
+        module, info = auto.from_pretrained(
+            folder, attn_implementation="sdpa", output_loading_info=True, **how
+        )
+        gives = False
+    except ValueError as error:
+        if "scaled_dot_product_attention" not in str(error) and "sdpa" not in str(error).lower():
+            raise
+        module, info = auto.from_pretrained(
+            folder, attn_implementation="eager", output_loading_info=True, **how
+        )
+        gives = True
+    parameters = list(module.named_parameters())
+    if inside := _unused_in_layers(module, info["unexpected_keys"]):
+        raise CheckpointError(
+            f"{len(inside)} tensors of its weights are not used by its library, {inside[0]:.100} for one, "
+            "without which its layers compute something else"
+        )
+    names = {name for name, _ in parameters}
+    missing = sorted(info["missing_keys"])
+    drawn = [name for name in missing if "pooler" in name.split(".") and name in names]
+    if needed := [name for name in missing if name not in drawn]:
+        raise CheckpointError(_not_in_its_weights(needed))
+    if odd := sorted(info["mismatched_keys"], key=str):
+        name, stored, needed = odd[0]
+        sizes = f"{tuple(stored)} in its weights and {tuple(needed)} by its configuration"
+        raise CheckpointError(
+            f"{len(odd)} parameters have other sizes, {name:.100} for one: {sizes}"
+        )
+    for name, parameter in loading.with_progress(loading.CHECKED, parameters, len(parameters)):
+        if not bool(parameter.isfinite().all()):
+            raise CheckpointError(f"{name} holds values that are not finite")
+    return OpenedModule(module, gives, drawn, sorted(info["unexpected_keys"]))
+
+
+def _unused_in_layers(module: nn.Module, unused: Collection[str]) -> list[str]:
+    """Return the unused tensors that belong to a part of one of the module's layers.
+
+    A file may leave out the path of the base model, or have it where the module has none.
+    """
+    base = getattr(module, "base_model_prefix", "")
+    parts = {path for path, _ in module.named_modules() if _IN_LAYER.search(path)}
+
+    def is_in_layer(name: str) -> bool:
+        forms = name, name.removeprefix(f"{base}."), f"{base}.{name}"
+        return any(form.rsplit(".", n)[0] in parts for form in forms for n in (1, 2, 3))
+
+    return sorted(name for name in unused if is_in_layer(name) and not _BUFFERS.search(name))
+
+
+@torch.no_grad()
+def check_unread(model: HubModel, drawn: Sequence[str]) -> None:
+    """Raise CheckpointError if an answer of a short run depends on parameters that were drawn.
+
+    If none does, they become 0, so that two openings give the same model.
+    """
+    parameters = [model.module.get_parameter(name) for name in drawn]
+    if not parameters:
+        return
+    inputs = model.repeated(probe.short_text(model.module, model.config))
+    before = model(*inputs)
+    for parameter in parameters:
+        parameter.zero_()
+    after = model(*inputs)
+    if not all(close(model, after[name], answer) for name, answer in before.items()):
+        raise CheckpointError(_not_in_its_weights(drawn))
+
+
+def _not_in_its_weights(names: Sequence[str]) -> str:
+    what = f"{len(names)} parameters are not in its weights, {names[0]:.100} for one"
+    return f"{what}; nothing is drawn in their place"
