@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -284,6 +285,18 @@ class EncoderDecoderLM(TwoStacks):
     kinds = (ENCODER_SELF, DECODER_SELF, CROSS)
     answer_description = "another text, token by token"
 
+    def completed(
+        self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
+    ) -> dict[str, Encoding]:
+        """Return the streams, a typed target with the first token of all that the model writes.
+
+        This is a language (mBART, NLLB) or <s> (BART).
+        """
+        row, first = streams.get("target"), self.config.first_id
+        if row is None or first < 0 or row.ids[1:2] == (first,):
+            return dict(streams)
+        return {**streams, "target": after_start(row, [first], tokenizer)}
+
     def forward(
         self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]
     ) -> Float[Tensor, "batch m vocab"]:
@@ -322,6 +335,16 @@ class EncoderDecoderLM(TwoStacks):
         return min(2 * n_given + 20, self.stream_limit(self.writes) - 1)
 
     outputs, answer = Architecture.outputs, Architecture.answer
+
+
+def after_start(row: Encoding, ids: Sequence[int], tokenizer: Tokenizer) -> Encoding:
+    """Return a typed row with these tokens after its start token."""
+    return replace(
+        row,
+        ids=(*row.ids[:1], *ids, *row.ids[1:]),
+        tokens=(*row.tokens[:1], *tokenizer.tokens(ids), *row.tokens[1:]),
+        offsets=(*row.offsets[:1], *(None for _ in ids), *row.offsets[1:]),
+    )
 
 
 def _known(masks: Masks) -> Bool[Tensor, "batch n"]:

@@ -14,6 +14,7 @@ from models import CheckpointError, Scope
 from models.decoding import runs
 from models.hub.describe import capabilities
 from models.hub.writers import CausalLM
+from viz_app.drawing.notes import first_output
 from viz_app.views.decoding.text import not_applied
 
 UNENDED = {"eos_token_id": 52}  # which these weights do not write
@@ -98,6 +99,20 @@ def test_each_of_several_end_tokens_ends_a_text(
     assert own == generated(scope, given) == free[: at + 1]
     assert scope.model.end_ids == (unused, free[at])
     assert runs.autoregressive(scope.model, given, runs.Method(max_new=MOST)).run.ended
+
+
+def test_a_typed_target_begins_as_all_that_the_model_writes(tmp_path: Path) -> None:
+    """So the text that it has written has the same probabilities when it is typed."""
+    scope = opened(tmp_path, "MarianMTModel", {"forced_bos_token_id": 31})
+    written = scope.run(GIVEN)
+    row = written.streams["target"]
+    assert row.ids[:2] == (scope.config.start_id, 31)
+    typed = scope.run(GIVEN, " ".join(map(str, row.ids[2:])))
+    assert typed.streams["target"].ids == row.ids
+    assert typed.streams["target"].offsets[:2] == (None, None)
+    logits = [first_output(trace).logits for trace in (written, typed)]
+    torch.testing.assert_close(*logits)
+    assert scope.run(GIVEN, row).streams["target"].ids == row.ids
 
 
 @pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "MarianMTModel"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import torch
@@ -14,7 +13,7 @@ from models.architectures.base import SOUND_FIELD, Field
 from models.hub.recording.context import PassContext
 from models.hub.sounds.processor import SoundHubTokenizer
 from models.hub.sounds.prompt import Prompt
-from models.hub.writers import EncoderDecoderLM, of_library
+from models.hub.writers import EncoderDecoderLM, after_start, of_library
 from models.layers.cache import Cache
 from models.layers.masks import Mask, Masks, SiteKind
 from models.sounds import FrameIds
@@ -143,18 +142,10 @@ class SoundWriter(EncoderDecoderLM):
         if (text := streams.get(TRANSCRIPT_STREAM)) is None:
             return dict(streams)
         if not self.prompt.begins(text.ids[1:]):
-            text = self._prompted(text, streams[FRAMES_STREAM], tokenizer)
+            prompt = self.prompt.tokens
+            ids = [self.language(streams[FRAMES_STREAM]) if i is None else i for i in prompt]
+            text = after_start(text, ids, tokenizer)
         return {**streams, TRANSCRIPT_STREAM: text}
-
-    def _prompted(self, text: Encoding, sound: Encoding, tokenizer: Tokenizer) -> Encoding:
-        ids = [i if i is not None else self.language(sound) for i in self.prompt.tokens]
-        start, rest = slice(0, 1), slice(1, None)
-        return replace(
-            text,
-            ids=(*text.ids[start], *ids, *text.ids[rest]),
-            tokens=(*text.tokens[start], *tokenizer.tokens(ids), *text.tokens[rest]),
-            offsets=(*text.offsets[start], *(None for _ in ids), *text.offsets[rest]),
-        )
 
     @torch.no_grad()
     def language(self, sound: Encoding) -> int:
