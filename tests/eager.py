@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 import models
 from models import Scope
+from models.hub.token_types import TYPES_INPUT
 from models.layers.masks import SiteKind
 from models.trace import Trace
 from models.trace.edits import Edits, MaskChange, for_kinds
@@ -46,8 +47,8 @@ class Asked:
         self.scope, self.model = scope, scope.model
         self.texts = (GIVEN, WRITTEN) if self.model.translates else (GIVEN,)
         self.trace = scope.run(*self.texts)
-        self.rows = [torch.tensor([self.trace.streams[s].ids]) for s in self.model.streams]
-        names = ("input_ids", "decoder_input_ids")
+        self.rows = list(self.model.inputs([self.trace.streams]))
+        names = ("input_ids", "decoder_input_ids" if len(self.model.streams) > 1 else TYPES_INPUT)
         self.inputs = dict(zip(names, self.rows, strict=False)) | {"use_cache": False}
         module = self.model.module
         self.eager = type(module)._from_config(

@@ -154,10 +154,13 @@ def _wrapped(
 def _token_types(
     plan: OpeningPlan, module: nn.Module, library: Any, tokenizer: Tokenizer
 ) -> TokenTypes | None:
-    """Return the token types that a reader is given; None for other models."""
-    if issubclass(plan.ask, TwoStacks) or plan.ask.writes:
-        return None
+    """Return the token types that a reader is given; None for other models.
+
+    A reader of tables (TAPAS) has several types for each token, and is given none.
+    """
     text = plan.config.get_text_config(decoder=True)
+    if issubclass(plan.ask, TwoStacks) or plan.ask.writes or hasattr(text, "type_vocab_sizes"):
+        return None
     n_types = getattr(text, "type_vocab_size", None)
     return given_types(module, n_types, library, types_of(tokenizer))
 

@@ -22,7 +22,7 @@ from models.hub.recording import given_weights as given_weights
 from models.hub.recording.context import PassContext, Tap, Taps
 from models.hub.recording.watch import Marks, watching
 from models.hub.sizes import HubConfig, settings_of
-from models.hub.token_types import INPUT, TokenTypes
+from models.hub.token_types import TYPES_INPUT, TokenTypes
 from models.hub.tokenizer import CLOSING, OPENING, frames_of
 from models.layers.masks import Masks, SiteKind
 from models.layers.rotation import Rotation
@@ -328,4 +328,4 @@ class HubModel(Architecture):
         return filled if bool(is_token.all()) else filled | {mask: is_token.long()}
 
     def _typed(self, types: Tensor | None) -> dict[str, Tensor]:
-        return {} if types is None else {INPUT: types}
+        return {} if types is None else {TYPES_INPUT: types}

@@ -12,7 +12,7 @@ from torch import nn
 
 from models.errors import CheckpointError
 
-INPUT = "token_type_ids"  # of a module, and of what its tokenizer returns
+TYPES_INPUT = "token_type_ids"  # of a module, and of what its tokenizer returns
 
 
 class PartTypes(NamedTuple):
@@ -79,17 +79,19 @@ def given_types(
     """Return the token types that a module of `n_types` is given; None if it is given none.
 
     They are those of its template if its `library` tokenizer returns any. Without a tokenizer,
-    typed ids are of the first text or the second. Raises CheckpointError for a type that the
-    module has no vector of.
+    typed ids are of the first text or the second. A module with fewer types is given none, if its
+    template has no other type than 0 for one text. Raises CheckpointError otherwise.
     """
-    if INPUT not in inspect.signature(module.forward).parameters or n_types == 0:
+    if TYPES_INPUT not in inspect.signature(module.forward).parameters or n_types == 0:
         return None
     if of_template is None:
         return FIRST_AND_SECOND if (n_types or 0) > 1 else None
-    if INPUT not in library.model_input_names:
+    if TYPES_INPUT not in library.model_input_names:
         return None
-    if n_types is not None and of_template.largest >= n_types:
+    if n_types is None or of_template.largest < n_types:
+        return of_template
+    if any((*of_template.alone.before, of_template.alone.text, *of_template.alone.after)):
         raise CheckpointError(
             f"its tokenizer gives a token the type {of_template.largest}, but the model has {n_types} types"
         )
-    return of_template
+    return None

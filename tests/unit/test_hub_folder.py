@@ -127,7 +127,7 @@ def test_a_model_larger_than_the_memory_is_refused_beforehand(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "free_memory", lambda device: 2**20 // 64)
-    monkeypatch.setattr(hub, "_opened", lambda *_: pytest.fail("it was built"))
+    monkeypatch.setattr(hub, "open_module", lambda *_: pytest.fail("it was built"))
     refused(folder, r"its weights take 0\.0 GB, and 0\.0 GB of memory are free on cpu")
     weights = folder / "model.safetensors"
     sizes = [files._needed(weights, dtype) for dtype in (None, torch.float16)]

@@ -1,6 +1,7 @@
 """Token types: a model is given those that its folder's tokenizer returns, of whatever template."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,16 @@ def test_a_type_that_the_model_has_no_vector_of_is_refused(tmp_path: Path) -> No
     save(BERT, tmp_path, "[CLS]:2 $A [SEP]", "[CLS]:2 $A [SEP] $B:1 [SEP]:1")
     with pytest.raises(CheckpointError, match="type 2, but the model has 2 types"):
         models.load(tmp_path, device="cpu")
+
+
+def test_a_model_of_one_type_is_given_none(tmp_path: Path) -> None:
+    one = replace(BERT, sizes=BERT.sizes | {"type_vocab_size": 1})
+    save(one, tmp_path)
+    ours, library = answers(tmp_path, TEXT)
+    assert torch.allclose(ours, library, atol=1e-5)
+    scope = models.load(tmp_path, device="cpu")
+    assert scope.model.token_types is None
+    assert scope.run(TEXT, SECOND).streams["text"].segments.count(1) > 3
 
 
 def test_typed_ids_of_a_second_text_are_of_the_second_type(tmp_path: Path) -> None:
