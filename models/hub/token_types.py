@@ -25,7 +25,7 @@ class PartTypes(NamedTuple):
     def row(self, n: int) -> list[int]:
         """Return the types of a part of n tokens."""
         n_text = n - len(self.before) - len(self.after)
-        return [*self.before, *[self.text] * n_text, *self.after]
+        return [*self.before, *[self.text] * n_text, *self.after][:n]
 
 
 @dataclass(frozen=True)

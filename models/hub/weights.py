@@ -59,8 +59,8 @@ def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None)
     parameters = list(module.named_parameters())
     if inside := _unused_in_layers(module, info["unexpected_keys"]):
         raise CheckpointError(
-            f"{len(inside)} tensors of its weights are not used by its library, {inside[0]:.100} for one, "
-            "without which its layers compute something else"
+            f"its library does not use {inside[0]:.100} (1 of {len(inside)} such tensors in its weights), without which "
+            "its layers compute something else"
         )
     names = {name for name, _ in parameters}
     missing = sorted(info["missing_keys"])

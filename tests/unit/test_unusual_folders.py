@@ -299,7 +299,7 @@ def test_weights_that_a_layer_would_be_computed_without_are_refused(
 ) -> None:
     bert(tmp_path)
     with_tensors(tmp_path, [name])
-    with pytest.raises(CheckpointError, match=f"1 tensors? .*not used .*{name.split('.')[-2]}"):
+    with pytest.raises(CheckpointError, match=f"does not use .*{name[-9:]} .1 of 1 such"):
         models.load(tmp_path, device="cpu")
 
 
