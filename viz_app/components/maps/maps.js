@@ -62,6 +62,7 @@ class Maps {
 
   redraw() {
     const { rows, cols } = this.picture, scale = (this.scale = scaleOf());
+    this.top = Number(getComputedStyle(this.root).getPropertyValue("--attnscope-top")) || ROOM.top; // style.css, where the names are short
     const wide = Math.floor(Math.min(...this.views.map((v) => v.figure.clientWidth)) / scale);
     const { font } = this.theme, longest = Math.max(...rows.map(([text]) => widthIn(`12.5px ${font}`)(text)));
     this.left = Math.max(ROOM.left, Math.min(longest + 13, 0.34 * wide)); // no longer name than what cells need
@@ -74,12 +75,12 @@ class Maps {
       (isPhone() ? CELL.onPhone : Math.max(CELL.least, Math.min(CELL.tallest, innerHeight - ABOVE))) / scale / rows.length,
     );
     for (const view of this.views) this.paint(view, wide);
-    Object.assign(this.root.dataset, { left: this.left, top: ROOM.top, side: this.side, tall: this.tall });
+    Object.assign(this.root.dataset, { left: this.left, top: this.top, side: this.side, tall: this.tall });
   }
 
   paint(view, width) {
     const { picture, theme, side, tall, left } = this, { rows, cols } = picture;
-    const height = ROOM.top + rows.length * tall + this.bottom, [context, ratio] = sized(view.cells, width, height, this.scale);
+    const height = this.top + rows.length * tall + this.bottom, [context, ratio] = sized(view.cells, width, height, this.scale);
     sized(view.marks, width, height, this.scale);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, view.cells.width, view.cells.height);
@@ -87,24 +88,24 @@ class Maps {
     const measure = (text) => context.measureText(text).width;
     this.tokens(context, rows, tall, 1, (text, r) => {
       context.textAlign = "right";
-      context.fillText(fit(text, left - 12, measure), left - 5, ROOM.top + (r + 0.5) * tall);
+      context.fillText(fit(text, left - 12, measure), left - 5, this.top + (r + 0.5) * tall);
     });
     if (view.part.bars) return this.bars(context, view, width);
     const isSlanted = side * Math.sin(SLANT) >= LEAST_LETTERS - 1;
     this.tokens(context, cols, isSlanted ? side * Math.sin(SLANT) : side, -1, (text, c) => {
       context.save();
-      context.translate(left + (c + 0.5) * side + (isSlanted ? 2 : 0), ROOM.top - 5);
+      context.translate(left + (c + 0.5) * side + (isSlanted ? 2 : 0), this.top - 5);
       context.rotate(isSlanted ? -SLANT : -Math.PI / 2);
       context.textAlign = "left";
-      context.fillText(fit(text, ROOM.top - 10, measure), 0, 0);
+      context.fillText(fit(text, this.top - 10, measure), 0, 0);
       context.restore();
     });
     this.axes(context);
     const snap = (v) => Math.round(v * ratio) / ratio;
     for (let r = 0; r < rows.length; r++) {
       for (let c = 0; c < cols.length; c++) {
-        const value = view.values[r * cols.length + c], x = snap(this.left + c * side), y = snap(ROOM.top + r * tall);
-        const w = snap(this.left + (c + 1) * side) - x, h = snap(ROOM.top + (r + 1) * tall) - y;
+        const value = view.values[r * cols.length + c], x = snap(this.left + c * side), y = snap(this.top + r * tall);
+        const w = snap(this.left + (c + 1) * side) - x, h = snap(this.top + (r + 1) * tall) - y;
         if (value === 0 && view.part.none) this.hatch(context, x, y, w, h);
         else {
           context.fillStyle = css(theme.ramp[this.code(view.part, value)]);
@@ -113,8 +114,8 @@ class Maps {
       }
     }
     context.strokeStyle = theme.line;
-    context.strokeRect(this.left, ROOM.top, cols.length * side, rows.length * tall);
-    this.legend(context, view, ROOM.top + rows.length * tall + 12);
+    context.strokeRect(this.left, this.top, cols.length * side, rows.length * tall);
+    this.legend(context, view, this.top + rows.length * tall + 12);
   }
 
   code({ least, largest, scale }, value) {
@@ -129,11 +130,13 @@ class Maps {
     labels.forEach(([text], i) => i % every || write(text, i));
   }
 
+  // Beside the names of the columns; above them where they are letters and would be written over.
   axes(context) {
-    const { picture, theme } = this;
+    const { picture, theme } = this, width = (text) => context.measureText(text).width;
     Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textAlign: "left", textBaseline: "middle" });
-    context.fillText(`${picture.rowAxis} ↓`, 0, ROOM.top - 22);
-    context.fillText(`${picture.colAxis} →`, 0, ROOM.top - 8);
+    const says = [`${picture.rowAxis} ↓`, `${picture.colAxis} →`], over = (Math.max(...says.map(width)) - this.left) / this.side;
+    const isAbove = over > 0 && picture.cols.slice(0, 1 + over).every(([text]) => width(text) <= LINE);
+    says.forEach((text, i) => context.fillText(text, 0, this.top - (isAbove ? 20 : 8) - LINE * (1 - i)));
   }
 
   hatch(context, x, y, w, h) {
@@ -173,7 +176,7 @@ class Maps {
     const { theme, tall } = this, room = width - this.left - ROOM.right - 30;
     Object.assign(context, { textBaseline: "middle", textAlign: "left" });
     values.forEach((value, r) => {
-      const y = ROOM.top + r * tall, long = (room * value) / part.largest;
+      const y = this.top + r * tall, long = (room * value) / part.largest;
       context.fillStyle = theme.accent;
       context.fillRect(this.left, y + 1, Math.max(0.5, long), Math.max(1, tall - 2));
       if (tall < 11) return;
@@ -182,9 +185,9 @@ class Maps {
       context.fillText(brief(value), this.left + long + 4, y + tall / 2);
     });
     context.strokeStyle = theme.line;
-    context.strokeRect(this.left, ROOM.top, room, values.length * tall);
+    context.strokeRect(this.left, this.top, room, values.length * tall);
     Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet });
-    const foot = ROOM.top + values.length * tall + 17;
+    const foot = this.top + values.length * tall + 17;
     context.fillText("0", this.left, foot);
     context.textAlign = "right";
     context.fillText(`${brief(part.largest)} ${part.says}`, this.left + room, foot);
@@ -192,7 +195,7 @@ class Maps {
 
   spot({ part, cells }, event) {
     const { rows, cols } = this.picture, box = cells.getBoundingClientRect(), { scale } = this;
-    const r = Math.floor(((event.clientY - box.top) / scale - ROOM.top) / this.tall);
+    const r = Math.floor(((event.clientY - box.top) / scale - this.top) / this.tall);
     const c = Math.floor(((event.clientX - box.left) / scale - this.left) / this.side);
     if (r < 0 || r >= rows.length || c < 0 || (!part.bars && c >= cols.length)) return null;
     return part.bars ? { r } : { r, c };
@@ -229,11 +232,11 @@ class Maps {
     context.strokeStyle = this.theme.text;
     const { side, tall } = this, wide = this.picture.cols.length * side;
     context.lineWidth = 0.6;
-    context.strokeRect(this.left, ROOM.top + spot.r * tall, wide, tall);
+    context.strokeRect(this.left, this.top + spot.r * tall, wide, tall);
     if (part.bars || spot.c === undefined) return;
-    context.strokeRect(this.left + spot.c * side, ROOM.top, side, this.picture.rows.length * tall);
+    context.strokeRect(this.left + spot.c * side, this.top, side, this.picture.rows.length * tall);
     context.lineWidth = 1.8;
-    context.strokeRect(this.left + spot.c * side, ROOM.top + spot.r * tall, side, tall);
+    context.strokeRect(this.left + spot.c * side, this.top + spot.r * tall, side, tall);
   }
 
   // All pictures as one, as they stand on the page.
