@@ -119,6 +119,9 @@ def save_with_text(folder: Path, family: str = "CLIP") -> Any:
         for p in module.parameters():
             if p.dim() > 1:
                 p.normal_(std=0.3)
+        if family == "Siglip":
+            module.logit_scale.fill_(1.1)
+            module.logit_bias.fill_(-0.7)
     module.save_pretrained(folder)
     sides = {"height": 20, "width": 20}
     cropped = {"crop_size": sides} if family == "CLIP" else {}

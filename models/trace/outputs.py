@@ -253,13 +253,20 @@ def best_span(start_logits: Float[Tensor, "n"], end_logits: Float[Tensor, "n"]) 
 class Similarity:
     """How alike the rows of two streams are: the cosine of their vectors.
 
-    `logit` is what the model was trained with, the cosine times a factor that it has learned.
+    `logit` is what the model was trained with, the cosine times a factor that it has learned, plus
+    a `bias` if it has one: its pairs are then judged one by one (Zhai et al. 2023).
     """
 
     stream: str
     other: str
     cosine: float
     logit: float
+    bias: float | None = None
+
+    @property
+    def probability(self) -> float | None:
+        """The probability that the two belong together; None if only several are compared."""
+        return None if self.bias is None else float(torch.tensor(self.logit).sigmoid())
 
 
 @dataclass(frozen=True)

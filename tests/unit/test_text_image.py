@@ -16,7 +16,9 @@ from models import InputError, Scope, Trace
 from models.errors import CheckpointError
 from models.hub.images.text_image import SIMILARITY_OUTPUT, TextImageModel
 from models.images import EXAMPLES, example
+from models.percent import percent
 from models.trace.edits import MaskChange, for_kinds
+from viz_app.views.task.presentations import no_picture
 from viz_app.words.attention import head_place, kind_title
 
 TEXT = "a little dog"
@@ -91,7 +93,7 @@ def test_the_answer_in_words_is_the_cosine_and_a_bias_is_part_of_the_logit(
 ) -> None:
     said = f"cosine {trace.outputs[SIMILARITY_OUTPUT].cosine:.3f}"
     assert trace.output == said.replace("-", "−")
-    biased = SimpleNamespace(module=SimpleNamespace(logit_scale=torch.tensor(1.5), logit_bias=-3.0))
+    biased = SimpleNamespace(module=SimpleNamespace(logit_scale=torch.tensor(1.5)), logit_bias=-3.0)
     logit = TextImageModel.logit(biased, torch.tensor([0.25]))
     assert float(logit) == pytest.approx(0.25 * math.exp(1.5) - 3)
 
@@ -191,4 +193,10 @@ def test_a_text_is_filled_up_for_a_model_that_reads_padding(
         expected = module(**asked, pixel_values=pixels).logits_per_text
     assert trace.outputs[SIMILARITY_OUTPUT].logit == pytest.approx(float(expected), abs=1e-4)
     assert len(trace.streams["text"].ids) == asked["input_ids"].shape[1]
+    told, probability = (
+        no_picture(trace, trace.outputs[SIMILARITY_OUTPUT]),
+        float(expected.sigmoid()),
+    )
+    assert (f"sigmoid, {percent(probability)}, is" in told) == (family == "Siglip")
+    assert ("softmax" in told) == (family == "CLIP")
     assert scope.run(trace.streams["text"], example()).outputs == trace.outputs

@@ -104,9 +104,13 @@ class TextImageModel(HubModel):
 
     def logit(self, cosine: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         """Return the model's logit of a pair: its cosine times a factor, plus a bias if any."""
+        return cosine * self.module.logit_scale.exp() + (self.logit_bias or 0.0)
+
+    @property
+    def logit_bias(self) -> float | None:
+        """The bias that is added to every logit; None for a model without one."""
         bias = getattr(self.module, "logit_bias", None)
-        logits = cosine * self.module.logit_scale.exp()
-        return logits if bias is None else logits + bias
+        return None if bias is None else float(bias)
 
     def _vectors(self, tower: str, context: PassContext, **inputs: Any) -> Tensor:
         ask = getattr(self.module, f"get_{tower}_features")
@@ -127,7 +131,9 @@ class TextImageModel(HubModel):
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         cosine, logit = answers[SIMILARITY_OUTPUT].tolist()
-        return {SIMILARITY_OUTPUT: Similarity("text", PATCHES_STREAM, cosine, logit)}
+        return {
+            SIMILARITY_OUTPUT: Similarity("text", PATCHES_STREAM, cosine, logit, self.logit_bias)
+        }
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer

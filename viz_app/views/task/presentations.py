@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.layers.masks import LOOK_AHEAD
+from models.percent import percent
 from models.sounds import SoundRow
 from models.trace import Trace
 from models.trace.outputs import (
@@ -61,8 +62,15 @@ _BEGIN_INSIDE = " B- marks the first token of a name, I- the tokens that continu
 
 _ALIKE = (
     "**How alike are text and image?** Each tower makes one vector; neither reads the other. The cosine of the two "
-    "vectors is {}. Times a factor that was learned, it is the logit {} (Radford et al. 2021). Among several texts for "
-    "one image, softmax of their logits gives probabilities. The page Attention shows what each tower attends to."
+    "vectors is {cosine}. {logit} The page Attention shows what each tower attends to."
+)
+_AMONG_TEXTS = (
+    "Times a learned factor, it is the logit {} (Radford et al. 2021). Among several texts for one image, softmax of "
+    "their logits gives probabilities."
+)
+_EACH_PAIR = (
+    "Times a learned factor, plus a learned bias, it is the logit {}. Its sigmoid, {}, is the probability that they "
+    "belong together (Zhai et al. 2023)."
 )
 
 
@@ -76,11 +84,19 @@ _GRADE = (
 )
 
 
+def _alike(output: Similarity) -> str:
+    cosine, logit = (f"{n:.3f}".replace("-", "−") for n in (output.cosine, output.logit))
+    probability = output.probability
+    is_of_logit = _AMONG_TEXTS.format(logit)
+    if probability is not None:
+        is_of_logit = _EACH_PAIR.format(logit, percent(probability))
+    return _ALIKE.format(cosine=cosine, logit=is_of_logit)
+
+
 def no_picture(trace: Trace, output: Output) -> str:
     """Explain, in Markdown, why there is no picture of an output."""
     if isinstance(output, Similarity):
-        numbers = (f"{value:.3f}".replace("-", "−") for value in (output.cosine, output.logit))
-        return _ALIKE.format(*numbers)
+        return _alike(output)
     if isinstance(output, LabelValues):
         return _GRADE
     if not isinstance(output, Numbers):
