@@ -83,6 +83,13 @@ def test_another_size_of_the_window_is_reported_at_once_or_when_the_page_has_set
     }"""
     shown = {"presents": False, "fields": [], "size": "usual"}
     tools(stage)
+    stage.show(shown, (1, 2))
+    stage.js(resized, "large")
+    assert stage.sent == []  # there is no chart
+    stage.js("""() => {
+      const chart = document.body.appendChild(document.createElement("div"));
+      chart.dataset.testid = "stPlotlyChart";
+    }""")
     stage.hold_timers()
     stage.show(shown, (2, 1))
     stage.js(resized, "usual")
@@ -102,4 +109,7 @@ def test_another_size_of_the_window_is_reported_at_once_or_when_the_page_has_set
     stage.page.evaluate("stage.end()")
     stage.js(resized, "phone")
     assert len(stage.sent) == 2
-    stage.js("() => { delete document.documentElement.dataset.window; }")
+    stage.js("""() => {
+      delete document.documentElement.dataset.window;
+      document.querySelector("[data-testid=stPlotlyChart]").remove();
+    }""")

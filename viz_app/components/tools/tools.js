@@ -1,6 +1,7 @@
 // The buttons, and the keys P (present) and K (keep beside). How a page presents is in style.css and common.css, which ask for `data-present` of the document.
 const THANKS = 2500; // ms for which the button says that the link is copied
-const SETTLED = 1000; // ms after which what a run has sent is on the page
+const CHARTS = "[data-testid=stVegaLiteChart], [data-testid=stPlotlyChart]";
+const SETTLED = 1000; // ms until what a run has sent is on the page
 
 class Tools {
   constructor(root) {
@@ -36,7 +37,7 @@ class Tools {
     document.addEventListener("keydown", this.onKey);
     document.documentElement.addEventListener("windowsize", this.onWindow);
     clearTimeout(this.settling);
-    this.settling = setTimeout(this.onWindow, SETTLED); // a run that ends another may leave its controls without their values
+    this.settling = setTimeout(this.onWindow, SETTLED); // a rerun that interrupts another can leave its controls empty
     this.glossary.start(); // a pointer that rests meanwhile is answered all the same
     this.skip.start();
   }
@@ -49,10 +50,11 @@ class Tools {
     clearTimeout(this.settling);
   }
 
-  // Charts are drawn on the server, which knows the window that the page was opened in (first_paint.js).
+  // Charts are drawn on the server, which knows the window that the page was opened in (first_paint.js). Without a chart nothing would
+  // be drawn otherwise.
   measure() {
     const size = document.documentElement.dataset.window;
-    if (size && this.size !== size) this.tell("window", { size });
+    if (size && this.size !== size && document.querySelector(CHARTS)) this.tell("window", { size });
   }
 
   toggle() {
