@@ -132,6 +132,18 @@ class Scope:
         """
         return self._encoded(self._in_order(values, named))
 
+    def streams(self, *values: FieldInput) -> dict[str, Encoding]:
+        """Return the rows that the model reads: those of `encode`, and what it adds to them.
+
+        Raises:
+            InputError: a field is missing or cannot be read, or a row is too long.
+        """
+        fields = self._in_order(values, {})
+        inputs.check_complete(self.model.fields, fields)
+        streams = self.model.completed(self._encoded(fields), self.tokenizer)
+        inputs.check_lengths(streams, self.model.fields, self.model.stream_limit)
+        return streams
+
     def warnings(self, *values: FieldInput) -> dict[str, str]:
         """Return a note for each field whose text may not be read as intended."""
         return inputs.field_warnings(self.model.fields, values, self.tokenizer)
@@ -276,7 +288,7 @@ class Scope:
         Raises:
             InputError: a field cannot be read.
         """
-        rows = [self._complete(texts) for texts in requests]
+        rows = [self.streams(*texts) for texts in requests]
         if not self.model.can_write:
             with torch.no_grad(), record() as recording:
                 answers = self._answers(self.model(*self.model.inputs(rows)))
@@ -333,14 +345,6 @@ class Scope:
             self.model.fields, values, self.tokenizer, self.model.stream_limit
         )
 
-    def _complete(self, values: Texts) -> dict[str, Encoding]:
-        """Return the streams of these fields; none that the model needs is missing."""
-        values = self._in_order(values, {})
-        inputs.check_complete(self.model.fields, values)
-        streams = self.model.completed(self._encoded(values), self.tokenizer)
-        inputs.check_lengths(streams, self.model.fields, self.model.stream_limit)
-        return streams
-
     def _traces(
         self,
         requests: Sequence[Texts],
@@ -377,7 +381,7 @@ class Scope:
         self, texts: Texts, draft: Sequence[int], ids: Sequence[int] | None
     ) -> dict[str, Encoding]:
         """Return the streams of these fields, generating the one that was not given."""
-        streams = self._complete(texts)
+        streams = self.streams(*texts)
         if self.model.can_write and self.model.writes not in streams:
             generated = self.write(texts[0], drafts=[draft]).ids if ids is None else ids
             streams[self.model.writes] = generated_encoding(self.model, self.tokenizer, generated)

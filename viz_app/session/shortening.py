@@ -50,7 +50,7 @@ def _longest_start(scope: Scope, texts: Sequence[str], at: int) -> int:
 def _is_read(scope: Scope, texts: Sequence[str]) -> bool:
     pairs = zip(scope.model.text_fields, texts, strict=True)
     try:
-        scope.encode(*(None if f.optional and not text.strip() else text for f, text in pairs))
+        scope.streams(*(None if f.optional and not text.strip() else text for f, text in pairs))
     except InputError:
         return False
     return True
