@@ -23,8 +23,8 @@
   };
   document.fonts.ready.then(look);
 
-  // Charts are drawn on the server for one of these windows (drawing/screen.py). A cookie names it before the first is drawn; a change is
-  // an event for the tools of the page (components/tools).
+  // Charts are drawn on the server for one of these windows (drawing/screen.py). A cookie tells it before the first chart is drawn; a
+  // later change fires `windowsize` for components/tools.
   const WINDOWS = { large: matchMedia("(min-width: 1800px) and (min-height: 1000px)"), phone: matchMedia("(max-width: 767px)") };
   const measure = () => {
     root.dataset.window = Object.keys(WINDOWS).find((name) => WINDOWS[name].matches) ?? "usual";

@@ -75,7 +75,7 @@ def downloads(files: Sequence[Download]) -> None:
 
 
 def screen() -> Screen:
-    """Return what charts are drawn for."""
+    """Return the screen that charts are drawn for."""
     return Screen(bool(url_state.get(PRESENT)), live_session().window)
 
 

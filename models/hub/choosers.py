@@ -131,7 +131,7 @@ class MultipleChoice(HubModel):
         return (ids, ids, *types)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
-        """Return the ids of each choice's row, then their token types if the model is given any.
+        """Return the ids of each choice's row, then their token types if the model takes any.
 
         Raises ValueError for rows with different numbers of choices.
         """

@@ -89,12 +89,16 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
 
 
 def _left_out(model: Model) -> Iterator[str]:
-    """Yield what a model's files hold that is not used here."""
+    """Yield which tensors and settings of a folder are not used."""
     if isinstance(model, HubModel) and (unused := model.unused):
-        n = f"{len(unused)} tensors" if len(unused) > 1 else "1 tensor"
-        yield f"not used: {n} of its files, {unused[0]:.100} for one, as this class has no place for it"
+        n = (
+            "1 tensor in its files is"
+            if len(unused) == 1
+            else f"{len(unused)} tensors in its files are"
+        )
+        yield f"{n} not used, such as {unused[0]:.100}: this class has no parameter for it"
     if names := model.not_applied:
-        yield f"settings that change what it writes and are not applied here: {', '.join(names)}"
+        yield f"generation settings not applied here: {', '.join(names)}"
 
 
 def _experts(scope: Scope) -> Iterator[str]:

@@ -43,7 +43,7 @@ PROCESSOR, PROCESSOR_PARTS = "processor_config.json", ("image_processor", "featu
 HUB_WEIGHTS, SHARD_INDEX = "model.safetensors", "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
 HAS_ADAPTER = (
-    "it holds an adapter, which is not applied here: merge it into its model, and save that "
+    "it contains an adapter, which cannot be applied here: merge it into the base model and save the result "
     "(peft's merge_and_unload, then save_pretrained)"
 )
 WEIGHTS_MISSING = "its weights are missing: neither model.safetensors nor an index of shards"
@@ -184,7 +184,7 @@ VOCABULARIES = (
     "sentencepiece.model", "sentencepiece.bpe.model", "tokenizer.model", "tiktoken.model", "tekken.json", "source.spm",
     "target.spm",
 )  # fmt: skip
-# without one of these a folder has no tokenizer, whatever else of one it has
+# a folder without any of these has no tokenizer, whatever related files it holds
 TOKENIZER_FILES = (
     "tokenizer_config.json",
     *(name for name in VOCABULARIES if name not in ("added_tokens.json", "merges.txt")),

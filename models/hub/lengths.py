@@ -1,4 +1,4 @@
-"""Measure how long a row of each stream may be, by the tables in which positions are looked up."""
+"""Measure the longest row of each stream from the model's tables of positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from models.hub.model import HubModel
 from models.hub.writers import TwoStacks
 
-LENGTHS = 3, 5  # tokens of the runs
+LENGTHS = 3, 5  # of the two runs, in tokens
 
 
 @torch.no_grad()
@@ -21,9 +21,11 @@ def stream_limits(model: HubModel) -> dict[str, int]:
     """Return the longest row of each stream, in tokens: at most n_ctx.
 
     A table as wide as the embedding is one of positions if its largest index grows by one with
-    each token. Of two stacks, the first reads all that its own module looks up.
+    each token. In a model with two stacks, what the encoder looks up is of the first stream.
     """
-    token = next(i for i in range(1, 9) if i not in (model.config.fill_id, model.config.end_id))
+    config = model.config  # some classes have a padding id below 3, whatever their settings say
+    ids = [i for i in (*range(3, 12), 2, 1, 0) if i < config.vocab_size]
+    token = next(i for i in ids if i not in (config.fill_id, config.end_id))
     runs = []
     for n in LENGTHS:
         ids = torch.full((1, n), token, device=model.device)
@@ -41,7 +43,7 @@ def stream_limits(model: HubModel) -> dict[str, int]:
 
 
 class _Table(NamedTuple):
-    """A table that is looked up: in the pass of the first stream or not, its rows and its place."""
+    """A table that is looked up: by the encoder or not, its number of rows, and its address."""
 
     by_reader: bool
     n_rows: int
@@ -56,7 +58,7 @@ def _readers(model: HubModel, table: _Table) -> Sequence[str]:
 
 
 class _Lookups(TorchFunctionMode):
-    """Collects the largest index that is looked up in each table as wide as the embedding."""
+    """Records the largest index looked up in each table as wide as the token embedding."""
 
     def __init__(self, model: HubModel) -> None:
         super().__init__()

@@ -22,7 +22,6 @@ from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
 from models.hub import confirm, files, positions, probe
-from models.hub.barred import barred_tokens, settings_not_applied
 from models.hub.choosers import MultipleChoice
 from models.hub.files import stage_folder
 from models.hub.images import load as images
@@ -46,8 +45,16 @@ from models.hub.sizes import HubConfig, check_settings, hub_sizes, missing_in
 from models.hub.sounds import load as sounds
 from models.hub.sounds.model import SoundWriter
 from models.hub.sounds.reader import SoundReader
+from models.hub.suppressed import settings_not_applied, suppressed_tokens
 from models.hub.token_types import TokenTypes, given_types
-from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer, frames_of, types_of
+from models.hub.tokenizer import (
+    SECOND_CLOSING,
+    HubTokenizer,
+    IdTokenizer,
+    LibraryTokenizer,
+    frames_of,
+    types_of,
+)
 from models.hub.trial import client as trials
 from models.hub.weights import check_unread, open_module
 from models.hub.writers import (
@@ -66,7 +73,7 @@ INSTALL_TRANSFORMERS = 'this is a Hugging Face checkpoint, for which transformer
 def is_folder(folder: Path) -> bool:
     """Return True for a transformers model, False for our own format or a missing config.json.
 
-    Raises CheckpointError if it cannot be read, or holds an adapter.
+    Raises CheckpointError if it cannot be read, or contains an adapter.
     """
     if os.path.lexists(folder / files.ADAPTER):
         raise CheckpointError(f"{folder}: {files.HAS_ADAPTER}")
@@ -118,7 +125,7 @@ def _read(
 def _wrapped(
     private: Path, plan: OpeningPlan, module: nn.Module, gives_weights: bool
 ) -> tuple[HubModel, Tokenizer]:
-    """Wrap a module as the kind of model that it can be asked as, with what reads its input."""
+    """Wrap a module as the kind of model it is, with the tokenizer or processor of its input."""
     if issubclass(plan.ask, ImageModel):
         return images.vision_model(
             private, plan.ask, module, plan.config, gives_weights, transformers_library()
@@ -147,19 +154,21 @@ def _wrapped(
         return images.opened_with_text(
             private, module, sizes, library, special, transformers_library()
         )
-    types = _token_types(plan, module, library, tokenizer)
-    return _running(plan.ask, module, plan.config, sizes, tokenizer, types), tokenizer
+    model = _running(plan.ask, module, plan.config, sizes, tokenizer)
+    if not isinstance(model, TwoStacks) and not model.can_write:
+        model.token_types = _token_types(plan.config, module, library, tokenizer)
+    return model, tokenizer
 
 
 def _token_types(
-    plan: OpeningPlan, module: nn.Module, library: Any, tokenizer: Tokenizer
+    config: Any, module: nn.Module, library: Any, tokenizer: Tokenizer
 ) -> TokenTypes | None:
-    """Return the token types that a reader is given; None for other models.
+    """Return the token types to pass to a reader, or None.
 
-    A reader of tables (TAPAS) has several types for each token, and is given none.
+    TAPAS has several types per token and is passed none.
     """
-    text = plan.config.get_text_config(decoder=True)
-    if issubclass(plan.ask, TwoStacks) or plan.ask.writes or hasattr(text, "type_vocab_sizes"):
+    text = config.get_text_config(decoder=True)
+    if hasattr(text, "type_vocab_sizes"):
         return None
     n_types = getattr(text, "type_vocab_size", None)
     return given_types(module, n_types, library, types_of(tokenizer))
@@ -263,7 +272,7 @@ def _name_of(dtype: torch.dtype | None) -> str:
 def library_tokenizer(folder: Path) -> Any:
     """Return the tokenizer that transformers reads from a folder; None if there is none.
 
-    Raises CheckpointError for one without a vocabulary, which reads every text as unknown.
+    Raises CheckpointError if its vocabulary is missing: every text would be unknown tokens.
     """
     if not any((folder / name).is_file() for name in files.TOKENIZER_FILES):
         return None
@@ -272,7 +281,7 @@ def library_tokenizer(folder: Path) -> Any:
     )
     if len(library) <= len(set(library.all_special_ids)):
         raise CheckpointError(
-            "its tokenizer has special tokens alone: the file of its vocabulary is missing"
+            "its tokenizer has only special tokens: its vocabulary file is missing"
         )
     return library
 
@@ -306,7 +315,7 @@ def tokenizer_of(
     for n_tokens, n_rows in zip((len(library), n_target), rows, strict=True):
         if n_tokens > n_rows:
             raise CheckpointError(
-                f"its tokenizer has {n_tokens:,} tokens, but the model's embedding {n_rows:,} rows"
+                f"its tokenizer has {n_tokens:,} tokens, but the model's embedding has {n_rows:,} rows"
             )
     in_rust = getattr(library, "backend_tokenizer", None) is not None
     kind = HubTokenizer if in_rust else PythonTokenizer
@@ -335,19 +344,15 @@ def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type
 
 
 def _hub_model(
-    kind: type[HubModel],
-    module: nn.Module,
-    config: Any,
-    sizes: HubConfig,
-    tokenizer: Tokenizer,
-    types: TokenTypes | None,
+    kind: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig, tokenizer: Tokenizer
 ) -> HubModel:
     """Wrap a module as the kind of model that its class, or else a short run, shows it to be."""
-    settings: dict[str, Any] = {
-        "token_types": types,
-        "pairs": SECOND_CLOSING in frames_of(tokenizer),
-    }
-    kind = _measured(kind, module, sizes)
+    pairs = SECOND_CLOSING in frames_of(tokenizer)
+    kind, settings = _measured(kind, module, sizes), {"pairs": pairs}
+    if isinstance(tokenizer, LibraryTokenizer) and not pairs and kind.needs_pair():
+        raise CheckpointError(
+            "its tokenizer's template for two texts does not extend that for one, so no pair can be read"
+        )
     names = label_names(config)
     if kind is Discriminator:
         settings |= {"names": ORIGINAL_OR_REPLACED}
@@ -375,8 +380,8 @@ def _hub_model(
         model.kinds = (BACKWARDS,)
     if model.can_write:
         probe.choose_cache(model)
-        n_given = 0 if model.continues else 1
-        model.barred = barred_tokens(module, model.end_ids, n_given)
+        n_given, begin = (0, 0) if model.continues else (1, int(model.config.first_id >= 0))
+        model.suppressed = suppressed_tokens(module, model.end_ids, n_given, begin)
         model.not_applied = settings_not_applied(module, model.continues)
     confirm.record_layers(model, layer_maps(module))
     model.record_experts(find_routings(model))

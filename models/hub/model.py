@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from models.architectures.base import NEXT_TOKEN, UNSEEN, Answers, Architecture, Field
 from models.errors import InputError
-from models.hub.barred import NOTHING_BARRED
 from models.hub.layer_map import LayerMap
 from models.hub.logits import UNCHANGED
 from models.hub.recording import given_weights as given_weights
 from models.hub.recording.context import PassContext, Tap, Taps
 from models.hub.recording.watch import Marks, watching
 from models.hub.sizes import HubConfig, settings_of
+from models.hub.suppressed import NOTHING_SUPPRESSED
 from models.hub.token_types import TYPES_INPUT, TokenTypes
 from models.hub.tokenizer import CLOSING, OPENING, frames_of
 from models.layers.masks import Masks, SiteKind
@@ -54,7 +54,7 @@ class ExpertLayer(Protocol):
 class HubModel(Architecture):
     """A transformers model that reads one row of tokens.
 
-    `token_types` are those that it is given with a text.
+    `pairs` says whether its tokenizer can put a second text after the first.
     """
 
     fields = (Field("text", "text", before=OPENING, after=CLOSING),)
@@ -69,20 +69,20 @@ class HubModel(Architecture):
         module: nn.Module,
         config: HubConfig,
         *,
-        token_types: TokenTypes | None = None,
         pairs: bool = True,
     ) -> None:
         nn.Module.__init__(self)  # not Architecture's: its parts are all in the module
         self.config, self.module, self.positions = config, module.eval(), None
         self.settings = settings_of(module)
-        self.token_types, self.taps = token_types, Taps()
-        self.limits: Mapping[str, int] = {}  # longest row of a stream (lengths.stream_limits)
+        self.token_types: TokenTypes | None = None  # passed along with each text
+        self.taps = Taps()
+        self.limits: Mapping[str, int] = {}  # longest row by stream (lengths.stream_limits)
         self.rotary: Turning | None = None
         self.misfits: dict[
             str, str
         ] = {}  # name of an attention → the reason (probe.check_recorded)
-        self.barred = NOTHING_BARRED  # from what it writes
-        self.unused: Sequence[str] = ()  # tensors of its files (weights.open_module)
+        self.suppressed = NOTHING_SUPPRESSED  # tokens that it may not generate
+        self.unused: Sequence[str] = ()  # unused tensors in its files (weights.open_module)
         self.shows_causes = False  # of all that it attends with (probe.check_recorded)
         self.by_functions = False  # a few functions tell enough of it (probe.choose_route)
         self.seen_order = UNSEEN  # by order.told_by
@@ -93,6 +93,11 @@ class HubModel(Architecture):
             else tuple(f for f in type(self).fields if not (f.segment and f.optional))
         )
         self.marks = Marks(module, self.taps)
+
+    @classmethod
+    def needs_pair(cls) -> bool:
+        """Return True if it reads two texts of one row, of which none may be absent."""
+        return any(field.segment and not field.optional for field in cls.fields)
 
     @property
     def stack(self) -> str:
@@ -180,7 +185,7 @@ class HubModel(Architecture):
         return self.config.end_ids or (self.config.end_id,)
 
     def takeable(self, position: int) -> Bool[Tensor, " vocab"] | None:
-        return self.barred.takeable(position)
+        return self.suppressed.allowed(position)
 
     def forced_by_position(self, limit: int) -> dict[int, int]:
         """Return the forced tokens: a translation's language first, the end of a text last."""
@@ -205,7 +210,7 @@ class HubModel(Architecture):
         return (*ids, self.padded(self.types_of([row["text"] for row in rows]), 0))
 
     def types_of(self, rows: Sequence[Encoding]) -> list[list[int]]:
-        """Return the token types of rows; none for a model that is given none."""
+        """Return the token types of rows; empty if the model takes none."""
         types = self.token_types
         return [] if types is None else [types.of(row.segments, len(row.ids)) for row in rows]
 

@@ -119,7 +119,9 @@ class PythonTokenizer(LibraryTokenizer):
     def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
         super().__init__(library, special_ids, vocab_size)
         self._library, self._lock = library, threading.Lock()
-        has_mode = hasattr(library, "_switch_to_target_mode")  # it then changes its vocabulary
+        has_mode = hasattr(
+            library, "_switch_to_target_mode"
+        )  # such a tokenizer switches vocabularies itself
         self._of_target = {} if has_mode else target_vocabulary(library)
         self.frames = _frames(library)
 
@@ -212,11 +214,11 @@ class PythonTokenizer(LibraryTokenizer):
 
 
 def target_vocabulary(library: Any) -> dict[str, int]:
-    """Return token → id of a target's own vocabulary; empty if source and target share theirs."""
+    """Return the target's own vocabulary, token → id; empty if source and target share one."""
     source, target = (getattr(library, name, None) for name in ("encoder", "decoder"))
     if not isinstance(source, dict) or not isinstance(target, dict):
         return {}
-    is_shared = all(target.get(i) == token for token, i in source.items())
+    is_shared = all(source.get(token) == i for i, token in target.items())
     return {} if is_shared else {token: i for i, token in target.items()}
 
 

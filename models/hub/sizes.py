@@ -14,7 +14,7 @@ class HubConfig:
     """The sizes of somebody else's model, as its own configuration gives them."""
 
     architecture: str  # the name of its class
-    vocab_size: int  # rows of its embedding, the larger of two; 0 where it has none
+    vocab_size: int  # rows of its embedding (the larger of two); 0 if it has none
     d_model: int
     n_heads: int
     n_layers: int
@@ -111,7 +111,7 @@ def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: 
 
 
 def _table_rows(module: Any) -> tuple[int, int]:
-    """Return the rows of the embeddings of what is read and of what is written."""
+    """Return the number of rows of the input embedding and of the output matrix."""
     n_read = int(module.get_input_embeddings().weight.shape[0])
     is_two = getattr(module.config, "is_encoder_decoder", False)
     output = module.get_output_embeddings() if is_two else None
@@ -180,7 +180,7 @@ def _special(name: str, vocab_size: int, *configs: Any) -> tuple[int, ...]:
     return next(filter(None, valid), ())
 
 
-# of the tokens of a text, by the names that families give them
+# names under which configurations give the longest text
 LIMITS = (
     "max_position_embeddings",
     "max_encoder_position_embeddings",

@@ -1,4 +1,4 @@
-"""Token types (Devlin et al. 2019: segment A and B) as a folder's own template gives them."""
+"""Token types (segments A and B in Devlin et al. 2019), taken from a tokenizer's template."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from models.errors import CheckpointError
 
-TYPES_INPUT = "token_type_ids"  # of a module, and of what its tokenizer returns
+TYPES_INPUT = "token_type_ids"  # name of this input of a module, and of a tokenizer's output
 
 
 class PartTypes(NamedTuple):
@@ -36,7 +36,7 @@ class TokenTypes:
     pair: tuple[PartTypes, ...] = ()
 
     def of(self, segments: Sequence[int], n: int) -> list[int]:
-        """Return the types of a row of n tokens; `segments` is empty or the text of each token."""
+        """Return the types of a row of n tokens; `segments` is each token's text, or empty."""
         if 1 not in segments:
             return self.alone.row(n)
         return [
@@ -58,9 +58,9 @@ FIRST_AND_SECOND = TokenTypes(PartTypes((), 0, ()), (PartTypes((), 0, ()), PartT
 def template_types(
     types: Sequence[int], texts: Sequence[int | None], n_closing: int
 ) -> tuple[PartTypes, ...]:
-    """Return the types of each text in a row of a template, `texts` being the owner of each token.
+    """Return the types of each text in a template's row; `texts` gives the owner of each token.
 
-    Of the special tokens between two texts, the first `n_closing` belong to the first.
+    The first `n_closing` special tokens between two texts belong to the first.
     """
     parts, start = [], 0
     for text in sorted({owner for owner in texts if owner is not None}):
@@ -76,13 +76,13 @@ def template_types(
 def given_types(
     module: nn.Module, n_types: int | None, library: Any, of_template: TokenTypes | None
 ) -> TokenTypes | None:
-    """Return the token types that a module of `n_types` is given; None if it is given none.
+    """Return the token types to pass to a module with `n_types`, or None.
 
-    They are those of its template if its `library` tokenizer returns any. Without a tokenizer,
-    typed ids are of the first text or the second. A module with fewer types is given none, if its
-    template has no other type than 0 for one text. Raises CheckpointError otherwise.
+    They follow the template if the `library` tokenizer returns types. Without a tokenizer, ids of
+    the first text have type 0 and of the second type 1. A module with too few types gets None if
+    the template gives a single text only type 0. Raises CheckpointError otherwise.
     """
-    if TYPES_INPUT not in inspect.signature(module.forward).parameters or n_types == 0:
+    if not _takes_types(module) or n_types == 0:
         return None
     if of_template is None:
         return FIRST_AND_SECOND if (n_types or 0) > 1 else None
@@ -92,6 +92,15 @@ def given_types(
         return of_template
     if any((*of_template.alone.before, of_template.alone.text, *of_template.alone.after)):
         raise CheckpointError(
-            f"its tokenizer gives a token the type {of_template.largest}, but the model has {n_types} types"
+            f"its tokenizer uses token type {of_template.largest}, but the model has only {n_types} types, counted from 0"
         )
     return None
+
+
+def _takes_types(module: Any) -> bool:
+    """Report whether a module takes token types, itself or by its base model."""
+    parameters = inspect.signature(module.forward).parameters
+    passes_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    base = getattr(module, "base_model", module)
+    taken = inspect.signature(base.forward).parameters if passes_on else parameters
+    return TYPES_INPUT in parameters or TYPES_INPUT in taken

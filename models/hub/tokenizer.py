@@ -89,7 +89,7 @@ def frames_of(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
 
 
 def types_of(tokenizer: Tokenizer) -> TokenTypes | None:
-    """Return the token types of a tokenizer's template; None for one that reads typed ids."""
+    """Return the token types of a tokenizer's template; None for an IdTokenizer."""
     return tokenizer.types if isinstance(tokenizer, LibraryTokenizer) else None
 
 

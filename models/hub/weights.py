@@ -1,4 +1,4 @@
-"""Open a third-party module with its weights, and refuse weights that do not make the model."""
+"""Load a third-party module, and reject weights that are incomplete or do not fit."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from models.hub.close import close
 from models.hub.model import HubModel
 
 _IN_LAYER = re.compile(r"\.\d+(\.|$)")  # a path of a module
-# tensors that older versions of the library saved and newer ones work out
-_BUFFERS = re.compile(r"(inv_freq|masked_bias|attn\.bias|attention\.bias|position_ids|_index)$")
+# buffers that older versions of the library saved and newer ones compute, and scales of caches
+_BUFFERS = re.compile(
+    r"(^|\.)(inv_freq|(cos|sin)_cached|masked_bias|causal_mask|(attn|attention)\.bias|position_ids|relative_position_index|"
+    r"relative_coords_table|attention_bias_idxs|num_batches_tracked|[kv]_scale|EncDecAttention\.relative_attention_bias\.weight)$"
+)
 
 
 class OpenedModule(NamedTuple):
@@ -26,15 +29,15 @@ class OpenedModule(NamedTuple):
 
     module: nn.Module
     gives_weights: bool  # its library can only return finished attention weights
-    drawn: list[str]  # parameters of its poolers that its files lack
+    drawn: list[str]  # pooler parameters missing from its files and initialised at random
     unused: list[str]  # tensors of its files that it has no place for
 
 
 def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None) -> OpenedModule:
     """Open a staged folder by one of transformers' automatic classes, with this configuration.
 
-    Raises CheckpointError for weights that are missing, unused in a layer, of another size or not
-    finite.
+    Raises CheckpointError for weights that are missing, ignored within a layer, of the wrong size
+    or not finite.
     """
     how = {
         "config": config,
@@ -59,8 +62,8 @@ def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None)
     parameters = list(module.named_parameters())
     if inside := _unused_in_layers(module, info["unexpected_keys"]):
         raise CheckpointError(
-            f"its library does not use {inside[0]:.100} (1 of {len(inside)} such tensors in its weights), without which "
-            "its layers compute something else"
+            f"transformers ignores {_tensors(len(inside))} of this checkpoint, such as {inside[0]:.100}, so its layers "
+            "would compute something else"
         )
     names = {name for name, _ in parameters}
     missing = sorted(info["missing_keys"])
@@ -69,9 +72,9 @@ def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None)
         raise CheckpointError(_not_in_its_weights(needed))
     if odd := sorted(info["mismatched_keys"], key=str):
         name, stored, needed = odd[0]
-        sizes = f"{tuple(stored)} in its weights and {tuple(needed)} by its configuration"
+        sizes = f"{tuple(stored)} in the weights, {tuple(needed)} in the configuration"
         raise CheckpointError(
-            f"{len(odd)} parameters have other sizes, {name:.100} for one: {sizes}"
+            f"{_parameters(len(odd))} the wrong size, for example {name:.100}: {sizes}"
         )
     for name, parameter in loading.with_progress(loading.CHECKED, parameters, len(parameters)):
         if not bool(parameter.isfinite().all()):
@@ -79,10 +82,18 @@ def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None)
     return OpenedModule(module, gives, drawn, sorted(info["unexpected_keys"]))
 
 
+def _tensors(n: int) -> str:
+    return f"{n} tensor{'s' * (n > 1)}"
+
+
+def _parameters(n: int) -> str:
+    return "1 parameter has" if n == 1 else f"{n} parameters have"
+
+
 def _unused_in_layers(module: nn.Module, unused: Collection[str]) -> list[str]:
     """Return the unused tensors that belong to a part of one of the module's layers.
 
-    A file may leave out the path of the base model, or have it where the module has none.
+    Names may lack the base model's prefix, or carry it where the module has none.
     """
     base = getattr(module, "base_model_prefix", "")
     parts = {path for path, _ in module.named_modules() if _IN_LAYER.search(path)}
@@ -98,7 +109,7 @@ def _unused_in_layers(module: nn.Module, unused: Collection[str]) -> list[str]:
 def check_unread(model: HubModel, drawn: Sequence[str]) -> None:
     """Raise CheckpointError if an answer of a short run depends on parameters that were drawn.
 
-    If none does, they become 0, so that two openings give the same model.
+    Otherwise they are set to 0, so that opening the folder twice gives the same model.
     """
     parameters = [model.module.get_parameter(name) for name in drawn]
     if not parameters:
@@ -113,5 +124,5 @@ def check_unread(model: HubModel, drawn: Sequence[str]) -> None:
 
 
 def _not_in_its_weights(names: Sequence[str]) -> str:
-    what = f"{len(names)} parameters are not in its weights, {names[0]:.100} for one"
-    return f"{what}; nothing is drawn in their place"
+    n = "1 parameter is" if len(names) == 1 else f"{len(names)} parameters are"
+    return f"{n} missing from its weights, such as {names[0]:.100}; nothing is drawn in their place"

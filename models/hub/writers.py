@@ -288,9 +288,9 @@ class EncoderDecoderLM(TwoStacks):
     def completed(
         self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Encoding]:
-        """Return the streams, a typed target with the first token of all that the model writes.
+        """Return the streams, with the forced first token added to a typed target.
 
-        This is a language (mBART, NLLB) or <s> (BART).
+        It is the target language (mBART, NLLB) or <s> (BART).
         """
         row, first = streams.get("target"), self.config.first_id
         if row is None or first < 0 or row.ids[1:2] == (first,):

@@ -152,7 +152,7 @@ class JudgedLabels:
 
     @property
     def logits(self) -> Float[Tensor, "label 2"]:
-        """Return a row (0, value) for each label: that it does not hold, and that it holds.
+        """Return a row (0, value) per label: the logits of "does not hold" and "holds".
 
         Their softmax is the sigmoid of the value, so that each label is a decision of its own.
         """
@@ -160,7 +160,7 @@ class JudgedLabels:
 
     @property
     def likelier(self) -> tuple[str, ...]:
-        """The more probable option of each label, by its name."""
+        """The more probable of the two options of each label."""
         return tuple(self.option_name(i, value > 0) for i, value in enumerate(self.values.tolist()))
 
     def option_name(self, label: int, holds: bool) -> str:

@@ -95,7 +95,7 @@ def test_a_parameter_that_is_not_there_is_not_drawn(folder: Path) -> None:
     )
     refused(
         folder,
-        r"1 parameters are not in its weights, transformer\.h\.0\.attn\.c_attn\.weight for one; nothing is drawn",
+        r"1 parameter is missing from its weights, such as transformer\.h\.0\.attn\.c_attn\.weight; nothing is drawn",
     )
 
 
@@ -202,7 +202,7 @@ def test_ids_are_typed_where_there_is_no_tokenizer(folder: Path) -> None:
 
 def test_a_tokenizer_that_does_not_fit_the_embedding(folder: Path) -> None:
     library = library_tokenizer(folder, 71)
-    refused(folder, rf"its tokenizer has {len(library)} tokens, but the model's embedding 53 rows")
+    refused(folder, rf"its tokenizer has {len(library)} tokens, but the model's embedding has 53 rows")
 
 
 def test_texts_are_cut_and_framed_as_the_library_does(tmp_path: Path) -> None:

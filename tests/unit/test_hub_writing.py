@@ -15,6 +15,7 @@ from models.decoding import runs
 from models.hub.describe import capabilities
 from models.hub.writers import CausalLM
 from viz_app.drawing.notes import first_output
+from viz_app.session.shortening import shortening_offer
 from viz_app.views.decoding.text import not_applied
 
 UNENDED = {"eos_token_id": 52}  # which these weights do not write
@@ -162,3 +163,36 @@ def test_a_translator_without_a_first_token_is_refused(tmp_path: Path) -> None:
     module.save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="neither decoder_start_token_id nor bos_token_id"):
         models.load(tmp_path, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "says"),
+    [
+        ("GPT2LMHeadModel", {"eos_token_id": None, "min_new_tokens": 3}),  # nothing ends a text
+        ("MarianMTModel", {"forced_bos_token_id": 31, "begin_suppress_tokens": [0, 5]}),
+        ("MarianMTModel", {"min_new_tokens": 2, "min_length": 6, "eos_token_id": [0, 5, 24]}),
+    ],
+)
+@unchecked()
+def test_suppressed_tokens_are_those_of_generate(
+    tmp_path: Path, architecture: str, says: dict[str, Any]
+) -> None:
+    case = BY_NAME[architecture]
+    module = replace(case, sizes=case.sizes | {"eos_token_id": None} | UNENDED | says).make()
+    for name, value in says.items():
+        setattr(module.generation_config, name, value)
+    module.save_pretrained(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    given = scope.input_ids(GIVEN)
+    assert greedy(scope, given) == generated(scope, given)
+    assert scope.model.not_applied == ()
+
+
+def test_a_text_is_shortened_by_what_the_model_adds_to_it(tmp_path: Path) -> None:
+    scope = opened(tmp_path, "MarianMTModel", {"forced_bos_token_id": 31})
+    limit = scope.model.stream_limit("target")
+    for n in (limit - 1, limit, 2 * limit):
+        texts = (GIVEN, " ".join(["7"] * n))
+        offer = shortening_offer(scope, texts, scope.model.fields[1])
+        kept = scope.run(GIVEN, texts[1][: offer["keep"]]).streams["target"]
+        assert len(kept.ids) == limit

@@ -288,6 +288,6 @@ def test_a_vocabulary_larger_than_the_table_that_reads_it_is_refused(tmp_path: P
     n = len(TARGET_PIECES) + len(SPECIAL)
     replace(case, sizes=case.sizes | {"tgt_vocab_size": n - 1}).save(folder)
     with pytest.raises(
-        CheckpointError, match=f"{n} tokens, but the model's embedding {n - 1} rows"
+        CheckpointError, match=f"{n} tokens, but the model's embedding has {n - 1} rows"
     ):
         models.load(folder, device="cpu")

@@ -18,10 +18,10 @@ from models import Scope, cli, decoding
 from models.analysis.checks import check_site
 from models.analysis.layer_parts import check_parts, sublayer_effects
 from models.errors import CheckpointError, InputError
-from models.hub.barred import BarredTokens
 from models.hub.files import PREPROCESSOR
 from models.hub.sounds.layout import sound_frames
 from models.hub.sounds.prompt import Prompt
+from models.hub.suppressed import SuppressedTokens
 from models.sounds import (
     SOUND_EXAMPLES,
     SoundFile,
@@ -213,7 +213,7 @@ def first_keys(scope: Scope, samples: np.ndarray) -> torch.Tensor:
 
 
 def test_tokens_that_may_not_begin_a_text_are_barred_after_the_prompt_alone() -> None:
-    prompt = Prompt((7, 9), (), BarredTokens(11, never=(3,), not_first=(5,)))
+    prompt = Prompt((7, 9), (), SuppressedTokens(11, always=(3,), not_first=(5,)))
     barred = [
         None
         if (mask := prompt.takeable(position, 11)) is None
@@ -442,7 +442,10 @@ def test_a_hostile_preprocessor_is_refused(how: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        ({"max_source_positions": 10**9}, "max_source_positions|numbers|not in its weights|memory"),
+        (
+            {"max_source_positions": 10**9},
+            "max_source_positions|numbers|missing from its weights|memory",
+        ),
         ({"max_source_positions": 99}, "."),
         ({"num_mel_bins": 10**9}, "."),
     ],

@@ -108,7 +108,7 @@ def test_a_python_tokenizer_gives_the_types_of_its_own_method(tmp_path: Path) ->
 
 def test_a_type_that_the_model_has_no_vector_of_is_refused(tmp_path: Path) -> None:
     save(BERT, tmp_path, "[CLS]:2 $A [SEP]", "[CLS]:2 $A [SEP] $B:1 [SEP]:1")
-    with pytest.raises(CheckpointError, match="type 2, but the model has 2 types"):
+    with pytest.raises(CheckpointError, match="token type 2, but the model has only 2 types"):
         models.load(tmp_path, device="cpu")
 
 
@@ -127,3 +127,46 @@ def test_typed_ids_of_a_second_text_are_of_the_second_type(tmp_path: Path) -> No
     model = models.load(tmp_path, device="cpu").model
     assert model.token_types == FIRST_AND_SECOND
     assert FIRST_AND_SECOND.of((0, 0, 1, 1, 1), 5) == [0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "two"),
+    [
+        ("BertForQuestionAnswering", "[CLS] $A [SEP]", "$A $B:1"),
+        ("BertForNextSentencePrediction", "[CLS] $A [SEP]", "$A $B:1"),
+        ("BertForMultipleChoice", "$A [SEP] [CLS]:1", "$A [SEP] $B:1 [SEP]:1 [CLS]:1"),
+    ],
+)
+def test_a_pair_that_does_not_begin_as_one_text_is_refused_where_it_is_needed(
+    tmp_path: Path, name: str, one: str, two: str
+) -> None:
+    save(Case(name, "BertConfig", _WIDE | {"vocab_size": SIZE}), tmp_path, one, two)
+    with pytest.raises(CheckpointError, match="does not extend that for one"):
+        models.load(tmp_path, device="cpu")
+
+
+def test_a_language_model_that_reads_both_ways_is_given_types(tmp_path: Path) -> None:
+    case = Case("XLNetLMHeadModel", "XLNetConfig", XLNET.sizes)
+    module = case.save(tmp_path)
+    library = save(case, tmp_path, "$A:1 [SEP] [CLS]:2")
+    scope = models.load(tmp_path, device="cpu")
+    ids = scope.model.inputs([scope.run(TEXT).streams])
+    with torch.no_grad():
+        ours = next(iter(scope.model(*ids).values()))
+        expected = module(**library(TEXT, return_tensors="pt")).logits
+    assert torch.allclose(ours, expected, atol=1e-4)
+
+
+def test_types_that_a_head_passes_on_are_given(tmp_path: Path) -> None:
+    sizes = {
+        "vocab_size": SIZE,
+        "n_embd": 22,
+        "n_head": 2,
+        "n_layer": 2,
+        "rotary_dim": 4,
+        "num_labels": 3,
+        "pad_token_id": 0,
+    }
+    save(Case("GPTJForSequenceClassification", "GPTJConfig", sizes), tmp_path)
+    ours, library = answers(tmp_path, TEXT)
+    assert torch.allclose(ours, library, atol=1e-5)

@@ -128,7 +128,7 @@ def fitted(chart: Chart, screen: Screen, *, grows: bool = True) -> Chart:
     """
     if isinstance(chart, go.Figure):
         return _fitted_figure(chart, screen)
-    is_usual = screen == USUAL_SCREEN  # then a whole copy would be work for nothing
+    is_usual = screen == USUAL_SCREEN  # a deep copy is not needed then
     chart = chart.copy(deep=False if is_usual else ["title", "layer", "spec"])
     if not is_usual:
         if grows:

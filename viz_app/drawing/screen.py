@@ -9,7 +9,7 @@ TALLER = {"usual": 0, "large": 220, "phone": -80}  # px
 
 
 class Screen(NamedTuple):
-    """A screen: a presentation or none, and the size of the window."""
+    """A screen: presented or not, and the size of its window."""
 
     is_presented: bool = False
     window: WindowSize = "usual"
@@ -28,12 +28,12 @@ class Screen(NamedTuple):
 
     @property
     def taller(self) -> int:
-        """The height that a chart has beyond that in the usual window, in px; less on a phone."""
+        """The height added to a chart beside the usual window, in px; negative on a phone."""
         return TALLER[self.window]
 
     @property
     def growth(self) -> float:
-        """The width of several plots in proportion to that in the usual window."""
+        """The width of several plots beside each other, relative to the usual window."""
         return 1.5 if self.window == "large" else 1.0
 
 

@@ -63,7 +63,7 @@ class LiveSession:
         self.scope: Scope | None = None  # None while it does not open
         # choices for the model's fields that are not typed (url_state.chosen)
         self.chosen: tuple[Any, ...] = ()
-        # as its browser last said: when it opened the page, or since
+        # as last reported by the browser, on opening or on a resize
         self.window = window_size(st.context.cookies.get(WINDOW_COOKIE, ""))
         self.member = Member()  # of a class
         self.own_data: OwnData | None = None  # what its runs may be trained on

@@ -31,6 +31,7 @@ from models.hub.lengths import stream_limits
 from models.hub.positions import told_by
 from models.hub.probe import check_recorded, check_trial, choose_route, looks_ahead, short_text
 from models.hub.sizes import HubConfig, encoder_sizes
+from models.hub.tokenizer import CLOSING, OPENING
 from models.images import decoded, example
 
 NO_PATCH_ATTENTION = "no attention between the patches of an image was seen in a run, so there is nothing that could be shown"
@@ -84,12 +85,14 @@ def opened_with_text(
     check_recorded(model)
     check_similarity(model, ids)
     model.text_limit = stream_limits(model)["text"]
-    model.filler = filler_of(model, ids, library)
+    tokenizer = TextImageTokenizer(library, special_ids, patches)
+    row = tokenizer.encode("a", before=OPENING, after=CLOSING).ids
+    model.filler = filler_of(model, torch.tensor([row], device=ids.device), library)
     if not looks_ahead(model, model.kinds[0].name):
         model.kinds = (replace(model.kinds[0], stack="decoder"), model.kinds[1])
     model.seen_order = told_by(model)
     choose_route(model, model.repeated(ids))
-    return model, TextImageTokenizer(library, special_ids, patches)
+    return model, tokenizer
 
 
 @torch.no_grad()

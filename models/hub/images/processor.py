@@ -92,7 +92,7 @@ class ImageProcessor:
     def _colours(self) -> tuple[Tensor, Tensor, list[int]]:
         """The values of black and white in each channel, and the channels of red, green and blue.
 
-        Processors differ in which of their settings they heed, so images of one colour are tried.
+        Processors differ in which settings they honour, so images of a single colour are tried.
         """
         black, white, *colours = (
             self._middle(colour) for colour in ("black", "white", "red", "lime", "blue")

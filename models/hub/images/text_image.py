@@ -56,7 +56,7 @@ class TextImageModel(HubModel):
         """Wrap a module that reads images of this grid and texts of up to `text_limit` tokens."""
         super().__init__(*args, **settings)
         self.grid, self._trial, self.text_limit = grid, trial, text_limit
-        self.filler = NO_FILLER  # fills each text up to the limit (load.filler_of)
+        self.filler = NO_FILLER  # id that pads each text to the limit (filler_of)
 
     @property
     def token_table(self) -> Tensor:
@@ -71,7 +71,7 @@ class TextImageModel(HubModel):
     def completed(
         self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Encoding]:
-        """Return the rows, with the text filled up for a model that was trained on such rows."""
+        """Return the rows, the text padded to the limit if the model was trained on such rows."""
         if self.filler == NO_FILLER:
             return dict(streams)
         row = streams["text"]
@@ -160,14 +160,16 @@ def check_similarity(model: TextImageModel, ids: Int[Tensor, "1 n"]) -> None:
 
 @torch.no_grad()
 def filler_of(model: TextImageModel, ids: Int[Tensor, "1 n"], library: Any) -> int:
-    """Return the id that fills a text up to the limit; NO_FILLER if its vector ignores padding.
+    """Return the id that pads texts to the limit, or NO_FILLER if their vectors ignore padding.
+
+    `ids` is the row of a text with its special tokens.
 
     A model whose vector depends on its padding (SigLIP reads the last token) was trained on rows
     of one length. Its `library` tokenizer says whether padding is masked, as pad_id is.
     """
     is_masked = "attention_mask" in library.model_input_names
     filler = model.config.pad_id if is_masked else model.config.fill_id
-    filled = torch.cat([ids, torch.full_like(ids, filler)], dim=1)
+    filled = torch.cat([ids, torch.full_like(ids[:, :1], filler)], dim=1)
     if close(model, model.text_vectors(filled), model.text_vectors(ids)):
         return NO_FILLER
     return filler

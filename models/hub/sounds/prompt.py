@@ -1,6 +1,6 @@
 """The tokens that a speech model's text begins with.
 
-It stands in generation_config.json, and is put together as the library's `generate` does.
+They are given in generation_config.json and combined as in the library's `generate`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from models.hub.barred import NOTHING_BARRED, BarredTokens, barred_tokens, is_id
+from models.hub.suppressed import (
+    NOTHING_SUPPRESSED,
+    SuppressedTokens,
+    is_id,
+    suppressed_tokens,
+)
 
 SPEECH_TASKS = ("transcribe", "translate")
 
@@ -22,12 +27,12 @@ SPEECH_TASKS = ("transcribe", "translate")
 class Prompt:
     """Tokens after the start token; None is the language, which is chosen among `languages`.
 
-    `barred` is of the text after them.
+    `suppressed` applies to the text after the prompt.
     """
 
     tokens: tuple[int | None, ...] = ()
     languages: tuple[int, ...] = ()
-    barred: BarredTokens = NOTHING_BARRED
+    suppressed: SuppressedTokens = NOTHING_SUPPRESSED
 
     def forced_by_position(self) -> dict[int, int]:
         """Return position → token, for those that do not depend on the sound."""
@@ -41,7 +46,7 @@ class Prompt:
             mask = torch.zeros(vocab_size, dtype=torch.bool)
             mask[list(self.languages)] = True
             return mask
-        return self.barred.takeable(position - len(self.tokens))
+        return self.suppressed.allowed(position - len(self.tokens))
 
     def begins(self, ids: Sequence[int]) -> bool:
         """Return True if tokens after the start token begin with the prompt."""
@@ -79,7 +84,7 @@ def speech_prompt(module: Any, vocab_size: int, ends: tuple[int, ...]) -> Prompt
     return Prompt(
         tuple(tokens),
         tuple(sorted(languages.values())),
-        barred_tokens(module, ends, 1 + len(tokens)),
+        suppressed_tokens(module, ends, 1 + len(tokens)),
     )
 
 

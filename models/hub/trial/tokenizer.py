@@ -61,7 +61,7 @@ def _check_vocabulary(tokenizer: Tokenizer, library: Any) -> None:
         )
     if (largest := max([*vocabulary.values(), *around], default=0)) >= n:
         raise CheckpointError(
-            f"its tokenizer has a token {largest:,}, but the model's embedding {n:,} rows"
+            f"its tokenizer has a token {largest:,}, but the model's embedding has {n:,} rows"
         )
     if (longest := max(map(len, vocabulary), default=0)) > MAX_TRIAL_TOKEN:
         raise CheckpointError(

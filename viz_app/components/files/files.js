@@ -1,5 +1,5 @@
-// Links to files. A hidden frame of the document fetches one, so that the page stays, and so does a file that is being sent when the
-// links are made anew; a sentence that the server sends instead of the file is shown. A link stays the same element while its page is
+// Links to files. A hidden frame of the document fetches the file, so that neither the page nor a download in progress is lost when the
+// links are rebuilt; a sentence that the server sends instead of the file is shown. A link stays the same element while its page is
 // redrawn: it keeps the keyboard, and no click between two runs is lost.
 function mount({ data, parentElement }) {
   const root = parentElement.querySelector(".downloads"), note = root.querySelector("p"), frame = fetching();

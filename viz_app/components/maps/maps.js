@@ -62,7 +62,7 @@ class Maps {
 
   redraw() {
     const { rows, cols } = this.picture, scale = (this.scale = scaleOf());
-    this.top = Number(getComputedStyle(this.root).getPropertyValue("--attnscope-top")) || ROOM.top; // style.css, where the names are short
+    this.top = Number(getComputedStyle(this.root).getPropertyValue("--attnscope-top")) || ROOM.top; // set in style.css for short names
     const wide = Math.floor(Math.min(...this.views.map((v) => v.figure.clientWidth)) / scale);
     const { font } = this.theme, longest = Math.max(...rows.map(([text]) => widthIn(`12.5px ${font}`)(text)));
     this.left = Math.max(ROOM.left, Math.min(longest + 13, 0.34 * wide)); // no longer name than what cells need
@@ -130,7 +130,7 @@ class Maps {
     labels.forEach(([text], i) => i % every || write(text, i));
   }
 
-  // Beside the names of the columns; above them where they are letters and would be written over.
+  // Beside the names of the columns, or above them if those are letters that they would cover.
   axes(context) {
     const { picture, theme } = this, width = (text) => context.measureText(text).width;
     Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textAlign: "left", textBaseline: "middle" });

@@ -102,7 +102,8 @@ def not_applied(names: Sequence[str]) -> str:
     """Return which settings of a model's folder its text is written without; "" if none are."""
     if not names:
         return ""
-    return f"Its folder asks for {' and '.join(names)} when it writes. The app does not apply {'it' if len(names) == 1 else 'them'}."
+    named = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"The model's generation settings include {named}. The app does not apply {'it' if len(names) == 1 else 'them'}."
 
 
 def no_room(n_ctx: int) -> str:
