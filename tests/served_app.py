@@ -179,8 +179,14 @@ def back(page: Page) -> None:
     rested(page)
 
 
+def forward(page: Page) -> None:
+    """Press Forward, and wait until what it leads to stands."""
+    lead(page, "forward")
+    rested(page)
+
+
 def lead(page: Page, url: str) -> None:
-    """Lead the app to an address, "" for the one before, and wait until the run that it asks for has ended."""
+    """Lead the app to an address, "" for the one before, "forward" for the next, and wait until the run that it asks for has ended."""
     page.evaluate(_LED, url)
 
 
@@ -196,7 +202,7 @@ _LED = """(url) => new Promise((done) => {
     setTimeout(settle);  // in a task of its own: a promise that is kept may be collected before it is seen to be, by work in this one
   });  // kept by the window: an observer of an element goes with it
   leading.observe(document, { subtree: true, attributeFilter: ["data-test-script-state"], attributeOldValue: true });
-  if (!url) return void history.back();
+  if (!url || url === "forward") return void (url ? history.forward() : history.back());
   history.pushState({}, "", url);
   dispatchEvent(new PopStateEvent("popstate"));
 })"""

@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import back, go, in_url, resized, rested, visit
+from served_app import back, forward, go, in_url, resized, rested, visit
 
 START, SITE = "24/07/69", "decoder.layers.1.cross_attn"
 OTHER_SITE = "encoder.layers.0.self_attn"
@@ -113,9 +113,8 @@ def test_back_on_decoding_takes_back_a_forced_token_and_a_node_but_not_what_typi
         back(shared_page)
         in_url(shared_page, name, value)
     assert shared_page.url == start
-    shared_page.go_forward()
+    forward(shared_page)
     in_url(shared_page, "force", forced)
-    rested(shared_page)
     box = shared_page.get_by_role("textbox", name="Date, in any format (type here)")
     box.press("End")
     box.press_sequentially("5")

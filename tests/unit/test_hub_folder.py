@@ -202,7 +202,9 @@ def test_ids_are_typed_where_there_is_no_tokenizer(folder: Path) -> None:
 
 def test_a_tokenizer_that_does_not_fit_the_embedding(folder: Path) -> None:
     library = library_tokenizer(folder, 71)
-    refused(folder, rf"its tokenizer has {len(library)} tokens, but the model's embedding has 53 rows")
+    refused(
+        folder, rf"its tokenizer has {len(library)} tokens, but the model's embedding has 53 rows"
+    )
 
 
 def test_texts_are_cut_and_framed_as_the_library_does(tmp_path: Path) -> None:
