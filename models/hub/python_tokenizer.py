@@ -210,7 +210,7 @@ class PythonTokenizer(LibraryTokenizer):
         switches = {name: value for name, value in settings if isinstance(value, int)}
         vocabulary = sorted(self._library.get_vocab().items(), key=lambda entry: entry[1])
         kind = type(self._library).__name__
-        return json.dumps([kind, vocabulary, switches, self.special_ids, self.frames])
+        return json.dumps([kind, vocabulary, switches, self.special_ids, self.frames, self._inputs])
 
 
 def target_vocabulary(library: Any) -> dict[str, int]:

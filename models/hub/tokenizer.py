@@ -47,6 +47,7 @@ class LibraryTokenizer(Tokenizer):
     def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
         self.special_ids = special_ids_of(library) | special_ids
         self._size, self._all_special = vocab_size, frozenset(library.all_special_ids)
+        self._inputs = list(library.model_input_names)  # what the model is given of a text
 
     @property
     def vocab_size(self) -> int:
@@ -117,7 +118,7 @@ class HubTokenizer(LibraryTokenizer):
 
     def to_json(self) -> str:
         """Return what tells it from every other."""
-        return json.dumps([super().to_json(), self.special_ids, self.frames])
+        return json.dumps([super().to_json(), self.special_ids, self.frames, self._inputs])
 
     @panics_named()
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:

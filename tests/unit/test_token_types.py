@@ -77,15 +77,28 @@ def test_a_model_answers_as_with_the_types_of_its_own_tokenizer(
         assert torch.allclose(ours, library, atol=1e-5)
 
 
+@torch.no_grad()
+def test_the_weights_are_those_of_the_library_with_these_types(tmp_path: Path) -> None:
+    save(XLNET, tmp_path, "$A [SEP] [CLS]:2")
+    sites = models.load(tmp_path, device="cpu").run(TEXT).attention.values()
+    library = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    wanted = model(**library(TEXT, return_tensors="pt"), output_attentions=True).attentions
+    for site, weights in zip(sites, wanted, strict=True):
+        torch.testing.assert_close(site.weights(), weights[0], atol=2e-6, rtol=1e-4)
+
+
 def test_types_change_the_answer_that_they_are_compared_in(tmp_path: Path) -> None:
     for case, one in ((BERT, ""), (XLNET, "$A [SEP] [CLS]:2")):
-        logits = []
+        logits, fingerprints = [], set()
         for names in (None, ["input_ids", "attention_mask"]):
             folder = tmp_path / f"{case.model}{names is None}"
             save(case, folder, one, names=names)
             texts = (TEXT, SECOND)[: 1 if one else 2]
             logits.append(answers(folder, *texts)[0])
+            fingerprints.add(models.load(folder, device="cpu").fingerprint)
         assert not torch.allclose(*logits, atol=1e-3)
+        assert len(fingerprints) == 2  # a run of one is never shown for the other
 
 
 def test_a_python_tokenizer_gives_the_types_of_its_own_method(tmp_path: Path) -> None:
