@@ -24,8 +24,8 @@ def stream_limits(model: HubModel) -> dict[str, int]:
     each token. In a model with two stacks, what the encoder looks up is of the first stream.
     """
     config = model.config  # some classes have a padding id below 3, whatever their settings say
-    ids = [i for i in (*range(3, 12), 2, 1, 0) if i < config.vocab_size]
-    token = next(i for i in ids if i not in (config.fill_id, config.end_id))
+    candidates = [i for i in (*range(3, 12), 2, 1, 0) if i < config.vocab_size]
+    token = next(i for i in candidates if i not in (config.fill_id, config.end_id))
     runs = []
     for n in LENGTHS:
         ids = torch.full((1, n), token, device=model.device)
@@ -33,7 +33,7 @@ def stream_limits(model: HubModel) -> dict[str, int]:
             model(*model.repeated(ids))
         runs.append(lookups)
     shorter, longer = (one.largest for one in runs)
-    limits = dict.fromkeys(model.streams, model.config.n_ctx)
+    limits = dict.fromkeys(model.streams, config.n_ctx)
     for table, largest in longer.items():
         if largest - shorter.get(table, largest) == LENGTHS[1] - LENGTHS[0]:
             n_tokens = table.n_rows - 1 - largest + LENGTHS[1]

@@ -162,10 +162,9 @@ def check_similarity(model: TextImageModel, ids: Int[Tensor, "1 n"]) -> None:
 def filler_of(model: TextImageModel, ids: Int[Tensor, "1 n"], library: Any) -> int:
     """Return the id that pads texts to the limit, or NO_FILLER if their vectors ignore padding.
 
-    `ids` is the row of a text with its special tokens.
-
-    A model whose vector depends on its padding (SigLIP reads the last token) was trained on rows
-    of one length. Its `library` tokenizer says whether padding is masked, as pad_id is.
+    `ids` is the row of a text with its special tokens. A model whose vector depends on its padding
+    (SigLIP reads the last token) was trained on rows of one length. Its `library` tokenizer says
+    whether padding is masked, as pad_id is.
     """
     is_masked = "attention_mask" in library.model_input_names
     filler = model.config.pad_id if is_masked else model.config.fill_id
