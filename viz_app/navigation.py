@@ -22,7 +22,7 @@ from viz_app.session.classes import Standing
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.lanes import are_long
-from viz_app.session.live import LiveSession
+from viz_app.session.live import LiveSession, noted
 from viz_app.session.parameters import LONGEST_TEXT
 from viz_app.session.respond import text_responder
 from viz_app.views.attention.page import ATTENTION_PAGE
@@ -119,6 +119,7 @@ def run_app() -> None:
 def _page(address: str, pages: dict[str, Any]) -> None:
     """Draw the page at this address; `pages` holds Streamlit's pages by address."""
     page, session = PAGES[address], live.live_session()
+    session.actions.carry_out()
     to, session.leaves_for = session.leaves_for, ""
     if training.is_led_to(address != LANDING_PAGE or not url_state.is_plain()):
         to = WATCHES
@@ -187,7 +188,10 @@ def _with_lesson(
         if address == LANDING_PAGE and (first := lesson_panel.first()):
             with st.container(key="first-lesson"):
                 st.button(
-                    NEWCOMER, type="tertiary", on_click=lesson_panel.begin_lesson, args=(first,)
+                    NEWCOMER,
+                    type="tertiary",
+                    on_click=noted(lesson_panel.begin_lesson),
+                    args=(first,),
                 )
         return _pictures(page, session, run)
     beside, place = st.columns((1, 3), gap="medium")

@@ -1,6 +1,8 @@
 """Screen elements shared by several pages. HTML here is the app's own text, never user text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -28,6 +30,7 @@ __all__ = [
     "headline",
     "is_dark",
     "page_look",
+    "redraw_alone",
     "run_strip",
     "screen",
     "show_note",
@@ -72,6 +75,17 @@ def downloads(files: Sequence[Download]) -> None:
     """Show a link for each file; it is made when it is asked for, while it is sent."""
     links = [{"label": file.label, "url": offered.address(file)} for file in files]
     show(FILES, {"files": links})
+
+
+def redraw_alone(draw: Callable[..., None], *args: Any, every: float | None) -> None:
+    """Draw a part of the page that also reruns without the rest, `every` so many seconds."""
+
+    @wraps(draw)
+    def run() -> None:
+        live_session().actions.carry_out()
+        draw(*args)
+
+    st.fragment(run, run_every=every)()
 
 
 def screen() -> Screen:

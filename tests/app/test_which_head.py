@@ -56,7 +56,9 @@ def test_many_layers_and_heads_are_lists() -> None:
         from drawn import letters
 
         from viz_app.controls.which_head import head_row, which_head
+        from viz_app.session.live import live_session
 
+        live_session().actions.carry_out()
         trace = letters("gpt", n_layers=32, n_heads=32, d_model=64).run("abc")
         sites = list(trace.attention.values())
         with head_row():

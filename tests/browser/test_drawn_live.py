@@ -840,10 +840,21 @@ def shown(name: str, data: bytes | dict, **handlers: Callable) -> dict[str, Any]
     calls: list[dict[str, Any]] = []
     with (
         mock.patch.object(mounting, "_registered", return_value=lambda **how: calls.append(how)),
-        mock.patch.object(mounting, "live_session", return_value=mock.Mock(edition=(0, 0))),
+        mock.patch.object(
+            mounting,
+            "live_session",
+            return_value=mock.Mock(edition=(0, 0), actions=mock.Mock(note=lambda act: act())),
+        ),
     ):
         mounting.show(COMPONENTS[name], data, **handlers)
     return calls[0]
+
+
+def holding(values: dict[str, Any]) -> Any:
+    """A session's state as far as a callback may ask for it (session/actions.py)."""
+    return mock.patch.object(
+        st, "session_state", mock.Mock(spec=["to_dict"], to_dict=lambda: values)
+    )
 
 
 @pytest.mark.parametrize(
@@ -899,7 +910,7 @@ def test_a_gesture_reaches_python(name: str, trigger: str, value: dict, told: li
     call = shown(name, b"payload", **handlers)
     assert call["key"] == name
     assert call["data"] == stamp_payload(b"payload", name, (0, 0))
-    with mock.patch.object(st, "session_state", {name: value}):
+    with holding({name: value}):
         call[trigger]()
     assert heard == told
 
@@ -911,9 +922,9 @@ def test_a_malformed_message_raises_nothing(message: object) -> None:
     for name, component in COMPONENTS.items():
         call = shown(name, b"payload", **{one: lambda *arguments: None for one in component.events})
         for event in component.events.values():
-            with mock.patch.object(st, "session_state", {name: {event.trigger: message}}):
+            with holding({name: {event.trigger: message}}):
                 call[f"on_{event.trigger}_change"]()
-            with mock.patch.object(st, "session_state", {}):  # the component has left the page
+            with holding({}):  # the component has left the page
                 call[f"on_{event.trigger}_change"]()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from viz_app.components import Component, stamp_payload
+from viz_app.session.actions import Actions
 from viz_app.session.live import live_session
 
 
@@ -23,22 +24,24 @@ def show(component: Component, data: bytes | dict, key: str = "", **handlers: Ca
             f"{component.name} has the events {sorted(component.events)}, not {sorted(handlers)}"
         )
     key = key or component.name
+    session = live_session()
     answers = {
-        f"on_{trigger}_change": partial(_handle, component, key, trigger, handlers)
+        f"on_{trigger}_change": partial(_handle, session.actions, component, key, trigger, handlers)
         for trigger in {event.trigger for event in component.events.values()}
     }
-    _registered(component)(
-        key=key, data=stamp_payload(data, key, live_session().edition), **answers
-    )
+    _registered(component)(key=key, data=stamp_payload(data, key, session.edition), **answers)
 
 
-def _handle(component: Component, key: str, trigger: str, handlers: dict[str, Callable]) -> None:
-    """Call the handlers of the events in a trigger's message.
+def _handle(
+    actions: Actions, component: Component, key: str, trigger: str, handlers: dict[str, Callable]
+) -> None:
+    """Note the calls of the handlers of the events in a trigger's message.
 
     A browser can send anything: a malformed message has no effect, nor has one of a component that
     has left the page meanwhile.
     """
-    message = st.session_state.get(key, {}).get(trigger)
+    # as a whole: to ask for one value may end this callback (session/actions.py)
+    message = st.session_state.to_dict().get(key, {}).get(trigger)
     if message is None:
         return
     for name, event in component.events.items():
@@ -47,7 +50,7 @@ def _handle(component: Component, key: str, trigger: str, handlers: dict[str, Ca
                 arguments = event.arguments(message)
             except (KeyError, TypeError, ValueError):
                 continue
-            handlers[name](*arguments)
+            actions.note(partial(handlers[name], *arguments))
 
 
 @cache

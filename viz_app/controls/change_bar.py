@@ -11,7 +11,7 @@ from viz_app import checkpoints, ui, words
 from viz_app.drawing.sites import by_kind
 from viz_app.session import cache, run_changes
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import LiveSession, unchanged
+from viz_app.session.live import LiveSession, noted, unchanged
 
 
 def show_changes(
@@ -55,6 +55,6 @@ def _name_changes(run: CurrentRun, spec: RunSpec, named: Collection[str]) -> Non
                 icon=":material/undo:",
                 key=f"undo-{change}",
                 help="Changed about the run on every page. Click to undo.",
-                on_click=run_changes.undo_change,
+                on_click=noted(run_changes.undo_change),
                 args=(change, tuple(kinds)),
             )

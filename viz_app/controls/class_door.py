@@ -7,6 +7,7 @@ from viz_app.controls import pick
 from viz_app.controls.handout_files import handout_files
 from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.session import class_state, live
+from viz_app.session.live import noted
 
 _CODE, CODE_BOX_CHARACTERS = "class-code", 20  # key of the box; characters in it
 
@@ -16,12 +17,16 @@ def class_door() -> None:
     titles = {lesson.name: lesson.title for lesson in offered_lessons().lessons}
     with pick.control_row("class-door"):
         st.text_input("Class code", key=_CODE, max_chars=CODE_BOX_CHARACTERS, width=170)
-        st.button("Join", key="class-join", on_click=_join)
+        st.button("Join", key="class-join", on_click=noted(_join))
         lesson = st.selectbox(
             "Lesson", list(titles), format_func=titles.__getitem__, key="class-lesson", width=480
         )
         st.button(
-            "Start a class", key="class-start", on_click=_start, args=(lesson,), disabled=not titles
+            "Start a class",
+            key="class-start",
+            on_click=noted(_start),
+            args=(lesson,),
+            disabled=not titles,
         )
         if lesson:
             ui.downloads(handout_files(lesson))

@@ -13,6 +13,7 @@ from models.analysis.layer_timing import TIMED_LENGTHS, Timing, machine, time_la
 from viz_app import ui
 from viz_app.controls import pick
 from viz_app.session.downloads import Download
+from viz_app.session.live import noted
 from viz_app.session.parameters import Choice, Whole
 from viz_app.session.url_state import get
 
@@ -88,13 +89,13 @@ def measuring(device: torch.device, width: int, presentation: TimingPresentation
             key="from-rnn-measure",
             type="primary",
             icon=":material/timer:",
-            on_click=_begin,
+            on_click=noted(_begin),
             args=(device, d, width, repetitions),
         )
-        st.button("Stop", key="from-rnn-stop", on_click=_stop, icon=":material/stop:")
+        st.button("Stop", key="from-rnn-stop", on_click=noted(_stop), icon=":material/stop:")
     measurement = _measurement()
     running = measurement is not None and measurement.running
-    st.fragment(_times, run_every=TIMING_PAUSE if running else None)(presentation)
+    ui.redraw_alone(_times, presentation, every=TIMING_PAUSE if running else None)
 
 
 def timings() -> Sequence[Timing]:

@@ -14,6 +14,7 @@ from viz_app.input_bar import menu
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import noted
 from viz_app.session.url_state import CHECKPOINT
 
 MAX_OTHER_MODELS = 2  # models that are offered
@@ -35,7 +36,7 @@ def offer_models(find: FindOtherView, run: CurrentRun) -> None:
         return
     with st.container(horizontal=True, gap="small", key="other-models"):
         for name in models_with_view(find):
-            st.button(f"Open {name}", key=f"open-{name}", on_click=_open, args=(name,))
+            st.button(f"Open {name}", key=f"open-{name}", on_click=noted(_open), args=(name,))
 
 
 def _open(name: str) -> None:

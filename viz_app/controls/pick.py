@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from viz_app.session.live import noted
 from viz_app.session.parameters import Choice, Number, Parameter, Several, Switch, Whole
 from viz_app.session.remembered import remember
 from viz_app.session.url_state import bound, chosen_option, get
@@ -129,7 +130,7 @@ def from_list(
 ) -> None:
     """Choose one of many options from a list."""
     remember(key, value)
-    st.selectbox(label, options, key=key, on_change=take, format_func=named, **settings)
+    st.selectbox(label, options, key=key, on_change=noted(take), format_func=named, **settings)
 
 
 def pick_number(
@@ -137,20 +138,20 @@ def pick_number(
 ) -> None:
     """Enter an integer."""
     remember(key, value)
-    st.number_input(label, low, high, key=key, on_change=take, **settings)
+    st.number_input(label, low, high, key=key, on_change=noted(take), **settings)
 
 
 def pick_switch(label: str, key: str, value: bool, take: Callable[[], None]) -> None:
     """Switch a setting on or off."""
     remember(key, value)
-    st.toggle(label, key=key, on_change=take)
+    st.toggle(label, key=key, on_change=noted(take))
 
 
 def pick_text(label: str, key: str, take: Callable[[], None], **settings: Any) -> None:
     """Enter a line; the box shows the text that is remembered under its key."""
-    st.text_input(label, key=key, on_change=take, **settings)
+    st.text_input(label, key=key, on_change=noted(take), **settings)
 
 
 def button(label: str, key: str, action: Callable[[], None], **settings: Any) -> None:
     """Draw a button for an action."""
-    st.button(label, key=key, on_click=action, **settings)
+    st.button(label, key=key, on_click=noted(action), **settings)

@@ -12,7 +12,7 @@ from viz_app.drawing.sites import by_kind
 from viz_app.input_bar.opening_bar import bar, open_with_progress, stop_waiting
 from viz_app.session import pinned
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import LiveSession
+from viz_app.session.live import LiveSession, noted
 from viz_app.session.pinned import Pinned
 
 
@@ -97,7 +97,7 @@ def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: Cur
             key="pin-keep",
             icon=":material/link_off:",
             help="Let the pinned run keep the text it reads now.",
-            on_click=pinned.keep_texts,
+            on_click=noted(pinned.keep_texts),
             args=(pinned.texts_of(other),),
         )
         return
@@ -106,7 +106,7 @@ def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: Cur
         key="pin-follow",
         icon=":material/link:",
         help="Let the pinned run read what this run reads, while you type, too.",
-        on_click=pinned.follow_texts,
+        on_click=noted(pinned.follow_texts),
         args=(pinned.fields(other.scope),),
     )
     st.button(
@@ -114,7 +114,7 @@ def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: Cur
         key="pin-swap",
         icon=":material/swap_horiz:",
         help="Make the pinned run the current one, and this one the pinned one.",
-        on_click=pinned.swap,
+        on_click=noted(pinned.swap),
         args=(session.picked, pinned.parameters_of_both(run, other)),
     )
 

@@ -8,7 +8,7 @@ from viz_app.components.mounting import show
 from viz_app.controls.similarity_text import SIMILARITY_NOTE
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import Pictures
+from viz_app.session.live import Pictures, noted
 from viz_app.session.run_changes import SIMILARITY_CHANGE
 
 _WIDTH = 190  # px
@@ -31,7 +31,7 @@ def choose_similarity(run: CurrentRun) -> None:
         "Similarity",
         list(SIMILARITIES),
         key=_KEY,
-        on_change=keep,
+        on_change=noted(keep),
         width=_WIDTH,
         format_func=lambda name: (
             f"{name} (own)" if name == own_name else f"{name}: {SIMILARITIES[name].formula}"

@@ -7,6 +7,8 @@ from typing import Any
 
 import streamlit as st
 
+from viz_app import ui
+
 SLICE_SECONDS, SLICE_PAUSE = (
     0.3,
     0.05,
@@ -69,7 +71,7 @@ class Slices:
         if work.error:
             st.error(f"{work.error[:1].upper()}{work.error[1:].rstrip('.')}.")
         else:
-            st.fragment(self._progress, run_every=None if work.is_stopped else SLICE_PAUSE)()
+            ui.redraw_alone(self._progress, every=None if work.is_stopped else SLICE_PAUSE)
 
     @property
     def _work(self) -> SlicedWork | None:

@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.session.focus import pick_head
+from viz_app.session.live import noted
 
 FEW = 8  # options shown side by side; more than that become a list
 MEAN_OPTION = "mean"  # the option for the mean over all heads
@@ -82,7 +83,7 @@ def pick_one(
         "help": words.GLOSSARY.get(label.lower()),
         **settings,
         "key": key,
-        "on_change": move,
+        "on_change": noted(move),
         "format_func": named,
     }
     if len(options) <= FEW:

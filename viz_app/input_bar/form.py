@@ -23,7 +23,7 @@ from viz_app.input_bar.menu import groups
 from viz_app.input_bar.opening_bar import bar, open_with_progress, stop_waiting
 from viz_app.session import live, own_files, respond, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import LiveSession
+from viz_app.session.live import LiveSession, noted
 from viz_app.session.opening import try_again
 from viz_app.session.parameters import Text
 from viz_app.session.url_state import CHECKPOINT, parameter_of
@@ -258,7 +258,7 @@ def _swap(session: LiveSession, scope: Scope) -> None:
             "Clear",
             key="free",
             help="Clear this text: the model writes it again.",
-            on_click=url_state.set_value,
+            on_click=noted(url_state.set_value),
             args=(target, ""),
             type="tertiary",
         )
@@ -272,7 +272,7 @@ def _swap(session: LiveSession, scope: Scope) -> None:
         "Edit the output",
         key="edit",
         help="Copy the model's text here, to edit it.",
-        on_click=take,
+        on_click=noted(take),
         disabled=has_no_output,
         type="tertiary",
     )
@@ -286,7 +286,7 @@ def _pick_example(fields: Sequence[Field], ready: Sequence[FieldTexts]) -> None:
         index=None,
         key=_EXAMPLE,
         placeholder="Pick an example …",
-        on_change=_take_example,
+        on_change=noted(_take_example),
         args=(fields, choices),
         format_func=lambda text: " ↵ ".join(text.splitlines()),
     )

@@ -9,7 +9,7 @@ from models import Scope
 from viz_app.components.catalogue import OPENING_BAR
 from viz_app.components.mounting import show
 from viz_app.session import cache, opening, opening_route
-from viz_app.session.live import LiveSession
+from viz_app.session.live import LiveSession, noted
 from viz_app.session.opening import Opening
 
 OpeningSlot = Literal["opening", "pinned_opening"]  # fields of LiveSession
@@ -70,4 +70,4 @@ def bar(
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key=key):
         show(OPENING_BAR, progress, key=f"{key} progress", on_ready=lambda: None)
         if stop:
-            st.button("Stop", key=f"stop-{key}", on_click=stop, help=says)
+            st.button("Stop", key=f"stop-{key}", on_click=noted(stop), help=says)

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -23,6 +24,7 @@ from viz_app import workers
 from viz_app.drawing.payload import pack
 from viz_app.drawing.screen import WINDOW_COOKIE, window_size
 from viz_app.session import cache
+from viz_app.session.actions import Actions
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import TypedTexts
 from viz_app.session.member import Member
@@ -65,6 +67,7 @@ class LiveSession:
         self.chosen: tuple[Any, ...] = ()
         # as last reported by the browser, on opening or on a resize
         self.window = window_size(st.context.cookies.get(WINDOW_COOKIE, ""))
+        self.actions = Actions()  # clicked and chosen, and not yet carried out
         self.member = Member()  # of a class
         self.own_data: OwnData | None = None  # what its runs may be trained on
         self.files: dict[str, FieldFile] = {}  # by what refers to them (own_files.py)
@@ -201,6 +204,12 @@ def live_session() -> LiveSession:
         created = LiveSession()
         st.session_state[_KEY] = _sessions[created.token] = created
     return st.session_state[_KEY]
+
+
+def noted(callback: Callable[..., None]) -> Callable[..., None]:
+    """Return a widget's callback that has this one called when the next run begins."""
+    actions = live_session().actions
+    return lambda *args: actions.note(partial(callback, *args))
 
 
 def by_token(token: str) -> LiveSession | None:

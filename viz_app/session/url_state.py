@@ -27,6 +27,7 @@ from models.architectures.base import (
 )
 from models.images import EXAMPLES
 from models.sounds import SOUND_EXAMPLES
+from viz_app.session.live import noted
 from viz_app.session.parameters import Choice, Order, Parameter, Several, Text
 
 UrlValue = TypeVar("UrlValue")
@@ -273,7 +274,7 @@ def bound(parameter: Parameter[UrlValue], value: UrlValue) -> dict[str, Any]:
             _session().cut[key] = len(entered)
         set_value(parameter, value)
 
-    return {"key": key, "on_change": changed}
+    return {"key": key, "on_change": noted(changed)}
 
 
 def uncut_length(parameter: Parameter) -> int:

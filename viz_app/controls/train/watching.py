@@ -56,7 +56,7 @@ def watch_runs() -> None:
         every = REDRAW_SECONDS if run.state == RUNNING else LOOK_SECONDS
     elif now.watched:
         every = RESTING_SECONDS
-    st.fragment(_draw, run_every=every)()
+    ui.redraw_alone(_draw, every=every)
 
 
 def _draw() -> None:

@@ -22,6 +22,7 @@ from viz_app.session import cache, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
+from viz_app.session.remembered import recall
 from viz_app.views.from_rnn import files
 from viz_app.views.from_rnn.maps import AlignmentMap, alignments
 from viz_app.views.page import File, Foot, PageCell, ShownComponent, View
@@ -130,19 +131,25 @@ def _choose(run: CurrentRun) -> PairChoices:
     layers, heads = [NEAREST, *range(1, len(sites) + 1)], list(range(1, sites[0].n_heads + 1))
     layer = url_state.chosen_option(PAIR_LAYER, layers, NEAREST)
     head = url_state.chosen_option(PAIR_HEAD, heads, 1)
-    of_layer, of_head = url_state.bound(PAIR_LAYER, layer), url_state.bound(PAIR_HEAD, head)
     with head_row():
         pick_one(
             "Transformer's layer",
-            of_layer["key"],
+            PAIR_LAYER.name,
             layers,
             layer,
-            of_layer["on_change"],
+            lambda: url_state.set_value(PAIR_LAYER, recall(PAIR_LAYER.name)),
             lambda o: "nearest head" if o == NEAREST else str(o),
             help=_HELP,
         )
         is_found = layer == NEAREST
-        pick_one("Head", of_head["key"], heads, head, of_head["on_change"], disabled=is_found)
+        pick_one(
+            "Head",
+            PAIR_HEAD.name,
+            heads,
+            head,
+            lambda: url_state.set_value(PAIR_HEAD, recall(PAIR_HEAD.name)),
+            disabled=is_found,
+        )
     return PairChoices(layer, head)
 
 

@@ -1,0 +1,47 @@
+"""What a visitor does, carried out to its end.
+
+Streamlit calls the callbacks of a request before its run, and each of their accesses to the session
+ends them if the next request has come meanwhile: what was typed or clicked would be lost. So a
+callback only notes what to do, and the next run that begins does it, in a thread of its own, which
+Streamlit does not end.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread
+
+from streamlit.runtime.scriptrunner import add_script_run_ctx
+
+Action = Callable[[], None]
+
+
+class Actions:
+    """What a session has still to carry out, in order."""
+
+    def __init__(self) -> None:
+        self._noted: deque[Action] = deque()
+
+    def note(self, action: Action) -> None:
+        """Have an action carried out by the next run that begins."""
+        self._noted.append(action)
+
+    def carry_out(self) -> None:
+        """Carry out what has been noted. Exceptions are raised here."""
+        while self._noted:
+            _run_to_the_end(self._noted.popleft())
+
+
+def _run_to_the_end(action: Action) -> None:
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(action())
+        except BaseException as error:
+            done.set_exception(error)
+
+    thread = Thread(target=run, name="action")
+    add_script_run_ctx(thread)
+    thread.start()
+    done.result()
