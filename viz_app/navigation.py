@@ -3,6 +3,7 @@
 The fragment keeps edits cheap: a keystroke in the bar reruns only the fragment.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -147,6 +148,17 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         )
     typed = session.scope.model.text_fields if session.scope else ()
     fields = [url_state.parameter_of(field).name for field in typed]
+    _show_tools(session, fields)
+    if messages := url_state.invalid_messages():
+        ui.show_note(note_room, INVALID.format("; ".join(messages)), bad=True, key="address")
+    address_now = url_state.postpone() if session.opening else url_state.publish()
+    _listen(session, fields, address_now)
+    if session.run and are_long(session.run.trace.fields.values()):
+        process.give_back_soon()
+
+
+def _show_tools(session: LiveSession, fields: Sequence[str]) -> None:
+    """Draw what every page offers: to pin its run, to present it, to copy its link."""
     tools = {
         "presents": url_state.get(ui.PRESENT),
         "fields": fields,
@@ -161,9 +173,10 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         on_pin=partial(toggle_pin, session),
         on_window=session.resize,
     )
-    if messages := url_state.invalid_messages():
-        ui.show_note(note_room, INVALID.format("; ".join(messages)), bad=True, key="address")
-    standing = url_state.postpone() if session.opening else url_state.publish()
+
+
+def _listen(session: LiveSession, fields: Sequence[str], address: url_state.Address) -> None:
+    """Have the browser show the address, and ask for pictures while these fields are typed in."""
     listening = {
         "token": session.token,
         "path": live_route.socket_path(),
@@ -172,11 +185,9 @@ def _page(address: str, pages: dict[str, Any]) -> None:
         "longest": LONGEST_TEXT,
         "fields": fields,
         "lines": session.scope is not None and holds_lines(session.scope),
-        "address": asdict(standing),
+        "address": asdict(address),
     }
     show(LIVE, listening)
-    if session.run and are_long(session.run.trace.fields.values()):
-        process.give_back_soon()
 
 
 def _with_lesson(

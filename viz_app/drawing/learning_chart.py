@@ -42,51 +42,12 @@ def learning_chart(
     induction score (models.analysis.induction), if one was recorded.
     """
     points = [point for curve in curves for point in _points(curve, metric)]
-    named_lines = {
-        TRAINING_LINE: look.quiet,
-        HELD_OUT_LINE: look.accent,
-        **({metric: look.opposite} if metric else {}),
-        **(
-            {MATCHING_LINE: look.third}
-            if any(point["of"] == MATCHING_LINE for point in points)
-            else {}
-        ),
-    }
-    tip = [{"field": name, "type": "nominal"} for name in ("of", "run", "step", "value")]
-    columns = 1 if screen.is_presented else 2
-    encoding = {
-        "x": {
-            "field": "step", "type": "quantitative", "title": f"step, spaced as log(1 + step/{STEP_UNIT})",
-            "scale": {"type": "symlog", "constant": STEP_UNIT, "domain": [0, last]}, "axis": {"values": _ticks(last), "grid": False},
-        },
-        "color": {
-            "field": "of", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": columns, "rowPadding": 7},
-            "scale": {"domain": list(named_lines), "range": list(named_lines.values())},
-        },
-        "strokeDash": {
-            "field": "run", "type": "nominal", "title": None,
-            "legend": None,
-            "scale": {"domain": [curve.name for curve in curves], "range": [[1, 0], [5, 3]][: len(curves)]},
-        },
-        "detail": {"field": "run", "type": "nominal"},
-        "tooltip": tip,
-    }  # fmt: skip
-    loss = {
-        "title": "loss (nats, log)",
-        "axis": {"orient": "left", "grid": False, "tickCount": 4, "format": "~g"},
-        "scale": {"type": "log"},
-    }
-    bounds = {"domain": [0, 100]} if unit(metric) else {"zero": True}
-    title = f"held-out {metric}{unit(metric)}"
-    share = {
-        "title": title,
-        "axis": {"orient": "right", "grid": False, "tickCount": 5, "format": ".3~g"},
-        "scale": bounds,
-    }
-    rule = {
-        "mark": {"type": "rule", "color": look.accent, "strokeWidth": 2},
-        "data": {"values": [{"step": step}]},
-        "encoding": {"x": {"field": "step", "type": "quantitative"}},
+    encoding = _encoding(
+        curves, points, metric, last, look, columns=1 if screen.is_presented else 2
+    )
+    axes = {
+        (TRAINING_LINE, HELD_OUT_LINE): _LOSS_AXIS,
+        (metric, MATCHING_LINE): _measure_axis(metric),
     }
     size = screen.letters - 1 if screen.is_presented else 11
     height = LARGE_HEIGHT if screen.is_presented else LEARNING_HEIGHT
@@ -98,15 +59,72 @@ def learning_chart(
         "config": {"axis": {"labelFontSize": size, "titleFontSize": size}, "legend": {"labelFontSize": size}},
         "resolve": {"scale": {"y": "independent"}},
         "layer": [
-            rule,
+            _rule(step, look),
             *(
                 {"layer": lines, "encoding": encoding | {"y": {"field": "at", "type": "quantitative"} | axis}}
-                for names, axis in (((TRAINING_LINE, HELD_OUT_LINE), loss), ((metric, MATCHING_LINE), share))
+                for names, axis in axes.items()
                 if (lines := _lines(points, names))
             ),
             *(_band(curve.name, found, look) for curve in curves if (found := jump_of(curve.rows))),
         ],
     }  # fmt: skip
+
+
+_LOSS_AXIS = {
+    "title": "loss (nats, log)",
+    "axis": {"orient": "left", "grid": False, "tickCount": 4, "format": "~g"},
+    "scale": {"type": "log"},
+}
+
+
+def _measure_axis(metric: str) -> dict[str, Any]:
+    return {
+        "title": f"held-out {metric}{unit(metric)}",
+        "axis": {"orient": "right", "grid": False, "tickCount": 5, "format": ".3~g"},
+        "scale": {"domain": [0, 100]} if unit(metric) else {"zero": True},
+    }
+
+
+def _encoding(
+    curves: Sequence[Curve],
+    points: Sequence[dict[str, Any]],
+    metric: str,
+    last: int,
+    look: Look,
+    *,
+    columns: int,
+) -> dict[str, Any]:
+    """Return how points become lines: by step, a colour for each measure, a dash for each run."""
+    colours = {TRAINING_LINE: look.quiet, HELD_OUT_LINE: look.accent}
+    if metric:
+        colours[metric] = look.opposite
+    if any(point["of"] == MATCHING_LINE for point in points):
+        colours[MATCHING_LINE] = look.third
+    return {
+        "x": {
+            "field": "step", "type": "quantitative", "title": f"step, spaced as log(1 + step/{STEP_UNIT})",
+            "scale": {"type": "symlog", "constant": STEP_UNIT, "domain": [0, last]}, "axis": {"values": _ticks(last), "grid": False},
+        },
+        "color": {
+            "field": "of", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": columns, "rowPadding": 7},
+            "scale": {"domain": list(colours), "range": list(colours.values())},
+        },
+        "strokeDash": {
+            "field": "run", "type": "nominal", "title": None,
+            "legend": None,
+            "scale": {"domain": [curve.name for curve in curves], "range": [[1, 0], [5, 3]][: len(curves)]},
+        },
+        "detail": {"field": "run", "type": "nominal"},
+        "tooltip": [{"field": name, "type": "nominal"} for name in ("of", "run", "step", "value")],
+    }  # fmt: skip
+
+
+def _rule(step: int, look: Look) -> dict[str, Any]:
+    return {
+        "mark": {"type": "rule", "color": look.accent, "strokeWidth": 2},
+        "data": {"values": [{"step": step}]},
+        "encoding": {"x": {"field": "step", "type": "quantitative"}},
+    }
 
 
 def unit(metric: str) -> str:

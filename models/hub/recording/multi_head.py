@@ -44,38 +44,16 @@ def record_multi_head(
 
     Arguments are as torch documents them, tokens first.
     """
-    own_keys = [
-        value for value in (bias_k, how.get("static_k"), add_zero_attn or None) if value is not None
-    ]
-    if own_keys:
+    inputs = (query, key, value, embed_dim, n_heads, in_proj_weight, in_proj_bias)
+    if bias_k is not None or how.get("static_k") is not None or add_zero_attn:
         forward_pass.skip("it adds keys of its own, which stand for no token")
         return func(
-            query,
-            key,
-            value,
-            embed_dim,
-            n_heads,
-            in_proj_weight,
-            in_proj_bias,
-            bias_k,
-            bias_v,
-            add_zero_attn,
-            dropout_p,
-            out_proj_weight,
-            out_proj_bias,
-            **how,
+            *inputs, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, **how
         )
-    rows = [
-        t.detach().transpose(0, 1) if t.dim() == 3 else t.detach()[None]
-        for t in (query, key, value)
-    ]  # (batch, token, d)
-    matrices = _matrices(in_proj_weight, in_proj_bias, how)
-    of_q, of_k, of_v = (
-        Origin(x, weight, bias) for x, (weight, bias) in zip(rows, matrices, strict=True)
-    )
+    origins = _origins((query, key, value), _matrices(in_proj_weight, in_proj_bias, how))
     q, k, v = (
         F.linear(o.x, o.weight, o.bias).unflatten(-1, (n_heads, -1)).transpose(1, 2)
-        for o in (of_q, of_k, of_v)
+        for o in origins
     )
     weights: list[Tensor | None] = []
 
@@ -86,36 +64,30 @@ def record_multi_head(
             else how | _as_asked(mask, len(q), n_heads, q.shape[2], k.shape[2])
         )
         identity = torch.eye(embed_dim, dtype=query.dtype, device=query.device)
-        joined, averaged = func(
-            query,
-            key,
-            value,
-            embed_dim,
-            n_heads,
-            in_proj_weight,
-            in_proj_bias,
-            None,
-            None,
-            False,
-            dropout_p,
-            identity,
-            None,
-            **settings,
-        )
+        joined, averaged = func(*inputs, None, None, False, dropout_p, identity, None, **settings)
         weights.append(averaged)
         joined = joined.transpose(0, 1) if joined.dim() == 3 else joined[None]
         return joined.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (batch, head, query, d_head)
 
     attn_mask = _mask(how, q, k, n_heads)
     output = out_proj_weight.detach(), _detached(out_proj_bias)
-    out = forward_pass.attend(
-        AttentionCall(q, k, v, attn_mask, False, None, (of_q, of_k, of_v), output), run
-    )
+    out = forward_pass.attend(AttentionCall(q, k, v, attn_mask, False, None, origins, output), run)
     joined = out.transpose(1, 2).flatten(2).transpose(0, 1)  # (query, batch, d_model)
     projected = F.linear(joined.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(
         *joined.shape[:2], -1
     )
     return (projected if query.dim() == 3 else projected[:, 0]), weights[0]
+
+
+def _origins(
+    inputs: Sequence[Tensor], matrices: Sequence[tuple[Tensor, Tensor | None]]
+) -> tuple[Origin, Origin, Origin]:
+    """Return what q, k and v are made of; the inputs are tokens first, with or without a batch."""
+    of_q, of_k, of_v = (
+        Origin(x.detach().transpose(0, 1) if x.dim() == 3 else x.detach()[None], weight, bias)
+        for x, (weight, bias) in zip(inputs, matrices, strict=True)
+    )
+    return of_q, of_k, of_v
 
 
 def _matrices(

@@ -1,16 +1,17 @@
 """The payloads of one weight of a head: its walk, and the sum of the heads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from models.analysis import head_sum
 from models.analysis.head_sum import HeadSum
 from models.analysis.head_walk import Walk
-from models.trace import Trace
+from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
@@ -21,7 +22,7 @@ from viz_app.drawing.weight_cell import WeightCell, blocked_by
 from viz_app.views.inside import columns as inside_columns
 from viz_app.views.inside import stages as inside_stages
 from viz_app.views.inside import text as inside_text
-from viz_app.views.inside.columns import peak
+from viz_app.views.inside.columns import Column, peak
 from viz_app.views.inside.scene import Scene, Stage
 
 # rows of the walk, also reserved for shorter inputs; longer ones show the strongest keys
@@ -35,73 +36,76 @@ def walk_payload(
 
     It starts at this `stage`, and its scales cover `extent`.
     """
-    w = cell.walk
-    head_sums = (
-        None if words.is_alignment(cell.site) else head_sum.head_sum(trace, cell.site, cell.query)
-    )
-    rows = shown_keys(w, cell.key)
-    query, key = axes_labels(trace, cell.site)
-    hidden_keys = torch.ones(len(w.weights), dtype=torch.bool)
-    hidden_keys[rows] = False
-    arrays, stops = (
-        inside_columns.column_arrays(cell.site, w, rows),
-        cell_stages(trace, cell, terms, head_sums),
-    )
-    scale = inside_columns.colour_scales(cell.site, arrays) | (
+    site, w, rows = cell.site, cell.walk, shown_keys(cell.walk, cell.key)
+    head_sums = None if words.is_alignment(site) else head_sum.head_sum(trace, site, cell.query)
+    arrays = inside_columns.column_arrays(site, w, rows)
+    stops = cell_stages(trace, cell, terms, head_sums)
+    extents = inside_columns.colour_scales(site, arrays) | (
         _head_scales(head_sums) if head_sums else {}
     )
-    extents, scale = scale, widen_scales(scale, extent)
-    columns, used = (
-        inside_columns.walk_columns(cell.site, arrays, scale),
-        {column for stage in stops for column in stage.columns},
-    )
+    scale = widen_scales(extents, extent)
     header: dict[str, Any] = {
-        "site": cell.site.name,
+        "site": site.name,
         "head": cell.head,
         "query": cell.query,
         "key": cell.key,
         "indices": rows,
         "stage": stage,
-        "lines": max(SHOWN_KEYS, cell.site.n_heads) + 3,
-        "title": inside_text.walk_title(
-            cell.site,
-            cell.head,
-            terms,
-            query[cell.query],
-            key[cell.key],
-            float(w.weights[cell.key]),
-        ),
+        "lines": max(SHOWN_KEYS, site.n_heads) + 3,
         "stages": [asdict(s) for s in stops],
+        "blocked": blocked_by(cell, rows),
+        "n_keys": len(w.weights),
+        "extent": extents,
+        **_columns_header(site, inside_columns.walk_columns(site, arrays, scale), stops),
+        **_tokens_header(trace, cell, terms, rows),
+        **(_heads_header(head_sums, scale) if head_sums else {"n_heads": 0}),
+    }
+    arrays |= {
+        "rest": w.parts[_hidden_keys(w, rows)].sum(0),
+        **(_head_arrays(head_sums) if head_sums else {}),
+    }
+    return pack(header, **{name: array.numpy() for name, array in arrays.items()})
+
+
+def _columns_header(
+    site: AttentionSite, columns: dict[str, Column], stops: Sequence[Stage]
+) -> dict[str, Any]:
+    """Return the columns that a stage shows, and links to the first stage of some."""
+    used = {column for stage in stops for column in stage.columns}
+    return {
         "columns": {
             name: inside_columns.as_json(column) for name, column in columns.items() if name in used
         },
         "links": [
             [name, title, next(i for i, s in enumerate(stops) if name in s.columns)]
-            for name, title in inside_columns.links(cell.site)
+            for name, title in inside_columns.links(site)
         ],
-        "queryLabel": labels(trace.axes(cell.site)[0])[
-            cell.query
-        ].as_json(),  # its row is the vector of the token read
+    }
+
+
+def _tokens_header(
+    trace: Trace, cell: WeightCell, terms: words.Terms, rows: Sequence[int]
+) -> dict[str, Any]:
+    """Return the title, the labels, what is not shown, and the fields of a saved picture."""
+    site, w = cell.site, cell.walk
+    query, key = axes_labels(trace, site)
+    chosen = query[cell.query], key[cell.key], float(w.weights[cell.key])
+    hidden_weight = float(w.weights[_hidden_keys(w, rows)].sum())
+    part = f"query{cell.query + 1}", f"key{cell.key + 1}"
+    return {
+        "title": inside_text.walk_title(site, cell.head, terms, *chosen),
+        # its row is the vector of the token read
+        "queryLabel": labels(trace.axes(site)[0])[cell.query].as_json(),
         "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
-        "blocked": blocked_by(cell, rows),
-        "n_keys": len(w.weights),
-        "shown": inside_text.hidden_keys_note(
-            len(rows), len(w.weights), float(w.weights[hidden_keys].sum())
-        ),
-        **saving(
-            provenance.head_name(
-                trace, cell.site, cell.head, f"query{cell.query + 1}", f"key{cell.key + 1}"
-            ),
-            facts(trace),
-        ),
-        "extent": extents,
-        **(_heads_header(head_sums, scale) if head_sums else {"n_heads": 0}),
+        "shown": inside_text.hidden_keys_note(len(rows), len(w.weights), hidden_weight),
+        **saving(provenance.head_name(trace, site, cell.head, *part), facts(trace)),
     }
-    arrays |= {
-        "rest": w.parts[hidden_keys].sum(0),
-        **(_head_arrays(head_sums) if head_sums else {}),
-    }
-    return pack(header, **{name: array.numpy() for name, array in arrays.items()})
+
+
+def _hidden_keys(w: Walk, rows: Sequence[int]) -> Bool[Tensor, " key"]:
+    hidden = torch.ones(len(w.weights), dtype=torch.bool)
+    hidden[rows] = False
+    return hidden
 
 
 def heads_file(trace: Trace, cell: WeightCell) -> str:

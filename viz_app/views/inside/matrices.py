@@ -7,7 +7,8 @@ The numbers are the same; the component transposes. Another similarity has other
 RNN's alignment begins with its states.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -135,103 +136,93 @@ def _matrices(
 
     `peak` holds the largest magnitude of each array.
     """
+    terms = [CONTENT_TERM, *(term.name for term in site.terms)] if site.terms else []
+    scores = ("scores", *terms)
+    described = _VECTORS | _projections(site) | _OF_SIMILARITY | _results(site, terms)
 
-    def scale(*names: str) -> float:
-        return max(peak.get(name, 0.0) for name in names)
+    def scale(name: str) -> float:
+        if name == "weights":
+            return 1.0
+        names = next((group for group in (*_ON_ONE_SCALE, scores) if name in group), (name,))
+        return max(peak.get(one, 0.0) for one in names)
 
-    rows, key_rows, alignment = "query", "key", words.is_alignment(site)
-    projections, score = ("W_Q", "W_K", "W_V"), words.formula(site)
-    origins = (
-        {"q": "", "k": ""}
-        if alignment
-        else {
-            n: f"row of the tokens · column of W_{n.upper()}{', + bias' * has_bias(site, n.upper())}"
-            for n in "qkv"
-        }
-    )
-    parts = [CONTENT_TERM, *(term.name for term in site.terms)] if site.terms else []
-    descriptions = {
-        "x": ("token vectors", (rows, "number"), scale("x", "memory"), ""),
-        "memory": (
-            "vectors of the key tokens",
-            (key_rows, "number"),
-            scale("x", "memory"),
-            "",
-        ),
-        **{
-            n: (f"weights {n} of this head", ("input", "number"), scale(*projections), "learned")
-            for n in projections
-        },
-        "W_O": ("weights W_O of this head", ("number", "output"), scale("W_O"), "learned"),
-        "q": (
-            "states before each step" if alignment else "queries",
-            (rows, "number"),
-            scale("q", "k"),
-            origins["q"],
-        ),
-        "k": (
-            "states of the encoder" if alignment else "keys",
-            (key_rows, "number"),
-            scale("q", "k"),
-            origins["k"],
-        ),
-        "v": ("values", (key_rows, "number"), scale("v", "b"), origins.get("v", "")),
-        "learned_M": (
-            "weights M of the similarity",
-            ("input", "number"),
-            scale("learned_M"),
-            "learned",
-        ),
-        "learned_W": (
-            "weights W of the similarity",
-            ("number", "input"),
-            scale("learned_W", "learned_U"),
-            "learned",
-        ),
-        "learned_U": (
-            "weights U of the similarity",
-            ("number", "input"),
-            scale("learned_W", "learned_U"),
-            "learned",
-        ),
-        "compared_q": (
-            "queries as they are compared",
-            (rows, "number"),
-            scale("compared_q", "compared_k"),
-            "",
-        ),
-        "compared_k": (
-            "keys as they are compared",
-            (key_rows, "number"),
-            scale("compared_q", "compared_k"),
-            "",
-        ),
-        **{
-            name: (f"{name} term of the score", (rows, key_rows), scale("scores", *parts), "")
-            for name in parts
-        },
-        "scores": ("score before the mask", (rows, key_rows), scale("scores", *parts), score),
-        "weights": ("weight", (rows, key_rows), 1.0, "softmax over the keys"),
-        "b": (
-            "context" if alignment else "output of the head",
-            (rows, "number"),
-            scale("v", "b"),
-            "weights · values",
-        ),
-        "added": ("head's part of the output", (rows, "number"), scale("added"), "b · W_O"),
-    }
     return {
         name: {
             "array": name,
             "shape": list(values[name].shape),
-            "says": says,
-            "axes": list(axes),
-            "scale": scale_of,
-            "made": how,
+            "says": matrix.title,
+            "axes": list(matrix.axes),
+            "scale": scale(name),
+            "made": matrix.origin,
             "weights": name == "weights",
             "masked": name == "weights",
-            "pick": name in ("scores", "weights", *parts),
+            "pick": name in ("weights", *scores),
         }
-        for name, (says, axes, scale_of, how) in descriptions.items()
+        for name, matrix in described.items()
         if name in values
+    }
+
+
+class _Matrix(NamedTuple):
+    title: str
+    axes: tuple[str, str]
+    origin: str = ""
+
+
+_QUERIES, _KEYS = "query", "key"  # axes that count tokens
+_ON_ONE_SCALE = (
+    ("x", "memory"), ("W_Q", "W_K", "W_V"), ("q", "k"), ("v", "b"), ("learned_W", "learned_U"), ("compared_q", "compared_k"),
+)  # fmt: skip
+_VECTORS = {
+    "x": _Matrix("token vectors", (_QUERIES, "number")),
+    "memory": _Matrix("vectors of the key tokens", (_KEYS, "number")),
+}
+_OF_SIMILARITY = {
+    "learned_M": _Matrix("weights M of the similarity", ("input", "number"), "learned"),
+    "learned_W": _Matrix("weights W of the similarity", ("number", "input"), "learned"),
+    "learned_U": _Matrix("weights U of the similarity", ("number", "input"), "learned"),
+    "compared_q": _Matrix("queries as they are compared", (_QUERIES, "number")),
+    "compared_k": _Matrix("keys as they are compared", (_KEYS, "number")),
+}
+
+
+def _projections(site: AttentionSite) -> dict[str, _Matrix]:
+    """Describe the head's weights, and what they make of the tokens."""
+    weights = {
+        name: _Matrix(f"weights {name} of this head", axes, "learned")
+        for name, axes in (
+            ("W_Q", ("input", "number")),
+            ("W_K", ("input", "number")),
+            ("W_V", ("input", "number")),
+            ("W_O", ("number", "output")),
+        )
+    }
+    if words.is_alignment(site):
+        return weights | {
+            "q": _Matrix("states before each step", (_QUERIES, "number")),
+            "k": _Matrix("states of the encoder", (_KEYS, "number")),
+        }
+    return weights | {
+        name: _Matrix(
+            title,
+            (axis, "number"),
+            f"row of the tokens · column of W_{name.upper()}{', + bias' * has_bias(site, name.upper())}",
+        )
+        for name, title, axis in (
+            ("q", "queries", _QUERIES),
+            ("k", "keys", _KEYS),
+            ("v", "values", _KEYS),
+        )
+    }
+
+
+def _results(site: AttentionSite, terms: Sequence[str]) -> dict[str, _Matrix]:
+    """Describe the scores, their terms, the weights, and the head's output."""
+    output = "context" if words.is_alignment(site) else "output of the head"
+    return {
+        **{name: _Matrix(f"{name} term of the score", (_QUERIES, _KEYS)) for name in terms},
+        "scores": _Matrix("score before the mask", (_QUERIES, _KEYS), words.formula(site)),
+        "weights": _Matrix("weight", (_QUERIES, _KEYS), "softmax over the keys"),
+        "b": _Matrix(output, (_QUERIES, "number"), "weights · values"),
+        "added": _Matrix("head's part of the output", (_QUERIES, "number"), "b · W_O"),
     }

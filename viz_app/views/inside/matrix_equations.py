@@ -11,6 +11,8 @@ from models.trace import AttentionSite
 from viz_app import words
 from viz_app.views.inside.named_terms import CONTENT_TERM
 
+_EVERY_PAIR = "Every query with every key:"
+
 
 def equations(
     site: AttentionSite, convention: str, one: bool | None = None
@@ -141,64 +143,67 @@ def _similarity_equations(
     site: AttentionSite, write: _Writer, names: dict[str, str], result: str
 ) -> list[dict[str, Any]]:
     """Return the equations of the similarity, which end in the array `result`."""
-    q, k, a = names["q"], names["k"], names["scores"]
-    scores, name = _term(result, a), site.similarity.name
-    title, turned = "Every query with every key:", f"{k}^{{T}}"
+    a, scores, name = names["scores"], _term(result, names["scores"]), site.similarity.name
     if name == "additive":
-        left, right = write.learned("", "q", q, "W", True), write.learned("", "k", k, "U", True)
-        left["title"], right["title"] = (
-            ("States before each step:", "States of the encoder:")
-            if words.is_alignment(site)
-            else ("Queries, made comparable:", "Keys, made comparable:")
-        )
-        factors = [
-            _term("compared_q", left["formula"]),
-            _term("compared_k", f"({right['formula']})^{{T}}", transposed=True),
-        ]
-        first, second = factors if write.by_rows else reversed(factors)
-        formula = f"{a} = v·tanh({left['formula']} + {right['formula']}), each row with each"
-        terms = [first, "+", second, "→ tanh, · v =", scores]
-        return [left, right, {"title": title, "formula": formula, "size": "large", "terms": terms}]
+        return _additive_equations(site, write, names, scores)
+    turned = _term("k", f"{names['k']}^{{T}}", transposed=True)
     if name == "cosine":
-        normalised = [
-            {"title": says, "formula": formula, "size": "small",
-             "terms": [_term(array, whole), "→", _term(f"compared_{array}", unit)]}
-            for says, formula, array, whole, unit in (
-                ("Queries of length 1:", "q / ‖q‖", "q", q, "Q̂"), ("Keys of length 1:", "k / ‖k‖", "k", k, "K̂"),
-            )
-        ]  # fmt: skip
+        units = _term("compared_q", "Q̂"), _term("compared_k", "K̂^{T}", transposed=True)
+        by_rows, by_columns = f"{a} = t Q̂ K̂^{{T}}", f"{a} = t K̂^{{T}} Q̂"
         return [
-            *normalised,
-            write.product(
-                title,
-                f"{a} = t Q̂ K̂^{{T}}",
-                f"{a} = t K̂^{{T}} Q̂",
-                _term("compared_q", "Q̂"),
-                _term("compared_k", "K̂^{T}", transposed=True),
-                scores,
-                "· t",
-                "large",
-            ),
+            *_unit_lengths(names),
+            write.product(_EVERY_PAIR, by_rows, by_columns, *units, scores, "· t", "large"),
         ]
     if name == "general":
-        through = write.learned("Queries through M:", "q", q, "M", False)
-        return [through, write.product(
-            title, f"{a} = Q M K^{{T}}", f"{a} = K^{{T}} M^{{T}} Q", _term("compared_q", through["formula"]),
-            _term("k", turned, transposed=True), scores, size="large",
-        )]  # fmt: skip
-    before, behind, scaled = _constants(site)
-    return [
-        write.product(
-            title,
-            f"{a} = {before}Q K^{{T}}{behind}",
-            f"{a} = {before}K^{{T}} Q{behind}",
-            _term("q", q),
-            _term("k", turned, transposed=True),
-            scores,
-            scaled,
-            "large",
+        through = write.learned("Queries through M:", "q", names["q"], "M", False)
+        queries = _term("compared_q", through["formula"])
+        by_rows, by_columns = f"{a} = Q M K^{{T}}", f"{a} = K^{{T}} M^{{T}} Q"
+        product = write.product(
+            _EVERY_PAIR, by_rows, by_columns, queries, turned, scores, size="large"
         )
+        return [through, product]
+    before, behind, scaled = _constants(site)
+    by_rows, by_columns = f"{a} = {before}Q K^{{T}}{behind}", f"{a} = {before}K^{{T}} Q{behind}"
+    queries = _term("q", names["q"])
+    return [
+        write.product(_EVERY_PAIR, by_rows, by_columns, queries, turned, scores, scaled, "large")
     ]
+
+
+def _additive_equations(
+    site: AttentionSite, write: _Writer, names: dict[str, str], scores: dict[str, Any]
+) -> list[dict[str, Any]]:
+    left = write.learned("", "q", names["q"], "W", True)
+    right = write.learned("", "k", names["k"], "U", True)
+    left["title"], right["title"] = (
+        ("States before each step:", "States of the encoder:")
+        if words.is_alignment(site)
+        else ("Queries, made comparable:", "Keys, made comparable:")
+    )
+    factors = [
+        _term("compared_q", left["formula"]),
+        _term("compared_k", f"({right['formula']})^{{T}}", transposed=True),
+    ]
+    first, second = factors if write.by_rows else reversed(factors)
+    both = f"{left['formula']} + {right['formula']}"
+    compared = {
+        "title": _EVERY_PAIR,
+        "formula": f"{names['scores']} = v·tanh({both}), each row with each",
+        "size": "large",
+        "terms": [first, "+", second, "→ tanh, · v =", scores],
+    }
+    return [left, right, compared]
+
+
+def _unit_lengths(names: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the equations that bring queries and keys to length 1."""
+    return [
+        {"title": says, "formula": formula, "size": "small",
+         "terms": [_term(array, whole), "→", _term(f"compared_{array}", unit)]}
+        for says, formula, array, whole, unit in (
+            ("Queries of length 1:", "q / ‖q‖", "q", names["q"], "Q̂"), ("Keys of length 1:", "k / ‖k‖", "k", names["k"], "K̂"),
+        )
+    ]  # fmt: skip
 
 
 def _constants(site: AttentionSite) -> tuple[str, str, str]:
