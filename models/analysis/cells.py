@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.analysis.effects import LARGEST_BATCH, HeadEffects, Runner
 from models.analysis.metrics import Metric, logits_of
-from models.trace import Trace
+from models.trace import AttentionSite, Trace
 from models.trace.edits import ActivationPart, AttentionPart, Edit
 
 SLOPE_STEP = 1e-2  # of the way from a head output to another, for a slope
@@ -131,18 +131,7 @@ def part_effects(
         stream = run.activations[names[0]].axes[1]
         cells, unchanged = _cells(run, other, names, alignments.get(stream, ()), positions)
     sites = [site for site in run.attention.values() if site.has_causes] if with_heads else []
-    heads = []
-    for site in sites:
-        pairs = aligned_positions(
-            run, other, site.query_stream, alignments.get(site.query_stream, ())
-        )
-        ours, theirs = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
-        our_heads, their_heads = (t.attention[site.name].out[0].float() for t in (run, other))
-        heads += [
-            _Part(site.name, head, their_heads[head, theirs], ours)
-            for head in range(site.n_heads)
-            if not torch.equal(our_heads[head, ours], their_heads[head, theirs])
-        ]
+    heads = _different_heads(run, other, sites, alignments)
     values = _effects(scope, run, metric, [*cells, *heads])
     grid = None
     if names:
@@ -162,6 +151,27 @@ def part_effects(
         sites,
         metric,
     )
+
+
+def _different_heads(
+    run: Trace,
+    other: Trace,
+    sites: Sequence[AttentionSite],
+    alignments: Mapping[str, PositionPairs],
+) -> list[_Part]:
+    """Return the output in the other run of each head whose output differs."""
+    heads = []
+    for site in sites:
+        stream = site.query_stream
+        pairs = aligned_positions(run, other, stream, alignments.get(stream, ()))
+        ours, theirs = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
+        our_heads, their_heads = (t.attention[site.name].out[0].float() for t in (run, other))
+        heads += [
+            _Part(site.name, head, their_heads[head, theirs], ours)
+            for head in range(site.n_heads)
+            if not torch.equal(our_heads[head, ours], their_heads[head, theirs])
+        ]
+    return heads
 
 
 def aligned_positions(

@@ -221,53 +221,38 @@ def check_parts(
     close = rounding_in(next(model.parameters()).dtype)
     adding = [p for p in layer_parts if p.sublayer.adds and p.sublayer.after]
     handing = [p for p in layer_parts if not p.sublayer.adds]
-    norm, checks = norm_name_of([p.sublayer for p in layer_parts]), list[Check]()
-    if adding:
-        checks.append(
-            _check(
-                "the parts add up to the stream",
-                [(_joined(p), p.after) for p in adding],
-                close,
-                f"Largest difference of before + added, and {norm} where it is next, from the recorded stream",
-            )
-        )
-    if pairs := _handed_on(trace, handing, position):
-        checks.append(
-            _check(
-                "each layer reads what the one before made",
-                pairs,
-                close,
-                "Largest difference of an attention's output from the recorded input of the next",
-            )
-        )
-    if normed := _normed(layer_parts):
-        checks.append(
-            _check(
-                f"{norm} by hand is the recorded one",
-                normed,
-                close,
-                f"Largest difference of {_FORMULAS[norm]}, in double precision",
-            )
-        )
-    if layer_parts and (
-        output := output_read(model, trace, layer_parts[-1].sublayer.stream, position)
-    ):
-        pair = (
-            logit_lens(model, [layer_parts[-1].after], output)[0],
-            _answer(trace, output, position),
-        )
-        what = (
-            "next-token distribution" if output == NEXT_TOKEN else f"probabilities of the {output}"
-        )
-        checks.append(
-            _check(
-                "stopping after the last layer is the model's answer",
-                [pair],
-                close,
-                f"Largest difference of a log-probability from the run's own {what}",
-            )
-        )
-    return checks
+    norm = norm_name_of([p.sublayer for p in layer_parts])
+    compared = [
+        (
+            "the parts add up to the stream",
+            [(_joined(p), p.after) for p in adding],
+            f"Largest difference of before + added, and {norm} where it is next, from the recorded stream",
+        ),
+        (
+            "each layer reads what the one before made",
+            _handed_on(trace, handing, position),
+            "Largest difference of an attention's output from the recorded input of the next",
+        ),
+        (
+            f"{norm} by hand is the recorded one",
+            _normed(layer_parts),
+            f"Largest difference of {_FORMULAS.get(norm)}, in double precision",
+        ),
+        *([_last_lens(model, trace, layer_parts[-1], position)] if layer_parts else []),
+    ]
+    return [_check(name, pairs, close, says) for name, pairs, says in compared if pairs]
+
+
+def _last_lens(
+    model: Architecture, trace: Trace, last: SublayerEffect, position: int
+) -> tuple[str, list[tuple[Tensor, Tensor]], str]:
+    """Return the lens after the last layer beside the run's own answer; no pair without one."""
+    name = "stopping after the last layer is the model's answer"
+    if not (output := output_read(model, trace, last.sublayer.stream, position)):
+        return name, [], ""
+    pair = logit_lens(model, [last.after], output)[0], _answer(trace, output, position)
+    what = "next-token distribution" if output == NEXT_TOKEN else f"probabilities of the {output}"
+    return name, [pair], f"Largest difference of a log-probability from the run's own {what}"
 
 
 def _normed(layer_parts: list[SublayerEffect]) -> list[tuple[Tensor, Tensor]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -157,63 +157,81 @@ def attend_by_hand(
     kwargs: Mapping[str, Any],
 ) -> Tensor:
     """Compute the weighted sum and record it; the result is untouched unless an edit changes it."""
-    explained, roles, results = _explanation(forward_pass, place, causes), weighted_sum.roles, []
-    frame = place.frame
+    return _HandWritten(forward_pass, place, weighted_sum, causes, func, args, kwargs).compute()
 
-    def softmaxed(mask: Mask) -> tuple[By4, Tensor]:
-        return _softmaxed(
-            weighted_sum, causes.measured.scores(_summed(explained.terms, causes)), mask
+
+@dataclass(eq=False)
+class _HandWritten:
+    """A weighted sum of a module, while it is computed under the edits in force."""
+
+    forward_pass: ForwardPass
+    place: SitePlace
+    weighted_sum: WeightedSum
+    causes: Causes
+    func: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    site: AttentionSite | None = None  # once it is recorded
+    products: list[tuple[By4, Tensor]] = field(default_factory=list)  # by head, and as it was made
+
+    def __post_init__(self) -> None:
+        self.explained = _explanation(self.forward_pass, self.place, self.causes)
+
+    def compute(self) -> Tensor:
+        place, causes, roles = self.place, self.causes, self.weighted_sum.roles
+        at = self.forward_pass.context.heads.get(place.name)
+        head_out = attend(
+            place.kind, place.name if at is None else at.site, causes.q, causes.k, causes.v, self.explained.mask,
+            kernel=self.kernel,
+            weights=lambda mask: self.softmaxed(mask)[0],
+            record=self.record,
+            number=place.number,
+            heads=None if at is None else range(at.head, at.head + 1),
+        )  # fmt: skip
+        x, memory = (
+            source(origin, t, place.frame.inputs)
+            for origin, t in ((causes.origins[0], causes.q), (causes.origins[2], causes.v))
+        )
+        one = place.name, place.frame.path, place.kind, place.number, x, memory
+        self.forward_pass.add_head(FollowedHead(*one, head_out.detach(), self.site))
+        unedited, product = self.products[0]
+        if head_out is unedited:
+            return product
+        return place_axes(
+            head_out.to(product.dtype), roles.of_out, self.weighted_sum.out, product.shape
         )
 
-    def by_head(product: Tensor) -> Tensor:
-        head_out = arrange_axes(product, weighted_sum.out, roles.of_out)
-        if head_out is None:
+    def kernel(self, mask: Mask) -> By4:
+        """Return the weighted sum under this mask, by head."""
+        args, kwargs = self.args, self.kwargs
+        if mask is not self.explained.mask:
+            old = self.weighted_sum.weights.value
+            new = self.weighted_sum.weights.again(self.softmaxed(mask)[1])
+            args = [_replaced(arg, old, new) for arg in args]
+            kwargs = {name: _replaced(arg, old, new) for name, arg in kwargs.items()}
+        product = self.func(*args, **kwargs)
+        by_head = arrange_axes(product, self.weighted_sum.out, self.weighted_sum.roles.of_out)
+        if by_head is None:
             raise RuntimeError("a weighted sum has an axis that its weights and values have not")
-        results.append((head_out, product))
-        return head_out
+        self.products.append((by_head, product))
+        return by_head
 
-    def kernel(mask: Mask) -> Tensor:
-        if mask is explained.mask:
-            return by_head(func(*args, **kwargs))
-        changed = weighted_sum.weights.again(softmaxed(mask)[1])
-        old = weighted_sum.weights.value
-        taken = [_replaced(arg, old, changed) for arg in args]
-        return by_head(func(*taken, **{k: _replaced(a, old, changed) for k, a in kwargs.items()}))
+    def softmaxed(self, mask: Mask) -> tuple[By4, Tensor]:
+        """Return the weights under this mask, by head and as the module's softmax lays them out."""
+        terms = _summed(self.explained.terms, self.causes)
+        return _softmaxed(self.weighted_sum, self.causes.measured.scores(terms), mask)
 
-    sites: list[AttentionSite] = []
-
-    def record(recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
-        q, k, v = causes.q, causes.k, causes.v
-        similarity = causes.similarity
-        call = AttentionCall(q, k, v, None, False, None, causes.origins, similarity=similarity)
+    def record(self, recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
+        causes, place, explained = self.causes, self.place, self.explained
+        call = AttentionCall(
+            causes.q, causes.k, causes.v, None, False, None, causes.origins, similarity=causes.similarity
+        )  # fmt: skip
+        explanation = MaskExplanation(mask, explained.terms)
         at = place.kind, place.number, place.name, out, edits
-        site = forward_pass.record_site(
-            recording, call, MaskExplanation(mask, explained.terms), frame, *at
-        )
+        site = self.forward_pass.record_site(recording, call, explanation, place.frame, *at)
         if mask is explained.mask and not edits and (given := _kept(causes.softmaxed)) is not None:
             site = recording.attention[site.name] = replace(site, given_weights=given)
-        sites.append(site)
-
-    at = forward_pass.context.heads.get(place.name)
-    head_out = attend(
-        place.kind, place.name if at is None else at.site, causes.q, causes.k, causes.v, explained.mask,
-        kernel=kernel,
-        weights=lambda mask: softmaxed(mask)[0],
-        record=record,
-        number=place.number,
-        heads=None if at is None else range(at.head, at.head + 1),
-    )  # fmt: skip
-    x, memory = (
-        source(origin, t, frame.inputs)
-        for origin, t in ((causes.origins[0], causes.q), (causes.origins[2], causes.v))
-    )
-    site = sites[0] if sites else None
-    one = place.name, frame.path, place.kind, place.number, x, memory
-    forward_pass.add_head(FollowedHead(*one, head_out.detach(), site))
-    unedited, product = results[0]
-    if head_out is unedited:
-        return product
-    return place_axes(head_out.to(product.dtype), roles.of_out, weighted_sum.out, product.shape)
+        self.site = self.site or site
 
 
 def _replaced(arg: Any, old: Tensor, new: Tensor) -> Any:
