@@ -239,6 +239,7 @@ def open_details(page: Page) -> None:
     closed = page.locator("[class*=st-key-details] details:not([open]) > summary")
     if closed.count():  # a page keeps its drawer open while it is edited
         closed.first.click()
+        still(page)  # else a link in it may move away between pressing and releasing the button
 
 
 def take(page: Page, within: str, form: str) -> None:
