@@ -1,10 +1,14 @@
 """On a phone every page is at most two screens high, and the head follows the text that is typed."""
 
+import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
 from playwright.sync_api import Page
-from served_app import boxes, go, resized
+from served_app import boxes, go, resized, take
 
 SCREEN = 420, 900
+AXE = Axe()
 # each page with the shipped model, and the high ones with other kinds
 PAGES = [
     *(
@@ -15,6 +19,14 @@ PAGES = [
     ("inside", "gpt"),
     ("", "bert"),
 ]  # fmt: skip
+# where pictures that are beside each other elsewhere are swiped: address, params, and the number of pictures
+PINNED = {"source": "I like cats.", "pin.checkpoint": "eng-fra", "pin.source": "I like dogs."}
+SWIPED = {
+    "reach": ("from-rnn", {"from-rnn-section": "What reaches what"}, ".maps .swiped", 4),
+    "alignments": ("from-rnn", {"from-rnn-section": "Two alignments"}, ".maps .swiped", 2),
+    "order": ("task", {"checkpoint": "xlnet"}, ".order .swiped", 2),
+    "compare": ("compare", PINNED, ".difference .swiped", 3),
+}
 HEIGHT = "document.querySelector('[data-testid=stMain]').scrollHeight"
 
 
@@ -27,6 +39,39 @@ def test_a_page_is_at_most_two_screens_on_a_phone(
     resized(shared_page, *SCREEN)
     assert shared_page.evaluate(HEIGHT) <= 2 * SCREEN[1]
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= SCREEN[0]
+
+
+@pytest.mark.parametrize("name", SWIPED)
+def test_pictures_beside_each_other_are_swiped_on_a_phone(shared_page: Page, name: str) -> None:
+    path, params, swiped, n = SWIPED[name]
+    resized(shared_page, *SCREEN)
+    go(shared_page, path, ".next button", **{"checkpoint": "eng-fra", **params})
+    shared_page.wait_for_selector(swiped)
+    assert shared_page.evaluate(HEIGHT) <= 2 * SCREEN[1]
+    assert shared_page.evaluate("document.documentElement.scrollWidth") <= SCREEN[0]
+    pictures = boxes(shared_page, *(f"{swiped} > :nth-child({i + 1})" for i in range(n)))
+    assert pictures[0]["right"] < pictures[1]["x"] < SCREEN[0]  # its edge shows
+    last = shared_page.locator(f"{swiped} > :last-child")
+    last.scroll_into_view_if_needed()
+    (box,) = boxes(shared_page, last)
+    assert 0 <= box["x"] < box["right"] <= SCREEN[0]
+    violations = AXE.run(shared_page).response["violations"]
+    assert not violations, [
+        node["html"][:200] for violation in violations for node in violation["nodes"]
+    ]
+
+
+def test_a_picture_that_is_swiped_is_saved_whole(shared_page: Page) -> None:
+    resized(shared_page, *SCREEN)
+    path, params, swiped, n = SWIPED["reach"]
+    go(shared_page, path, swiped, checkpoint="eng-fra", **params)
+    (first,) = boxes(shared_page, f"{swiped} > :first-child")
+    with shared_page.expect_download() as saved:
+        take(shared_page, ".maps", "PNG")
+    with Image.open(saved.value.path()) as picture:
+        assert picture.width > n * first["width"]
+        ink = np.asarray(picture.convert("L").crop((picture.width * 3 // 4, 0, *picture.size)))
+    assert (ink < 128).mean() > 0.02  # the last map is there
 
 
 def test_the_chosen_head_is_in_sight_with_the_text(shared_page: Page) -> None:

@@ -84,8 +84,9 @@ function colourKey(context, { colours, least, most, says }, x, y, theme) {
 
 // An empty picture as large as an element of the page, to paint on in its own pixels: [canvas, context, its place].
 function blankAs(element, theme) {
-  const box = element.getBoundingClientRect(), whole = document.createElement("canvas");
-  const [context, ratio] = sized(whole, Math.ceil(box.width), Math.ceil(box.height));
+  const { left, top, width, height } = element.getBoundingClientRect(), whole = document.createElement("canvas");
+  const box = { left: left - element.scrollLeft, top: top - element.scrollTop }; // of all of it, scrolled out of sight or not
+  const [context, ratio] = sized(whole, Math.max(Math.ceil(width), element.scrollWidth), Math.max(Math.ceil(height), element.scrollHeight));
   context.fillStyle = theme.background;
   context.fillRect(0, 0, whole.width, whole.height);
   context.scale(ratio, ratio);
