@@ -41,6 +41,37 @@ def test_a_page_is_at_most_two_screens_on_a_phone(
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= SCREEN[0]
 
 
+def test_the_chosen_head_is_in_sight_with_the_text(shared_page: Page) -> None:
+    resized(shared_page, *SCREEN)
+    go(shared_page, "", ".head[data-painted]")
+    source, head = boxes(shared_page, ".st-key-source", ".head .map .stage")
+    assert source["top"] >= 0
+    assert head["bottom"] <= SCREEN[1]
+
+
+def test_the_lines_of_a_head_open_on_a_phone(shared_page: Page) -> None:
+    resized(shared_page, *SCREEN)
+    go(shared_page, "", ".head[data-painted]")
+    assert not shared_page.locator(".head .lines").is_visible()
+    shared_page.locator(".head summary").click()
+    shared_page.locator(".head .lines path").first.wait_for(state="attached")
+    resized(shared_page, 1280, 720)
+    assert shared_page.locator(".head .lines").is_visible()
+    assert not shared_page.locator(".head summary").is_visible()
+
+
+def test_the_tokens_of_masks_are_one_of_the_pictures_on_a_phone(shared_page: Page) -> None:
+    resized(shared_page, *SCREEN)
+    go(shared_page, "masks", ".masks .effect .title", checkpoint="eng-fra")
+    assert not shared_page.locator(".masks .panel.tokens").is_visible()
+    shared_page.get_by_role("button", name="Tokens", exact=True).click()
+    assert shared_page.locator(".masks .panel.tokens").is_visible()
+    assert not shared_page.locator(".masks .panel.after").is_visible()
+    resized(shared_page, 1280, 720)
+    assert shared_page.locator(".masks .panel.after").is_visible()
+    assert shared_page.locator(".masks .panel.tokens").is_visible()
+
+
 @pytest.mark.parametrize("name", SWIPED)
 def test_pictures_beside_each_other_are_swiped_on_a_phone(shared_page: Page, name: str) -> None:
     path, params, swiped, n = SWIPED[name]
@@ -74,32 +105,23 @@ def test_a_picture_that_is_swiped_is_saved_whole(shared_page: Page) -> None:
     assert (ink < 128).mean() > 0.02  # the last map is there
 
 
-def test_the_chosen_head_is_in_sight_with_the_text(shared_page: Page) -> None:
+def test_an_equation_is_one_line_on_a_phone_and_saved_whole(shared_page: Page) -> None:
     resized(shared_page, *SCREEN)
-    go(shared_page, "", ".head[data-painted]")
-    source, head = boxes(shared_page, ".st-key-source", ".head .map .stage")
-    assert source["top"] >= 0
-    assert head["bottom"] <= SCREEN[1]
-
-
-def test_the_lines_of_a_head_open_on_a_phone(shared_page: Page) -> None:
-    resized(shared_page, *SCREEN)
-    go(shared_page, "", ".head[data-painted]")
-    assert not shared_page.locator(".head .lines").is_visible()
-    shared_page.locator(".head summary").click()
-    shared_page.locator(".head .lines path").first.wait_for(state="attached")
-    resized(shared_page, 1280, 720)
-    assert shared_page.locator(".head .lines").is_visible()
-    assert not shared_page.locator(".head summary").is_visible()
-
-
-def test_the_tokens_of_masks_are_one_of_the_pictures_on_a_phone(shared_page: Page) -> None:
-    resized(shared_page, *SCREEN)
-    go(shared_page, "masks", ".masks .effect .title", checkpoint="eng-fra")
-    assert not shared_page.locator(".masks .panel.tokens").is_visible()
-    shared_page.get_by_role("button", name="Tokens", exact=True).click()
-    assert shared_page.locator(".masks .panel.tokens").is_visible()
-    assert not shared_page.locator(".masks .panel.after").is_visible()
-    resized(shared_page, 1280, 720)
-    assert shared_page.locator(".masks .panel.after").is_visible()
-    assert shared_page.locator(".masks .panel.tokens").is_visible()
+    terms = ".matrices .terms"
+    go(
+        shared_page,
+        "inside",
+        f"{terms} figure",
+        checkpoint="eng-fra",
+        **{"inside-view": "matrices"},
+    )
+    line = shared_page.locator(terms).first
+    first, last = boxes(shared_page, line.locator("> *").first, line.locator("> *").last)
+    assert first["top"] < last["bottom"]
+    assert last["top"] < first["bottom"]
+    assert last["right"] > SCREEN[0]
+    line.evaluate("(line) => (line.scrollLeft = 1000)")
+    with shared_page.expect_download() as saved:
+        take(shared_page, ".matrices", "PNG")
+    with Image.open(saved.value.path()) as picture:
+        assert picture.width >= last["right"] - first["x"]

@@ -82,11 +82,14 @@ function colourKey(context, { colours, least, most, says }, x, y, theme) {
   context.strokeRect(left, top, KEY.wide, KEY.tall);
 }
 
-// An empty picture as large as an element of the page, to paint on in its own pixels: [canvas, context, its place].
-function blankAs(element, theme) {
+// An empty picture as large as an element of the page and as wide as these parts of it, to paint on in its own pixels:
+// [canvas, context, its place].
+function blankAs(element, theme, parts = []) {
   const { left, top, width, height } = element.getBoundingClientRect(), whole = document.createElement("canvas");
   const box = { left: left - element.scrollLeft, top: top - element.scrollTop }; // of all of it, scrolled out of sight or not
-  const [context, ratio] = sized(whole, Math.max(Math.ceil(width), element.scrollWidth), Math.max(Math.ceil(height), element.scrollHeight));
+  const ends = [...parts].map((part) => part.getBoundingClientRect().right - box.left);
+  const wide = Math.ceil(Math.max(width, element.scrollWidth, ...ends)), tall = Math.ceil(Math.max(height, element.scrollHeight));
+  const [context, ratio] = sized(whole, wide, tall);
   context.fillStyle = theme.background;
   context.fillRect(0, 0, whole.width, whole.height);
   context.scale(ratio, ratio);

@@ -179,9 +179,10 @@ class Matrices {
     return [...(signed.length ? [signedKey(theme, said)] : []), ...weights];
   }
 
-  // All equations as one picture, as they stand on the page.
+  // All equations as one picture, as they stand on the page, with what is scrolled out of sight.
   download() {
-    const [whole, context, box] = blankAs(this.place, this.theme);
+    for (const terms of this.place.querySelectorAll(".terms")) terms.scrollLeft = 0;
+    const [whole, context, box] = blankAs(this.place, this.theme, this.place.querySelectorAll(".terms > *"));
     context.fillStyle = this.theme.text;
     for (const line of this.place.querySelectorAll(".equation > p, figcaption, .sign")) {
       const at = line.getBoundingClientRect();
