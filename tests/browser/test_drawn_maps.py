@@ -617,3 +617,18 @@ def test_the_maps_as_a_file(stage: Stage) -> None:
                 1.5,
             )
             assert any(alike(canvas.at(x, y), one, 8) for one in seen)
+
+
+def test_a_scale_beside_which_its_end_has_no_room_is_narrower(stage: Stage) -> None:
+    names = [["a", "", False]]
+    stage.mount("maps", 170).show(
+        pack(
+            {**_header(), "maps": _header()["maps"][:1], "rows": names, "cols": names},
+            map0=np.ones((1, 1), np.float32),
+        )
+    )
+    (end,) = [one for one in stage.drawn(".cells", "text") if one["text"] == "1"]
+    (frame,) = [one for one in stage.drawn(".cells", "frame") if one["h"] == 9]
+    assert frame["w"] < 96
+    assert frame["x"] + frame["w"] < end["x"]
+    assert end["x"] + end["wide"] <= 170

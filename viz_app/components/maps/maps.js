@@ -5,6 +5,7 @@ const ROOM = { left: 76, top: 74, right: 24, bottom: 44 },
   CELL = { largest: 30, high: 26, tallest: 430, least: 190, onPhone: 240 },
   ABOVE = 520,
   SLANT = 0.96, // radians that the names of columns are turned by, where they have room
+  KEY_WIDE = 96,
   LINE = 14, // px from one line of small print to the next
   FIRST = 1,
   LAST = 255;
@@ -115,7 +116,7 @@ class Maps {
     }
     context.strokeStyle = theme.line;
     context.strokeRect(this.left, this.top, cols.length * side, rows.length * tall);
-    this.legend(context, view, this.top + rows.length * tall + 12);
+    this.legend(context, view, this.top + rows.length * tall + 12, width);
   }
 
   code({ least, largest, scale }, value) {
@@ -156,8 +157,10 @@ class Maps {
     context.lineWidth = 1;
   }
 
-  legend(context, { part, says }, y) {
-    const { theme } = this, wide = 96, x = this.left;
+  // As wide as its end has room beside it.
+  legend(context, { part, says }, y, width) {
+    const { theme } = this, x = this.left, end = brief(part.largest);
+    const wide = Math.floor(Math.min(KEY_WIDE, width - x - widthIn(`12px ${theme.font}`)(end) - 5));
     for (let i = 0; i < wide; i++) {
       context.fillStyle = css(theme.ramp[FIRST + Math.round(((LAST - FIRST) * i) / (wide - 1))]);
       context.fillRect(x + i, y, 1.2, 9);
@@ -167,7 +170,7 @@ class Maps {
     Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.text, textBaseline: "middle", textAlign: "right" });
     context.fillText(part.scale === "log" ? `≤ ${brief(part.least)}` : "0", x - 4, y + 5);
     context.textAlign = "left";
-    context.fillText(brief(part.largest), x + wide + 4, y + 5);
+    context.fillText(end, x + wide + 4, y + 5);
     context.fillStyle = theme.quiet;
     says.forEach((line, i) => context.fillText(line, 0, y + 24 + LINE * i));
   }
