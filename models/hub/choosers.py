@@ -85,7 +85,7 @@ class MultipleChoice(HubModel):
     kinds = tuple(
         SiteKind(f"self_{i + 1}", "encoder", "self", row, row) for i, row in enumerate(CHOICE_ROWS)
     )
-    answer_description = "which of several texts goes best with a question"
+    answer_description = "which of several texts best fits a question"
 
     def __init__(self, *args: Any, position: int | None, **settings: Any) -> None:
         super().__init__(*args, **settings)

@@ -46,10 +46,10 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     """Yield what a run shows of a model, and why the rest is not shown."""
     model, sites = scope.model, list(trace.attention.values())
     if model.answer_description:
-        yield f"it answers {model.answer_description}"
+        yield f"output: {model.answer_description}"
     yield from _left_out(model)
     if not sites:
-        yield "no attention: a state carries what was read"
+        yield "no attention: a hidden state carries what was read"
         return
     yield f"attention: {layers_and_heads(sites)}"
     yield from (f"not recorded: {name}: {reason}" for name, reason in trace.unrecorded.items())
@@ -60,31 +60,31 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
             f"{weights_only.why_given}"
         )
         return
-    yield "shown are queries, keys, values, scores, and masks in named layers; masks can be painted"
+    yield "queries, keys, values, scores and named mask layers are shown; masks can be painted"
     walked = all(site.projections for site in sites)
     yield (
-        "shown is each head from its tokens on, by W_Q, W_K, W_V and W_O"
+        "each head is shown step by step from its tokens on: W_Q, W_K, W_V and W_O"
         if walked
         else (
-            "no walk is shown from tokens to scores: its queries and keys were not recognised as x·W + b when they meet"
+            "the steps from tokens to scores are not shown: its queries and keys are not x·W + b when they meet"
         )
     )
     if grouped := [site for site in sites if site.lazy_k.shape[1] < site.n_heads]:
         yield f"{grouped[0].n_heads // grouped[0].lazy_k.shape[1]} heads read one key head"
     yield (
-        "shown is the residual stream"
+        "the residual stream is shown"
         if model.sublayers or any("resid" in name for name in trace.activations)
         else (
-            "no residual stream is shown: it is not known by which modules this kind of model passes it on"
+            "the residual stream is not shown: the modules that pass it on are not known for this kind of model"
         )
     )
     yield from _experts(scope)
     if model.rotation(2) is not None:
-        yield "shown are the angles by which its queries and keys are turned at each position"
+        yield "the angles that rotate its queries and keys at each position are shown"
     yield (
-        "shown are its position vectors"
+        "its position vectors are shown"
         if model.positions is not None
-        else "no position vectors are shown: none are looked up"
+        else "position vectors are not shown: it looks none up"
     )
 
 
@@ -102,7 +102,7 @@ def _left_out(model: Model) -> Iterator[str]:
 
 
 def _experts(scope: Scope) -> Iterator[str]:
-    """Yield in how many feed-forwards it is shown to which experts a token goes."""
+    """Yield in how many feed-forwards the experts of each token are shown."""
     model = scope.model
     if not isinstance(model, HubModel):
         return
@@ -110,9 +110,9 @@ def _experts(scope: Scope) -> Iterator[str]:
     sizes = Counter(routing.n_experts for routing in routings(model).values())
     for n_experts, n in sizes.items():
         feed_forwards = "1 feed-forward" if n == 1 else f"{n} feed-forwards"
-        yield f"shown is which of {n_experts} experts a token goes to in {feed_forwards}"
+        yield f"in {feed_forwards}, the experts of each token are shown, out of {n_experts}"
     if unknown := [path for path in mixtures if path not in model.routings]:
-        yield f"which experts a token goes to is not shown, because no run confirmed it: {', '.join(unknown)}"
+        yield f"the experts of each token are not shown, because no run confirmed them: {', '.join(unknown)}"
 
 
 def layers_and_heads(sites: Sequence[AttentionSite]) -> str:

@@ -50,7 +50,7 @@ def labels_in_words(output: Output) -> str:
 
 
 def describe_labels(module: Any, names: Sequence[str], what: str) -> str:
-    """Return what a classifier answers of a text, an image or a sound."""
+    """Describe a classifier's output for a text, an image or a sound."""
     if compares_labels(module, names):
         return f"a class of the {what}"
     if _are_judged(module):

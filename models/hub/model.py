@@ -62,7 +62,7 @@ class HubModel(Architecture):
     kinds = (READER,)
     can_drop_positions = False
     module: Any  # of a class of its library, with attributes of its own
-    answer_description = "nothing: it makes vectors, which are read by other programs"
+    answer_description = "vectors, for other programs to read"
 
     def __init__(
         self,

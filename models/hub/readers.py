@@ -274,7 +274,7 @@ class TokenClassifier(HubModel):
     """A class for each token, as in named-entity recognition."""
 
     fields = (ONE_TEXT_FIELD, SECOND_TEXT)
-    answer_description = "a class of each token"
+    answer_description = "a class for each token"
 
     def __init__(self, *args: Any, names: Sequence[str], **settings: Any) -> None:
         super().__init__(*args, **settings)

@@ -218,7 +218,7 @@ class CausalLM(HubModel):
     fields = (Field("text", "text", before=OPENING), Field("continuation", "text", optional=True))
     writes = "text"
     kinds = (BACKWARDS,)
-    answer_description = "the next token, and it goes on with a text"
+    answer_description = "the next token; it continues a text"
     uncounted: int | None = None  # a token that takes no position (probe.choose_cache)
 
     def forward(

@@ -89,7 +89,7 @@ def test_a_folder_is_picked_and_shows_the_librarys_own_weights(
     page.get_by_role("link", name="Models", exact=True).click()
     card = page.locator("div.card")
     for line in (
-        "It answers the token behind each mask.",
+        "Output: the token behind each mask.",
         "Attention: 2 layers × 2 heads of encoder self-attention.",
     ):
         expect(card.get_by_text(line, exact=True)).to_have_count(1)

@@ -419,8 +419,8 @@ def test_inspect_says_what_can_be_shown(
         "transformer.wte.weight",
         "53 × 22",
         "IdTokenizer: 53 tokens",
-        "by W_Q, W_K, W_V and W_O",
-        "it answers the next token",
+        "from its tokens on: W_Q, W_K, W_V and W_O",
+        "output: the next token",
         "masks can be painted",
         "position vectors",
     ):

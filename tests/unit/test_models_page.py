@@ -186,13 +186,13 @@ def test_an_opened_folder_of_ones_own_stands_first(
 
 @pytest.mark.parametrize(("name", "lines"), [
     ("T5ForConditionalGeneration", [
-        "It answers another text, token by token.",
+        "Output: another text, token by token.",
         "Attention: 2 layers × 3 heads of encoder self-attention, 2 layers × 3 heads of decoder self-attention, "
         "2 layers × 3 heads of decoder cross-attention.",
     ]),
     ("DebertaV2ForMaskedLM", [
-        "It answers the token behind each mask.", "Attention: 2 layers × 2 heads of encoder self-attention.",
-        "Shown are queries, keys, values, scores, and masks in named layers; masks can be painted.",
+        "Output: the token behind each mask.", "Attention: 2 layers × 2 heads of encoder self-attention.",
+        "Queries, keys, values, scores and named mask layers are shown; masks can be painted.",
     ]),
 ])  # fmt: skip
 def test_somebody_elses_model_says_what_it_shows_once_it_is_open(

@@ -213,7 +213,7 @@ def test_where_the_module_is(tmp_path: Path) -> None:
 def test_inspect_says_so(tmp_path: Path) -> None:
     lines = list(model_summary(opened("MistralForCausalLM", tmp_path)))
     assert any(
-        "shown are the angles by which its queries and keys are turned at each position" in line
+        "the angles that rotate its queries and keys at each position are shown" in line
         for line in lines
     )
 

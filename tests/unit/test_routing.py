@@ -137,7 +137,7 @@ def test_a_mixture_that_no_run_confirms_says_so(opened, kind: str) -> None:
     assert firing_sentence(view) == text.ROUTER_UNKNOWN
     header, _ = unpack(on_screen(layer_payloads(run, LayerChoices("text", 0, TOKEN)))["layer"])
     assert header["experts"] is None
-    assert any("because no run confirmed it" in line for line in capabilities(scope, run.trace))
+    assert any("because no run confirmed them" in line for line in capabilities(scope, run.trace))
 
 
 def test_a_feed_forward_that_is_no_mixture_is_not_called_one(opened) -> None:
@@ -166,7 +166,7 @@ def test_the_page_lists_the_experts_by_weight(opened) -> None:
     assert f"sum to {found.weights.sum():.3g}." in shown["sentence"]
     assert header["firing"] == ""
     assert any(
-        "which of 4 experts a token goes to in 2" in line for line in capabilities(scope, run.trace)
+        "in 2 feed-forwards, the experts of each token are shown, out of 4" in line for line in capabilities(scope, run.trace)
     )
 
 

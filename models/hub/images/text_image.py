@@ -48,7 +48,7 @@ class TextImageModel(HubModel):
         ),
     )  # fmt: skip
     pads = False  # pages pair no second text with its image
-    answer_description = "how alike a text and an image are"
+    answer_description = "how well a text and an image match"
 
     def __init__(
         self, *args: Any, grid: PatchGrid, trial: Tensor, text_limit: int, **settings: Any

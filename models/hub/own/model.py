@@ -42,7 +42,7 @@ NO_ATTENTION_SEEN = (
 
 
 class OwnModel(HubModel):
-    """A module that is shown and answers nothing that is known."""
+    """A module that is shown, and whose output is not known."""
 
     pads = False
 

@@ -38,7 +38,7 @@ class SoundWriter(EncoderDecoderLM):
         SOUND_CROSS,
     )
     pads = False  # all its sounds are of one length
-    answer_description = "the text that is spoken in a sound, token by token"
+    answer_description = "the text spoken in a sound, token by token"
 
     def __init__(
         self,

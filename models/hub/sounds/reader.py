@@ -99,7 +99,7 @@ class SoundClassifier(SoundReader):
 class SoundSpeller(SoundReader):
     """A letter for each frame, joined to a text (CTC, Graves et al. 2006)."""
 
-    answer_description = "a letter for each frame of the sound, or none; joined, a text"
+    answer_description = "a letter or none for each frame of the sound; joined, they are a text"
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer

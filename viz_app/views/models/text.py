@@ -15,7 +15,7 @@ MODELS_ANSWER = "Ordered by year. Each thumbnail is an attention mask: the row a
 NO_THUMBNAIL = "No attention: a hidden state carries the text forward."
 OPEN = "Open now"
 MORE = "Training and size"
-UNOPENED = "Open it to see what it answers and what can be shown."
+UNOPENED = "Open it to see its output and what can be shown."
 PYTHON = "These models in Python: the reference"
 LAYERS = ("n_encoder_layers", "n_decoder_layers", "n_layers")
 
