@@ -180,7 +180,7 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
 
     if reads := other_input(transformers, names[0]):
         raise CheckpointError(
-            f"{names[0]:.80} reads {reads}; besides models that read text, only models that classify "
+            f"{names[0]:.80} reads {reads}; apart from models that read text, only models that classify "
             "images, make vectors of them, or transcribe, spell or classify sounds can be opened"
         )
     raise CheckpointError(

@@ -95,7 +95,7 @@ class LayerMap:
             path = p.norm or p.path
             yield path, Tap(p.before, True, between, largest=MAX_INNER_NUMBERS, in_place=True)
         if p.is_last:
-            yield p.layer, Tap(p.after, False, "residual stream behind the layer")
+            yield p.layer, Tap(p.after, False, "residual stream after the layer")
         elif p.after and p.stack.norm == "post":
             yield p.norm, Tap(p.after, False, between, largest=MAX_INNER_NUMBERS)
         if p.normed and not p.shares_norm:

@@ -337,7 +337,7 @@ def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type
         return kind
     if kind not in (Classifier, HubModel):
         raise CheckpointError(
-            f"{sizes.architecture} has a decoder beside its encoder; of such models those that write, classify or "
+            f"{sizes.architecture} has an encoder and a decoder; of such models, only those that write, classify or "
             "make vectors can be opened"
         )
     return TwoStackClassifier if kind is Classifier else TwoStackReader

@@ -296,7 +296,7 @@ how = {"call": call, "decode": lambda ids: "".join("abcdefg"[i] for i in ids)}
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        (HAND_WRITTEN, "there is nothing to show"),
+        (HAND_WRITTEN, "there is no attention to show"),
         (RAISES, "Sequential: cannot read this text (IndexError: index out of range in self)"),
     ],
 )

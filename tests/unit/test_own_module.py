@@ -167,7 +167,7 @@ def test_what_cannot_be_watched_is_said() -> None:
     for name in ("my sentence", "2nd", "edits"):
         with pytest.raises(ValueError, match=f"letters, digits and underscores .* not '{name}'"):
             models.watch(Silent().eval(), encode=ids, fields=(name,))
-    with pytest.raises(ValueError, match="there is nothing to show"):
+    with pytest.raises(ValueError, match="there is no attention to show"):
         models.watch(Silent().eval(), encode=ids).run("badge")
     with pytest.raises(models.InputError, match=r"encode cannot read this text \(ValueError"):
         models.watch(Silent().eval(), encode=ids).run("Z")

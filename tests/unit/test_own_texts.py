@@ -173,8 +173,8 @@ def test_weights_that_are_rounded_before_they_weigh_values_are_named() -> None:
     trace = watched(ByHand(), encode=lambda text: ids(text)[0], fields=("text",)).run("badge")
     assert list(trace.attention) == ["seen"]
     assert trace.unrecorded == {
-        "the module itself": "its weights are changed between the softmax and the values, and "
-        "nothing tells whether it weighs tokens"
+        "the module itself": "its weights are changed between the softmax and the values, so "
+        "it is unknown whether it weighs tokens"
     }
 
 

@@ -36,8 +36,8 @@ from models.trace.outputs import Numbers, Output
 
 CallModule = Callable[..., Any]
 NO_ATTENTION_SEEN = (
-    "it calls neither scaled_dot_product_attention nor multi_head_attention_forward, and takes no softmax by which it "
-    "weighs values in a product, so there is nothing to show"
+    "it calls neither scaled_dot_product_attention nor multi_head_attention_forward, and multiplies "
+    "no values by a softmax, so there is no attention to show"
 )
 
 
@@ -78,7 +78,7 @@ class OwnModel(HubModel):
         rows = [e.tensors for e in encodings if isinstance(e, OwnEncoding) and e.tensors]
         if len({len(e.ids) for e in encodings}) > 1 or (rows and len(encodings) > 1):
             raise ValueError(
-                "this module reads one row at a time: nothing tells it which of its tokens would be padding"
+                "this module reads one row at a time, because it cannot know which tokens are padding"
             )
         return tuple(t.to(self.device) for t in rows[0]) if rows else ()
 

@@ -46,7 +46,7 @@ def record_multi_head(
     """
     inputs = (query, key, value, embed_dim, n_heads, in_proj_weight, in_proj_bias)
     if bias_k is not None or how.get("static_k") is not None or add_zero_attn:
-        forward_pass.skip("it adds keys of its own, which stand for no token")
+        forward_pass.skip("it adds keys that belong to no token")
         return func(
             *inputs, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, **how
         )

@@ -81,7 +81,7 @@ def causes_of(
     k, v = (t.expand(n_rows, *t.shape[1:]) for t in (k, v))
     copies = [linears.scaled_copy(t) for t in (q, k, v)]
     if roles.is_assumed and copies[0] is None and copies[2] is None:
-        return "nothing tells the order of texts and heads on an axis of its weights"
+        return "the order of texts and heads on an axis of its weights is unknown"
     varies = measured.factor.numel() > 1, measured.factor.shape[3] > 1
     q, k, similarity = _scaled(q, k, measured, copies)
     is_no_product = (varies == (True, False), varies == (True, True), False)

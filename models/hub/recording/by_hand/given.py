@@ -24,7 +24,7 @@ def record_given(forward_pass: ForwardPass, weighted_sum: WeightedSum, reason: s
     n_query, n_key = weights.shape[2:]
     copy = forward_pass.linears.scaled_copy(values)
     if copy is None or copy.origin.x.shape[1] != n_key:
-        return f"{reason}, and nothing tells whether it weighs tokens"
+        return f"{reason}, so it is unknown whether it weighs tokens"
     place = forward_pass.place(n_query, n_key, (weighted_sum.softmax.args[0], weighted_sum.values))
     if isinstance(place, str):
         return place

@@ -127,7 +127,7 @@ def _told(
     if len(queries) > 1:
         queries = [atom for atom in queries if atom.size in lengths]
     if len(queries) > 1:
-        return "two of its axes are as long as the text, and nothing tells which is of the queries"
+        return "two of its axes are as long as the text, so the axis of the queries is unknown"
     rest = [atom for atom in weights if atom not in queries]
     if n_rows == 1:
         return (), tuple(rest), tuple(queries), False
@@ -136,6 +136,6 @@ def _told(
         return rest[0].parts[:1], rest[0].parts[1:], tuple(queries), True
     batch = [atom for atom in rest if atom.size == n_rows]
     if not batch:
-        return f"nothing tells which axis of its weights is that of the {n_rows} texts"
+        return f"it is unknown which axis of its weights is that of the {n_rows} texts"
     heads = tuple(atom for atom in rest if atom is not batch[0])
     return (batch[0],), heads, tuple(queries), len(batch) > 1
