@@ -60,7 +60,8 @@ CUT = """() => {
   const found = [], box = (e) => e.getBoundingClientRect();
   const look = (root) => root.querySelectorAll("*").forEach((e) => {
     if (e.shadowRoot) look(e.shadowRoot);
-    if (e.matches(".panels > *, .mask > *") && box(e).right > innerWidth) found.push(`wide: ${e.className}`);
+    if (e.matches(".panels:not(.swiped) > *, .mask > *") && box(e).right > innerWidth) found.push(`wide: ${e.className}`);
+    if (e.matches(".swiped > *") && box(e).width > innerWidth - 30) found.push(`wider than the window: ${e.className}`);
     if (e.matches("h2, h3, .choice .axis") && (e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 2)) {
       found.push(`shortened: ${e.textContent}`);
     }
