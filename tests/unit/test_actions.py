@@ -1,10 +1,12 @@
 """What is typed and clicked is carried out although Streamlit ends the callbacks of its request."""
 
 import ast
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from threading import current_thread
+from threading import Event, Thread, current_thread
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,7 @@ import streamlit as st
 from streamlit.runtime.fragment import MemoryFragmentStorage
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.pages_manager import PagesManager
-from streamlit.runtime.scriptrunner import RerunData, RerunException
+from streamlit.runtime.scriptrunner import RerunData, RerunException, add_script_run_ctx
 from streamlit.runtime.scriptrunner_utils.script_run_context import (
     SCRIPT_RUN_CONTEXT_ATTR_NAME,
     ScriptRunContext,
@@ -24,7 +26,7 @@ import viz_app
 from viz_app.components.catalogue import PLAYER
 from viz_app.components.mounting import _handle
 from viz_app.session import url_state
-from viz_app.session.actions import Actions
+from viz_app.session.actions import MOST_ACTIONS, Actions
 from viz_app.session.live import noted
 from viz_app.session.parameters import Text
 
@@ -115,6 +117,36 @@ def test_actions_are_carried_out_once_and_in_order_and_their_errors_are_raised(
     actions.carry_out()
     actions.carry_out()
     assert done == [1, 2]
+
+
+def test_two_runs_that_overlap_carry_out_each_action_once_and_in_order(
+    session: Interrupted,
+) -> None:
+    """The run before may still be at it when the next begins."""
+    actions, done, begun = Actions(), [], Event()
+
+    def first() -> None:
+        begun.set()
+        time.sleep(0.2)
+        done.append(1)
+
+    actions.note(first)
+    actions.note(lambda: done.append(2))
+    before = Thread(target=actions.carry_out)
+    add_script_run_ctx(before)
+    before.start()
+    begun.wait()
+    actions.carry_out()
+    before.join()
+    assert done == [1, 2]
+
+
+def test_actions_that_are_never_carried_out_do_not_pile_up(session: Interrupted) -> None:
+    actions, done = Actions(), []
+    for i in range(3 * MOST_ACTIONS):
+        actions.note(partial(done.append, i))
+    actions.carry_out()
+    assert done == list(range(2 * MOST_ACTIONS, 3 * MOST_ACTIONS))
 
 
 def test_every_callback_of_the_app_is_noted() -> None:

@@ -1,4 +1,4 @@
-"""What a visitor does, carried out to its end.
+"""Actions of a visitor, each carried out to its end.
 
 Streamlit calls the callbacks of a request before its run, and each of their accesses to the session
 ends them if the next request has come meanwhile: what was typed or clicked would be lost. So a
@@ -9,18 +9,20 @@ Streamlit does not end.
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from threading import Thread
+from threading import Lock, Thread
 
 from streamlit.runtime.scriptrunner import add_script_run_ctx
 
 Action = Callable[[], None]
+MOST_ACTIONS = 100  # waiting in a session; if its runs never begin, the oldest are dropped
 
 
 class Actions:
-    """What a session has still to carry out, in order."""
+    """Actions that a session has yet to carry out, in order."""
 
     def __init__(self) -> None:
-        self._noted: deque[Action] = deque()
+        self._noted: deque[Action] = deque(maxlen=MOST_ACTIONS)
+        self._lock = Lock()  # a run that is about to end may still be carrying them out
 
     def note(self, action: Action) -> None:
         """Have an action carried out by the next run that begins."""
@@ -28,8 +30,9 @@ class Actions:
 
     def carry_out(self) -> None:
         """Carry out what has been noted. Exceptions are raised here."""
-        while self._noted:
-            _run_to_the_end(self._noted.popleft())
+        with self._lock:
+            while self._noted:
+                _run_to_the_end(self._noted.popleft())
 
 
 def _run_to_the_end(action: Action) -> None:
