@@ -78,7 +78,7 @@ def downloads(files: Sequence[Download]) -> None:
 
 
 def redraw_alone(draw: Callable[..., None], *args: Any, every: float | None) -> None:
-    """Draw a part of the page that also reruns without the rest, `every` so many seconds."""
+    """Draw a part of the page that also reruns alone every `every` seconds; None for never."""
 
     @wraps(draw)
     def run() -> None:

@@ -63,10 +63,10 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     yield "queries, keys, values, scores and named mask layers are shown; masks can be painted"
     walked = all(site.projections for site in sites)
     yield (
-        "each head is shown step by step from its tokens on: W_Q, W_K, W_V and W_O"
+        "each head is shown step by step, from the tokens through W_Q, W_K, W_V and W_O"
         if walked
         else (
-            "the steps from tokens to scores are not shown: its queries and keys are not x·W + b when they meet"
+            "the steps from tokens to scores are not shown: its queries and keys were not recognised as x·W + b when compared"
         )
     )
     if grouped := [site for site in sites if site.lazy_k.shape[1] < site.n_heads]:
@@ -84,7 +84,7 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     yield (
         "its position vectors are shown"
         if model.positions is not None
-        else "position vectors are not shown: it looks none up"
+        else "position vectors are not shown: the model looks none up"
     )
 
 
@@ -102,7 +102,7 @@ def _left_out(model: Model) -> Iterator[str]:
 
 
 def _experts(scope: Scope) -> Iterator[str]:
-    """Yield in how many feed-forwards the experts of each token are shown."""
+    """Yield in how many feed-forwards each token's experts are shown."""
     model = scope.model
     if not isinstance(model, HubModel):
         return
@@ -110,9 +110,9 @@ def _experts(scope: Scope) -> Iterator[str]:
     sizes = Counter(routing.n_experts for routing in routings(model).values())
     for n_experts, n in sizes.items():
         feed_forwards = "1 feed-forward" if n == 1 else f"{n} feed-forwards"
-        yield f"in {feed_forwards}, the experts of each token are shown, out of {n_experts}"
+        yield f"each token's experts, out of {n_experts}, are shown in {feed_forwards}"
     if unknown := [path for path in mixtures if path not in model.routings]:
-        yield f"the experts of each token are not shown, because no run confirmed them: {', '.join(unknown)}"
+        yield f"each token's experts are not shown, because no run confirmed them: {', '.join(unknown)}"
 
 
 def layers_and_heads(sites: Sequence[AttentionSite]) -> str:

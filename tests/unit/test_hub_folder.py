@@ -419,7 +419,7 @@ def test_inspect_says_what_can_be_shown(
         "transformer.wte.weight",
         "53 × 22",
         "IdTokenizer: 53 tokens",
-        "from its tokens on: W_Q, W_K, W_V and W_O",
+        "from the tokens through W_Q, W_K, W_V and W_O",
         "output: the next token",
         "masks can be painted",
         "position vectors",

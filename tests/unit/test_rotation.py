@@ -216,6 +216,10 @@ def test_inspect_says_so(tmp_path: Path) -> None:
         "the angles that rotate its queries and keys at each position are shown" in line
         for line in lines
     )
+    assert any(
+        "not recognised as x·W + b when compared" in line for line in lines
+    )  # they are rotated
+    assert not any("from the tokens through W_Q" in line for line in lines)
 
 
 def test_a_quarter_turn_by_hand() -> None:

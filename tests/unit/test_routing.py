@@ -166,7 +166,7 @@ def test_the_page_lists_the_experts_by_weight(opened) -> None:
     assert f"sum to {found.weights.sum():.3g}." in shown["sentence"]
     assert header["firing"] == ""
     assert any(
-        "in 2 feed-forwards, the experts of each token are shown, out of 4" in line
+        "each token's experts, out of 4, are shown in 2 feed-forwards" in line
         for line in capabilities(scope, run.trace)
     )
 

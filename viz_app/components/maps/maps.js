@@ -157,7 +157,7 @@ class Maps {
     context.lineWidth = 1;
   }
 
-  // As wide as its end has room beside it.
+  // Narrow enough to leave room for the number at its end.
   legend(context, { part, says }, y, width) {
     const { theme } = this, x = this.left, end = brief(part.largest);
     const wide = Math.floor(Math.min(KEY_WIDE, width - x - widthIn(`12px ${theme.font}`)(end) - 5));
