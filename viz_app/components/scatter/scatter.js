@@ -1,7 +1,7 @@
 // Each head at its exact effect and at the one that a gradient guesses, on both sides; on the
 // diagonal both are the same. A click or Enter takes the head; the arrows go on from head to head in
 // the order of their effects.
-const ROOM = { left: 52, right: 10, top: 8, bottom: 56 }, HEIGHT = 262, SIZE = 4.5; // px
+const ROOM = { left: 52, right: 10, top: 8, bottom: 44 }, SIZE = 4.5; // px, but for larger letters
 const SHAPES = { "●": "circle", "■": "square", "▲": "triangle", "◆": "diamond" };
 
 // The path of a mark round (x, y).
@@ -22,17 +22,19 @@ class Scatter extends Fitted {
       this.parts = picture.panels.map(({ side }) => {
         const box = put(place, "section", "panel");
         box.dataset.side = side;
+        const headed = put(box, "div", "headed");
         const part = {
-          title: put(box, "h2"),
+          title: put(headed, "h2"),
+          files: put(headed, "span", "files"),
           sentence: put(box, "p", "sentence"),
           svg: box.appendChild(document.createElementNS(SVG, "svg")),
         };
         part.svg.setAttribute("role", "group");
         part.told = put(box, "p", "told quiet");
         part.sentence.setAttribute("role", "status");
+        offer(part.files, () => [part.svg, part.title.textContent, this.picture, this.theme]);
         return part;
       });
-      offer(root.querySelector(".files"), () => [this.parts[0].svg, this.picture.panels[0].title, this.picture, this.theme]);
     }
     picture.panels.forEach((panel, i) => {
       const { title, sentence, svg, told } = this.parts[i];
@@ -52,22 +54,28 @@ class Scatter extends Fitted {
     root.dataset.painted = (Number(root.dataset.painted) || 0) + 1;
   }
 
+  // Its height follows the window's.
+  resized() {
+    if (this.parts && this.parts[0].svg.clientHeight !== this.tall) this.width = 0;
+    super.resized();
+  }
+
   draw() {
+    this.tall = this.parts[0].svg.clientHeight;
     this.picture.panels.forEach((panel, i) => this.plot(panel, this.parts[i]));
   }
 
   plot({ side, points }, part) {
-    const { svg } = part, { theme, picture: { axes, unit } } = this, scale = Math.min(1.25, scaleOf());
-    const wide = svg.clientWidth || this.width / 2,
-      floor = HEIGHT - ROOM.bottom,
-      values = points.flatMap(({ exact, guess }) => [exact, guess]);
+    const { svg } = part, { theme, picture: { axes, unit } } = this, scale = scaleOf();
+    const wide = svg.clientWidth / scale, floor = this.tall / scale - ROOM.bottom;
+    const values = points.flatMap(({ exact, guess }) => [exact, guess]);
     const ticks = rounds(Math.min(0, ...values), Math.max(0, ...values), 4), [low, high] = [ticks[0], ticks.at(-1)];
     const along = (v) => (v - low) / (high - low || 1);
     const x = (v) => ROOM.left + along(v) * (wide - ROOM.left - ROOM.right), y = (v) => floor - along(v) * (floor - ROOM.top);
     const focused = svg.querySelector(":focus")?.getAttribute("aria-label")?.split(":")[0];
-    svg.setAttribute("height", HEIGHT);
+    svg.setAttribute("viewBox", `0 0 ${wide} ${floor + ROOM.bottom}`);
     svg.replaceChildren();
-    const write = (text, at, to, how) => putSvg(svg, "text", { x: at, y: to, fill: theme.text, "font-size": 12 * scale, ...how }, text);
+    const write = (text, at, to, how) => putSvg(svg, "text", { x: at, y: to, fill: theme.text, "font-size": 12, ...how }, text);
     for (const tick of ticks) {
       const name = String(Number(tick.toPrecision(6))).replace("-", "−"), stroke = tick ? theme.line : theme.quiet;
       putSvg(svg, "line", { x1: x(low), x2: x(high), y1: y(tick), y2: y(tick), stroke });
@@ -76,7 +84,7 @@ class Scatter extends Fitted {
       write(name, x(tick), floor + 17, { "text-anchor": "middle", fill: theme.quiet });
     }
     putSvg(svg, "line", { x1: x(low), y1: y(low), x2: x(high), y2: y(high), stroke: theme.quiet, "stroke-dasharray": "4 3" });
-    const room = widthIn(`${12 * scale}px ${theme.font}`), named = fit(`${axes[0]}, ${unit}`, wide - ROOM.left, room);
+    const room = widthIn(`12px ${theme.font}`), named = fit(`${axes[0]}, ${unit}`, wide - ROOM.left, room);
     write(named, (ROOM.left + wide) / 2, floor + 38, { "text-anchor": "middle" });
     const turned = `translate(12 ${(ROOM.top + floor) / 2}) rotate(-90)`;
     write(axes[1], 0, 0, { "text-anchor": "middle", transform: turned });
