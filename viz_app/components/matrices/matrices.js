@@ -1,7 +1,7 @@
 // The same head as matrix products. A dimension has one length wherever it stands, so that inner sides meet; the row and
 // the column convention are the same numbers, transposed. Pointing at a product outlines the row and column it comes from.
 // Where a dimension counts tokens its length is the same however many there are: nothing moves while one types.
-// In a low window, and beside larger letters, all are shorter, so that as many products as possible are in sight; the rest scrolls below the title.
+// In a low window, on a phone, and beside larger letters, all are shorter, so that as many products as possible are in sight; the rest scrolls below the title.
 const SHORTEST = 30, LOW = 900;
 const SIZES = {
   tall: { longest: { small: 110, large: 210 }, unit: { small: 6, large: 12 }, tokens: { small: 84, large: 168 } },
@@ -26,7 +26,8 @@ class Matrices {
     this.place.replaceChildren();
     this.figures = [];
     this.pooled = false;
-    for (const equation of picture.equations) this.equation(equation);
+    const scores = picture.equations.findIndex(({ size }) => size === "large"), before = put(this.place, "div", "before swiped");
+    picture.equations.forEach((equation, i) => this.equation(i < scores ? before : this.place, equation));
     this.hold();
     this.root.querySelector(".note").textContent = `${picture.part ? `${picture.part} ` : ""}` +
       "Blue is above 0, orange below. Weights go from the page's colour (0) to blue (1); hatched = blocked. Point at a number to see what it is made of. " +
@@ -37,8 +38,8 @@ class Matrices {
     Object.assign(this.root.dataset, { site, head, query, key, convention, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 
-  equation({ title, formula, terms, size }) {
-    const block = put(this.place, "div", "equation"), line = put(block, "p", "", title);
+  equation(place, { title, formula, terms, size }) {
+    const block = put(place, "div", "equation"), line = put(block, "p", "", title);
     setFormula(put(line, "span", "formula"), formula);
     const row = put(block, "div", "terms"), made = [];
     for (const term of terms) {
@@ -58,7 +59,7 @@ class Matrices {
     const cells = put(figure, "div", "cells"), canvas = put(cells, "canvas");
     const view = { matrix, flip, rows, cols, cells, canvas, name: term.name, figure };
     const [down, across] = flip ? [...matrix.axes].reverse() : matrix.axes;
-    const { longest, unit, tokens } = innerHeight < LOW ? SIZES.low : scaleOf() > 1 ? SIZES.presented : SIZES.tall;
+    const { longest, unit, tokens } = innerHeight < LOW || isPhone() ? SIZES.low : scaleOf() > 1 ? SIZES.presented : SIZES.tall;
     const length = (n, axis) => (this.picture.tokens[axis] ? tokens[size] : Math.max(SHORTEST, Math.min(longest[size], n * unit[size])));
     const [wide, tall] = [length(cols, across), length(rows, down)], [context, ratio] = sized(canvas, wide, tall);
     Object.assign(view, { wide, tall });
@@ -181,7 +182,7 @@ class Matrices {
 
   // All equations as one picture, as they stand on the page, with what is scrolled out of sight.
   download() {
-    for (const terms of this.place.querySelectorAll(".terms")) terms.scrollLeft = 0;
+    for (const scrolled of this.place.querySelectorAll(".terms, .before")) scrolled.scrollLeft = 0;
     const [whole, context, box] = blankAs(this.place, this.theme, this.place.querySelectorAll(".terms > *"));
     context.fillStyle = this.theme.text;
     for (const line of this.place.querySelectorAll(".equation > p, figcaption, .sign")) {

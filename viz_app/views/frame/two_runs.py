@@ -40,7 +40,8 @@ class TwoRuns:
     above: DeltaGenerator  # room for what it read and wrote
 
     def draw(self) -> Draw | None:
-        left, right = st.columns(2, gap="medium")
+        with st.container(key="both-runs"):
+            left, right = st.columns(2, gap="medium")
         pictures = _Pictures(self.one, self.pinned)
         why = self._why_not()
         if not why:
