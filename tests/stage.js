@@ -138,7 +138,8 @@
         parentElement: this.root, setTriggerValue: (name, value) => sent.push([name, value]),
       });
     },
-    end() { end?.(); end = undefined; },
+    // As when the component leaves the page.
+    end() { this.host.remove(); end?.(); end = undefined; return new Promise((done) => setTimeout(done)); },
     endOf: () => end,
     // Runs of one colour, [length, red | green << 8 | blue << 16 …], because that is little to send.
     pixels(canvas) {

@@ -726,6 +726,7 @@ def test_another_width_is_drawn_anew(stage: Stage) -> None:
     x = stage.attrs("svg text.token[data-side=key]", "x")
     assert grid(stage)["wide"] >= before["wide"]
     stage.page.evaluate("stage.end()")  # and no more when Streamlit has taken it away
+    stage.page.evaluate("document.body.append(stage.host)")
     stage.page.evaluate("stage.host.style.width = '800px'")
     stage.frames()
     assert stage.attrs("svg text.token[data-side=key]", "x") == x

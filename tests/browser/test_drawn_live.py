@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import streamlit as st
 from drawn import mixed
-from stage import ACCENT, DARK, HEADS, INK, PAPER, Stage, alike, hex_of
+from stage import ACCENT, DARK, HEADS, INK, PAPER, SAVED, Stage, alike, hex_of
 
 from viz_app import components
 from viz_app.components import mounting, stamp_payload
@@ -49,6 +49,11 @@ def plain(text: str, look: str = "note") -> dict:
     return rows(look, ("line", text))
 
 
+SCORES = pack(
+    {"title": "scores", "axes": ["distance", "score"], "domain": [0, 1], "marked": None, **SAVED},
+    distance=np.arange(3, dtype=np.int32),
+    value=np.array([0, 0.5, 1], np.float32),
+)
 BOXES = {"fields": ["source", "target"], "pause": 1500, "lines": False}
 
 
@@ -548,6 +553,23 @@ def test_what_was_taken_away_is_forgotten(stage: Stage) -> None:
     stage.show(plain("once more"), (1, 2))
     stage.page.evaluate("window.before()")  # the end of what has been replaced already
     assert stage.page.evaluate("[...attnscopePictures.keys()]") == ["plain"]
+
+
+@pytest.mark.parametrize("ends_first", [True, False])
+def test_the_end_of_a_rerun_that_another_follows_ends_nothing(
+    stage: Stage, ends_first: bool
+) -> None:
+    """Streamlit calls it once the component's script is there: before or after the other is shown."""
+    stage.mount("by_distance", 400).show(SCORES, (1, 1))
+    stage.page.evaluate("() => { window.before = stage.endOf(); }")
+    if ends_first:
+        stage.page.evaluate("window.before()")
+    stage.show(SCORES, (1, 2))
+    if not ends_first:
+        stage.page.evaluate("window.before()")
+    stage.page.evaluate("new Promise((done) => setTimeout(done, 50))")
+    stage.page.evaluate("stage.host.style.width = '600px'")
+    stage.page.wait_for_function("stage.root.querySelector('svg').viewBox.baseVal.width > 500")
 
 
 def test_the_stamp_is_read_as_it_is_written(stage: Stage) -> None:

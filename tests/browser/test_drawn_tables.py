@@ -769,6 +769,7 @@ def test_another_width_draws_the_walk_anew(stage: Stage) -> None:
     assert stage.box(CELLS)["width"] == 700
     assert max(c["x"] + c["width"] for c in columns(stage).values()) <= 700
     stage.page.evaluate("stage.end()")
+    stage.page.evaluate("document.body.append(stage.host)")
     stage.page.evaluate("stage.host.style.width = '900px'")
     stage.frames()
     assert stage.box(CELLS)["width"] == 700

@@ -5,19 +5,20 @@ let themes = new WeakMap(); // element → its colours, until Streamlit shows it
 const pictures = (window.attnscopePictures ??= new Map());
 
 function show(component) {
-  const { data } = component, { key, edition } = stampOf(data);
+  const { data, parentElement } = component, { key, edition } = stampOf(data);
   const stands = pictures.get(key), picture = { edition, data, rerun: { edition, data } };
   if (stands && older(edition, stands.edition)) Object.assign(picture, { edition: stands.edition, data: stands.data });
   picture.show = () => {
-    reachable(component.parentElement);
+    reachable(parentElement);
     return mount({ ...component, data: picture.data });
   };
   themes = new WeakMap();
   pictures.set(key, picture);
   const end = picture.show();
+  // Streamlit also ends a rerun that another has followed closely. The view that both share goes on while it is on the page.
   return () => {
     if (pictures.get(key) === picture) pictures.delete(key);
-    end?.();
+    setTimeout(() => parentElement.isConnected || end?.());
   };
 }
 
