@@ -248,9 +248,12 @@ class CausalLM(HubModel):
         past = (
             {} if cache is None else {"past_key_values": of_library(cache, self.module.config).past}
         )
+        inputs = self.row(row)
+        if start:  # a mask would have to cover the cache; padding ends a row that nobody reads on
+            inputs.pop("attention_mask", None)
         return self.ask(
             self.pass_context(row, start),
-            **self.row(row),
+            **inputs,
             **self._positions(row, start),
             **past,
             use_cache=cache is not None,
