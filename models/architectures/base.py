@@ -1,12 +1,12 @@
 """The interface of an architecture: callers ask for an ability and never for a class."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -89,6 +89,8 @@ class Field:
 
 
 Answers = Mapping[str, Tensor]  # logits by the name of an output, batch first
+# the row so far and the logits of the token after it → the scores by which that token is chosen
+LogitsProcessor = Callable[[Tensor, Tensor], Tensor]
 
 
 class _Named(type):
@@ -199,8 +201,14 @@ class Architecture(nn.Module, metaclass=_Named):
         """Return position → token for tokens fixed in every text of at most `limit` tokens."""
         return {}
 
-    def takeable(self, position: int) -> Bool[Tensor, "vocab"] | None:
-        """Return True for tokens that a generated text may have at a position; None for all."""
+    def logits_processor(
+        self, inputs: Shaped[Tensor, "batch *size"], n_opening: int
+    ) -> LogitsProcessor | None:
+        """Return what changes the logits of a run before a token is chosen; None if nothing does.
+
+        `inputs` are what `encoder_inputs` makes of the rows; the written row begins with an opening
+        of `n_opening` tokens. A score of −∞ bars a token.
+        """
         return None
 
     @property

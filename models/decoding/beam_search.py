@@ -10,7 +10,6 @@ from models.architectures import Model
 from models.decoding.incremental import (
     Forced,
     Incremental,
-    among_takeable,
     by_position,
     id_row,
     limit_of,
@@ -23,7 +22,9 @@ class Hypothesis:
     """One node of the beam.
 
     It holds the tokens so far, their summed log-probability, the score with length penalty, and the
-    index of its parent among the hypotheses of the previous step (−1 at the first step).
+    index of its parent among the hypotheses of the previous step (−1 at the first step). The score
+    is `total` divided by the penalty: the sum in nats after the model's generation settings, which
+    a forced token passes by.
     """
 
     tokens: tuple[int, ...]
@@ -31,6 +32,7 @@ class Hypothesis:
     score: float
     parent: int
     ended: bool  # with </s>
+    total: float
 
 
 @dataclass(frozen=True)
@@ -74,38 +76,56 @@ def beam(
         if not alive:
             return
         prefixes = [best[i].tokens if i >= 0 else () for i in alive]
-        log_probs = run.next_log_probs(
-            torch.cat([id_row([*opening, *p], model) for p in prefixes])
-        ).cpu()
-        log_probs = among_takeable(log_probs, model.takeable(index))
+        rows = torch.cat([id_row([*opening, *p], model) for p in prefixes])
+        log_probs = run.next_log_probs(rows)
+        scores = run.scores(rows, log_probs)
+        scores, log_probs = (log_probs if scores is None else scores).cpu(), log_probs.cpu()
         candidates = [replace(h, parent=i) for i, h in enumerate(best) if h.ended]
-        for i, row in zip(alive, log_probs, strict=True):
+        for i, row, row_scores in zip(alive, log_probs, scores, strict=True):
             candidates += _children(
-                best[i] if i >= 0 else None, i, row, model.end_ids, width, alpha, at.get(index)
+                best[i] if i >= 0 else None,
+                i,
+                row,
+                row_scores,
+                model.end_ids,
+                width,
+                alpha,
+                at.get(index),
             )
         best = sorted(candidates, key=lambda h: -h.score)[:width]
         yield BeamStep(index, tuple(best))
-        rows = [alive.index(h.parent) for h in best if not h.ended]
-        run.reorder(torch.tensor(rows, dtype=torch.long, device=run.inputs.device))
+        kept = [alive.index(h.parent) for h in best if not h.ended]
+        run.reorder(torch.tensor(kept, dtype=torch.long, device=run.inputs.device))
 
 
 def _children(
     parent: Hypothesis | None,
     i: int,
     log_probs: Tensor,
+    scores: Tensor,
     ends: Sequence[int],
     width: int,
     alpha: float,
     only: int | None = None,
 ) -> list[Hypothesis]:
-    tokens, total = (parent.tokens, parent.log_prob) if parent else ((), 0.0)
-    values, ids = log_probs.topk(min(width, len(log_probs)))
+    tokens, log_prob, total = (
+        (parent.tokens, parent.log_prob, parent.total) if parent else ((), 0.0, 0.0)
+    )
+    values, ids = scores.topk(min(width, len(scores)))
     if only is not None:
         values, ids = log_probs[only : only + 1], torch.tensor([only])
     penalty = length_penalty(len(tokens) + 1, alpha)
     possible = values > -torch.inf
     values, ids = values[possible], ids[possible]
+    each = zip(ids.tolist(), log_probs[ids].tolist(), values.tolist(), strict=True)
     return [
-        Hypothesis((*tokens, token), total + value, (total + value) / penalty, i, token in ends)
-        for token, value in zip(ids.tolist(), values.tolist(), strict=True)
+        Hypothesis(
+            (*tokens, token),
+            log_prob + p,
+            (total + value) / penalty,
+            i,
+            token in ends,
+            total + value,
+        )
+        for token, p, value in each
     ]

@@ -13,7 +13,6 @@ from models.architectures import Model
 from models.decoding.incremental import (
     Forced,
     Incremental,
-    among_takeable,
     by_position,
     id_row,
     limit_of,
@@ -29,9 +28,10 @@ _SUM_ROUNDING = 8 * torch.finfo(torch.float32).eps
 class Step:
     """One decoding step: the log-probabilities (nats) after `prefix`, and the token taken.
 
-    In teacher forcing that is the given token. `recording` holds the step's activations if
-    requested: with a cache only those of this step's query; in teacher forcing those of all
-    positions.
+    In teacher forcing that is the given token. A generated token is chosen by `scores`, the logits
+    after the model's generation settings; None where these change nothing. `recording` holds the
+    step's activations if requested: with a cache only those of this step's query; in teacher
+    forcing those of all positions.
     """
 
     index: int
@@ -39,6 +39,7 @@ class Step:
     token: int
     log_probs: Float[Tensor, "vocab"]
     recording: Recording | None = None
+    scores: Float[Tensor, "vocab"] | None = None
 
     @property
     def log_prob(self) -> float:
@@ -83,8 +84,8 @@ def teacher_forced(
 
 
 def greedy(model: Model, inputs: Sequence[int], **how: Any) -> Iterator[Step]:
-    """Take the most probable token at each step; keyword arguments as in `generate`."""
-    return generate(model, inputs, lambda log_probs: int(log_probs.argmax()), **how)
+    """Take the token of the highest score at each step; keyword arguments as in `generate`."""
+    return generate(model, inputs, lambda scores: int(scores.argmax()), **how)
 
 
 def sample(
@@ -100,23 +101,21 @@ def sample(
     """Draw each token from the distribution after `filtered`; a seed fixes the text."""
     rng = torch.Generator().manual_seed(seed)
 
-    def draw(log_probs: Tensor) -> int:
+    def draw(scores: Tensor) -> int:
         return int(
-            torch.multinomial(
-                filtered(log_probs, temperature, top_k, top_p).exp(), 1, generator=rng
-            )
+            torch.multinomial(filtered(scores, temperature, top_k, top_p).exp(), 1, generator=rng)
         )
 
     return generate(model, inputs, draw, **how)
 
 
 def filtered(
-    log_probs: Float[Tensor, "vocab"],
+    scores: Float[Tensor, "vocab"],
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
 ) -> Float[Tensor, "vocab"]:
-    """Return log-probabilities at a temperature, limited to top k and top p, renormalised.
+    """Return the log-probabilities of scores at a temperature, limited to top k and top p.
 
     Top p keeps the smallest set whose sum reaches p (nucleus sampling, Holtzman et al. 2020).
 
@@ -131,7 +130,7 @@ def filtered(
         raise ValueError(f"top_k must be at least 1, not {top_k}")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1, not {top_p}")
-    log_probs = (log_probs / temperature).log_softmax(-1)
+    log_probs = (scores / temperature).log_softmax(-1)
     if top_k is not None and top_k < len(log_probs):
         log_probs = log_probs.masked_fill(
             log_probs < log_probs.topk(top_k).values[-1], -torch.inf
@@ -182,12 +181,17 @@ def generate(
         guess = _propose_continuation(prefix, usable)[: limit - 1 - len(prefix)]
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:
             with_guess = torch.cat([row, id_row(guess, model)], dim=1) if guess else row
-            ahead = run.new_log_probs(with_guess)[0, -len(guess) - 1 :].cpu()
+            ahead = run.new_logits(with_guess)[0, -len(guess) - 1 :]
+            all_log_probs = ahead.log_softmax(-1).cpu()
         n_read = len(prefix)
-        for log_probs, guessed in zip(ahead, [*guess, None], strict=True):
-            chosen = choose(among_takeable(log_probs, model.takeable(len(prefix))))
+        for i, guessed in enumerate([*guess, None]):
+            log_probs = all_log_probs[i]
+            with torch.inference_mode():
+                scores = run.scores(with_guess[:, : row.shape[1] + i], ahead[i : i + 1])
+            scores = None if scores is None else scores[0].cpu()
+            chosen = choose(log_probs if scores is None else scores)
             token = at.get(len(prefix), chosen)
-            yield Step(len(prefix), tuple(prefix), token, log_probs, recording)
+            yield Step(len(prefix), tuple(prefix), token, log_probs, recording, scores)
             prefix.append(token)
             if token != guessed or token in ends:
                 break
@@ -235,7 +239,9 @@ def greedy_batch(
     limit = model.longest(inputs.shape[-1])
     at = model.forced_by_position(limit)
     for index in range(limit):
-        token = among_takeable(run.next_log_probs(row), model.takeable(index)).argmax(-1)
+        logits = run.new_logits(row)[:, -1]
+        scores = run.scores(row, logits)
+        token = (logits.log_softmax(-1) if scores is None else scores).argmax(-1)
         token = torch.full_like(token, at.get(index, 0)) if index in at else token
         token = token.masked_fill(ended, pad)
         row = torch.cat([row, token[:, None]], dim=1)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from models.architectures import Model
@@ -50,18 +50,31 @@ class Incremental:
         self.cache = Cache() if cached else None
         self.one_token = for_single_token(model) if cached else model
         self.n_cached = 0
+        self.process = model.logits_processor(inputs, self.opening.shape[1])
 
     def next_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
-        """Return log-probabilities (nats) of the token after `row`.
+        """Return log-probabilities (nats) of the token after `row`, as `new_logits`."""
+        return self.new_logits(row)[:, -1].log_softmax(-1)
 
-        `row` starts with the opening, and only grows from call to call.
+    def scores(
+        self, row: Int[Tensor, "batch m"], logits: Float[Tensor, "batch vocab"]
+    ) -> Float[Tensor, "batch vocab"] | None:
+        """Return the scores by which the token after `row` is chosen.
+
+        None if nothing changes the model's logits, so that they are the log-probabilities. Where
+        the model's settings bar every token, its own logits count.
         """
-        return self.new_log_probs(row)[:, -1]
+        scores = logits if self.process is None else self.process(row, logits)
+        if scores is logits:
+            return None
+        is_barred = scores.amax(-1, keepdim=True) == -torch.inf
+        return torch.where(is_barred, logits, scores)
 
-    def new_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch new vocab"]:
-        """Return log-probabilities after each position of `row` that is new since the last call.
+    def new_logits(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch new vocab"]:
+        """Return logits after each position of `row` that is new since the last call.
 
-        A <pad> that the model generated is masked too.
+        `row` starts with the opening, and only grows from call to call. A <pad> that the model
+        generated is masked too.
         """
         start = self.n_cached
         masks = self.model.written_masks(self.inputs, row, start)
@@ -69,7 +82,7 @@ class Incremental:
             model = self.model if row[:, start:].numel() > 1 else self.one_token
             logits = model.decode(row[:, start:], self.memory, masks, self.cache, start)
         self.n_cached = 0 if self.cache is None else row.shape[1]
-        return logits.float().log_softmax(-1)
+        return logits.float()
 
     @property
     def goes_back(self) -> bool:
@@ -101,15 +114,6 @@ class Incremental:
 def id_row(ids: Sequence[int], model: Model) -> Int[Tensor, "1 n"]:
     """Return these tokens as a batch of one on the model's device."""
     return torch.tensor([list(ids)], device=model.device)
-
-
-def among_takeable(
-    log_probs: Float[Tensor, "*batch vocab"], takeable: Bool[Tensor, "vocab"] | None
-) -> Float[Tensor, "*batch vocab"]:
-    """Return log-probabilities with −∞ for the tokens that may not be taken."""
-    if takeable is None:
-        return log_probs
-    return log_probs.masked_fill(~takeable.to(log_probs.device), -torch.inf)
 
 
 def by_position(forced: Forced) -> dict[int, int]:

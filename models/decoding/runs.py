@@ -7,7 +7,7 @@ the chosen one or a forced one.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import torch
@@ -39,11 +39,11 @@ class Method:
     max_new: int | None = None  # maximum number of tokens; None: the model's limit
     forced: tuple[tuple[int, int], ...] = ()
 
-    def filtered(self, log_probs: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:
-        """Return the distribution that a token is drawn from; unchanged unless sampling."""
+    def filtered(self, scores: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:
+        """Return the log-probabilities that a token is drawn from; `scores` unless sampling."""
         if self.how != "sample":
-            return log_probs
-        return decoding.filtered(log_probs, self.temperature, self.top_k, self.top_p)
+            return scores
+        return decoding.filtered(scores, self.temperature, self.top_k, self.top_p)
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,9 @@ class Run:
     # of a recurrent decoder, by activation
     states: dict[str, Float[Tensor, "position d"]] = field(default_factory=dict)
     dtype: torch.dtype = torch.float32  # in which the model ran
+    # by which each token was chosen: logits after the model's generation settings; None if these
+    # change nothing, and of a beam, which chooses by sums
+    scores: Float[Tensor, "position vocab"] | None = None
 
     def __len__(self) -> int:
         return len(self.taken)
@@ -69,6 +72,11 @@ class Run:
     def entropy(self) -> Float[Tensor, "position"]:
         """Entropy of each distribution, in nats."""
         return -(self.log_probs.exp() * self.log_probs.clamp(min=-1e9)).sum(-1)
+
+    @property
+    def choices(self) -> Float[Tensor, "position vocab"]:
+        """The scores that chose each token, the log-probabilities if nothing changed them."""
+        return self.log_probs if self.scores is None else self.scores
 
     def weights(
         self, site: str, head: int | None = None, block: int = 1
@@ -185,7 +193,7 @@ def autoregressive(
         inputs,
         decoding.greedy(model, inputs, **how | {"forced": best, "max_new": len(best)}),
     )
-    return Autoregression(method, run, steps)
+    return Autoregression(method, replace(run, scores=None), steps)
 
 
 def first_divergence(a: Run, b: Run) -> int | None:
@@ -217,7 +225,7 @@ class _StepCollector:
         self.cached.append(kept)
         for name, states in _states(recording.activations).items():
             self.states.setdefault(name, []).append(states[-1])
-        self.steps.append(Step(step.index, step.prefix, step.token, step.log_probs))
+        self.steps.append(replace(step, recording=None))
 
 
 def _one_by_one(model: Model, inputs: Sequence[int], steps: Iterable[Step]) -> Run:
@@ -235,7 +243,14 @@ def _one_by_one(model: Model, inputs: Sequence[int], steps: Iterable[Step]) -> R
         taken[-1] in model.end_ids,
         {name: torch.stack(states) for name, states in collector.states.items()},
         collector.dtype,
+        _scores(collector.steps),
     )
+
+
+def _scores(steps: Sequence[Step]) -> Float[Tensor, "position vocab"] | None:
+    if all(step.scores is None for step in steps):
+        return None
+    return torch.stack([step.log_probs if step.scores is None else step.scores for step in steps])
 
 
 def _states(activations: Mapping[str, Activation]) -> dict[str, Float[Tensor, "position d"]]:

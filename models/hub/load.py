@@ -24,6 +24,7 @@ from models.errors import CheckpointError
 from models.hub import confirm, files, positions, probe
 from models.hub.choosers import MultipleChoice
 from models.hub.files import stage_folder
+from models.hub.generation import generation_settings
 from models.hub.images import load as images
 from models.hub.images.model import ImageModel
 from models.hub.images.text_image import TEXT_TOWER, TextImageModel, check_towers
@@ -45,7 +46,6 @@ from models.hub.sizes import HubConfig, check_settings, hub_sizes, missing_in
 from models.hub.sounds import load as sounds
 from models.hub.sounds.model import SoundWriter
 from models.hub.sounds.reader import SoundReader
-from models.hub.suppressed import settings_not_applied, suppressed_tokens
 from models.hub.token_types import TokenTypes, given_types
 from models.hub.tokenizer import (
     SECOND_CLOSING,
@@ -380,9 +380,10 @@ def _hub_model(
         model.kinds = (BACKWARDS,)
     if model.can_write:
         probe.choose_cache(model)
-        n_given, begin = (0, 0) if model.continues else (1, int(model.config.first_id >= 0))
-        model.suppressed = suppressed_tokens(module, model.end_ids, n_given, begin)
-        model.not_applied = settings_not_applied(module, model.continues)
+        begin = 0 if model.continues else int(model.config.first_id >= 0)
+        model.generation, model.not_applied = generation_settings(
+            module, model.end_ids, continues=model.continues, n_given=1, begin=begin
+        )
     confirm.record_layers(model, layer_maps(module))
     model.record_experts(find_routings(model))
     model.rotary = positions.rotary(model, rotary_paths(module))

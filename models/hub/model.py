@@ -10,18 +10,25 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from models.architectures.base import NEXT_TOKEN, UNSEEN, Answers, Architecture, Field
+from models.architectures.base import (
+    NEXT_TOKEN,
+    UNSEEN,
+    Answers,
+    Architecture,
+    Field,
+    LogitsProcessor,
+)
 from models.errors import InputError
+from models.hub.generation import GenerationSettings
 from models.hub.layer_map import LayerMap
 from models.hub.logits import UNCHANGED
 from models.hub.recording import given_weights as given_weights
 from models.hub.recording.context import PassContext, Tap, Taps
 from models.hub.recording.watch import Marks, watching
 from models.hub.sizes import HubConfig, settings_of
-from models.hub.suppressed import NOTHING_SUPPRESSED
 from models.hub.token_types import TYPES_INPUT, TokenTypes
 from models.hub.tokenizer import CLOSING, OPENING, frames_of
 from models.layers.masks import Masks, SiteKind
@@ -81,7 +88,7 @@ class HubModel(Architecture):
         self.misfits: dict[
             str, str
         ] = {}  # name of an attention → the reason (probe.check_recorded)
-        self.suppressed = NOTHING_SUPPRESSED  # tokens that it may not generate
+        self.generation = GenerationSettings()
         self.unused: Sequence[str] = ()  # unused tensors in its files (weights.open_module)
         self.shows_causes = False  # of all that it attends with (probe.check_recorded)
         self.by_functions = False  # a few functions tell enough of it (probe.choose_route)
@@ -184,8 +191,10 @@ class HubModel(Architecture):
     def end_ids(self) -> tuple[int, ...]:
         return self.config.end_ids or (self.config.end_id,)
 
-    def takeable(self, position: int) -> Bool[Tensor, " vocab"] | None:
-        return self.suppressed.allowed(position)
+    def logits_processor(
+        self, inputs: Shaped[Tensor, " batch *size"], n_opening: int
+    ) -> LogitsProcessor | None:
+        return self.generation.logits_processor(inputs, n_opening, self.config.pad_id)
 
     def forced_by_position(self, limit: int) -> dict[int, int]:
         """Return the forced tokens: a translation's language first, the end of a text last."""

@@ -169,7 +169,7 @@ class AttentionRow:
         run.reorder(torch.zeros(len(rows), dtype=torch.long, device=run.inputs.device))
         run.edits, run.one_token = (*run.edits, edit), run.model
         row = id_row(ids[: self.query + 1], run.model).expand(len(rows), -1)
-        return run.new_log_probs(row)[:, -1].cpu()
+        return run.next_log_probs(row).cpu()
 
     @cached_property
     def _quick(self) -> Incremental | None:
@@ -192,7 +192,7 @@ class AttentionRow:
                 model, model.encoder_inputs([streams[model.fields[0].stream].ids]), edits=edits
             )
             if self.query:
-                run.new_log_probs(id_row(streams[model.writes].ids[: self.query], model))
+                run.new_logits(id_row(streams[model.writes].ids[: self.query], model))
         return run
 
 

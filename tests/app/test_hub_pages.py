@@ -9,12 +9,15 @@ from app_parts import app_at, component, offered, page_at, picker, picture, pros
 from hub_models import BY_NAME, Case, own_module_of_readme
 from streamlit.testing.v1 import AppTest
 
+import models
 import viz_app
+from models.decoding import greedy, length_penalty
 from viz_app import checkpoints
 from viz_app.navigation import PAGES
 from viz_app.session import cache
 from viz_app.session.byte_cache import MEGABYTE, ByteCache
 from viz_app.session.cache import store
+from viz_app.views.decoding.text import passed_over
 
 APP = Path(viz_app.__file__).with_name("app.py")
 
@@ -170,6 +173,42 @@ def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(
     )
     assert others in prose(opened(folders["GptOssForCausalLM"], "positions", **asked))
     assert own in prose(opened(folders["DebertaV2ForMaskedLM"], "positions", **asked))
+
+
+@pytest.mark.parametrize("how", ["greedy", "sampling", "beam"])
+def test_decoding_says_where_the_settings_passed_over_the_most_probable_token(
+    tmp_path: Path, how: str
+) -> None:
+    """And draws from what they leave, as the library does."""
+    module = BY_NAME["MarianMTModel"].make()
+    module.save_pretrained(tmp_path)
+    plain = models.load(tmp_path, device="cpu")
+    (first, *_), given = plain.write("5 6 7 8 9").ids, plain.input_ids("5 6 7 8 9")
+    module.generation_config.suppress_tokens = [first]
+    module.save_pretrained(tmp_path)
+    link = {"source": "5 6 7 8 9", "decoding-how": how, "decoding-picture": "step by step"}
+    app = opened(tmp_path, "decoding", **link)
+    header, arrays = picture(app, "stepper")
+    barred = arrays["serial_ids"] == first
+    assert arrays["serial_p"][barred].max() > 0
+    places = [
+        i for i, step in enumerate(greedy(models.load(tmp_path, device="cpu").model, given))
+        if int(step.log_probs.argmax()) == first
+    ]  # fmt: skip
+    assert (passed_over(places) in header["note"]) == (how == "greedy")
+    assert ("passed over" in header["note"]) == (how == "greedy")
+    assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
+    if how == "beam":
+        tree, _ = picture(
+            opened(tmp_path, "decoding", **link | {"decoding-picture": "tree"}), "beam_tree"
+        )
+        for node in (node for step in tree["steps"] for node in step):
+            penalty = length_penalty(node["n"], tree["alpha"])
+            assert node["score"] == pytest.approx(node["total"] / penalty)
+    if how == "sampling":
+        assert arrays["drawn_p"][barred].max() == 0
+    else:
+        assert "drawn_p" not in arrays
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -27,7 +27,7 @@ def node(
     n: int = 1,
 ) -> dict[str, Any]:
     return {
-        "label": label(text[-1] if text else "[end]"), "text": text, "logProb": score * 1.5, "score": score, "n": n,
+        "label": label(text[-1] if text else "[end]"), "text": text, "logProb": score * 1.5, "total": score * 1.5, "score": score, "n": n,
         "parent": parent,
         "best": best, "ended": ended, "carried": carried,
     }  # fmt: skip
@@ -235,6 +235,11 @@ def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
         stage.show(beam_payload(at)[0])
         assert stage.text(".lead") == said
     assert stage.attrs(".lead span", "class") == [None, "token", None, None, None, "quiet"]
+    changed = [[{**STEPS[0][0], "total": -0.4}]]
+    stage.show(beam_payload((0, 0), steps=changed)[0])
+    assert stage.text(".lead").endswith(
+        "score −0.100 = −0.400 / ((5 + 1) / 6)α = 0.6. The model's generation settings change the sum to −0.400."
+    )
     nothing = [[{**STEPS[0][0], "text": ""}]]
     stage.show(beam_payload((0, 0), steps=nothing)[0])
     assert "(no text yet)" in stage.text(".lead")

@@ -352,8 +352,8 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
         return [NAMES[i] if i < 4 else name for i, name in zip(ids, names, strict=True)]
 
     kept = (
-        Hypothesis((book,), -1.0, -1.0, -1, False),
-        Hypothesis((book, book), -2.0, -2.0, 0, False),
+        Hypothesis((book,), -1.0, -1.0, -1, False, -1.0),
+        Hypothesis((book, book), -2.0, -2.0, 0, False, -2.0),
     )
     steps = BeamStep(0, (kept[0],)), BeamStep(1, (kept[1],))
     for i, node in enumerate(((0, 0), (1, 0))):

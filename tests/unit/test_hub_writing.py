@@ -1,6 +1,9 @@
 """What a model of Hugging Face writes is what `generate` writes, whatever its folder says of how a text begins and ends."""
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from models.hub.describe import capabilities
 from models.hub.writers import CausalLM
 from viz_app.drawing.notes import first_output
 from viz_app.session.shortening import shortening_offer
-from viz_app.views.decoding.text import not_applied
+from viz_app.views.decoding.text import not_applied, passed_over
 
 UNENDED = {"eos_token_id": 52}  # which these weights do not write
 GIVEN, MOST = "5 6 7 8 9 10 11 12 14 16 18", 9
@@ -125,13 +128,15 @@ def test_a_barred_token_is_not_written(tmp_path: Path, architecture: str, settin
     """The first token that the model writes is barred, or is an end that may not be written yet."""
     free = greedy(plain := opened(tmp_path / "plain", architecture, {}), plain.input_ids(GIVEN))
     says = {"bad_words_ids": [[free[0]], [52]]}.get(setting, [free[0], 52])
-    says = {setting: says} if "min" not in setting else {setting: 4, "eos_token_id": [free[0], 52]}
-    scope = opened(tmp_path / "barred", architecture, says)
+    least = 4
+    if setting == "min_length" and plain.model.continues:  # the prompt counts too
+        least += len(plain.input_ids(GIVEN))
+    ended = {setting: least, "eos_token_id": [free[0], 52]}
+    scope = opened(
+        tmp_path / "barred", architecture, ended if "min" in setting else {setting: says}
+    )
     given = scope.input_ids(GIVEN)
     own = greedy(scope, given)
-    if setting == "min_length" and scope.model.continues:  # the prompt counts too
-        assert scope.model.not_applied == ("min_length",)
-        return
     assert own == generated(scope, given)
     assert own[0] != free[0]
     assert scope.model.not_applied == ()
@@ -141,18 +146,227 @@ def test_a_barred_token_is_not_written(tmp_path: Path, architecture: str, settin
     assert batch == [[i for i in alone if i not in scope.model.end_ids]] * 2
 
 
+# settings that depend on the text → those of a model that writes `free` after `given`
+BY_TEXT: dict[str, Callable[[list[int], list[int]], dict[str, Any]]] = {
+    "repetition_penalty": lambda free, given: {"repetition_penalty": 3.5},
+    "encoder_repetition_penalty": lambda free, given: {"encoder_repetition_penalty": 40.0},
+    "no_repeat_ngram_size": lambda free, given: {"no_repeat_ngram_size": 1},
+    "encoder_no_repeat_ngram_size": lambda free, given: {"encoder_no_repeat_ngram_size": 1},
+    "bad_words_ids": lambda free, given: {"bad_words_ids": [free[:2], [free[0], 7], [3, 4, 5]]},
+    "sequence_bias": lambda free, given: {"sequence_bias": [[free[:3], -40.0], [[free[0]], 1.0]]},
+    "several": lambda free, given: {
+        "repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "bad_words_ids": [free[:2]], "min_new_tokens": 6,
+    },
+}  # fmt: skip
+ARCHITECTURES = ["GPT2LMHeadModel", "MarianMTModel", "T5ForConditionalGeneration"]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("name", BY_TEXT)
+@unchecked()
+def test_settings_that_depend_on_the_text_are_those_of_generate(
+    tmp_path: Path, architecture: str, name: str
+) -> None:
+    """Its text and its processed scores, step by step; the model's own numbers stay as they are."""
+    plain = opened(tmp_path / "plain", architecture, {})
+    given = plain.input_ids(GIVEN)
+    free = greedy(plain, given)
+    says = BY_TEXT[name](free, list(given))
+    scope = opened(tmp_path / "changed", architecture, says)
+    assert scope.model.not_applied == ()
+    steps = list(models.decoding.greedy(scope.model, given, max_new=MOST))
+    own = [step.token for step in steps]
+    assert own == generated(scope, given)
+    with torch.no_grad():
+        told = scope.model.module.generate(
+            torch.tensor([given]), do_sample=False, max_new_tokens=MOST, output_scores=True,
+            return_dict_in_generate=True, pad_token_id=scope.config.fill_id,
+        )  # fmt: skip
+    for step, scores in zip(steps, told.scores, strict=True):
+        own_scores = step.log_probs if step.scores is None else step.scores
+        torch.testing.assert_close(own_scores.softmax(-1), scores[0].softmax(-1))
+    again = runs.uncached_run(scope.model, given, own)
+    torch.testing.assert_close(
+        torch.stack([s.log_probs for s in steps]), again.log_probs, atol=1e-5, rtol=1e-4
+    )
+    drafted = models.decoding.greedy(scope.model, given, max_new=MOST, drafts=[free, own[:4], own])
+    assert [step.token for step in drafted] == own
+    run = runs.autoregressive(scope.model, given, runs.Method(max_new=MOST)).run
+    assert run.choices.argmax(-1).tolist() == own == list(run.taken)
+    both = given, given[::-1]
+    for row, ids in zip(
+        both, models.decoding.greedy_batch(scope.model, torch.tensor(both)), strict=True
+    ):
+        alone = [step.token for step in models.decoding.greedy(scope.model, row)]
+        assert ids == [i for i in alone if i not in scope.model.end_ids]
+
+
+@pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "LlamaForCausalLM"])
+def test_a_row_that_has_ended_does_not_change_the_others(tmp_path: Path, architecture: str) -> None:
+    plain = opened(tmp_path / "plain", architecture, {})
+    given = plain.input_ids(GIVEN)
+    rows = given, given[::-1]
+    free = [[s.token for s in models.decoding.greedy(plain.model, row)] for row in rows]
+    end = next(i for i in free[1] if i not in free[0][:20])
+    scope = opened(tmp_path / "ended", architecture, {"eos_token_id": [52, end]})
+    alone = [[s.token for s in models.decoding.greedy(scope.model, row)] for row in rows]
+    ends = scope.model.end_ids
+    assert models.decoding.greedy_batch(scope.model, torch.tensor(rows)) == [
+        [i for i in text if i not in ends] for text in alone
+    ]
+    assert len(alone[0]) > len(alone[1]) + 1
+
+
+def test_the_settings_of_these_tests_change_a_text(tmp_path: Path) -> None:
+    """Each in one of the architectures at least, or the tests of them would compare nothing."""
+    changed = set()
+    for architecture in ARCHITECTURES:
+        plain = opened(tmp_path / architecture, architecture, {})
+        given = plain.input_ids(GIVEN)
+        free = greedy(plain, given)
+        for name, says in BY_TEXT.items():
+            scope = opened(tmp_path / (architecture + name), architecture, says(free, list(given)))
+            changed |= {name} if greedy(scope, given) != free else set()
+    assert changed == set(BY_TEXT)
+
+
+@pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "MarianMTModel"])
+def test_a_beam_is_scored_by_the_settings_and_keeps_the_models_own_sum(
+    tmp_path: Path, architecture: str
+) -> None:
+    penalty = 1.3 if architecture == "GPT2LMHeadModel" else 2.0
+    says = {"repetition_penalty": penalty, "no_repeat_ngram_size": 2}
+    scope = opened(tmp_path, architecture, says)
+    given = scope.input_ids(GIVEN)
+    steps = list(models.decoding.beam(scope.model, given, width=3, alpha=0.6, max_new=6))
+    opening = scope.model.opening(torch.tensor([given]))[0].tolist()
+    for hypothesis in steps[-1].hypotheses:
+        own = runs.uncached_run(scope.model, given, hypothesis.tokens).log_probs
+        assert hypothesis.log_prob == pytest.approx(
+            sum(float(own[i, token]) for i, token in enumerate(hypothesis.tokens)), abs=1e-4
+        )
+        total, row = 0.0, list(opening)
+        for i, token in enumerate(hypothesis.tokens):
+            # Keskar et al. 2019: what has come before is divided, here multiplied as it is negative
+            total += float(own[i, token]) * (penalty if token in row else 1.0)
+            assert (row[-1], token) not in set(pairwise(row))
+            row.append(token)
+        assert hypothesis.total == pytest.approx(total, abs=1e-4)
+        shorter = models.decoding.length_penalty(len(hypothesis.tokens), 0.6)
+        assert hypothesis.score == pytest.approx(total / shorter, abs=1e-4)
+    assert any(h.total < h.log_prob - 0.01 for step in steps for h in step.hypotheses)
+
+
+def test_a_token_is_drawn_from_what_the_settings_leave(tmp_path: Path) -> None:
+    """The picture's orange frames: of a barred token 0, though the model gives it a probability."""
+    plain = opened(tmp_path / "plain", "MarianMTModel", {})
+    given = plain.input_ids(GIVEN)
+    barred = greedy(plain, given)[0]
+    scope = opened(tmp_path / "barred", "MarianMTModel", {"suppress_tokens": [barred]})
+    method = runs.Method("sample", temperature=0.7, top_k=5, max_new=MOST, seed=3)
+    run = runs.autoregressive(scope.model, given, method).run
+    drawn = torch.stack([method.filtered(row) for row in run.choices]).exp()
+    assert barred not in run.taken
+    assert drawn[:, barred].max() == 0
+    assert run.log_probs[:, barred].exp().min() > 0
+    logits = run.log_probs.clone()
+    logits[:, barred] = -torch.inf
+    left = (logits / 0.7).softmax(-1)
+    left = left * (left >= left.topk(5).values[:, -1:])
+    torch.testing.assert_close(drawn, left / left.sum(-1, keepdim=True), atol=1e-5, rtol=1e-4)
+
+
+HOSTILE: list[dict[str, Any]] = [
+    {"repetition_penalty": "x"},
+    {"repetition_penalty": -1.0},
+    {"repetition_penalty": 1e-39},
+    {"repetition_penalty": 10**400},
+    {"no_repeat_ngram_size": 2.5},
+    {"no_repeat_ngram_size": -3},
+    {"encoder_repetition_penalty": [2]},
+    {"bad_words_ids": [[3, 10**12], [4, -1]]},
+    {"bad_words_ids": [[5, 5], "x", [5]]},
+    {"sequence_bias": [[[3, 4], "x"]]},
+    {"sequence_bias": [[[3, 4]]]},
+    {"sequence_bias": {"3": 1}},
+    {"sequence_bias": [[[3], 1e39]]},
+]
+
+
+@pytest.mark.parametrize("says", HOSTILE, ids=str)
+def test_settings_that_cannot_be_applied_are_named(tmp_path: Path, says: dict[str, Any]) -> None:
+    opened(tmp_path, "MarianMTModel", {})
+    path = tmp_path / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | says))
+    scope = models.load(tmp_path, device="cpu")
+    assert scope.model.not_applied == tuple(says)
+    assert greedy(scope, scope.input_ids(GIVEN))
+
+
+@pytest.mark.parametrize("architecture", ["T5ForConditionalGeneration", "MarianMTModel"])
+@pytest.mark.parametrize("name", ["encoder_no_repeat_ngram_size", "encoder_repetition_penalty"])
+def test_each_source_of_a_batch_has_its_own_tokens(
+    tmp_path: Path, architecture: str, name: str
+) -> None:
+    """What pads the shorter one is none of them."""
+    plain = opened(tmp_path / "plain", architecture, {})
+    given = [GIVEN, GIVEN[6:], "5 5"]
+    says = BY_TEXT[name](greedy(plain, plain.input_ids(GIVEN)), [])
+    scope = opened(tmp_path / "changed", architecture, says)
+    together = [
+        trace.streams["target"].ids for trace in scope.run_each([(text,) for text in given])
+    ]
+    alone = [scope.run(text).streams["target"].ids for text in given]
+    assert together == alone
+    assert alone != [plain.run(text).streams["target"].ids for text in given]
+
+
+@pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "MarianMTModel"])
+def test_where_the_settings_bar_every_token_the_models_own_logits_count(
+    tmp_path: Path, architecture: str
+) -> None:
+    plain = opened(tmp_path / "plain", architecture, {})
+    scope = opened(tmp_path / "barred", architecture, {"suppress_tokens": list(range(53))})
+    given = scope.input_ids(GIVEN)
+    assert greedy(scope, given) == greedy(plain, given)
+    for how in ("sample", "beam"):
+        method = runs.Method(how, max_new=4, seed=2)
+        both = [runs.autoregressive(one.model, given, method).run.taken for one in (scope, plain)]
+        assert both[0] == both[1]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_model_without_settings_has_no_processor(tmp_path: Path, architecture: str) -> None:
+    model = opened(tmp_path, architecture, {}).model
+    assert model.logits_processor(torch.tensor([[5, 6]]), 1) is None
+
+
+def test_an_n_gram_longer_than_the_source_is_never_made(tmp_path: Path) -> None:
+    says = {"encoder_no_repeat_ngram_size": 10**9, "no_repeat_ngram_size": 10**9}
+    scope = opened(tmp_path, "MarianMTModel", says)
+    assert greedy(scope, scope.input_ids(GIVEN))
+
+
 def test_settings_that_are_not_applied_are_named(tmp_path: Path) -> None:
-    says = {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2, "bad_words_ids": [[3, 4], [5]]}
+    says = {"exponential_decay_length_penalty": [0, 3.0], "guidance_scale": 1.5}
     scope = opened(tmp_path / "named", "MarianMTModel", says)
-    named = ("bad_words_ids", "no_repeat_ngram_size", "repetition_penalty")
+    named = ("exponential_decay_length_penalty", "guidance_scale")
     assert scope.model.not_applied == named
     given = scope.input_ids(GIVEN)
-    assert greedy(scope, given) != generated(scope, given)
+    assert greedy(scope, given) != generated(scope, given, guidance_scale=None)
     lines = list(capabilities(scope, scope.run(GIVEN)))
     assert any(line.endswith(f"not applied here: {', '.join(named)}") for line in lines)
     sentence = not_applied(named)
     assert all(name in sentence for name in named)
     assert not_applied(()) == ""
+
+
+def test_the_positions_passed_over_are_counted_from_one_and_at_most_four() -> None:
+    end = "the model's generation settings passed over the most probable token."
+    assert passed_over([0]) == f"At position 1 {end}"
+    assert passed_over([0, 4]) == f"At positions 1 and 5 {end}"
+    assert passed_over([1, 2, 3, 5]) == f"At positions 2, 3, 4 and 6 {end}"
+    assert passed_over([1, 2, 3, 5, 8, 9]) == f"At positions 2, 3, 4, 6 and 2 more {end}"
 
 
 def test_a_translator_without_a_first_token_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Speech models of Hugging Face: frames are a stream, and features, weights, logits and texts are the library's."""
 
+import copy
 import json
 import os
 from dataclasses import replace
@@ -19,9 +20,9 @@ from models.analysis.checks import check_site
 from models.analysis.layer_parts import check_parts, sublayer_effects
 from models.errors import CheckpointError, InputError
 from models.hub.files import PREPROCESSOR
+from models.hub.generation import GenerationSettings, SuppressedTokens
 from models.hub.sounds.layout import sound_frames
 from models.hub.sounds.prompt import Prompt
-from models.hub.suppressed import SuppressedTokens
 from models.sounds import (
     SOUND_EXAMPLES,
     SoundFile,
@@ -212,15 +213,39 @@ def first_keys(scope: Scope, samples: np.ndarray) -> torch.Tensor:
     return trace.activations["model.encoder.layers.0.resid_pre"].value[0]
 
 
-def test_tokens_that_may_not_begin_a_text_are_barred_after_the_prompt_alone() -> None:
-    prompt = Prompt((7, 9), (), SuppressedTokens(11, always=(3,), not_first=(5,)))
-    barred = [
-        None
-        if (mask := prompt.takeable(position, 11)) is None
-        else (~mask).nonzero().flatten().tolist()
-        for position in range(5)
-    ]
-    assert barred == [None, None, [3, 5], [3], [3]]
+def test_tokens_that_may_not_begin_a_text_are_barred_after_the_prompt_alone(scope: Scope) -> None:
+    model = copy.copy(scope.model)
+    model.prompt = Prompt((7, None), (5, 9))
+    model.generation = GenerationSettings(SuppressedTokens(11, always=(3,), not_first=(5,)))
+    process = model.logits_processor(torch.zeros(1, 2, 4), 1)
+    barred = []
+    for position in range(5):
+        scores = process(torch.zeros(1, 1 + position, dtype=torch.long), torch.zeros(1, 11))
+        barred.append((scores[0] == -torch.inf).nonzero().flatten().tolist())
+    assert barred == [[], [i for i in range(11) if i not in (5, 9)], [3, 5], [3], [3]]
+
+
+@pytest.mark.parametrize(
+    "says",
+    [{"no_repeat_ngram_size": 1}, {"repetition_penalty": 4.0}, {"encoder_no_repeat_ngram_size": 1}],
+)
+def test_settings_that_depend_on_the_text_are_those_of_generate(
+    tmp_path: Path, scope: Scope, says: dict
+) -> None:
+    """The library ignores those of the encoder's tokens, which a sound does not have."""
+    save(tmp_path, prompt=PROMPT | says)
+    changed = models.load(tmp_path, device="cpu")
+    assert changed.model.not_applied == ()
+    library = transformers.WhisperForConditionalGeneration.from_pretrained(tmp_path)
+    library.generation_config.return_timestamps = False
+    written = [step.token for step in changed.write(example_sound()).steps]
+    n_prompt = len(changed.model.prompt.tokens)
+    wanted = library.generate(features(tmp_path), max_new_tokens=len(written) - n_prompt)[
+        0
+    ].tolist()
+    assert written[n_prompt:] == wanted
+    free = [step.token for step in scope.write(example_sound()).steps]
+    assert (written == free) == ("encoder_no_repeat_ngram_size" in says)
 
 
 @pytest.mark.parametrize("columns", [0, 6])

@@ -16,6 +16,7 @@ from models.architectures.base import BY_VECTORS
 from models.errors import CheckpointError, InputError
 from models.hub import confirm, probe
 from models.hub.close import close
+from models.hub.generation import generation_settings
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps
 from models.hub.positions import table_looked_up
@@ -73,11 +74,15 @@ def opened_sound(
         replace(sizes, n_ctx=max(n_frames, text_limit)),
         n_frames=n_frames,
         trial=trial,
-        prompt=speech_prompt(module, sizes.vocab_size, sizes.end_ids),
+        prompt=speech_prompt(module, sizes.vocab_size),
         text_limit=text_limit,
     )
     if sizes.start_id < 0:
         raise CheckpointError("its files do not name the token that its texts begin with")
+    n_given = 1 + len(model.prompt.tokens)
+    model.generation, model.not_applied = generation_settings(
+        module, model.end_ids, continues=False, n_given=n_given
+    )
     probe.check_recorded(model)
     _check_two_steps(model)
     probe.choose_cache(model)

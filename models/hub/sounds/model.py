@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from models.architectures.base import SOUND_FIELD, Field
+from models.architectures.base import SOUND_FIELD, Field, LogitsProcessor
 from models.hub.recording.context import PassContext
 from models.hub.sounds.processor import SoundHubTokenizer
 from models.hub.sounds.prompt import Prompt
@@ -132,8 +132,24 @@ class SoundWriter(EncoderDecoderLM):
     def forced_by_position(self, limit: int) -> dict[int, int]:
         return self.prompt.forced_by_position() | super().forced_by_position(limit)
 
-    def takeable(self, position: int) -> Bool[Tensor, " vocab"] | None:
-        return self.prompt.takeable(position, self.config.vocab_size)
+    def logits_processor(
+        self, inputs: Shaped[Tensor, " batch *size"], n_opening: int
+    ) -> LogitsProcessor | None:
+        """Choose a language that the prompt leaves open; the settings are for the text after it."""
+        tokens = self.prompt.tokens
+        after_prompt = super().logits_processor(inputs, n_opening + len(tokens))
+
+        def process(
+            row: Int[Tensor, "batch m"], logits: Float[Tensor, "batch vocab"]
+        ) -> Float[Tensor, "batch vocab"]:
+            position = row.shape[1] - n_opening
+            if position < len(tokens):
+                return (
+                    logits if tokens[position] is not None else self.prompt.among_languages(logits)
+                )
+            return logits if after_prompt is None else after_prompt(row, logits)
+
+        return process
 
     def completed(
         self, streams: Mapping[str, Encoding], tokenizer: Tokenizer

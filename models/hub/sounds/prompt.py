@@ -10,43 +10,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Float
 from torch import Tensor
 
-from models.hub.suppressed import (
-    NOTHING_SUPPRESSED,
-    SuppressedTokens,
-    is_id,
-    suppressed_tokens,
-)
+from models.hub.generation import is_id
 
 SPEECH_TASKS = ("transcribe", "translate")
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """Tokens after the start token; None is the language, which is chosen among `languages`.
-
-    `suppressed` applies to the text after the prompt.
-    """
+    """Tokens after the start token; None is the language, which is chosen among `languages`."""
 
     tokens: tuple[int | None, ...] = ()
     languages: tuple[int, ...] = ()
-    suppressed: SuppressedTokens = NOTHING_SUPPRESSED
 
     def forced_by_position(self) -> dict[int, int]:
         """Return position → token, for those that do not depend on the sound."""
         return {i: token for i, token in enumerate(self.tokens) if token is not None}
 
-    def takeable(self, position: int, vocab_size: int) -> Bool[Tensor, " vocab"] | None:
-        """Return True for the tokens that may be taken at a position; None for all."""
-        if position < len(self.tokens):
-            if self.tokens[position] is not None:
-                return None
-            mask = torch.zeros(vocab_size, dtype=torch.bool)
-            mask[list(self.languages)] = True
-            return mask
-        return self.suppressed.allowed(position - len(self.tokens))
+    def among_languages(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, "batch vocab"]:
+        """Return −∞ for all that is not a language."""
+        mask = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
+        mask[list(self.languages)] = False
+        return logits.masked_fill(mask, -torch.inf)
 
     def begins(self, ids: Sequence[int]) -> bool:
         """Return True if tokens after the start token begin with the prompt."""
@@ -58,7 +45,7 @@ class Prompt:
         )
 
 
-def speech_prompt(module: Any, vocab_size: int, ends: tuple[int, ...]) -> Prompt:
+def speech_prompt(module: Any, vocab_size: int) -> Prompt:
     """Return the prompt of a module of transformers; an empty one if its files name none."""
     settings = module.generation_config
     language, task = getattr(settings, "language", None), getattr(settings, "task", None)
@@ -81,11 +68,7 @@ def speech_prompt(module: Any, vocab_size: int, ends: tuple[int, ...]) -> Prompt
     last = getattr(settings, "no_timestamps_token_id", None)
     if is_id(last, vocab_size) and (not tokens or tokens[-1] != last):
         tokens.append(last)
-    return Prompt(
-        tuple(tokens),
-        tuple(sorted(languages.values())),
-        suppressed_tokens(module, ends, 1 + len(tokens)),
-    )
+    return Prompt(tuple(tokens), tuple(sorted(languages.values())))
 
 
 def _forced(settings: Any, config: Any, vocab_size: int) -> list[int | None]:

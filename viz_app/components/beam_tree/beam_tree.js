@@ -60,12 +60,12 @@ class Beam {
     say(node.text || "(no text yet)", "token");
     say(node.ended ? " [end]. " : " … ");
     say(
-      `Log-probability ${signed(node.logProb)} nats over ${node.n} ${node.n === 1 ? "token" : "tokens"}; score ${
-        signed(node.score)
-      } = log-probability / ((5 + ${node.n}) / 6)`,
+      `Log-probability ${signed(node.logProb)} nats over ${node.n} ${node.n === 1 ? "token" : "tokens"}; score ${signed(node.score)} = ${
+        node.total === node.logProb ? "log-probability" : signed(node.total)
+      } / ((5 + ${node.n}) / 6)`,
     );
     put(this.lead, "sup", "", `α = ${this.picture.alpha}`);
-    say(".");
+    say(node.total === node.logProb ? "." : `. The model's generation settings change the sum to ${signed(node.total)}.`);
     if (node.carried) say(" It had ended before this step and only waits in the beam.", "quiet");
   }
 }

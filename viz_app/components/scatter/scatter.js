@@ -67,6 +67,7 @@ class Scatter extends Fitted {
 
   plot({ side, points }, part) {
     const { svg } = part, { theme, picture: { axes, unit } } = this, scale = scaleOf();
+    if (!svg.clientWidth) return;
     const wide = svg.clientWidth / scale, floor = this.tall / scale - ROOM.bottom;
     const values = points.flatMap(({ exact, guess }) => [exact, guess]);
     const ticks = rounds(Math.min(0, ...values), Math.max(0, ...values), 4), [low, high] = [ticks[0], ticks.at(-1)];

@@ -102,6 +102,7 @@ def _node(
         "text": scope.tokenizer.decode(h.tokens),
         "logProb": h.log_prob,
         "score": h.score,
+        "total": h.total,
         "n": len(h.tokens),
         "parent": h.parent,
         "best": at in path,

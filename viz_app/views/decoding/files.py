@@ -78,8 +78,9 @@ def _row(run: Run, i: int, n_text: int, forced: dict[int, int], scope: Scope) ->
 def arrays(story: Story, scope: Scope) -> Arrays:
     """Yield the given tokens, and the arrays of both runs under "parallel" and "serial".
 
-    They are the ids of tokens read and taken, log-probabilities (position, vocab), entropies, and
-    every decoder site's weights (head, position, key), where self-attention to later keys is 0; for
+    They are the ids of tokens read and taken, log-probabilities (position, vocab), the scores that
+    tokens were chosen by where generation settings change them, entropies, and every decoder site's
+    weights (head, position, key), where self-attention to later keys is 0; for
     a recurrent decoder also its states and contexts (position, number).
     """
     field = scope.model.fields[0]
@@ -90,6 +91,8 @@ def arrays(story: Story, scope: Scope) -> Arrays:
         yield f"{name}.read", np.array(run.read)
         yield f"{name}.taken", np.array(run.taken)
         yield f"{name}.log_probs", run.log_probs.numpy()
+        if run.scores is not None:
+            yield f"{name}.scores", run.scores.numpy()
         yield f"{name}.entropy", run.entropy.numpy()
         for site, rows in run.rows.items():
             shape = (rows.n_heads, len(rows), rows.n_key)

@@ -3,8 +3,10 @@
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
+
 from models import InputError
-from models.decoding.incremental import sees_ahead
+from models.decoding.incremental import limit_of, sees_ahead
 from models.decoding.run_checks import check_runs
 from models.decoding.runs import Autoregression, Method, Run, of_trace
 from models.runs.scope import Scope
@@ -252,7 +254,22 @@ def _note(run: CurrentRun, runs: Story, choices: DecodingChoices) -> str:
         lines.append(f"Forced at position {position + 1}: {name}{ends}.")
     if len(reached) < len(forced):
         lines.append("Tokens forced beyond the end of this run are waiting.")
+    if passed := _passed_over(run, runs):
+        lines.append(text.passed_over(passed))
     return " ".join(lines)
+
+
+def _passed_over(run: CurrentRun, runs: Story) -> list[int]:
+    """Return the positions where greedy decoding chose a less probable token than the model's."""
+    serial = runs.serial
+    if runs.method.how != "greedy" or serial.scores is None:
+        return []
+    model = run.scope.model
+    limit = limit_of(model, input_ids(run), runs.method.max_new)
+    forced = model.forced_by_position(limit) | dict(runs.method.forced)
+    best = serial.log_probs.amax(-1)
+    taken = serial.log_probs[torch.arange(len(serial)), torch.tensor(serial.taken)]
+    return [i for i, is_less in enumerate((taken < best).tolist()) if is_less and i not in forced]
 
 
 def _beam_tree(

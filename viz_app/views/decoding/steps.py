@@ -168,8 +168,11 @@ def candidate_tokens(run: Run) -> torch.Tensor:
 
 
 def drawn_from(story: Story) -> torch.Tensor:
-    """Return (position, vocab): the sampled distribution, after temperature, top-k and top-p."""
-    return torch.stack([story.method.filtered(row) for row in story.serial.log_probs]).exp()
+    """Return (position, vocab): the sampled distribution, after temperature, top-k and top-p.
+
+    The settings of the model's folder come before these.
+    """
+    return torch.stack([story.method.filtered(row) for row in story.serial.choices]).exp()
 
 
 def _rank(run: Run) -> torch.Tensor:

@@ -106,6 +106,21 @@ def not_applied(names: Sequence[str]) -> str:
     return f"The model's generation settings include {named}. The app does not apply {'it' if len(names) == 1 else 'them'}."
 
 
+_MOST_NAMED = 4  # positions in a sentence
+
+
+def passed_over(positions: Sequence[int]) -> str:
+    """Say where the settings of a model's folder passed over the most probable token."""
+    named = [str(position + 1) for position in positions[:_MOST_NAMED]]
+    more = len(positions) - len(named)
+    last = f"{more} more" if more else named.pop() if named[1:] else ""
+    places = ", ".join(named) + (f" and {last}" if last else "")
+    noun = "position" if len(positions) == 1 else "positions"
+    return (
+        f"At {noun} {places} the model's generation settings passed over the most probable token."
+    )
+
+
 def no_room(n_ctx: int) -> str:
     """Return the message for a prompt as long as the model's context."""
     return f"The prompt fills all {n_ctx} tokens that this model can read, so it cannot write more. Shorten it to see the model write."
