@@ -1,4 +1,4 @@
-"""Browser fixtures: the served app, and single components on a stage."""
+"""Browser fixtures: single components on a stage, and the served app."""
 
 from served_app import browser, context, page, shared_page
 from stage import stage, stage_page
