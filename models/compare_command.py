@@ -50,15 +50,15 @@ def run_compare(options: argparse.Namespace) -> int:
     texts = common_texts([first, second, *others], options.data, options.limit)
     pairs = [(first, second), *combinations(others, 2)]
     with tqdm(total=len(texts) * (len(pairs) + 1), unit="text", leave=False) as bar:
-        found, *null = (_distances(one, other, texts, bar) for one, other in pairs)
-        within = similarity_within(_seen(runs(first, texts), bar))
+        distances, *null = (_distances(one, other, texts, bar) for one, other in pairs)
+        within = similarity_within(_with_progress(runs(first, texts), bar))
     null_drawn = null_distances(null)
-    matches = {kind.kind: match_heads(kind, null_drawn.get(kind.kind, ())) for kind in found}
-    intervals = {kind.kind: _intervals(kind, options.seed) for kind in found}
-    saved = _saved(first, second, others, texts, found, within, intervals, matches, null_drawn)
+    matches = {kind.kind: match_heads(kind, null_drawn.get(kind.kind, ())) for kind in distances}
+    intervals = {kind.kind: _intervals(kind, options.seed) for kind in distances}
+    saved = _saved(first, second, others, texts, distances, within, intervals, matches, null_drawn)
     path = options.out or Path(f"compare-{first.name}-{second.name}.json")
     write_bytes(path, json.dumps(saved, indent=1, ensure_ascii=False).encode())
-    _report(first, second, len(texts), found, intervals, matches)
+    _report(first, second, len(texts), distances, intervals, matches)
     print(f"saved to {path}")
     return 0
 
@@ -104,7 +104,7 @@ def _fields(scope: Scope, values: RunFields) -> RunFields:
     return values[: n if scope.model.translates else min(n, 1)]
 
 
-def _seen(traces: Iterator[Trace], bar: tqdm) -> Iterator[Trace]:
+def _with_progress(traces: Iterator[Trace], bar: tqdm) -> Iterator[Trace]:
     for trace in traces:
         yield trace
         bar.update()
@@ -161,7 +161,7 @@ def _saved(
 
 def _intervals(kind: KindDistances, seed: int) -> Intervals:
     """Return the mean distance of each head from the same head, by layer and head."""
-    return [[bootstrap(own, seed) for own in layer.T] for layer in kind.own.transpose(0, 1)]
+    return [[bootstrap(values, seed) for values in layer.T] for layer in kind.own.transpose(0, 1)]
 
 
 def _report(

@@ -64,11 +64,11 @@ _FILE_READERS = {IMAGE_FIELD: read_image, SOUND_FIELD: read_sound}
 def _values(scope: Scope, texts: Sequence[str]) -> list[FieldInput]:
     """Return the values of the first fields: texts, or the files at these paths."""
     kinds = [one.kind for one in scope.model.fields if one.kind in (TEXT_FIELD, *_FILE_READERS)]
-    given: list[FieldInput] = list(texts)
+    inputs: list[FieldInput] = list(texts)
     for i, (text, kind) in enumerate(zip(texts, kinds, strict=False)):
         if kind in _FILE_READERS:
-            given[i] = _FILE_READERS[kind](text)
-    return given
+            inputs[i] = _FILE_READERS[kind](text)
+    return inputs
 
 
 def _answers(trace: Trace) -> Iterator[str]:

@@ -123,14 +123,14 @@ def _report(options: argparse.Namespace, scope: Scope, means: dict[str, Surveyed
         add_to_record(scope.path, **{SURVEYS_ENTRY: before | {options.survey: entry}})
 
 
-def survey_line(found: SurveyedMean) -> str:
+def survey_line(result: SurveyedMean) -> str:
     """Return a mean with its interval and its number of texts."""
-    if found.unit == SHARE:
-        mean, low, high = (percent(one) for one in (found.mean, found.low, found.high))
-    elif found.unit == SHARE_DIFFERENCE:
-        mean, low, high = (f"{100 * one:+.1f}" for one in (found.mean, found.low, found.high))
+    if result.unit == SHARE:
+        mean, low, high = (percent(one) for one in (result.mean, result.low, result.high))
+    elif result.unit == SHARE_DIFFERENCE:
+        mean, low, high = (f"{100 * one:+.1f}" for one in (result.mean, result.low, result.high))
         mean = f"{mean} points"
     else:
-        mean, low, high = (f"{one:.3f}" for one in (found.mean, found.low, found.high))
-        mean = f"{mean} {found.unit}"
-    return f"{mean} ({low} to {high}), {found.n_texts} texts"
+        mean, low, high = (f"{one:.3f}" for one in (result.mean, result.low, result.high))
+        mean = f"{mean} {result.unit}"
+    return f"{mean} ({low} to {high}), {result.n_texts} texts"

@@ -235,9 +235,9 @@ def _follow(trainer: Trainer, quiet: bool) -> bool:
     """
     if not quiet and trainer.step == 0:
         trainer.save_beginning()
-    shown = nullcontext(lambda record: None) if quiet else reporting(trainer)
+    reporter = nullcontext(lambda record: None) if quiet else reporting(trainer)
     progress = tqdm(total=trainer.recipe.steps, initial=trainer.step, unit="step", disable=quiet)
-    with progress as bar, _interrupt() as interrupted, shown as report:
+    with progress as bar, _interrupt() as interrupted, reporter as report:
         for record in trainer.train():
             bar.update()
             report(record)

@@ -46,7 +46,7 @@ def module() -> str | None:
 def offered() -> dict[str, str]:
     """Return name → argument of models.load of what the menu offers, in its order."""
     named = dict.fromkeys([*filter(None, [module()]), *models.shipped()])
-    folders = _own() | run_owners.offered_runs(is_shared())
+    folders = _folders() | run_owners.offered_runs(is_shared())
     return {name: name for name in named} | {
         name: str(path) for name, path in folders.items() if name not in named
     }
@@ -79,8 +79,8 @@ def folder(name: str) -> str:
     """
     if name in models.shipped() or name == module():
         return name
-    if name in (own := _own()):
-        return str(own[name])
+    if name in (folders := _folders()):
+        return str(folders[name])
     if name in (trained := run_owners.offered_runs(is_shared())):
         return str(trained[name])
     if is_shared():
@@ -120,7 +120,7 @@ def error_message(error: Exception) -> str:
     return printable(message)
 
 
-def _own() -> dict[str, Path]:
+def _folders() -> dict[str, Path]:
     """Return the checkpoints in the folder of --models: its name and the path below it → folder.
 
     Left out are folders that are, or contain, links out of it, and parts of models, such as

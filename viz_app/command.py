@@ -83,8 +83,8 @@ def open_app(options: Namespace) -> int:
         return _serve(options, n, budget)
 
 
-def _serve(options: Namespace, n: int, kept: float) -> int:
-    """Serve the app from n processes, with memory for `kept` bytes in all."""
+def _serve(options: Namespace, n: int, budget: float) -> int:
+    """Serve the app from n processes, with a memory `budget` in bytes in all."""
     from viz_app import checkpoints, workers
     from viz_app.session import byte_cache
 
@@ -93,11 +93,11 @@ def _serve(options: Namespace, n: int, kept: float) -> int:
         os.environ[checkpoints.SHARED_VARIABLE] = "1"
         flags.append("--client.showErrorDetails=none")
         print(
-            WARNING.format(address=options.share, port=options.port, models=_offered(options)),
+            WARNING.format(address=options.share, port=options.port, models=_menu_summary(options)),
             file=sys.stderr,
         )
     if n > 1:
-        os.environ[byte_cache.BUDGET_VARIABLE] = str(kept / byte_cache.MEGABYTE / n)
+        os.environ[byte_cache.BUDGET_VARIABLE] = str(budget / byte_cache.MEGABYTE / n)
         address = options.share or "localhost"
         return workers.serve_app(n, address, options.port, flags, not options.no_browser)
     if options.share:
@@ -190,7 +190,7 @@ def _workers(options: Namespace) -> int:
     return n
 
 
-def _offered(options: Namespace) -> str:
+def _menu_summary(options: Namespace) -> str:
     import models
     from viz_app import checkpoints
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 VARIABLE = "ATTNSCOPE_COMMON"  # environment variable, which the front process sets for its workers
 _lock = threading.Lock()
-_made: list[str] = []  # by this process
+_folders: list[str] = []  # by this process
 
 
 def common_folder() -> Path:
@@ -17,15 +17,15 @@ def common_folder() -> Path:
     with _lock:
         if VARIABLE not in os.environ:
             os.environ[VARIABLE] = tempfile.mkdtemp(prefix="attnscope-common-")
-            _made.append(os.environ[VARIABLE])
+            _folders.append(os.environ[VARIABLE])
             atexit.register(remove_own)
         return Path(os.environ[VARIABLE])
 
 
 def remove_own() -> None:
     """Remove the folder if this process made it."""
-    while _made:
-        shutil.rmtree(_made.pop(), ignore_errors=True)
+    while _folders:
+        shutil.rmtree(_folders.pop(), ignore_errors=True)
 
 
 def remove() -> None:

@@ -88,14 +88,14 @@ def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
     for number, step in enumerate(lesson.steps, 1):
         print(f"{lesson.name}: question {number} of {len(lesson.steps)}", flush=True)
         with many_runs():
-            asked = _shown(lesson, number, step.page, step.query)
-            form = asked[LESSON_KEY].payload["asks"]
-            revealed = _told(lesson, number, any_prediction(form)) if has_answers else {}
+            step_parts = _shown(lesson, number, step.page, step.query)
+            form = step_parts[LESSON_KEY].payload["asks"]
+            revealed = _reveal(lesson, number, any_prediction(form)) if has_answers else {}
         steps.append(
             StepOnPaper(
-                asked[LESSON_KEY].payload,
+                step_parts[LESSON_KEY].payload,
                 revealed[LESSON_KEY].payload["told"] if revealed else None,
-                _placed(asked.get(step.looks_at), parts),
+                _placed(step_parts.get(step.looks_at), parts),
                 _placed(revealed.get(step.looks_at), parts),
             )
         )
@@ -112,7 +112,7 @@ def _placed(part: Mounted | None, parts: list[Mounted]) -> int | None:
     return len(parts) - 1
 
 
-def _told(lesson: Lesson, number: int, prediction: str) -> dict[str, Mounted]:
+def _reveal(lesson: Lesson, number: int, prediction: str) -> dict[str, Mounted]:
     step = lesson.steps[number - 1]
     query = {**step.query, **step.then}
     if step.pins:

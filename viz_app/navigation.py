@@ -134,17 +134,19 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     session.begin()
     if session.view is not page:
         session.view, session.answer = page, None
-    shown = input_bar(page.opens_on)
+    current = input_bar(page.opens_on)
     note_room = st.container()
     if session.member.note:
         ui.show_note(note_room, session.member.note, key="class")
         session.member.note = ""
-    if shown is None:
+    if current is None:
         ui.show_placeholder(session.opening is not None)
     else:
-        pictures = _with_lesson(address, session, shown, standing)
+        pictures = _with_lesson(address, session, current, standing)
         session.answer = (
-            text_responder(session, pictures) if pictures and session.scope is shown.scope else None
+            text_responder(session, pictures)
+            if pictures and session.scope is current.scope
+            else None
         )
     typed = session.scope.model.text_fields if session.scope else ()
     fields = [url_state.parameter_of(field).name for field in typed]

@@ -76,19 +76,19 @@ class RequestHead:
         upgrade = b"websocket" in map(bytes.lower, _values(headers, b"upgrade"))
         self._named = [line, *_values(headers, b"sec-websocket-protocol", b"authorization")]
         self._cookies = _values(headers, b"cookie")
-        passed = [
+        forwarded = [
             text for name, text in headers if upgrade or name not in (b"connection", b"upgrade")
         ]
         closing = [] if upgrade else [b"Connection: close"]
-        self.head = b"\r\n".join([line, *passed, *closing, b"", b""])
+        self.head = b"\r\n".join([line, *forwarded, *closing, b"", b""])
 
     @property
     def worker(self) -> int | None:
         """The number of the worker that it names by a session's token or by the cookie."""
         for pattern, texts in ((_TOKEN, self._named), (_CHOSEN, self._cookies)):
             for text in texts:
-                if found := pattern.search(text):
-                    return int(found[1])
+                if match := pattern.search(text):
+                    return int(match[1])
         return None
 
 

@@ -203,13 +203,13 @@ def _cells(
     pairs = aligned_positions(run, other, run.activations[names[0]].axes[1], alignment)
     for name in names:
         our_vectors, their_vectors = (trace.activations[name].value[0] for trace in (run, other))
-        for here, there in pairs:
-            if positions is not None and here not in positions:
+        for our_position, their_position in pairs:
+            if positions is not None and our_position not in positions:
                 continue
-            if torch.equal(our_vectors[here], their_vectors[there]):
-                same.append((name, here))
+            if torch.equal(our_vectors[our_position], their_vectors[their_position]):
+                same.append((name, our_position))
             else:
-                differ.append(_Part(name, here, their_vectors[there]))
+                differ.append(_Part(name, our_position, their_vectors[their_position]))
     return differ, same
 
 
@@ -277,23 +277,23 @@ def _effects(
 def _pass(scope: Runner, run: Trace, parts: Sequence[_Part]) -> list[Float[Tensor, "row option"]]:
     """Return the logits with each of these parts put in its place, from one pass."""
     places: dict[bool, dict[str, list[tuple[int, int]]]] = {True: {}, False: {}}
-    taken: dict[str, list[Tensor]] = {}
+    vectors_by_name: dict[str, list[Tensor]] = {}
     queries: dict[str, Sequence[int]] = {}
     for row, part in enumerate(parts):
         is_head = part.queries is not None
         places[is_head].setdefault(part.name, []).append((row, part.number))
-        taken.setdefault(part.name, []).append(part.taken)
+        vectors_by_name.setdefault(part.name, []).append(part.taken)
         if part.queries is not None:
             queries[part.name] = part.queries
-    stacked = {name: torch.stack(several) for name, several in taken.items()}
-    put = _OneEach(
+    stacked = {name: torch.stack(several) for name, several in vectors_by_name.items()}
+    replacement = _OneEach(
         cells=places[False],
         vectors={name: stacked[name] for name in places[False]},
         heads=places[True],
         outputs={name: stacked[name] for name in places[True]},
         queries=queries,
     )
-    outputs = scope.outputs_batch([run.streams] * len(parts), [*run.edits, put])
-    if missing := [name for name in taken if name not in put.met]:
+    outputs = scope.outputs_batch([run.streams] * len(parts), [*run.edits, replacement])
+    if missing := [name for name in vectors_by_name if name not in replacement.met]:
         raise ValueError(f"{missing[0]!r} is not an activation that can be changed")
     return [logits_of(one) for one in outputs]

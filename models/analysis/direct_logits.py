@@ -82,7 +82,7 @@ def _of_sublayer(
 ) -> tuple[Tensor, dict[tuple[str, int], Tensor]]:
     """Return what a sublayer adds, and its parts: of an attention its heads and the bias of W_O."""
     added = trace.activations[part.made or part.out].value[0, position]
-    vectors = _made(trace.attention.get(part.path), part, added, position)
+    vectors = _split_output(trace.attention.get(part.path), part, added, position)
     if part.out_norm is not None:
         name = f"bias of the norm behind {part.path}"
         added, vectors = _through(part.out_norm, added, vectors, name)
@@ -91,12 +91,12 @@ def _of_sublayer(
     return added * part.scale, {name: vector * part.scale for name, vector in vectors.items()}
 
 
-def _made(
-    site: AttentionSite | None, part: Sublayer, made: Tensor, position: int
+def _split_output(
+    site: AttentionSite | None, part: Sublayer, output: Tensor, position: int
 ) -> dict[tuple[str, int], Tensor]:
     """Return the output of a sublayer, of an attention split into heads and the bias of W_O."""
     if site is None or "W_O" not in site.projections:
-        return {(part.out, -1): made}
+        return {(part.out, -1): output}
     added = {
         (part.path, head): site.out[0, head, position] @ head_projection(site, "W_O", head)[0]
         for head in range(site.n_heads)

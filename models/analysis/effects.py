@@ -117,8 +117,8 @@ def effects_of(
         part = each[first : first + n_rows]
         edits = (
             replace(edit, where=replace(edit.where, rows=(row,)))
-            for row, own in enumerate(part)
-            for edit in own
+            for row, edits_of_row in enumerate(part)
+            for edit in edits_of_row
         )
         outputs = scope.outputs_batch([streams] * len(part), [*run.edits, *edits])
         effects += [metric(before, logits_of(one)) for one in outputs]

@@ -189,13 +189,13 @@ def find_jump(scores: dict[int, float]) -> Jump | None:
         whole = max(whole, scores[step] - least)
     if whole < SMALLEST_JUMP:
         return None
-    found: list[Jump] = []
+    jumps: list[Jump] = []
     starts: deque[int] = deque()  # steps from which a stretch may begin, their scores rising
     for step in steps:
         while starts and scores[step] - scores[starts[0]] >= whole / 2:
             start = starts.popleft()  # any later end makes a longer stretch
-            found.append(Jump(start, step, scores[step] - scores[start]))
+            jumps.append(Jump(start, step, scores[step] - scores[start]))
         while starts and scores[starts[-1]] >= scores[step]:
             starts.pop()
         starts.append(step)
-    return min(found, key=lambda each: (each.after - each.before, -each.rise))
+    return min(jumps, key=lambda each: (each.after - each.before, -each.rise))

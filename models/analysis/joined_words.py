@@ -82,8 +82,8 @@ class WordSite(AttentionSite):
         means = np.add.reduceat(summed, starts, axis=-2) / np.maximum(counts, 1)[..., None]
         return torch.from_numpy(means[..., :: words.step, :])
 
-    def _need_causes(self, wanted: str) -> None:
-        raise ValueError(f"{self.name} between words has no {wanted}: they belong to tokens")
+    def _need_causes(self, what: str) -> None:
+        raise ValueError(f"{self.name} between words has no {what}: they belong to tokens")
 
 
 def knows_words(trace: Trace) -> bool:

@@ -64,13 +64,15 @@ def token_routing(trace: Trace, experts: Experts, activation: str, position: int
 
     `activation` names the output of the whole feed-forward.
     """
-    held = trace.activations
-    if not {*experts.names, experts.reads, activation} <= set(held):
+    activations = trace.activations
+    if not {*experts.names, experts.reads, activation} <= set(activations):
         return None
-    experts_of_token, weights, total = (held[name].value[0, position] for name in experts.names)
+    experts_of_token, weights, total = (
+        activations[name].value[0, position] for name in experts.names
+    )
     order = weights.argsort(descending=True, stable=True)
     experts_of_token, weights = experts_of_token[order].long(), weights[order]
-    x = held[experts.reads].value[0, position]
+    x = activations[experts.reads].value[0, position]
     outputs = experts.outputs(x[None], experts_of_token[None])[0].float().cpu()
-    beside = held[activation].value[0, position] - total
+    beside = activations[activation].value[0, position] - total
     return Routed(experts.n_experts, experts_of_token, weights, outputs, total, beside)

@@ -55,23 +55,23 @@ def new_order(
     groups = [range(n - 1)] if groups is None else groups
     order, rng = list(range(n)), random.Random(seed)
     for group in [max(groups, key=len, default=())] if how == "two swapped" else groups:
-        for place, token in zip(group, _moved(list(group), how, rng), strict=True):
+        for place, token in zip(group, _moved_places(list(group), how, rng), strict=True):
             order[place] = token
     return tuple(order)
 
 
-def _moved(places: list[int], how: str, rng: random.Random) -> list[int]:
+def _moved_places(places: list[int], how: str, rng: random.Random) -> list[int]:
     if len(places) < 2:
         return places
     if how == "reversed":
         return places[::-1]
-    moved = list(places)
+    new_places = list(places)
     if how == "two swapped":
         middle = (len(places) - 1) // 2
-        moved[middle : middle + 2] = moved[middle + 1], moved[middle]
-    while moved == places:
-        rng.shuffle(moved)
-    return moved
+        new_places[middle : middle + 2] = new_places[middle + 1], new_places[middle]
+    while new_places == places:
+        rng.shuffle(new_places)
+    return new_places
 
 
 def movable_positions(row: Encoding) -> list[list[int]]:
@@ -95,9 +95,9 @@ def reorder(row: Encoding, order: Sequence[int]) -> Encoding:
         text = f"{text} {token}" if text else token
         offsets.append((start, len(text)))
     hidden = dict(row.hidden)
-    moved = tuple((place, hidden[i]) for place, i in enumerate(order) if i in hidden)
+    hidden_places = tuple((place, hidden[i]) for place, i in enumerate(order) if i in hidden)
     return Encoding(
-        text, tuple(row.ids[i] for i in order), tokens, tuple(offsets), row.segments, moved
+        text, tuple(row.ids[i] for i in order), tokens, tuple(offsets), row.segments, hidden_places
     )
 
 

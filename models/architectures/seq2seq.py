@@ -196,8 +196,8 @@ class Decoder(Placed):
             )
             parts = "s_i; y_{i−1}; c_i"
         formula = f"s_i = {CELL_FORMULAS[self.cell]} of s_{{i−1}}"
-        shown = tap(self.path, "states", states, "target", "d_hidden", formula)
-        inputs = torch.cat([shown, y] if contexts is None else [shown, y, contexts], dim=-1)
+        hidden = tap(self.path, "states", states, "target", "d_hidden", formula)
+        inputs = torch.cat([hidden, y] if contexts is None else [hidden, y, contexts], dim=-1)
         if cache is not None:
             cache.put(self.path, states[:, -1], *unchanged)
         readout = self.dropout(self.W_r(inputs).tanh())

@@ -94,8 +94,8 @@ def beam(
             )
         best = sorted(candidates, key=lambda h: -h.score)[:width]
         yield BeamStep(index, tuple(best))
-        kept = [alive.index(h.parent) for h in best if not h.ended]
-        run.reorder(torch.tensor(kept, dtype=torch.long, device=run.inputs.device))
+        parents = [alive.index(h.parent) for h in best if not h.ended]
+        run.reorder(torch.tensor(parents, dtype=torch.long, device=run.inputs.device))
 
 
 def _children(

@@ -61,26 +61,26 @@ class Step:
 def teacher_forced(
     model: Model,
     inputs: Sequence[int],
-    written: Sequence[int],
+    target: Sequence[int],
     *,
     recorded: bool = False,
     edits: Sequence[Edit] = (),
 ) -> Iterator[Step]:
-    """Yield one step per position of the `written` tokens and </s>, from a single pass.
+    """Yield one step per position of the `target` tokens and </s>, from a single pass.
 
-    A source ends with </s>; `written` is y₁ … yₘ without special tokens.
+    A source ends with </s>; `target` is y₁ … yₘ without special tokens.
     """
     rows = model.encoder_inputs([inputs])
     opening = model.opening(rows)[0].tolist()
-    row = id_row([*opening, *written], model)
+    row = id_row([*opening, *target], model)
     with record() if recorded else nullcontext() as recording, editing(edits):
         masks = model.written_masks(rows, row)
         logits = model.decode(row, model.encode(rows, masks), masks)[0, len(opening) - 1 :]
-    tokens = [*written, model.config.end_id]
+    tokens = [*target, model.config.end_id]
     for i, (log_probs, token) in enumerate(
         zip(logits.float().log_softmax(-1).cpu(), tokens, strict=True)
     ):
-        yield Step(i, tuple(written[:i]), token, log_probs, recording)
+        yield Step(i, tuple(target[:i]), token, log_probs, recording)
 
 
 def greedy(model: Model, inputs: Sequence[int], **how: Any) -> Iterator[Step]:

@@ -213,7 +213,7 @@ class _StepCollector:
     dtype: torch.dtype = torch.float32
 
     def add(self, step: Step) -> None:
-        kept, recording = 0, _recording(step)
+        n_cached, recording = 0, _recording(step)
         for name, site in _writing(recording.attention).items():
             last = site.n_query - 1
             weights = site.weights(rows=slice(last, last + 1))
@@ -221,8 +221,10 @@ class _StepCollector:
             error = _kernel_error(site, weights if last == 0 else None)
             self.error, self.dtype = _larger(self.error, error), site.dtype
             if site.role == "self":
-                kept = site.n_key - site.memory.shape[1]  # `memory` holds the new positions only
-        self.cached.append(kept)
+                n_cached = (
+                    site.n_key - site.memory.shape[1]
+                )  # `memory` holds the new positions only
+        self.cached.append(n_cached)
         for name, states in _states(recording.activations).items():
             self.states.setdefault(name, []).append(states[-1])
         self.steps.append(replace(step, recording=None))

@@ -100,8 +100,8 @@ def output_scales(
         factor = 1.0
         if (after := several[-1].after) and all(p.norm != "post" for p in several):
             added = torch.stack([value[p.out].double() for p in several]).sum(0)
-            moved = value[after].double() - value[several[0].before].double()
-            factor = float((moved * added).sum() / added.square().sum().clamp(min=1e-300))
+            change = value[after].double() - value[several[0].before].double()
+            factor = float((change * added).sum() / added.square().sum().clamp(min=1e-300))
         factors += [1.0 if abs(factor - 1) < _EXACT else factor] * len(several)
     return tuple(factors)
 

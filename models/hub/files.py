@@ -63,11 +63,11 @@ def check_weights(folder: Path, device: torch.device, dtype: torch.dtype | None)
     check_room(sum(_needed(path, dtype) for path in weight_files(folder)), device)
 
 
-def check_room(wanted: int, device: torch.device) -> None:
-    """Raise CheckpointError if weights of `wanted` bytes do not fit into the free memory."""
+def check_room(n_bytes: int, device: torch.device) -> None:
+    """Raise CheckpointError if weights of `n_bytes` do not fit into the free memory."""
     available = free_memory(device)
-    if wanted > available:
-        sizes = [f"{n / 2**30:,.1f} GB" for n in (wanted, available)]
+    if n_bytes > available:
+        sizes = [f"{n / 2**30:,.1f} GB" for n in (n_bytes, available)]
         raise CheckpointError(
             f"its weights take {sizes[0]}, and {sizes[1]} of memory are free on {device}"
         )
@@ -81,13 +81,15 @@ def weight_files(folder: Path) -> list[Path]:
     paths = [folder / name for name in dict.fromkeys(shards(folder).values())] or [
         folder / HUB_WEIGHTS
     ]
-    gone = [path.name for path in paths if not path.is_file()]
-    if gone == [HUB_WEIGHTS]:
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing == [HUB_WEIGHTS]:
         raise CheckpointError(
             PICKLED if any(folder.glob("pytorch_model*.bin")) else WEIGHTS_MISSING
         )
-    if gone:
-        raise CheckpointError(f"{len(gone)} of its weight files are missing, {gone[0]} for one")
+    if missing:
+        raise CheckpointError(
+            f"{len(missing)} of its weight files are missing, {missing[0]} for one"
+        )
     return paths
 
 

@@ -248,6 +248,8 @@ def _of_each_row(processors: list[Any]) -> LogitsProcessor | None:
         row: Int[Tensor, "batch m"], logits: Float[Tensor, "batch vocab"]
     ) -> Float[Tensor, "batch vocab"]:
         each = zip(processors, row[:, None], logits[:, None], strict=True)
-        return torch.cat([one if own is None else own(read, one) for own, read, one in each])
+        return torch.cat(
+            [one if processor is None else processor(read, one) for processor, read, one in each]
+        )
 
     return process

@@ -77,7 +77,9 @@ def answers_beside_a_longer_text(model: HubModel) -> bool:
         return False
     cut = [batch[:1][tuple(map(slice, one.shape))] for batch, one in zip(both, alone, strict=True)]
     pairs = list(zip(cut, alone, strict=True))
-    return all(one.shape == own.shape and close(model, one, own) for one, own in pairs)
+    return all(
+        one.shape == expected.shape and close(model, one, expected) for one, expected in pairs
+    )
 
 
 @torch.no_grad()
@@ -238,9 +240,11 @@ def _tokens_read(module: nn.Module, ids: Tensor, choices: bool = False) -> tuple
                 if not states.is_floating_point() or not states.requires_grad:
                     continue
                 total = output.logits.float().sum()
-                (found,) = torch.autograd.grad(total, states, allow_unused=True, retain_graph=True)
-                if found is not None:
-                    by_token = found.reshape(n, -1).abs().sum(-1)
+                (gradient,) = torch.autograd.grad(
+                    total, states, allow_unused=True, retain_graph=True
+                )
+                if gradient is not None:
+                    by_token = gradient.reshape(n, -1).abs().sum(-1)
                     return tuple(by_token.nonzero().flatten().tolist())
     finally:
         for hook in hooks:

@@ -121,8 +121,8 @@ def _table_rows(module: Any) -> tuple[int, int]:
 def settings_of(module: Any) -> str:
     """Return the whole configuration of a module as JSON, without where it was read from."""
     configs = (getattr(module, name, None) for name in ("config", "generation_config"))
-    told = [config.to_dict() for config in configs if config and hasattr(config, "to_dict")]
-    text = json.dumps(told, skipkeys=True, default=str)
+    settings = [config.to_dict() for config in configs if config and hasattr(config, "to_dict")]
+    text = json.dumps(settings, skipkeys=True, default=str)
     return json.dumps(json.loads(text, object_hook=_without_origin))
 
 

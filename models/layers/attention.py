@@ -65,15 +65,15 @@ class MultiHeadAttention(Placed):
                 self, x, memory, q, k, v, out, mask, edits=edits
             ),
         )  # (batch, head, query, d_head)  # fmt: skip
-        joined = out.transpose(1, 2).flatten(2)  # (batch, query, d_model)
+        concat = out.transpose(1, 2).flatten(2)  # (batch, query, d_model)
         return tap(
             self.path,
             "attn_out",
-            self.W_O(joined),
+            self.W_O(concat),
             self.kind.query_stream,
             "d_model",
             "Concat(head_out)·W_O",
-            lambda: LazyLinear.of(self.W_O, joined),
+            lambda: LazyLinear.of(self.W_O, concat),
         )
 
     def _projected(

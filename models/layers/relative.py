@@ -134,15 +134,15 @@ class RelativeAttention(Placed):
             weights=lambda mask: masked_softmax(self.similarity(q, k) + bias, mask.allowed),
             record=record,
         )  # (batch, head, query, d_head)  # fmt: skip
-        joined = out.transpose(1, 2).flatten(2)  # (batch, query, d_model)
+        concat = out.transpose(1, 2).flatten(2)  # (batch, query, d_model)
         return tap(
             name,
             "attn_out",
-            self.W_O(joined),
+            self.W_O(concat),
             kind.query_stream,
             "d_model",
             "Concat(head_out)·W_O",
-            lambda: LazyLinear.of(self.W_O, joined),
+            lambda: LazyLinear.of(self.W_O, concat),
         )
 
     def _split(self, x: Tensor) -> Tensor:

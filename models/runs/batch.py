@@ -37,8 +37,8 @@ class RecordedBatch:
         values = self.requests[row]
         plain = [value.text if isinstance(value, Encoding) else value for value in values]
         fields = dict(zip_longest((field.name for field in model.fields), plain))
-        written = [field.name for field in model.fields if field.stream == model.writes]
-        is_given = any(fields[name] is not None for name in written)
+        target_fields = [field.name for field in model.fields if field.stream == model.writes]
+        is_given = any(fields[name] is not None for name in target_fields)
         outputs = model.outputs(answers, streams, self.tokenizer)
         is_generated = model.can_write and not is_given
         output = (

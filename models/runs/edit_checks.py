@@ -29,8 +29,8 @@ def check_model(edits: Edits, model: Model, name: str) -> None:
         )
 
 
-def check_activations(edits: Edits, offered: Collection[str]) -> None:
-    """Check after a run that each intermediate an edit names was `offered` to it.
+def check_activations(edits: Edits, names: Collection[str]) -> None:
+    """Check after a run that each intermediate an edit names was among the `names` offered to it.
 
     Raises:
         ValueError: the run has no such intermediate, or none that can be changed.
@@ -38,13 +38,13 @@ def check_activations(edits: Edits, offered: Collection[str]) -> None:
     for edit in edits:
         if not edit.changes("activation"):
             continue
-        if not offered:
+        if not names:
             raise ValueError(f"{edit}: this model has no activation that can be changed")
         name = edit.where.activation
-        if name is not None and name not in offered:
-            near = ", ".join(get_close_matches(name, offered, n=3, cutoff=0.0))
+        if name is not None and name not in names:
+            near = ", ".join(get_close_matches(name, names, n=3, cutoff=0.0))
             raise ValueError(
-                f"{edit}: {name!r} is not one of the {len(offered)} activations that can be "
+                f"{edit}: {name!r} is not one of the {len(names)} activations that can be "
                 f"changed, such as {near}"
             )
 

@@ -68,9 +68,9 @@ class Trial:
 def trials(row: AttentionRow, weights: Float[Tensor, "n key"]) -> list[Trial]:
     """Return the trial of each of these rows of weights, from one batch."""
     log_probs = row.answers(weights).double().log_softmax(-1)
-    own = row.logits.double().softmax(-1)
+    before = row.logits.double().softmax(-1)
     apart = js_divergence(row.weights, weights.double()).tolist()
-    varied = total_variation(own, log_probs.exp()).tolist()
+    varied = total_variation(before, log_probs.exp()).tolist()
     each = zip(weights.double(), apart, varied, log_probs, strict=True)
     return [Trial(w, js, tv, answer, row.edit(w)) for w, js, tv, answer in each]
 
@@ -120,9 +120,11 @@ def quick_tests(row: AttentionRow, n: int = N_PERMUTATIONS, seed: int = 0) -> Qu
     """Return the row itself, equal weights and n permutations, from one batch."""
     if not is_movable(row):
         return QuickTests(trials(row, row.weights[None])[0])
-    own, equal = row.weights[None], _uniform(row)[None]
-    own, uniform, *permuted = trials(row, torch.cat([own, equal, _permutations(row, n, seed)]))
-    return QuickTests(own, uniform, Permutations(permuted))
+    itself, equal = row.weights[None], _uniform(row)[None]
+    itself, uniform, *permuted = trials(
+        row, torch.cat([itself, equal, _permutations(row, n, seed)])
+    )
+    return QuickTests(itself, uniform, Permutations(permuted))
 
 
 def _uniform(row: AttentionRow) -> Float[Tensor, "key"]:
@@ -178,19 +180,19 @@ def adversary(
     began, search = time.monotonic(), _Search(row, epsilon)
     if not is_movable(row):
         return Adversary(trials(row, row.weights[None])[0], 0, 0, 0)
-    tried = search.corners()
-    ends = search.as_far_as_allowed(tried)
+    corner_rows = search.corners()
+    ends = search.as_far_as_allowed(corner_rows)
     corners = int((ends[1] >= 1).sum())
     best = search.best(ends[0], row.weights)
     if ends[1][0] < 1:  # else the furthest corner of all is allowed
         rng, order = torch.Generator().manual_seed(seed), ends[2].argsort(descending=True)
-        drawn = torch.rand(n_starts, len(row.weights), generator=rng, dtype=torch.float64)
-        starts = torch.cat([ends[0][order[: n_starts // 2]], drawn[n_starts // 2 :]])
-        found, done = search.ascend(starts * row.allowed, n_steps, began + longest)
-        best = search.best(found, best)
+        random_rows = torch.rand(n_starts, len(row.weights), generator=rng, dtype=torch.float64)
+        starts = torch.cat([ends[0][order[: n_starts // 2]], random_rows[n_starts // 2 :]])
+        rows, n_done = search.ascend(starts * row.allowed, n_steps, began + longest)
+        best = search.best(rows, best)
     else:
-        done = 0
-    return Adversary(search.exact(best), done, corners, len(tried))
+        n_done = 0
+    return Adversary(search.exact(best), n_done, corners, len(corner_rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,24 +210,24 @@ class _Search:
 
     def is_kept(self, logits: Float[Tensor, "n option"]) -> Tensor:
         """Return True for each answer that is the same within the bound."""
-        own, now = self.row.logits.double().softmax(-1), logits.double().softmax(-1)
-        same = now.argmax(-1) == int(own.argmax())
-        return same & (total_variation(own, now) <= self.epsilon)
+        before, after = self.row.logits.double().softmax(-1), logits.double().softmax(-1)
+        same = after.argmax(-1) == int(before.argmax())
+        return same & (total_variation(before, after) <= self.epsilon)
 
     def as_far_as_allowed(self, ends: Float[Tensor, "n key"]) -> tuple[Tensor, Tensor, Tensor]:
         """Go from the model's row towards each end while the answer is kept.
 
         Returns the rows reached, the shares of the ways and the divergences there.
         """
-        own = self.row.weights
+        start = self.row.weights
         low = self.is_kept(self.row.answers(ends)).double()
         high = torch.ones(len(ends), dtype=torch.float64)
         for _ in range(BISECTIONS):
             share = torch.where(low >= 1, 1.0, (low + high) / 2)
-            kept = self.is_kept(self.row.answers(own + share[:, None] * (ends - own)))
-            low, high = torch.where(kept, share, low), torch.where(kept, high, share)
-        rows = own + low[:, None] * (ends - own)
-        return rows, low, js_divergence(own, rows)
+            same_answer = self.is_kept(self.row.answers(start + share[:, None] * (ends - start)))
+            low, high = torch.where(same_answer, share, low), torch.where(same_answer, high, share)
+        rows = start + low[:, None] * (ends - start)
+        return rows, low, js_divergence(start, rows)
 
     def best(self, rows: Float[Tensor, "n key"], other: Tensor) -> Float[Tensor, "key"]:
         """Return the row furthest from the model's own."""
@@ -236,18 +238,18 @@ class _Search:
         self, starts: Float[Tensor, "n key"], n_steps: int, end: float
     ) -> tuple[Float[Tensor, "n key"], int]:
         """Follow the gradient from each start; return the best row of each, and the steps made."""
-        own, answer = self.row.weights, self.row.logits.double().softmax(-1)
+        start, answer = self.row.weights, self.row.logits.double().softmax(-1)
         option = int(answer.argmax())
         blocked = ~self.row.allowed
         logits = (starts + 1e-6).log().masked_fill(blocked, -torch.inf)
         logits = logits.clamp(min=-12).masked_fill(blocked, -torch.inf).requires_grad_()
-        best, furthest = own.expand(len(starts), -1).clone(), torch.zeros(len(starts))
+        best, furthest = start.expand(len(starts), -1).clone(), torch.zeros(len(starts))
         optimiser, done = torch.optim.Adam([logits], lr=RATE), 0
         while done < n_steps and time.monotonic() < end:
             done += 1
             rows = logits.softmax(-1)
             log_probs = self.row.answers(rows, gradients=True).double().log_softmax(-1)
-            apart = js_divergence(own, rows)
+            apart = js_divergence(start, rows)
             with torch.no_grad():
                 better = self.is_kept(log_probs) & (apart > furthest)
                 best[better], furthest = rows[better], torch.where(better, apart, furthest)
@@ -264,10 +266,10 @@ class _Search:
 
     def exact(self, weights: Float[Tensor, "key"]) -> Trial:
         """Return the trial of rounded weights; if rounding breaks the bound, a step nearer."""
-        own = self.row.weights
+        weights_of_run = self.row.weights
         for share in (1.0, 0.999, 0.99, 0.95, 0.8, 0.5):
-            near = round_weights(own + share * (weights - own))
+            near = round_weights(weights_of_run + share * (weights - weights_of_run))
             trial = trials(self.row, near[None])[0]
             if self.is_kept(trial.log_probs[None])[0]:
                 return trial
-        return trials(self.row, own[None])[0]
+        return trials(self.row, weights_of_run[None])[0]

@@ -79,20 +79,20 @@ def transplant(other: Scope, trace: Trace, kind: str) -> Transplant:
     Raises:
         ValueError: it reads other tokens, or has no such attention.
     """
-    own = read_by(other, trace)
-    there, here = _sites(own, kind), _sites(trace, kind)
-    if not there or not here:
+    their_run = read_by(other, trace)
+    theirs, ours = _sites(their_run, kind), _sites(trace, kind)
+    if not theirs or not ours:
         raise ValueError(f"{other.name} and {trace.model.name} share no {kind} attention")
-    by_head = [(one.name, one.n_heads) for one in there] == [
-        (one.name, one.n_heads) for one in here
+    by_head = [(one.name, one.n_heads) for one in theirs] == [
+        (one.name, one.n_heads) for one in ours
     ]
     mean = mean_weights(trace, kind)[None]
     tensors = {
-        one.name: (trace.attention[one.name].weights() if by_head else mean)[None] for one in there
+        one.name: (trace.attention[one.name].weights() if by_head else mean)[None] for one in theirs
     }
     edit = GivenWeights(Where(kind=kind), tensors=tensors)
-    outputs = other.outputs_batch([own.streams], [edit])[0]
-    return Transplant(own, logits_of(outputs), by_head)
+    outputs = other.outputs_batch([their_run.streams], [edit])[0]
+    return Transplant(their_run, logits_of(outputs), by_head)
 
 
 @runtime_checkable

@@ -111,12 +111,12 @@ class _Maker:
         }
 
     def _of_site(
-        self, edit: Patch, row: StreamEncodings, trace: Trace, kept: Kept, site: AttentionSite
+        self, edit: Patch, row: StreamEncodings, trace: Trace, store: Kept, site: AttentionSite
     ) -> PositionVectors:
         index = self._index(edit, row, trace, site.query_stream)
         if edit.of == "head output":
             return _placed(site.out[0], index)
-        weights = kept.weights_of(site.name)
+        weights = store.weights_of(site.name)
         if edit.alignment and site.key_stream == site.query_stream:
             key_index = self._index(edit, row, trace, site.key_stream)
             keys = _placed(weights.transpose(-1, -2), key_index)

@@ -293,19 +293,23 @@ class Scope:
             with torch.no_grad(), record() as recording:
                 answers = self._answers(self.model(*self.model.inputs(rows)))
             return self._traces(requests, rows, answers, recording)
-        (stream, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
+        (stream, *_), target_stream, pad_id = (
+            self.model.streams,
+            self.model.writes,
+            self.config.pad_id,
+        )
         given_rows = [row[stream].ids for row in rows]
         inputs = self.model.encoder_inputs(given_rows)
         nothing = torch.empty(len(rows), 0, dtype=torch.long, device=self.model.device)
         with torch.no_grad(), record() as recording:
             memory = self.model.encode(inputs, self.model.written_masks(inputs, nothing))
-        if not all(written in row for row in rows):
+        if not all(target_stream in row for row in rows):
             generated = written_rows(self.model, self.tokenizer, given_rows, memory, drafts)
             rows = [
-                row if written in row else row | {written: mine}
+                row if target_stream in row else row | {target_stream: mine}
                 for row, mine in zip(rows, generated, strict=True)
             ]
-        row_ids = self.model.padded([row[written].ids for row in rows], pad_id)
+        row_ids = self.model.padded([row[target_stream].ids for row in rows], pad_id)
         with torch.no_grad(), record(recording):
             answers = self._answers(
                 self.model.decode(row_ids, memory, self.model.written_masks(inputs, row_ids))

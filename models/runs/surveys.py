@@ -44,8 +44,10 @@ class SurveyedMean:
     @classmethod
     def of(cls, unit: str, values: Sequence[float], seed: int) -> "SurveyedMean":
         """Return the mean of one number for each text."""
-        found = bootstrap(torch.tensor(values, dtype=torch.float64), seed)
-        mean, low, high = (round(one, _DIGITS) for one in (found.mean, found.low, found.high))
+        interval = bootstrap(torch.tensor(values, dtype=torch.float64), seed)
+        mean, low, high = (
+            round(one, _DIGITS) for one in (interval.mean, interval.low, interval.high)
+        )
         return cls(unit, mean, low, high, len(values))
 
 
@@ -131,8 +133,8 @@ def make_slip(
     start = words[right].start
     end = start + len(wrong.ids)
     forced = dict(zip(range(start, end), wrong.ids, strict=True))
-    written = [step.token for step in greedy(scope.model, source.ids, forced=forced)]
-    after = [w.text for w in words_written(written, scope.tokenizer) if w.start >= end]
+    token_ids = [step.token for step in greedy(scope.model, source.ids, forced=forced)]
+    after = [w.text for w in words_written(token_ids, scope.tokenizer) if w.start >= end]
     before = [word.text for word in words[right + 1 :]]
     return Slip(words[right], wrong, tuple(before), tuple(after))
 
@@ -155,23 +157,23 @@ def survey_recovery(
     if not scope.model.translates:
         raise ValueError(f"{scope.name} does not translate: it has no translation to recover")
     parts = parts or SurveyParts()
-    n, done, kept = len(sources) * (1 + len(REPLACED_WORDS)), 0, []
+    n, done, originals = len(sources) * (1 + len(REPLACED_WORDS)), 0, []
     for i, source in enumerate(sources):
         largest_id = scope.tokenizer.vocab_size - 1
-        written = parts.numbers(f"text {i}", largest_id, partial(_translated, scope, source))
-        words = words_written(tuple(map(int, written)), scope.tokenizer)
-        kept += [(source, words)] * (len(words) >= MIN_WORDS)
+        token_ids = parts.numbers(f"text {i}", largest_id, partial(_translated, scope, source))
+        words = words_written(tuple(map(int, token_ids)), scope.tokenizer)
+        originals += [(source, words)] * (len(words) >= MIN_WORDS)
         progress(done := done + 1, n)
-    if len(kept) < 2:
+    if len(originals) < 2:
         raise ValueError(
-            f"{scope.name} writes {len(kept)} translations of at least {MIN_WORDS} words; "
+            f"{scope.name} writes {len(originals)} translations of at least {MIN_WORDS} words; "
             "at least 2 are needed"
         )
-    n = len(sources) + len(kept) * len(REPLACED_WORDS)
-    means, texts = {}, [words for _, words in kept]
+    n = len(sources) + len(originals) * len(REPLACED_WORDS)
+    means, texts = {}, [words for _, words in originals]
     for place in REPLACED_WORDS:
         slips = []
-        for i, (source, _) in enumerate(kept):
+        for i, (source, _) in enumerate(originals):
             measured = partial(_measured_slip, scope, source, texts, i, place, seed)
             slips.append(parts.numbers(f"{place} {i}", 1, measured))
             progress(done := done + 1, n)
@@ -286,10 +288,10 @@ def _mean_divergence(scope: Scope, source: Encoding, seed: int) -> list[float]:
 
 def _shares_kept(row: AttentionRow, seed: int) -> tuple[float, float]:
     """Return the share of uniform and of permuted weights that keep the token: 0 or 1, 0 to 1."""
-    tests, own = quick_tests(row, seed=seed), int(row.logits.argmax())
+    tests, option = quick_tests(row, seed=seed), int(row.logits.argmax())
     if tests.uniform is None or tests.permuted is None:
         return 1.0, 1.0  # nothing to move
-    return float(tests.uniform.predicted == own), tests.permuted.kept(own) / N_PERMUTATIONS
+    return float(tests.uniform.predicted == option), tests.permuted.kept(option) / N_PERMUTATIONS
 
 
 Survey = Callable[

@@ -199,7 +199,7 @@ class Sweep:
         order, and the lowest, median and highest of the random orders.
         """
         unedited = torch.tensor(self.losses[OWN_BASELINE])[1::2][:CURVE_TEXTS]
-        found: dict[str, dict[str, tuple[float, float, float, float]]] = {}
+        by_kind: dict[str, dict[str, tuple[float, float, float, float]]] = {}
         for kind in dict.fromkeys(kind for kind, _ in self.heads.values()):
             for share in SWEPT_SHARES:
                 orders = ["importance", *(f"random {i}" for i in range(self.n_orders))]
@@ -211,13 +211,13 @@ class Sweep:
                 ]
                 random_orders = sorted(changes[1:]) or changes
                 median = random_orders[len(random_orders) // 2]
-                found.setdefault(kind, {})[f"{share:g}"] = (
+                by_kind.setdefault(kind, {})[f"{share:g}"] = (
                     changes[0],
                     random_orders[0],
                     median,
                     random_orders[-1],
                 )
-        return found
+        return by_kind
 
     def orders(self) -> dict[str, dict[str, list[SiteHead]]]:
         """Return the orders in which the heads of each kind go off."""
@@ -250,8 +250,8 @@ class Sweep:
                 grads = torch.autograd.grad(loss, zeros, retain_graph=True, allow_unused=True)
                 # without a gradient the answer does not depend on this attention
                 steps = [z.detach() if g is None else g for z, g in zip(zeros, grads, strict=True)]
-                moved = parts.whole(steps) * nudged.head_outs[site].whole()
-                sums[site] = sums.get(site, 0) + moved.sum((-1, -2)).abs().sum(0).cpu()
+                change = parts.whole(steps) * nudged.head_outs[site].whole()
+                sums[site] = sums.get(site, 0) + change.sum((-1, -2)).abs().sum(0).cpu()
         self._ranked = {
             (site, head): float(values[head] / values.norm().clamp(min=1e-12))
             for site, values in sums.items()

@@ -51,9 +51,9 @@ def same_text(text: str) -> str:
     words = SIGNS.sub(
         lambda sign: sign[0] if unicodedata.category(sign[0]).startswith("M") else "", plain
     ).split()
-    joined = "".join(CLIPPED.get(word, word) for word in words)
+    result = "".join(CLIPPED.get(word, word) for word in words)
     # "can not"; a text of punctuation alone is kept
-    return joined.replace("cannt", "cant") or plain.strip()
+    return result.replace("cannt", "cant") or plain.strip()
 
 
 def sets_of(

@@ -40,10 +40,10 @@ class Placed(nn.Module):
     path: str  # in the module tree
 
 
-def free_name(path: str, taken: Container[str]) -> str:
+def free_name(path: str, used_names: Container[str]) -> str:
     """Return the path or, if it is taken, the path with the first free number from 2 on."""
     names = itertools.chain([path], (f"{path} ({i})" for i in itertools.count(2)))
-    return next(name for name in names if name not in taken)
+    return next(name for name in names if name not in used_names)
 
 
 @dataclass

@@ -245,9 +245,9 @@ class AttentionSite:
             self.name,
         )
 
-    def _need_causes(self, wanted: str) -> None:
+    def _need_causes(self, what: str) -> None:
         if not self.has_causes:
-            raise ValueError(f"{self.name} has no {wanted}, only weights: {self.why_given}")
+            raise ValueError(f"{self.name} has no {what}, only weights: {self.why_given}")
 
     def _head(self, part: LazyTensor, head: int | None, batch: int) -> Tensor:
         """Return one head, or (None) all, of q, k or v."""

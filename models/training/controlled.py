@@ -137,9 +137,9 @@ class Controlled:
             entries |= {"loss": record.loss, "rate": record.learning_rate}
             entries |= {"warnings": list(record.warnings)} if record.validation else {}
         if self.controls.site and (record is None or self._may_watch()):
-            begun = time.thread_time()
+            start = time.thread_time()
             entries["attention"] = self.example.weights(self.controls.site)
-            self._watching += time.thread_time() - begun
+            self._watching += time.thread_time() - start
         self.report(**entries)
         self._last = time.monotonic()
 

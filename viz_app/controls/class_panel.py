@@ -81,7 +81,7 @@ def handlers(standing: Standing, lesson: Lesson, session: LiveSession) -> dict[s
         open_classes().vote(standing.code, person, standing.step, form, prediction)
 
     return {
-        "on_predict": lambda said: _act(session, lambda: vote(said)),
+        "on_predict": lambda answer: _act(session, lambda: vote(answer)),
         "on_step": partial(move_class, standing, lesson, session),
         "on_leave": partial(class_state.leave_class, session),
     }

@@ -37,12 +37,12 @@ def _content(lesson: str, has_answers: bool) -> str:
     if not _one.acquire(blocking=False):
         raise InputError(HANDOUT_BUSY)
     try:
-        return _made(lesson, has_answers)
+        return _make(lesson, has_answers)
     finally:
         _one.release()
 
 
-def _made(lesson: str, has_answers: bool) -> str:
+def _make(lesson: str, has_answers: bool) -> str:
     paths = os.pathsep.join(
         [str(Path(viz_app.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     )

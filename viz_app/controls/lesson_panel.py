@@ -102,7 +102,9 @@ def draw_lesson(
         handlers = class_panel.handlers(standing, lesson, session)
     else:
         handlers = {
-            "on_predict": lambda said: lesson_state.predict(lesson, number, said, session),
+            "on_predict": lambda prediction: lesson_state.predict(
+                lesson, number, prediction, session
+            ),
             "on_step": partial(_go, lesson, session),
             "on_leave": lesson_state.leave_lesson,
         }

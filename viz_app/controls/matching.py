@@ -56,9 +56,9 @@ def measured_steps(
             done += len(part)
             yield done
         every.append(average_distances(of_texts))
-    found, *null = every
+    matches, *null = every
     names = tuple(scope.name for scope in seeds)
-    return MatchedHeads(tuple(found), null_distances(null), names, len(texts))
+    return MatchedHeads(tuple(matches), null_distances(null), names, len(texts))
 
 
 def n_steps(n_texts: int, n_seeds: int) -> int:

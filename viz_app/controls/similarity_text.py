@@ -43,11 +43,11 @@ def swap_effect(
 ) -> str:
     """Describe how much of a head's attention moved, and how many next tokens are unchanged."""
     before = original.attention[site.name]
-    moved = sum(
+    change = sum(
         float((before.weights(head, rows=rows) - site.weights(head, rows=rows)).abs().sum())
         for rows in row_slices(site)
     )
-    apart = moved / site.n_query / 2
+    apart = change / site.n_query / 2
     return (
         f"{words.head_place(site, head)}, trained with the {trained} similarity, here scored by {name}: on average "
         f"{words.percent(apart)} of a row's attention goes elsewhere. {_answers(original, other)}: "

@@ -39,10 +39,10 @@ class Scaled:
         default, last = [], []  # (extent, picture) of each
 
         def draw(extent: Extent) -> Any:
-            kept = last if extent else default
-            if not kept or kept[0][0] != extent:
-                kept[:] = [(extent, self.draw(extent))]
-            return kept[0][1]
+            drawings = last if extent else default
+            if not drawings or drawings[0][0] != extent:
+                drawings[:] = [(extent, self.draw(extent))]
+            return drawings[0][1]
 
         return Scaled(draw, self.extent_of)
 

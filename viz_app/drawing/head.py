@@ -29,8 +29,8 @@ def head_payload(
     centre of the exact part of a long text; None shows the whole text in blocks.
     """
     query_axis, key_axis = words.axes(site, terms, queries_are_written(trace, site))
-    asked, hidden = scale or Scale(), sinks(trace.axes(site)[1])
-    scale = asked.of(site.n_key)
+    choice, hidden = scale or Scale(), sinks(trace.axes(site)[1])
+    scale = choice.of(site.n_key)
     drawn = cells(trace, site, index, tile, hidden if scale.hides_sinks else ())
     names = axes_labels(trace, site)[1]
     header: dict[str, Any] = {
@@ -48,7 +48,7 @@ def head_payload(
         "masks": [layer.name for layer in site.mask.layers],
         **saving(head_name(trace, site, index), facts(trace)),
         "scale": scale.name,
-        "asked": asked.name,
+        "asked": choice.name,
         "hides": scale.hides_sinks,
         "sinks": hidden,
         "sinkNames": [names[i].text for i in hidden],

@@ -24,8 +24,8 @@ def image_of(trace: Trace, site: AttentionSite) -> PatchRow | None:
 
 def shown_query(trace: Trace, site: AttentionSite, lock: str) -> int:
     """Return the query to show: the held one, or the token that answers, or the middle patch."""
-    if (held := held_query(lock, site)) is not None:
-        return held
+    if (query := held_query(lock, site)) is not None:
+        return query
     for output in trace.outputs.values():
         if isinstance(output, ClassProbabilities | JudgedLabels) and output.position is not None:
             return output.position

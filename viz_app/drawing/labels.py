@@ -109,12 +109,12 @@ def written_labels(row: Encoding, is_closed: bool) -> list[Label]:
     return [*openings[1:], *[Label(END_LABEL, "special token </s>", special=True)] * is_closed]
 
 
-def _step(read: Label, written: Label) -> Label:
+def _step(read: Label, output: Label) -> Label:
     notes = (
-        note for label in (read, written) if (note := label.note and f"{label.text}: {label.note}")
+        note for label in (read, output) if (note := label.note and f"{label.text}: {label.note}")
     )
-    note = "; ".join((f"reading {read.text}, writing {written.text}", *notes))
-    return Label(f"{read.text}{ARROW}{written.text}", note, read.special and written.special)
+    note = "; ".join((f"reading {read.text}, writing {output.text}", *notes))
+    return Label(f"{read.text}{ARROW}{output.text}", note, read.special and output.special)
 
 
 def of_two_runs(first: Label, second: Label, *names: str) -> Label:
@@ -162,8 +162,8 @@ def _label(token: str, offset: tuple[int, int] | None, text: str) -> Label:
 
 def _piece(token: str, is_first: bool) -> Label:
     """Return the label of an ordinary token, without the leading space at the start of a text."""
-    shown = visible(token.replace("▁", " "))
-    return Label(shown[1:] if is_first and token.startswith("▁") and len(shown) > 1 else shown)
+    text = visible(token.replace("▁", " "))
+    return Label(text[1:] if is_first and token.startswith("▁") and len(text) > 1 else text)
 
 
 def special_label(token: str) -> Label:
@@ -210,7 +210,7 @@ def quote(label: Label) -> str:
 
     The tokens of two runs are separated by a slash: “cat”/“dog”.
     """
-    read, *written = (
+    read, *outputs = (
         "/".join(
             token
             if label.special or token in SPECIAL_NAMES
@@ -219,4 +219,4 @@ def quote(label: Label) -> str:
         )
         for part in label.text.split(ARROW)
     )
-    return f"{read} (writing {written[0]})" if written else read
+    return f"{read} (writing {outputs[0]})" if outputs else read

@@ -65,7 +65,7 @@ def learning_chart(
                 for names, axis in axes.items()
                 if (lines := _lines(points, names))
             ),
-            *(_band(curve.name, found, look) for curve in curves if (found := jump_of(curve.rows))),
+            *(_band(curve.name, jump, look) for curve in curves if (jump := jump_of(curve.rows))),
         ],
     }  # fmt: skip
 

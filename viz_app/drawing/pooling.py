@@ -24,17 +24,17 @@ def block_side(n_query: int, n_key: int, side: int) -> int:
     return max(1, math.ceil(max(n_query, n_key) / side))
 
 
-def pooled(shown: Tensor, k: int) -> Tensor:
+def pooled(values: Tensor, k: int) -> Tensor:
     """Return the largest weight of each k × k block, (…, query/k, key/k).
 
     In the weights (…, query, key) a masked cell is −1; a block is −1 if all its cells are.
     """
     if k == 1:
-        return shown
-    n_query, n_key = shown.shape[-2:]
+        return values
+    n_query, n_key = values.shape[-2:]
     if n_query % k or n_key % k:
-        shown = F.pad(shown, (0, -n_key % k, 0, -n_query % k), value=-torch.inf)
-    return shown.unflatten(-2, (-1, k)).amax(-2).unflatten(-1, (-1, k)).amax(-1)
+        values = F.pad(values, (0, -n_key % k, 0, -n_query % k), value=-torch.inf)
+    return values.unflatten(-2, (-1, k)).amax(-2).unflatten(-1, (-1, k)).amax(-1)
 
 
 def pooled_weights(site: AttentionSite, head: int, k: int, hidden: Sequence[int] = ()) -> Tensor:

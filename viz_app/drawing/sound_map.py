@@ -23,8 +23,8 @@ def sound_of(trace: Trace, site: AttentionSite) -> SoundRow | None:
 
 def shown_sound_query(trace: Trace, site: AttentionSite, lock: str) -> int:
     """Return the query to show: the held one, or the one in the middle of what is heard."""
-    if (held := held_query(lock, site)) is not None:
-        return held
+    if (query := held_query(lock, site)) is not None:
+        return query
     row = trace.streams[site.query_stream]
     return (row.n_heard if isinstance(row, SoundRow) else site.n_query) // 2
 
@@ -43,7 +43,7 @@ def sound_map(
     row = sound_of(trace, site)
     if row is None:
         raise ValueError(f"{site.name} reads no sound")
-    query, levels, asked = shown_sound_query(trace, site, lock), _levels(row), scale or Scale()
+    query, levels, choice = shown_sound_query(trace, site, lock), _levels(row), scale or Scale()
     queries, _ = axes_labels(trace, site)
     header: dict[str, Any] = {
         "queries": [label.as_json() for label in queries],
@@ -53,7 +53,7 @@ def sound_map(
         "step": row.step,
         "bands": len(levels),
         "heard": row.n_heard,
-        "scale": ROW_SCALE if asked.name == AUTO else asked.name,
+        "scale": ROW_SCALE if choice.name == AUTO else choice.name,
     }
     is_whole = site.n_query * site.n_key <= LARGEST_WHOLE**2
     return pack_over_file(

@@ -48,8 +48,8 @@ def input_bar(opens_on: Mapping[str, str]) -> CurrentRun | None:
             session.name, session.scope = _checkpoint(session)
         scope = session.scope or (session.run.scope if session.run else None)
         ready = readable_examples(scope) if scope else []
-        if scope and (own := opens_on.get(scope.task)) and reads_text(scope, own):
-            ready = [(own,), *(texts for texts in ready if texts != (own,))]
+        if scope and (opening_text := opens_on.get(scope.task)) and reads_text(scope, opening_text):
+            ready = [(opening_text,), *(texts for texts in ready if texts != (opening_text,))]
         has_run = _texts(session, scope, ready)
         with st.container(key="bar-example"):
             if files := [field for field in _fields(scope) if field.kind in FILE_FIELDS]:
@@ -71,8 +71,8 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     if name != first and url_state.is_url_driven() and (missing := checkpoints.why_refused(name)):
         url_state.use_fallback(CHECKPOINT, None, missing)
         name = first
-    offered = groups()
-    menu = {"value": name, "groups": offered, "takesPaths": not checkpoints.is_shared()}
+    menu_groups = groups()
+    menu = {"value": name, "groups": menu_groups, "takesPaths": not checkpoints.is_shared()}
     show(PICKER, menu, on_pick=pick_model)
     try:
         folder = checkpoints.folder(name)
@@ -89,7 +89,7 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
         return session.name, None if url_state.is_url_driven() else session.scope
     session.picked = name
     family = words.as_sentence(family_of(scope.config).name)
-    options = (option for group in offered for option in group["options"])
+    options = (option for group in menu_groups for option in group["options"])
     is_described = any(option["name"] == name and option["detail"] for option in options)
     about = (
         "" if is_described or not scope.model.answer_description else f"{family} {WHAT_IT_SHOWS}"
@@ -225,16 +225,16 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
         (scope.task, example[0]),
     )
     text, start = url_state.get(fields[0]), dict(zip_longest(fields, example, fillvalue=""))
-    _put({field: value for field, value in start.items() if url_state.get(field) is None})
+    _set_texts({field: value for field, value in start.items() if url_state.get(field) is None})
     session = live.live_session()
     are_set, session.texts_are_set = session.texts_are_set, session.opening is not None
     if text is None or task is None or url_state.is_url_driven() or are_set:
         return
     if task != scope.task and not (text != placed and _follows(scope, text)):
         typed[task] = {field: url_state.get(field) for field in start}
-        _put(typed.get(scope.task, start))
+        _set_texts(typed.get(scope.task, start))
     elif text == placed != example[0]:
-        _put(start)
+        _set_texts(start)
 
 
 def _follows(scope: Scope, text: str) -> bool:
@@ -245,7 +245,7 @@ def _follows(scope: Scope, text: str) -> bool:
     return reads_text(scope, text) and not scope.warnings(text)
 
 
-def _put(texts: Mapping[Text, str]) -> None:
+def _set_texts(texts: Mapping[Text, str]) -> None:
     for field, text in texts.items():
         url_state.set_value(field, text)
 

@@ -18,7 +18,7 @@ def histogram(form: PredictionForm, votes: Votes, happened: Any = None) -> dict[
 
     For cells it is a map: how many predicted each cell to be open.
     """
-    counts = [(value_of(form, said), n) for said, n in votes]
+    counts = [(value_of(form, prediction), n) for prediction, n in votes]
     if form["kind"] == CELLS_STEP:
         return {"cells": _cells(form, counts), "rows": form["rows"], "columns": form["columns"]}
     bars = _BARS[form["kind"]](form, counts, happened)

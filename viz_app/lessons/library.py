@@ -31,7 +31,7 @@ class Library:
 
 def library(pages: Collection[str], parameters: Mapping[str, Parameter]) -> Library:
     """Return the lessons, whose addresses name these pages and URL parameters."""
-    found: dict[str, Lesson] = {}
+    lessons: dict[str, Lesson] = {}
     errors = []
     added = os.environ.get(LESSONS_VARIABLE)
     for folder in [*([Path(added)] if added else []), SHIPPED_LESSONS]:
@@ -40,10 +40,10 @@ def library(pages: Collection[str], parameters: Mapping[str, Parameter]) -> Libr
                 stat = path.stat()
                 version = stat.st_mtime_ns, stat.st_size
                 lesson = _read(path, version, tuple(pages), frozenset(parameters.items()))
-                found.setdefault(lesson.name, lesson)
+                lessons.setdefault(lesson.name, lesson)
             except (OSError, LessonError) as error:
                 errors.append(str(error))
-    return Library(tuple(found.values()), tuple(errors))
+    return Library(tuple(lessons.values()), tuple(errors))
 
 
 @lru_cache(maxsize=MOST_FILES)

@@ -60,7 +60,7 @@ def lesson_picture(
     }
     try:
         if in_class.is_released if in_class else prediction is not None:
-            picture["told"] = _told(step, prediction, run, pinned)
+            picture["told"] = _reveal_payload(step, prediction, run, pinned)
         elif in_class and in_class.leads:
             picture["waits"] = {"says": LED}
         elif prediction is not None:
@@ -79,7 +79,7 @@ def lesson_picture(
     return picture
 
 
-def _told(
+def _reveal_payload(
     step: LessonStep, prediction: str | None, run: CurrentRun, pinned: CurrentRun | None
 ) -> dict[str, Any]:
     """Return what was predicted, what happened, and the reveal.
@@ -89,16 +89,16 @@ def _told(
     """
     find = finder(run, pinned)
     happened = step.happened.places[0].value(find)
-    told: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "happened": happened_words(step.prediction, happened),
         "reveal": [sentence.words(find) for sentence in step.reveal],
     }
     if prediction is not None:
         form: PredictionForm = form_of(step.prediction, run)
         value = value_of(form, prediction)
-        told["said"] = words_of(form, value)
-        told["agrees"] = None if step.prediction.kind == NUMBER_STEP else value == happened.value
-    return told
+        payload["said"] = words_of(form, value)
+        payload["agrees"] = None if step.prediction.kind == NUMBER_STEP else value == happened.value
+    return payload
 
 
 def happened_words(prediction: Prediction, happened: ReadingValue) -> str:

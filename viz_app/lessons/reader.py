@@ -149,23 +149,23 @@ class _Reader:
 
     def fields(self, lines: list[Line], names: Collection[str]) -> FieldLines:
         """Return the lines of each field, those before the first field under ""."""
-        found: FieldLines = {"": []}
+        lines_by_field: FieldLines = {"": []}
         name = ""
         for number, text in lines:
             key, colon, rest = text.partition(":")
             if colon and key in (*STEP_FIELDS, "minutes"):
                 if key not in names:
                     raise self.fail(number, f"{key} does not belong here")
-                if key in found:
+                if key in lines_by_field:
                     raise self.fail(number, f"{key} appears twice")
-                name, found[key] = key, [(number, rest.strip())]
+                name, lines_by_field[key] = key, [(number, rest.strip())]
             # a look or an address is one line, after which the text goes on
             elif name in ("open", "look", "minutes", "then"):
                 name = ""
-                found[name].append((number, text))
+                lines_by_field[name].append((number, text))
             else:
-                found[name].append((number, text))
-        return found
+                lines_by_field[name].append((number, text))
+        return lines_by_field
 
     def one_line(self, fields: FieldLines, name: str, number: int) -> Line:
         if name not in fields or not fields[name][0][1]:

@@ -63,10 +63,10 @@ class Placeholder:
         Raises:
             ValueError: the operands cannot be compared or subtracted.
         """
-        left = _found(self.left, find)
+        left = _value(self.left, find)
         if not self.sign:
             return left
-        right = _found(self.right, find)
+        right = _value(self.right, find)
         if not self.chooses:
             write = left.write or right.write
             if write is None:
@@ -120,7 +120,7 @@ class Sentence:
         )
 
 
-def _found(operand: Operand, find: FindReading) -> ReadingValue:
+def _value(operand: Operand, find: FindReading) -> ReadingValue:
     if isinstance(operand, Reading):
         return find(operand)
     return ReadingValue(operand, f"{operand:g}" if isinstance(operand, float) else operand)

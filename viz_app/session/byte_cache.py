@@ -264,16 +264,16 @@ class ByteCache:
             rest = [e.shared_ids for e in self._others.values() if e.shared_ids is not None]
             self._shared = frozenset().union(*rest)
 
-    def _note(self, key: Hashable, gone: ref) -> None:
+    def _note(self, key: Hashable, reference: ref) -> None:
         """Record that a value was freed.
 
         This may happen anywhere, even while this thread has the lock.
         """
-        self._gone.append((key, gone))
+        self._gone.append((key, reference))
 
     def _forget_gone(self) -> None:
         while self._gone:
-            key, gone = self._gone.popleft()
-            if (entry := self._held.get(key)) and entry[0] is gone:
+            key, reference = self._gone.popleft()
+            if (entry := self._held.get(key)) and entry[0] is reference:
                 del self._held[key]
                 self._alive.remove(entry[1])

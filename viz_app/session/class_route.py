@@ -80,7 +80,7 @@ async def _table(request: Request) -> Response:
 def _csv(code: str) -> str:
     rows = []
     for step, form, votes in open_classes().everything(code):
-        rows += [(step, words_of(form, value_of(form, said)), n) for said, n in votes]
+        rows += [(step, words_of(form, value_of(form, prediction)), n) for prediction, n in votes]
     return csv_table(("step", "prediction", "count"), rows)
 
 

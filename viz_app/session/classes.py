@@ -81,8 +81,8 @@ class Classes:
                 raise ClassError(
                     f"{MAX_OPEN_CLASSES} classes are open; try again when one has ended."
                 )
-            taken = {code for (code,) in db.execute("SELECT code FROM class")}
-            while (code := f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}}") in taken:
+            codes = {code for (code,) in db.execute("SELECT code FROM class")}
+            while (code := f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}}") in codes:
                 pass
             db.execute("INSERT INTO class VALUES (?, ?, ?, 1, ?)", (code, teacher, lesson, now))
         return code
@@ -168,19 +168,19 @@ class Classes:
         Raises:
             ClassError: it does not count; the message says why.
         """
-        asked, standing = self.form(code, step), self.standing(code)
+        expected, standing = self.form(code, step), self.standing(code)
         if standing is None:
             raise ClassError("The class has ended.")
         if (standing.step, standing.is_released) != (step, False):
             raise ClassError("The class has moved on.")
-        if asked is None:
+        if expected is None:
             raise ClassError("Your teacher's page is still opening. Predict again in a moment.")
-        if _written(form) != _written(asked):
+        if _written(form) != _written(expected):
             raise ClassError("The class predicts for another text. Show the step again.")
         if len(prediction) > MAX_PREDICTION:
             raise ClassError("The prediction is too long.")
         try:
-            value_of(asked, prediction)
+            value_of(expected, prediction)
         except ValueError as error:
             raise ClassError(f"{error}.") from None
         with self._open() as db:

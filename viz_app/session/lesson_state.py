@@ -28,7 +28,7 @@ def _read(text: str) -> Predictions:
 
 
 def _write(predictions: Predictions) -> str:
-    return "_".join(f"{number}.{said}" for number, said in predictions)
+    return "_".join(f"{number}.{prediction}" for number, prediction in predictions)
 
 
 PREDICTED = Notation("predicted", (), True, read=_read, write=_write)

@@ -129,7 +129,7 @@ class LiveSession:
     def show(self, run: CurrentRun) -> None:
         """Make this the shown run, unless the session has changed its model in the meantime."""
         model = run.scope.model
-        written = run.trace.streams[model.writes].ids[1:] if model.can_write else ()
+        target_ids = run.trace.streams[model.writes].ids[1:] if model.can_write else ()
         with self._lock:
             if run.scope is not self.scope:
                 return
@@ -137,8 +137,8 @@ class LiveSession:
             if last is not run.scope:
                 self._written.clear()
                 self.change = unchanged
-            if written and not run.trace.teacher_forced and written not in self._written:
-                self._written.append(written)
+            if target_ids and not run.trace.teacher_forced and target_ids not in self._written:
+                self._written.append(target_ids)
             self.run = run
 
     def keep_last(self) -> CurrentRun | None:

@@ -24,9 +24,9 @@ class _Record:
 def other_seeds(scope: Scope, names: Sequence[str] | None = None) -> tuple[str, ...]:
     """Return the checkpoints of these names, or of all, that differ from this in the seed alone."""
     seeds = []
-    offered = checkpoints.offered()
-    for name in offered if names is None else filter(offered.__contains__, names):
-        folder = offered[name]
+    menu = checkpoints.offered()
+    for name in menu if names is None else filter(menu.__contains__, names):
+        folder = menu[name]
         with suppress(CheckpointError):
             record = _Record(read_config(folder_of(folder)), cache.description(folder).training)
             if is_other_seed(scope, record):

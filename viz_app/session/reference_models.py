@@ -96,8 +96,8 @@ def _but_for_lambda(training: dict[str, Any]) -> tuple[object, ...] | None:
 
 def same_tokens(scope: Scope, run: CurrentRun) -> bool:
     """Return True if this model encodes the shown source as the same tokens and ids."""
-    row, shown = (
+    row, theirs = (
         scope.encode(source=run.trace.streams["source"].text)["source"],
         run.trace.streams["source"],
     )
-    return row.ids == shown.ids and row.tokens == shown.tokens
+    return row.ids == theirs.ids and row.tokens == theirs.tokens

@@ -48,19 +48,21 @@ class Pages:
         """Return the place that would show an address of the app; None if there is none."""
         places = self.of_tab(tab)
         section = PAGES[tab].section
-        asked = section and parse_qs(query).get(section.name, [""])[0]
-        return next(iter([place for place in places if place.section == asked] or places), None)
+        section_name = section and parse_qs(query).get(section.name, [""])[0]
+        return next(
+            iter([place for place in places if place.section == section_name] or places), None
+        )
 
 
-def crawl(example: ModelTexts, places: Iterable[StaticPage], told: Callable[[], object]) -> Pages:
-    """Return the pages of a model; `told` is called whenever a still is made."""
+def crawl(example: ModelTexts, places: Iterable[StaticPage], report: Callable[[], object]) -> Pages:
+    """Return the pages of a model; `report` is called whenever a still is made."""
     pages = Pages({place: {} for place in places})
     waiting = deque((place, "", 0) for place in pages.stills)
     with many_runs():
         while waiting:
             place, query, clicks = waiting.popleft()
             if still := _still(example, pages, place, query, is_clicked=0 < clicks <= CLICKS):
-                told()
+                report()
                 waiting.extend(_onward(pages, place, still, clicks))
     return pages
 
@@ -74,7 +76,7 @@ def _still(
         return None
     if is_clicked and len(stills) >= MAX_STILLS:
         return None
-    still = _made(example, place, query)
+    still = _make_still(example, place, query)
     if still.missing:
         pages.missing[place] = still.missing
         return None
@@ -93,7 +95,7 @@ def _onward(
         yield target, query, CLICKS + 1
 
 
-def _made(example: ModelTexts, place: StaticPage, query: str) -> Still:
+def _make_still(example: ModelTexts, place: StaticPage, query: str) -> Still:
     """Run a page at an address, without a server, and return its still.
 
     Raises:

@@ -14,9 +14,9 @@ def page_link(
     label: str, places: Sequence[StaticPage], pages: Pages, is_here: bool, root: str
 ) -> str:
     """Return a link to the first of these places with a page, or the label and why none has one."""
-    if there := [place for place in places if pages.stills.get(place)]:
+    if same_page := [place for place in places if pages.stills.get(place)]:
         current = ' aria-current="page"' if is_here else ""
-        return f'<a href="{root}{there[0].file}"{current}>{escape(label)}</a>'
+        return f'<a href="{root}{same_page[0].file}"{current}>{escape(label)}</a>'
     reason = pages.missing.get(places[0], "")
     return (
         f'<span class="lacks" role="link" aria-disabled="true" title="{escape(reason)}">'

@@ -51,10 +51,10 @@ def _still(tab: str, view: View[Any], session: LiveSession, run: CurrentRun) -> 
     nodes = layout.whole([key for key in STRIP if key in pictures], cells)
     if not layout.is_static:
         return Still("", missing=CHARTS_ONLY_IN_APP)
-    shown = {cell.picture: cell for cell in shown_in(cells) if cell.picture in pictures}
+    components = {cell.picture: cell for cell in shown_in(cells) if cell.picture in pictures}
     parts = {
         key: Mounted(cell.component, without_model(cell.component, pictures[key]))
-        for key, cell in shown.items()
+        for key, cell in components.items()
     }
     parts |= {key: Mounted(PLAIN, picture) for key, picture in layout.plain.items()}
     parts[NEXT_QUESTION_KEY] = Mounted(NEXT_LINK, pictures[NEXT_QUESTION_KEY])
@@ -64,15 +64,15 @@ def _still(tab: str, view: View[Any], session: LiveSession, run: CurrentRun) -> 
         parts=parts,
         texts={"headline": headline_html(page.question, answer), **layout.texts},
         layout=tuple(nodes),
-        moves=tuple(_moves(list(shown.values()), pictures)),
+        moves=tuple(_moves(list(components.values()), pictures)),
         leads_to=(question.page, _address_of(question)),
         query=sorted_query(url_state.publish().query),
     )
 
 
-def _moves(shown: Sequence[ShownComponent], drawn: dict[str, Any]) -> Iterator[Move]:
+def _moves(components: Sequence[ShownComponent], drawn: dict[str, Any]) -> Iterator[Move]:
     """Yield what each message leads to: its handler is called, and what it chose is undone."""
-    for cell in shown:
+    for cell in components:
         for name, handler in {**cell.choose, **cell.change}.items():
             event = cell.component.events[name]
             for message in messages(cell.component, name, drawn[cell.picture]):

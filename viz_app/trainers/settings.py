@@ -225,7 +225,7 @@ class RunSettings:
         ]
         shared = [name for name in self.names if name in other.names]
         named += [(name, self.value(name), other.value(name)) for name in shared]
-        return [(name, here, there) for name, here, there in named if here != there]
+        return [(name, ours, theirs) for name, ours, theirs in named if ours != theirs]
 
 
 def _out_of_bounds(name: str, value: Any) -> str:

@@ -135,13 +135,13 @@ def annotate(*texts: str) -> list[str]:
 
     A word counts as seen once it occurs in any of the texts.
     """
-    seen: set[str] = set()
+    names: set[str] = set()
 
     def mark(match: re.Match) -> str:
         name = match[1]
-        if name in seen:
+        if name in names:
             return match[0]
-        seen.add(name)
+        names.add(name)
         return f"<abbr>{match[0]}</abbr>"
 
     return [_WORD.sub(mark, escape(text)) for text in texts]

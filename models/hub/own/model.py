@@ -225,9 +225,9 @@ class OwnTexts(OwnModel):
 
         Raises ValueError for several rows that cannot be one batch.
         """
-        return tuple(self._given([row[name] for row in rows]) for name in self.streams)
+        return tuple(self._input_of([row[name] for row in rows]) for name in self.streams)
 
-    def _given(self, encodings: Sequence[Encoding]) -> Given:
+    def _input_of(self, encodings: Sequence[Encoding]) -> Given:
         tensors = self.own_tensors(encodings)
         if tensors:
             return Given(tensors, len(encodings[0].ids))

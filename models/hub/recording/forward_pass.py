@@ -279,9 +279,9 @@ class ForwardPass:
         if self.recording is None or tap.name in self.recording.activations:
             return
         if not tap.largest or value.numel() <= tap.largest:
-            kept = value.clone() if tap.copies else value
-            kept = kept if tap.make is None else tap.make(kept)
-            self.recording.tap("", tap.name, kept, stream, tap.feature, tap.formula)
+            activation = value.clone() if tap.copies else value
+            activation = activation if tap.make is None else tap.make(activation)
+            self.recording.tap("", tap.name, activation, stream, tap.feature, tap.formula)
 
     def on_embedding(
         self,

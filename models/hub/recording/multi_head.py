@@ -64,17 +64,17 @@ def record_multi_head(
             else how | _as_asked(mask, len(q), n_heads, q.shape[2], k.shape[2])
         )
         identity = torch.eye(embed_dim, dtype=query.dtype, device=query.device)
-        joined, averaged = func(*inputs, None, None, False, dropout_p, identity, None, **settings)
+        concat, averaged = func(*inputs, None, None, False, dropout_p, identity, None, **settings)
         weights.append(averaged)
-        joined = joined.transpose(0, 1) if joined.dim() == 3 else joined[None]
-        return joined.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (batch, head, query, d_head)
+        concat = concat.transpose(0, 1) if concat.dim() == 3 else concat[None]
+        return concat.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (batch, head, query, d_head)
 
     attn_mask = _mask(how, q, k, n_heads)
     output = out_proj_weight.detach(), _detached(out_proj_bias)
     out = forward_pass.attend(AttentionCall(q, k, v, attn_mask, False, None, origins, output), run)
-    joined = out.transpose(1, 2).flatten(2).transpose(0, 1)  # (query, batch, d_model)
-    projected = F.linear(joined.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(
-        *joined.shape[:2], -1
+    concat = out.transpose(1, 2).flatten(2).transpose(0, 1)  # (query, batch, d_model)
+    projected = F.linear(concat.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(
+        *concat.shape[:2], -1
     )
     return (projected if query.dim() == 3 else projected[:, 0]), weights[0]
 

@@ -150,13 +150,13 @@ def reads_joined(linear: Linear, out: Float[Tensor, "batch head n d_head"]) -> b
     batch, n_heads, n, d_head = out.shape
     if linear.x.numel() != out.numel() or linear.x.shape[-1] != n_heads * d_head:
         return False
-    x, joined = linear.x.reshape(batch, n, -1), out.transpose(1, 2)
+    x, concat = linear.x.reshape(batch, n, -1), out.transpose(1, 2)
     is_view = (
-        joined.is_contiguous()
+        concat.is_contiguous()
         and same_memory(x, out)
         and x.storage_offset() == out.storage_offset()
     )
-    return is_view or torch.equal(x, joined.flatten(2))
+    return is_view or torch.equal(x, concat.flatten(2))
 
 
 def same_memory(a: Shaped[Tensor, ...], b: Shaped[Tensor, ...]) -> bool:

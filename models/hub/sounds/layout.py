@@ -41,9 +41,9 @@ def sound_frames(encoder: Any, features: Float[Tensor, "1 band time"]) -> tuple[
     return n, step
 
 
-def _middle(vector: Float[Tensor, " d_model"], given: Tensor) -> float | None:
+def _middle(vector: Float[Tensor, " d_model"], inputs: Tensor) -> float | None:
     """Return the middle of the columns that a vector depends on; None if it depends on none."""
     weights = torch.linspace(0.5, 1.5, len(vector), dtype=vector.dtype, device=vector.device)
-    (gradient,) = torch.autograd.grad((vector * weights).sum(), given, retain_graph=True)
+    (gradient,) = torch.autograd.grad((vector * weights).sum(), inputs, retain_graph=True)
     columns = gradient[0].abs().sum(0).nonzero().flatten()
     return float(columns[0] + columns[-1]) / 2 if len(columns) else None

@@ -91,17 +91,17 @@ class SoundProcessor:
         self.rate = rate
         chunk = getattr(self._library, "chunk_length", None)
         self.longest = float(chunk) if isinstance(chunk, int | float) else MAX_SOUND_SECONDS
-        self.reads, made = self._made(decoded_sound(example_sound()).at(rate))
-        if made.dim() not in (1, 2):
+        self.reads, features = self._extract(decoded_sound(example_sound()).at(rate))
+        if features.dim() not in (1, 2):
             raise CheckpointError(
-                f"its feature extractor makes {' × '.join(map(str, made.shape))} numbers of a sound"
+                f"its feature extractor makes {' × '.join(map(str, features.shape))} numbers of a sound"
             )
 
     def features(self, sound: Waveform) -> Float[Tensor, "*shape"]:
         """Return what the model reads of a sound. Raises CheckpointError."""
-        return self._made(sound.at(self.rate))[1]
+        return self._extract(sound.at(self.rate))[1]
 
-    def _made(self, sound: Waveform) -> tuple[str, Tensor]:
+    def _extract(self, sound: Waveform) -> tuple[str, Tensor]:
         try:
             features = self._library(
                 sound.samples,

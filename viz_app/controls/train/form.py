@@ -53,7 +53,7 @@ PARAMETERS = {name: _parameter(name) for name in (*INTEGER_LIMITS, *SETTING_CHOI
 
 def _tasks() -> dict[str, list[str]]:
     """Return task or kind of own data → models."""
-    return offered_tasks() | {kind: list(own.tasks) for kind, own in DATA_KINDS.items()}
+    return offered_tasks() | {kind: list(data.tasks) for kind, data in DATA_KINDS.items()}
 
 
 def _chosen() -> tuple[str, str]:
@@ -69,8 +69,8 @@ def chosen_settings() -> RunSettings | None:
     task, model = _chosen()
     if task not in DATA_KINDS:
         settings = RunSettings(task, model)
-    elif (own := live_session().own_data) and own.kind == task:
-        settings = RunSettings(own.of.tasks[model], model, own=own)
+    elif (data := live_session().own_data) and data.kind == task:
+        settings = RunSettings(data.of.tasks[model], model, own=data)
     else:
         return None
     return settings.having(**{name: url_state.get(PARAMETERS[name]) for name in settings.names})
@@ -137,8 +137,8 @@ def _control(settings: RunSettings, name: str) -> None:
 def settings_difference(settings: RunSettings, other: RunSettings) -> str:
     """Return what differs from another run: "d_model 32 (64 before)"."""
     return ", ".join(
-        f"{name.replace('_', ' ') if name in ('task', 'model') else name} {here} ({there})"
-        for name, here, there in settings.differences(other)
+        f"{name.replace('_', ' ') if name in ('task', 'model') else name} {ours} ({theirs})"
+        for name, ours, theirs in settings.differences(other)
     )
 
 

@@ -56,7 +56,7 @@ def compare_button(one: TrainingPictures, before: TrainingPictures, site: str, s
 
 def nearest_step(one: TrainingPictures, step: int) -> int:
     """Return the kept step of a run that is nearest to a step."""
-    return min(one.run.snapshots or [0], key=lambda kept: abs(kept - step))
+    return min(one.run.snapshots or [0], key=lambda snapshot: abs(snapshot - step))
 
 
 def open_both(one: TrainingPictures, before: TrainingPictures, site: str, step: int) -> None:

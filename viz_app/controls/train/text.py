@@ -82,13 +82,13 @@ def _watched_state(run: WatchedRun) -> str:
         return "no run is there yet; `attnscope train` begins one."
     if run.state == states.STARTING:
         return "the trainer is starting …"
-    taken = f"step {run.step:,} of {run.steps:,}{last_scores(run)}"
+    progress = f"step {run.step:,} of {run.steps:,}{last_scores(run)}"
     if run.state == states.STOPPED:
-        return f"not training: its process ended before the last step · {taken}. {_resumed(run)}"
+        return f"not training: its process ended before the last step · {progress}. {_resumed(run)}"
     if run.state == states.DONE:
-        return f"{'done' if run.is_scored else 'trained, but never scored'} · {taken}"
+        return f"{'done' if run.is_scored else 'trained, but never scored'} · {progress}"
     words = "training" if run.state == states.RUNNING else "trained; it is being scored"
-    return f"{words} · {taken}. {ONLY_IN_TERMINAL}"
+    return f"{words} · {progress}. {ONLY_IN_TERMINAL}"
 
 
 def _resumed(run: WatchedRun) -> str:

@@ -122,17 +122,17 @@ def _chart(now: Training, step: int) -> dict:
     """Return the chart, made anew at most once a second while only the run goes on."""
     runs = [one for one in (now.now, now.before) if one]
     screen = ui.screen()
-    asked = [id(one.run) for one in runs], ui.is_dark(), screen
+    key = [id(one.run) for one in runs], ui.is_dark(), screen
     rests = not (now.run and now.run.state == RUNNING)
     drawn = now.chart
-    if drawn and drawn[0] == asked and not rests and time.monotonic() - now.charted < CHARTED:
+    if drawn and drawn[0] == key and not rests and time.monotonic() - now.charted < CHARTED:
         return drawn[1]
     names = ["this run", "the run before"]
     curves = [Curve(name, one.run.points()) for name, one in zip(names, runs, strict=False)]
     metric = runs[0].run.metric
     look, last = ui.page_look(), max(one.run.steps for one in runs)
     chart = learning_chart(curves, metric, step, last, look, screen=screen)
-    now.chart, now.charted = (asked, chart), time.monotonic()
+    now.chart, now.charted = (key, chart), time.monotonic()
     return chart
 
 
@@ -153,12 +153,12 @@ def _attention(now: Training, site: AttentionSite | None, moment: Moment | None)
         _maps(one.run, trace, site, moment, "train-maps")
     if not _goes_on(one.run):
         kept_steps(one, site.name, moment.step)
-        _kept(one.run)
+        _show_storage_note(one.run)
     if now.before is not None:
         _beside(now.before, one, site, moment)
 
 
-def _kept(run: TrainingRun | WatchedRun) -> None:
+def _show_storage_note(run: TrainingRun | WatchedRun) -> None:
     """Say where a run on own data is kept, on the machine that serves the app."""
     if isinstance(run, TrainingRun) and run.settings.own and not is_shared():
         ui.show_note(st.container(key="train-kept"), text.storage_note(run), key="train-kept-line")

@@ -68,14 +68,14 @@ def _training(run: CurrentRun, choices: AttentionChoices) -> list[File]:
     """Return the animation of this head over all snapshots, if there are any."""
     if not run.scope.snapshots:
         return []
-    joined = partial(words_joined, joins=choices.words)
+    by_words = partial(words_joined, joins=choices.words)
     (trace, site), head = drawn_site(run, choices), choices.focus.head
 
     def make(now: CurrentRun) -> bytes:
-        return animation(now, site.name, head, choices.scale, joined, choices.tile)
+        return animation(now, site.name, head, choices.scale, by_words, choices.tile)
 
     def about(now: CurrentRun) -> Facts:
-        return facts(joined(now.trace), steps=", ".join(map(str, now.scope.snapshots)))
+        return facts(by_words(now.trace), steps=", ".join(map(str, now.scope.snapshots)))
 
     name = f"{provenance.head_name(trace, site, head, 'training')}.gif"
     return [File("This head through training, animated GIF", make, name, about)]

@@ -133,8 +133,8 @@ def _leads_to(run: CurrentRun, choices: AttentionChoices) -> NextQuestion:
     site = run.trace.attention[focus.site]
     if not site.has_causes:  # of finished weights it is not known
         return answer
-    held = int(focus.lock[1:]) if focus.lock else None
-    query, key = (None, held) if focus.lock.startswith("k") else (held, None)
+    position = int(focus.lock[1:]) if focus.lock else None
+    query, key = (None, position) if focus.lock.startswith("k") else (position, None)
     cell = chosen_cell(run.trace, site, focus.head, query, key)
     rows, row = slice_with(site, cell.query)
     weight = words.percent(float(site.weights(cell.head, rows=rows)[row, cell.key]))

@@ -61,16 +61,22 @@ def _row(run: Run, i: int, n_text: int, forced: dict[int, int], scope: Scope) ->
 
     `n_text` is the number of text tokens before the run's first one.
     """
-    p, taken = run.log_probs[i].exp(), run.taken[i]
+    p, token_taken = run.log_probs[i].exp(), run.taken[i]
     best = p.topk(min(CANDIDATES, len(p)))
     tokens = [
         token_label(scope.tokenizer, token, first=n_text + i == 0).text
         for token in best.indices.tolist()
     ]
-    read_label, taken_label = token_labels(scope.tokenizer, (run.read[i], taken), n_text + i - 1)
-    numbers = [str(p[taken].numpy()), int((p > p[taken]).sum()) + 1, str(run.entropy[i].numpy())]
+    read_label, taken_label = token_labels(
+        scope.tokenizer, (run.read[i], token_taken), n_text + i - 1
+    )
+    numbers = [
+        str(p[token_taken].numpy()),
+        int((p > p[token_taken]).sum()) + 1,
+        str(run.entropy[i].numpy()),
+    ]
     return [
-        read_label.text, taken_label.text, *numbers, int(forced.get(i) == taken), run.cached[i],
+        read_label.text, taken_label.text, *numbers, int(forced.get(i) == token_taken), run.cached[i],
         *tokens, *[""] * (CANDIDATES - len(tokens)), *(str(v) for v in best.values.numpy()),
     ]  # fmt: skip
 

@@ -254,8 +254,8 @@ def _note(run: CurrentRun, runs: Story, choices: DecodingChoices) -> str:
         lines.append(f"Forced at position {position + 1}: {name}{ends}.")
     if len(reached) < len(forced):
         lines.append("Tokens forced beyond the end of this run are waiting.")
-    if passed := _passed_over(run, runs):
-        lines.append(text.passed_over(passed))
+    if positions := _passed_over(run, runs):
+        lines.append(text.passed_over(positions))
     return " ".join(lines)
 
 
@@ -268,22 +268,22 @@ def _passed_over(run: CurrentRun, runs: Story) -> list[int]:
     limit = limit_of(model, input_ids(run), runs.method.max_new)
     forced = model.forced_by_position(limit) | dict(runs.method.forced)
     best = serial.log_probs.amax(-1)
-    taken = serial.log_probs[torch.arange(len(serial)), torch.tensor(serial.taken)]
-    return [i for i, is_less in enumerate((taken < best).tolist()) if is_less and i not in forced]
+    log_p = serial.log_probs[torch.arange(len(serial)), torch.tensor(serial.taken)]
+    return [i for i, is_less in enumerate((log_p < best).tolist()) if is_less and i not in forced]
 
 
 def _beam_tree(
-    run: CurrentRun, written: Autoregression, runs: Story, choices: DecodingChoices
+    run: CurrentRun, autoregression: Autoregression, runs: Story, choices: DecodingChoices
 ) -> bytes:
-    node = beam.nearest_node(written.beam, choices.place.node)
-    node_run = checked_pass(run, written.beam[node[0]].hypotheses[node[1]].tokens)
+    node = beam.nearest_node(autoregression.beam, choices.place.node)
+    node_run = checked_pass(run, autoregression.beam[node[0]].hypotheses[node[1]].tokens)
     return beam.beam_tree(
-        written.beam,
+        autoregression.beam,
         node,
         node_run,
         runs,
         run.scope,
         choices.reading,
         run.terms,
-        written.method.alpha,
+        autoregression.method.alpha,
     )

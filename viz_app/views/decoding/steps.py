@@ -161,9 +161,9 @@ def candidate_tokens(run: Run) -> torch.Tensor:
     """Return (position, CANDIDATES + 1) token ids: the most probable, the taken one among them."""
     k = min(CANDIDATES + 1, run.log_probs.shape[1])
     ids = run.log_probs.topk(k).indices.clone()
-    taken = torch.tensor(run.taken)
-    missing = ~(ids[:, : k - 1] == taken[:, None]).any(1)
-    ids[missing, k - 1] = taken[missing]
+    tokens = torch.tensor(run.taken)
+    missing = ~(ids[:, : k - 1] == tokens[:, None]).any(1)
+    ids[missing, k - 1] = tokens[missing]
     return ids
 
 
@@ -177,8 +177,8 @@ def drawn_from(story: Story) -> torch.Tensor:
 
 def _rank(run: Run) -> torch.Tensor:
     """Return the rank of the taken token at each position, from 1."""
-    taken = run.log_probs.gather(1, torch.tensor(run.taken)[:, None])
-    return (run.log_probs > taken).sum(1) + 1
+    log_p = run.log_probs.gather(1, torch.tensor(run.taken)[:, None])
+    return (run.log_probs > log_p).sum(1) + 1
 
 
 def _json(names: Sequence[Label]) -> list:

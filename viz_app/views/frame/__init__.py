@@ -76,8 +76,8 @@ def _section(page: Page, run: CurrentRun) -> str:
         return next(iter(page.views))
     why = {name: _why_none(find, run) for name, find in page.views.items()}
     reasons = {name: plain_sentence(reason) for name, reason in why.items() if reason}
-    offered = [name for name in why if name not in reasons]
-    chosen = url_state.get(page.section) or [*offered, *why][0]
+    available = [name for name in why if name not in reasons]
+    chosen = url_state.get(page.section) or [*available, *why][0]
     chosen = st.segmented_control(
         "Section",
         list(page.views),

@@ -190,11 +190,11 @@ class OneRun:
                 st.caption(note)
 
 
-def offer(files: Sequence[File], shown: Callable[[], CurrentRun]) -> None:
-    """Draw a link for each file; it is made of the run `shown` when it is asked for."""
+def offer(files: Sequence[File], current_run: Callable[[], CurrentRun]) -> None:
+    """Draw a link for each file; it is made of the `current_run` when it is asked for."""
 
     def of_shown(make: Callable[[CurrentRun], Any]) -> Callable[[], Any]:
-        return lambda: make(shown())
+        return lambda: make(current_run())
 
     ui.downloads(
         [

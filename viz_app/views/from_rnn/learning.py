@@ -142,7 +142,9 @@ def score_drop(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) 
     counts = [bucket["cases"] for buckets in records.values() for bucket in buckets]
     sizes = f"Each point is a score over {min(counts):,} to {max(counts):,} cases; point at it to see how many."
     unequal = words.unequal_training({name: steps[name] for name in records})
-    return "\n".join(lines) + "".join(f"\n\n{said}" for said in (sizes, unequal) if said)
+    return "\n".join(lines) + "".join(
+        f"\n\n{sentence}" for sentence in (sizes, unequal) if sentence
+    )
 
 
 def unscored_note(names: Sequence[str]) -> str:

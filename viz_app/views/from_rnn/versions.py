@@ -84,13 +84,13 @@ def mark(text: str, others: Sequence[str]) -> MarkedText:
     if not rows:
         return MarkedText([(piece, False) for piece in marked], [])
     compared = [common(marked, row) for row in rows]
-    invented = [not any(there[i] for there, _ in compared) for i in range(len(marked))]
+    invented = [not any(in_common[i] for in_common, _ in compared) for i in range(len(marked))]
     first, (_, is_held) = rows[0], compared[0]
     everywhere = [all(common(first, row)[0][i] for row in rows[1:]) for i in range(len(first))]
     lost = [
         piece
-        for piece, there, all_have in zip(first, is_held, everywhere, strict=True)
-        if all_have and not there
+        for piece, in_common, all_have in zip(first, is_held, everywhere, strict=True)
+        if all_have and not in_common
     ]
     return MarkedText(list(zip(marked, invented, strict=True)), lost)
 
@@ -155,15 +155,15 @@ def _card(one: ModelText, others: Sequence[ModelText], references: Sequence[str]
 
     A text that another model wrote too is only marked where one answer is right.
     """
-    held = (
+    compared = (
         [closest_reference(references, one.text)]
         if references
         else [other.text for other in others]
     )
-    text = mark(one.text, held)
+    text = mark(one.text, compared)
     note = (
-        missing_pieces_sentence(text, bool(references), compares_words(one.text, *held))
-        if held
+        missing_pieces_sentence(text, bool(references), compares_words(one.text, *compared))
+        if compared
         else ""
     )
     same = 1 + sum(is_same(one.text, other.text) for other in others)
@@ -176,7 +176,7 @@ def _card(one: ModelText, others: Sequence[ModelText], references: Sequence[str]
         "whose": one.owner,
         "words": [list(piece) for piece in text.pieces],
         "lost": text.lost,
-        "gap": " " if compares_words(one.text, *held) else "",
+        "gap": " " if compares_words(one.text, *compared) else "",
         "verdict": note,
     }
 

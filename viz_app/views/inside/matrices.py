@@ -48,7 +48,7 @@ def matrices(
     if is_shared := reads_itself(site) and rows == columns:
         del values["memory"]  # the same vectors as x, sent once
     extents = {name: float(v.abs().max()) for name, v in values.items()}
-    query, key = (row[shown] for row, shown in zip(axes_labels(trace, site), part, strict=True))
+    query, key = (row[indices] for row, indices in zip(axes_labels(trace, site), part, strict=True))
     header: dict[str, Any] = {
         "site": site.name,
         "head": head,

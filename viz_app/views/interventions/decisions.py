@@ -37,7 +37,7 @@ def decisions(trace: Trace) -> list[Decision]:
     return make(trace, output) if make else []
 
 
-def default_decision(trace: Trace, offered: list[Decision]) -> int:
+def default_decision(trace: Trace, decisions: list[Decision]) -> int:
     """Return the decision to begin with, as an index.
 
     It is the token that goes on a text; else the word that the model is least sure of, since
@@ -45,15 +45,15 @@ def default_decision(trace: Trace, offered: list[Decision]) -> int:
     """
     output = first_output(trace)
     if isinstance(output, NextToken) and not output.is_closed:
-        return len(offered) - 1
+        return len(decisions) - 1
     log_probs = logits_of(trace.outputs).log_softmax(-1)
-    sure = [float(log_probs[one.row, one.option]) for one in offered]
+    sure = [float(log_probs[one.row, one.option]) for one in decisions]
     ordinary = [
         i
-        for i, one in enumerate(offered)
+        for i, one in enumerate(decisions)
         if not one.label.special and any(c.isalnum() for c in one.label.text)
     ]
-    return min(ordinary or range(len(offered)), key=sure.__getitem__)
+    return min(ordinary or range(len(decisions)), key=sure.__getitem__)
 
 
 def option_noun(trace: Trace) -> str:
@@ -94,14 +94,14 @@ def _token(trace: Trace, token: int) -> str:
 
 def _next_tokens(trace: Trace, output: NextToken) -> list[Decision]:
     names = written_labels(trace.streams[output.stream], output.is_closed)
-    written = [
+    decisions = [
         Decision(i, token, label)
         for i, (token, label) in enumerate(zip(output.labels, names, strict=False))
     ]
     if output.is_closed:
-        return written
+        return decisions
     best = int(output.logits[-1].argmax())
-    return [*written, Decision(len(output.logits) - 1, best, Label(_token(trace, best)))]
+    return [*decisions, Decision(len(output.logits) - 1, best, Label(_token(trace, best)))]
 
 
 def _masked(trace: Trace, output: MaskedToken) -> list[Decision]:

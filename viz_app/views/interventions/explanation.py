@@ -119,13 +119,13 @@ def _set(choices: RowChoices, weights: Sequence[float]) -> None:
         return
     edit = None
     if weights:
-        wanted = torch.zeros(len(row.weights), dtype=torch.float64)
-        numbers = torch.tensor(weights[: len(wanted)], dtype=torch.float64)
-        wanted[: len(numbers)] = numbers.nan_to_num(0.0).clamp(0, 1)
-        wanted = wanted * row.allowed
-        if not float(wanted.sum()):
+        target = torch.zeros(len(row.weights), dtype=torch.float64)
+        numbers = torch.tensor(weights[: len(target)], dtype=torch.float64)
+        target[: len(numbers)] = numbers.nan_to_num(0.0).clamp(0, 1)
+        target = target * row.allowed
+        if not float(target.sum()):
             return
-        edit = row.edit(wanted / wanted.sum())
+        edit = row.edit(target / target.sum())
     state.keep_edit(row.where, edit)
 
 

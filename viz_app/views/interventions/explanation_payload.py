@@ -92,16 +92,18 @@ def _quick(row: AttentionRow) -> QuickTests:
 def _table(
     what: Asked, choices: RowChoices, row: AttentionRow, now: AttentionRow, tests: QuickTests
 ) -> dict[str, Any]:
-    own = tests.own
+    before = tests.own
     trace = what.before.trace
     site = trace.attention[row.site]
     queries, keys = axes_labels(trace, site)
-    token = _label(what, own.predicted)
+    token = _label(what, before.predicted)
     is_edited = any(edit.where == row.where for edit in what.after.spec.edits)
-    columns = [_own(what, row, now, own, is_edited), *_tests(what, choices, row, tests)]
-    shown = now.weights.tolist()
+    columns = [_run_column(what, row, now, before, is_edited), *_tests(what, choices, row, tests)]
+    weights_now = now.weights.tolist()
     for column in columns[1:]:
-        column["used"] = bool(is_edited and column["weights"]) and _alike(column["weights"], shown)
+        column["used"] = bool(is_edited and column["weights"]) and _alike(
+            column["weights"], weights_now
+        )
     return {
         **answers_difference(what, text.NO_WEIGHT_CHANGED),
         **saving(head_name(trace, site, row.head, "row-tests"), facts(what.after.trace)),
@@ -127,8 +129,8 @@ def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
     return all(abs(a - b) < LEAST_DIFFERENCE for a, b in zip(one, other, strict=True))
 
 
-def _own(
-    what: Asked, row: AttentionRow, now: AttentionRow, own: Trial, is_edited: bool
+def _run_column(
+    what: Asked, row: AttentionRow, now: AttentionRow, before: Trial, is_edited: bool
 ) -> dict[str, Any]:
     """Return the column of the run itself, whose bars are moved by hand."""
     after = logits_of(what.after.trace.outputs)[row.decision].double().log_softmax(-1)
@@ -139,7 +141,9 @@ def _own(
         "weights": now.weights.tolist(),
         "own": row.weights.tolist(),
         **({"js": float(js_divergence(row.weights, now.weights))} if is_edited else {}),
-        "says": [_outcome(what, own, after) if what.after.spec.edits else _predicts(what, own)],
+        "says": [
+            _outcome(what, before, after) if what.after.spec.edits else _predicts(what, before)
+        ],
         "moves": is_movable(row),
         "edited": is_edited,
     }
@@ -149,18 +153,18 @@ def _tests(
     what: Asked, choices: RowChoices, row: AttentionRow, tests: QuickTests
 ) -> list[dict[str, Any]]:
     """Return the columns of the four tests."""
-    own, uniform, permuted = tests.own, tests.uniform, tests.permuted
+    before, uniform, permuted = tests.own, tests.uniform, tests.permuted
     if uniform is None or permuted is None:
         return [_empty(name, text.ONE_KEY) for name in text.EXPLANATION_NAMES]
     return [
-        _column("uniform", what, own, uniform, [_everywhere(row, uniform)]),
-        _column("permuted", what, own, permuted.median, [_permutations(permuted, own)]),
-        _adversary(what, row, own),
-        _other(what, choices, row, own),
+        _column("uniform", what, before, uniform, [_everywhere(row, uniform)]),
+        _column("permuted", what, before, permuted.median, [_permutations(permuted, before)]),
+        _adversary(what, row, before),
+        _other(what, choices, row, before),
     ]
 
 
-def _column(name: str, what: Asked, own: Trial, trial: Trial, says: list[str]) -> dict[str, Any]:
+def _column(name: str, what: Asked, before: Trial, trial: Trial, says: list[str]) -> dict[str, Any]:
     return {
         "name": name,
         "title": text.EXPLANATION_NAMES[name],
@@ -168,7 +172,7 @@ def _column(name: str, what: Asked, own: Trial, trial: Trial, says: list[str]) -
         "weights": trial.weights.tolist(),
         "js": trial.divergence,
         "tv": trial.variation,
-        "says": [_outcome(what, own, trial.log_probs), *says],
+        "says": [_outcome(what, before, trial.log_probs), *says],
     }
 
 
@@ -186,19 +190,21 @@ def _label(what: Asked, option: int) -> str:
     return option_label(what.before.trace, option, what.decision.row).text
 
 
-def _outcome(what: Asked, own: Trial, log_probs: torch.Tensor) -> str:
+def _outcome(what: Asked, before: Trial, log_probs: torch.Tensor) -> str:
     """Say what is predicted, and how probable the model's own prediction is."""
-    option = own.predicted
+    option = before.predicted
     return text.outcome_sentence(
         _label(what, option),
         _label(what, int(log_probs.argmax())),
-        float(own.log_probs[option].exp()),
+        float(before.log_probs[option].exp()),
         float(log_probs[option].exp()),
     )
 
 
-def _predicts(what: Asked, own: Trial) -> str:
-    return text.predicts(_label(what, own.predicted), float(own.log_probs[own.predicted].exp()))
+def _predicts(what: Asked, before: Trial) -> str:
+    return text.predicts(
+        _label(what, before.predicted), float(before.log_probs[before.predicted].exp())
+    )
 
 
 def _whole_runs(row: AttentionRow, uniform: Trial) -> tuple[torch.Tensor, torch.Tensor]:
@@ -227,41 +233,43 @@ def _everywhere(row: AttentionRow, uniform: Trial) -> str:
     return text.uniform_outcome(int(same.sum()), len(same))
 
 
-def _permutations(found: Permutations, own: Trial) -> str:
-    return text.permutations(found.kept(own.predicted), len(found.each), *found.variations)
+def _permutations(permutations: Permutations, before: Trial) -> str:
+    return text.permutations(
+        permutations.kept(before.predicted), len(permutations.each), *permutations.variations
+    )
 
 
-def _adversary(what: Asked, row: AttentionRow, own: Trial) -> dict[str, Any]:
+def _adversary(what: Asked, row: AttentionRow, before: Trial) -> dict[str, Any]:
     """Return the column of the adversary, if it has been searched for."""
     if not cache.is_found(row, ADVERSARY):
         return {**_empty(ADVERSARY, text.NOT_SEARCHED), "search": True}
-    found = cache.row_finding(row, ADVERSARY, partial(adversary, row))
-    trial = found.trial
-    says = text.adversary_outcome(trial.divergence, trial.variation, found.corners, found.n_keys)
-    return _column(ADVERSARY, what, own, trial, [says])
+    result = cache.row_finding(row, ADVERSARY, partial(adversary, row))
+    trial = result.trial
+    says = text.adversary_outcome(trial.divergence, trial.variation, result.corners, result.n_keys)
+    return _column(ADVERSARY, what, before, trial, [says])
 
 
-def _other(what: Asked, choices: RowChoices, row: AttentionRow, own: Trial) -> dict[str, Any]:
+def _other(what: Asked, choices: RowChoices, row: AttentionRow, before: Trial) -> dict[str, Any]:
     """Return the column of another model's weights for this row."""
     if choices.other is None:
         return _empty("other", text.NO_OTHER)
     kind = row.trace.attention[row.site].kind
     try:
-        given = _transplant(row, choices.other, kind)
+        result = _transplant(row, choices.other, kind)
     except (CheckpointError, InputError, ValueError) as error:
         return _empty("other", f"{checkpoints.error_message(error)}.".replace("..", "."))
-    weights = _theirs(row, given, kind)
+    weights = _theirs(row, result, kind)
     if weights is None:
         return _empty("other", text.ONE_KEY)
     trial = cache.row_finding(
         row, ("of another", choices.other), lambda: trials(row, weights[None])[0]
     )
     says = [
-        text.transplant_outcome(choices.other, given.n_kept, len(given.before), given.is_by_head)
+        text.transplant_outcome(choices.other, result.n_kept, len(result.before), result.is_by_head)
     ]
     if line := _seeds(row, choices, kind):
         says.append(line)
-    return {**_column("other", what, own, trial, says), "of": choices.other}
+    return {**_column("other", what, before, trial, says), "of": choices.other}
 
 
 def _transplant(row: AttentionRow, name: str, kind: str) -> Transplant:
@@ -273,9 +281,9 @@ def _transplant(row: AttentionRow, name: str, kind: str) -> Transplant:
     )
 
 
-def _theirs(row: AttentionRow, given: Transplant, kind: str) -> torch.Tensor | None:
+def _theirs(row: AttentionRow, result: Transplant, kind: str) -> torch.Tensor | None:
     """Return what another model attends to at this query, where this one may look, or None."""
-    weights = mean_weights(given.own, kind)[row.query].double() * row.allowed
+    weights = mean_weights(result.own, kind)[row.query].double() * row.allowed
     total = float(weights.sum())
     return weights / total if total else None
 
@@ -286,11 +294,11 @@ def _seeds(row: AttentionRow, choices: RowChoices, kind: str) -> str:
     apart, n_same = [], 0
     for name in choices.seeds:
         try:
-            given = _transplant(row, name, kind)
+            result = _transplant(row, name, kind)
         except (CheckpointError, InputError, ValueError):
             continue
-        apart.append(float(js_divergence(mine, mean_weights(given.own, kind)[row.query].double())))
-        n_same += int(given.before[row.decision].argmax() == row.logits.argmax())
+        apart.append(float(js_divergence(mine, mean_weights(result.own, kind)[row.query].double())))
+        n_same += int(result.before[row.decision].argmax() == row.logits.argmax())
     return text.seeds(len(apart), min(apart), max(apart), n_same) if apart else ""
 
 

@@ -52,9 +52,9 @@ def explanation_title(token: str, query: str) -> str:
     return f"Other weights where it predicts “{token}” (query: {query})"
 
 
-def predicts(own: str, p: float) -> str:
+def predicts(token: str, p: float) -> str:
     """Say what the model predicts."""
-    return f"Predicts “{own}” (p {probability_text(p)})."
+    return f"Predicts “{token}” (p {probability_text(p)})."
 
 
 def probability_text(p: float) -> str:
@@ -64,10 +64,14 @@ def probability_text(p: float) -> str:
     return ">0.999" if 0.9995 <= p < 1 else f"{p:.3f}"
 
 
-def outcome_sentence(own: str, now: str, p_own: float, p_now: float) -> str:
+def outcome_sentence(before: str, after: str, p_before: float, p_after: float) -> str:
     """Say what the model predicts with other weights, with the probabilities of its own token."""
-    way = f"p {probability_text(p_own)} → {probability_text(p_now)}"
-    return f"Still “{own}” ({way})." if own == now else f"“{own}” becomes “{now}” ({way})."
+    way = f"p {probability_text(p_before)} → {probability_text(p_after)}"
+    return (
+        f"Still “{before}” ({way})."
+        if before == after
+        else f"“{before}” becomes “{after}” ({way})."
+    )
 
 
 def uniform_outcome(n_kept: int, n: int) -> str:
@@ -77,8 +81,8 @@ def uniform_outcome(n_kept: int, n: int) -> str:
 
 def permutations(n_kept: int, n: int, low: float, median: float, high: float) -> str:
     """Say how many permutations keep the prediction, and how far they move the distribution."""
-    kept = "All" if n_kept == n else "None" if n_kept == 0 else f"{n_kept}"
-    return f"{kept} of {n} permutations keep it. TV median {median:.3f}, 95 % of them {low:.3f} to {high:.3f}."
+    number = "All" if n_kept == n else "None" if n_kept == 0 else f"{n_kept}"
+    return f"{number} of {n} permutations keep it. TV median {median:.3f}, 95 % of them {low:.3f} to {high:.3f}."
 
 
 def adversary_outcome(divergence: float, variation: float, corners: int, n_keys: int) -> str:

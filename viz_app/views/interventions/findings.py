@@ -110,10 +110,10 @@ def found_heads(trace: Trace) -> list[FoundHead]:
         for site in trace.attention.values()
         if site.has_causes and min(site.n_query, site.n_key) > 2
     }
-    return [one for rule in RULES if (one := _found(trace, rule, values))]
+    return [one for rule in RULES if (one := _strongest_head(trace, rule, values))]
 
 
-def _found(trace: Trace, rule: HeadRule, values: dict) -> FoundHead | None:
+def _strongest_head(trace: Trace, rule: HeadRule, values: dict) -> FoundHead | None:
     candidates = [
         (float(value), trace.attention[name], head)
         for name, of_site in values.items()

@@ -121,9 +121,9 @@ def toggle_part(side: str, what: str, name: str, number: int) -> None:
 
     Parts that are not there are ignored.
     """
-    shown = live.live_session().shown
-    trace = shown.unchanged.trace
-    two, _ = usable_pair(shown, _asked(shown))
+    run = live.live_session().shown
+    trace = run.unchanged.trace
+    two, _ = usable_pair(run, _run_choices(run))
     if two is None or side not in SIDES:
         return
     if what == "cell" and name in trace.activations:
@@ -137,7 +137,7 @@ def toggle_part(side: str, what: str, name: str, number: int) -> None:
         state.toggle_edit(side, two.patch(side, where))
 
 
-def _asked(run: CurrentRun) -> PatchChoices:
+def _run_choices(run: CurrentRun) -> PatchChoices:
     """Return the choices that decide which runs are compared, outside a rerun."""
     trace = run.unchanged.trace
     others = propose_second_text(run.scope, trace)

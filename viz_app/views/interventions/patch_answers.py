@@ -18,7 +18,7 @@ def patch_answers(run: CurrentRun, choices: PatchChoices, two: Two) -> dict[str,
     base, source = two.sides(side)
     if side == NECESSARY:
         before = cache.changed_run(run.unchanged, run.spec.without("edits"))
-        asked = Asked(before, run, two.all, two.chosen)
+        question = Asked(before, run, two.all, two.chosen)
     else:
         edited = base.with_edits(choices.other_edits)
         every = [
@@ -27,8 +27,8 @@ def patch_answers(run: CurrentRun, choices: PatchChoices, two: Two) -> dict[str,
             if row is not None
         ]
         chosen = sum(row is not None for row in two.rows[: two.chosen])
-        asked = Asked(CurrentRun(base.scope, base.trace), CurrentRun(base.scope, edited), every, chosen)  # fmt: skip
-    payload = outcome_payload(asked)
+        question = Asked(CurrentRun(base.scope, base.trace), CurrentRun(base.scope, edited), every, chosen)  # fmt: skip
+    payload = outcome_payload(question)
     answer, patched = payload["answers"]
     other = answer_words(CurrentRun(source.scope, source.trace))
     first = next(

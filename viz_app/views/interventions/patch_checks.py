@@ -65,8 +65,8 @@ def _each(measured: PatchEffects, each: Sequence[Sequence[Edit]]) -> list[torch.
     this = measured.two.this
     edits = [
         replace(edit, where=replace(edit.where, rows=(row,)))
-        for row, own in enumerate(each)
-        for edit in own
+        for row, edits_of_row in enumerate(each)
+        for edit in edits_of_row
     ]
     return [
         logits_of(one) for one in this.scope.outputs_batch([this.trace.streams] * len(each), edits)

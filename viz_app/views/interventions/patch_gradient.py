@@ -38,7 +38,11 @@ def both_of(measured: PatchEffects, side: str) -> AttributionPatching | None:
     if exact is None:
         return None
     base, source = two.sides(side)
-    pairs = {name: found for name in base.trace.streams if (found := two.pairs(side, name))}
+    pairs = {
+        name: pairs_of_stream
+        for name in base.trace.streams
+        if (pairs_of_stream := two.pairs(side, name))
+    }
     guessed = cache.cached_guessed_effects(base.scope, base.trace, source.trace, exact, pairs)
     return AttributionPatching(guessed, exact.values)
 
@@ -79,7 +83,7 @@ def _panel(
 ) -> dict[str, Any]:
     two, points = measured.two, points_of(measured, side)
     base, _ = two.sides(side)
-    sites, taken = base.trace.attention, edits_of(run, choices, side)
+    sites, edits = base.trace.attention, edits_of(run, choices, side)
     kinds = list(dict.fromkeys(sites[one.site].kind for one in points))
     return {
         "side": side,
@@ -96,8 +100,8 @@ def _panel(
                 "kind": kinds.index(sites[one.site].kind),
                 "exact": one.exact,
                 "guess": one.guess,
-                "taken": bool(taken)
-                and two.patch(side, Where(site=one.site, heads=(one.head,))) in taken,
+                "taken": bool(edits)
+                and two.patch(side, Where(site=one.site, heads=(one.head,))) in edits,
             }
             for one in points
         ],
@@ -142,11 +146,11 @@ def gradient_checks(measured: PatchEffects) -> list[Check]:
 def rows_of(measured: PatchEffects) -> list[list[object]]:
     """Return the rows of the table of guesses, as those of the table of effects."""
     unit = "share of the gap" if measured.is_share else measured.two.metric(NECESSARY).unit
-    found: list[list[object]] = []
+    rows: list[list[object]] = []
     for side in SIDES:
         base, _ = measured.two.sides(side)
         for one in points_of(measured, side):
             site = base.trace.attention[one.site]
             place = [words.kind_title(site), site.layer + 1, one.head + 1]
-            found.append([side, *place, one.exact, unit, one.guess])
-    return found
+            rows.append([side, *place, one.exact, unit, one.guess])
+    return rows

@@ -27,11 +27,11 @@ def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
 
     A row is the residual stream, or the feed-forward output, of a layer.
     """
-    found: dict[str, list] = {}
+    by_row: dict[str, list] = {}
     for one in scope.model.sublayers:
-        found.setdefault(one.row, []).append(one)
+        by_row.setdefault(one.row, []).append(one)
     grids = []
-    for key, several in found.items():
+    for key, several in by_row.items():
         rows: dict[str, str] = {}
         if part == say.FEED_FORWARD_PART:
             rows = {s.out: _layer(s.layer) for s in several if s.role == "feed-forward"}
@@ -44,7 +44,7 @@ def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
         if rows:
             title = say.stream_title(several[0].stack, several[0].states)
             grids.append(Grid(key, title, several[0].stream, (*rows,), (*rows.values(),)))
-    if found or part == say.FEED_FORWARD_PART:
+    if by_row or part == say.FEED_FORWARD_PART:
         return grids
     return _recurrent(trace)
 

@@ -116,15 +116,15 @@ def panel(
     """Return one side: its meaning, its grid of cells and its boards of heads."""
     two, grid, effects = measured.two, measured.grid, measured.effects[side]
     base, _ = two.sides(side)
-    taken = edits_of(run, choices, side)
+    edits = edits_of(run, choices, side)
     return {
         "side": side,
         "title": say.TITLES[side],
         "means": say.MEANINGS[side],
         "text": " / ".join(_texts(base.trace)),
         "sentence": _sentence(measured, side),
-        "grid": None if grid is None else _grid(measured, side, grid, taken, edited_of(run, measured, side, taken)),
-        "kinds": _kinds(measured, side, effects, taken),
+        "grid": None if grid is None else _grid(measured, side, grid, edits, edited_of(run, measured, side, edits)),
+        "kinds": _kinds(measured, side, effects, edits),
     }  # fmt: skip
 
 
@@ -235,8 +235,8 @@ def _sentence(measured: PatchEffects, side: str) -> str:
 def _hint(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> str:
     """Say what the patches in force reach, or how to make one."""
     side, grid = choices.side, measured.grid
-    taken = edits_of(run, choices, side)
-    edited = edited_of(run, measured, side, taken)
+    edits = edits_of(run, choices, side)
+    edited = edited_of(run, measured, side, edits)
     base, _ = measured.two.sides(side)
     if choices.unit == "share" and not measured.is_share:
         return say.no_share(measured.two.gap)

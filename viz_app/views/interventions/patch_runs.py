@@ -274,10 +274,10 @@ def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | N
         == every[i].option
         != _option(other, trace, int(theirs[rows[i] or 0]))
     ]
-    begun = default_decision(trace, every)
+    default = default_decision(trace, every)
     if _goes_on(trace):
         return shared[-1]
-    return parted[0] if parted else begun if begun in shared else shared[0]
+    return parted[0] if parted else default if default in shared else shared[0]
 
 
 def _goes_on(trace: Trace) -> bool:

@@ -121,8 +121,8 @@ def no_lens(
     """
     if guesses_masks:
         mask_only = f"A prediction is read only at a mask{', ' if answering else '.'}"
-        shown = f"here at {quote(answering[0])}." if answering else " This text has none."
-        return mask_only + shown
+        instead = f"here at {quote(answering[0])}." if answering else " This text has none."
+        return mask_only + instead
     if answering:
         return f"The prediction is read only from the vector of the token {quote(answering[0])}."
     if sublayer.states:

@@ -32,7 +32,7 @@ BROKEN = "Not every lesson file can be read."
 
 
 def _payloads(run: CurrentRun, choices: None) -> Pictures:
-    offered = offered_lessons()
+    shelf = offered_lessons()
     lessons = [
         {
             "name": lesson.name,
@@ -40,11 +40,11 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
             "about": lesson.about,
             "length": f"{len(lesson.steps)} questions, about {lesson.minutes} minutes",
         }
-        for lesson in offered.lessons
+        for lesson in shelf.lessons
     ]
     pictures: Pictures = {"lesson_list": {"lessons": lessons}}
-    if offered.errors:
-        lines = (("line", line) for line in (BROKEN, *offered.errors))
+    if shelf.errors:
+        lines = (("line", line) for line in (BROKEN, *shelf.errors))
         pictures["note lessons"] = rows("note bad", *lines)
     return pictures
 

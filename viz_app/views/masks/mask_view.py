@@ -131,7 +131,7 @@ def log_prob_change(view: MaskView) -> LogProbChange:
         )
     if isinstance(in_order := first_output(before.trace), TokenInOrder):
         name = next(name for name, output in before.trace.outputs.items() if output is in_order)
-        both = (_given(run.trace.outputs[name]) for run in (before, after))
+        both = (_log_probs_in_order(run.trace.outputs[name]) for run in (before, after))
         return LogProbChange(in_order.stream, labels(after.trace.streams[in_order.stream]), *both)
     comparison = compare_outputs(before.trace, after.trace)
     notes = ["the model's own best guess before" * is_guess for is_guess in comparison.guessed]
@@ -139,7 +139,7 @@ def log_prob_change(view: MaskView) -> LogProbChange:
     return LogProbChange(comparison.what, names, comparison.before, comparison.after)
 
 
-def _given(output: TokenInOrder) -> tuple[float, ...]:
+def _log_probs_in_order(output: TokenInOrder) -> tuple[float, ...]:
     """Return the log-probability of each token given those before it in the order."""
     return tuple(output.log_probs[range(len(output.labels)), list(output.labels)].tolist())
 

@@ -48,7 +48,7 @@ def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN_EXTENT) -> b
     queries, keys = axis_labels(view.after.trace, site)
     axes = words.axes(site, view.terms, queries_are_written(view.after.trace, site))
     strip, cells = _strip(view)
-    written = is_written(view.after.trace, site)
+    writes = is_written(view.after.trace, site)
     own_extent, effect, effect_arrays = _effect(view, extent)
     header = {
         "kind": view.kind,
@@ -59,8 +59,8 @@ def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN_EXTENT) -> b
         **part.header(queries, keys),
         "queryAxis": axes[0],
         "keyAxis": axes[1],
-        "layers": [_named(site.site_kind, x.name, written) for x in base.layers],
-        "drawn": _named(site.site_kind, DRAWN, written),
+        "layers": [_named(site.site_kind, x.name, writes) for x in base.layers],
+        "drawn": _named(site.site_kind, DRAWN, writes),
         "strip": strip,
         "effect": effect,
         "extent": own_extent,
@@ -69,10 +69,10 @@ def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN_EXTENT) -> b
     return pack(header, base=part.blocked(base), strip=cells, **effect_arrays)
 
 
-def _named(kind: SiteKind, layer: str, written: bool) -> dict[str, str]:
+def _named(kind: SiteKind, layer: str, writes: bool) -> dict[str, str]:
     return {
         "name": masks_text.mask_layer_name(kind, layer),
-        "reason": masks_text.reason(kind, layer, written),
+        "reason": masks_text.reason(kind, layer, writes),
     }
 
 
@@ -278,7 +278,7 @@ def open_blocks(allowed: Tensor, k: int) -> np.ndarray:
     return _in_blocks(np.logical_or, allowed.numpy(), k).astype(np.uint8)
 
 
-def _in_blocks(joined: np.ufunc, cells: np.ndarray, k: int) -> np.ndarray:
-    """Reduce each k × k block with `joined`; blocks at the end may be smaller."""
-    rows = joined.reduceat(cells, np.arange(0, len(cells), k), axis=0)
-    return joined.reduceat(rows, np.arange(0, cells.shape[1], k), axis=1)
+def _in_blocks(reduce: np.ufunc, cells: np.ndarray, k: int) -> np.ndarray:
+    """Reduce each k × k block with `reduce`; blocks at the end may be smaller."""
+    rows = reduce.reduceat(cells, np.arange(0, len(cells), k), axis=0)
+    return reduce.reduceat(rows, np.arange(0, cells.shape[1], k), axis=1)

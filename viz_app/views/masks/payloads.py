@@ -157,10 +157,10 @@ def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun
     trace, scope = run.trace, run.scope
     typed = run.original is None  # a changed model reads what the unchanged one wrote
     requests = _request(run, trace, typed), (second, *other_required_texts(run))
-    written = ()
+    targets = ()
     if scope.model.translates:
-        written = trace.streams[scope.model.writes].ids[1:], cache.written_ids(scope, second)
-    return cache.masked_runs(scope, requests, run.spec.edits, written, most)
+        targets = trace.streams[scope.model.writes].ids[1:], cache.written_ids(scope, second)
+    return cache.masked_runs(scope, requests, run.spec.edits, targets, most)
 
 
 def other_required_texts(run: CurrentRun) -> Texts:

@@ -161,11 +161,11 @@ def _between_texts(kind: SiteKind, name: str) -> str:
     }.get(name, "")
 
 
-def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ()) -> str:
+def ready_label(kind: SiteKind, name: str, model_preset: str, layers: Sequence[str] = ()) -> str:
     """Return the menu label of a ready-made mask.
 
-    `own` is the name of the model's own, which consists of these `layers`. Between two texts,
-    positions replace before and after.
+    `model_preset` is the name of the model's own mask, which consists of these `layers`. Between
+    two texts, positions replace before and after.
     """
     if kind.between_streams:
         key = kind.key_stream
@@ -185,7 +185,7 @@ def ready_label(kind: SiteKind, name: str, own: str, layers: Sequence[str] = ())
             "block-diagonal": "block-diagonal: own k tokens",
         }[name]
         label += ", none ahead" * (kind.is_causal and name == "block-diagonal")
-    if name != own:
+    if name != model_preset:
         return label
     usual = {"none": (PADDING,), "causal": (PADDING, LOOK_AHEAD)}.get(name, (PADDING,))
     more = " and ".join(layer for layer in layers if layer not in usual)

@@ -62,12 +62,15 @@ def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
     first = (0, ""), opened_card(run), []
     if now is not None:
         first = now[0], {key: value for key, value in now[1].items() if key != "href"}, now[2]
-    masks = [mask for *_, own in (first, *outlines) for mask in own]
+    masks = [mask for *_, outline_masks in (first, *outlines) for mask in outline_masks]
     groups = [{"title": text.OPEN, "cards": [first[1]]}]
     for _, members in groupby(outlines, key=lambda one: one[0]):
-        together = [said for _, said, _ in members]
+        together = [shown_card for _, shown_card, _ in members]
         groups.append(
-            {"title": min((said["family"] for said in together), key=len), "cards": together}
+            {
+                "title": min((shown_card["family"] for shown_card in together), key=len),
+                "cards": together,
+            }
         )
     cells = np.concatenate([mask.ravel() for mask in masks]) if masks else np.zeros(0)
     python = {"label": text.PYTHON, "href": REFERENCE}

@@ -59,16 +59,16 @@ def table_checks(formula: str, values: Tensor, similarity: SimilarityByDistance)
     ]
 
 
-def own_table_checks(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[Check]:
+def own_table_checks(used: Tensor, table: Tensor, kind: str, by_formula: Tensor) -> list[Check]:
     """Check that the model's table is what the run added and, if sinusoidal, the paper's."""
-    gap = _largest(used - own[: len(used)])
+    gap = _largest(used - table[: len(used)])
     checks = [
         Check("the model adds this table", gap, 0.0, "Largest difference from the run on your text")
     ]
     if kind == "sinusoidal":
-        sentence = f"Largest difference over {len(own)} positions"
+        sentence = f"Largest difference over {len(table)} positions"
         checks.append(
-            Check("it is the paper's formula", _largest(own - by_formula), 1e-6, sentence)
+            Check("it is the paper's formula", _largest(table - by_formula), 1e-6, sentence)
         )
     return checks
 
@@ -83,10 +83,10 @@ def shuffle_checks(shuffled: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -
     """
     at = shuffled.stages.index("last LayerNorm") - 1 if "last LayerNorm" in shuffled.stages else -1
     gap, size = _largest(shuffled.original[at] - recorded), max(1.0, _largest(recorded))
-    moved = "Largest change of any vector at any layer, as a share of its length"
+    about = "Largest change of any vector at any layer, as a share of its length"
     recorded_as = "Largest difference from the last layer as recorded"
     return [
-        Check("without positions, order is invisible", float(bare.largest.max()), 1e-4, moved),
+        Check("without positions, order is invisible", float(bare.largest.max()), 1e-4, about),
         Check("the same run as on the other pages", gap, 1e-5 * size, recorded_as),
     ]
 
@@ -96,8 +96,8 @@ def recurrent_checks(test: ShuffleTest, recorded: Tensor) -> list[Check]:
 
     A second check: the test looked at the very run shown. `recorded` is (stage, n, d).
     """
-    moved = [i for i, place in enumerate(test.order) if place != i]
-    first, last = (moved[0], moved[-1]) if moved else (len(test.order), -1)
+    indices = [i for i, place in enumerate(test.order) if place != i]
+    first, last = (indices[0], indices[-1]) if indices else (len(test.order), -1)
     change, size = test.change, max(1.0, _largest(recorded))
     checks = [
         Check(
@@ -176,7 +176,7 @@ def rotated_pair_checks(
     limit = ROUNDING * max(1.0, float(scores.abs().max()), one_pair.length)
     recorded = site.scores(head, rows=slice(query, query + 1))[0, key].cpu()
     shift = max(1, len(scores) // 2)
-    moved = one_pair.scores(shift)
+    other_scores = one_pair.scores(shift)
     return [
         Check(
             "turned back and again, q and k are the recorded ones",
@@ -192,7 +192,7 @@ def rotated_pair_checks(
         ),
         Check(
             "only the distance counts",
-            float((moved - scores[: len(moved)]).abs().max()),
+            float((other_scores - scores[: len(other_scores)]).abs().max()),
             limit,
             f"Largest change of any score when query and key are moved on together by {shift}",
         ),

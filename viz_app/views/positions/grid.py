@@ -199,8 +199,8 @@ def _files(run: CurrentRun, choices: None) -> Sequence[File]:
 
 def _about(run: CurrentRun) -> Facts:
     """Return the facts of the model without the image: the vectors are the same for each."""
-    kept = of_model(run.trace)
-    return {name: fact for name, fact in facts(run.trace).items() if name in kept}
+    names = of_model(run.trace)
+    return {name: fact for name, fact in facts(run.trace).items() if name in names}
 
 
 def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[PageCell]:

@@ -93,7 +93,7 @@ def _payloads(run: CurrentRun, choices: ShuffleChoices) -> Pictures:
     source, tests, about = shuffled_encoding(run), _tests(run, choices), facts(run.trace)
     file = file_name(run.trace, FILE)
     titled = dict(zip(_titles(tests), tests.values(), strict=True))
-    explained = [*_found(run, *tests.values()), *_answers(run, choices)]
+    explained = [*_result_lines(run, *tests.values()), *_answers(run, choices)]
     pictures: Pictures = {
         "positions-shuffle": shuffle_payload(source, titled, saving(file, about)),
         "positions-explained": notes.rows("explained", *explained),
@@ -194,7 +194,7 @@ def _titles(tests: Mapping[str, ShuffleTest]) -> list[str]:
     ]
 
 
-def _found(
+def _result_lines(
     run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None
 ) -> list[tuple[str, str]]:
     if bare:
@@ -208,8 +208,8 @@ def _found(
 def _checks(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[Check]:
     stages = list(encoder_stages(run.scope.model, run.trace.activations).values())
     if bare:
-        shown = test if run.spec.model.positions else bare
-        return claims.shuffle_checks(shown, bare, stages[-1][0])
+        result = test if run.spec.model.positions else bare
+        return claims.shuffle_checks(result, bare, stages[-1][0])
     return claims.recurrent_checks(test, torch.cat(stages))
 
 

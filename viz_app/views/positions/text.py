@@ -148,7 +148,7 @@ def explain_recurrent_shuffle(test: ShuffleTest) -> str:
             RECURRENT
             + "Nothing can be reordered here: besides the end mark there is only one token. Type more words."
         )
-    moved = ", ".join(
+    changes = ", ".join(
         f"{name} {words.percent(float(mean))}"
         for name, mean in zip(test.stages, test.mean, strict=True)
     )
@@ -161,7 +161,7 @@ def explain_recurrent_shuffle(test: ShuffleTest) -> str:
     )
     return (
         f"{RECURRENT}Reordered, each token's state moves on average by this share of "
-        f"its length: {moved}. ({100 * UNRELATED:.0f} % would be a right angle, at equal lengths.) {ways}. Of "
+        f"its length: {changes}. ({100 * UNRELATED:.0f} % would be a right angle, at equal lengths.) {ways}. Of "
         f"{len(test.order)} states these are the same as before: {same}. A recurrence cannot be switched off, as position vectors "
         "can."
     )

@@ -229,11 +229,15 @@ def has_picture(trace: Trace) -> bool:
 def task_payloads(run: CurrentRun, choices: TaskChoices) -> Pictures:
     """Return the payloads of all components of the page."""
     pictures, checks = {"written": strip(run.trace, run.terms, run.stale)}, []
-    shown, pair_output = (
+    main_output, pair_output = (
         shown_output(run.trace, choices),
         run.trace.outputs.get(run.scope.model.pair_output),
     )
-    for output in [shown] if pair_output is None or pair_output is shown else [shown, pair_output]:
+    for output in (
+        [main_output]
+        if pair_output is None or pair_output is main_output
+        else [main_output, pair_output]
+    ):
         drawn, picture_checks = presentation(output).picture(run, output, choices)
         pictures |= drawn
         checks += picture_checks

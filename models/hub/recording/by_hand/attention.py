@@ -229,8 +229,12 @@ class _HandWritten:
         explanation = MaskExplanation(mask, explained.terms)
         at = place.kind, place.number, place.name, out, edits
         site = self.forward_pass.record_site(recording, call, explanation, place.frame, *at)
-        if mask is explained.mask and not edits and (given := _kept(causes.softmaxed)) is not None:
-            site = recording.attention[site.name] = replace(site, given_weights=given)
+        if (
+            mask is explained.mask
+            and not edits
+            and (weights := _exact_weights(causes.softmaxed)) is not None
+        ):
+            site = recording.attention[site.name] = replace(site, given_weights=weights)
         self.site = self.site or site
 
 
@@ -307,7 +311,7 @@ def _terms(added: Float[Tensor, "batch head query key"], allowed: Tensor) -> tup
     return (term_of(_narrowed(added), _narrowed(allowed)),)
 
 
-def _kept(weights: By4) -> By4 | None:
+def _exact_weights(weights: By4) -> By4 | None:
     """Return the module's own weights if they are not too many, and exact."""
     exact = weights.dtype in (torch.float32, torch.float64)
     if not exact or weights.numel() > LARGEST_GIVEN or not bool(weights.isfinite().all()):

@@ -130,11 +130,11 @@ def _capped(
     return result if _holds(cap * torch.tanh(inside * raw), masked, is_open) else None
 
 
-def _probed(taken: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor, Tensor]:
+def _probed(function: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor, Tensor]:
     """Return the steps' result at 0 and their derivative there."""
     with torch.inference_mode(False), torch.enable_grad():
         zeros = torch.zeros_like(value.detach()).requires_grad_()
-        result = taken(zeros)
+        result = function(zeros)
         total = result.float().masked_fill(~(result > LOWEST), 0.0).sum()
         slope = (
             torch.autograd.grad(total, zeros, allow_unused=True)[0] if total.requires_grad else None

@@ -100,7 +100,7 @@ def roles_of(
     weights = [a for axis in softmax.layout for a in resolve_axis(axis) if a not in key]
     feature = tuple(atom for atom in shared if atom not in key and atom not in weights)
     unshared = [atom for atom in weights if atom not in shared]
-    assigned = _told(weights, unshared, _key_heads(softmax), n_rows, lengths)
+    assigned = _axes_of_weights(weights, unshared, _key_heads(softmax), n_rows, lengths)
     if isinstance(assigned, str):
         return assigned
     out = tuple(resolve_axis(axes[label]) for label in product.out)
@@ -116,14 +116,14 @@ def _key_heads(softmax: Softmax) -> list[object]:
     return list(a & b)
 
 
-def _told(
-    weights: list, own: list, shared_by_keys: list, n_rows: int, lengths: Collection[int]
+def _axes_of_weights(
+    weights: list, atoms: list, shared_by_keys: list, n_rows: int, lengths: Collection[int]
 ) -> tuple[AtomAxis, AtomAxis, AtomAxis, bool] | str:
     """Return the axes of batch rows, heads and queries among those of the weights.
 
     The last says that more than one axis may be that of the batch, of which the first is taken.
     """
-    queries = [atom for atom in own if atom not in shared_by_keys]
+    queries = [atom for atom in atoms if atom not in shared_by_keys]
     if len(queries) > 1:
         queries = [atom for atom in queries if atom.size in lengths]
     if len(queries) > 1:

@@ -133,8 +133,8 @@ class Steps:
         """Return what weights these arguments are a part of, to which each is named once."""
         parts = [self._cut.get(id(t)) for t in _flat(args)]
         whole = list({id(part[1]): part[1] for part in parts if part is not None}.values())
-        gone = {id(softmax) for softmax in whole}
-        self._cut = {key: part for key, part in self._cut.items() if id(part[1]) not in gone}
+        ids = {id(softmax) for softmax in whole}
+        self._cut = {key: part for key, part in self._cut.items() if id(part[1]) not in ids}
         return whole
 
     def forget(self, root: Root) -> None:
@@ -190,9 +190,9 @@ class Steps:
             self._add(FollowedStep(root, None, (), {}, result, layout))
             return
         added, beta, alpha = product.added
-        begun = FollowedStep(root, None, (), {}, value, layout)
+        start = FollowedStep(root, None, (), {}, value, layout)
         self._add(
-            FollowedStep(root, lambda s: beta * added + alpha * s, (begun,), {}, result, layout)
+            FollowedStep(root, lambda s: beta * added + alpha * s, (start,), {}, result, layout)
         )
 
     def _step(

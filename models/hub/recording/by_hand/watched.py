@@ -40,7 +40,7 @@ class ByHand:
         if product is None or weights is None:
             return None
         step, is_a = weights
-        attention = self._found(product, step, is_a)
+        attention = self._roles(product, step, is_a)
         if isinstance(attention, str):
             self._leave(step, attention)
             return None
@@ -74,7 +74,7 @@ class ByHand:
             self._leave(step, NO_SOFTMAX)
         return None
 
-    def _found(self, product: Product, step: FollowedStep, is_a: bool) -> WeightedSum | str:
+    def _roles(self, product: Product, step: FollowedStep, is_a: bool) -> WeightedSum | str:
         n_rows = self.forward_pass.context.n_rows
         return roles_of(product, step, is_a, n_rows, self.forward_pass.lengths)
 
