@@ -60,10 +60,10 @@ def main(
         watch=None,
     )
     options = parser.parse_args(arguments)
-    typed = (
+    words = (
         [word for word in sys.argv[1:] if word != CONTROLLED] if arguments is None else arguments
     )
-    options.command = shlex.join(["attnscope", *typed])
+    options.command = shlex.join(["attnscope", *words])
     try:
         return options.run(options) or 0
     except KeyboardInterrupt:

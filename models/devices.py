@@ -7,8 +7,8 @@ import torch
 
 def default_device() -> torch.device:
     """Return the device in ATTNSCOPE_DEVICE, else CUDA, then MPS, then the CPU."""
-    if named := os.environ.get("ATTNSCOPE_DEVICE"):
-        return named_device(named)
+    if name := os.environ.get("ATTNSCOPE_DEVICE"):
+        return named_device(name)
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

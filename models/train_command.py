@@ -116,10 +116,10 @@ def planned_config(plan: Plan, task: Task) -> Config:
         ValueError: A size is out of range, or does not fit another or the task.
     """
     ids = {f"{name}_id": i for name, i in task.tokenizer.special_ids.items()}
-    named = {name: ids[name] for name in plan.size_names if name in ids}
+    sizes = {name: ids[name] for name in plan.size_names if name in ids}
     class_sizes = task.sizes if isinstance(task, ClassifyTask) else {}
-    named |= {name: class_sizes[name] for name in plan.size_names if name in class_sizes}
-    config = plan.config(task.tokenizer.vocab_size, **named | plan.sizes)
+    sizes |= {name: class_sizes[name] for name in plan.size_names if name in class_sizes}
+    config = plan.config(task.tokenizer.vocab_size, **sizes | plan.sizes)
     if isinstance(task, ClassifyTask):
         task.check(config)
     return config

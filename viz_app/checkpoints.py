@@ -45,10 +45,10 @@ def module() -> str | None:
 
 def offered() -> dict[str, str]:
     """Return name → argument of models.load of what the menu offers, in its order."""
-    named = dict.fromkeys([*filter(None, [module()]), *models.shipped()])
+    names = dict.fromkeys([*filter(None, [module()]), *models.shipped()])
     folders = _folders() | run_owners.offered_runs(is_shared())
-    return {name: name for name in named} | {
-        name: str(path) for name, path in folders.items() if name not in named
+    return {name: name for name in names} | {
+        name: str(path) for name, path in folders.items() if name not in names
     }
 
 
@@ -57,18 +57,18 @@ def available() -> list[str]:
     return list(offered())
 
 
-def open_found(named: str) -> Scope:
+def open_found(argument: str) -> Scope:
     """Open what `folder` returned for a name: a checkpoint, or the user's own module.
 
     Raises:
         CheckpointError: it cannot be opened.
     """
-    if named != module():
-        return models.load(named, dtype=os.environ.get(DTYPE_VARIABLE))
+    if argument != module():
+        return models.load(argument, dtype=os.environ.get(DTYPE_VARIABLE))
     try:
-        return scope_of(named)
+        return scope_of(argument)
     except Exception as error:  # user code, which may raise anything
-        raise CheckpointError(f"{named}: {type(error).__name__}: {error}") from error
+        raise CheckpointError(f"{argument}: {type(error).__name__}: {error}") from error
 
 
 def folder(name: str) -> str:

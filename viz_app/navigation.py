@@ -109,8 +109,8 @@ def run_app() -> None:
     }
     # Streamlit serves the default page only at "/"; serve it under its name, too
     title = PAGES[LANDING_PAGE].title
-    named = st.Page(lambda: None, title=title, url_path=LANDING_PAGE, visibility="hidden")
-    chosen = st.navigation([*pages.values(), named], position="top")
+    landing_page = st.Page(lambda: None, title=title, url_path=LANDING_PAGE, visibility="hidden")
+    chosen = st.navigation([*pages.values(), landing_page], position="top")
     st.set_page_config(page_title=f"{chosen.title} · Attnscope")
     _page(next((one for one, page in pages.items() if page is chosen), LANDING_PAGE), pages)
     process.freeze_garbage()
@@ -148,8 +148,8 @@ def _page(address: str, pages: dict[str, Any]) -> None:
             if pictures and session.scope is current.scope
             else None
         )
-    typed = session.scope.model.text_fields if session.scope else ()
-    fields = [url_state.parameter_of(field).name for field in typed]
+    text_fields = session.scope.model.text_fields if session.scope else ()
+    fields = [url_state.parameter_of(field).name for field in text_fields]
     _show_tools(session, fields)
     if messages := url_state.invalid_messages():
         ui.show_note(note_room, INVALID.format("; ".join(messages)), bad=True, key="address")

@@ -154,7 +154,7 @@ def _containing(words: Sequence[CharSpan], place: CharSpan) -> int | None:
 def _words(row: Encoding, starts: Sequence[int], numbers: dict[tuple[int, ...], int]) -> WordRow:
     edges = [*starts, len(row.ids)]
     each = [slice(*both) for both in pairwise(edges)]
-    named = [_named(row, one) for one in each]
+    each_name = [_named(row, one) for one in each]
 
     def of_first(values: Sequence) -> tuple:
         return tuple(values[i] for i in starts)
@@ -163,8 +163,8 @@ def _words(row: Encoding, starts: Sequence[int], numbers: dict[tuple[int, ...], 
     return WordRow(
         row.text,
         tuple(numbers.setdefault(row.ids[one], len(numbers)) for one in each),
-        tuple(token for token, _ in named),
-        tuple(place for _, place in named),
+        tuple(token for token, _ in each_name),
+        tuple(place for _, place in each_name),
         of_first(row.segments) if row.segments else (),
         pieces=tuple(row.tokens[one] for one in each),
         openings=openings,

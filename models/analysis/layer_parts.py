@@ -106,13 +106,13 @@ def are_recorded(model: Architecture, trace: Trace) -> bool:
 
     It does not for a third-party model on a long text.
     """
-    named = {
+    names = {
         name
         for s in model.sublayers
         for name in (s.before, s.out, s.after, s.normed, s.made)
         if name and s.adds
     }
-    return named <= set(trace.activations)
+    return names <= set(trace.activations)
 
 
 def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) -> SublayerEffect:

@@ -81,10 +81,10 @@ def _judged(trace: Trace, before: JudgedLabels, after: JudgedLabels) -> OutputCo
 def _labels(trace: Trace, before: TokenClasses, after: TokenClasses) -> OutputComparison:
     """Compare the class of each token that was most probable before."""
     row, best = trace.streams[before.stream], before.logits.argmax(-1)
-    typed = [i for i, offset in enumerate(row.offsets) if offset is not None]
-    names = tuple(f"{row.tokens[i]}: {before.predicted[i]}" for i in typed)
-    both = (tuple(output.log_probs[typed, best[typed]].tolist()) for output in (before, after))
-    return OutputComparison("token class", names, (False,) * len(typed), *both)
+    places = [i for i, offset in enumerate(row.offsets) if offset is not None]
+    names = tuple(f"{row.tokens[i]}: {before.predicted[i]}" for i in places)
+    both = (tuple(output.log_probs[places, best[places]].tolist()) for output in (before, after))
+    return OutputComparison("token class", names, (False,) * len(places), *both)
 
 
 def _answer(trace: Trace, before: Span, after: Span) -> OutputComparison:

@@ -96,8 +96,8 @@ LogitsProcessor = Callable[[Tensor, Tensor], Tensor]
 class _Named(type):
     """A metaclass that tells the parts of a new model their paths, so that no subclass has to."""
 
-    def __call__(cls, *args: Any, **named: Any) -> Any:
-        model = super().__call__(*args, **named)
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        model = super().__call__(*args, **options)
         for path, part in model.named_modules():
             if isinstance(part, Placed):
                 part.path = path

@@ -170,8 +170,8 @@ class MultipleChoice(HubModel):
     @staticmethod
     def _choice(row: Encoding) -> str:
         places = zip(row.segments, row.offsets, strict=True)
-        typed = [offset for segment, offset in places if segment == 1 and offset is not None]
-        return row.text[typed[0][0] : typed[-1][1]]
+        offsets = [offset for segment, offset in places if segment == 1 and offset is not None]
+        return row.text[offsets[0][0] : offsets[-1][1]]
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer

@@ -259,10 +259,10 @@ def _of_folder(message: str, folder: Path, private: Path | None) -> str:
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
-    named = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if dtype is not None and named not in (torch.float32, torch.float16, torch.bfloat16):
+    value = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if dtype is not None and value not in (torch.float32, torch.float16, torch.bfloat16):
         raise CheckpointError(f"dtype must be float32, float16 or bfloat16, not {dtype!r}")
-    return named
+    return value
 
 
 def _name_of(dtype: torch.dtype | None) -> str:

@@ -147,8 +147,8 @@ class PythonTokenizer(LibraryTokenizer):
         first, *others = text.split(mask[1])
         row = self._part(first, is_target)
         for part in others:
-            typed = Encoding(mask[1], (mask[0],), (mask[1],), ((0, len(mask[1])),))
-            row = concatenate(concatenate(row, typed), self._part(part, is_target))
+            mask_row = Encoding(mask[1], (mask[0],), (mask[1],), ((0, len(mask[1])),))
+            row = concatenate(concatenate(row, mask_row), self._part(part, is_target))
         return self._framed(row, before, after)
 
     def _part(self, text: str, is_target: bool = False) -> Encoding:

@@ -175,8 +175,8 @@ def _first(ids: tuple[int, ...]) -> int:
 def _special(name: str, vocab_size: int, *configs: Any) -> tuple[int, ...]:
     """Return the ids of a special token from the first configuration that names a valid one."""
     values = [getattr(config, name, None) for config in configs]
-    named = (value if isinstance(value, list) else [value] for value in values)
-    valid = (tuple(i for i in ids if isinstance(i, int) and 0 <= i < vocab_size) for ids in named)
+    lists = (value if isinstance(value, list) else [value] for value in values)
+    valid = (tuple(i for i in ids if isinstance(i, int) and 0 <= i < vocab_size) for ids in lists)
     return next(filter(None, valid), ())
 
 

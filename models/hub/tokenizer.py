@@ -30,9 +30,9 @@ FRAMES = (OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING)
 
 def special_ids_of(library: Any) -> dict[str, int]:
     """Return the ids of a library tokenizer's special tokens, by the names used here."""
-    named = {name: getattr(library, f"{name}_token_id", None) for name in ("cls", "sep", "mask")}
-    named["unknown"] = library.unk_token_id
-    return {name: i for name, i in named.items() if i is not None}
+    ids = {name: getattr(library, f"{name}_token_id", None) for name in ("cls", "sep", "mask")}
+    ids["unknown"] = library.unk_token_id
+    return {name: i for name, i in ids.items() if i is not None}
 
 
 class LibraryTokenizer(Tokenizer):

@@ -67,8 +67,8 @@ def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None)
         )
     names = {name for name, _ in parameters}
     missing = sorted(info["missing_keys"])
-    drawn = [name for name in missing if "pooler" in name.split(".") and name in names]
-    if needed := [name for name in missing if name not in drawn]:
+    random_poolers = [name for name in missing if "pooler" in name.split(".") and name in names]
+    if needed := [name for name in missing if name not in random_poolers]:
         raise CheckpointError(_not_in_its_weights(needed))
     if odd := sorted(info["mismatched_keys"], key=str):
         name, stored, needed = odd[0]
@@ -79,7 +79,7 @@ def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None)
     for name, parameter in loading.with_progress(loading.CHECKED, parameters, len(parameters)):
         if not bool(parameter.isfinite().all()):
             raise CheckpointError(f"{name} holds values that are not finite")
-    return OpenedModule(module, gives, drawn, sorted(info["unexpected_keys"]))
+    return OpenedModule(module, gives, random_poolers, sorted(info["unexpected_keys"]))
 
 
 def _tensors(n: int) -> str:
@@ -106,12 +106,12 @@ def _unused_in_layers(module: nn.Module, unused: Collection[str]) -> list[str]:
 
 
 @torch.no_grad()
-def check_unread(model: HubModel, drawn: Sequence[str]) -> None:
+def check_unread(model: HubModel, names: Sequence[str]) -> None:
     """Raise CheckpointError if an answer of a short run depends on parameters that were drawn.
 
     Otherwise they are set to 0, so that opening the folder twice gives the same model.
     """
-    parameters = [model.module.get_parameter(name) for name in drawn]
+    parameters = [model.module.get_parameter(name) for name in names]
     if not parameters:
         return
     inputs = model.repeated(probe.short_text(model.module, model.config))
@@ -120,7 +120,7 @@ def check_unread(model: HubModel, drawn: Sequence[str]) -> None:
         parameter.zero_()
     after = model(*inputs)
     if not all(close(model, after[name], answer) for name, answer in before.items()):
-        raise CheckpointError(_not_in_its_weights(drawn))
+        raise CheckpointError(_not_in_its_weights(names))
 
 
 def _not_in_its_weights(names: Sequence[str]) -> str:

@@ -267,8 +267,8 @@ class CausalLM(HubModel):
         if self.uncounted is None:
             return {}
         first = self.uncounted + 1 + start
-        counted = torch.arange(first, first + row.shape[1], device=row.device).expand_as(row)
-        return {"position_ids": counted.masked_fill(row == self.uncounted, self.uncounted)}
+        numbers = torch.arange(first, first + row.shape[1], device=row.device).expand_as(row)
+        return {"position_ids": numbers.masked_fill(row == self.uncounted, self.uncounted)}
 
     def longest(self, n_given: int) -> int:
         return min(self.config.n_ctx - n_given, 50)

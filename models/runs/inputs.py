@@ -40,7 +40,7 @@ def no_limit(stream: str) -> int:
 
 
 def values_in_order(
-    fields: Sequence[Field], values: Texts, named: Mapping[str, FieldInput], model: str
+    fields: Sequence[Field], values: Texts, by_name: Mapping[str, FieldInput], model: str
 ) -> Texts:
     """Return one value per field, from values in order and by name.
 
@@ -50,13 +50,13 @@ def values_in_order(
     names = [field.name for field in fields]
     if (
         len(values) > len(names)
-        or named.keys() & set(names[: len(values)])
-        or named.keys() - set(names)
+        or by_name.keys() & set(names[: len(values)])
+        or by_name.keys() - set(names)
     ):
         raise TypeError(
-            f"{model} takes {', '.join(names)}, not {len(values)} texts and {', '.join(named) or 'no others'}"
+            f"{model} takes {', '.join(names)}, not {len(values)} texts and {', '.join(by_name) or 'no others'}"
         )
-    return [*values, *(named.get(name) for name in names[len(values) :])]
+    return [*values, *(by_name.get(name) for name in names[len(values) :])]
 
 
 def check_complete(fields: Sequence[Field], values: Texts) -> None:

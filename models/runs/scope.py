@@ -341,8 +341,8 @@ class Scope:
         """
         return self.encode(value)[self.model.fields[0].stream].ids
 
-    def _in_order(self, values: Texts, named: Mapping[str, FieldInput]) -> Texts:
-        return inputs.values_in_order(self.model.fields, values, named, self.name)
+    def _in_order(self, values: Texts, by_name: Mapping[str, FieldInput]) -> Texts:
+        return inputs.values_in_order(self.model.fields, values, by_name, self.name)
 
     def _encoded(self, values: Texts) -> dict[str, Encoding]:
         return inputs.encode_fields(

@@ -134,9 +134,9 @@ class GeneratedTask:
 @lru_cache(maxsize=16)  # every validation of a run uses the same ones
 def _held_out(task: type[GeneratedTask], settings: tuple[tuple[str, Any], ...]) -> tuple[str, ...]:
     """Return distinct held-out sources: those of the test split, then those of the validation."""
-    rng, drawn = Random("held out"), task(form=task.forms[0], **dict(settings))
+    rng, generator = Random("held out"), task(form=task.forms[0], **dict(settings))
     sources: dict[str, None] = {}
     while len(sources) < N_TEST + N_VALIDATION:
-        if is_held_out_source(source := drawn.draw(rng)):
+        if is_held_out_source(source := generator.draw(rng)):
             sources[source] = None
     return tuple(sources)

@@ -46,9 +46,9 @@ class MarkovTask(GeneratedTask):
         limits = [list(accumulate(dirichlet(rng))) for _ in MARKOV_LETTERS]
         letters = [rng.randrange(len(MARKOV_LETTERS))]
         while len(letters) < MARKOV_LENGTH:
-            drawn = bisect(limits[letters[-1]], rng.random())
+            index = bisect(limits[letters[-1]], rng.random())
             letters.append(
-                min(drawn, len(MARKOV_LETTERS) - 1)
+                min(index, len(MARKOV_LETTERS) - 1)
             )  # the last limit may be rounded below 1
         return "".join(MARKOV_LETTERS[i] for i in letters)
 

@@ -49,9 +49,13 @@ def trained_backend(texts: Iterable[str], vocab_size: int) -> tokenizers.Tokeniz
         for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)
         for c in word[1:]
     }
-    named = [*BERT_SPECIAL.values(), *letters, *(CONTINUATION + c for c in letters if c in inside)]
+    special = [
+        *BERT_SPECIAL.values(),
+        *letters,
+        *(CONTINUATION + c for c in letters if c in inside),
+    ]
     backend.train_from_iterator(texts, trainers.WordPieceTrainer(
-        vocab_size=vocab_size, special_tokens=named, show_progress=False, min_frequency=2, limit_alphabet=len(letters),
+        vocab_size=vocab_size, special_tokens=special, show_progress=False, min_frequency=2, limit_alphabet=len(letters),
         initial_alphabet=letters, continuing_subword_prefix=CONTINUATION,
     ))  # fmt: skip
     return backend

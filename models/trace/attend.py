@@ -69,10 +69,10 @@ class Attending:
             before, v = part.weights, part.values
             after = edited_weights(self.edits, before, part)
             factors = edited_value_weights(self.edits, after, part)
-            changed = (factors != before).any(-1, keepdim=True)
+            is_scaled = (factors != before).any(-1, keepdim=True)
             if any(edit.is_differentiated for edit in self.edits):
-                changed = torch.ones_like(changed)
-            head_out = torch.where(changed, factors @ v, head_out)
+                is_scaled = torch.ones_like(is_scaled)
+            head_out = torch.where(is_scaled, factors @ v, head_out)
             part = self._part(queries, lambda: after, lambda: v, allowed)
         return edited_head_out(self.edits, head_out, part)
 

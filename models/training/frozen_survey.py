@@ -40,10 +40,10 @@ class GuidedTraining:
     _known: dict[str, dict[int, Weights]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        drawn = islice(self.task.batches(self.seed), self.steps)
+        batches = islice(self.task.batches(self.seed), self.steps)
         parts = range(0, len(self.tested), TESTED_AT_ONCE)
         tested = [self.tested[first : first + TESTED_AT_ONCE] for first in parts]
-        self.batches = [self._collated(each) for each in (*drawn, *tested)]
+        self.batches = [self._collated(each) for each in (*batches, *tested)]
 
     def _collated(self, examples: Sequence[Any]) -> Batch:
         return self.task.collate(examples).to(self.model.device)
@@ -131,10 +131,10 @@ def survey_frozen(
 
     for guide in GUIDES:
         each = []
-        for drawn in range(seed, seed + GUIDED_SEEDS):
+        for guide_seed in range(seed, seed + GUIDED_SEEDS):
             before = done
-            predict = partial(_predicted, training, guide, drawn, advance)
-            each.append(parts.numbers(f"{guide} {drawn}", 1, predict))
+            predict = partial(_predicted, training, guide, guide_seed, advance)
+            each.append(parts.numbers(f"{guide} {guide_seed}", 1, predict))
             progress(done := before + steps, n)
         shares[guide] = [sum(values) / len(values) for values in zip(*each, strict=True)]
     means = {name: SurveyedMean.of(SHARE, values, seed) for name, values in shares.items()}

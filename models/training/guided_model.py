@@ -43,14 +43,14 @@ class GuidedModel(nn.Module):
         self.W_x, self.b_x = nn.Parameter(torch.empty(d, d)), nn.Parameter(torch.zeros(d))
         self.W_r, self.b_r = nn.Parameter(torch.empty(d, 2 * d)), nn.Parameter(torch.zeros(d))
         self.bias = nn.Parameter(torch.zeros(vocab_size))
-        drawn = [self.embedding, self.W_x, self.W_r]
+        random_weights = [self.embedding, self.W_x, self.W_r]
         self.learns = learns
         if learns:
             self.W, self.U = (nn.Parameter(torch.empty(d, d)) for _ in "WU")
             self.v = nn.Parameter(torch.empty(d))
-            drawn += [self.W, self.U, self.v]
+            random_weights += [self.W, self.U, self.v]
         rng = torch.Generator().manual_seed(seed)
-        for weights in drawn:
+        for weights in random_weights:
             nn.init.normal_(weights, std=weights.shape[-1] ** -0.5, generator=rng)
 
     def forward(

@@ -86,12 +86,12 @@ def leftovers(folder: Path) -> list[Path]:
 
     Other files in the folder are not listed.
     """
-    named = [folder / name for name in (STATE, *CHECKPOINT_FILES)] + [
+    files = [folder / name for name in (STATE, *CHECKPOINT_FILES)] + [
         snapshot_path(folder, step) for step in snapshots(folder)
     ]
     return [
         path
-        for path in (*named, *folder.glob(".*.partial"), *folder.glob("snapshots/.*.partial"))
+        for path in (*files, *folder.glob(".*.partial"), *folder.glob("snapshots/.*.partial"))
         if path.is_file()
     ]
 

@@ -22,10 +22,10 @@ def similarity_note(run: CurrentRun, site: str, head: int) -> Pictures:
         return {}
     before = cache.changed_run(run.unchanged, run.spec.without("similarity"))
     trained_with = before.scope.config.similarity
-    changed = run.trace.attention[site]
+    changed_site = run.trace.attention[site]
     return {
         SIMILARITY_NOTE: small_print(
-            swap_effect(before.trace, run.trace, changed, head, name, trained_with)
+            swap_effect(before.trace, run.trace, changed_site, head, name, trained_with)
         )
     }
 

@@ -64,8 +64,8 @@ def _texts(scope: Scope) -> tuple[list[list[str]], str]:
     """Return the texts to measure over, and what is wrong with those that were typed."""
     if len(scope.held_out) >= MIN_SWEPT_TEXTS:
         return scope.held_out[:MAX_SWEPT_TEXTS], ""
-    typed, error = text_box(TEXTS_LABEL, SWEPT_TEXTS, url_state.get(SWEPT_TEXTS) or "")
-    texts = [line.split("\t") for line in typed.splitlines() if line.strip()][:MAX_SWEPT_TEXTS]
+    value, error = text_box(TEXTS_LABEL, SWEPT_TEXTS, url_state.get(SWEPT_TEXTS) or "")
+    texts = [line.split("\t") for line in value.splitlines() if line.strip()][:MAX_SWEPT_TEXTS]
     for i, fields in enumerate(texts, 1):
         try:
             scope.encode(*fields)

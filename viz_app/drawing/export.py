@@ -122,14 +122,14 @@ def head_svg(
     the page: in blocks, or as the part around `tile`.
     """
     scale, hidden = (scale or Scale()).of(site.n_key), sinks(trace.axes(site)[1])
-    drawn = cells(trace, site, head, tile, hidden if scale.hides_sinks else ())
+    grid = cells(trace, site, head, tile, hidden if scale.hides_sinks else ())
     left_out, (rows, cols) = (
-        set(drawn.columns(hidden)) if scale.hides_sinks else set(),
-        drawn.weights.shape,
+        set(grid.columns(hidden)) if scale.hides_sinks else set(),
+        grid.weights.shape,
     )
-    shades = strengths(drawn, scale, hidden)
+    shades = strengths(grid, scale, hidden)
     unit = f"{legend(trace, site, scale)}; rows: query, columns: key; hatched = masked"
-    note = what_is_drawn(drawn, site)
+    note = what_is_drawn(grid, site)
     wide = max(
         HEATMAP_LEFT + cols * HEATMAP_CELL + HEATMAP_RIGHT,
         20 + svg.width_of(title, bold=True),
@@ -138,14 +138,14 @@ def head_svg(
     )
 
     def cell(q: int, k: int) -> tuple[str, str]:
-        tip = "largest " * (drawn.block > 1) + str(drawn.weights[q, k])
+        tip = "largest " * (grid.block > 1) + str(grid.weights[q, k])
         fill = ramp(float(shades[q, k]))
-        if drawn.blocked[q, k]:
+        if grid.blocked[q, k]:
             tip, fill = "masked", svg.MASKED_FILL
         return (LEFT_OUT if k in left_out else fill), tip
 
-    names = [shorten(label.text, MAX_ROW_NAME) for label in drawn.queries]
-    keys, foot = [label.text for label in drawn.keys], HEATMAP_TOP + rows * HEATMAP_CELL
+    names = [shorten(label.text, MAX_ROW_NAME) for label in grid.queries]
+    keys, foot = [label.text for label in grid.keys], HEATMAP_TOP + rows * HEATMAP_CELL
     parts = [
         svg.svg_text(10, 20, title, font_weight=600),
         *svg.heat_map(HEATMAP_LEFT, HEATMAP_TOP, HEATMAP_CELL, names, keys, cell),

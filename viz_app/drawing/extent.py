@@ -68,7 +68,7 @@ def domain(scales: Extent) -> tuple[float, float]:
 
 def on_one_scale(*runs: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     """Draw the pictures of each run, with a shared scale for pictures of the same key."""
-    drawn = tuple(
+    pictures_of_runs = tuple(
         {
             key: picture.draw(OWN_EXTENT) if isinstance(picture, Scaled) else picture
             for key, picture in pictures.items()
@@ -76,9 +76,11 @@ def on_one_scale(*runs: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
         for pictures in runs
     )
     if len(runs) == 1:
-        return drawn
+        return pictures_of_runs
     for key in set.intersection(*(set(pictures) for pictures in runs)):
-        several = [(pictures[key], done) for pictures, done in zip(runs, drawn, strict=True)]
+        several = [
+            (pictures[key], done) for pictures, done in zip(runs, pictures_of_runs, strict=True)
+        ]
         scaled = [
             (picture, done, picture.extent_of(done[key]))
             for picture, done in several
@@ -92,4 +94,4 @@ def on_one_scale(*runs: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
         for picture, done, extent in scaled:
             if extent != joint:
                 done[key] = picture.draw(joint)
-    return drawn
+    return pictures_of_runs

@@ -31,7 +31,7 @@ def head_payload(
     query_axis, key_axis = words.axes(site, terms, queries_are_written(trace, site))
     choice, hidden = scale or Scale(), sinks(trace.axes(site)[1])
     scale = choice.of(site.n_key)
-    drawn = cells(trace, site, index, tile, hidden if scale.hides_sinks else ())
+    grid = cells(trace, site, index, tile, hidden if scale.hides_sinks else ())
     names = axes_labels(trace, site)[1]
     header: dict[str, Any] = {
         "site": site.name,
@@ -40,10 +40,10 @@ def head_payload(
         "title": words.head_title(site, index, terms),
         "queryAxis": query_axis,
         "keyAxis": key_axis,
-        "queries": [label.as_json() for label in drawn.queries],
-        "keys": [label.as_json() for label in drawn.keys],
-        "block": drawn.block,
-        "first": list(drawn.first),
+        "queries": [label.as_json() for label in grid.queries],
+        "keys": [label.as_json() for label in grid.keys],
+        "block": grid.block,
+        "first": list(grid.first),
         "size": [site.n_query, site.n_key],
         "masks": [layer.name for layer in site.mask.layers],
         **saving(head_name(trace, site, index), facts(trace)),
@@ -55,9 +55,9 @@ def head_payload(
         "sinkShare": _share(site, index, hidden),
         "joins": words.as_sentence(words.JOINED) * is_joined(trace),
     }
-    arrays = {"weights": drawn.weights, "blocked": drawn.blocked}
-    if drawn.largest is not None:
-        arrays["largest"] = drawn.largest
+    arrays = {"weights": grid.weights, "blocked": grid.blocked}
+    if grid.largest is not None:
+        arrays["largest"] = grid.largest
     return pack(header, **arrays)
 
 

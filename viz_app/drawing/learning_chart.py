@@ -52,9 +52,9 @@ def learning_chart(
     size = screen.letters - 1 if screen.is_presented else 11
     height = LARGE_HEIGHT if screen.is_presented else LEARNING_HEIGHT
     styles = zip(("solid", "dashed"), curves, strict=False)
-    named = ", ".join(f"{style}: {curve.name}" for style, curve in styles)
+    legend = ", ".join(f"{style}: {curve.name}" for style, curve in styles)
     return {
-        "title": {"text": named if len(curves) > 1 else "", "fontSize": size, "fontWeight": "normal", "anchor": "start"},
+        "title": {"text": legend if len(curves) > 1 else "", "fontSize": size, "fontWeight": "normal", "anchor": "start"},
         "height": height + screen.taller,
         "config": {"axis": {"labelFontSize": size, "titleFontSize": size}, "legend": {"labelFontSize": size}},
         "resolve": {"scale": {"y": "independent"}},

@@ -216,7 +216,7 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
     lesson are kept, as are those in fields that only other models have.
     """
     fields = [parameter_of(field) for field in scope.model.text_fields]
-    suited, typed = (
+    suited, texts_by_task = (
         st.session_state.setdefault(_SUITED, {}),
         st.session_state.setdefault(_TYPED, {}),
     )
@@ -231,8 +231,8 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
     if text is None or task is None or url_state.is_url_driven() or are_set:
         return
     if task != scope.task and not (text != placed and _follows(scope, text)):
-        typed[task] = {field: url_state.get(field) for field in start}
-        _set_texts(typed.get(scope.task, start))
+        texts_by_task[task] = {field: url_state.get(field) for field in start}
+        _set_texts(texts_by_task.get(scope.task, start))
     elif text == placed != example[0]:
         _set_texts(start)
 

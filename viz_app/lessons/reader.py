@@ -121,8 +121,8 @@ class _Reader:
         if "then" in fields:
             at, line = self.one_line(fields, "then", number)
             pins = line.startswith("pin ")
-            changed = at, line.removeprefix("pin ").strip()
-            place, then = self.address(changed, ("", *self.pages))
+            pin_line = at, line.removeprefix("pin ").strip()
+            place, then = self.address(pin_line, ("", *self.pages))
             then_page = place or page
             if pins and CHECKPOINT_KEY not in query:
                 raise self.fail(fields["open"][0][0], "a run that is pinned names its checkpoint")

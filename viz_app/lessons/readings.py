@@ -58,8 +58,8 @@ class Named:
 
     def of(self, run: CurrentRun, arguments: tuple[str, ...]) -> ReadingValue:
         """Return what it reads from this run."""
-        typed = (kind(text) for text, kind in zip(arguments, self.kinds.values(), strict=True))
-        return self.read(run, *typed)
+        values = (kind(text) for text, kind in zip(arguments, self.kinds.values(), strict=True))
+        return self.read(run, *values)
 
 
 _named: dict[str, Named] = {}

@@ -44,12 +44,14 @@ def mask(
         raise ValueError("before= must be a run of the same model on the same texts")
     place_of(run, layer, head, kind)
     check_length(run, kind, "masks")
-    drawn = {
+    payloads = {
         site_kind.name: _drawn(original, run, site_kind.name, layer, head)
         for site_kind in kind_names(run)
     }
-    first = drawn[sites_of(run, kind)[0].kind]
-    answers = [Answer("kind", {"kind": name}, payload=payload) for name, payload in drawn.items()]
+    first = payloads[sites_of(run, kind)[0].kind]
+    answers = [
+        Answer("kind", {"kind": name}, payload=payload) for name, payload in payloads.items()
+    ]
     return Picture(
         f"Masks of {run.model.name}",
         caption(facts(run)),

@@ -46,11 +46,11 @@ Cached = TypeVar("Cached")
 Parts = dict[Hashable, int]  # identity of a part of a value → its bytes
 
 
-def budget(named: str = BUDGET_VARIABLE) -> int:
+def budget(variable: str = BUDGET_VARIABLE) -> int:
     """Return the cache's budget in bytes: ATTNSCOPE_CACHE_MB from the environment, or 512 MB.
 
     Raises:
-        ValueError: it is not a positive number; the message calls the setting `named`.
+        ValueError: it is not a positive number; the message names the `variable`.
     """
     setting = os.environ.get(BUDGET_VARIABLE, str(BUDGET))
     try:
@@ -58,7 +58,7 @@ def budget(named: str = BUDGET_VARIABLE) -> int:
     except ValueError:
         megabytes = math.nan
     if not 0 < megabytes < math.inf:
-        raise ValueError(f"{named} must be a number of megabytes above 0, not {setting!r}")
+        raise ValueError(f"{variable} must be a number of megabytes above 0, not {setting!r}")
     return int(megabytes * MEGABYTE)
 
 

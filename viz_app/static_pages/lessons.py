@@ -48,7 +48,7 @@ def lesson_page(lesson: Lesson, tabs: str) -> tuple[bytes, set[str]]:
 
 def _packed(parts: Sequence[Mounted]) -> bytes:
     """Return the pictures of a lesson, which lesson.js reads."""
-    drawn, objects = {}, []
+    pictures, objects = {}, []
     for i, part in enumerate(parts):
         whole = stamp_payload(
             without_model(part.component, part.payload), f"{part.component.name}-{i}", (0, 0)
@@ -56,6 +56,6 @@ def _packed(parts: Sequence[Mounted]) -> bytes:
         if isinstance(whole, dict):
             whole = json.dumps(whole, ensure_ascii=False).encode()
             objects.append(i)
-        drawn[f"p{i}"] = np.frombuffer(whole, np.uint8)
+        pictures[f"p{i}"] = np.frombuffer(whole, np.uint8)
     header = {"names": [part.component.name for part in parts], "objects": objects}
-    return pack({**header, "kept": KEPT_EVENTS, "says": {"unavailable": UNAVAILABLE}}, **drawn)
+    return pack({**header, "kept": KEPT_EVENTS, "says": {"unavailable": UNAVAILABLE}}, **pictures)

@@ -70,12 +70,12 @@ def _still(tab: str, view: View[Any], session: LiveSession, run: CurrentRun) -> 
     )
 
 
-def _moves(components: Sequence[ShownComponent], drawn: dict[str, Any]) -> Iterator[Move]:
+def _moves(components: Sequence[ShownComponent], pictures: dict[str, Any]) -> Iterator[Move]:
     """Yield what each message leads to: its handler is called, and what it chose is undone."""
     for cell in components:
         for name, handler in {**cell.choose, **cell.change}.items():
             event = cell.component.events[name]
-            for message in messages(cell.component, name, drawn[cell.picture]):
+            for message in messages(cell.component, name, pictures[cell.picture]):
                 with url_state.preview_choices():
                     handler(*event.arguments(message))
                     query = sorted_query(url_state.publish().query)

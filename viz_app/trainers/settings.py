@@ -218,14 +218,14 @@ class RunSettings:
     def differences(self, other: "RunSettings") -> list[tuple[str, Any, Any]]:
         """Return (setting, value here, value there) where two runs differ."""
         data = [one.own.name if one.own else "none" for one in (self, other)]
-        named = [
+        triples = [
             ("task", self.task, other.task),
             ("model", self.model, other.model),
             ("data", *data),
         ]
         shared = [name for name in self.names if name in other.names]
-        named += [(name, self.value(name), other.value(name)) for name in shared]
-        return [(name, ours, theirs) for name, ours, theirs in named if ours != theirs]
+        triples += [(name, self.value(name), other.value(name)) for name in shared]
+        return [(name, ours, theirs) for name, ours, theirs in triples if ours != theirs]
 
 
 def _out_of_bounds(name: str, value: Any) -> str:

@@ -154,12 +154,12 @@ def _picture(
     saved: Mapping[str, str],
 ) -> bytes:
     """Return the payload of the component `states`."""
-    drawn = values.numpy().astype(np.float32)
+    numbers = values.numpy().astype(np.float32)
     header = {
         "title": f"{ours.name[:1].upper()}{ours.name[1:]}: this run minus the pinned run",
         **saved,
         "axis": "" if ours.columns else f"{ours.of_columns}, from 1",
-        "columns": drawn.shape[1],
+        "columns": numbers.shape[1],
         "rows": [
             of_two_runs(a, b, *_RUNS).as_json() for a, b in zip(ours.rows, theirs.rows, strict=True)
         ],
@@ -172,8 +172,8 @@ def _picture(
         "what": ours.of_rows,
         "above": DIFFERENCE_CHROME_PX,
         "limit": limit,
-        "largest": float(np.abs(drawn).max()),
+        "largest": float(np.abs(numbers).max()),
         "frames": [],
         "ways": [],
     }
-    return pack(header, states=drawn)
+    return pack(header, states=numbers)

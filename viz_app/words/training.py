@@ -103,10 +103,10 @@ def _data(data: object) -> str:
         return ""
     if "generator" in data:
         return " on generated examples"
-    for counted in ("pairs", "documents", "texts", "questions"):
-        sets = data.get(counted)
+    for noun in ("pairs", "documents", "texts", "questions"):
+        sets = data.get(noun)
         if isinstance(sets, dict) and isinstance(n := sets.get("train"), int):
-            return f" on {n:,} {counted}"
+            return f" on {n:,} {noun}"
     return ""
 
 

@@ -107,9 +107,9 @@ def _check_patches(reads: _Reads, rows: int, columns: int, first: int) -> None:
 
 def _name(module: nn.Module, first: Tensor, token: int) -> str:
     """Return a special token's name: that of the parameter which its first vector comes from."""
-    named = [(name, p) for name, p in module.named_parameters() if _is_token(name, p)]
-    gradients = _gradients(first[0, token], [p for _, p in named])
-    for (name, _), gradient in zip(named, gradients, strict=True):
+    candidates = [(name, p) for name, p in module.named_parameters() if _is_token(name, p)]
+    gradients = _gradients(first[0, token], [p for _, p in candidates])
+    for (name, _), gradient in zip(candidates, gradients, strict=True):
         if gradient is not None and bool(gradient.any()):
             last = name.rpartition(".")[2]
             for ending in ("_tokens", "_token", "_embedding"):

@@ -159,14 +159,14 @@ def _check(
         )
 
 
-def scope_of(named: str) -> Scope:
+def scope_of(argument: str) -> Scope:
     """Return the scope that a function of the user's makes, named as path/to/file.py:function.
 
     Raises ValueError.
     """
-    path, _, function = named.rpartition(":")
+    path, _, function = argument.rpartition(":")
     if not Path(path).is_file() or not function.isidentifier():
-        raise ValueError(f"--module wants path/to/file.py:function, not {named!r}")
+        raise ValueError(f"--module wants path/to/file.py:function, not {argument!r}")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
         raise ValueError(f"--module wants a file of Python code, not {path!r}")

@@ -106,7 +106,7 @@ def as_site(
     """Return a site of weights alone."""
     batch, n_heads, n_query, n_key = weights.shape
     padding = forward_pass.context.padding.get(kind.key_stream)
-    named = [
+    mask_layers = [
         layer for layer in layers(weights > 0, padding, n_query) if layer.name != MODEL_MASK
     ]  # a weight may be 0 by rounding
     of_queries, of_keys = (weights.new_empty(batch, n_heads, n, 0) for n in (n_query, n_key))
@@ -120,7 +120,7 @@ def as_site(
         of_keys,
         of_keys,
         of_queries,
-        Mask(named),
+        Mask(mask_layers),
         AttentionSimilarity(),
         {},
         number=number,

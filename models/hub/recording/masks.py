@@ -115,8 +115,8 @@ def layers(
     n_key = allowed.shape[-1]
     result: list[MaskLayer] = []
     left = allowed.expand(*allowed.shape[:2], n_query, n_key)
-    for named in (partial(_padding, padding=padding), _look_ahead, _window):
-        layer = None if bool(left.all()) else named(left)
+    for find in (partial(_padding, padding=padding), _look_ahead, _window):
+        layer = None if bool(left.all()) else find(left)
         if layer is not None and not bool((allowed & ~layer.allowed).any()):
             result.append(layer)
             left = left | ~layer.allowed

@@ -58,8 +58,8 @@ def linear_of(
 ) -> Linear | None:
     """Return a call as a product with a matrix, if it is one."""
     if func is LINEAR:
-        named = dict(zip(("input", "weight", "bias"), args, strict=False)) | dict(kwargs)
-        return Linear(named["input"], named["weight"], named.get("bias"), y)
+        inputs = dict(zip(("input", "weight", "bias"), args, strict=False)) | dict(kwargs)
+        return Linear(inputs["input"], inputs["weight"], inputs.get("bias"), y)
     if func is ADDMM and len(args) == 3 and args[0].dim() == 1:
         bias, x, weight = args
         return Linear(x, weight.T, bias, y)

@@ -159,12 +159,12 @@ def _longest(processor: SoundProcessor) -> int:
 
 def _letters(folder: Path, config: Any) -> list[str]:
     """Return the name of each class: its letter in vocab.json, or else its number."""
-    path, named = folder / VOCABULARY, {}
+    path, names = folder / VOCABULARY, {}
     if path.is_file():
         content = json.loads(path.read_text("utf-8"))
         if isinstance(content, dict):
-            named = {i: str(name)[:MAX_LETTER] for name, i in content.items() if isinstance(i, int)}
-    return [printable(named.get(i, str(i))) for i in range(config.vocab_size)]
+            names = {i: str(name)[:MAX_LETTER] for name, i in content.items() if isinstance(i, int)}
+    return [printable(names.get(i, str(i))) for i in range(config.vocab_size)]
 
 
 @torch.no_grad()

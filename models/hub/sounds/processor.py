@@ -113,10 +113,10 @@ class SoundProcessor:
             is_of_library = isinstance(error, AttributeError | TypeError | KeyError)
             reason = "" if is_of_library else f": {error!s:.200}"
             raise CheckpointError(f"{PREPROCESSOR} cannot be used for a sound{reason}") from None
-        named = {
+        inputs = {
             name: features[name] for name in ("input_features", "input_values") if name in features
         }
-        name, value = next(iter(named.items()), ("", None))
+        name, value = next(iter(inputs.items()), ("", None))
         if not isinstance(value, Tensor) or value.shape[:1] != (1,) or not value.isfinite().all():
             raise CheckpointError("its feature extractor makes no row of numbers of a sound")
         return name, value[0].float()

@@ -55,8 +55,8 @@ def speech_prompt(module: Any, vocab_size: int) -> Prompt:
     if language is None and task is None:
         tokens = _forced(settings, module.config, vocab_size)
     is_open = not tokens or tokens[0] is None
-    if isinstance(language, str) and (named := languages.get(_code(language))) is not None:
-        tokens[:1] = [named]
+    if isinstance(language, str) and (token := languages.get(_code(language))) is not None:
+        tokens[:1] = [token]
     elif languages and is_open:
         tokens[:1] = [None]
     elif is_open:
@@ -98,7 +98,7 @@ def _code(language: str) -> str:
     )
 
 
-def _by_name(named: Any, vocab_size: int) -> dict[str, int]:
-    if not isinstance(named, Mapping):
+def _by_name(ids: Any, vocab_size: int) -> dict[str, int]:
+    if not isinstance(ids, Mapping):
         return {}
-    return {str(name): i for name, i in named.items() if is_id(i, vocab_size)}
+    return {str(name): i for name, i in ids.items() if is_id(i, vocab_size)}

@@ -117,11 +117,11 @@ def _runs(content: dict[str, Any]) -> Iterator[str]:
     This is the worst case of a pattern that starts again from each position.
     """
     parts = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-    named = sorted({text for part in parts for text in _texts(content.get(part))}, key=len)
+    texts = sorted({text for part in parts for text in _texts(content.get(part))}, key=len)
     letters = list(
-        dict.fromkeys([*_LETTERS, *(c for text in named for c in text if c.isprintable())])
+        dict.fromkeys([*_LETTERS, *(c for text in texts for c in text if c.isprintable())])
     )
-    pieces = [*letters[:_MOST_LETTERS], *(text for text in named[:_MOST_LETTERS] if len(text) > 1)]
+    pieces = [*letters[:_MOST_LETTERS], *(text for text in texts[:_MOST_LETTERS] if len(text) > 1)]
     for piece in pieces:
         yield (piece * RUN)[:RUN]
         yield ((piece * 99)[:99] + " ") * (RUN // 100)  # words as long as WordPiece splits

@@ -234,11 +234,11 @@ def _as_weights(after: Tensor, before: Tensor, part: AttentionPart) -> Tensor:
     """Keep blocked keys at 0, and rescale the rows that an edit has changed to sum to 1."""
     if after is before:
         return before
-    changed = (after != before).any(-1, keepdim=True)
+    is_scaled = (after != before).any(-1, keepdim=True)
     if part.allowed is not None:
         after = after.masked_fill(~part.allowed, 0.0)
     total = after.sum(-1, keepdim=True)
-    return torch.where(changed, torch.where(total > 0, after / total, after), before)
+    return torch.where(is_scaled, torch.where(total > 0, after / total, after), before)
 
 
 def edited_value_weights(

@@ -124,9 +124,14 @@ def _chart(now: Training, step: int) -> dict:
     screen = ui.screen()
     key = [id(one.run) for one in runs], ui.is_dark(), screen
     rests = not (now.run and now.run.state == RUNNING)
-    drawn = now.chart
-    if drawn and drawn[0] == key and not rests and time.monotonic() - now.charted < CHARTED:
-        return drawn[1]
+    last_chart = now.chart
+    if (
+        last_chart
+        and last_chart[0] == key
+        and not rests
+        and time.monotonic() - now.charted < CHARTED
+    ):
+        return last_chart[1]
     names = ["this run", "the run before"]
     curves = [Curve(name, one.run.points()) for name, one in zip(names, runs, strict=False)]
     metric = runs[0].run.metric

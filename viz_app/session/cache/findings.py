@@ -112,11 +112,11 @@ def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Stored]) -> S
 
 
 def cached_head_effects(
-    run: CurrentRun, metric: Metric, make: Callable[[Where], Edit], named: str
+    run: CurrentRun, metric: Metric, make: Callable[[Where], Edit], name: str
 ) -> HeadEffects:
-    """Return the effect of the edit that `make` makes of each head; `named` identifies the edit."""
+    """Return the effect of the edit that `make` makes of each head; `name` identifies the edit."""
     streams = tuple(run.trace.streams.values())
-    what = (streams, run.trace.edits, metric, named)
+    what = (streams, run.trace.edits, metric, name)
     return cached(
         run.scope,
         "effects",

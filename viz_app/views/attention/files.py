@@ -120,13 +120,13 @@ def animation(
     for step in run.scope.snapshots:
         spec = replace(run.spec, model=replace(run.spec.model, step=step))
         snapshot = shown_as(cache.changed_run(run.unchanged, spec).trace)
-        drawn = cells(
+        grid = cells(
             snapshot, snapshot.attention[site], head, tile, sink_keys if scale.hides_sinks else ()
         )
-        frames.append(StrengthFrame(step, strengths(drawn, scale, sink_keys)))
+        frames.append(StrengthFrame(step, strengths(grid, scale, sink_keys)))
     title = words.head_title(final, head, run.terms)
-    unit = "; ".join(filter(None, (legend(trace, final, scale), what_is_drawn(drawn, final))))
-    return head_gif(frames, drawn.queries, drawn.keys, drawn.blocked, title, unit)
+    unit = "; ".join(filter(None, (legend(trace, final, scale), what_is_drawn(grid, final))))
+    return head_gif(frames, grid.queries, grid.keys, grid.blocked, title, unit)
 
 
 def head_gif(

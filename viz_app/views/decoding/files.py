@@ -223,10 +223,10 @@ def _step(
         if not site:
             continue
         weights = run.weights(site, reading.head)[i].tolist()
-        drawn, y = _chips(
+        chips, y = _chips(
             x, y + 26, f"{what} ({reading.name})", [_short(token.text) for token in tokens], weights
         )
-        parts += drawn
+        parts += chips
     return parts, y
 
 

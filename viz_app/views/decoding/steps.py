@@ -208,9 +208,11 @@ def _parallel(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
 
 def given_row(story: Story, tokenizer: Tokenizer) -> list[Label]:
     """Return the labels of the teacher-forced run: its opening, what it reads, its last token."""
-    typed, n_taken = labels(story.written_stream), len(story.parallel)
-    beyond = story.parallel.taken[len(typed) - story.n_opening :]
-    return [*typed, *token_labels(tokenizer, beyond, len(typed))][: story.n_opening + n_taken]
+    text_labels, n_taken = labels(story.written_stream), len(story.parallel)
+    beyond = story.parallel.taken[len(text_labels) - story.n_opening :]
+    return [*text_labels, *token_labels(tokenizer, beyond, len(text_labels))][
+        : story.n_opening + n_taken
+    ]
 
 
 def _serial(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -33,8 +33,8 @@ class Story:
     @property
     def writer(self) -> str:
         """The model that wrote the given text, in the possessive; "" if the text was typed."""
-        typed = (self.unchanged or self.trace).teacher_forced
-        if typed and len(self.written_stream.ids) > self.n_opening:
+        is_typed = (self.unchanged or self.trace).teacher_forced
+        if is_typed and len(self.written_stream.ids) > self.n_opening:
             return ""
         return "the unchanged model's" if self.unchanged else "the model's own"
 

@@ -102,8 +102,8 @@ def not_applied(names: Sequence[str]) -> str:
     """Return which settings of a model's folder its text is written without; "" if none are."""
     if not names:
         return ""
-    named = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"The model's generation settings include {named}. The app does not apply {'it' if len(names) == 1 else 'them'}."
+    listed_names = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"The model's generation settings include {listed_names}. The app does not apply {'it' if len(names) == 1 else 'them'}."
 
 
 _MOST_NAMED = 4  # positions in a sentence
@@ -111,10 +111,10 @@ _MOST_NAMED = 4  # positions in a sentence
 
 def passed_over(positions: Sequence[int]) -> str:
     """Say where the settings of a model's folder passed over the most probable token."""
-    named = [str(position + 1) for position in positions[:_MOST_NAMED]]
-    more = len(positions) - len(named)
-    last = f"{more} more" if more else named.pop() if named[1:] else ""
-    places = ", ".join(named) + (f" and {last}" if last else "")
+    numbers = [str(position + 1) for position in positions[:_MOST_NAMED]]
+    more = len(positions) - len(numbers)
+    last = f"{more} more" if more else numbers.pop() if numbers[1:] else ""
+    places = ", ".join(numbers) + (f" and {last}" if last else "")
     noun = "position" if len(positions) == 1 else "positions"
     return (
         f"At {noun} {places} the model's generation settings passed over the most probable token."

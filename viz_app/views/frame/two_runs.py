@@ -59,9 +59,11 @@ class TwoRuns:
         with left:
             replace(self.one, is_half=True).lay_out(self.run, picture)
         with right:
-            named = {key.removeprefix(BESIDE): key for key in picture if key.startswith(BESIDE)}
+            key_by_name = {
+                key.removeprefix(BESIDE): key for key in picture if key.startswith(BESIDE)
+            }
             beside = replace(_beside(self.one, self.run, self.other), above=self.above)
-            beside.lay_out(self.other, {name: picture[key] for name, key in named.items()})
+            beside.lay_out(self.other, {name: picture[key] for name, key in key_by_name.items()})
         return pictures.live if self.one.view.is_live(self.one.choices) else None
 
     def draw_difference(self) -> Draw | None:
@@ -69,16 +71,16 @@ class TwoRuns:
         pictures = _Pictures(self.one, self.pinned)
         try:
             why = self._why_not()
-            drawn = self.one.around(self.run) | (
+            pictures_drawn = self.one.around(self.run) | (
                 {ABOUT_DIFFERENCE: small_print(why)} if why else pictures.difference(self.run)
             )
         except InputError as error:
-            drawn = self.one.around(self.run)
-            drawn[ABOUT_DIFFERENCE] = small_print(checkpoints.error_message(error))
-        if BESIDE + "written" in drawn:
+            pictures_drawn = self.one.around(self.run)
+            pictures_drawn[ABOUT_DIFFERENCE] = small_print(checkpoints.error_message(error))
+        if BESIDE + "written" in pictures_drawn:
             with self.above:
-                show(PLAIN, drawn[BESIDE + "written"], key=BESIDE + "written")
-        components = [ShownComponent(STATES, key) for key in KEYS if key in drawn]
+                show(PLAIN, pictures_drawn[BESIDE + "written"], key=BESIDE + "written")
+        components = [ShownComponent(STATES, key) for key in KEYS if key in pictures_drawn]
         cells: list[PageCell] = (
             [Columns((1, 1), ([components[0]], [components[1]]))]
             if components[1:]
@@ -86,12 +88,15 @@ class TwoRuns:
         )
         view = replace(
             self.one.view,
-            layout=lambda run, choices, drawn: [*cells, ShownComponent(PLAIN, ABOUT_DIFFERENCE)],
+            layout=lambda run, choices, pictures_drawn: [
+                *cells,
+                ShownComponent(PLAIN, ABOUT_DIFFERENCE),
+            ],
             text=lambda run, choices: DIFFERENCE_HELP,
             files=lambda run, choices: (),
             files_note=lambda run, choices: "",
         )
-        replace(self.one, view=view).lay_out(self.run, drawn)
+        replace(self.one, view=view).lay_out(self.run, pictures_drawn)
         return pictures.live_difference if self.one.view.is_live(self.one.choices) else None
 
     def _why_not(self) -> str:

@@ -127,12 +127,12 @@ def path_lengths(
     for reach in reaches:
         n = len(reach.steps)
         for distance in range(n):
-            counted = max(
+            n_steps = max(
                 int(reach.steps.diagonal(distance).max()),
                 int(reach.steps.diagonal(-distance).max()),
             )
-            if counted:  # of convolutions of width 1 no number joins two tokens
-                rows.append({"layer": reach.choice.kind, "distance": distance, "steps": counted})
+            if n_steps:  # of convolutions of width 1 no number joins two tokens
+                rows.append({"layer": reach.choice.kind, "distance": distance, "steps": n_steps})
     colour, dash = _layers([reach.choice.kind for reach in reaches])
     of_distance, of_steps = (
         alt.Scale() if most is None else alt.Scale(domain=[0, end], nice=True)
@@ -240,11 +240,14 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
     y = alt.Y(
         "ms:Q", title="forward pass (ms)", scale=span, axis=alt.Axis(format="~g", tickCount=5)
     )
-    named = {"ms": "median (ms)", "least": "least (ms)", "most": "most (ms)"}
+    titles = {"ms": "median (ms)", "least": "least (ms)", "most": "most (ms)"}
     tip = [
         "layer:N",
         "tokens:Q",
-        *(alt.Tooltip(f"{column}:Q", format=".4g", title=title) for column, title in named.items()),
+        *(
+            alt.Tooltip(f"{column}:Q", format=".4g", title=title)
+            for column, title in titles.items()
+        ),
     ]
     base = alt.Chart(data)
     line = base.mark_line(point={"size": 34, "strokeDash": [1, 0]}).encode(

@@ -108,8 +108,8 @@ def _layout(run: CurrentRun, choices: CostChoices, pictures: Pictures) -> Sequen
 
 
 def _text(run: CurrentRun, choices: CostChoices) -> str:
-    counted = counted_and_timed(run.scope.device.type, torch.get_num_threads())
-    return f"{counted}\n\n{TABLE_NOTE}"
+    sentence = counted_and_timed(run.scope.device.type, torch.get_num_threads())
+    return f"{sentence}\n\n{TABLE_NOTE}"
 
 
 def _times(timings: Sequence[Timing]) -> charts.alt.Chart:
@@ -134,8 +134,8 @@ def comparison_table(reaches: Sequence[Reach], timings: Sequence[Timing]) -> str
     rows = []
     for reach in reaches:
         cost, sequential, path = TABLE_1[reach.choice.kind]
-        counted = f"{sequential} (**{len(reach.schedule)}**)", f"{path} (**{_longest(reach)}**)"
-        rows.append([reach.choice.kind, cost, *counted, _slope(timings, reach.choice.kind)])
+        counts = f"{sequential} (**{len(reach.schedule)}**)", f"{path} (**{_longest(reach)}**)"
+        rows.append([reach.choice.kind, cost, *counts, _slope(timings, reach.choice.kind)])
     name, cost, sequential, path = RESTRICTED
     rows.append([name, cost, sequential, path, "–"])
     lines = [head, ["---"] * len(head), *rows]
@@ -161,7 +161,7 @@ def counted_and_timed(device: str, threads: int) -> str:
 
     It adds what this device can do at once, and what another would change.
     """
-    counted = (
+    sentence = (
         "**Counted**, on each layer's own graph: the timetable, the path lengths and the bold figures of the table. **Timed**, on "
         "this machine: the plot of times and the measured growth, nothing else. "
     )
@@ -170,12 +170,12 @@ def counted_and_timed(device: str, threads: int) -> str:
         "until the device is full. The RNN takes its n steps in turn"
     )
     if device != "cpu":
-        return f"{counted}This is a GPU ({device}): {gpu}."
+        return f"{sentence}This is a GPU ({device}): {gpu}."
     if threads == 1:
         here = "One CPU thread does one thing at a time: **nothing here runs in parallel**. A layer that waits for nothing"
-        return f"{counted}{here} gains nothing by that. Its time is its work and what each call costs. On a GPU {gpu}."
+        return f"{sentence}{here} gains nothing by that. Its time is its work and what each call costs. On a GPU {gpu}."
     here = f"The {threads} CPU threads share the large products inside a step; positions do not each get one."
-    return f"{counted}{here} On a GPU {gpu}."
+    return f"{sentence}{here} On a GPU {gpu}."
 
 
 def growth_text(timings: Sequence[Timing]) -> str:

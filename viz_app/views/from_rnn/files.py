@@ -29,17 +29,17 @@ def influence_csv(layers: Sequence[LayerReach], tokens: Sequence[str]) -> str:
     ]
     rows = (
         [
-            named.reach.choice.kind,
-            named.weights,
+            layer.reach.choice.kind,
+            layer.weights,
             i,
             tokens[i],
             j,
             tokens[j],
-            str(named.reach.norms[i, j].numpy()),
-            bool(named.reach.reaches[i, j]),
-            int(named.reach.steps[i, j]),
+            str(layer.reach.norms[i, j].numpy()),
+            bool(layer.reach.reaches[i, j]),
+            int(layer.reach.steps[i, j]),
         ]
-        for named in layers
+        for layer in layers
         for i in range(len(tokens))
         for j in range(len(tokens))
     )
@@ -49,11 +49,11 @@ def influence_csv(layers: Sequence[LayerReach], tokens: Sequence[str]) -> str:
 def influence_npz(layers: Sequence[LayerReach], tokens: Sequence[str]) -> bytes:
     """Return the norms and steps of each layer under its kind, and the tokens."""
     arrays = {"tokens": np.array(tokens)}
-    for named in layers:
-        kind = named.reach.choice.kind.replace(" ", "-")
+    for layer in layers:
+        kind = layer.reach.choice.kind.replace(" ", "-")
         arrays |= {
-            f"{kind}.norms": named.reach.norms.numpy(),
-            f"{kind}.steps": named.reach.steps.numpy(),
+            f"{kind}.norms": layer.reach.norms.numpy(),
+            f"{kind}.steps": layer.reach.steps.numpy(),
         }
     return npz_file(arrays)
 
@@ -61,9 +61,9 @@ def influence_npz(layers: Sequence[LayerReach], tokens: Sequence[str]) -> bytes:
 def distance_csv(layers: Sequence[LayerReach]) -> str:
     """Return the mean norm of the pairs that a layer can reach, by distance."""
     rows = (
-        [named.reach.choice.kind, named.weights, *entry]
-        for named in layers
-        for entry in named.reach.norms_by_distance()
+        [layer.reach.choice.kind, layer.weights, *entry]
+        for layer in layers
+        for entry in layer.reach.norms_by_distance()
     )
     return csv_table(["layer", "weights", "distance", "mean norm", "pairs"], rows)
 

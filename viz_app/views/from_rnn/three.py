@@ -87,11 +87,11 @@ class ThreeModels:
         trace = self.trace(FIXED_VECTOR)
         row = trace.streams["source"]
         places = tuple(i for i, place in enumerate(row.offsets) if place is not None)
-        others, named = other_tokens(scope), labels(row)
+        others, names = other_tokens(scope), labels(row)
         change = cache.cached_vector_changes(scope, row.ids, places, others)
         least = places[int(change.argmin())]
         rewritten = cache.count_rewritten(scope, row.ids, least, others)
-        tokens = [named[i] for i in places]
+        tokens = [names[i] for i in places]
         return Bottleneck(scope.name, fixed_vector(scope.model, trace), tokens, change, rewritten)
 
 
@@ -115,12 +115,14 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
         )
         for kind, scope in three.scopes.items()
     ]
-    typed = run.trace.streams["target"].text if run.trace.teacher_forced else ""
-    correct = (typed,) if typed else references(three.source)
-    named = TYPED if typed else KNOWN
+    target = run.trace.streams["target"].text if run.trace.teacher_forced else ""
+    correct = (target,) if target else references(three.source)
+    reference_name = TYPED if target else KNOWN
     saved = saving(file_name(run.trace, "three-models"), facts(run.trace))
     pictures["from-rnn-versions"] = Scaled(
-        partial(versions, three.source, texts, correct, named, three.bottleneck, saved=saved)
+        partial(
+            versions, three.source, texts, correct, reference_name, three.bottleneck, saved=saved
+        )
     )
     if three.fixed is not None:
         checks = check_fixed_vector(three.fixed.model, three.trace(FIXED_VECTOR))

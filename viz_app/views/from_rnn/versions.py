@@ -185,21 +185,23 @@ def versions(
     source: str,
     outputs: Sequence[ModelText],
     references: Sequence[str],
-    named: str,
+    reference_name: str,
     bottleneck: Bottleneck | None,
     extent: Extent = OWN_EXTENT,
     saved: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return the payload of the component `versions`; `named` is what the references are called.
+    """Return the payload of the component `versions`.
 
-    The scales of the bottleneck cover `extent`; `saved` are the fields with which the browser saves
-    the picture.
+    `reference_name` is the title of the references. The scales of the bottleneck cover `extent`;
+    `saved` are the fields with which the browser saves the picture.
     """
     cards = [_card(one, [o for o in outputs if o is not one], references) for one in outputs]
     header: dict[str, Any] = {
         **(saved or {}),
         "source": source,
-        "reference": {"name": named, "text": " / ".join(references)} if references else None,
+        "reference": {"name": reference_name, "text": " / ".join(references)}
+        if references
+        else None,
         "cards": cards,
         "legend": _legend(len(references), len(outputs)),
         "bottleneck": None,

@@ -57,9 +57,9 @@ def column_arrays(site: AttentionSite, walk: Walk, rows: list[int]) -> dict[str,
         "scaled dot": {"raw": walk.raw[rows]},
         "additive": {"learned_v": site.similarity.learned.get("v")},
     }
-    named = {products_of(term.name): term.products[rows] for term in walk.named_terms}
-    named |= {name: scores[rows] for name, scores in named_scores(walk).items()}
-    return values | by_similarity.get(site.similarity.name, {}) | named
+    terms = {products_of(term.name): term.products[rows] for term in walk.named_terms}
+    terms |= {name: scores[rows] for name, scores in named_scores(walk).items()}
+    return values | by_similarity.get(site.similarity.name, {}) | terms
 
 
 def colour_scales(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, float]:
@@ -202,7 +202,7 @@ def _named(
 
 def links(site: AttentionSite) -> list[tuple[str, str]]:
     """Return (array, display name) of the numbers from the first sum to the weight."""
-    named = [
+    term_links = [
         (CONTENT_TERM, "÷ √dₖ"),
         *((term.name, f"+ {term.name}") for term in site.terms),
         ("scores", "= score"),
@@ -213,7 +213,7 @@ def links(site: AttentionSite) -> list[tuple[str, str]]:
         else [("scores", _score(site))]
     )
     if site.terms:
-        first = [*(link for link in first if link[0] == "raw"), *named]
+        first = [*(link for link in first if link[0] == "raw"), *term_links]
     return [*first, ("masked", "+ mask"), ("weights", "softmax")]
 
 

@@ -94,8 +94,8 @@ def choose_method(run: CurrentRun, choices: HeadWalkChoices) -> None:
     choose_similarity(run)
     if choices.view == "matrices":
         conventions = text.conventions(run.trace.attention[choices.site])
-        named, chosen = conventions.__getitem__, choices.convention
-        pick.one_of_many("Convention", CONVENTION, conventions, chosen, named, width=WIDER)
+        name_of, chosen = conventions.__getitem__, choices.convention
+        pick.one_of_many("Convention", CONVENTION, conventions, chosen, name_of, width=WIDER)
 
 
 def _move(kind: str, site: str, head: int) -> None:

@@ -135,7 +135,9 @@ def charts(trace: Trace, cell: WeightCell) -> dict[str, Any]:
             lambda _: {field: highest},
         )
 
-    pictures = {f"inside-{field}": curve(field, *named) for field, named in SCALING_FIELDS.items()}
+    pictures = {
+        f"inside-{field}": curve(field, *titles) for field, titles in SCALING_FIELDS.items()
+    }
     return {"inside-bars": weights_chart(trace, cell, dark), **pictures}
 
 

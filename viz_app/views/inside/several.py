@@ -102,18 +102,18 @@ class HeadGroup:
         return [n for n in self.chosen if n < len(self.heads)][:MAX_SHOWN_HEADS]
 
 
-def toggle(drawn: Sequence[int], number: int) -> tuple[int, ...]:
+def toggle(numbers: Sequence[int], number: int) -> tuple[int, ...]:
     """Return the drawn heads after a click on one: removed if drawn, else added.
 
     If MAX_SHOWN_HEADS are drawn already, the first one is dropped.
     """
-    if number in drawn:
-        return tuple(n for n in drawn if n != number)
+    if number in numbers:
+        return tuple(n for n in numbers if n != number)
     return tuple(
         sorted(
-            [*drawn[len(drawn) - MAX_SHOWN_HEADS + 1 :], number]
-            if len(drawn) >= MAX_SHOWN_HEADS
-            else [*drawn, number]
+            [*numbers[len(numbers) - MAX_SHOWN_HEADS + 1 :], number]
+            if len(numbers) >= MAX_SHOWN_HEADS
+            else [*numbers, number]
         )
     )
 
@@ -128,12 +128,12 @@ def several_payload(group: HeadGroup, terms: words.Terms, query: int | None) -> 
     block = block_side(site.n_query, site.n_key, MAX_STRAND_BLOCKS) if has_many_cells(site) else 1
     rows, columns = (in_blocks(labels(encoding), block) for encoding in group.trace.axes(site))
     reads, key_axis = words.axes(site, terms)
-    drawn = group.drawn_heads
-    weights = [group.weights(n, block) for n in drawn]
+    heads = group.drawn_heads
+    weights = [group.weights(n, block) for n in heads]
     header: dict[str, Any] = {
         "kind": group.kind, "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, terms)}",
         "heads": [{"layer": head_site.layer + 1, "head": head, "name": head_number(head_site, head)} for head_site, head in group.heads],
-        "order": group.order, "chosen": drawn, "measure": group.measure, "query": -1 if query is None else query // block,
+        "order": group.order, "chosen": heads, "measure": group.measure, "query": -1 if query is None else query // block,
         "block": block,
         "measures": [
             {"id": key, "name": m.name, "formula": m.formula, "says": m.sentence, "unit": m.unit,

@@ -126,8 +126,8 @@ def _class(trace: Trace, output: ClassProbabilities) -> list[Decision]:
 
 def _judged(trace: Trace, output: JudgedLabels) -> list[Decision]:
     best = first_choices(output.logits)
-    named = enumerate(zip(best, output.likelier, strict=True))
-    return [Decision(i, option, Label(name)) for i, (option, name) in named]
+    labels = enumerate(zip(best, output.likelier, strict=True))
+    return [Decision(i, option, Label(name)) for i, (option, name) in labels]
 
 
 def _classes(trace: Trace, output: TokenClasses) -> list[Decision]:

@@ -108,11 +108,11 @@ def _boxes(run: CurrentRun) -> tuple[str, ...]:
     for parameter, field, other in zip(state.PATCH_TEXTS, fields, others, strict=False):
         chosen = url_state.get(parameter)
         name = "Second text" if len(fields) == 1 else f"Second: {run.terms.label(field.name)}"
-        typed, _ = text_box(
+        value, _ = text_box(
             name, parameter, other if chosen is None else chosen, height=68, width=300,
             help=say.LABEL_HELP,
         )  # fmt: skip
-        texts.append(typed)
+        texts.append(value)
     return tuple(texts)
 
 

@@ -85,12 +85,12 @@ def _counts(measured: PatchEffects) -> str:
 def patch_picture(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> dict[str, Any]:
     """Return the payload of both grids and both boards."""
     two, unit = measured.two, measured.two.metric(NECESSARY).unit
-    drawn = [
+    shown_values = [
         measured.shown(side, values).flatten()
         for side, effects in measured.effects.items()
         for values in _grids_of(effects)
     ]
-    finite = torch.cat(drawn) if drawn else torch.zeros(0)
+    finite = torch.cat(shown_values) if shown_values else torch.zeros(0)
     finite = finite[finite.isfinite()]
     panels = [panel(run, choices, measured, side) for side in SIDES]
     levels = (level(two.metric(side), two.sides(side)[0].trace) for side in SIDES)
@@ -100,7 +100,7 @@ def patch_picture(run: CurrentRun, choices: PatchChoices, measured: PatchEffects
         "unit": "of the gap" if measured.is_share else unit,
         "largest": float(finite.abs().max()) if len(finite) else 0.0,
         "hint": _hint(run, choices, measured),
-        "is_tried": bool(drawn),
+        "is_tried": bool(shown_values),
         "panels": panels,
     }
 
@@ -272,16 +272,16 @@ def patch_table(run: CurrentRun, choices: PatchChoices) -> list[list[object]]:
     if choices.part == say.GRADIENT_PART:
         return [[*head, "guess by the gradient"], *patch_gradient.rows_of(measured)]
     for side in SIDES:
-        drawn = panel(run, choices, measured, side)
+        picture = panel(run, choices, measured, side)
         unit = "share of the gap" if measured.is_share else two.metric(side).unit
-        for kind in drawn["kinds"]:
+        for kind in picture["kinds"]:
             rows += [
                 [side, kind["title"], layer, i + 1, value, unit]
                 for layer, values in zip(kind["layers"], kind["effects"], strict=True)
                 for i, value in enumerate(values)
                 if value is not None
             ]
-        if grid := drawn["grid"]:
+        if grid := picture["grid"]:
             rows += [
                 [side, name, layer, grid["tokens"][i][0], value, unit]
                 for name, layer, values in zip(grid["names"], grid["layers"], grid["effects"], strict=True)

@@ -58,9 +58,9 @@ def _fits(scope: Scope, trace: Trace, texts: tuple[str, ...]) -> bool:
         rows = scope.encode(*(values[field.name] for field in scope.model.text_fields))
     except (InputError, TypeError):
         return False
-    typed = {field.stream for field in scope.model.fields if field.name in names}
+    streams = {field.stream for field in scope.model.fields if field.name in names}
     return all(
         len(rows[stream].ids) == len(trace.streams[stream].ids)
         and rows[stream].ids != trace.streams[stream].ids
-        for stream in typed
+        for stream in streams
     )

@@ -238,9 +238,9 @@ def firing_sentence(view: TokenView) -> str:
     if part.firing is None:
         return inside_unknown(view)
     strongest = part.firing.strongest(STRONGEST)
-    named = list(zip((strongest + 1).tolist(), part.firing.post[strongest].tolist(), strict=True))
+    units = list(zip((strongest + 1).tolist(), part.firing.post[strongest].tolist(), strict=True))
     return text.firing_units(
-        part.sublayer, int(part.firing.fires.sum()), len(part.firing.pre), named
+        part.sublayer, int(part.firing.fires.sum()), len(part.firing.pre), units
     )
 
 

@@ -120,8 +120,8 @@ def second_text_error(run: CurrentRun, second: str) -> str:
 
 def masked_views(run: CurrentRun, choices: MaskChoices) -> tuple[list[MaskedRun], MaskView]:
     """Return the batch under the model's own masks, and the view of both runs of the shown text."""
-    original, changed = _runs(run, choices)
-    before, after = original[choices.row], changed[choices.row]
+    original, others = _runs(run, choices)
+    before, after = original[choices.row], others[choices.row]
     return original, MaskView(
         before,
         after,

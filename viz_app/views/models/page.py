@@ -86,13 +86,13 @@ def card(name: str, folder: str) -> Card:
         ValueError: the model is too large.
     """
     config, training = read_config(folder_of(folder)), cache.description(folder).training
-    drawn: Outline = outline(config)
+    model_outline: Outline = outline(config)
     picture = {
         "name": printable(name),
         "family": text.model_family(family_of(config)),
         "purpose": text.menu_purpose(training, config),
         **_record(training),
-        "sizes": text.sizes(config, drawn.n_parameters),
+        "sizes": text.sizes(config, model_outline.n_parameters),
         "href": _href(name),
         "masks": [
             [
@@ -100,10 +100,14 @@ def card(name: str, folder: str) -> Card:
                 text.mask_title(kind, int((~mask).sum()), mask.numel()),
                 *mask.shape,
             ]
-            for kind, mask in drawn.masks.items()
+            for kind, mask in model_outline.masks.items()
         ],
     }
-    return text.model_group(config), picture, [mask.numpy() for mask in drawn.masks.values()]
+    return (
+        text.model_group(config),
+        picture,
+        [mask.numpy() for mask in model_outline.masks.values()],
+    )
 
 
 def library_card(name: str, folder: str) -> Card:

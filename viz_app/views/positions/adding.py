@@ -98,11 +98,11 @@ def _tokens(run: CurrentRun) -> list[str]:
 def _choose(run: CurrentRun) -> AddingChoices:
     tokens, site = _tokens(run), _site(run)
     head = min(chosen_focus(run.trace)[1].head, site.n_heads - 1)
-    chosen, named = min(url_state.get(ADDED_TOKEN), len(tokens) - 1), number_labels(tokens)
+    chosen, names = min(url_state.get(ADDED_TOKEN), len(tokens) - 1), number_labels(tokens)
     with head_row():
         which_head({site.kind: [site]}, site, head)
         places = range(len(tokens))
-        token = pick.one_of_many("Token", ADDED_TOKEN, places, chosen, named.__getitem__, width=320)
+        token = pick.one_of_many("Token", ADDED_TOKEN, places, chosen, names.__getitem__, width=320)
     return AddingChoices(head, token)
 
 

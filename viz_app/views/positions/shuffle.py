@@ -231,18 +231,18 @@ def shuffle_payload(
     return _pack(source, order, parts, saved, **changes)
 
 
-def by_stage(source: Encoding, named: Mapping[str, ShuffleTest], saved: Mapping[str, str]) -> bytes:
+def by_stage(source: Encoding, tests: Mapping[str, ShuffleTest], saved: Mapping[str, str]) -> bytes:
     """Return the payload of the mean change at each stage of each test."""
-    stages, *_ = (test.stages for test in named.values())
+    stages, *_ = (test.stages for test in tests.values())
     title = "Mean change at the encoder's input and after each layer"
     part = {
         "kind": "bars",
         "title": title,
         "stages": stages,
-        "names": list(named),
+        "names": list(tests),
         "array": "means",
     }
-    means = np.stack([test.mean.numpy() for test in named.values()])
+    means = np.stack([test.mean.numpy() for test in tests.values()])
     return _pack(source, (), [part], saved, means=means)
 
 

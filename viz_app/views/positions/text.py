@@ -130,12 +130,12 @@ def order_help(model: Model) -> str:
     return "Special tokens keep their positions: they are not words. No token leaves its text."
 
 
-def answer_sentence(where: str, typed: tuple[str, str], reordered: tuple[str, str]) -> str:
+def answer_sentence(where: str, original: tuple[str, str], reordered: tuple[str, str]) -> str:
     """Say what a model answers to a row as typed and reordered, with or without positions.
 
     Each answer is its label and itself.
     """
-    (label, answer), (other_label, other) = typed, reordered
+    (label, answer), (other_label, other) = original, reordered
     again = "" if other_label == label else f"{other_label}: "
     first = f"{where[:1].upper()}{where[1:]}, {label}: {answer} as typed"
     return f"{first}; {again}{other} if reordered."

@@ -204,9 +204,9 @@ def chosen_token(run: CurrentRun, output: TokenClasses, choices: TaskChoices) ->
     row, names = run.trace.streams[output.stream], output.predicted
     if choices.position is not None and choices.position < len(names):
         return choices.position
-    typed = [i for i, offset in enumerate(row.offsets) if offset is not None] or [0]
-    count = Counter(names[i] for i in typed)
-    return min(typed, key=lambda i: (count[names[i]], i))
+    places = [i for i, offset in enumerate(row.offsets) if offset is not None] or [0]
+    count = Counter(names[i] for i in places)
+    return min(places, key=lambda i: (count[names[i]], i))
 
 
 def _payload(

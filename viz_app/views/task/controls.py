@@ -163,11 +163,11 @@ def _field(kind: str) -> Field | None:
 
 
 def _take(n: int) -> None:
-    typed = recall(_TYPED)
+    value = recall(_TYPED)
     try:
-        put_order(read_order(typed, n))
+        put_order(read_order(value, n))
     except InputError as error:
-        remember(_REFUSED, (typed, f"{error}."))
+        remember(_REFUSED, (value, f"{error}."))
 
 
 def _shuffle(n: int) -> None:
@@ -187,13 +187,13 @@ def _put_figure(text: str) -> None:
 FIGURE = (2, 1, 3, 0)  # 3 → 2 → 4 → 1, of Yang et al. 2019, figure 1
 
 
-def read_order(typed: str, n: int) -> tuple[int, ...]:
+def read_order(value: str, n: int) -> tuple[int, ...]:
     """Parse a typed order, positions from 1, to positions from 0.
 
     Raises:
         InputError: it is not an order of n positions.
     """
-    parts = re.findall(r"[^\s,;→>-]+", typed)
+    parts = re.findall(r"[^\s,;→>-]+", value)
     if odd := [part for part in parts if not re.fullmatch(r"[0-9]{1,9}", part)]:
         raise InputError(
             f"“{odd[0][:20]}” is not a position; an order is written like 3 2 4 1", ORDER_FIELD

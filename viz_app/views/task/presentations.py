@@ -238,8 +238,8 @@ def task_payloads(run: CurrentRun, choices: TaskChoices) -> Pictures:
         if pair_output is None or pair_output is main_output
         else [main_output, pair_output]
     ):
-        drawn, picture_checks = presentation(output).picture(run, output, choices)
-        pictures |= drawn
+        picture, picture_checks = presentation(output).picture(run, output, choices)
+        pictures |= picture
         checks += picture_checks
     if run.scope.model.pair_output and pair_output is None:
         pictures["pair"] = second_text_missing()

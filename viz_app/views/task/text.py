@@ -167,8 +167,8 @@ def masks_note(n: int, n_typed: int, n_shown: int) -> str:
     count = f"{n} masked token{'s' * (n != 1)}"
     if n_typed == n:
         return f"{count}, typed as [MASK] above.{more}"
-    typed = f", {n_typed} of them typed above" if n_typed else ""
-    return f"{count}{typed}. Click {'it' if n == 1 else 'one'} again to unmask it.{more}"
+    above = f", {n_typed} of them typed above" if n_typed else ""
+    return f"{count}{above}. Click {'it' if n == 1 else 'one'} again to unmask it.{more}"
 
 
 def guess_title(name: str, i: int, n: int) -> str:

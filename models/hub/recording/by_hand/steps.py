@@ -216,8 +216,8 @@ class Steps:
                 self._cut[id(value)] = value, first.root
             return
         taken = [self._taken(arg, first.root) for arg in args]
-        named = {name: self._taken(arg, first.root) for name, arg in kwargs.items()}
-        self._add(FollowedStep(first.root, func, taken, named, value, layout))
+        named_args = {name: self._taken(arg, first.root) for name, arg in kwargs.items()}
+        self._add(FollowedStep(first.root, func, taken, named_args, value, layout))
 
     def _copy_of_cut(self, args: Sequence[Any], result: Any) -> None:
         """Follow a part of weights to a tensor of as many numbers."""
