@@ -27,7 +27,7 @@ QUESTIONS = {
     "masks": "Masks: which tokens may attend to which, and what if we change that?",
     "layer": "A layer, step by step: what does each part add?",
     "task": "Task: what is this model trained to do, and what does it predict?",
-    "decoding": "Decoding: how is text generated token by token?", "interventions": "What happens if…?",
+    "decoding": "Decoding: how is text generated token by token?", "interventions": "Interventions: what happens if…?",
     "compare": "Compare: which heads differ, and where?",
     "from-rnn": "From RNN to attention: what changed?",
 }  # fmt: skip

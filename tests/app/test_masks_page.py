@@ -447,9 +447,9 @@ def test_the_payload_holds_the_models_numbers(painted: MaskView) -> None:
             np.logical_and.reduce(cells[:-1]) if cells[:-1] else cells[-1] == 1, cells[-1]
         )
     names = {block["kind"]: [p["name"] for p in block["pictures"]] for block in header["strip"]}
-    assert names["encoder_self"] == ["source padding", "window of 5", DRAWN, "all together"]
-    assert names["decoder_self"] == ["target padding", LOOK_AHEAD, DRAWN, "all together"]
-    assert names["cross"] == [DRAWN, "all together"]
+    assert names["encoder_self"] == ["source padding", "window of 5", DRAWN, "combined"]
+    assert names["decoder_self"] == ["target padding", LOOK_AHEAD, DRAWN, "combined"]
+    assert names["cross"] == [DRAWN, "combined"]
 
 
 def test_the_checks_pass_and_would_not_if_a_painted_cell_had_weight(painted: MaskView) -> None:

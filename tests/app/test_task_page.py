@@ -38,7 +38,7 @@ def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
     app = opened(task_position="3", site=SELF, head="2")
     header, arrays = picture(app, "answers")
     assert header["position"] == 3
-    assert header["answer"]["title"] == "Expected after “9”"
+    assert header["answer"]["title"] == "Predicted after “9”"
     np.testing.assert_allclose(
         arrays["weights"], trace.attention[SELF].weights(2)[3].numpy(), atol=1e-6
     )

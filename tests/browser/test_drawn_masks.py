@@ -82,7 +82,7 @@ def payload(
                 {"name": "all", "offset": 70, "blocked": 4, "cells": 9}]},
             {"kind": "cross", "title": "Cross", "rows": ROWS, "cols": COLS, "pictures": [
                 {"name": "padding", "offset": 0, "blocked": 5, "cells": 35},
-                {"name": "all together", "offset": 35, "blocked": 11, "cells": 35}]},
+                {"name": "combined", "offset": 35, "blocked": 11, "cells": 35}]},
         ],
         "effect": {
             "title": "Which head this is", "site": "decoder.layers.0.cross_attn", "head": 4, "kind": "cross",
@@ -164,7 +164,7 @@ def test_open_cells_are_tinted_and_blocked_ones_hatched(stage: Stage) -> None:
         )
     assert stage.text(".painting .title") == "Which mask this is"
     legend = stage.text(".painting .legend")
-    assert legend == "allowed (0)blocked (−∞)yours"
+    assert legend == "allowed (0)blocked (−∞)changed by you"
     assert stage.text(".painting .subtitle") == "what it is of"
     assert stage.attr(BOARD, "aria-label").startswith("Which mask this is")
     data = stage.data(".masks")
@@ -211,12 +211,12 @@ def test_the_strip_shows_every_mask_as_its_layers_and_their_union(stage: Stage) 
         "encoder_self",
         "cross",
     ]
-    assert stage.texts(".caption") == ["all", "padding", "all together"]
+    assert stage.texts(".caption") == ["all", "padding", "combined"]
     assert stage.texts(".group .sign") == ["="]
     assert stage.attrs(".picture", "title") == [
         "all: 4 of 9 cells blocked",
         "padding: 5 of 35 cells blocked",
-        "all together: 11 of 35 cells blocked",
+        "combined: 11 of 35 cells blocked",
     ]
     assert stage.attrs(".picture", "data-blocked") == ["4", "5", "11"]
     assert ["whole" in one for one in stage.attrs(".picture", "class")] == [True, False, True]
@@ -240,7 +240,7 @@ def test_the_strip_shows_every_mask_as_its_layers_and_their_union(stage: Stage) 
     ]
     stage.show(payload(strip=three)[0])
     assert stage.texts(".group .sign") == ["∧", "="]
-    assert stage.texts(".caption") == ["padding", "padding", "all together"]
+    assert stage.texts(".caption") == ["padding", "padding", "combined"]
     assert stage.texts(".group .name") == ["Cross"]
     stage.click(".group", 5, 5, 0)
     assert stage.sent[-1] == ["kind", {"kind": "cross"}]
@@ -763,13 +763,13 @@ def test_what_each_token_was_worth_before_and_after(stage: Stage) -> None:
             abs=1e-4,
         )
     assert stage.text(".panel.tokens figcaption") == "Target log-probability, nats"
-    assert "Full bar: −4.5 nats" in stage.text(".effect .legend")
+    assert "A full bar is −4.5 nats" in stage.text(".effect .legend")
     small = {
         "logBefore": np.array([-0.2, 0, 0], np.float32),
         "logAfter": np.array([-0.1, 0, -0.3], np.float32),
     }
     shown(stage, _arrays=small)
-    assert "Full bar: −1.0 nats" in stage.text(".effect .legend")
+    assert "A full bar is −1.0 nats" in stage.text(".effect .legend")
 
 
 def test_the_effect_as_a_file(stage: Stage) -> None:

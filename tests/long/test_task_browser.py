@@ -35,7 +35,7 @@ def test_a_click_on_a_token_shows_what_was_expected_there(shared_page: Page) -> 
             trace.streams["target"].ids[position],
         )
         expect(shared_page.locator(".answer h3")).to_have_text(
-            f"Expected after “{scope.tokenizer.token(before)}”"
+            f"Predicted after “{scope.tokenizer.token(before)}”"
         )
         for bar, (mine, token) in zip(
             shared_page.locator(".answers .bar").all(),

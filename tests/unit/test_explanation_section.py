@@ -171,7 +171,7 @@ def test_sentences_turned_round() -> None:
     assert [text.probability_text(p) for p in (0, 1e-4, 0.5, 0.9999, 1)] == ["0.000", "<0.001", "0.500", ">0.999", "1.000"]  # fmt: skip
     stay = {
         0: "none of 5 predictions stay",
-        5: "all of 5",
+        5: "all 5 predictions stay",
         1: "1 of 5 predictions stays",
         3: "3 of 5",
     }
@@ -181,7 +181,7 @@ def test_sentences_turned_round() -> None:
     assert "stays" in text.uniform_outcome(1, 1)
     assert "changes" in text.uniform_outcome(0, 1)
     assert text.permutations(0, 9, 0, 0, 0).startswith("None of 9")
-    assert text.permutations(9, 9, 0, 0, 0).startswith("All of 9")
+    assert text.permutations(9, 9, 0, 0, 0).startswith("All 9 permutations")
     assert text.permutations(1, 9, 0, 0, 0).startswith("1 of 9")
     assert "No token alone" in text.adversary_outcome(0.1, 0.01, 0, 4)
     assert "2 of 4 tokens" in text.adversary_outcome(0.1, 0.01, 2, 4)

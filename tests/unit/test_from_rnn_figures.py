@@ -498,12 +498,12 @@ def test_how_models_learned_as_a_chart() -> None:
 def test_how_models_learned_as_a_table_and_a_file() -> None:
     rows = from_rnn_learners.learner_table([FAST, LOST])
     assert rows.to_dict("list") == {
-        "Model": ["fast one", "lost one"], "Held-out right (%)": [96.5, pytest.approx(math.nan, nan_ok=True)],
+        "Model": ["fast one", "lost one"], "Held-out accuracy (%)": [96.5, pytest.approx(math.nan, nan_ok=True)],
         "Reached 90 % at step": ["400", "not reached"], "Steps": [400, 500], "Parameters": [10, 20], "Checkpoint": ["a", "b"],
     }  # fmt: skip
     assert list(from_rnn_learners.learner_table([FAST], ["x"]).columns)[:3] == [
         "Model",
-        "Held-out right (%)",
+        "Held-out accuracy (%)",
         "Writes",
     ]
     assert from_rnn_learners.learning_csv([FAST, LOST]).splitlines() == [

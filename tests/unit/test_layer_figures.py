@@ -255,7 +255,7 @@ def test_without_a_stream_what_attention_makes_takes_its_place() -> None:
 @pytest.mark.parametrize(
     ("activation", "name"),
     [
-        ("relu", "ReLU makes 0 of the others"),
+        ("relu", "ReLU sets the others to 0"),
         ("gelu", "GELU leaves the others between −0.1700 and 0"),
     ],
 )
@@ -270,7 +270,7 @@ def test_how_many_numbers_fire_and_which_are_strongest(activation: str, name: st
     assert 0 < n < len(pre)
     assert (
         header["firing"]
-        == f"{n} of {len(pre)} fire: they are above 0 ({name}). Strongest: numbers {named}."
+        == f"{n} of {len(pre)} neurons are active (above 0; {name}). Strongest: {named}."
     )
 
 

@@ -131,7 +131,7 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
         size, may = block["rows"] * block["cols"], allowed[block["kind"]]
         assert [picture["name"] for picture in block["pictures"]] == [
             *names[block["kind"]],
-            "all together",
+            "combined",
         ]
         for picture in block["pictures"]:
             cells = arrays["strip"][offset : offset + size]
@@ -342,7 +342,7 @@ def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> Non
     assert told[1] == "Under these masks the model writes: nothing (before: a)."
     assert told[2:] == ["An effect.", "A note."]
     same = outcome_text.outcome_sentences(old, old, (), {}, "An effect.", [])
-    assert same[1] == "Under these masks the model writes: a (as before)."
+    assert same[1] == "Under these masks the model writes: a (unchanged)."
     assert len(same) == 3  # nothing is said of looking ahead, not even an empty line
 
 

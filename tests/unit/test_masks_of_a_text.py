@@ -149,7 +149,7 @@ def test_what_the_painter_is_told(scope: Scope) -> None:
         "text padding": 45,
         "look-ahead": 36,
         "window of 2": 42,
-        "all together": 81 - (1 + 2 + 3 + 3 + 2 + 1),
+        "combined": 81 - (1 + 2 + 3 + 3 + 2 + 1),
     }
     assert (header["effect"]["kind"], header["effect"]["given"]) == ("self", "Text")
     assert [label[0] for label in header["effect"]["labels"]] == [

@@ -297,7 +297,7 @@ def test_the_shuffle_test() -> None:
         "switched off",
     )
     for kind, change, order, said in (
-        ("sinusoidal", (0.75, 0.0), (1, 0, 2), (*moved, "the same as before", "largest change anywhere is 0")),
+        ("sinusoidal", (0.75, 0.0), (1, 0, 2), (*moved, "each vector stays the same", "The largest change is 0 of")),
         ("sinusoidal", (0.75, 0.5), (1, 0, 2), (*moved, "changed by 0.50 of its length: more than rounding")),
         ("none", (0.75, 0.5), (1, 0, 2), ("no position vectors; yet a vector changed by 0.50",)),
         ("none", (0.0, 0.0), (1, 0, 2), ("no position vectors", "cannot know the order", "Largest change: 0 of")),

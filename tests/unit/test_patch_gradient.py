@@ -85,10 +85,11 @@ def test_shares_of_the_gap_scale_both_and_keep_r() -> None:
 def test_the_sentence_names_the_head_that_is_furthest_off_with_both_signs() -> None:
     panel = drawn("eng-fra")["scatter"]["panels"][0]
     worst = max(panel["points"], key=lambda p: abs(p["exact"] - p["guess"]))
-    end = f"{worst['label']}, guess {say.signed_number(worst['guess'])}, exact {say.signed_number(worst['exact'])}."
+    both = [say.signed_number(worst[one]) for one in ("guess", "exact")]
+    end = f"{worst['label']} (estimate {both[0]}, exact {both[1]})."
     assert panel["sentence"].endswith(end)
     assert "r = −0.50" in say.agreement(-0.5, 8, "here", 1.0, -1.0)
-    assert "guess 1.00, exact −1.00" in say.agreement(0.5, 8, "here", 1.0, -1.0)
+    assert "(estimate 1.00, exact −1.00)" in say.agreement(0.5, 8, "here", 1.0, -1.0)
     assert say.agreement(float("nan"), 1, "here", 0.0, 1.0).startswith("1 head, so no correlation")
     assert [say.correlation(r) for r in (1.0, 0.9965, -0.99996, 0.5)] == [
         "1.00", "0.997", "−1.00", "0.50",
@@ -117,7 +118,7 @@ def test_texts_that_are_too_long_have_no_heads_to_compare(monkeypatch: pytest.Mo
 def test_the_table_holds_the_guess_of_each_head() -> None:
     asked = choices("eng-fra", part="gradient")
     head, *rows = patch_payloads.patch_table(run_of("eng-fra"), asked)
-    assert head[-1] == "guess by the gradient"
+    assert head[-1] == "gradient estimate"
     points = [p for panel in drawn("eng-fra")["scatter"]["panels"] for p in panel["points"]]
     assert [(row[4], row[6]) for row in rows] == [(p["exact"], p["guess"]) for p in points]
     plain, *_ = patch_payloads.patch_table(run_of("eng-fra"), replace(asked, part="residual"))

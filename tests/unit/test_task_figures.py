@@ -174,7 +174,7 @@ def test_along_a_text_the_places_are_its_tokens_and_one_that_is_not_known(gpt: S
     assert header["answer"]["fact"] == text.TEXT_ENDS
     assert not any(mark for _, _, mark in header["answer"]["rows"])
     assert header["alternatives"] == []
-    assert header["title"] == "How surprising each token of the text is, after those before it"
+    assert header["title"] == "How surprising each token of the text is, given those before it"
 
 
 @pytest.mark.parametrize("position", range(len(TEXT)))
@@ -189,7 +189,7 @@ def test_the_distribution_at_a_position_is_its_softmax_sorted(gpt: Scope, positi
     follows, before = ids[position + 1], ids[position]
     assert [(one, mark) for one, _, mark in rows if mark] == [(follows, "follows")]
     assert header["answer"]["title"] == (
-        f"Expected after “{TEXT[position - 1]}”" if position else "Expected after [start]"
+        f"Predicted after “{TEXT[position - 1]}”" if position else "Predicted after [start]"
     )
     assert (before, follows) == (
         gpt.encode(TEXT)["text"].ids[position],
@@ -256,7 +256,7 @@ def test_a_written_text_has_its_alternatives_at_every_place(transformer: Scope) 
     assert header["position"] == int(
         np.argmin([p[i, t] for i, t in enumerate(labels)])
     )  # the most surprising
-    title = "Translation, as given: how probable each token is, and the most probable others"
+    title = "Translation, as given: the probability of each token and the most probable others"
     assert header["title"] == title
 
 
@@ -265,7 +265,7 @@ def test_what_the_model_writes_itself_is_called_written(transformer: Scope) -> N
     header, _ = of(transformer, "abcde", position=0)
     assert header["title"].startswith("Translation, as the model writes it")
     assert header["answer"]["fact"].startswith("Written: ")
-    assert header["answer"]["title"] == "Expected after [start]"
+    assert header["answer"]["title"] == "Predicted after [start]"
     assert header["answer"]["rows"][0][2] == "written"  # greedy takes the most probable
     assert [place[0] for place in header["places"]][:-1] == list(run.trace.output)
 
@@ -414,7 +414,7 @@ def test_the_summary_says_bits_and_perplexity(gpt: Scope) -> None:
 
 def test_what_is_listed_is_said_of_the_whole() -> None:
     assert text.unlisted_tokens(10, 0.676, 6.0) == (
-        "These 10 hold 67.6 % of the probability. Entropy 6.00 bits: as open as a choice among 64.0 equally likely tokens."
+        "These 10 tokens have 67.6 % of the probability. Entropy 6.00 bits, equivalent to 64.0 equally likely tokens."
     )
 
 
@@ -462,6 +462,15 @@ def test_what_a_model_is_for_follows_from_its_task(
         == f"{said} Held-out perplexity 33.99 over 2,252 cases."
     )
     assert text.purpose_and_score(open_text, record | {"scores": "none"}) == said
+
+
+def test_a_score_in_nats_is_said_in_the_bits_of_the_pictures() -> None:
+    nats = {"held-out nats per token": 2.0, "cases": 12}
+    record = {"task": "permutation", "scores": nats | {"bits per token": 2.0 / math.log(2)}}
+    said = text.purpose_and_score(output([[0.0, 1.0]], 1), record)
+    assert said.endswith("Held-out bits per token 2.89 over 12 cases.")
+    said = text.purpose_and_score(output([[0.0, 1.0]], 1), record | {"scores": nats})
+    assert said.endswith("Held-out nats per token 2 over 12 cases.")
 
 
 def test_a_classifier_is_for_its_classes(gpt: Scope) -> None:

@@ -63,7 +63,7 @@ class Effect {
           block * block - 1
         }. Click for each of them. `
         : "";
-    const bar = labels.length ? ` Full bar: −${largest.toFixed(1)} nats.` : "";
+    const bar = labels.length ? ` A full bar is −${largest.toFixed(1)} nats.` : "";
     this.legend.textContent =
       `${blocks}Weights: 0 (blank) to 1 (full colour). Difference: −${effect.scale} (orange) to +${effect.scale} (blue). Hatched: blocked.${bar}`;
     this.press();

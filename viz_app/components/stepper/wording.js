@@ -5,7 +5,7 @@ const WORDING = {
     trainingTitle: (n) => (n === 1 ? "its 1 position, in 1 pass" : `all ${n} positions at once, in 1 pass`),
     here: ["Position ", (n) => ` of ${n} of one single pass. Given: `, "(the rest is given too, but masked)"],
     alone: "(the rest is given too, but each position reads only its own token)",
-    same: "Both take the same tokens everywhere, so both give the same probabilities: training in one pass, inference in many.",
+    same: "Both read the same tokens, so both give the same probabilities. Training needs one pass, inference one per token.",
     work: "What is computed at this step, and what comes from the cache",
     sum: (n, work) => `Training does ${n === 1 ? "its one position" : `all its ${n} positions`} in one pass: ${work}.`,
   },
@@ -16,7 +16,7 @@ const WORDING = {
       ? "the text is given, but its one state must be computed too"
       : `the text is given, yet its ${n} states come one after the other`),
     here: ["Step ", (n) => ` of ${n}, each from the state before. Given: `, "(the rest is known too, but its states come later)"],
-    same: "Both take the same tokens everywhere, so at each step their states and probabilities are the same.",
+    same: "Both read the same tokens, so at each step their states and probabilities are the same.",
     work: "What is computed at this step, and what is kept from the step before",
     sum: (n, work) =>
       `Training takes its ${n} step${

@@ -146,7 +146,7 @@ def learner_table(learners: Sequence[Learner], outputs: Sequence[str] = ()) -> p
     rows = pd.DataFrame(
         {
             "Model": [one.what for one in learners],
-            "Held-out right (%)": [one.held_out for one in learners],
+            "Held-out accuracy (%)": [one.held_out for one in learners],
             f"Reached {LEARNED_PERCENT:.0f} % at step": [
                 f"{at:,}" if (at := one.learned_at) else "not reached" for one in learners
             ],

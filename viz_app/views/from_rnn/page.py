@@ -12,7 +12,7 @@ from viz_app.views.from_rnn.three import THREE
 from viz_app.views.page import Find, NextQuestion, Page, View
 
 FROM_RNN_QUESTION = "From RNN to attention: what changed?"
-FROM_RNN_ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait, and what does it cost?"
+FROM_RNN_ANSWER = "Four kinds of layer pass information between tokens. How far does each reach, and at what cost?"
 
 NO_SOURCE = (
     "**This model does not translate.** The section compares how an encoder reads a source. Open **eng-fra**, "

@@ -16,11 +16,11 @@ from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import pack
 
 N_OTHERS = 24  # tokens that each token of the source becomes in turn
-BOTTLENECK = "The bottleneck: all that the first decoder receives of the text"
+BOTTLENECK = "The bottleneck: all that the RNN decoder gets from the text"
 VECTOR = "h(m)"
 BARS_TITLE = (
-    f"How much of h(m) each token changes: ‖h(m)′ − h(m)‖ / ‖h(m)‖ when it is replaced, mean of {N_OTHERS} tokens "
-    "drawn once."
+    f"Change in h(m) when a token is replaced: ‖h(m)′ − h(m)‖ / ‖h(m)‖, mean over {N_OTHERS} "
+    "random tokens."
 )
 
 
@@ -114,7 +114,7 @@ def is_same(first: str, second: str) -> bool:
 
 def _bottleneck(whose: str, n: int) -> str:
     """Say what the vector is."""
-    return f"The encoder of {whose} reads everything and hands on {n} numbers, as many for three words as for thirty."
+    return f"The encoder of {whose} passes on {n} numbers, however long the text is."
 
 
 def _legend(n_references: int, n_texts: int) -> str:

@@ -69,7 +69,7 @@ def attribution_title(method: str, place: str, token: str, than: str) -> str:
     """Return the title of the picture."""
     if method == DIRECT_METHOD:
         return f"What each head adds to the logit of “{token}” less that of “{than}”"
-    about = f": what leads to “{token}”" if method in (GRADIENT_METHOD, INTEGRATED_METHOD) else ""
+    about = f": for and against “{token}”" if method in (GRADIENT_METHOD, INTEGRATED_METHOD) else ""
     return f"{METHOD_TITLES[method].capitalize()}, {place}{about}"
 
 

@@ -2,9 +2,7 @@
 
 from models.runs.explanation import EPSILON, LN_2
 
-EXPLANATION_ANSWER = (
-    "If very different weights lead to the same answer, the weights do not explain it."
-)
+EXPLANATION_ANSWER = "If very different weights give the same answer, can the weights explain it?"
 NO_ROW = (
     "No single row of this model's attention leads to its answer, so no row can be tried with other weights. "
     "Open a model that predicts one token at each query."
@@ -76,18 +74,18 @@ def outcome_sentence(before: str, after: str, p_before: float, p_after: float) -
 
 def uniform_outcome(n_kept: int, n: int) -> str:
     """Say how many predictions stay with equal weights in all rows of the attention."""
-    return f"Equal weights in every row of this kind: {_stay(n_kept, n)}."
+    return f"With equal weights in every row of this kind, {_stay(n_kept, n)}."
 
 
 def permutations(n_kept: int, n: int, low: float, median: float, high: float) -> str:
     """Say how many permutations keep the prediction, and how far they move the distribution."""
-    number = "All" if n_kept == n else "None" if n_kept == 0 else f"{n_kept}"
-    return f"{number} of {n} permutations keep it. TV median {median:.3f}, 95 % of them {low:.3f} to {high:.3f}."
+    number = f"All {n}" if n_kept == n else f"{n_kept or 'None'} of {n}"
+    return f"{number} permutations keep it. TV median {median:.3f}; 95 % lie between {low:.3f} and {high:.3f}."
 
 
 def adversary_outcome(divergence: float, variation: float, corners: int, n_keys: int) -> str:
     """Say how far an adversary came, and what can hold all the weight."""
-    far = f"Moved by JS {divergence:.3f} of at most {LN_2:.3f}; TV {variation:.3f}."
+    far = f"Moved by JS {divergence:.3f} nats (at most {LN_2:.3f}); TV {variation:.3f}."
     if not corners:
         return f"{far} No token alone can take all the weight."
     return f"{far} {corners} of {n_keys} tokens can each take all the weight."
@@ -95,8 +93,8 @@ def adversary_outcome(divergence: float, variation: float, corners: int, n_keys:
 
 def transplant_outcome(name: str, n_kept: int, n: int, is_by_head: bool) -> str:
     """Say what another model predicts with this run's weights."""
-    how = "" if is_by_head else " (their mean, to every head)"
-    return f"Given this run's weights{how}, {name}: {_stay(n_kept, n)}."
+    how = "weights" if is_by_head else "mean weights in every head"
+    return f"With this run's {how}, {_stay(n_kept, n)} in {name}."
 
 
 def seeds(n: int, low: float, high: float, n_same: int) -> str:
@@ -111,5 +109,5 @@ def _stay(n_kept: int, n: int) -> str:
     if n == 1:
         return "the prediction stays" if n_kept else "the prediction changes"
     if n_kept in (0, n):
-        return f"{'all' if n_kept else 'none'} of {n} predictions stay"
+        return f"{'all' if n_kept else 'none of'} {n} predictions stay"
     return f"{n_kept} of {n} predictions {'stays' if n_kept == 1 else 'stay'}"

@@ -270,7 +270,7 @@ def patch_table(run: CurrentRun, choices: PatchChoices) -> list[list[object]]:
         return [head]
     measured, rows = measure_patches(two, choices), [head]
     if choices.part == say.GRADIENT_PART:
-        return [[*head, "guess by the gradient"], *patch_gradient.rows_of(measured)]
+        return [[*head, "gradient estimate"], *patch_gradient.rows_of(measured)]
     for side in SIDES:
         picture = panel(run, choices, measured, side)
         unit = "share of the gap" if measured.is_share else two.metric(side).unit

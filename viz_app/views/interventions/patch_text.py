@@ -27,7 +27,7 @@ PART_HELP = (
     "that sublayer alone adds. A gradient guesses what each head would do (attribution patching): the scatter shows how far to "
     "trust it."
 )
-EXACT_EFFECT, GUESSED_EFFECT = "effect of the patch (exact)", "guess by the gradient"
+EXACT_EFFECT, GUESSED_EFFECT = "effect of the patch (exact)", "gradient estimate"
 SCATTER_HINT = "On the line the guess is exact. Click a head to take it from the other text."
 SLOPE_NAME = "the largest guess by a finite difference"
 SLOPE_OF_PATCH = "{}: {:.4f} by the gradient, {:.4f} by going 1 % of the way in each direction ({})"
@@ -45,7 +45,7 @@ MEANINGS = {
     "enough": "A part is enough if it restores the answer on its own.",
 }
 HINT = "Click a cell or a head to take it from the other text, or drag it onto the other grid."
-NOTHING_PATCHED = "Nothing is taken yet: click a cell or a head."
+NOTHING_PATCHED = "Nothing is patched yet: click a cell or a head."
 PATCH_TOO_LONG = "These texts are too long to try every part at once. Shorten them."
 NO_CELLS = "This model has no residual stream, so only its heads are tried."
 NO_FEED_FORWARD = "This model has no feed-forward sublayer."
@@ -94,7 +94,7 @@ def alignment_sentence(n: int, m: int, n_aligned: int) -> str:
     """Say how the positions of two texts belong together."""
     length = f"{m} token" if m == 1 else f"{m} tokens"
     if n == m:
-        return f"{length}, as many as this text: each position has its counterpart."
+        return f"{length}, as many as this text, so the positions match."
     return (
         f"{length}; this text has {n}. Aligned at the common beginning and end: {n_aligned}. The hatched "
         "ones have no counterpart."
@@ -181,12 +181,10 @@ def agreement(r: float, n: int, place: str, guess: float, exact: float) -> str:
     if n == 1:
         how = "1 head, so no correlation"
     elif math.isnan(r):
-        how = f"{n} heads, no correlation: guess or effect never changes"
+        how = f"{n} heads, no correlation: estimate or effect never changes"
     else:
         how = f"{n} heads, r = {correlation(r)}"
-    return (
-        f"{how}. Furthest off: {place}, guess {signed_number(guess)}, exact {signed_number(exact)}."
-    )
+    return f"{how}. Largest error: {place} (estimate {signed_number(guess)}, exact {signed_number(exact)})."
 
 
 def no_share(gap: float) -> str:

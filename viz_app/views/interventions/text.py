@@ -4,7 +4,7 @@ from models.trace import AttentionSite
 from models.trace.edits import Edit, SetWeights
 from viz_app import words
 
-INTERVENTIONS_QUESTION = "What happens if…?"
+INTERVENTIONS_QUESTION = "Interventions: what happens if…?"
 HEADS_ANSWER = "Click a head to switch it off. Drag it sideways (or press ← →) to scale it. The answer changes beside it."
 NO_HEADS_TO_CHANGE = "This run has no attention head whose output can be changed."
 NO_TEXT_TO_PATCH = (
@@ -21,7 +21,7 @@ HEADS_TOO_LONG = (
 BASELINE_NAMES = {
     "zero": "nothing",
     "uniform": "equal weights",
-    "offset": "its best fixed offset",
+    "offset": "the best fixed offset",
     "mean": "its mean",
     "resample": "another text's",
 }

@@ -219,11 +219,9 @@ def firing_units(
     strongest_named = ", ".join(
         f"{number} ({value:.2f})".replace("-", "−") for number, value in strongest
     )
-    rest = (
-        f" ({_bound_of_others(sublayer.activation)})" if sublayer.activation in _FUNCTIONS else ""
-    )
-    verb = "gates are open" if sublayer.gated else "fire"
-    return f"{n} of {d_ff} {verb}: they are above 0{rest}. Strongest: numbers {strongest_named}."
+    rest = f"; {_bound_of_others(sublayer.activation)}" if sublayer.activation in _FUNCTIONS else ""
+    active = "gates are open" if sublayer.gated else "neurons are active"
+    return f"{n} of {d_ff} {active} (above 0{rest}). Strongest: {strongest_named}."
 
 
 def routing(n: int, n_experts: int, weights: float, beside: float, total: float) -> str:
@@ -248,7 +246,7 @@ def _bound_of_others(activation: str) -> str:
     """
     name, lowest_value = _FUNCTIONS[activation], lowest(activation)
     if lowest_value == 0:
-        return f"{name} makes 0 of the others"
+        return f"{name} sets the others to 0"
     bound = f"{math.floor(10_000 * lowest_value) / 10_000:.4f}".replace("-", "−")
     return f"{name} leaves the others between {bound} and 0"
 

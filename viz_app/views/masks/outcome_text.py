@@ -29,7 +29,7 @@ def outcome_sentences(
     if isinstance(output, NextToken):
         writes = "writes" if output.is_closed else "continues with"
     outcome = f"Under these masks the model {writes}: {after.output or 'nothing'}"
-    outcome += " (as before)." if same else f" (before: {before.output or 'nothing'})."
+    outcome += " (unchanged)." if same else f" (before: {before.output or 'nothing'})."
     comparison = (
         [outcome, look_ahead_effect(before, after, changes, names)]
         if after.output is not None and not isinstance(output, TokenInOrder)

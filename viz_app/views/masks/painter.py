@@ -119,7 +119,7 @@ def _strip(view: MaskView) -> tuple[list[dict[str, Any]], np.ndarray]:
             )
             for mask_layer in site.mask.layers
         ]
-        matrices.append(("all together", site.allowed()))
+        matrices.append(("combined", site.allowed()))
         pictures = []
         for name, allowed in matrices:
             small = open_blocks(allowed, k)

@@ -94,7 +94,7 @@ NO_WAVES = (
     "**Learned vectors have no wavelength.** They are trained like every other weight, and no formula determines "
     "them. Look at the map: are neighbouring positions alike?"
 )
-BAND_OF_DISTANCE = "Line: mean over all pairs at this distance; band: min–max. No band: similarity depends on distance only."
+BAND_OF_DISTANCE = "Line: mean over all pairs at this distance; band: min–max. No band: similarity depends on distance alone."
 SHIFT_HELP = "Is PE(pos+k) one fixed matrix times PE(pos), wherever pos is?"
 PICTURES_NOTE = (
     "Each picture has its own download in its upper right corner, when the pointer is on it."
@@ -176,9 +176,7 @@ def explain_shuffle(
         return f"Nothing can be reordered here: besides {fixed} there is only one token. Type more words above."
     last, place = float(positioned.mean[-1]), positioned.stages[-1]
     exact = change_text(float(bare.largest.max()))
-    rounding = (
-        "" if exact == "0" else " That is rounding, because sums are added up in another order."
-    )
+    rounding = "" if exact == "0" else " That is rounding: sums are added in another order."
     where = "as it enters the model" if place == "input" else f"after {place}"
     same = float(bare.largest.max()) < SAME_VECTOR_FLOAT
     if kind == "none":
@@ -189,7 +187,7 @@ def explain_shuffle(
             else f"This model has no position vectors; yet a vector changed by {exact} of its length."
         )
     without = (
-        f"every vector is the same as before, only at another position. The largest change anywhere is {exact} of a "
+        f"each vector stays the same and only changes its position. The largest change is {exact} of a "
         f"vector's length.{rounding}"
         if same
         else f"a vector still changed by {exact} of its length: more than rounding explains."

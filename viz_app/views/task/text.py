@@ -74,6 +74,7 @@ ONE_TEXT_NOTE = (
 )
 TEXT_TITLES = ("First text", "Second text")
 CHOICE_TITLE, CHOICE_BLOCKS = "Which choice fits the question best?", ("Question", "Choice")
+NATS, BITS = "nats per token", "bits per token"  # scores
 SPAN_AXES = ("where the answer begins", "where it ends")
 RULED_OUT = "Hatched: the end would come before the start"
 
@@ -93,10 +94,13 @@ def purpose_and_score(
         else CONTINUES
     )
     scores = recorded if isinstance(recorded := training.get("scores"), dict) else {}
-    first = [name for name in scores if name != "cases"][:1]
-    measured = words.score_summary(
-        {name: scores[name] for name in (*first, "cases") if name in scores}
-    )
+    first = next((name for name in scores if name != "cases"), "")
+    named = {name: scores[name] for name in (first, "cases") if name in scores}
+    if first.endswith(NATS) and BITS in scores:  # in the unit of the pictures below
+        named = {first.replace(NATS, BITS): scores[BITS]} | {
+            k: v for k, v in named.items() if k != first
+        }
+    measured = words.score_summary(named)
     return f"This model {does}.{f' {measured[:1].upper()}{measured[1:]}.' if measured else ''}"
 
 
@@ -106,23 +110,23 @@ def predictions_title(
     """Return the title of the text's predictions."""
     if not output.is_closed:
         return (
-            f"How surprising each token of {terms.of(output.stream).text} is, after those before it"
+            f"How surprising each token of {terms.of(output.stream).text} is, given those before it"
         )
     label = terms.label(field)
     if teacher_forced:
-        return f"{label}, as given: how probable each token is, and the most probable others"
-    return f"{label}, as the model writes it: each token with its probability, and the most probable others"
+        return f"{label}, as given: the probability of each token and the most probable others"
+    return f"{label}, as the model writes it: the probability of each token and the most probable others"
 
 
 def colour_scale_labels(output: NextToken) -> list[str]:
     """Return both ends of the colour scale, and how to use it."""
     if output.is_closed:
-        return ["0", "1  probability", "Click a token to see what was expected there."]
+        return ["0", "1  probability", "Click a token to see what was predicted there."]
     n = output.logits.shape[1]
     most = (
         f"{format_bits(math.log2(n))} bits = pure guessing among {n:,} tokens (the scale ends here)"
     )
-    return ["0", most, "Click a token to see what was expected there."]
+    return ["0", most, "Click a token to see what was predicted there."]
 
 
 def difficulty_summary(expected: Expectations) -> str:
@@ -138,7 +142,7 @@ def difficulty_summary(expected: Expectations) -> str:
 
 def prediction_title(before: str, special: bool) -> str:
     """Return the title of one position's prediction."""
-    return f"Expected after {before if special else f'“{before}”'}"
+    return f"Predicted after {before if special else f'“{before}”'}"
 
 
 def actual_token(
@@ -154,8 +158,8 @@ def actual_token(
 def unlisted_tokens(n_shown: int, mass: float, entropy: float) -> str:
     """Return the share of the listed tokens in the probability, and the entropy."""
     return (
-        f"These {n_shown} hold {words.percent(mass, 1)} of the probability. Entropy {format_bits(entropy)} bits: as open as a choice among "
-        f"{choices(2**entropy)} equally likely tokens."
+        f"These {n_shown} tokens have {words.percent(mass, 1)} of the probability. Entropy {format_bits(entropy)} bits, "
+        f"equivalent to {choices(2**entropy)} equally likely tokens."
     )
 
 
