@@ -866,10 +866,10 @@ def test_the_story_says_where_they_part(stage: Stage) -> None:
         assert all(fact in stage.text(".story") for fact in facts)
     assert stage.texts(".story b") == ["z", "c"]
     shown(stage, written=GIVEN)
-    assert stage.text(".story").startswith("Both take the same")
+    assert stage.text(".story").startswith("Both read the same")
     shown(stage, written=GIVEN[:3])
     go(stage, 2)
-    assert stage.text(".story").startswith("Both take the same")
+    assert stage.text(".story").startswith("Both read the same")
     go(stage, 3)
     assert "stopped after 3 steps" in stage.text(".story")
     shown(stage, written=GIVEN, family="recurrent")

@@ -94,8 +94,8 @@ def test_every_equation_against_a_table(
 ) -> None:
     _, at = chosen(traces, name)
     symbol = "E" if name == "alignment" else "A"
-    along = "each row" if convention == "rows" else "each column"
-    softmax = f"Mask, then softmax over {along}:"
+    along = "row by row" if convention == "rows" else "column by column"
+    softmax = f"Mask and softmax, {along}:"
     softmax = (
         softmax,
         f"Â = softmax({symbol} + mask)",

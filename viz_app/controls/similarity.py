@@ -34,9 +34,7 @@ def choose_similarity(run: CurrentRun) -> None:
         on_change=noted(keep),
         width=_WIDTH,
         format_func=lambda name: (
-            f"{name} (the model's own)"
-            if name == own_name
-            else f"{name}: {SIMILARITIES[name].formula}"
+            f"{name} (own)" if name == own_name else f"{name}: {SIMILARITIES[name].formula}"
         ),
         help="How query and key are compared. With any but the model's own, the weights are used in a way they were"
         " not trained for. Learned numbers of that similarity (t, M, or W, U and v) start as in a new model.",

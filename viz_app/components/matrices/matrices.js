@@ -6,7 +6,7 @@ const SHORTEST = 30, LOW = 900;
 const SIZES = {
   tall: { longest: { small: 110, large: 210 }, unit: { small: 6, large: 12 }, tokens: { small: 84, large: 168 } },
   presented: { longest: { small: 92, large: 160 }, unit: { small: 6, large: 11 }, tokens: { small: 66, large: 128 } },
-  low: { longest: { small: 72, large: 104 }, unit: { small: 6, large: 10 }, tokens: { small: 50, large: 92 } },
+  low: { longest: { small: 66, large: 80 }, unit: { small: 6, large: 8 }, tokens: { small: 48, large: 70 } },
 };
 
 class Matrices {

@@ -35,6 +35,7 @@ def distances(what: Compared) -> dict[str, Any]:
         "sentence": _sentence(what),
         "legend": text.COMPARE_LEGEND,
         "unit": "bits",
+        "largest": max((float(grid.max()) for grid in what.grids.values()), default=0.0),
         "kinds": kinds,
         "reasons": [f"{title}: {why}." for title, why in reasons.items()],
         "chosen": {"site": what.site.name, "head": what.chosen[1]},

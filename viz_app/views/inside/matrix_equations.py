@@ -220,9 +220,9 @@ def _constants(site: AttentionSite) -> tuple[str, str, str]:
 
 
 def _softmax(write: _Writer, scores: str) -> dict[str, Any]:
-    along = "each row" if write.by_rows else "each column"
+    along = "row" if write.by_rows else "column"
     return {
-        "title": f"Mask, then softmax over {along}:",
+        "title": f"Mask and softmax, {along} by {along}:",
         "formula": f"Â = softmax({scores} + mask)",
         "size": "large",
         "terms": [_term("scores", scores), "→", _term("weights", "Â")],

@@ -209,10 +209,11 @@ def loss_curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChar
     order = base.mark_line(point=True, strokeWidth=2.5).encode(
         y="in order of importance:Q", tooltip=tip
     )
-    chart = alt.layer(band, median, order).properties(width=130, height=72)
-    faceted = chart.facet(alt.Facet("kind:N", title=None, sort=list(titles.values())), columns=2)
+    chart = alt.layer(band, median, order).properties(width=300, height=62)
+    faceted = chart.facet(alt.Facet("kind:N", title=None, sort=list(titles.values())), columns=1)
     title = (
-        f"Loss with heads off together: by importance (line), {swept.n_orders} random orders (band)"
+        f"Loss as heads are switched off: least important first (line), "
+        f"{swept.n_orders} random orders (band, median dashed)"
     )
     return with_title(faceted, title)
 
