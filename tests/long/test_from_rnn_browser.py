@@ -81,7 +81,7 @@ def test_a_cell_says_its_exact_norm_in_every_layer(shared_page, checkpoint):
         norms = computed(checkpoint, kind).norms
         told = point(shared_page, which, 4, 1)
         assert told["value"] == pytest.approx(float(norms[4, 1]), rel=1e-4, abs=1e-9)
-    assert "output y_i: 5 e, input x_j: 2 b" in told["text"]
+    assert "output y(i): 5 e, input x(j): 2 b" in told["text"]
     assert "0: nothing arrives" in point(shared_page, 0, 1, 4)["text"]
     said = shared_page.locator(".maps figcaption span").all_inner_texts()
     assert [text.startswith(f"random weights, seed {SEED}") for text in said] == [

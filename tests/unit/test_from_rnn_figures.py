@@ -87,13 +87,13 @@ def test_the_maps_of_influence(scale: str, largest: list[float], drawn: str) -> 
     ]
     assert header == {
         "title": f"Influence of each input token on each output ({scale_name[scale]})", "file": "ours.reach",
-        "rowAxis": "output y_i", "colAxis": "input x_j", "rows": shown, "cols": shown,
+        "rowAxis": "output y(i)", "colAxis": "input x(j)", "rows": shown, "cols": shown,
             "extent": dict(zip((RNN, CNN, SELF_ATTENTION), largest, strict=True)),
         "maps": [{"title": title, "array": f"map{i}", "scale": drawn,
                   "note": f"{note}. White: reachable, but influence < 0.1 % of the maximum {largest[i]:.2g} (0 of 10 pairs)",
                   "least": pytest.approx(largest[i] / 1000),
                   "largest": largest[i], "none": "nothing arrives",
-                  "says": f"‖∂y_i/∂x_j‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: not reachable"}
+                  "says": f"‖∂y(i)/∂x(j)‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: not reachable"}
                  for i, (title, note) in enumerate(titles)],
     }  # fmt: skip
     for i, one in enumerate(named):
@@ -157,7 +157,7 @@ def test_influence_by_distance(look: Look) -> None:
             == f"{kind}, distance %{{x}}: <b>%{{y:.6g}}</b>, mean of %{{customdata}} pairs<extra></extra>"
         )
     x, y = figure.layout.xaxis, figure.layout.yaxis
-    assert (x.title.text, y.title.text) == ("distance |i − j| (tokens)", "mean ‖∂y_i/∂x_j‖ (log)")
+    assert (x.title.text, y.title.text) == ("distance |i − j| (tokens)", "mean ‖∂y(i)/∂x(j)‖ (log)")
     assert (y.type, y.autorange, y.dtick, y.tickformat, x.tickformat) == ("log", True, 1, "~g", "d")
     assert x.type is None
     assert figure.layout.showlegend is True
@@ -326,7 +326,7 @@ def test_two_alignments_and_what_parts_them() -> None:
     del header["arrays"]
     assert header == {
         "title": "What each model attends to in the source as it writes each token", "file": "a.and.b",
-        "rowAxis": "read → written", "colAxis": "reads", "rows": [
+        "rowAxis": "query: read → written", "colAxis": "key", "rows": [
             ["[start] → e", "reading [start], writing e; [start]: special token <s>", False],
             ["e → d", "reading e, writing d", False],
             ["d → [end]", "reading d, writing [end]; [end]: special token </s>", False],

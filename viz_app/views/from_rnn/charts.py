@@ -61,7 +61,7 @@ def influence_chart(
     note: str = "",
     ends: tuple[float, float] | None = None,
 ) -> go.Figure:
-    """Draw the mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by distance.
+    """Draw the mean ‖∂y(i)/∂x(j)‖ of the pairs a layer can reach, by distance.
 
     The log axis covers these `ends`; `note` as in `framed_figure`.
     """
@@ -78,7 +78,7 @@ def influence_chart(
     grid = {"showgrid": True, "gridcolor": GRID_COLOUR, "fixedrange": True}
     log = {"type": "log", "tickformat": "~g", "dtick": 1, **_log_range(ends)}
     x = {"title": {"text": "distance |i − j| (tokens)"}, "tickformat": "d", **grid}
-    y = {"title": {"text": "mean ‖∂y_i/∂x_j‖ (log)"}, **log, **grid}
+    y = {"title": {"text": "mean ‖∂y(i)/∂x(j)‖ (log)"}, **log, **grid}
     return framed_figure(
         lines,
         look,

@@ -42,7 +42,7 @@ def influence(
     saved: Mapping[str, str],
     extent: Extent = OWN_EXTENT,
 ) -> bytes:
-    """Return the payload of ‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input.
+    """Return the payload of ‖∂y(i)/∂x(j)‖ of each layer, a row an output, a column an input.
 
     Exact zeros are hatched. `scale` is one of MAP_SCALES, `saved` what `drawing.stamp.saving`
     returns; the scales cover `extent`.
@@ -66,12 +66,12 @@ def influence(
         maps.append({
             "title": _title(layer.reach), "note": f"{layer.weights}. {_white(layer.reach, top)}", "array": f"map{i}",
             "scale": scaled, "least": top * FAINTEST, "largest": top, "none": "nothing arrives",
-            "says": f"‖∂y_i/∂x_j‖, {'√' if scaled == 'root' else scaled} scale; hatched = 0: not reachable",
+            "says": f"‖∂y(i)/∂x(j)‖, {'√' if scaled == 'root' else scaled} scale; hatched = 0: not reachable",
         })  # fmt: skip
     header = {
         "title": f"Influence of each input token on each output ({name[0].lower()}{name[1:]}{both})", **saved,
         "extent": scales,
-        "rowAxis": "output y_i", "colAxis": "input x_j", "rows": tokens, "cols": tokens, "maps": maps,
+        "rowAxis": "output y(i)", "colAxis": "input x(j)", "rows": tokens, "cols": tokens, "maps": maps,
     }  # fmt: skip
     return pack(header, **arrays)
 
@@ -124,8 +124,8 @@ def alignments(
     header = {
         "title": "What each model attends to in the source as it writes each token",
         **saved,
-        "rowAxis": "read → written",
-        "colAxis": "reads",
+        "rowAxis": "query: read → written",
+        "colAxis": "key",
         "rows": [label.as_json() for label in step_labels(target, is_closed=True)],
         "cols": [label.as_json() for label in labels(source)],
         "maps": maps,

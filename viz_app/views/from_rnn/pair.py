@@ -80,7 +80,7 @@ class PairView:
     def maps(self) -> list[AlignmentMap]:
         site, head = self.head
         formulas = (
-            "α_i = softmax(v·tanh(W s_{i−1} + U h_j))",
+            "α(i) = softmax(v·tanh(W s(i−1) + U h(j)))",
             f"softmax({site.similarity.formula})",
         )
         notes = [provenance(*pair) for pair in zip(self.scopes, formulas, strict=True)]

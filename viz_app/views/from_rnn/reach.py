@@ -311,7 +311,7 @@ def reach_checks(reaches: Sequence[Reach]) -> list[Check]:
             "what cannot be reached is 0",
             leak,
             0.0,
-            "Largest ‖∂y_i/∂x_j‖ where a layer's graph has no way from x_j to y_i",
+            "Largest ‖∂y(i)/∂x(j)‖ where a layer's graph has no way from x(j) to y(i)",
         ),
         Check(
             "the layers are the models' own",
