@@ -24,7 +24,7 @@ from viz_app.session.cache import changed_run
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import payloads as page_payloads
 from viz_app.views.interventions import text
-from viz_app.views.interventions.decisions import decisions, default_decision
+from viz_app.views.interventions.decisions import decisions, default_decision, option_label
 from viz_app.views.interventions.payloads import (
     HeadOffChoices,
     asked_about,
@@ -120,6 +120,13 @@ def test_the_distribution_is_that_of_both_runs(name: str) -> None:
         before, after = (log_prob(t, one.row, one.option) for t in (run.trace, edited.trace))
         assert shown["change"] == pytest.approx(after - before, abs=1e-4)
     assert [shown["chosen"] for shown in drawn["decisions"]].index(True) == what.chosen
+
+
+def test_an_option_at_the_start_of_a_text_has_no_space_before_it() -> None:
+    trace = run_of("eng-fra").trace
+    token = trace.model.tokenizer.encode("Il").ids[0]
+    assert [option_label(trace, token, row).text for row in (0, 1)] == ["Il", "·Il"]
+    assert option_label(trace, trace.next_token.labels[0], 0).text == decisions(trace)[0].label.text
 
 
 def test_the_first_difference_is_the_first() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.analysis.metrics import logits_of
+from models.tokenizers.base import Encoding
 from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
@@ -17,7 +18,7 @@ from models.trace.outputs import (
     TokenInOrder,
     first_choices,
 )
-from viz_app.drawing.labels import Label, labels, token_text, written_labels
+from viz_app.drawing.labels import Label, labels, token_label, token_text, written_labels
 from viz_app.drawing.notes import first_output
 
 
@@ -85,7 +86,16 @@ def option_label(trace: Trace, option: int, row: int) -> Label:
     if isinstance(output, JudgedLabels):
         return Label(output.option_name(row, option == 1))
     names = getattr(output, "names", None)
-    return Label(names[option]) if names else Label(_token(trace, option))
+    if names:
+        return Label(names[option])
+    if isinstance(output, NextToken) and row == 0 and _begins(trace.streams[output.stream]):
+        return Label(token_label(trace.model.tokenizer, option, first=True).text)
+    return Label(_token(trace, option))
+
+
+def _begins(row: Encoding) -> bool:
+    """Return True if the second token of a row is the first of its text."""
+    return bool(row.offsets) and row.offsets[0] is None
 
 
 def _token(trace: Trace, token: int) -> str:
