@@ -74,7 +74,7 @@ ONE_TEXT_NOTE = (
 )
 TEXT_TITLES = ("First text", "Second text")
 CHOICE_TITLE, CHOICE_BLOCKS = "Which choice fits the question best?", ("Question", "Choice")
-NATS, BITS = "nats per token", "bits per token"  # scores
+_TOKEN_NATS, _TOKEN_BITS = "nats per token", "bits per token"  # scores
 SPAN_AXES = ("where the answer begins", "where it ends")
 RULED_OUT = "Hatched: the end would come before the start"
 
@@ -96,8 +96,8 @@ def purpose_and_score(
     scores = recorded if isinstance(recorded := training.get("scores"), dict) else {}
     first = next((name for name in scores if name != "cases"), "")
     named = {name: scores[name] for name in (first, "cases") if name in scores}
-    if first.endswith(NATS) and BITS in scores:  # in the unit of the pictures below
-        named = {first.replace(NATS, BITS): scores[BITS]} | {
+    if first.endswith(_TOKEN_NATS) and _TOKEN_BITS in scores:  # in the unit of the pictures below
+        named = {first.replace(_TOKEN_NATS, _TOKEN_BITS): scores[_TOKEN_BITS]} | {
             k: v for k, v in named.items() if k != first
         }
     measured = words.score_summary(named)
