@@ -191,6 +191,16 @@ def test_the_cell_named_is_the_one_that_differs_most() -> None:
     assert f"“{header['queries'][row][0]}”" in header["most"]
 
 
+def test_each_map_has_the_tokens_of_its_own_run() -> None:
+    """Where both differ, the difference alone names the two."""
+    choices = CompareChoices(pinned("eng-fra", ("I like dogs.", "")), Focus(SITE, 0), None)
+    header, _ = unpack(compare_payloads(run_of("eng-fra", "I like cats."), choices)["difference"])
+    (_, ours), (_, theirs) = header["labels"]
+    assert [label[0] for label in ours] == ["I", "·like", "·cats", ".", "[end]"]
+    assert [label[0] for label in theirs] == ["I", "·like", "·dogs", ".", "[end]"]
+    assert [label[0] for label in header["keys"]] == ["I", "·like", "·cats | ·dogs", ".", "[end]"]
+
+
 def test_the_scale_of_the_difference_is_one_for_all_heads() -> None:
     scales, largest = set(), 0.0
     for head in range(6):

@@ -54,11 +54,13 @@ class Difference extends Fitted {
   }
 
   paint() {
-    const { picture, theme } = this, { queries, keys, queryAxis, keyAxis, scale, arrays } = picture;
-    const rows = queries.length, cols = keys.length, { blockedFirst, blockedSecond } = arrays;
+    const { picture, theme } = this, { queryAxis, keyAxis, scale, arrays } = picture;
+    const rows = picture.queries.length, cols = picture.keys.length, { blockedFirst, blockedSecond } = arrays;
     const weights = Uint32Array.from(theme.ramp, pack32), signed = signedRamp(theme);
     this.panels.forEach(({ name, board }, n) => {
-      const values = arrays[name], differs = name === "difference";
+      const values = arrays[name],
+        differs = name === "difference",
+        [queries, keys] = differs ? [picture.queries, picture.keys] : picture.labels[n];
       const blocked = (i) => (name === "first" ? blockedFirst[i] : name === "second" ? blockedSecond[i] : blockedFirst[i] && blockedSecond[i]);
       const codes = Uint8Array.from(values, (v, i) => (blocked(i) ? 0 : 1 + (differs ? signedCode(v, scale) : Math.round(v * 254))));
       board.show({
@@ -70,6 +72,7 @@ class Difference extends Fitted {
         cols,
         queries,
         keys,
+        room: picture,
         block: 1,
         queryAxis,
         keyAxis,

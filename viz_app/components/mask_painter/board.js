@@ -21,7 +21,8 @@ class Board {
     this.cells.onpointercancel = () => on.cancel?.();
   }
 
-  // picture: {name, value(q, k), codes (0 = hatched, 1 … 255), packed colours, rows, cols, queries, keys, block, queryAxis, keyAxis, text(i), ink(i)}
+  // picture: {name, value(q, k), codes (0 = hatched, 1 … 255), packed colours, rows, cols, queries, keys, block, queryAxis, keyAxis, text(i), ink(i)}; boards with
+  // the same `room`, {queries, keys}, have their cells in the same place
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.scale = scaleOf();
@@ -46,7 +47,8 @@ class Board {
 
   // Where the cells go: what the longest tokens leave free, square if that leaves room to read.
   place(measure) {
-    const { queries, keys, rows, cols, block } = this.picture,
+    const { rows, cols, block, room = this.picture } = this.picture,
+      { queries, keys } = room,
       blocks = block > 1,
       longest = (labels) => Math.max(...labels.map((label) => measure(label[0])));
     this.left = Math.min(18 + longest(queries), this.width * 0.36) + 6;

@@ -25,7 +25,7 @@ from viz_app.views.compare.text import Sides
 def difference(what: Compared, answers: dict[str, Any]) -> bytes:
     """Return the payload of two maps and their signed difference; `answers` as from `of_both`."""
     first, second = (one.numpy() for one in what.maps)
-    queries, keys = _labels(what)
+    (queries, keys), *of_each_run = _labels(what)
     signed = first - second
     titles = _names(what)
     query_axis, key_axis = words.axes(
@@ -39,6 +39,7 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
         "names": titles,
         "queries": [label.as_json() for label in queries],
         "keys": [label.as_json() for label in keys],
+        "labels": [[[label.as_json() for label in axis] for axis in axes] for axes in of_each_run],
         "queryAxis": query_axis,
         "keyAxis": key_axis,
         "scale": what.scale,
@@ -98,25 +99,29 @@ def _most(
     )
 
 
-def _labels(what: Compared) -> tuple[list[Label], list[Label]]:
-    """Return the labels of what is compared along both axes."""
+AxesLabels = tuple[list[Label], list[Label]]  # of the queries and of the keys
+
+
+def _labels(what: Compared) -> tuple[AxesLabels, AxesLabels, AxesLabels]:
+    """Return the labels of the difference, of the first run's map and of the second's."""
     pair, first, second = what.pair, what.found.first, what.found.second
     ours, theirs = axes_labels(first, what.site), axes_labels(second, pair.second[what.opposite[0]])
-    rows = first.axes(what.site)
-    names = []
+    rows, sides = first.axes(what.site), (what.sides.first, what.sides.second)
+    axes = []
     for axis, mine, other, row in zip((pair.queries, pair.keys), ours, theirs, rows, strict=True):
         if axis.how == WORDS:
-            names.append([Label(row.text[slice(*span)].strip()) for span in axis.spans])
+            axes.append([[Label(row.text[slice(*span)].strip()) for span in axis.spans]] * 3)
         elif axis.how == TOKENS:
-            names.append(mine)
+            axes.append([mine] * 3)
         else:
-            both = zip(mine, other, strict=True)
-            sides = what.sides.first, what.sides.second
-            names.append([of_two_runs(a, b, *sides) for a, b in both])
-    queries, keys = names
+            both = [of_two_runs(a, b, *sides) for a, b in zip(mine, other, strict=True)]
+            axes.append([both, mine, other])
+    queries, keys = axes
     if pair.keys.how == WORDS:
-        keys = [*keys, Label(text.OTHER_TOKENS, text.REST_NOTE, special=True)]
-    return queries, keys
+        rest = Label(text.OTHER_TOKENS, text.REST_NOTE, special=True)
+        keys = [[*labels, rest] for labels in keys]
+    of_difference, of_first, of_second = zip(queries, keys, strict=True)
+    return of_difference, of_first, of_second
 
 
 def _how(what: Compared) -> str:
