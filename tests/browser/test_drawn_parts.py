@@ -198,6 +198,10 @@ def test_cells_have_their_colours_and_stand_where_they_stand_on_the_page(stage: 
           return [getComputedStyle(e).backgroundColor, x, y, width];
         })"""
     )
+    values = [float(value) for value in stage.attrs("td button", "data-value")]
+    lightness = [sum(bytes.fromhex(hex_of(colour)[1:])) for colour, *_ in page]
+    assert lightness[values.index(max(values))] == min(lightness)
+    assert stage.text(".most") == f"{max(values):.2f}"
     x, y = page[0][1:3]
     rects = [
         (hex_of(one.get("fill").replace(", ", " ")), float(one.get("x")), float(one.get("y")))

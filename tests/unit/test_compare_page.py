@@ -158,6 +158,14 @@ def test_a_position_with_a_token_of_each_text_says_which_is_whose() -> None:
     assert first == ["3 | 4", "3 in this run, 4 in the pinned run", False]
 
 
+def test_the_colours_of_the_grid_end_at_the_largest_distance_of_all() -> None:
+    drawn = compare_payloads(run_of("eng-fra"), with_pinned("eng-fra-bahdanau"))["distances"]
+    values = [value for kind in drawn["kinds"] for row in kind["values"] for value in row]
+    assert drawn["largest"] == max(values) > 0.01
+    same = compare_payloads(run_of("eng-fra"), with_pinned("eng-fra"))["distances"]
+    assert same["largest"] == 0.01  # rounding errors stay blank
+
+
 def test_swapped_runs_keep_the_distances_and_negate_the_difference() -> None:
     """Their sentences turn round with them."""
     edited = changed_run(

@@ -20,7 +20,7 @@ class Distances {
     root.querySelector(".title").textContent = title;
     root.querySelector(".sentence").textContent = sentence;
     root.querySelector(".says").textContent = legend;
-    root.querySelector(".most").textContent = this.most().toFixed(2);
+    root.querySelector(".most").textContent = picture.largest.toFixed(2);
     root.querySelector(".key").style.background = `linear-gradient(to right, ${
       theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
     })`;
@@ -48,15 +48,10 @@ class Distances {
     return button;
   }
 
-  // Where no two heads differ all are blank.
-  most() {
-    return this.picture.largest || 1;
-  }
-
   fill({ values, title, layers }, k, site, row) {
-    const { theme, picture: { reference, unit } } = this, most = this.most();
+    const { theme, picture: { reference, unit, largest } } = this;
     this.cells[k][row].forEach((button, head) => {
-      const value = values[row][head], code = 1 + Math.round(254 * Math.min(1, Math.max(0, value / most)));
+      const value = values[row][head], code = 1 + Math.round(254 * Math.min(1, Math.max(0, value / largest)));
       button.textContent = value.toFixed(2).replace(/^0\./, ".").replace(/^\.00$/, value === 0 ? "0" : ".00");
       button.className = reference?.site === site && reference.head === head ? "reference" : "";
       Object.assign(button.style, { background: css(theme.ramp[code]), color: theme.on(code) });

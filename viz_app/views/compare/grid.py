@@ -8,6 +8,8 @@ from viz_app.drawing.stamp import facts, saving
 from viz_app.views.compare import text
 from viz_app.views.compare.compared import Compared, nearest_other_head
 
+LEAST_END = 0.01  # bits: what is as dark as it gets is no rounding error
+
 
 def distances(what: Compared) -> dict[str, Any]:
     """Return the payload of the grid of all heads."""
@@ -35,7 +37,7 @@ def distances(what: Compared) -> dict[str, Any]:
         "sentence": _sentence(what),
         "legend": text.COMPARE_LEGEND,
         "unit": "bits",
-        "largest": max((float(grid.max()) for grid in what.grids.values()), default=0.0),
+        "largest": max([LEAST_END, *(float(grid.max()) for grid in what.grids.values())]),
         "kinds": kinds,
         "reasons": [f"{title}: {why}." for title, why in reasons.items()],
         "chosen": {"site": what.site.name, "head": what.chosen[1]},
