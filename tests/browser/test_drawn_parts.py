@@ -17,6 +17,7 @@ from viz_app.drawing.payload import pack, unpack
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
+from viz_app.session.pinned import Pinned
 from viz_app.views.compare import payloads as compare
 from viz_app.views.interventions import explanation_payload as explanation
 from viz_app.views.interventions import patch_effects, patch_payloads
@@ -187,6 +188,21 @@ def test_the_tables_of_an_answer_have_its_numbers(stage: Stage) -> None:
     assert [float(line[1]) for line in places[1:]] == pytest.approx(arrays["surprisal"].tolist())
     assert numbers_of(answer) == pytest.approx(arrays["p"].tolist())
     assert numbers_of(row) == pytest.approx(arrays["weights"].tolist())
+
+
+def test_each_compared_map_names_the_tokens_of_its_own_run(stage: Stage) -> None:
+    """Their cells stand in one place all the same."""
+    run = run_of("eng-fra")
+    here = CurrentRun(run.scope, run.scope.run("I like cats."))
+    pinned = Pinned(run.scope, ("I like dogs.", ""), ())
+    choices = compare.CompareChoices(pinned, Focus(CROSS, 0), None)
+    stage.mount("difference", 900).show(compare.compare_payloads(here, choices)["difference"])
+    maps = [stage.written(f".of-{name} canvas.cells") for name in ("first", "second", "difference")]
+    named = [{word for word in words if "cats" in word or "dogs" in word} for words in maps]
+    assert named[0] == {"·cats"}
+    assert named[1] == {"·dogs"}
+    assert all("|" in word or "…" in word for word in named[2])
+    assert maps[0]["I"]["x"] == maps[1]["I"]["x"] == maps[2]["I"]["x"]
 
 
 def test_cells_have_their_colours_and_stand_where_they_stand_on_the_page(stage: Stage) -> None:
