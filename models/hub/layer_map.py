@@ -62,15 +62,16 @@ class LayerMap:
 
     def taps(self) -> Taps:
         """Return the taps of each module."""
-        return Taps(self._by_path(exact=False), self._by_path(exact=True))
+        return Taps(self._by_place(exact=False), self._by_place(exact=True))
 
-    def _by_path(self, exact: bool) -> dict[str, tuple[Tap, ...]]:
-        """Return the taps by module path; with `exact`, as `Taps.exact`."""
-        by_path: dict[str, tuple[Tap, ...]] = {}
+    def _by_place(self, exact: bool) -> dict[tuple[str, bool], tuple[Tap, ...]]:
+        """Return the taps as `Taps.by_place` or, with `exact`, as `Taps.exact`."""
+        by_place: dict[tuple[str, bool], tuple[Tap, ...]] = {}
         for part in self.parts:
             for path, tap in self._taps(part, exact):
-                by_path[path] = (*by_path.get(path, ()), tap)
-        return by_path
+                place = path, tap.of_input
+                by_place[place] = (*by_place.get(place, ()), tap)
+        return by_place
 
     def sublayers(self, kinds: Sequence[SiteKind]) -> tuple[Sublayer, ...]:
         """Return the parts as sublayers of a model with these kinds of attention."""

@@ -129,8 +129,7 @@ class HubModel(Architecture):
         self.routings = dict(routings)
         for experts in routings.values():
             for path, tap in experts.taps():
-                for taps in (self.taps.by_path, self.taps.exact):
-                    taps[path] = (*taps.get(path, ()), tap)
+                self.taps.add(path, tap)
 
     def mark_mixers(self, paths: Collection[str]) -> None:
         """Take the sublayers at these paths for mixers, which have no weights."""

@@ -290,8 +290,7 @@ def choose_route(model: HubModel, inputs: Sequence[Shaped[Tensor, ...]]) -> None
         embeddings = (
             path for path, part in model.module.named_modules() if isinstance(part, nn.Embedding)
         )
-        taps = (*model.taps.by_path, *model.taps.exact)
-        model.marks.keep({*recordings[0].attention, *taps, *embeddings})
+        model.marks.keep({*recordings[0].attention, *model.taps.paths, *embeddings})
 
 
 def _same(one: Recording, other: Recording) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
@@ -39,22 +40,33 @@ class Tap:
 
 @dataclass(frozen=True)
 class Taps:
-    """Path of a module → what is recorded there. Hooks look here at each pass.
+    """What is recorded where, by the path of a module, and True for its input. Hooks look here.
 
     `exact` is used while edits change intermediates: each is tapped where it is itself the input or
     output of a module, not made from another.
     """
 
-    by_path: dict[str, tuple[Tap, ...]] = field(default_factory=dict)
-    exact: dict[str, tuple[Tap, ...]] = field(default_factory=dict)
+    by_place: dict[tuple[str, bool], tuple[Tap, ...]] = field(default_factory=dict)
+    exact: dict[tuple[str, bool], tuple[Tap, ...]] = field(default_factory=dict)
+
+    def add(self, path: str, tap: Tap) -> None:
+        """Record this, too, from now on."""
+        for taps in (self.by_place, self.exact):
+            taps[path, tap.of_input] = (*taps.get((path, tap.of_input), ()), tap)
+
+    @property
+    def paths(self) -> set[str]:
+        """Paths of all modules where something is recorded."""
+        return {path for path, _ in (*self.by_place, *self.exact)}
 
     def update(self, taps: Taps) -> None:
         """Record from now on what other taps do."""
-        for mine, other in ((self.by_path, taps.by_path), (self.exact, taps.exact)):
+        for mine, other in ((self.by_place, taps.by_place), (self.exact, taps.exact)):
             mine.clear()
             mine.update(other)
 
 
+NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})
 Origins = frozenset[str]
 NO_ORIGINS: Origins = frozenset()
 
@@ -152,12 +164,17 @@ def _tensors(values: Any) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
-@dataclass(frozen=True)
-class ModuleCall:
-    """A module at work: its path, and the tensors it is called with."""
+class ModuleCall(NamedTuple):
+    """A module at work: its path and arguments."""
 
     path: str
-    inputs: tuple[Tensor, ...]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = NO_ARGUMENTS
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors that it is called with."""
+        return tuple(t for t in (*self.args, *self.kwargs.values()) if isinstance(t, Tensor))
 
 
 @dataclass(frozen=True)

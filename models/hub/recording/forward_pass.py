@@ -175,8 +175,9 @@ class ForwardPass:
 
     def _name(self, path: str) -> str:
         """Return the path of the module at work, numbered if it attends more than once."""
-        recorded = () if self.recording is None else self.recording.attention
-        name = free_name(path, self.names.union(recorded))
+        recorded = {} if self.recording is None else self.recording.attention
+        taken = path in self.names or path in recorded
+        name = free_name(path, self.names.union(recorded)) if taken else path
         self.names.add(name)
         return name
 
@@ -196,7 +197,7 @@ class ForwardPass:
     @property
     def frame(self) -> ModuleCall:
         """The module at work."""
-        return self.frames[-1] if self.frames else ModuleCall("attention", ())
+        return self.frames[-1] if self.frames else ModuleCall("attention")
 
     def skip(self, reason: str) -> None:
         """Give the reason why an attention of the module at work is not recorded."""
@@ -253,7 +254,7 @@ class ForwardPass:
 
     def tap(self, taps: Sequence[Tap], tensors: Sequence[Shaped[Tensor, ...]]) -> Tensor | None:
         """Edit and record the first of these tensors; return what replaces it, None for nothing."""
-        if not tensors or not taps or (self.recording is None and not self.edits_activations):
+        if not tensors or not (self.recording is not None or self.edits_activations):
             return None
         tensor = tensors[0]
         value = before = self._by_row(tensor)
@@ -264,9 +265,10 @@ class ForwardPass:
             if tap.which:
                 self._keep(tap, self._by_row(tensors[tap.which]).float(), stream)
                 continue
-            value = self.edited(tap.name, value, stream)
-            if value is not before and tap.in_place:
-                value = before = before.copy_(value)
+            if self.edits_activations:
+                value = self.edited(tap.name, value, stream)
+                if value is not before and tap.in_place:
+                    value = before = before.copy_(value)
             self._keep(tap, value, stream)
         return None if value is before else value.reshape(tensor.shape)
 

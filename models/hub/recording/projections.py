@@ -102,10 +102,12 @@ def _origin(linear: Linear, t: Tensor) -> Origin | None:
     width = y.shape[-1]
     if not same_memory(y, t) or not y.is_contiguous() or y.numel() != batch * n * width:
         return None
-    first = t.storage_offset() - y.storage_offset()
-    expected = zip(t.shape, t.stride(), (n * width, d_head, width, 1), strict=True)
-    if not 0 <= first <= width - n_heads * d_head or any(
-        size > 1 and stride != step for size, stride, step in expected
+    first, steps = t.storage_offset() - y.storage_offset(), (n * width, d_head, width, 1)
+    if not 0 <= first <= width - n_heads * d_head:
+        return None
+    if t.stride() != steps and any(
+        size > 1 and stride != step
+        for size, stride, step in zip(t.shape, t.stride(), steps, strict=True)
     ):
         return None
     return _of_rows(linear, slice(first, first + n_heads * d_head), batch, n)

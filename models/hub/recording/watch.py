@@ -12,7 +12,7 @@ are replaced for as long as such a pass is under way, and pass other threads' ca
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -266,13 +266,15 @@ class Marks:
 
 
 def _enter(path: str, taps: Taps) -> Callable:
+    place = path, True
+
     def enter(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple | None:
         if (forward_pass := _pass.get()) is None:
             return None
-        inputs = tuple(t for t in (*args, *kwargs.values()) if isinstance(t, Tensor))
-        forward_pass.frames.append(ModuleCall(path, inputs))
-        here = _taps_at(path, taps, forward_pass, of_input=True)
-        if not here or (after := forward_pass.tap(here, inputs)) is None:
+        call = ModuleCall(path, args, kwargs)
+        forward_pass.frames.append(call)
+        here = _taps_at(place, taps, forward_pass)
+        if not here or (after := forward_pass.tap(here, inputs := call.inputs)) is None:
             return None
         args = tuple(after if value is inputs[0] else value for value in args)
         kwargs = {name: after if t is inputs[0] else t for name, t in kwargs.items()}
@@ -282,13 +284,16 @@ def _enter(path: str, taps: Taps) -> Callable:
 
 
 def _leave(path: str, taps: Taps) -> Callable:
+    place = path, False
+
     def leave(module: nn.Module, args: tuple, output: Any) -> Any:
         if (forward_pass := _pass.get()) is None or not forward_pass.frames:
             return None
-        is_several = isinstance(output, tuple | list)
-        outputs = [t for t in (output if is_several else (output,)) if isinstance(t, Tensor)]
-        forward_pass.on_outputs(outputs)
-        here = _taps_at(path, taps, forward_pass, of_input=False)
+        outputs = [output] if isinstance(output, Tensor) else []
+        if is_several := isinstance(output, tuple | list):
+            outputs = [t for t in output if isinstance(t, Tensor)]
+            forward_pass.on_outputs(outputs)
+        here = _taps_at(place, taps, forward_pass)
         after = forward_pass.tap(here, outputs) if here else None
         forward_pass.frames.pop()
         if after is None or not is_several:
@@ -298,7 +303,5 @@ def _leave(path: str, taps: Taps) -> Callable:
     return leave
 
 
-def _taps_at(path: str, taps: Taps, forward_pass: ForwardPass, of_input: bool) -> list[Tap]:
-    by_path = taps.exact if forward_pass.edits_activations else taps.by_path
-    at = by_path.get(path)
-    return [tap for tap in at if tap.of_input == of_input] if at else []
+def _taps_at(place: tuple[str, bool], taps: Taps, forward_pass: ForwardPass) -> Sequence[Tap]:
+    return (taps.exact if forward_pass.edits_activations else taps.by_place).get(place, ())
