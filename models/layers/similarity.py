@@ -170,8 +170,21 @@ def of_scale(scale: float | None, d_head: int) -> AttentionSimilarity:
     )
 
 
+def fused_attention(
+    q: Float[Tensor, "batch head query d_head"],
+    k: Float[Tensor, "batch head key d_head"],
+    v: Float[Tensor, "batch head key d_v"],
+    mask: Mask,
+    scale: float | None,
+) -> Float[Tensor, "batch head query d_v"]:
+    """Return softmax of the masked scale·q·k (None: 1/√d_head) times v, by torch's fused kernel."""
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.additive(q.dtype), scale=scale)
+
+
 class LearnedSimilarity(nn.Module):
     """The parameters of one attention's similarity, shared by its heads.
+
+    `kernel` computes attention by dot products; training may replace it (compiled_layers).
 
     Raises:
         ValueError: the name is not one of SIMILARITIES.
@@ -189,7 +202,7 @@ class LearnedSimilarity(nn.Module):
         super().__init__()
         if name not in SIMILARITIES:
             raise ValueError(f"similarity must be one of {', '.join(SIMILARITIES)}, not {name!r}")
-        self.name = name
+        self.name, self.kernel = name, fused_attention
         for parameter, value in (
             SIMILARITIES[name].initialise(d_query, d_key or d_query, d_hidden or d_query).items()
         ):
@@ -217,10 +230,7 @@ class LearnedSimilarity(nn.Module):
             q, k = F.normalize(q, dim=-1) * self.log_t.exp(), F.normalize(k, dim=-1)
         if self.name == "general":
             q = q @ self.M
-        scale = None if self.name == "scaled dot" else 1.0
-        return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask.additive(q.dtype), scale=scale
-        )
+        return self.kernel(q, k, v, mask, None if self.name == "scaled dot" else 1.0)
 
 
 def masked_softmax(

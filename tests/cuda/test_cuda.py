@@ -20,6 +20,7 @@ from models.opening import shipped
 from models.trace import Trace
 from models.trace.edits import MaskChange, for_kinds
 from models.trace.outputs import NextToken
+from models.training import compiled_layers
 from models.training.run_folder import STATE
 
 IDS = "5 6 7 8 9 10 11 12 14 16 18"
@@ -238,8 +239,13 @@ def test_bfloat16_learns_as_float32_does(tmp_path: Path) -> None:
     assert exact[0][-1] < 0.7 * exact[0][0]
 
 
-def test_compiled_layers_learn_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("large", [compiled_layers.LARGE, 0], ids=["fused", "small tiles"])
+def test_compiled_layers_learn_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
     """A step with compiled layers and loss has the loss of the step as it is written."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(compiled_layers, "LARGE", large)
     settings = {"steps": 12, "warmup": 10, "save_every": 1000, "device": "cuda", "d_model": 48}
     written, compiled = (reversal_trainer(tmp_path / name, **settings) for name in "ab")
     compiled.compile()
