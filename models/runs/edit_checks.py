@@ -49,6 +49,17 @@ def check_activations(edits: Edits, names: Collection[str]) -> None:
             )
 
 
+def check_reached(edits: Edits, sites: Collection[str]) -> None:
+    """Check after a pass that each attention an edit names was among the `sites` reached.
+
+    Raises:
+        ValueError: it was not, though it is in a run of one text.
+    """
+    for edit in edits:
+        if edit.where.site is not None and edit.where.site not in sites:
+            raise ValueError(f"{edit}: this attention cannot be changed in a batch")
+
+
 def check_edited_rows(edits: Edits, n_rows: int) -> None:
     """Check before a run that the batch has every row that an edit names.
 

@@ -16,7 +16,13 @@ from models.checkpoint_files import snapshots
 from models.printable import printable
 from models.runs import inputs
 from models.runs.batch import RecordedBatch
-from models.runs.edit_checks import check_activations, check_edited_rows, check_model, check_sites
+from models.runs.edit_checks import (
+    check_activations,
+    check_edited_rows,
+    check_model,
+    check_reached,
+    check_sites,
+)
 from models.runs.held_out import HeldOut
 from models.runs.inputs import FieldInput, InputError, Texts
 from models.runs.materials import needs_material, with_material
@@ -374,6 +380,7 @@ class Scope:
         with editing(edits) as in_force:
             answers = self._answers(self.model(*self.model.inputs(rows)))
         check_activations(edits, in_force.offered if in_force else ())
+        check_reached(edits, in_force.reached if in_force else ())
         return answers
 
     @staticmethod

@@ -96,6 +96,20 @@ class Linears:
         copies = (copy for linear in reversed(self._last) for copy in _copies(linear, t))
         return next(copies, None)
 
+    def makes_rows(self, t: Float[Tensor, "batch head n d_head"]) -> bool:
+        """Report whether a product has the texts of q, k or v in this order.
+
+        It holds their first head, perhaps times a number, wherever that lies among its features.
+        """
+        (batch, _, n, d_head), head = t.shape, t[:, 0]
+        for linear in reversed(self._last):
+            y, width = linear.y, linear.y.shape[-1]
+            if y.numel() == batch * n * width and not width % d_head and y.dtype == t.dtype:
+                parts = y.reshape(batch, n, -1, d_head).unbind(2)
+                if any(_factor(part, head) is not None for part in parts):
+                    return True
+        return False
+
 
 def _origin(linear: Linear, t: Tensor) -> Origin | None:
     y, (batch, n_heads, n, d_head) = linear.y, t.shape

@@ -66,7 +66,7 @@ class Watch(TorchFunctionMode):
         result, target = func(*args, **kwargs), args[0] if func is Tensor.__setitem__ else None
         if by_hand is not None:
             by_hand.steps.note(func, args, kwargs, result)
-        if self.forward_pass.recording is not None or self.forward_pass.edits_activations:
+        if self.forward_pass.is_followed:  # under an edit, too: products tell texts from heads
             result = _marked(self.forward_pass, func, args, kwargs, result)
         if provenance is not None:
             provenance.note(result if target is None else target, args, kwargs)

@@ -80,7 +80,8 @@ def causes_of(
     q = q.expand(n_rows, n_heads, *q.shape[2:])
     k, v = (t.expand(n_rows, *t.shape[1:]) for t in (k, v))
     copies = [linears.scaled_copy(t) for t in (q, k, v)]
-    if roles.is_assumed and copies[0] is None and copies[2] is None:
+    is_known = not roles.is_assumed or copies[0] is not None or copies[2] is not None
+    if not is_known and not any(linears.makes_rows(t) for t in (q, v)):
         return "the order of texts and heads on an axis of its weights is unknown"
     varies = measured.factor.numel() > 1, measured.factor.shape[3] > 1
     q, k, similarity = _scaled(q, k, measured, copies)

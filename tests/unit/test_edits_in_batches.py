@@ -1,0 +1,45 @@
+"""A head off in one row of a batch changes that row as it would alone, and no other, however many rows there are."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hub_models import BY_NAME, NAMES
+
+import models
+from models.analysis.metrics import logits_of
+from models.runs.scope import Scope
+from models.trace.edits import HeadOff, Where
+
+TEXTS = ("5 6 7 8 9 10 11", "12 5 9 14 7 6 8", "9 9 5 11 6 13 10", "7 12 6 5 10 8 14")
+SECOND = "21 23 29"
+
+
+@pytest.fixture
+def scope(name: str, tmp_path: Path) -> Scope:
+    BY_NAME[name].save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    if not scope.model.can_edit_masks or not scope.model.pads:
+        pytest.skip("its attention cannot be changed, or its rows cannot be padded")
+    return scope
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["one text", "several"])
+@pytest.mark.parametrize("name", [*NAMES, "BloomForCausalLM"])
+def test_a_head_off_in_one_row_changes_that_row_as_it_would_alone(scope: Scope, same: bool) -> None:
+    n_fields = len([field for field in scope.model.text_fields if not field.optional])
+    texts = [[TEXTS[0] if same else text, SECOND][:n_fields] for text in TEXTS]
+    runs = [scope.run(*text) for text in texts]
+    try:
+        logits_of(runs[0].outputs)
+    except ValueError:
+        pytest.skip("it answers with vectors")
+    for site in runs[0].attention.values():
+        for n in range(2, len(texts) + 1):  # as many rows as heads or key heads, too
+            edit = HeadOff(Where(site=site.name, heads=(0,), rows=(n - 1,)))
+            whole = scope.outputs_batch([run.streams for run in runs[:n]], [edit])
+            for row, (run, outputs) in enumerate(zip(runs, whole, strict=False)):
+                alone = HeadOff(Where(site=site.name, heads=(0,)))
+                edits = [alone] if row == n - 1 else []
+                expected = logits_of(scope.outputs_batch([run.streams], edits)[0])
+                torch.testing.assert_close(logits_of(outputs), expected, atol=2e-5, rtol=1e-4)
