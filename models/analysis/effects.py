@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.analysis.metrics import Metric, logits_of
 from models.tokenizers.base import Encoding
 from models.trace import Trace
 from models.trace.edits import Edit, Edits, HeadOff, Where
 from models.trace.outputs import Output
+from models.trace.reuse import LayerOutputs
 
 LARGEST_BATCH = 2**25  # logits of one pass (128 MB in float32)
+LEAST_WORK = 2**34  # weights times tokens of all rows: some 0.5 s, of which one half is spared
+FEWEST = 9  # edits, of which four are made to see whether it works
+ROUNDING = 1e-3  # of the largest logit, where a sum is taken in another order
 
 
 @runtime_checkable
 class Runner(Protocol):
     """A runner of batches, such as a Scope."""
+
+    @property
+    def model(self) -> nn.Module: ...
 
     def outputs_batch(
         self,
@@ -29,6 +37,7 @@ class Runner(Protocol):
         edits: Sequence[Edit] = (),
         *,
         gradients: bool = False,
+        layers: AbstractContextManager | None = None,
     ) -> list[dict[str, Output]]: ...
 
 
@@ -104,25 +113,79 @@ def effects_of(
 ) -> Float[Tensor, "edits ..."]:
     """Return the metric of several sets of edits, each on its own, from as few passes as fit.
 
+    Many edits of single layers are made in passes that begin at the first layer edited, if that
+    gives the logits of whole passes.
+
     Raises:
         ValueError: the model cannot carry out an edit.
     """
-    streams = run.streams
-    before = logits_of(scope.outputs_batch([streams], run.edits)[0])
+    passes = _Passes(scope, run, each, metric)
     # of a model that predicts every position, which is the largest
-    n_logits = before.shape[-1] * max(len(row.ids) for row in streams.values())
+    n_logits = passes.before.shape[-1] * max(len(row.ids) for row in run.streams.values())
     n_rows = max(1, LARGEST_BATCH // n_logits)
-    effects = []
-    for first in range(0, len(each), n_rows):
-        part = each[first : first + n_rows]
+    effects: dict[int, Tensor] = {}
+    for begin in sorted(set(passes.begins)):
+        group = [i for i, other in enumerate(passes.begins) if other == begin]
+        for first in range(0, len(group), n_rows):
+            numbers = group[first : first + n_rows]
+            logits = passes.logits([each[i] for i in numbers], begin)
+            for i, one in zip(numbers, logits, strict=True):
+                effects[i] = metric(passes.before, one)
+    return torch.stack([effects[i] for i in range(len(each))]) if effects else torch.empty(0)
+
+
+class _Passes:
+    """Passes over a run's text, one row for each set of edits.
+
+    `begins` gives the first layer that has to be computed for each set.
+    """
+
+    def __init__(self, scope: Runner, run: Trace, each: Sequence[Edits], metric: Metric) -> None:
+        self._scope, self._run = scope, run
+        self._layers = LayerOutputs(scope.model, () if run.edits else run.attention)
+        kept = self._layers.kept()
+        self.before = logits_of(scope.outputs_batch([run.streams], run.edits, layers=kept)[0])
+        n_tokens = {len(row.ids) for row in run.streams.values()}
+        # the only row of the logits that the metric reads, where these are those of all tokens
+        is_read_alone = len(run.streams) == 1 and {len(self.before)} == n_tokens
+        self._position = getattr(metric, "position", None) if is_read_alone else None
+        self.begins = [self._layers.first_edited(edits) for edits in each]
+        if not self._can_begin_later(each):
+            self.begins = [0] * len(each)
+
+    def logits(self, each: Sequence[Edits], begin: int = 0) -> list[Float[Tensor, "row option"]]:
+        """Return the logits under each set of edits, from a pass that begins at this layer."""
         edits = (
             replace(edit, where=replace(edit.where, rows=(row,)))
-            for row, edits_of_row in enumerate(part)
+            for row, edits_of_row in enumerate(each)
             for edit in edits_of_row
         )
-        outputs = scope.outputs_batch([streams] * len(part), [*run.edits, *edits])
-        effects += [metric(before, logits_of(one)) for one in outputs]
-    return torch.stack(effects) if effects else torch.empty(0)
+        reused = self._layers.reused(begin, len(each), self._position) if begin else None
+        outputs = self._scope.outputs_batch(
+            [self._run.streams] * len(each), [*self._run.edits, *edits], layers=reused
+        )
+        return [logits_of(one) for one in outputs]
+
+    def _can_begin_later(self, each: Sequence[Edits]) -> bool:
+        """Report whether it pays to begin later, and passes that do give what whole ones give."""
+        later = [i for i, begin in enumerate(self.begins) if begin]
+        n_tokens = sum(len(row.ids) for row in self._run.streams.values())
+        n_weights = sum(weight.numel() for weight in self._scope.model.parameters())
+        is_little = n_weights * n_tokens * len(later) < LEAST_WORK
+        if is_little or len(later) < FEWEST or not self._layers.is_complete:
+            return False
+        return all(self._agrees(each[i], self.begins[i]) for i in (later[0], later[-1]))
+
+    def _agrees(self, edits: Edits, begin: int) -> bool:
+        whole = torch.stack(self.logits([edits] * 2))
+        try:
+            shortened = torch.stack(self.logits([edits] * 2, begin))
+        except (RuntimeError, LookupError, TypeError, AttributeError, ValueError):
+            return False  # a layer hands on more than its output
+        if self._position is not None:
+            shortened, whole = shortened[:, self._position], whole[:, self._position]
+        largest = float(whole.abs().max())
+        return torch.allclose(shortened, whole, rtol=0, atol=ROUNDING * largest)
 
 
 def _grid(

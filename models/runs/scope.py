@@ -1,6 +1,7 @@
 """A loaded checkpoint, ready for inspection: `models.load(name).run(text)` returns a Trace."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,11 +223,13 @@ class Scope:
         edits: Sequence[Edit] = (),
         *,
         gradients: bool = False,
+        layers: AbstractContextManager | None = None,
     ) -> list[dict[str, Output]]:
         """Return only the answers of several inputs, given as streams, from one padded batch.
 
         `edits` apply to every row, or to the rows they name. With `gradients`, the answers can be
-        differentiated (models.trace.edits.watched).
+        differentiated (models.trace.edits.watched). `layers` is entered for the pass
+        (models.trace.reuse).
 
         Raises:
             ValueError: the model cannot carry out an edit.
@@ -235,7 +238,7 @@ class Scope:
         check_model(edits, self.model, self.name)
         check_edited_rows(edits, len(rows))
         edits = with_material(self, edits, rows)
-        with torch.set_grad_enabled(gradients):
+        with torch.set_grad_enabled(gradients), layers or nullcontext():
             answers = self._edited_pass(rows, edits)
         answers = {name: logits.float().cpu() for name, logits in answers.items()}
         return [
