@@ -18,6 +18,7 @@ from models.trace.edits import (
     ZeroValue,
     to_text,
 )
+from viz_app import words
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session import run_changes
 from viz_app.session.cache import changed_run
@@ -151,7 +152,7 @@ def test_a_change_is_told_from_before_to_after_and_a_row_counted_from_1() -> Non
     assert said == "log p(cat): −1.500 before, −0.250 after, +1.250 nats"
     assert text.followed_token_line("cat", -1.5, -1.5).endswith("after, 0 nats")
     row = Where(site="a", heads=(0,), queries=(2,))
-    assert text.state(SetWeights(row, cells=((0, 1.0),))) == "weights set by hand at query 3"
+    assert words.edit_effect(SetWeights(row, cells=((0, 1.0),))) == "weights set by hand at query 3"
 
 
 def test_nothing_is_said_to_have_changed_before_anything_is() -> None:

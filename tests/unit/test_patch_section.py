@@ -282,8 +282,8 @@ def test_a_patch_from_an_earlier_text_names_it_and_is_not_drawn_as_taken() -> No
     where = Where(activation="encoder.layers.1.resid_post", queries=(1,))
     edit = earlier.patch("needed", where)
     now = both("eng-fra", ("The horse is black.",))
-    assert patch.edit_label(run.trace, edit, earlier) == "encoder.layers.1.resid_post, “·cat”"
-    assert patch.edit_label(run.trace, edit, now).endswith(f", from “{TEXTS['eng-fra'][1][0]}”")
+    assert patch.undo_label(run.trace, edit, earlier) == "encoder.layers.1.resid_post, “·cat”"
+    assert patch.undo_label(run.trace, edit, now).endswith(f", from “{TEXTS['eng-fra'][1][0]}”")
     edited = changed_run(run, replace(run.spec, edits=(edit,)))
     drawn = patch_section_payloads(edited, choices("eng-fra", second=("The horse is black.",)))[
         "patch"

@@ -11,7 +11,7 @@ from small_runs import edited
 import models
 from models.decoding.runs import Method
 from models.runs.spec import ModelRef, RunSpec
-from models.trace.edits import MaskChange, for_kinds
+from models.trace.edits import HeadOff, MaskChange, for_kinds
 from viz_app import words
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -131,15 +131,25 @@ def test_the_given_text_of_a_changed_run_is_the_unchanged_models(own: models.Tra
             assert decoding.compare_decoding(shown, choices)[1].writer == writer
 
 
-def test_changes_are_named_and_nothing_else_is() -> None:
-    kinds = {"decoder_self": "Decoder self", "cross": "Cross"}
-    assert words.changes(RunSpec(ModelRef("dates"), ()), "scaled dot", kinds) == {}
+def test_changes_are_named_and_nothing_else_is(own: models.Trace) -> None:
+    sites = own.attention
+    assert words.changes(RunSpec(ModelRef("dates"), ()), "scaled dot", sites) == {}
     spec = RunSpec(ModelRef("dates", 1250, "cosine", positions=False), (), FORBIDDEN)
-    labels = words.changes(spec, "scaled dot", kinds)
+    labels = words.changes(spec, "scaled dot", sites)
     assert list(labels) == ["step", "similarity", "positions", "masks"]
     assert "1,250" in labels["step"]
     assert labels["similarity"].index("cosine") < labels["similarity"].index("scaled dot")
     assert "Cross" in labels["masks"]
     assert "Decoder" not in labels["masks"]
     for change in labels:
-        assert change not in words.changes(spec.without(change), "scaled dot", kinds)
+        assert change not in words.changes(spec.without(change), "scaled dot", sites)
+
+
+def test_an_edit_is_named_by_the_title_of_its_attention(own: models.Trace) -> None:
+    spec, off, layer = RunSpec(ModelRef("dates"), ()), HeadOff(SELF, head=2), HeadOff(SELF)
+    labels = words.changes(replace(spec, edits=(off, layer)), "", own.attention)
+    title = "Decoder self-attention, layer 2"
+    assert labels["edits"].split("; ") == [
+        f"{title}, head 3: head output set to 0", f"{title}: head output set to 0",
+    ]  # fmt: skip
+    assert str(off).startswith(SELF)

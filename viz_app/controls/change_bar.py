@@ -44,8 +44,8 @@ def show_changes(
 
 def _name_changes(run: CurrentRun, spec: RunSpec, named: Collection[str]) -> None:
     trained_with = run.unchanged.scope.model.similarity
-    kinds = {kind: words.kind_short(sites[0]) for kind, sites in by_kind(run.unchanged.trace)}
-    names = words.changes(spec, trained_with, kinds)
+    trace = run.unchanged.trace
+    names = words.changes(spec, trained_with, trace.attention)
     if not (names := {change: name for change, name in names.items() if change not in named}):
         return
     with st.container(horizontal=True, gap="small", key="changes"):
@@ -56,5 +56,5 @@ def _name_changes(run: CurrentRun, spec: RunSpec, named: Collection[str]) -> Non
                 key=f"undo-{change}",
                 help="Changed about the run on every page. Click to undo.",
                 on_click=noted(run_changes.undo_change),
-                args=(change, tuple(kinds)),
+                args=(change, tuple(kind for kind, _ in by_kind(trace))),
             )

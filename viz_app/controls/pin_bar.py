@@ -8,7 +8,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models import CheckpointError, InputError
 from viz_app import checkpoints, ui, words
-from viz_app.drawing.sites import by_kind
 from viz_app.input_bar.opening_bar import bar, open_with_progress, stop_waiting
 from viz_app.session import pinned
 from viz_app.session.current_run import CurrentRun
@@ -122,6 +121,6 @@ def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: Cur
 def run_name(run: CurrentRun) -> str:
     """Return a run's model and its changes, for display."""
     unchanged = run.unchanged
-    kinds = {kind: words.kind_short(sites[0]) for kind, sites in by_kind(unchanged.trace)}
-    changes = words.changes(run.spec, unchanged.scope.model.similarity, kinds).values()
+    similarity, attention = unchanged.scope.model.similarity, unchanged.trace.attention
+    changes = words.changes(run.spec, similarity, attention).values()
     return ", ".join([run.scope.name, *changes])

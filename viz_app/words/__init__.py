@@ -9,6 +9,7 @@ from viz_app.words.attention import (  # fmt: skip
     departures,
     formula,
     formula_tex,
+    head_location,
     head_place,
     head_title,
     how_to_read,
@@ -19,7 +20,7 @@ from viz_app.words.attention import (  # fmt: skip
     layer_place,
     where_from,
 )
-from viz_app.words.changes import changes
+from viz_app.words.changes import changes, edit_effect, edit_label
 from viz_app.words.glossary import GLOSSARY, annotate, glossary_html
 from viz_app.words.terms import (  # fmt: skip
     ONE_TEXT,
@@ -63,12 +64,15 @@ __all__ = [
     "axis_names",
     "changes",
     "departures",
+    "edit_effect",
+    "edit_label",
     "format_score",
     "formula",
     "formula_tex",
     "frames_note",
     "glossary_html",
     "grid",
+    "head_location",
     "head_place",
     "head_title",
     "how_to_read",

@@ -53,6 +53,17 @@ def head_place(site: AttentionSite, head: int) -> str:
     return layer_place(site) if is_alignment(site) else f"{layer_place(site)}, head {head + 1}"
 
 
+def layer_location(site: AttentionSite) -> str:
+    """Return the kind of attention and the layer, counted from 1: "Cross-attention, layer 3"."""
+    return f"{kind_title(site)}, layer {site.layer + 1}"
+
+
+def head_location(site: AttentionSite, head: int) -> str:
+    """Return the kind of attention, the layer and the head, counted from 1."""
+    layer = layer_location(site)
+    return layer if site.n_heads == 1 else f"{layer}, head {head + 1}"
+
+
 def head_title(site: AttentionSite, head: int, t: Terms) -> str:
     """Return the title of one head's picture."""
     query, key = t.of(site.query_stream), t.of(site.key_stream)

@@ -122,7 +122,7 @@ def _place(run: CurrentRun, choices: AttributionChoices) -> str:
         return ""
     if choices.method in MIXES:
         return f"{words.kind_short(site)}, all layers"
-    return page_text.head_location(site, choices.head)
+    return words.head_location(site, choices.head)
 
 
 def _picture(run: CurrentRun, choices: AttributionChoices, result: Found, scales: Extent) -> bytes:

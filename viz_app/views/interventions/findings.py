@@ -8,6 +8,7 @@ from models import InputError
 from models.analysis.head_measures import MEASURES, measures
 from models.trace import AttentionSite, Trace
 from models.trace.edits import HeadOff, Where
+from viz_app import words
 from viz_app.controls import pick
 from viz_app.input_bar.examples import reads_text
 from viz_app.session import cache, live, url_state
@@ -15,7 +16,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import declared_parameters
 from viz_app.session.run_changes import EDITS
 from viz_app.session.url_state import parameter_of
-from viz_app.views.interventions import state, text
+from viz_app.views.interventions import state
 from viz_app.views.interventions.patch_runs import Two, two_runs
 
 LEAST_WEIGHT = 0.3  # mean weight from which a head is named after a measure
@@ -94,7 +95,7 @@ class FoundHead:
     @property
     def about(self) -> str:
         """Say which head it is and why."""
-        place = text.head_location(self.site, self.head)
+        place = words.head_location(self.site, self.head)
         return (
             f"{place}: {MEASURES[self.rule.measure].name.lower()}, mean weight {self.value:.2f}, "
             "the largest of all heads on this text."

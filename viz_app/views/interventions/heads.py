@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from models.runs.held_out import FEWEST_TEXTS
-from models.trace.edits import Edit, MaskChange
+from models.trace.edits import MaskChange
+from viz_app import words
 from viz_app.components.catalogue import BOARD, OUTCOME
 from viz_app.controls import pick, scoring
 from viz_app.drawing import provenance
@@ -46,7 +47,11 @@ def list_edits(run: CurrentRun) -> None:
         return
     with pick.control_row("changes", "small"):
         for i, edit in enumerate(edits[:MAX_EDIT_BUTTONS]):
-            _undo(_named(run, edit), f"undo-edit-{i}", partial(state.undo_edit, edit))
+            _undo(
+                words.edit_label(edit, run.trace.attention),
+                f"undo-edit-{i}",
+                partial(state.undo_edit, edit),
+            )
         if len(edits) > 1:
             _undo(f"Undo all {len(edits)}", "undo-edits", partial(run_changes.undo_change, "edits"))
 
@@ -60,14 +65,6 @@ def _baselines(run: CurrentRun) -> list[str]:
     needed = {"mean": FEWEST_TEXTS, "resample": 1}
     n_texts = len(run.scope.held_out)
     return [name for name in state.BASELINE.options if n_texts >= needed.get(name, 0)]
-
-
-def _named(run: CurrentRun, edit: Edit) -> str:
-    """Name an edit on its button, which undoes it."""
-    site = run.trace.attention.get(edit.where.site or "")
-    if site is None:
-        return edit.describe(1)
-    return f"{text.head_location(site, min(edit.where.heads or (0,)))}: {text.state(edit)}"
 
 
 def find_heads(run: CurrentRun) -> View[HeadOffChoices] | str:

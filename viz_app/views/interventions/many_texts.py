@@ -162,7 +162,7 @@ def needed_heads_sentence(run: CurrentRun, swept: Swept) -> str:
     counts = f"{needed} of {len(swept.heads)} heads are needed*"
     counts += f", {better} harmful*" if better else ""
     return (
-        f"{counts}. {text.head_location(_site(run, most), most.head)} {way} the loss most when off: {_signed(effect.mean)} "
+        f"{counts}. {words.head_location(_site(run, most), most.head)} {way} the loss most when off: {_signed(effect.mean)} "
         f"({_signed(effect.low)} to {_signed(effect.high)})."
     )
 

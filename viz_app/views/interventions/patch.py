@@ -9,6 +9,7 @@ from functools import partial
 from models import CheckpointError
 from models.trace import Trace
 from models.trace.edits import Edit, MaskChange, Patch, Where
+from viz_app import words
 from viz_app.components.catalogue import OUTCOME, PATCH, PLAIN, SCATTER
 from viz_app.controls import pick
 from viz_app.controls.text_box import text_box
@@ -167,7 +168,7 @@ def _buttons(run: CurrentRun, choices: PatchChoices) -> None:
         with pick.control_row("patches", "small"):
             for i, (edit, of) in enumerate(edits[:MAX_PATCH_BUTTONS]):
                 pick.button(
-                    edit_label(run.unchanged.trace, edit, two), f"undo-patch-{i}", partial(undo_patch, edit, of),
+                    undo_label(run.unchanged.trace, edit, two), f"undo-patch-{i}", partial(undo_patch, edit, of),
                     icon=":material/undo:", help=f"{edit.describe(1)}. Click to undo.",
                 )  # fmt: skip
             if len(edits) > 1:
@@ -194,7 +195,7 @@ def undo_patches() -> None:
     url_state.set_value(state.OTHER_EDITS, ())
 
 
-def edit_label(trace: Trace, edit: Edit, two: Two | None = None) -> str:
+def undo_label(trace: Trace, edit: Edit, two: Two | None = None) -> str:
     """Name an edit on its button, with its text if a patch is from neither of the two texts."""
     name = _place(trace, edit)
     if two is None or not isinstance(edit, Patch):
@@ -206,8 +207,8 @@ def edit_label(trace: Trace, edit: Edit, two: Two | None = None) -> str:
 def _place(trace: Trace, edit: Edit) -> str:
     site = trace.attention.get(edit.where.site or "")
     if site is not None:
-        what = "patched" if isinstance(edit, Patch) else text.state(edit)
-        return f"{text.head_location(site, min(edit.where.heads or (0,)))}: {what}"
+        what = "patched" if isinstance(edit, Patch) else words.edit_effect(edit)
+        return f"{words.head_location(site, min(edit.where.heads or (0,)))}: {what}"
     activation = trace.activations.get(edit.where.activation or "")
     if activation is None or not edit.where.queries:
         return edit.describe(1)

@@ -14,7 +14,6 @@ from viz_app.drawing.stamp import facts, saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import patch_text as say
-from viz_app.views.interventions import text
 from viz_app.views.interventions.patch_effects import PatchChoices, PatchEffects, edits_of
 from viz_app.views.interventions.patch_runs import NECESSARY, SIDES
 
@@ -96,7 +95,7 @@ def _panel(
             {
                 "site": one.site,
                 "head": one.head,
-                "label": text.head_location(sites[one.site], one.head),
+                "label": words.head_location(sites[one.site], one.head),
                 "kind": kinds.index(sites[one.site].kind),
                 "exact": one.exact,
                 "guess": one.guess,
@@ -115,7 +114,7 @@ def _sentence(measured: PatchEffects, side: str, points: list[Point]) -> str:
         return say.PATCH_TOO_LONG
     base, _ = measured.two.sides(side)
     worst = max(points, key=lambda one: abs(one.exact - one.guess))
-    place = text.head_location(base.trace.attention[worst.site], worst.head)
+    place = words.head_location(base.trace.attention[worst.site], worst.head)
     return say.agreement(both.r, len(points), place, worst.guess, worst.exact)
 
 
@@ -137,7 +136,7 @@ def gradient_checks(measured: PatchEffects) -> list[Check]:
         two.pairs(NECESSARY, stream),
     )
     guess = -largest.guess * two.gap if measured.is_share else largest.guess
-    name = text.head_location(base.trace.attention[largest.site], largest.head)
+    name = words.head_location(base.trace.attention[largest.site], largest.head)
     says = say.SLOPE_OF_PATCH.format(name, guess, slope, exact.metric.unit if exact else "")
     off = abs(slope - guess)
     return [Check(say.SLOPE_NAME, off, max(SLOPE_TOLERANCE * abs(guess), LEAST_SLOPE), says)]

@@ -16,7 +16,7 @@ from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.interventions import patch_gradient, text
+from viz_app.views.interventions import patch_gradient
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.patch_answers import patch_answers
 from viz_app.views.interventions.patch_checks import patch_checks
@@ -228,7 +228,7 @@ def _sentence(measured: PatchEffects, side: str) -> str:
         sentences.append(say_of(f"{measured.grid.labels[i]} of “{token}”", value))
     if head := strongest_head(measured, side):
         site, number, value = head
-        sentences.append(say_of(text.head_location(base.trace.attention[site], number), value))
+        sentences.append(say_of(words.head_location(base.trace.attention[site], number), value))
     return " ".join(sentences) if sentences else say.PATCH_TOO_LONG
 
 

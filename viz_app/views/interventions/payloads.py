@@ -158,7 +158,7 @@ def _state(edit: Edit | None) -> dict[str, Any]:
         return {"factor": 1, "label": "", "says": ""}
     factor = edit.factor if isinstance(edit, HeadScale) else 0
     label = f"×{factor:g}".replace("-", "−") if factor else "off"
-    return {"factor": factor, "label": label, "says": text.state(edit)}
+    return {"factor": factor, "label": label, "says": words.edit_effect(edit)}
 
 
 def largest_effect(effects: HeadEffects) -> tuple[str, int, float]:
@@ -177,7 +177,7 @@ def largest_effect(effects: HeadEffects) -> tuple[str, int, float]:
 def _sentence(what: Asked, effects: HeadEffects, signed: bool) -> str:
     name, head, value = largest_effect(effects)
     every = torch.cat([grid.flatten() for grid in effects.values.values()])
-    place = text.head_location(what.after.trace.attention[name], head)
+    place = words.head_location(what.after.trace.attention[name], head)
     n_raise = int((every > 0).sum()) if signed else 0
     return text.strongest_head_sentence(
         place, _nats(value), n_raise, int(every.isfinite().sum()), value, signed

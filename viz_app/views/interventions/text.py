@@ -1,9 +1,5 @@
 """The wording of the page Interventions."""
 
-from models.trace import AttentionSite
-from models.trace.edits import Edit, SetWeights
-from viz_app import words
-
 INTERVENTIONS_QUESTION = "Interventions: what happens if…?"
 HEADS_ANSWER = "Click a head to switch it off. Drag it sideways (or press ← →) to scale it. The answer changes beside it."
 NO_HEADS_TO_CHANGE = "This run has no attention head whose output can be changed."
@@ -68,12 +64,6 @@ def strongest_head_sentence(
     return most if n == 1 else f"{most} {n_raise} of {n} heads raise it when off."
 
 
-def head_location(site: AttentionSite, head: int) -> str:
-    """Return the attention, the layer and the head, counted from 1."""
-    layer = f"{words.kind_title(site)}, layer {site.layer + 1}"
-    return layer if site.n_heads == 1 else f"{layer}, head {head + 1}"
-
-
 def distribution_title(token: str, row: int) -> str:
     """Return the title of the distribution."""
     return f"Probabilities at “{token}”, decision {row + 1}"
@@ -84,13 +74,6 @@ def followed_token_line(token: str, before: float, after: float) -> str:
     change = f"{after - before:+.3f}" if after != before else "0"
     line = f"log p({token}): {before:.3f} before, {after:.3f} after, {change} nats"
     return line.replace("-", "−")
-
-
-def state(edit: Edit) -> str:
-    """Say what an edit does to its head."""
-    if isinstance(edit, SetWeights) and edit.where.queries:
-        return f"weights set by hand at query {edit.where.queries[0] + 1}"
-    return ", ".join(edit.effects())
 
 
 def changed_answer(before: list[str], after: list[str], first: int) -> str:
