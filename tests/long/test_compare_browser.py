@@ -132,7 +132,9 @@ def test_runs_that_cannot_be_compared_keep_the_last_picture(shared_page: Page) -
         **{"pin.checkpoint": "gpt", "pin.text": "The dog ran."},
     )
     shared_page.get_by_label("Text (type here)").fill("One.")
-    expect(shared_page.locator(".distances .why")).to_contain_text("different texts")
+    expect(shared_page.locator(".distances .why")).to_contain_text(
+        "tokens, so their cells do not match"
+    )
     expect(shared_page.locator(".distances .kinds button").first).to_be_visible()
     expect(shared_page.locator(".difference .panels")).to_be_visible()
 

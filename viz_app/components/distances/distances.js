@@ -13,6 +13,7 @@ class Distances {
   show(picture, theme) {
     const why = this.root.querySelector(".why");
     why.textContent = picture.why;
+    why.classList.toggle("bad", Boolean(picture.isError));
     this.root.classList.toggle("unable", Boolean(picture.why));
     if (picture.why) return; // the last picture stays
     Object.assign(this, { picture, theme });

@@ -45,11 +45,12 @@ def compare_payloads(run: CurrentRun, choices: CompareChoices) -> Pictures:
     """Return the payloads of all components, or a note on why two runs cannot be compared."""
     try:
         second = _second(run, choices)
-        what = _compared(run, second, choices)
     except (InputError, CheckpointError) as error:
-        return _unable(checkpoints.error_message(error))
+        return _unable(checkpoints.error_message(error), is_error=True)
+    try:
+        what = _compared(run, second, choices)
     except ValueError as error:
-        return _unable(str(error))
+        return _unable(_other_lengths(run, second) or str(error))
     return {
         "distances": distances(what),
         "difference": difference(what, _answers(run, second)),
@@ -57,9 +58,18 @@ def compare_payloads(run: CurrentRun, choices: CompareChoices) -> Pictures:
     }
 
 
-def _unable(message: str) -> Pictures:
+def _unable(message: str, is_error: bool = False) -> Pictures:
     """Return what is shown of runs that cannot be compared; pictures of an earlier text stay."""
-    return {"distances": {"why": f"{message[:1].upper()}{message[1:].rstrip('.')}.", "kinds": []}}
+    why = f"{message[:1].upper()}{message[1:].rstrip('.')}."
+    return {"distances": {"why": why, "isError": is_error, "kinds": []}}
+
+
+def _other_lengths(run: CurrentRun, second: CurrentRun) -> str:
+    """Say that the two runs read texts of other lengths, and what to do; "" if they do not."""
+    ours, theirs = (one.trace.streams[one.scope.model.fields[0].stream] for one in (run, second))
+    if ours.text == theirs.text or len(ours.ids) == len(theirs.ids):
+        return ""
+    return text.OTHER_LENGTHS.format(len(ours.ids), len(theirs.ids))
 
 
 def current_comparison(run: CurrentRun, choices: CompareChoices) -> Compared:

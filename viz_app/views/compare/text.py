@@ -37,6 +37,7 @@ WITH_HELP = "Compare each head with the one of the same layer and number, or all
 COMPARE_TOO_LONG = (
     "This text is too long to compare every head: {} tokens, and at most {} are compared."
 )
+OTHER_LENGTHS = "The two texts have {} and {} tokens, so their cells do not match. Choose Same text above to compare the heads."
 COMPARED_SINK_NOTE = "What a row leaves to no token counts as one more key."
 COMPARED_BY_NOTE = {
     TOKENS: "Compared token by token.",
@@ -61,8 +62,8 @@ The section Many texts matches heads, and says how certain each match is. This i
 ANSWER_MANY = "Matched one to one over held-out texts, each head has its counterpart and a margin."
 WITHIN = "This model's heads, compared with each other. Pin another checkpoint to match its heads."
 MATCHES_NOT_MEASURED = (
-    "Nothing is measured yet for these weights. The button below runs held-out texts through both models "
-    "and compares every head with every head."
+    "Nothing is measured yet for these weights. The button below runs held-out texts and compares every head with "
+    "every head."
 )
 KIND_LACKS = "{} has no attention that can be compared with this one on every text."
 NO_NULL = "There are no other seeds of this recipe to show how close matches usually are."
