@@ -44,7 +44,7 @@ from viz_app.views.from_rnn import learning as say
 from viz_app.views.from_rnn import maps as draw
 from viz_app.views.from_rnn import pair as heads
 from viz_app.views.from_rnn import reach as reach_text
-from viz_app.views.from_rnn.page import FROM_RNN_SECTIONS
+from viz_app.views.from_rnn.page import FROM_RNN_ANSWERS, FROM_RNN_SECTIONS
 from viz_app.views.from_rnn.three import other_tokens
 
 APP = Path(__file__).parents[2] / "viz_app" / "app.py"
@@ -650,3 +650,14 @@ def test_files_hold_every_number(shipped):
         csv.reader(io.StringIO(files.alignments_csv(two, ["a", "b"], ["c"], jensen_shannon(p, q))))
     )
     assert table[1][:6] == ["0", "c", "0", "a", "0.25", "1.0"]
+
+
+def test_every_section_has_a_question_of_its_own() -> None:
+    assert list(FROM_RNN_ANSWERS) == list(FROM_RNN_SECTIONS)
+    assert len({*FROM_RNN_ANSWERS.values()}) == len(FROM_RNN_ANSWERS)
+    for asked, section in (
+        ({"section": "Similarities"}, "Similarities"),
+        ({"section": ""}, "Three models"),
+    ):
+        shown = [html.proto.body for html in page("eng-fra", **asked).get("html")]
+        assert any(FROM_RNN_ANSWERS[section][-14:] in body for body in shown)

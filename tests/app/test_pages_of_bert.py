@@ -184,7 +184,7 @@ def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(
     assert arrays["map0"].reshape(len(order), -1)[:, -1] == pytest.approx(moved.numpy(), abs=1e-5)
     assert float(moved.max()) > 0.01 > 1e-4 > arrays["map1"].max()
     lines = [text for look, text in said(app, "positions-explained")["rows"]][1:]
-    label, answer = notes.answer_line(scope.run(*ASKED[head].values()))
+    label, answer = notes.quoted_answer_line(scope.run(*ASKED[head].values()))
     assert lines[0].startswith(f"With positions, {label}: {answer} as typed; ")
     assert lines[1].startswith("Positions switched off, ")
     assert all(line.endswith(" if reordered.") for line in lines)
@@ -193,7 +193,7 @@ def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(
         # where [MASK] is means nothing without positions
         assert typed.removesuffix(" as typed") == other.removesuffix(" if reordered.")
         answers = scope.model(ids, segments)["masked token"][0, order.index(2)]
-        assert f"; {scope.tokenizer.token(int(answers.argmax()))} (" in lines[0]
+        assert f"; “{scope.tokenizer.token(int(answers.argmax()))}” (" in lines[0]
 
 
 def test_the_strip_says_what_was_asked_and_answered(scopes: dict[str, Scope]) -> None:

@@ -16,7 +16,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import findings, patch, patch_effects, patch_payloads, state
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.patch_effects import PatchChoices
-from viz_app.views.interventions.patch_grids import grids
+from viz_app.views.interventions.patch_grids import grids, has_stream
 from viz_app.views.interventions.patch_payloads import PATCH_NOTE, patch_section_payloads
 from viz_app.views.interventions.patch_runs import Two, level, two_runs
 from viz_app.views.interventions.second_text import propose_second_text
@@ -417,3 +417,11 @@ def test_a_model_whose_attention_is_given_has_nothing_to_take() -> None:
     assert isinstance(
         two.patch("needed", Where(site="decoder.layers.0.cross_attn", heads=(0,))), Patch
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("eng-fra", "Residual stream"), ("dates-bahdanau", "States"), ("dates-stacked", "States")],
+)
+def test_states_are_called_a_stream_only_where_layers_add_to_one(name: str, title: str) -> None:
+    assert say.part_title("residual", has_stream(run_of(name).scope)) == title

@@ -108,6 +108,14 @@ def answer_line(trace: Trace) -> tuple[str, str]:
     return _ANSWERS.get(type(output), _other)(trace, output)
 
 
+def quoted_answer_line(trace: Trace) -> tuple[str, str]:
+    """Return `answer_line` for the middle of a sentence: guesses for [MASK] are in quotes."""
+    label, answer = answer_line(trace)
+    output = first_output(trace)
+    is_guess = isinstance(output, MaskedToken) and output.positions
+    return label, _guesses(output, "“{}”") if is_guess else answer
+
+
 def first_output(trace: Trace) -> Output:
     """Return the model's first output, which is its main answer."""
     return next(iter(trace.outputs.values()))
@@ -126,13 +134,17 @@ def _expected(trace: Trace, output: NextToken) -> tuple[str, str]:
     )
 
 
+def _guesses(output: MaskedToken, quotes: str) -> str:
+    best = zip(output.predicted, output.log_probs.amax(-1).exp(), strict=True)
+    return ", ".join(
+        f"{quotes.format(token_text(token))} ({words.percent(float(p))})" for token, p in best
+    )
+
+
 def _masked(trace: Trace, output: MaskedToken) -> tuple[str, str]:
     classes = [other for other in trace.outputs.values() if isinstance(other, ClassProbabilities)]
     if output.positions:
-        best = zip(output.predicted, output.log_probs.amax(-1).exp(), strict=True)
-        return "best guess for [MASK]", ", ".join(
-            f"{token_text(token)} ({words.percent(float(p))})" for token, p in best
-        )
+        return "best guess for [MASK]", _guesses(output, "{}")
     return (
         _classed(trace, classes[0])
         if classes

@@ -30,6 +30,8 @@ class Shuffle extends Fitted {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.tip.hidden = true;
+    const isBars = picture.parts.every(({ kind }) => kind === "bars");
+    this.root.querySelector(".quiet").textContent = `Point at a ${isBars ? "bar" : "cell or a token"} for its exact number.`;
     describe(this.svg, ...picture.parts.map((part) => this.table(part)));
     this.fit();
   }
@@ -71,7 +73,8 @@ class Shuffle extends Fitted {
       this.head(group, part.title, room);
       this[part.kind](group, part, part.kind === "bars" ? room : Math.min(room, PART.most));
     });
-    const most = bars ? heights[0] : (first + 1) * (PART.top + roomForRows() / scale) + first * ON_PHONE.gap + PART.below;
+    const rows = first + Math.ceil((parts.length - first) / columns);
+    const most = bars ? heights[0] : rows * (PART.top + roomForRows() / scale) + first * ON_PHONE.gap + (rows - first) * PART.below;
     const height = y + tallest;
     this.place.style.height = `${most * scale}px`;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import pair
@@ -12,7 +13,15 @@ from viz_app.views.from_rnn.three import THREE
 from viz_app.views.page import Find, NextQuestion, Page, View
 
 FROM_RNN_QUESTION = "From RNN to attention: what changed?"
-FROM_RNN_ANSWER = "Four kinds of layer pass information between tokens. How far does each reach, and at what cost?"
+FROM_RNN_ANSWERS = {
+    "Three models": "One sentence in three models: one fixed vector, an alignment, or attention alone. What gets lost?",
+    "What reaches what": "How far does each kind of layer carry information from one token to another?",
+    "Parallel and cost": "How many steps must wait for each other, and how much does each layer compute?",
+    "Sentence length": "Does a model without attention lose more as sentences get longer?",
+    "Two alignments": "Does a Transformer's head align a sentence pair as Bahdanau's model does?",
+    "Stages, on dates": "Each model has one part more than the one before it. What does each part bring?",
+    "Similarities": "How is a query compared with a key, and how well does each way learn?",
+}
 
 NO_SOURCE = (
     "**This model does not translate.** The section compares how an encoder reads a source. Open **eng-fra**, "
@@ -24,12 +33,20 @@ NO_SOURCE = (
 OPENS_ON = {"translation": "The boy has an apple in his pocket."}
 
 
+def _is_translation(run: CurrentRun) -> bool:
+    return run.scope.model.translates and "source" in run.trace.streams
+
+
+def _answer(run: CurrentRun) -> str:
+    first = "Three models" if _is_translation(run) else "Sentence length"
+    return FROM_RNN_ANSWERS[url_state.get(FROM_RNN_SECTION) or first]
+
+
 def _of_source(find: Callable[[CurrentRun], View | str]) -> Find:
     """Return a section that needs an encoder of a source, or two texts."""
 
     def find_view(run: CurrentRun) -> View | str:
-        is_translation = run.scope.model.translates and "source" in run.trace.streams
-        return find(run) if is_translation else NO_SOURCE
+        return find(run) if _is_translation(run) else NO_SOURCE
 
     return find_view
 
@@ -47,7 +64,7 @@ FROM_RNN_SECTION = Choice("from-rnn-section", "", options=tuple(FROM_RNN_SECTION
 FROM_RNN_PAGE = Page(
     "From RNN to attention",
     FROM_RNN_QUESTION,
-    lambda run: FROM_RNN_ANSWER,
+    _answer,
     FROM_RNN_SECTIONS,
     lambda run, choices: NextQuestion("Which other models can I open?", "models"),
     FROM_RNN_SECTION,

@@ -24,7 +24,7 @@ from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.decisions import decisions
 from viz_app.views.interventions.patch_effects import PatchChoices, usable_pair
-from viz_app.views.interventions.patch_grids import grids
+from viz_app.views.interventions.patch_grids import grids, has_stream
 from viz_app.views.interventions.patch_payloads import (
     PATCH_NOTE,
     patch_section_payloads,
@@ -84,9 +84,11 @@ def _part(run: CurrentRun) -> str:
         parts.append(say.GRADIENT_PART)
     if len(parts) == 1:
         return parts[0]
+    streams = has_stream(run.scope)
     return pick.pick_few(
-        "Part", state.PATCH_PART, parts, say.PART_TITLES.__getitem__, help=say.PART_HELP
-    )
+        "Part", state.PATCH_PART, parts, lambda part: say.part_title(part, streams),
+        help=say.part_help(streams),
+    )  # fmt: skip
 
 
 def _within(two: Two | None, choices: PatchChoices) -> PatchChoices:

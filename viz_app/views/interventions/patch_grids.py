@@ -49,6 +49,11 @@ def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
     return _recurrent(trace)
 
 
+def has_stream(scope: Scope) -> bool:
+    """Return True if the layers of the model add to a residual stream."""
+    return any(sublayer.adds for sublayer in scope.model.sublayers)
+
+
 def _layer(number: int | None) -> str:
     return say.LAST if number is None else say.layer_row_label(number)
 

@@ -22,11 +22,13 @@ PART_TITLES = {
     FEED_FORWARD_PART: "Feed-forward",
     GRADIENT_PART: "Heads by gradient",
 }
-PART_HELP = (
+STATES_TITLE = "States"  # of a model whose layers add nothing to a stream
+_GRADIENT_HELP = "A gradient guesses what each head would do (attribution patching): the scatter shows how far to trust it."
+_STREAM_HELP = (
     "The residual stream after each layer holds all that a token has gathered so far. The output of a feed-forward is what "
-    "that sublayer alone adds. A gradient guesses what each head would do (attribution patching): the scatter shows how far to "
-    "trust it."
+    "that sublayer alone adds."
 )
+_STATES_HELP = "A state holds all that the model passes on from one token to the next."
 EXACT_EFFECT, GUESSED_EFFECT = "effect of the patch (exact)", "gradient estimate"
 SCATTER_HINT = "On the line the guess is exact. Click a head to take it from the other text."
 SLOPE_NAME = "the largest guess by a finite difference"
@@ -63,6 +65,16 @@ linear on the way from one run to the other.
 A model that writes another text reads the same target in both runs, so that only the source differs. The numbers are those
 of the two runs without other edits. Masks and switched-off heads change only the answer beside the grids. This is one pair
 of texts: the same part may do something else elsewhere."""
+
+
+def part_title(part: str, has_stream: bool) -> str:
+    """Return the name of a part; `has_stream` is True if the layers add to a residual stream."""
+    return PART_TITLES[part] if has_stream or part != "residual" else STATES_TITLE
+
+
+def part_help(has_stream: bool) -> str:
+    """Say what the parts are."""
+    return f"{_STREAM_HELP if has_stream else _STATES_HELP} {_GRADIENT_HELP}"
 
 
 def layer_row_label(number: int) -> str:

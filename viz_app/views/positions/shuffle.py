@@ -167,7 +167,8 @@ def _answers(run: CurrentRun, choices: ShuffleChoices) -> list[tuple[str, str]]:
         (WITH_POSITIONS, _positioned(run, True)),
         (WITHOUT_POSITIONS, _positioned(run, False)),
     ):
-        answers = [notes.answer_line(cache.given_trace(scope, tokens)) for tokens in (row, other)]
+        traces = [cache.given_trace(scope, tokens) for tokens in (row, other)]
+        answers = [notes.quoted_answer_line(trace) for trace in traces]
         lines.append(("line", say.answer_sentence(where, *answers)))
     return lines
 
