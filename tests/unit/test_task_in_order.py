@@ -137,7 +137,7 @@ def test_beside_it_stands_what_the_query_stream_read(run):
         assert arrays["allowed"].tolist() == [
             int(ORDER.index(j) < ORDER.index(5)) for j in range(7)
         ]
-        assert header["reading"]["title"].startswith("Encoder layer 2, head 3: what “e”")
+        assert header["reading"]["title"].startswith("Query stream, layer 2, head 3: what “e”")
         assert header["reading"]["blocked"][3] == ["factorisation order"]
     assert {site.role for site in answering_sites(run.trace, "text").values()} == {"query"}
     assert reading_site(run.trace, "text", Focus(SITE, HEAD))[0] is site

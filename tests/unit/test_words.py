@@ -8,11 +8,13 @@ import pytest
 import torch
 from drawn import letters
 
+import models
 from models.layers.masks import Mask, MaskLayer, SiteKind
 from models.layers.similarity import SIMILARITIES, LearnedSimilarity
 from models.trace import AttentionSite
 from viz_app import words
-from viz_app.views.inside.text import token_names
+from viz_app.drawing.labels import Label
+from viz_app.views.inside.text import heads_title, token_names
 
 TERMS = words.terms("translation", ("en", "fr"))
 ENCODER, DECODER, CROSS = (
@@ -103,6 +105,15 @@ def test_a_kind_without_a_title_of_its_own_is_named_by_stack_role_and_streams() 
 def test_the_first_head_of_the_first_layer_is_called_1(sites: dict[str, AttentionSite]) -> None:
     assert words.head_place(sites["decoder.layers.0.cross_attn"], 0) == "Decoder layer 1, head 1"
     assert words.head_place(sites[ENCODER], 1) == "Encoder layer 1, head 2"
+
+
+def test_two_streams_of_one_layer_have_names_of_their_own() -> None:
+    sites = models.load("xlnet", device="cpu").run("Two.").attention.values()
+    places = {words.head_place(site, 2) for site in sites}
+    assert len(places) == len(sites)
+    assert {"Content stream, layer 1, head 3", "Query stream, layer 1, head 3"} <= places
+    (query,) = (site for site in sites if (site.role, site.layer) == ("query", 1))
+    assert heads_title(query, TERMS, Label("Two")).startswith("Query stream, layer 2: what")
 
 
 def test_a_cross_attention_without_layers_is_called_what_it_is() -> None:

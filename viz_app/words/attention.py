@@ -40,11 +40,16 @@ def kind_subtitle(site: AttentionSite, t: Terms) -> str:
 
 
 def layer_place(site: AttentionSite) -> str:
-    """Return the stack and layer of a site for display, counted from 1: "Decoder layer 2"."""
+    """Return the stack and layer of a site for display, counted from 1: "Decoder layer 2".
+
+    A role of the model's own stands in place of the stack: "Query stream, layer 2".
+    """
     side = site.site_kind.side
     if is_alignment(site):
         return f"{side}, alignment"
     numbered = any(part.isdigit() for part in site.name.split("."))
+    if site.role not in ("self", "cross"):
+        return layer_location(site) if numbered else kind_title(site)
     return f"{side} layer {site.layer + 1}" if numbered else f"{side}, {kind_title(site).lower()}"
 
 

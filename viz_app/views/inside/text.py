@@ -89,7 +89,7 @@ def heads_title(site: AttentionSite, t: words.Terms, query: Label) -> str:
     """Return the title of the sum of the heads: one token at one layer."""
     reader, _ = token_names(site, t)
     place, kind = words.layer_place(site), words.kind_title(site).lower()
-    return f"{place}{'' if kind in place else f', {kind}'}: what each head adds to the {reader} {quote(query)}"
+    return f"{place}{'' if kind in place.lower() else f', {kind}'}: what each head adds to the {reader} {quote(query)}"
 
 
 def weight_share(weight: float) -> str:
