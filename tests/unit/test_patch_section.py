@@ -1,5 +1,6 @@
 """The section Patch: its numbers are those of patched runs, its sentences say which way they point, and its examples hold."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -425,3 +426,19 @@ def test_a_model_whose_attention_is_given_has_nothing_to_take() -> None:
 )
 def test_states_are_called_a_stream_only_where_layers_add_to_one(name: str, title: str) -> None:
     assert say.part_title("residual", has_stream(run_of(name).scope)) == title
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I am [MASK] years old.",
+        "I'm [MASK] years old.",
+        "She forgot her [MASK].",
+        "I was [MASK] there.",
+    ],
+)
+def test_the_second_text_keeps_to_grammar(text: str) -> None:
+    scope = models.load("bert", device="cpu")
+    (second,) = propose_second_text(scope, scope.run(text))
+    assert second != text
+    assert not re.search(r"You (am|was)|You'm|I is|him \[", second), second

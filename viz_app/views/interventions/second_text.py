@@ -10,9 +10,16 @@ from viz_app.views.interventions.patch_runs import typed_fields
 # a word → one that may stand in its place; each pair is tried in this order, and both ways
 WORD_PAIRS = (
     ("She", "He"), ("she", "he"), ("dog", "cat"), ("boy", "girl"), ("him", "her"), ("I", "You"), ("We", "They"),
-    ("good", "bad"), ("like", "hate"), ("cold", "great"), ("was", "is"), ("years", "days"), ("long", "short"),
+    ("good", "bad"), ("like", "hate"), ("cold", "great"), ("was", "is"), ("I was", "I am"), ("years", "days"), ("long", "short"),
 )  # fmt: skip
 _WORD = r"(?<![\w\[]){}(?![\w\]])"
+# what a changed word may leave behind: "You am", "are she", "You'm", "him umbrella"
+_DISAGREES = re.compile(
+    r"(?i)\b(?:I (?:are|is|were|has|does)|(?:You|We|They) (?:am|is|was|has|does)|(?:She|He) (?:am|are|were|have|do))\b"
+    r"|\b(?:am|was|is) (?:you|we|they)\b|\b(?:are|were) (?:I|she|he)\b"
+    r"|\b(?:You|We|They)['’][ms]\b|\bI['’](?:re|s)\b|\b(?:She|He)['’](?:m|re|ve)\b"
+    r"|\bhim (?!(?:an?|the|to|that|and|in|on|at|for|with|from)\b)[\w\[]"
+)
 
 
 def propose_second_text(scope: Scope, trace: Trace) -> tuple[str, ...]:
@@ -22,7 +29,8 @@ def propose_second_text(scope: Scope, trace: Trace) -> tuple[str, ...]:
     for i, text in enumerate(texts):
         for candidate in _candidates(text):
             proposed = (*texts[:i], candidate, *texts[i + 1 :])
-            if candidate != text and _fits(scope, trace, proposed):
+            agrees = _DISAGREES.search(text) or not _DISAGREES.search(candidate)
+            if candidate != text and agrees and _fits(scope, trace, proposed):
                 return proposed
     for example in readable_examples(scope):
         if len(example) == len(texts) and list(example) != texts:
