@@ -572,6 +572,13 @@ def test_the_sentence_names_the_strongest_three_and_their_weights(stage: Stage) 
         stage.text(".reading")
         == "Hover a token to isolate its lines; click or press an arrow key to pin it."
     )
+    stage.js("() => { window.asked = matchMedia; window.matchMedia = () => ({ matches: true }); }")
+    try:
+        shown(stage, weights)
+        assert stage.text(".reading") == "Tap a token to see its lines."
+    finally:
+        stage.js("() => { window.matchMedia = asked; }")
+    shown(stage, weights)
     stage.move("svg rect[data-side=query]", 20, 5, n=2)
     assert stage.text(".reading") == "q2 attends most to k4 0.40, k1 0.30, k6 0.14."
     stage.move("svg rect[data-side=key]", 40, 5, n=2)

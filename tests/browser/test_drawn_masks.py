@@ -164,7 +164,7 @@ def test_open_cells_are_tinted_and_blocked_ones_hatched(stage: Stage) -> None:
         )
     assert stage.text(".painting .title") == "Which mask this is"
     legend = stage.text(".painting .legend")
-    assert legend == "allowed (0)blocked (−∞)changed by you"
+    assert legend == "allowed (0)blocked (−∞)changed"
     assert stage.text(".painting .subtitle") == "what it is of"
     assert stage.attr(BOARD, "aria-label").startswith("Which mask this is")
     data = stage.data(".masks")

@@ -54,6 +54,26 @@ def test_the_picture_and_its_controls_end_within_the_viewport(
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+# what scrolls within itself
+SCROLLS = CUT.replace("Width", "Height")
+
+
+def test_all_that_a_mask_does_is_read_without_scrolling(shared_page: Page) -> None:
+    resized(shared_page, 1280, 720)
+    go(shared_page, "masks", ".masks .story", checkpoint="eng-fra", **{"decoder-mask": "a0.3"})
+    texts = [".masks .story", ".masks .painting .legend", ".masks .effect .legend"]
+    assert shared_page.evaluate(SCROLLS, texts) == []
+    parts = boxes(shared_page, ".masks .effect .foot", ".st-key-details")
+    assert all(box["bottom"] <= 720 for box in parts)
+
+
+def test_the_explanation_of_a_measure_is_whole_where_it_is_presented(shared_page: Page) -> None:
+    resized(shared_page, 1280, 720)
+    go(shared_page, "inside", ".several .measure", **{"inside-view": "several", "present": "1"})
+    assert shared_page.evaluate(SCROLLS, [".several .measure"]) == []
+    assert shared_page.evaluate(CUT, [".several th.name"]) == []
+
+
 SETTINGS = {
     "beam": ({"decoding-how": "beam"}, [".st-key-which", ".beam .tree-scroll", ".beam .detail", ".st-key-details"]),
     "beam, step by step": (

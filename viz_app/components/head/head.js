@@ -170,6 +170,7 @@ class Head extends Fitted {
     const say = (text, className) => put(this.reading, "span", className, text);
     const { rows, cols, queries, keys, weights, block } = this.picture;
     if (!spot) {
+      if (matchMedia("(hover: none)").matches) return void say("Tap a token to see its lines.", "quiet");
       return void say(
         `Hover a token to isolate its lines; click ${
           block > 1 ? "to see its exact weights (arrow keys, Enter)" : "or press an arrow key to pin it"

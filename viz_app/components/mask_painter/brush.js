@@ -63,7 +63,7 @@ class Brush {
     key("open", { background: css(theme.ramp[tintOf(theme)]) }, "allowed (0)");
     const line = css(theme.hatch);
     key("closed", { background: `repeating-linear-gradient(135deg, ${line} 0 1px, transparent 1px 4px)` }, "blocked (−∞)");
-    key("framed", { borderColor: css(signedRamp(theme).colours[0]) }, fixed ? "painted by hand" : "changed by you");
+    key("framed", { borderColor: css(signedRamp(theme).colours[0]) }, fixed ? "painted" : "changed");
   }
 
   // A cell by its places in the whole text, as what is painted is known.
