@@ -100,7 +100,7 @@ def test_a_run_is_stepped_gone_back_over_and_opened(monkeypatch: pytest.MonkeyPa
         assert f"step {step}" in header["title"]
         assert [label[0] for label in header["cols"]] == [*case.source, "[end]"]
     rule = json.loads(app.get("vega_lite_chart")[0].proto.spec)["layer"][0]
-    assert rule["data"]["values"] == [{"step": 1}]
+    assert [one["step"] for one in rule["data"]["values"]] == [1]
     click(app, "open")
     values = app.session_state["url"].values
     assert values["checkpoint"] == run.name

@@ -7,7 +7,7 @@ import pytest
 from stage import Stage
 
 OWN = [0.2, 0.3, 0.5]
-WORDS = ("apply", "used", "undo", "search", "searching")
+WORDS = ("apply", "used", "undo", "search", "searching", "mark")
 FIRST = '.weight[data-column="0"]'
 
 
@@ -96,3 +96,8 @@ def test_a_drag_under_way_is_kept_and_one_that_is_cancelled_is_not(stage: Stage)
     assert drawn(stage) == OWN
     stage.show(payload([0.5, 0.25, 0.25]))
     assert drawn(stage) == [0.5, 0.25, 0.25]
+
+
+def test_the_heading_of_the_first_column_says_what_the_mark_is(stage: Stage) -> None:
+    shown(stage)
+    assert stage.texts("thead small") == ["  mark"]

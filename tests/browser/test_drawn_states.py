@@ -125,3 +125,14 @@ def test_the_picture_is_handed_over_as_it_stands(stage: Stage) -> None:
     assert name == "the-file.png"
     assert (pixels.wide, pixels.tall) == (SHARP * 700, SHARP * (30 + 420 + 17 + 8))
     assert [one["text"] for one in drawn if one["op"] == "text"] == ["The states", SAVED["caption"]]
+
+
+def test_named_columns_have_titles_of_both_axes(stage: Stage) -> None:
+    names = [[letter, "", False] for letter in "uvwxyz"]
+    axes = {"queryAxis": "query (rows): one text", "keyAxis": "key (columns): another"}
+    stage.mount("states", 700).show(payload(names=names, ways=[], frames=[], **axes))
+    texts = stage.written(".cells")
+    assert "key (columns): another →" in texts
+    assert any(text.startswith("← query (rows)") for text in texts)
+    stage.show(payload(names=names, ways=[], frames=[]))
+    assert not any("query" in text or "key" in text for text in stage.written(".cells"))

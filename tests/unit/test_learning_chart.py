@@ -7,6 +7,7 @@ from viz_app.drawing.learning_chart import (
     HELD_OUT_LINE,
     MATCHING_LINE,
     MAX_POINTS,
+    SHOWN_STEP,
     TRAINING_LINE,
     Curve,
     learning_chart,
@@ -35,17 +36,26 @@ def test_every_number_of_the_record_is_drawn():
     assert values(chart, TRAINING_LINE) == [(7, 3.5), (20, LEAST_LOSS)]
     assert values(chart, HELD_OUT_LINE) == [(20, 0.25)]
     assert values(chart, "exact match") == [(20, 62.5)]
-    assert chart["layer"][0]["data"]["values"] == [{"step": 20}]
+    rule, *_ = chart["layer"]
+    assert rule["data"]["values"] == [{"step": 20, "of": SHOWN_STEP}]
+    colours = rule["encoding"]["color"]["scale"]
+    shown = dict(zip(colours["domain"], colours["range"], strict=True))
+    assert shown[SHOWN_STEP] not in {shown[TRAINING_LINE], shown[HELD_OUT_LINE]}
+    assert rule["mark"]["strokeDash"]
     assert chart["layer"][1]["encoding"]["x"]["scale"]["domain"] == [0, 97]
 
 
-@pytest.mark.parametrize("n", range(4))
+def test_before_the_first_point_there_is_no_chart():
+    assert learning_chart([Curve("this run", ROWS[:1])], "exact match", 0, 97, LIGHT) == {}
+
+
+@pytest.mark.parametrize("n", [2, 3])
 def test_what_has_no_point_yet_has_no_line_and_no_axis(n):
     chart = learning_chart([Curve("this run", ROWS[:n])], "exact match", 0, 97, LIGHT)
     lines = [line for one in chart["layer"][1:] for line in one["layer"]]
     assert all(line["data"]["values"] for line in lines)
-    assert len(lines) == (0, 0, 1, 3)[n]
-    assert len(chart["layer"]) == (1, 1, 2, 3)[n]
+    assert len(lines) == {2: 1, 3: 3}[n]
+    assert len(chart["layer"]) == n
 
 
 def test_the_measure_keeps_its_side_where_no_loss_was_recorded():

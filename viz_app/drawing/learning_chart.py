@@ -12,6 +12,7 @@ from viz_app.drawing.loss_curve import LEAST_LOSS, STEP_UNIT
 from viz_app.drawing.screen import USUAL_SCREEN, Screen
 
 MAX_POINTS = 300  # points of a line
+SHOWN_STEP = "shown step"
 TRAINING_LINE, HELD_OUT_LINE, MATCHING_LINE = "training loss", "held-out loss", f"{INDUCTION} (%)"
 LEARNING_HEIGHT, LARGE_HEIGHT = 285, 370  # px
 _LOSSES = {"loss": TRAINING_LINE, "validation loss": HELD_OUT_LINE}
@@ -36,12 +37,15 @@ def learning_chart(
 ) -> dict[str, Any]:
     """Return a Vega-Lite chart; steps are spaced as log(1 + step/10), losses are logarithmic.
 
-    The first run's lines are solid, the second's dashed. A rule marks the step of the picture;
-    `last` is the last step of the runs; without a `metric`, none is drawn. What has no point yet
-    has no line and no axis: Vega finds no extent in it and warns. A band marks the jump of the
-    induction score (models.analysis.induction), if one was recorded.
+    The first run's lines are solid, the second's dashed. A dashed rule marks the step of the
+    picture; `last` is the last step of the runs; without a `metric`, none is drawn. What has no
+    point yet has no line and no axis: Vega finds no extent in it and warns. Before the first point
+    there is no chart, and the result is empty. A band marks the jump of the induction score
+    (models.analysis.induction), if one was recorded.
     """
     points = [point for curve in curves for point in _points(curve, metric)]
+    if not points:
+        return {}
     encoding = _encoding(
         curves, points, metric, last, look, columns=1 if screen.is_presented else 2
     )
@@ -59,7 +63,7 @@ def learning_chart(
         "config": {"axis": {"labelFontSize": size, "titleFontSize": size}, "legend": {"labelFontSize": size}},
         "resolve": {"scale": {"y": "independent"}},
         "layer": [
-            _rule(step, look),
+            _rule(step, encoding["color"]),
             *(
                 {"layer": lines, "encoding": encoding | {"y": {"field": "at", "type": "quantitative"} | axis}}
                 for names, axis in axes.items()
@@ -100,6 +104,7 @@ def _encoding(
         colours[metric] = look.opposite
     if any(point["of"] == MATCHING_LINE for point in points):
         colours[MATCHING_LINE] = look.third
+    colours[SHOWN_STEP] = look.text
     return {
         "x": {
             "field": "step", "type": "quantitative", "title": f"step, spaced as log(1 + step/{STEP_UNIT})",
@@ -119,11 +124,14 @@ def _encoding(
     }  # fmt: skip
 
 
-def _rule(step: int, look: Look) -> dict[str, Any]:
+def _rule(step: int, colour: dict[str, Any]) -> dict[str, Any]:
     return {
-        "mark": {"type": "rule", "color": look.accent, "strokeWidth": 2},
-        "data": {"values": [{"step": step}]},
-        "encoding": {"x": {"field": "step", "type": "quantitative"}},
+        "mark": {"type": "rule", "strokeWidth": 1.5, "strokeDash": [3, 3]},
+        "data": {"values": [{"step": step, "of": SHOWN_STEP}]},
+        "encoding": {
+            "x": {"field": "step", "type": "quantitative"},
+            "color": colour,
+        },
     }
 
 

@@ -85,7 +85,7 @@ class RowTests {
     const distances = [js === undefined ? "" : `JS ${js.toFixed(3)}`, tv === undefined ? "" : `TV ${tv.toFixed(3)}`].filter(Boolean).join(
       ", ",
     );
-    head.of.textContent = distances ? `  ${distances}` : "";
+    head.of.textContent = c === 0 ? `  ${words.mark}` : distances ? `  ${distances}` : "";
     if (c === 0) weights = this.weights = this.newest(weights);
     keys.forEach((_, k) => this.fill(this.cells[k].bars[c], weights?.[k] ?? null, own[k], allowed[k], c, k));
     place.replaceChildren();

@@ -53,6 +53,7 @@ class States extends Fitted {
     );
     context.scale(ratio, ratio);
     nameTokens(context, picture.rows, picture.names ?? [], { left: ROOM.left, top: this.top, wide: this.side, tall: this.tall, theme });
+    if (picture.names) this.axes(context);
     this.frames(context, n * this.tall);
     this.foot(context, this.top + n * this.tall, wide);
     Object.assign(this.root.dataset, { left: ROOM.left, top: this.top, side: this.side, tall: this.tall });
@@ -77,6 +78,20 @@ class States extends Fitted {
       }
     }
     context.putImageData(image, left, top);
+  }
+
+  // The titles of both axes, beside and above the names.
+  axes(context) {
+    const { picture: { queryAxis = "", keyAxis = "" }, theme, scale } = this, measure = widthIn(`12px ${theme.font}`);
+    Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textAlign: "left", textBaseline: "middle" });
+    if (keyAxis) context.fillText(fitAxis(keyAxis, (name) => `${name} →`, this.width / scale - 8, measure), 4, 8);
+    if (!queryAxis) return;
+    const down = fitAxis(queryAxis, (name) => `← ${name}`, this.high / scale - this.top, measure);
+    context.save();
+    context.translate(9, this.top + measure(down));
+    context.rotate(-Math.PI / 2);
+    context.fillText(down, 0, 0);
+    context.restore();
   }
 
   frames(context, high) {

@@ -75,8 +75,8 @@ def _draw() -> None:
     moment = _moment(now.now, site)
     left, right = st.columns([1, 3.2], gap="medium")
     with left:
-        chart = _chart(now, moment.step if moment else run.step)
-        st.vega_lite_chart(chart, key="train-curve", theme=None)
+        if chart := _chart(now, moment.step if moment else run.step):
+            st.vega_lite_chart(chart, key="train-curve", theme=None)
     with right:
         _attention(now, site, moment)
 
@@ -119,7 +119,10 @@ def _fits(weights: np.ndarray, site: AttentionSite) -> bool:
 
 
 def _chart(now: Training, step: int) -> dict:
-    """Return the chart, made anew at most once a second while only the run goes on."""
+    """Return the chart, made anew at most once a second while only the run goes on.
+
+    It is empty before the first point.
+    """
     runs = [one for one in (now.now, now.before) if one]
     screen = ui.screen()
     key = [id(one.run) for one in runs], ui.is_dark(), screen

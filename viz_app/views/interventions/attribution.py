@@ -133,6 +133,8 @@ def _picture(run: CurrentRun, choices: AttributionChoices, result: Found, scales
         ),
         **saving(_file_name(run, choices), facts(run.trace)),
         "axis": "",
+        "queryAxis": result.axes[0],
+        "keyAxis": result.axes[1],
         "columns": values.shape[1],
         "rows": [label.as_json() for label in result.rows],
         "names": [label.as_json() for label in result.columns],

@@ -11,7 +11,7 @@ from models.analysis.metrics import LogProbability, logits_of
 from models.trace import AttentionSite, Trace
 from models.trace.edits.watched import Gated
 from viz_app import words
-from viz_app.drawing.labels import Label, axes_labels
+from viz_app.drawing.labels import Label, axes_labels, queries_are_written
 from viz_app.drawing.sites import by_kind
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import attribution_text as text
@@ -47,6 +47,7 @@ class Found:
     checks: list[Check]
     rows: list[Label]
     columns: list[Label]
+    axes: tuple[str, str]  # of the rows and of the columns
     others: dict[str, float] = field(default_factory=dict)
     token: str = ""
     than: str = ""
@@ -94,7 +95,8 @@ def attribution_numbers(run: CurrentRun, choices: AttributionChoices) -> Found:
     values, checks = make(run, choices)
     site = run.trace.attention[choices.site]
     token = asked_of(run, choices).token
-    return Found(values, checks, *axes_labels(run.trace, site), token=token)
+    axes = words.axes(site, run.terms, queries_are_written(run.trace, site))
+    return Found(values, checks, *axes_labels(run.trace, site), axes, token=token)
 
 
 def _direct(run: CurrentRun, choices: AttributionChoices) -> Found:
@@ -118,6 +120,7 @@ def _direct(run: CurrentRun, choices: AttributionChoices) -> Found:
         [Check(text.PARTS_SUM, abs(parts.sum - parts.total), limit, says)],
         rows,
         columns,
+        text.DIRECT_AXES,
         parts.others,
         what.token,
         option_label(run.trace, than, row).text,

@@ -1,5 +1,6 @@
 """The wording of the section Attribution."""
 
+DIRECT_AXES = ("layer (rows)", "head (columns)")
 DIRECT_METHOD, GRADIENT_METHOD, INTEGRATED_METHOD, ROLLOUT_METHOD, FLOW_METHOD = (
     "direct",
     "gradient",

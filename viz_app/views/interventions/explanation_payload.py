@@ -116,6 +116,7 @@ def _table(
         "allowed": row.allowed.tolist(),
         "columns": columns,
         "words": {
+            "mark": text.OWN_MARK,
             "apply": text.APPLY,
             "used": text.APPLIED,
             "undo": text.UNDO,

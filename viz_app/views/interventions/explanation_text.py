@@ -27,6 +27,7 @@ WEIGHTS_HELP = {
     "other": "What another model that reads the same tokens attends to here (Wiegreffe and Pinter 2019).",
 }
 SEARCH, SEARCHING = "Search", "Searching…"
+OWN_MARK = "│ = own weight"
 APPLY, APPLIED, UNDO = "Use these weights", "In use", "Undo"
 NOT_SEARCHED = "How far can the weights move while the answer stays? A search takes about a second."
 NO_OTHER = "There is no other model of this task in the list."
