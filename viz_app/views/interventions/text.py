@@ -82,14 +82,15 @@ def distribution_title(token: str, row: int) -> str:
 def followed_token_line(token: str, before: float, after: float) -> str:
     """Give the followed token's log-probability before and after."""
     change = f"{after - before:+.3f}" if after != before else "0"
-    line = f"log p({token}): {before:.3f} before, {after:.3f} after, {change} nats"
-    return line.replace("-", "−")
+    first, last = (f"{round(number, 3) + 0.0:.3f}" for number in (before, after))  # never −0.000
+    numbers = f"{first} before, {last} after, {change} nats"
+    return f"log p({token}): {numbers.replace('-', '−')}"
 
 
 def state(edit: Edit) -> str:
     """Say what an edit does to its head."""
     if isinstance(edit, SetWeights) and edit.where.queries:
-        return f"weights set by hand at query {edit.where.queries[0] + 1}"
+        return f"weights set by hand at position {edit.where.queries[0]}"
     return ", ".join(edit.effects())
 
 
