@@ -13,7 +13,7 @@ from models.trace import AttentionSite
 from viz_app import words
 from viz_app.components.catalogue import BOARD
 from viz_app.controls import pick, sweeping
-from viz_app.drawing.frame import with_title
+from viz_app.drawing.frame import LINE_COLOURS, with_title
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import of_model, saving
@@ -201,19 +201,20 @@ def loss_curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChar
     values = ("in order of importance", "low", "random orders", "high")
     tip += [alt.Tooltip(f"{name}:Q", format="+.3f") for name in values]
     loss = "+ nats"
-    band = base.mark_area(opacity=0.22).encode(
+    colour = LINE_COLOURS[0]
+    band = base.mark_area(opacity=0.22, color=colour).encode(
         y=alt.Y("low:Q", title=loss), y2="high:Q", tooltip=tip
     )
-    median = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5).encode(
+    median = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color=colour).encode(
         y="random orders:Q", tooltip=tip
     )
-    order = base.mark_line(point=True, strokeWidth=2.5).encode(
+    order = base.mark_line(point={"color": colour}, strokeWidth=2.5, color=colour).encode(
         y="in order of importance:Q", tooltip=tip
     )
     chart = alt.layer(band, median, order).properties(width=300, height=62)
     faceted = chart.facet(alt.Facet("kind:N", title=None, sort=list(titles.values())), columns=1)
     title = (
-        f"Loss as heads are switched off: least important first (line), "
+        f"Loss ({text_loss.LOSS_UNITS[_kind(run)]}) as heads are switched off: least important first (line), "
         f"{swept.n_orders} random orders (band, upper median dashed)"
     )
     return with_title(faceted, title)
