@@ -114,7 +114,7 @@ def _report(sweep: Sweep) -> None:
         mark = "*" if one.is_marked else " "
         print(f"{name:<34} {effect.mean:+.4f} ({effect.low:+.4f} to {effect.high:+.4f}) {mark}")
     print(
-        "heads off in order of importance, the least important first (random orders: median, range)"
+        "heads off in order of importance, the least important first (random orders: upper median, range)"
     )
     swept = sweep.swept()
     for kind, curve in swept.curves.items():

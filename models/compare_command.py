@@ -79,7 +79,7 @@ def common_texts(
             break
         try:
             for scope in scopes:
-                scope.encode(*_fields(scope, values))
+                scope.streams(*_fields(scope, values))
         except InputError:
             continue
         texts.append(values)
@@ -100,8 +100,9 @@ def runs(scope: Scope, texts: Sequence[RunFields]) -> Iterator[Trace]:
 
 
 def _fields(scope: Scope, values: RunFields) -> RunFields:
-    n = sum(field.kind == TEXT_FIELD for field in scope.model.fields)
-    return values[: n if scope.model.translates else min(n, 1)]
+    fields = [field for field in scope.model.fields if field.kind == TEXT_FIELD]
+    required = sum(not field.optional for field in fields)
+    return values[: len(fields) if scope.model.translates else min(len(fields), max(1, required))]
 
 
 def _with_progress(traces: Iterator[Trace], bar: tqdm) -> Iterator[Trace]:
@@ -192,12 +193,14 @@ def _report(
         print(kind.title)
         for match in matches[kind.kind]:
             p = "" if match.p is None else f"  p {match.p:.3f}"
+            margin = "" if match.margin is None else f"  margin {match.margin:+.3f}"
             print(
-                f"  {_place(match.first)} → {_place(match.second)}  {match.distance:.3f}  "
-                f"margin {match.margin:+.3f}{p}"
+                f"  {_place(match.first)} → {_place(match.second)}  {match.distance:.3f}{margin}{p}"
             )
     if any(match.p is not None for some in matches.values() for match in some):
-        print("p: share of matches between the other checkpoints that are at least as close")
+        print(
+            "p: (1 + matches between the other checkpoints that are at least as close) / (1 + all of these)"
+        )
 
 
 def _place(place: tuple[int, int]) -> str:

@@ -21,7 +21,7 @@ from models.trace.reuse import LayerOutputs
 LARGEST_BATCH = 2**25  # logits of one pass (128 MB in float32)
 LEAST_WORK = 2**34  # weights times tokens of all rows: some 0.5 s, of which one half is spared
 FEWEST = 9  # edits, of which four are made to see whether it works
-ROUNDING = 1e-3  # of the largest logit, where a sum is taken in another order
+LOGIT_ROUNDING = 1e-3  # of the largest logit, where a sum is taken in another order
 
 
 @runtime_checkable
@@ -185,7 +185,7 @@ class _Passes:
         if self._position is not None:
             shortened, whole = shortened[:, self._position], whole[:, self._position]
         largest = float(whole.abs().max())
-        return torch.allclose(shortened, whole, rtol=0, atol=ROUNDING * largest)
+        return torch.allclose(shortened, whole, rtol=0, atol=LOGIT_ROUNDING * largest)
 
 
 def _grid(

@@ -45,14 +45,15 @@ class Match:
     """A head of the first model and the head of the second that it is matched to.
 
     `margin` is the distance of the nearest other head minus that of the match; below 0, another
-    head is nearer and matched elsewhere. `p` is (1 + k) / (1 + n), where k of n matches between
-    other checkpoints of the same recipe are at least as close; None without such checkpoints.
+    head is nearer and matched elsewhere, and None if there is no other. `p` is (1 + k) / (1 + n),
+    where k of n matches between other checkpoints of the same recipe are at least as close; None
+    without such checkpoints.
     """
 
     first: HeadIndex
     second: HeadIndex
     distance: float
-    margin: float
+    margin: float | None
     p: float | None = None
 
 
@@ -121,7 +122,7 @@ def match_heads(distances: KindDistances, null: Sequence[float] = ()) -> list[Ma
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
         distance = float(distances.mean[row, column])
         others = torch.cat([distances.mean[row, :column], distances.mean[row, column + 1 :]])
-        margin = float(others.min()) - distance if len(others) else 0.0
+        margin = float(others.min()) - distance if len(others) else None
         p = None
         if null_sorted:
             p = (1 + sum(one <= distance for one in null_sorted)) / (1 + len(null_sorted))

@@ -13,7 +13,10 @@ from torch import Tensor
 
 from models.analysis.score_terms import ScoreComparison, compare_scores
 from models.analysis.slices import slice_with
+from models.layers.similarity import masked_softmax
 from models.trace import AttentionSite
+
+EDITED = 1e-4  # of a weight, or of the largest value; what differs by less is rounding
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,30 @@ class Walk:
     scores: Float[Tensor, "key"]  # sum of the terms of `comparison` and the named ones, unmasked
     allowed: Bool[Tensor, "key"]
     masked: Float[Tensor, "key"]  # scores, −∞ where the mask blocks
-    weights: Float[Tensor, "key"]
-    parts: Float[Tensor, "key d_v"]  # weight · v
-    b: Float[Tensor, "d_v"]  # their sum, this row of head_out; an RNN's context c
+    softmaxed: Float[Tensor, "key"]  # softmax of the masked scores
+    weights: Float[Tensor, "key"]  # these, unless an edit has set others
+    factors: Float[Tensor, "key"]  # of the values: the weights, unless an edit says otherwise
+    parts: Float[Tensor, "key d_v"]  # factor · v
+    # their sum, unless an edit has changed it: this row of head_out; an RNN's context c
+    b: Float[Tensor, "d_v"]
     # the head's part of the sublayer's output, without the bias; None without W_O
     added: Float[Tensor, "d_model"] | None
+
+    @property
+    def sets_weights(self) -> bool:
+        """True if an edit has set other weights than softmax gives."""
+        return not torch.allclose(self.softmaxed, self.weights, atol=EDITED)
+
+    @property
+    def sets_factors(self) -> bool:
+        """True if an edit takes more or less of a value than its weight."""
+        return not torch.equal(self.factors, self.weights)
+
+    @property
+    def sets_output(self) -> bool:
+        """True if an edit has changed the sum of the parts."""
+        total = self.parts.sum(0)
+        return not torch.allclose(total, self.b, atol=EDITED * max(1.0, float(self.v.abs().max())))
 
     @property
     def raw(self) -> Float[Tensor, "key"]:
@@ -76,11 +98,11 @@ def head_walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Wal
     q, k, v = site.q[batch, head, query], site.k[batch, key_head], site.v[batch, key_head]
     rows, place = slice_with(site, query)
     allowed = site.allowed(batch, head, rows)[place]
-    scores, weights = (
-        site.scores(head, batch, rows)[place],
-        site.weights(head, batch, rows)[place],
-    )  # (key,)
-    b, position = site.head_out(head, batch, rows)[place], torch.tensor([query])
+    scores, every_weight = site.scores(head, batch, rows)[place], site.weights(head, batch, rows)
+    weights = every_weight[place]  # (key,), as scores
+    factors = site.factors(every_weight, head, batch, rows)[place]
+    b = site.mixed(every_weight, head, batch, rows)[place]
+    position = torch.tensor([query])
     named_terms = tuple(
         NamedTerm(
             term.name,
@@ -102,8 +124,10 @@ def head_walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Wal
         scores,
         allowed,
         scores.masked_fill(~allowed, -torch.inf),
+        masked_softmax(scores[None], allowed[None])[0],
         weights,
-        weights[:, None] * v,
+        factors,
+        factors[:, None] * v,
         b,
         b @ head_projection(site, "W_O", head)[0] if site.projections else None,
     )

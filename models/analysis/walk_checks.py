@@ -33,9 +33,9 @@ def check_walk(trace: Trace, site: AttentionSite, query: int, head: int) -> list
         ),
         _check(
             "b is what the model used",
-            w.parts.sum(0) - site.out[0, head, query],
+            w.b - site.out[0, head, query],
             w.v,
-            "Largest difference of Σ weight·v from the forward pass's own attention output",
+            f"Largest difference of Σ weight·v{', as edited,' if site.edits else ''} from the forward pass's own attention output",
             site.dtype,
         ),
     ]

@@ -147,11 +147,12 @@ class MultipleChoice(HubModel):
     def forward(self, *tensors: Int[Tensor, "batch _"]) -> Answers:
         n = len(tensors) if self.token_types is None else len(tensors) // 2
         types = tensors[n:] or (None,) * n
-        logits = []
+        logits, names = [], set()  # an attention of the second choice is called "path (2)"
         for kind, ids, of_tokens in zip(self.kinds, tensors[:n], types, strict=False):
             row = self.row(ids) | self._typed(of_tokens)
             one = {name: values[:, None] for name, values in row.items()}  # (batch, 1, n)
-            logits.append(self.ask(self.pass_context(ids, kind=kind), **one).logits)
+            context = replace(self.pass_context(ids, kind=kind), names=names)
+            logits.append(self.ask(context, **one).logits)
         return {CHOICE_HEAD: torch.cat(logits, -1)}
 
     def outputs(

@@ -50,14 +50,15 @@ def check_activations(edits: Edits, names: Collection[str]) -> None:
 
 
 def check_reached(edits: Edits, sites: Collection[str]) -> None:
-    """Check after a pass that each attention an edit names was among the `sites` reached.
+    """Check after a pass that each attention an edit names was among the `sites` it came to.
 
     Raises:
-        ValueError: it was not, though it is in a run of one text.
+        ValueError: it was not.
     """
     for edit in edits:
-        if edit.where.site is not None and edit.where.site not in sites:
-            raise ValueError(f"{edit}: this attention cannot be changed in a batch")
+        site = edit.where.site
+        if site is not None and site not in sites:
+            raise ValueError(f"edit of {site!r}: the attentions are {', '.join(sites)}")
 
 
 def check_edited_rows(edits: Edits, n_rows: int) -> None:
@@ -71,17 +72,15 @@ def check_edited_rows(edits: Edits, n_rows: int) -> None:
 
 
 def check_sites(edits: Edits, sites: Mapping[str, AttentionSite]) -> None:
-    """Check after a run that every edit applied to what it names.
+    """Check after a run that the layers and heads that edits name exist.
 
     A change of masks may be made for layers that the model lacks.
 
     Raises:
-        ValueError: an edit names an attention, a layer or a head that the run does not have.
+        ValueError: an edit names a layer or a head that the run does not have.
     """
     for edit in edits:
         where = edit.where
-        if where.site is not None and where.site not in sites:
-            raise ValueError(f"edit of {where.site!r}: the attentions are {', '.join(sites)}")
         if edited := [site for site in sites.values() if edit in site.edits]:
             _check_numbers(edit, "heads", where.heads, min(site.n_heads for site in edited))
         if where.layers is not None and not isinstance(edit, MaskChange):

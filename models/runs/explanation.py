@@ -21,7 +21,7 @@ EPSILON = 0.05  # total variation of the answer that an adversary may cause
 N_PERMUTATIONS = 100
 N_ASCENT_STARTS, N_ASCENT_STEPS = 8, 60  # of the adversary's gradient ascent
 LONGEST_SEARCH = 1.5  # seconds of gradient ascent
-MOST_CORNERS = 64  # keys that the adversary tries to put all weight on
+MOST_CORNERS = 64  # keys that the adversary goes towards, and rows of one pass
 RATE, PENALTY = 0.3, 20.0
 BISECTIONS = 8
 LEAST_ROW = 1e-12  # sum below which a row has nothing to replace
@@ -156,7 +156,7 @@ class Adversary:
     trial: Trial
     n_steps: int  # of gradient ascent; fewer than asked for if the time was over
     corners: int  # keys that can take all the weight with the answer kept
-    n_keys: int  # keys tried so
+    n_keys: int  # that may have any weight
 
 
 def adversary(
@@ -173,16 +173,19 @@ def adversary(
     The Jensen-Shannon divergence from the model's own weights is raised while the answer's total
     variation stays within `epsilon` and its most probable option is the same. The divergence is
     convex in the row, so that it is largest at a corner, all weight on one key, wherever the answer
-    allows that: every corner is tried first, as far as the answer lets one go. Gradient ascent goes
+    allows that: those of the MOST_CORNERS smallest weights are tried first, as far as the answer
+    lets one go. Gradient ascent goes
     on from the best of these and from random rows, until `longest` seconds are over. The result
     keeps the answer as an edit, rounding included.
     """
     began, search = time.monotonic(), _Search(row, epsilon)
     if not is_movable(row):
         return Adversary(trials(row, row.weights[None])[0], 0, 0, 0)
-    corner_rows = search.corners()
-    ends = search.as_far_as_allowed(corner_rows)
-    corners = int((ends[1] >= 1).sum())
+    all_corners = search.corners()
+    ends = search.as_far_as_allowed(all_corners[:MOST_CORNERS])
+    corners = sum(
+        int(search.is_kept(row.answers(part)).sum()) for part in all_corners.split(MOST_CORNERS)
+    )
     best = search.best(ends[0], row.weights)
     if ends[1][0] < 1:  # else the furthest corner of all is allowed
         rng, order = torch.Generator().manual_seed(seed), ends[2].argsort(descending=True)
@@ -192,7 +195,7 @@ def adversary(
         best = search.best(rows, best)
     else:
         n_done = 0
-    return Adversary(search.exact(best), n_done, corners, len(corner_rows))
+    return Adversary(search.exact(best), n_done, corners, len(all_corners))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +208,7 @@ class _Search:
     def corners(self) -> Float[Tensor, "n key"]:
         """Return the rows with all weight on one key, those of the smallest weights first."""
         keys = self.row.allowed.nonzero()[:, 0]
-        keys = keys[self.row.weights[keys].argsort()][:MOST_CORNERS]
+        keys = keys[self.row.weights[keys].argsort()]
         return torch.nn.functional.one_hot(keys, len(self.row.weights)).double()
 
     def is_kept(self, logits: Float[Tensor, "n option"]) -> Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
+from statistics import median_high
 from typing import Any
 
 import torch
@@ -59,7 +60,8 @@ class Swept:
     """The results of a sweep: the effect of each head, largest first, and of heads off together.
 
     `curves` are by kind and share of heads off, the least important first: the change of the loss
-    in nats a token in that order, and the lowest, median and highest of `n_orders` random orders.
+    in nats a token in that order, and the lowest, upper median and highest of `n_orders` random
+    orders.
     """
 
     baseline: str
@@ -196,7 +198,7 @@ class Sweep:
         """Return for each kind and share of heads off (in order of importance, random orders).
 
         The least important are off first. The four numbers are the change of the loss in that
-        order, and the lowest, median and highest of the random orders.
+        order, and the lowest, upper median and highest of the random orders.
         """
         unedited = torch.tensor(self.losses[OWN_BASELINE])[1::2][:CURVE_TEXTS]
         by_kind: dict[str, dict[str, tuple[float, float, float, float]]] = {}
@@ -210,7 +212,7 @@ class Sweep:
                     if name in self.losses
                 ]
                 random_orders = sorted(changes[1:]) or changes
-                median = random_orders[len(random_orders) // 2]
+                median = median_high(random_orders)
                 by_kind.setdefault(kind, {})[f"{share:g}"] = (
                     changes[0],
                     random_orders[0],

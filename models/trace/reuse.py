@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from models.trace.edits.base import Edit
 
 _NUMBERED = re.compile(r"(.*?\.\d+)\.")  # the module of the layer that an attention is part of
-LAST = "the product with the vocabulary"
+LAST_PRODUCT = "the product with the vocabulary"
 _installed = threading.Lock()
 _in_force: ContextVar[Callable | None] = ContextVar("layer", default=None)
 
@@ -36,7 +36,9 @@ class LayerOutputs:
         self.outputs: dict[str, Any] = {}
         self._twice: set[str] = set()
         root = getattr(model, "module", model)
-        parts = {path: _part(root, path) for path in self.layers} | {LAST: _last_product(root)}
+        parts = {path: _part(root, path) for path in self.layers} | {
+            LAST_PRODUCT: _last_product(root)
+        }
         self._paths = {part: path for path, part in parts.items() if part is not None}
         for part in self._paths:
             _let_reuse(part)
@@ -68,7 +70,7 @@ class LayerOutputs:
             path, forward = self._paths.get(part), partial(type(part).forward, part)
             if path is not None and path in skipped:
                 return _repeated(self.outputs[path], n_rows)
-            if path == LAST and position is not None and args and args[0].dim() == 3:
+            if path == LAST_PRODUCT and position is not None and args and args[0].dim() == 3:
                 logits = _repeated(self.outputs[path], n_rows)
                 logits[:, position] = forward(args[0][:, position])
                 return logits

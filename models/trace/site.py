@@ -219,13 +219,24 @@ class AttentionSite:
         rows: RowSlice = None,
     ) -> Float[Tensor, "*head query d_head"]:
         """Return weights · v, after edits, for weights that have been computed already."""
-        values = self._head(self.lazy_v, head, batch)
-        if not any(e.changes("value_weights") or e.changes("head_out") for e in self.edits):
-            return weights @ values
-        allowed = self.allowed(batch, head, rows)
-        part = self._edited_part(head, batch, rows, weights, allowed)
-        factors = _in_part(edited_value_weights, self.edits, weights, part)
-        return _in_part(edited_head_out, self.edits, factors @ values, part)
+        head_out = self.factors(weights, head, batch, rows) @ self._head(self.lazy_v, head, batch)
+        if not any(edit.changes("head_out") for edit in self.edits):
+            return head_out
+        part = self._edited_part(head, batch, rows, weights, self.allowed(batch, head, rows))
+        return _in_part(edited_head_out, self.edits, head_out, part)
+
+    def factors(
+        self,
+        weights: Float[Tensor, "*head query key"],
+        head: int | None = None,
+        batch: int = 0,
+        rows: RowSlice = None,
+    ) -> Float[Tensor, "*head query key"]:
+        """Return what the values are multiplied by: the weights, unless an edit says otherwise."""
+        if not any(edit.changes("value_weights") for edit in self.edits):
+            return weights
+        part = self._edited_part(head, batch, rows, weights, self.allowed(batch, head, rows))
+        return _in_part(edited_value_weights, self.edits, weights, part)
 
     def _edited_part(
         self, head: int | None, batch: int, rows: RowSlice, weights: Tensor, allowed: Tensor

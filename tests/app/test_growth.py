@@ -176,10 +176,7 @@ def test_the_slider_shows_the_same_text_under_the_weights_of_that_step(page: App
     assert whole in [caption.value for caption in page.caption]
     headline = dict(said(page, "written")["rows"])
     assert headline["output"] == then.output != now.output
-    assert (
-        headline["label-out"]
-        == "the weights after 125 steps: the model's own next token, position by position"
-    )
+    assert headline["label-out"] == "the weights after 125 steps: predicted after each given token"
 
 
 def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.MonkeyPatch) -> None:

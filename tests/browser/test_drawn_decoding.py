@@ -492,7 +492,7 @@ def test_the_entropy_is_said_and_shown_against_the_most_there_can_be(stage: Stag
             value = float(arrays[f"{name}_entropy"][min(step, n - 1)])
             spans = stage.texts(f".panel.{name} .entropy > span")
             assert spans[0] == f"Entropy {value:.3f} nats"
-            assert spans[2] == "of at most ln 8,192 = 9.01"
+            assert spans[2] == "of at most 9.01"
             (width,) = stage.js(
                 "(root, all) => [...root.querySelectorAll(all)].map((e) => parseFloat(e.style.width))",
                 f".panel.{name} .entropy i",

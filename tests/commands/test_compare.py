@@ -79,7 +79,7 @@ def test_other_checkpoints_of_the_recipe_are_the_null(trained_folder, pairs, tmp
     for kind in saved["kinds"]:
         assert kind["matches of other checkpoints"] == [0.0] * (3 * len(kind["heads of A"]))
         assert {match["p"] for match in kind["matches"]} == {1.0}
-    assert "p: share of matches" in printed
+    assert "p: (1 + matches" in printed
 
 
 def test_another_tokenizer_is_compared_by_words(tmp_path, capsys):
@@ -113,3 +113,11 @@ def test_a_stopped_comparison_saves_nothing(tmp_path, capsys, monkeypatch):
     assert command("dates", "dates", tmp_path / "found.json", "--limit", 8) == 130
     assert "stopped" in capsys.readouterr().err
     assert not (tmp_path / "found.json").exists()
+
+
+def test_models_of_two_fields_are_compared_on_both(tmp_path, capsys):
+    out = tmp_path / "found.json"
+    assert command("bert-where", "bert-where", out, "--limit", 8) == 0
+    saved = json.loads(out.read_text())
+    assert all(len(text) == 2 and all(text) for text in saved["texts"])
+    assert "p:" not in capsys.readouterr().out

@@ -73,8 +73,19 @@ def test_a_lesson_is_walked_to_its_end_by_keyboard(shared_page: Page, name: str)
             in_url(page, "lesson-step", str(number + 1))
             page.wait_for_selector(".lesson .commit")
             rested(page)
-    expect(page.locator(".lesson .on")).to_be_disabled()
     expect(page.locator(".lesson .steps .made")).to_have_count(n)
+    (footer,) = boxes(page, ".lesson footer")
+    assert footer["height"] < 60, "its buttons are on one line"
+    page.locator(".lesson .on").focus()
+    page.keyboard.press("Enter")
+    following = NAMES.index(name) + 1
+    if following < len(NAMES):
+        in_url(page, "lesson", NAMES[following])
+        expect(page.locator(".lesson h2")).to_have_text(LESSONS[NAMES[following]].title)
+        expect(page.locator(".lesson .steps .made")).to_have_count(0)
+    else:
+        page.wait_for_selector(".lesson-list button")
+        expect(page.locator(".lesson")).to_have_count(0)
 
 
 def test_a_text_of_ones_own_is_told_of_at_every_key(shared_page: Page) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import hub_kinds
 import pytest
 import torch
 from hub_models import BY_NAME, NAMES
@@ -43,3 +44,31 @@ def test_a_head_off_in_one_row_changes_that_row_as_it_would_alone(scope: Scope, 
                 edits = [alone] if row == n - 1 else []
                 expected = logits_of(scope.outputs_batch([run.streams], edits)[0])
                 torch.testing.assert_close(logits_of(outputs), expected, atol=2e-5, rtol=1e-4)
+
+
+def test_a_head_of_each_choice_is_changed_in_a_batch_as_alone(tmp_path: Path) -> None:
+    """The attention of the second choice, read by the same module, is an attention of its own."""
+    hub_kinds.save("BertForMultipleChoice", tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    choices = hub_kinds.texts("BertForMultipleChoice")[:3]
+    run = scope.run(*choices)
+    before = logits_of(run.outputs)
+    assert len(run.attention) == 2 * len({name.partition(" (")[0] for name in run.attention})
+    for name in run.attention:
+        edit = HeadOff(Where(site=name, heads=(0,)))
+        alone = logits_of(scope.run(*choices, edits=[edit]).outputs)
+        (batched,) = scope.outputs_batch([run.streams], [edit])
+        torch.testing.assert_close(logits_of(batched), alone, atol=2e-6, rtol=1e-5)
+        changed = (alone - before).abs().flatten() > 1e-6
+        assert changed.tolist() == [not name.endswith("(2)"), name.endswith("(2)")]
+
+
+def test_an_attention_that_a_pass_does_not_come_to_is_an_error(tmp_path: Path) -> None:
+    BY_NAME["GPT2LMHeadModel"].save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    run = scope.run(TEXTS[0])
+    edit = HeadOff(Where(site="transformer.h.9.attn", heads=(0,)))
+    with pytest.raises(
+        ValueError, match=r"'transformer\.h\.9\.attn': the attentions are transformer"
+    ):
+        scope.outputs_batch([run.streams], [edit])

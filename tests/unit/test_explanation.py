@@ -10,6 +10,7 @@ from small_scopes import HELD_OUT, MAKERS, as_text, fields, scope_of
 
 from models.analysis.divergence import jensen_shannon
 from models.analysis.metrics import logits_of
+from models.runs import explanation
 from models.runs.attention_row import AttentionRow, query_of, round_weights
 from models.runs.explanation import (
     EPSILON,
@@ -256,3 +257,19 @@ def test_the_quick_tests_of_one_batch_are_those_one_by_one(scopes, family) -> No
         torch.testing.assert_close(one.weights, other.weights)
         torch.testing.assert_close(one.log_probs, other.log_probs, atol=1e-5, rtol=1e-5)
         assert one.edit == other.edit
+
+
+def test_every_token_is_tried_alone_however_long_the_text(
+    scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of the largest weights, which a search towards the smallest ones leaves out."""
+    monkeypatch.setattr(explanation, "MOST_CORNERS", 3)
+    row = row_in(scopes["gpt"], "ab cd ef ab", decision=8)
+    found = adversary(row, epsilon=0.4, longest=0.0)
+    keys = row.allowed.nonzero()[:, 0]
+    alone = row.answers(torch.nn.functional.one_hot(keys, len(row.weights)).double())
+    before, after = (t.double().softmax(-1) for t in (row.logits, alone))
+    apart = (after - before).abs().sum(-1) / 2
+    kept = (apart <= 0.4) & (after.argmax(-1) == int(before.argmax()))
+    assert len(keys) > 3
+    assert (found.corners, found.n_keys) == (int(kept.sum()), len(keys))

@@ -147,12 +147,18 @@ def test_the_first_difference_is_the_first() -> None:
     assert text.changed_answer(["a"], ["a"], -1) == "The same answer."
 
 
-def test_a_change_is_told_from_before_to_after_and_a_row_counted_from_1() -> None:
+def test_a_change_is_told_from_before_to_after_and_a_row_as_the_change_bar_names_it() -> None:
     said = text.followed_token_line("cat", -1.5, -0.25)
     assert said == "log p(cat): −1.500 before, −0.250 after, +1.250 nats"
     assert text.followed_token_line("cat", -1.5, -1.5).endswith("after, 0 nats")
     row = Where(site="a", heads=(0,), queries=(2,))
-    assert words.edit_effect(SetWeights(row, cells=((0, 1.0),))) == "weights set by hand at query 3"
+    edit = SetWeights(row, cells=((0, 1.0),))
+    assert words.edit_effect(edit) == "weights set by hand at position 2"
+    assert "at position 2" in edit.describe(first=1)
+    assert (
+        text.followed_token_line("-", -0.0001, -0.0002)
+        == "log p(-): 0.000 before, 0.000 after, −0.000 nats"
+    )
 
 
 def test_nothing_is_said_to_have_changed_before_anything_is() -> None:

@@ -13,7 +13,8 @@ from small_runs import edited
 
 from models.architectures.gpt import GPT_SELF
 from models.architectures.transformer import Transformer
-from models.layers.masks import LOOK_AHEAD, PADDING, Mask, MaskLayer
+from models.hub.recording.masks import MODEL_MASK
+from models.layers.masks import LOOK_AHEAD, ORDER_MASK, PADDING, Mask, MaskLayer
 from models.runs.masked_comparison import run_masked
 from models.runs.scope import Scope
 from models.trace.edits import READY_MADE, MaskChange, for_kinds
@@ -240,6 +241,12 @@ def test_only_a_decoder_that_reads_its_own_stream_hides_the_future() -> None:
 
 
 # a model with a window of its own
+
+
+def test_a_link_keeps_whatever_layer_is_removed() -> None:
+    for name in (LOOK_AHEAD, PADDING, ORDER_MASK, MODEL_MASK, "window of 7"):
+        change = MaskChange(removed_layers=(name,))
+        assert masks_notation.parse_mask(masks_notation.mask_to_text(change)) == change
 
 
 def test_reading_everything_lifts_the_models_own_window_too() -> None:

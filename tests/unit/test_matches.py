@@ -107,6 +107,19 @@ def test_the_most_alike_are_named() -> None:
     assert matches.within_sentence(kind).startswith("L1 H2 and L2 H1 are most alike: 0.200 bits")
     assert [row[1] for row in matches.nearest_rows(kind)] == ["L2 H1", "L2 H1", "L1 H2"]
     assert np.isfinite([float(str(row[2])) for row in matches.nearest_rows(kind)]).all()
+    mean = torch.tensor([[0.0, 0.2004, 0.3], [0.2004, 0.0, 0.2003], [0.3, 0.2003, 0.0]])
+    said = matches.within_sentence(replace(CROSSED, mean=mean))
+    assert said.startswith("L1 H2 and L2 H1 are most alike")  # of numbers that are drawn alike
+
+
+def test_the_only_head_of_a_model_is_the_nearest() -> None:
+    alone = kind_of([[0.25]])
+    found = match_heads(alone)
+    assert [one.margin for one in found] == [None]
+    assert matches.matched_sentence(finished(alone), alone, found).startswith(
+        text.matches_sentence(1, 1, 1)
+    )
+    assert matches.match_rows(found)[0][3] is None
 
 
 def test_the_file_holds_every_pair_of_heads() -> None:

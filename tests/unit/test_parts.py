@@ -149,7 +149,7 @@ def test_what_was_read_and_written(trace: Trace, scope: Scope, stale: bool) -> N
         trace.output,
     )
     assert bool(rows["stale"]) == stale
-    assert "position by position" in rows["label-out"]
+    assert rows["label-out"] == "predicted after each given token"
     own = dict(ui.strip(scope.run("abc"), TERMS, stale)["rows"])
     assert own["label-out"] == "the model writes"
 

@@ -161,6 +161,9 @@ def test_a_direction_turned_round_is_said_turned_round() -> None:
     assert say.strongest_part_sentence("Here", 0.5, "share") == "Here takes away 50 % of the gap."
     assert say.strongest_part_sentence("Here", -0.5, "share") == "Here widens the gap by 50 %."
     assert say.gap_share_sentence("Here", 0.5) == "Here closes 50 % of the gap."
+    assert say.gap_share_sentence("Here", 0.99787) == "Here closes 99.8 % of the gap."
+    assert say.gap_share_sentence("Here", 1.004) == "Here closes 100 % of the gap."
+    assert say.gap_share_sentence("Here", 0.001) == "Here closes 0.1 % of the gap."
     assert say.gap_share_sentence("Here", -0.5) == "Here widens the gap by 50 %."
     assert say.gap_share_sentence("Here", 0.0) == say.strongest_part_sentence("Here", 0.0, "logits")
     assert "only deeper layers, only the same and later tokens" in say.patch_reach_text(

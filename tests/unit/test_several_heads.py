@@ -10,6 +10,7 @@ from drawn import letters, on_screen
 
 from models.analysis.head_measures import MEASURES, measures
 from models.trace import Trace
+from models.trace.edits import MaskChange, Where
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.cache import findings
@@ -173,3 +174,17 @@ def test_the_heads_of_a_long_text_are_measured_once(
             np.testing.assert_allclose(arrays["weights"], a[list(heads)], rtol=1e-5, atol=1e-7)
             np.testing.assert_allclose(arrays["first"], a[..., 0].mean(-1), rtol=1e-4, atol=1e-6)
     assert len(measured) == times * len(texts) * len(SITES)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_a_mask_of_one_layer_that_leaves_a_measure_nothing_to_read_is_no_error(layer: int) -> None:
+    """Where each token reads itself alone, in one layer, there is no equal token to read there."""
+    itself = MaskChange(Where(kind="self", layers=(layer,)), preset="window", k=0)
+    trace = letters("gpt").run("abcab=d", edits=[itself])
+    group = HeadGroup(trace, "self", "same", None)
+    assert group.values["same"] is None
+    assert group.values["entropy"] is not None
+    header, arrays = unpack(several_payload(group, TERMS, None))
+    assert {one["id"] for one in header["measures"] if not one["there"]} == {"same"}
+    assert "same" not in arrays
+    assert head_measures_csv(group).count("\n") == 7

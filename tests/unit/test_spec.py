@@ -148,7 +148,7 @@ def test_changes_are_named_and_nothing_else_is(own: models.Trace) -> None:
 def test_an_edit_is_named_by_the_title_of_its_attention(own: models.Trace) -> None:
     spec, off, layer = RunSpec(ModelRef("dates"), ()), HeadOff(SELF, head=2), HeadOff(SELF)
     labels = words.changes(replace(spec, edits=(off, layer)), "", own.attention)
-    title = "Decoder self-attention, layer 2"
+    title = "Decoder masked self-attention, layer 2"
     assert labels["edits"].split("; ") == [
         f"{title}, head 3: head output set to 0", f"{title}: head output set to 0",
     ]  # fmt: skip

@@ -10,9 +10,11 @@ import torch
 from drawn import letters
 
 from models import Scope, Trace
+from models.analysis.walk_checks import check_walk
 from models.layers.masks import DRAWN, Mask, MaskLayer, SiteKind
 from models.layers.similarity import AttentionSimilarity
 from models.trace import AttentionSite
+from models.trace.edits import HeadOff, HeadScale, SetWeights, Where, ZeroValue
 from viz_app import words
 from viz_app.drawing import weight_cell
 from viz_app.drawing.labels import Label, quote
@@ -659,3 +661,37 @@ def test_the_chosen_key_is_among_the_rows_however_weak_it_is() -> None:
         header, arrays = unpack(inside_cell.walk_payload(trace, cell, TERMS))
         assert header["indices"] == rows
         np.testing.assert_allclose(arrays["weights"], site.weights(1)[3, rows], atol=1e-6)
+
+
+EDITED = {
+    "zero": HeadOff(CROSS, head=1),
+    "uniform": HeadOff(CROSS, head=1, baseline="uniform"),
+    "scaled": HeadScale(CROSS, head=1, factor=0.5),
+    "set": SetWeights(Where(site=CROSS, heads=(1,), queries=(2,)), cells=((0, 1.0),)),
+    "value": ZeroValue(Where(site=CROSS, heads=(1,)), token=1),
+}
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_the_walk_says_what_an_edit_sets_and_its_checks_pass(
+    scopes: dict[str, Scope], name: str
+) -> None:
+    """Its numbers are those of the run, and what is not softmax, or not the sum, is said not to be."""
+    trace = scopes["scaled dot"].run("abcde", "edc", edits=[EDITED[name]])
+    at = chosen_cell(trace, trace.attention[CROSS], 1, 2, 1)
+    walk = at.walk
+    softmax = walk.masked.softmax(-1)
+    torch.testing.assert_close(walk.softmaxed, softmax)
+    torch.testing.assert_close(walk.b, at.site.out[0, 1, 2], atol=1e-5, rtol=1e-5)
+    assert walk.sets_weights == bool((walk.weights - softmax).abs().max() > 1e-3)
+    assert [check for check in check_walk(trace, at.site, 2, 1) if not check.passed] == []
+    stages = {one.name: one.sentence for one in inside_cell.cell_stages(trace, at, TERMS)}
+    assert stages["softmax"].startswith("An edit sets the weights") == (name in ("uniform", "set"))
+    assert stages["×v"].startswith("An edit changes what is taken") == (name == "value")
+    is_sum = torch.allclose(walk.parts.sum(0), walk.b, atol=1e-4)
+    assert ("what an edit makes of their sum" in stages["b"]) == (not is_sum)
+    assert is_sum == (name not in ("zero", "scaled"))
+    matrices = inside_text.explain_view("matrices", at.site, TERMS)
+    assert matrices.startswith("**An edit changes")
+    replaced = "Here is the softmax that it replaces." in inside_text.explain_view("scaling", at.site, TERMS)  # fmt: skip
+    assert replaced == (name in ("uniform", "set", "zero", "scaled") and EDITED[name].changes("weights"))  # fmt: skip

@@ -331,7 +331,8 @@ SECTIONS = Component("sections", ("sections.js",), common="live")
 # A card for each checkpoint, with a link that opens it.
 CARDS = Component("cards", ("cards.js",))
 
-# A step of a lesson; `on_predict(what)`, `on_step(number)`, `on_leave()`.
+# A step of a lesson; `on_predict(what)`, `on_step(number)`, `on_leave()`, and `on_next()` after the
+# last step.
 LESSON = Component(
     "lesson",
     ("lesson.js",),
@@ -339,6 +340,7 @@ LESSON = Component(
         "on_predict": Event("predict", lambda said: (str(said),)),
         "on_step": Event("step", lambda number: (int(number),)),
         "on_leave": Event("leave", lambda _: ()),
+        "on_next": Event("next", lambda _: ()),
     },
 )
 

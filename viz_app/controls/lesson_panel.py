@@ -17,7 +17,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Change, LiveSession, Pictures
 from viz_app.session.parameters import declared_parameters
 
-LESSON_KEY = "lesson"
+LESSON_KEY, LIST_PAGE = "lesson", "lessons"  # of the component; address of the list
 # pages that a step may open (navigation.PAGES without Lessons)
 LESSON_PAGE_NAMES = (
     "attention", "task", "inside", "layer", "positions", "masks", "interventions", "decoding", "compare", "from-rnn", "models",
@@ -96,7 +96,7 @@ def draw_lesson(
 
     def pictures(run: CurrentRun) -> Pictures:
         picture = lesson_picture(lesson, number, predictions, run, beside(run), is_here, in_class)
-        return {LESSON_KEY: picture}
+        return {LESSON_KEY: picture if standing else picture | _way_on(lesson)}
 
     if standing:
         handlers = class_panel.handlers(standing, lesson, session)
@@ -107,6 +107,7 @@ def draw_lesson(
             ),
             "on_step": partial(_go, lesson, session),
             "on_leave": lesson_state.leave_lesson,
+            "on_next": partial(_go_on, lesson, session),
         }
     draw_class = partial(
         class_panel.draw_class, standing, lesson, session, run, beside(run), is_here
@@ -125,6 +126,31 @@ def _beside(other: Change | None, run: CurrentRun) -> CurrentRun | None:
         return other(run) if other else None
     except (InputError, CheckpointError):  # the page says so
         return None
+
+
+def _following(lesson: Lesson) -> tuple[int, Lesson] | None:
+    """Return the lesson after this one, and its number from 1; None after the last."""
+    lessons = offered_lessons().lessons
+    names = [one.name for one in lessons]
+    number = names.index(lesson.name) + 1 if lesson.name in names else len(names)
+    return (number + 1, lessons[number]) if number < len(lessons) else None
+
+
+def _way_on(lesson: Lesson) -> dict[str, str]:
+    """Return what the button after the last step says, and its title."""
+    if (following := _following(lesson)) is None:
+        return {"next": "All lessons", "nextTitle": ""}
+    number, after = following
+    return {"next": f"Lesson {number} →", "nextTitle": after.title}
+
+
+def _go_on(lesson: Lesson, session: LiveSession) -> None:
+    """Begin the lesson after this one or, after the last, open the list of lessons."""
+    if (following := _following(lesson)) is not None:
+        lesson_state.begin(following[1], session)
+        return
+    lesson_state.leave_lesson()
+    session.leaves_for = LIST_PAGE
 
 
 def _go(lesson: Lesson, session: LiveSession, number: int) -> None:

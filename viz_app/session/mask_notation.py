@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from models.layers.masks import LOOK_AHEAD, PADDING, SiteKind
+from models.hub.recording.masks import MODEL_MASK
+from models.layers.masks import LOOK_AHEAD, ORDER_MASK, PADDING, SiteKind
 from models.trace.edits import READY_MADE, Cell, MaskChange
 
 MAX_POSITION = 4095  # the last position a cell may name
 MAX_PAINTED_CELLS = 100_000  # painted cells in one notation
-_LIFTED = {LOOK_AHEAD: "nolook", PADDING: "nopad"}
+_LIFTED = {LOOK_AHEAD: "nolook", PADDING: "nopad", ORDER_MASK: "noorder", MODEL_MASK: "noown"}
 _READY = {
     "causal": "causal",
     "previous": "previous",

@@ -49,5 +49,5 @@ def edit_label(edit: Edit, sites: Mapping[str, AttentionSite]) -> str:
 def edit_effect(edit: Edit) -> str:
     """Say what an edit does to its head."""
     if isinstance(edit, SetWeights) and edit.where.queries:
-        return f"weights set by hand at query {edit.where.queries[0] + 1}"
+        return f"weights set by hand at position {edit.where.queries[0]}"
     return ", ".join(edit.effects())

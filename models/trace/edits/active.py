@@ -23,12 +23,13 @@ class Active:
         self.edits, self.starts = edits, starts
         self.activations = tuple(edit for edit in edits if edit.changes("activation"))
         self.offered: set[str] = set()  # names of the intermediates that edits could change so far
-        self.reached: set[str] = set()  # paths of the attentions that they could change so far
+        # paths of the attentions that they could change so far, in order
+        self.reached: dict[str, None] = {}
         self._masks: dict[tuple[int, Edits], tuple[Mask, Mask]] = {}
 
     def at(self, kind: str, site: str, layer: int) -> Edits:
         """Return the edits that apply to this attention."""
-        self.reached.add(site)
+        self.reached[site] = None
         return tuple(edit for edit in self.edits if edit.where.meets(kind, site, layer))
 
     def mask(self, mask: Mask, edits: Edits, part: AttentionPart) -> Mask:

@@ -34,6 +34,9 @@ class Lesson {
     };
     to(".back", picture.step - 1);
     to(".on", picture.step + 1);
+    const on = find(".on"), ends = picture.step === last && "next" in picture;
+    Object.assign(on, { textContent: ends ? picture.next : "Next →", title: ends ? picture.nextTitle : "" });
+    if (ends) Object.assign(on, { disabled: false, onclick: () => send("next", true) });
     to(".again", picture.step);
     this.ask(picture.asks, send);
     this.wait(picture.waits);

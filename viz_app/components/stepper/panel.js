@@ -90,7 +90,7 @@ class Panel {
     this.entropy.text.parentElement.title = `The largest possible entropy is ln ${vocab.toLocaleString("en")} = ${
       mostEntropy.toFixed(2)
     } nats.`;
-    this.entropy.most.textContent = `of at most ln ${vocab.toLocaleString("en")} = ${mostEntropy.toFixed(2)}`;
+    this.entropy.most.textContent = `of at most ${mostEntropy.toFixed(2)}`;
   }
 
   attend(i) {

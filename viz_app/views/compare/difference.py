@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from models.analysis.comparison import TOKENS, WORDS, left_to_sink
+from models.analysis.comparison import WORDS, left_to_sink
 from viz_app import words
 from viz_app.drawing.labels import (
     Label,
@@ -111,8 +111,6 @@ def _labels(what: Compared) -> tuple[AxesLabels, AxesLabels, AxesLabels]:
     for axis, mine, other, row in zip((pair.queries, pair.keys), ours, theirs, rows, strict=True):
         if axis.how == WORDS:
             axes.append([[Label(row.text[slice(*span)].strip()) for span in axis.spans]] * 3)
-        elif axis.how == TOKENS:
-            axes.append([mine] * 3)
         else:
             both = [of_two_runs(a, b, *sides) for a, b in zip(mine, other, strict=True)]
             axes.append([both, mine, other])

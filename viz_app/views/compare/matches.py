@@ -87,7 +87,7 @@ def match_rows(matches: Sequence[Match]) -> list[tuple[object, ...]]:
             short_name(one.first),
             short_name(one.second),
             round(one.distance, 3),
-            round(one.margin, 3),
+            None if one.margin is None else round(one.margin, 3),
             None if one.p is None else round(one.p, 3),
         )
         for one in matches
@@ -109,7 +109,7 @@ def nearest_rows(kind: KindDistances) -> list[tuple[object, ...]]:
 def matched_sentence(measured: MatchedHeads, kind: KindDistances, matches: Sequence[Match]) -> str:
     """Say how many heads match the head of the same number, and how certain the matches are."""
     same = sum(one.first == one.second for one in matches)
-    clear = sum(one.margin > 0 for one in matches)
+    clear = sum(one.margin is None or one.margin > 0 for one in matches)
     sentence = text.matches_sentence(len(matches), same, clear)
     if not measured.null:
         return f"{sentence} {text.NO_NULL}"
@@ -120,11 +120,12 @@ def matched_sentence(measured: MatchedHeads, kind: KindDistances, matches: Seque
 
 def within_sentence(kind: KindDistances) -> str:
     """Say which two heads of a model are most alike."""
-    rows = [row for row in nearest_rows(kind) if row[1]]
-    if not rows:
+    if len(kind.first) < 2:
         return text.ONE_HEAD
-    first, second, bits = min(rows, key=lambda row: float(str(row[2])))
-    return text.most_alike(str(first), str(second), float(str(bits)))
+    mean = kind.mean.clone().fill_diagonal_(float("inf"))
+    first, second = divmod(int(mean.argmin()), len(kind.second))
+    names = short_name(kind.first[first]), short_name(kind.second[second])
+    return text.most_alike(*names, float(mean[first, second]))
 
 
 def match_chart(

@@ -62,17 +62,12 @@ class HeadGroup:
 
     @cached_property
     def values(self) -> dict[str, torch.Tensor | None]:
-        """Each measure of every head; None if it is not defined for this text."""
+        """Each measure of every head; None if it is not defined for this text in every layer."""
         return self.keep(("measures", self.kind), self._measure)
 
     def _measure(self) -> dict[str, torch.Tensor | None]:
         by_site = [measures(site, *self.trace.axes(site)) for site in self.sites]
-        return {
-            name: None
-            if by_site[0][name] is None
-            else torch.cat([site_measures[name] for site_measures in by_site])
-            for name in MEASURES
-        }
+        return {name: _joined([each[name] for each in by_site]) for name in MEASURES}
 
     @cached_property
     def order(self) -> list[int]:
@@ -100,6 +95,12 @@ class HeadGroup:
         if self.chosen is None:
             return sorted(self.order[:N_SHOWN_HEADS])
         return [n for n in self.chosen if n < len(self.heads)][:MAX_SHOWN_HEADS]
+
+
+def _joined(by_site: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """Return the values of all heads, or None if the masks of some layers leave none to measure."""
+    values = [one for one in by_site if one is not None]
+    return torch.cat(values) if len(values) == len(by_site) else None
 
 
 def toggle(numbers: Sequence[int], number: int) -> tuple[int, ...]:

@@ -34,9 +34,7 @@ def walk_stages(s: Scene) -> list[Stage]:
         ),
         Stage(
             f"×{value}", "Weight each state" if alignment else "Weight each value",
-            f"Each {'state h(j)' if alignment else 'value'} is multiplied by its weight. {s.q} takes "
-            f"{weight_share(float(s.w.weights[s.key]))} of the {'state' if alignment else 'value'} of {s.k}. The fainter a "
-            "row, the less is taken.",
+            _weighing(s, alignment),
             f"{share_of}_{{i,j}} {value}_{{j}}" if alignment else f"{share_of}_{{i,j}} {value}^{{j}}",
             ("weights", "v", "parts"), ("v",), rest=True,
         ),
@@ -135,6 +133,11 @@ def _softmax(s: Scene) -> str:
     if not w.allowed.any():
         return f"Every token is blocked, so {s.q} attends to nothing: all its weights are 0, and so is the sum."
     n_allowed = int(w.allowed.sum())
+    if w.sets_weights:
+        return (
+            f"An edit sets the weights of this row, instead of softmax. {s.k} gets {float(w.weights[s.key]):.4f}; softmax "
+            f"of the scores would give {float(w.softmaxed[s.key]):.4f}."
+        )
     return (
         f"Softmax turns scores into weights: none is negative, and together they add up to 1. {s.k} gets "
         f"{float(w.weights[s.key]):.4f}; an even split over {n_allowed} token{'s' if n_allowed > 1 else ''} would be"
@@ -142,8 +145,28 @@ def _softmax(s: Scene) -> str:
     )
 
 
+def _weighing(s: Scene, alignment: bool) -> str:
+    value = "state" if alignment else "value"
+    taken = weight_share(float(s.w.factors[s.key]))
+    if s.w.sets_factors:
+        return (
+            f"An edit changes what is taken of each {value}. {s.q} takes {taken} of the {value} of {s.k}, whose weight is "
+            f"{weight_share(float(s.w.weights[s.key]))}. The fainter a row, the less is taken."
+        )
+    return (
+        f"Each {'state h(j)' if alignment else 'value'} is multiplied by its weight. {s.q} takes {taken} of the {value} of "
+        f"{s.k}. The fainter a row, the less is taken."
+    )
+
+
 def _sum(s: Scene, alignment: bool) -> str:
     n = len(s.w.weights)
+    if s.w.sets_output:
+        total, b = float(s.w.parts.sum(0).norm()), float(s.w.b.norm())
+        return (
+            f"The column is what an edit makes of their sum: {'the context' if alignment else 'the output of this head'} for "
+            f"{s.q}. Its length is {b:.2f}, where that of the sum is {total:.2f}."
+        )
     if alignment:
         n_read = int(s.w.allowed.sum())
         states = (

@@ -99,6 +99,23 @@ def weight_share(weight: float) -> str:
 
 def explain_view(view: str, site: AttentionSite, t: words.Terms) -> str:
     """Return the explanation of a view in Markdown, in words and then in symbols."""
+    return _edited(view, site) + _explained(view, site, t)
+
+
+def _edited(view: str, site: AttentionSite) -> str:
+    """Return what the run's edits change of what a view explains; "" if nothing."""
+    parts = {"weights": "weights", "value_weights": "values", "head_out": "head outputs"}
+    changed = [
+        name for what, name in parts.items() if any(edit.changes(what) for edit in site.edits)
+    ]
+    if view == "scaling" and "weights" in changed:
+        return "**An edit sets weights of this attention.** Here is the softmax that it replaces. "
+    if view == "matrices" and changed:
+        return f"**An edit changes {words.join_names(changed)} of this attention**, after the steps written here. "
+    return ""
+
+
+def _explained(view: str, site: AttentionSite, t: words.Terms) -> str:
     if view == "matrices" and site.similarity.name != "scaled dot":
         return (
             f"All steps of the walk for all tokens at once: {words.formula(site)} for every pair, softmax, mixture. "

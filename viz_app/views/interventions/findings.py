@@ -98,7 +98,7 @@ class FoundHead:
         place = words.head_location(self.site, self.head)
         return (
             f"{place}: {MEASURES[self.rule.measure].name.lower()}, mean weight {self.value:.2f}, "
-            "the largest of all heads on this text."
+            "the largest of the heads compared on this text."
         )
 
 

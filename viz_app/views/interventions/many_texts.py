@@ -13,7 +13,7 @@ from models.trace import AttentionSite
 from viz_app import words
 from viz_app.components.catalogue import BOARD
 from viz_app.controls import pick, sweeping
-from viz_app.drawing.frame import with_title
+from viz_app.drawing.frame import LINE_COLOURS, with_title
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import of_model, saving
@@ -52,7 +52,7 @@ of the texts (Koehn 2004). A star marks an effect that is significant on the **o
 heads (Holm 1979). So no head is chosen and reported on the same texts.
 
 The curves switch heads off together, the least important first. Importance is E|Attᵀ ∂L/∂Att|, in units of its layer's length
-(Michel et al. 2019, equation 2). The band is the range of random orders, its line their median. Heads can stand in for one
+(Michel et al. 2019, equation 2). The band is the range of random orders, its line their upper median. Heads can stand in for one
 another: what costs nothing alone may cost much together."""
 
 
@@ -191,7 +191,8 @@ def loss_curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChar
         }
         for kind, curve in swept.curves.items()
         for share, (order, low, median, high) in [("0", (0.0,) * 4), *curve.items()]
-        for off, n_heads in [swept.n_off(kind, share) if float(share) else (0, 1)]
+        for n_heads in [sum(one.kind == kind for one in swept.heads)]
+        for off in [swept.n_off(kind, share)[0] if float(share) else 0]
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("share:Q", title="share of its heads off", axis=alt.Axis(format="%", tickCount=5))
@@ -200,20 +201,21 @@ def loss_curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChar
     values = ("in order of importance", "low", "random orders", "high")
     tip += [alt.Tooltip(f"{name}:Q", format="+.3f") for name in values]
     loss = "+ nats"
-    band = base.mark_area(opacity=0.22).encode(
+    colour = LINE_COLOURS[0]
+    band = base.mark_area(opacity=0.22, color=colour).encode(
         y=alt.Y("low:Q", title=loss), y2="high:Q", tooltip=tip
     )
-    median = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5).encode(
+    median = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color=colour).encode(
         y="random orders:Q", tooltip=tip
     )
-    order = base.mark_line(point=True, strokeWidth=2.5).encode(
+    order = base.mark_line(point={"color": colour}, strokeWidth=2.5, color=colour).encode(
         y="in order of importance:Q", tooltip=tip
     )
     chart = alt.layer(band, median, order).properties(width=300, height=62)
     faceted = chart.facet(alt.Facet("kind:N", title=None, sort=list(titles.values())), columns=1)
     title = (
-        f"Loss as heads are switched off: least important first (line), "
-        f"{swept.n_orders} random orders (band, median dashed)"
+        f"Loss ({text_loss.LOSS_UNITS[_kind(run)]}) as heads are switched off: least important first (line), "
+        f"{swept.n_orders} random orders (band, upper median dashed)"
     )
     return with_title(faceted, title)
 

@@ -2,6 +2,8 @@
 
 import math
 
+from viz_app import words
+
 FEED_FORWARD_PART, GRADIENT_PART = "feed-forward", "gradient"
 INPUT, LAST = "Input", "End"
 PATCH_ANSWER = "Click a part to take it from the run of a second text, or drag it onto the other grid. Which part makes the difference?"
@@ -156,7 +158,7 @@ def gap_share_sentence(place: str, value: float) -> str:
 
 
 def _of_gap(place: str, what: str, value: float) -> str:
-    share = f"{abs(value):.0%}".replace("%", " %")
+    share = words.percent(abs(value)) if abs(value) < 1 else f"{100 * abs(value):.0f} %"
     return (
         f"{place} {what} {share} of the gap."
         if value > 0

@@ -72,8 +72,9 @@ def distribution_title(token: str, row: int) -> str:
 def followed_token_line(token: str, before: float, after: float) -> str:
     """Give the followed token's log-probability before and after."""
     change = f"{after - before:+.3f}" if after != before else "0"
-    line = f"log p({token}): {before:.3f} before, {after:.3f} after, {change} nats"
-    return line.replace("-", "−")
+    first, last = (f"{round(number, 3) + 0.0:.3f}" for number in (before, after))  # never −0.000
+    numbers = f"{first} before, {last} after, {change} nats"
+    return f"log p({token}): {numbers.replace('-', '−')}"
 
 
 def changed_answer(before: list[str], after: list[str], first: int) -> str:

@@ -75,7 +75,7 @@ def look_ahead_effect(
     ahead = [
         kind.query_stream for kind in kinds if kind.is_causal and opens_ahead(changes, kind.name)
     ]
-    if not ahead:
+    if not ahead or not before.labels:
         return ""
     given_text = f"given {ahead[0]}"
     old, new = (-run.log_prob / len(run.labels) for run in (before, after))
