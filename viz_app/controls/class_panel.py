@@ -84,6 +84,7 @@ def handlers(standing: Standing, lesson: Lesson, session: LiveSession) -> dict[s
         "on_predict": lambda answer: _act(session, lambda: vote(answer)),
         "on_step": partial(move_class, standing, lesson, session),
         "on_leave": partial(class_state.leave_class, session),
+        "on_next": lambda: None,  # not offered: the teacher begins the next lesson
     }
 
 
