@@ -206,8 +206,8 @@ class PassContext:
     heads: Mapping[str, HeadPlace] = field(default_factory=dict)  # by the name of a single head
     misfits: Mapping[str, str] = field(default_factory=dict)  # name of an attention → the reason
     token_table: Tensor | None = None  # the embedding matrix
-    # paths at which there was an attention, in all passes of one `forward`
-    names: set[str] = field(default_factory=set)
+    # paths at which there was an attention, where one `forward` makes several passes
+    names: set[str] | None = None
     # of a module whose attentions are told apart by where their rows come from
     provenance: Provenance | None = None
 

@@ -74,7 +74,8 @@ class ForwardPass:
         self.linears = Linears()
         self.calls: dict[str, int] = {}  # name of a kind → how many attentions of it there were
         self.masks: dict[tuple, tuple[Tensor | None, MaskExplanation]] = {}
-        self.names = context.names
+        # paths at which there was an attention
+        self.names: set[str] = set() if context.names is None else context.names
         self.outputs: set[str] = set()  # names of attention outputs that were seen as products
         self.last_attention: Attended | None = None  # until the next product, which may be its W_O
         self.edits = active()
