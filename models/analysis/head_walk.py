@@ -15,6 +15,7 @@ from models.analysis.score_terms import ScoreComparison, compare_scores
 from models.analysis.slices import slice_with
 from models.layers.similarity import masked_softmax
 from models.trace import AttentionSite
+from models.trace.edits import Edits
 
 EDITED = 1e-4  # of a weight, or of the largest value; what differs by less is rounding
 
@@ -55,11 +56,14 @@ class Walk:
     b: Float[Tensor, "d_v"]
     # the head's part of the sublayer's output, without the bias; None without W_O
     added: Float[Tensor, "d_model"] | None
+    edits: Edits  # in force at this attention
 
     @property
     def sets_weights(self) -> bool:
         """True if an edit has set other weights than softmax gives."""
-        return not torch.allclose(self.softmaxed, self.weights, atol=EDITED)
+        return self._may_change("weights") and not torch.allclose(
+            self.softmaxed, self.weights, atol=EDITED
+        )
 
     @property
     def sets_factors(self) -> bool:
@@ -69,8 +73,13 @@ class Walk:
     @property
     def sets_output(self) -> bool:
         """True if an edit has changed the sum of the parts."""
-        total = self.parts.sum(0)
-        return not torch.allclose(total, self.b, atol=EDITED * max(1.0, float(self.v.abs().max())))
+        rounding = EDITED * max(1.0, float(self.v.abs().max()))
+        return self._may_change("head_out") and not torch.allclose(
+            self.parts.sum(0), self.b, atol=rounding
+        )
+
+    def _may_change(self, what: str) -> bool:
+        return any(edit.changes(what) for edit in self.edits)
 
     @property
     def raw(self) -> Float[Tensor, "key"]:
@@ -130,6 +139,7 @@ def head_walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Wal
         factors[:, None] * v,
         b,
         b @ head_projection(site, "W_O", head)[0] if site.projections else None,
+        site.edits,
     )
 
 

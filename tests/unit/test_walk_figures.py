@@ -695,3 +695,17 @@ def test_the_walk_says_what_an_edit_sets_and_its_checks_pass(
     assert matrices.startswith("**An edit changes")
     replaced = "Here is the softmax that it replaces." in inside_text.explain_view("scaling", at.site, TERMS)  # fmt: skip
     assert replaced == (name in ("uniform", "set", "zero", "scaled") and EDITED[name].changes("weights"))  # fmt: skip
+
+
+def test_weights_unlike_softmax_are_not_an_edits_where_there_is_none(
+    traces: dict[str, Trace],
+) -> None:
+    """Such as those of a model that rounds them."""
+    trace, at = chosen(traces, "scaled dot")
+    rounded = (at.site.weights()[None] * 8).round() / 8
+    site = replace(at.site, given_weights=rounded)
+    other = chosen_cell(trace, site, 1, 2, 1)
+    assert not torch.allclose(other.walk.weights, other.walk.softmaxed, atol=1e-3)
+    said = " ".join(one.sentence for one in inside_cell.cell_stages(trace, other, TERMS))
+    assert "An edit" not in said
+    assert "what an edit" not in said

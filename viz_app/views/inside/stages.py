@@ -176,6 +176,8 @@ def _sum(s: Scene, alignment: bool) -> str:
             f"The column added up is the context c(i), a mixture of {states}. The step that reads {s.q} gets it beside "
             "the token: s(i) = f(s(i−1), [y(i−1); c(i)])."
         )
+    if s.w.sets_factors:
+        return f"The column is their sum, the output of this head for {s.q}."
     n_allowed = int(s.w.allowed.sum())
     if not n_allowed:
         return f"Nothing was taken, so the output of this head for {s.q} is all zeros."
