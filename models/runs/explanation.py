@@ -156,6 +156,7 @@ class Adversary:
     trial: Trial
     n_steps: int  # of gradient ascent; fewer than asked for if the time was over
     corners: int  # keys that can take all the weight with the answer kept
+    n_tried: int  # keys tried so, all of `n_keys` unless the time was over
     n_keys: int  # that may have any weight
 
 
@@ -174,18 +175,22 @@ def adversary(
     variation stays within `epsilon` and its most probable option is the same. The divergence is
     convex in the row, so that it is largest at a corner, all weight on one key, wherever the answer
     allows that: those of the MOST_CORNERS smallest weights are tried first, as far as the answer
-    lets one go. Gradient ascent goes
-    on from the best of these and from random rows, until `longest` seconds are over. The result
+    lets one go. Gradient ascent goes on from the best of these and from random rows, until
+    `longest` seconds are over; so does the count of the corners that keep the answer. The result
     keeps the answer as an edit, rounding included.
     """
     began, search = time.monotonic(), _Search(row, epsilon)
     if not is_movable(row):
-        return Adversary(trials(row, row.weights[None])[0], 0, 0, 0)
+        return Adversary(trials(row, row.weights[None])[0], 0, 0, 0, 0)
     all_corners = search.corners()
     ends = search.as_far_as_allowed(all_corners[:MOST_CORNERS])
-    corners = sum(
-        int(search.is_kept(row.answers(part)).sum()) for part in all_corners.split(MOST_CORNERS)
-    )
+    corners, n_tried = int((ends[1] >= 1).sum()), len(ends[1])
+    for first in range(MOST_CORNERS, len(all_corners), MOST_CORNERS):
+        if time.monotonic() > began + longest:
+            break
+        part = all_corners[first : first + MOST_CORNERS]
+        corners += int(search.is_kept(row.answers(part)).sum())
+        n_tried += len(part)
     best = search.best(ends[0], row.weights)
     if ends[1][0] < 1:  # else the furthest corner of all is allowed
         rng, order = torch.Generator().manual_seed(seed), ends[2].argsort(descending=True)
@@ -195,7 +200,7 @@ def adversary(
         best = search.best(rows, best)
     else:
         n_done = 0
-    return Adversary(search.exact(best), n_done, corners, len(all_corners))
+    return Adversary(search.exact(best), n_done, corners, n_tried, len(all_corners))
 
 
 @dataclass(frozen=True, eq=False)

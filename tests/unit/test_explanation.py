@@ -265,11 +265,15 @@ def test_every_token_is_tried_alone_however_long_the_text(
     """Also those of the largest weights, which a search towards the smallest ones leaves out."""
     monkeypatch.setattr(explanation, "MOST_CORNERS", 3)
     row = row_in(scopes["gpt"], "ab cd ef ab", decision=8)
-    found = adversary(row, epsilon=0.4, longest=0.0)
+    found = adversary(row, epsilon=0.4, n_steps=0, longest=60.0)
     keys = row.allowed.nonzero()[:, 0]
     alone = row.answers(torch.nn.functional.one_hot(keys, len(row.weights)).double())
     before, after = (t.double().softmax(-1) for t in (row.logits, alone))
     apart = (after - before).abs().sum(-1) / 2
     kept = (apart <= 0.4) & (after.argmax(-1) == int(before.argmax()))
     assert len(keys) > 3
-    assert (found.corners, found.n_keys) == (int(kept.sum()), len(keys))
+    assert (found.corners, found.n_tried, found.n_keys) == (int(kept.sum()), len(keys), len(keys))
+    hurried = adversary(row, epsilon=0.4, n_steps=0, longest=0.0)
+    assert (hurried.n_tried, hurried.n_keys) == (3, len(keys))
+    smallest = row.weights[keys].argsort()[:3]
+    assert hurried.corners == int(kept[smallest].sum())

@@ -246,7 +246,9 @@ def _adversary(what: Asked, row: AttentionRow, before: Trial) -> dict[str, Any]:
         return {**_empty(ADVERSARY, text.NOT_SEARCHED), "search": True}
     result = cache.row_finding(row, ADVERSARY, partial(adversary, row))
     trial = result.trial
-    says = text.adversary_outcome(trial.divergence, trial.variation, result.corners, result.n_keys)
+    says = text.adversary_outcome(
+        trial.divergence, trial.variation, result.corners, result.n_tried, result.n_keys
+    )
     return _column(ADVERSARY, what, before, trial, [says])
 
 

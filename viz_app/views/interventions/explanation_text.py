@@ -84,12 +84,17 @@ def permutations(n_kept: int, n: int, low: float, median: float, high: float) ->
     return f"{number} permutations keep it. TV median {median:.3f}; 95 % lie between {low:.3f} and {high:.3f}."
 
 
-def adversary_outcome(divergence: float, variation: float, corners: int, n_keys: int) -> str:
-    """Say how far an adversary came, and what can hold all the weight."""
+def adversary_outcome(
+    divergence: float, variation: float, corners: int, n_tried: int, n_keys: int
+) -> str:
+    """Say how far an adversary came, and which of the tokens tried can hold all the weight."""
     far = f"Moved by JS {divergence:.3f} nats (at most {LN_2:.3f}); TV {variation:.3f}."
-    if not corners:
-        return f"{far} No token alone can take all the weight."
-    return f"{far} {corners} of {n_keys} tokens can each take all the weight."
+    tried = f"{n_tried} tokens" if n_tried == n_keys else f"the {n_tried} tokens tried"
+    if corners:
+        return f"{far} {corners} of {tried} can each take all the weight."
+    if n_tried < n_keys:
+        return f"{far} None of {tried} can take all the weight alone."
+    return f"{far} No token alone can take all the weight."
 
 
 def transplant_outcome(name: str, n_kept: int, n: int, is_by_head: bool) -> str:
