@@ -9,8 +9,9 @@ from hub_models import BY_NAME, NAMES
 
 import models
 from models.analysis.metrics import logits_of
+from models.hub.recording.projections import Linears
 from models.runs.scope import Scope
-from models.trace.edits import HeadOff, Where
+from models.trace.edits import HeadOff, MaskChange, Where
 
 TEXTS = ("5 6 7 8 9 10 11", "12 5 9 14 7 6 8", "9 9 5 11 6 13 10", "7 12 6 5 10 8 14")
 SECOND = "21 23 29"
@@ -72,3 +73,20 @@ def test_an_attention_that_a_pass_does_not_come_to_is_an_error(tmp_path: Path) -
         ValueError, match=r"'transformer\.h\.9\.attn': the attentions are transformer"
     ):
         scope.outputs_batch([run.streams], [edit])
+
+
+def test_where_texts_and_heads_cannot_be_told_apart_an_edit_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that names a kind of attention, which a pass that leaves it out does not miss."""
+    BY_NAME["BloomForCausalLM"].save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    n_heads = scope.config.n_heads
+    runs = [scope.run(text) for text in TEXTS[:n_heads]]
+    monkeypatch.setattr(Linears, "scaled_copy", lambda linears, t: None)
+    monkeypatch.setattr(Linears, "makes_rows", lambda linears, t: False)
+    edit = MaskChange(Where(kind=scope.model.kinds[0].name), block=((3, 1),))
+    rows = [run.streams for run in runs]
+    with pytest.raises(ValueError, match=rf"cannot be edited in a batch of {n_heads}: the order"):
+        scope.outputs_batch(rows, [edit])
+    assert len(scope.outputs_batch(rows)) == n_heads

@@ -99,6 +99,11 @@ class ByHand:
         )
         queries = weighted_sum.softmax.args[0] if isinstance(causes, str) else causes.queries
         if isinstance(causes, str):
+            if weighted_sum.roles.is_assumed and forward_pass.edits is not None:
+                n = forward_pass.context.n_rows
+                raise ValueError(
+                    f"{forward_pass.frame.path} cannot be edited in a batch of {n}: {causes}"
+                )
             result = func(*args, **kwargs)
             if reason := record_given(forward_pass, weighted_sum, causes):
                 self._leave(weighted_sum.weights, reason)
