@@ -11,7 +11,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from models.analysis.metrics import Metric, logits_of
+from models.analysis.metrics import (
+    Divergence,
+    LogitDifference,
+    LogProbability,
+    Metric,
+    logits_of,
+)
 from models.tokenizers.base import Encoding
 from models.trace import Trace
 from models.trace.edits import Edit, Edits, HeadOff, Where
@@ -142,16 +148,16 @@ class _Passes:
 
     def __init__(self, scope: Runner, run: Trace, each: Sequence[Edits], metric: Metric) -> None:
         self._scope, self._run = scope, run
-        self._layers = LayerOutputs(scope.model, () if run.edits else run.attention)
-        kept = self._layers.kept()
+        self._layers = LayerOutputs(scope.model, run.attention) if self._pays(len(each)) else None
+        kept = self._layers and self._layers.kept()
         self.before = logits_of(scope.outputs_batch([run.streams], run.edits, layers=kept)[0])
-        n_tokens = {len(row.ids) for row in run.streams.values()}
-        # the only row of the logits that the metric reads, where these are those of all tokens
-        is_read_alone = len(run.streams) == 1 and {len(self.before)} == n_tokens
-        self._position = getattr(metric, "position", None) if is_read_alone else None
-        self.begins = [self._layers.first_edited(edits) for edits in each]
-        if not self._can_begin_later(each):
-            self.begins = [0] * len(each)
+        self._position = self._only_row(metric)
+        self.begins = [0] * len(each)
+        if self._layers is not None and self._layers.is_complete:
+            begins = [self._layers.first_edited(edits) for edits in each]
+            later = sorted((begin, i) for i, begin in enumerate(begins) if begin)
+            if all(self._agrees(each[i], begin) for begin, i in (*later[:1], *later[-1:])):
+                self.begins = begins
 
     def logits(self, each: Sequence[Edits], begin: int = 0) -> list[Float[Tensor, "row option"]]:
         """Return the logits under each set of edits, from a pass that begins at this layer."""
@@ -160,23 +166,31 @@ class _Passes:
             for row, edits_of_row in enumerate(each)
             for edit in edits_of_row
         )
-        reused = self._layers.reused(begin, len(each), self._position) if begin else None
+        reused = None
+        if begin and self._layers is not None:
+            reused = self._layers.reused(begin, len(each), self._position)
         outputs = self._scope.outputs_batch(
             [self._run.streams] * len(each), [*self._run.edits, *edits], layers=reused
         )
         return [logits_of(one) for one in outputs]
 
-    def _can_begin_later(self, each: Sequence[Edits]) -> bool:
-        """Report whether it pays to begin later, and passes that do give what whole ones give."""
-        later = [i for i, begin in enumerate(self.begins) if begin]
+    def _pays(self, n_sets: int) -> bool:
+        """Report whether so many sets of edits gain by passes that begin later."""
+        if n_sets < FEWEST or self._run.edits:
+            return False
         n_tokens = sum(len(row.ids) for row in self._run.streams.values())
         n_weights = sum(weight.numel() for weight in self._scope.model.parameters())
-        is_little = n_weights * n_tokens * len(later) < LEAST_WORK
-        if is_little or len(later) < FEWEST or not self._layers.is_complete:
-            return False
-        return all(self._agrees(each[i], self.begins[i]) for i in (later[0], later[-1]))
+        return n_weights * n_tokens * n_sets >= LEAST_WORK
+
+    def _only_row(self, metric: Metric) -> int | None:
+        """Return the only row that a metric reads of logits that are those of all tokens."""
+        if not isinstance(metric, LogProbability | LogitDifference | Divergence):
+            return None
+        n_tokens = [len(row.ids) for row in self._run.streams.values()]
+        return metric.position if n_tokens == [len(self.before)] else None
 
     def _agrees(self, edits: Edits, begin: int) -> bool:
+        """Report whether a pass that begins later gives the logits of a whole one."""
         whole = torch.stack(self.logits([edits] * 2))
         try:
             shortened = torch.stack(self.logits([edits] * 2, begin))

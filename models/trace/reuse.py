@@ -1,8 +1,8 @@
 """Passes that begin at a later layer: those before it return what they returned in a first pass.
 
 Heads that are edited one after the other on the same text leave all layers before their own as they
-were. What tells a layer's outputs apart is the path of its module, found in the names of the
-attentions; where that finds none, or a layer works twice in a pass, passes are made whole.
+were. A layer is the module whose path the names of its attentions begin with, up to a number. Where
+there is none, or a layer works twice in a pass, passes are made whole.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _in_force: ContextVar[Callable | None] = ContextVar("layer", default=None)
 
 
 class LayerOutputs:
-    """What the layers of a model return for one row, kept in one pass and reused in others."""
+    """The outputs of a model's layers for one row, kept in one pass and reused in others."""
 
     def __init__(self, model: nn.Module, sites: Iterable[str]) -> None:
         """Take the names of the attentions, in the order in which they are computed."""

@@ -43,7 +43,7 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> Callable[..., HeadEffects]:
 
     def measured(*asked: object) -> HeadEffects:
         with monkeypatch.context() as m:
-            m.setattr(effects._Passes, "_can_begin_later", lambda passes, each: False)
+            m.setattr(effects._Passes, "_pays", lambda passes, n_sets: False)
             return head_effects(*asked)  # type: ignore[arg-type]
 
     return measured
@@ -166,3 +166,31 @@ def test_nothing_of_it_is_left_in_other_passes_or_in_copies(tmp_path: Path) -> N
             assert not torch.equal(other(ids).logits, before)  # the copy is not the kept model
     torch.testing.assert_close(again, before.repeat(3, 1, 1), atol=1e-5, rtol=1e-5)
     assert kept.is_complete
+
+
+class FromFirstRow:
+    """A metric of somebody's own, whose `position` is not the only row that it reads."""
+
+    name, unit, position = "change of the first row's mean", "logits", -1
+
+    def __call__(self, before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+        return after[0].mean() - before[0].mean() + after[-1].mean() - before[-1].mean()
+
+
+def test_a_metric_of_ones_own_reads_whatever_rows_it_likes(
+    whole: Callable[..., HeadEffects], tmp_path: Path
+) -> None:
+    BY_NAME["GPT2LMHeadModel"].save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    asked = scope, scope.run(IDS), FromFirstRow()
+    made = head_effects(*asked)
+    assert begins(*asked[:2], made, asked[2]) == {0, 1}
+    compare(made, whole(*asked))
+
+
+def test_nothing_is_kept_of_a_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    BY_NAME["GPT2LMHeadModel"].save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    head_effects(scope, scope.run(IDS), LogProbability(3))
+    assert not any("forward" in vars(part) for part in scope.model.modules())

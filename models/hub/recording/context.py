@@ -40,7 +40,7 @@ class Tap:
 
 @dataclass(frozen=True)
 class Taps:
-    """What is recorded where, by the path of a module, and True for its input. Hooks look here.
+    """The taps of a model by (path of a module, True for its input). Hooks look here at each pass.
 
     `exact` is used while edits change intermediates: each is tapped where it is itself the input or
     output of a module, not made from another.
