@@ -73,8 +73,7 @@ class Shuffle extends Fitted {
       this.head(group, part.title, room);
       this[part.kind](group, part, part.kind === "bars" ? room : Math.min(room, PART.most));
     });
-    const rows = first + (phone ? 1 : Math.ceil((parts.length - first) / columns)); // on a phone the others are scrolled to
-    const most = bars ? heights[0] : rows * (PART.top + roomForRows() / scale) + first * ON_PHONE.gap + (rows - first) * PART.below;
+    const most = bars ? heights[0] : (first + 1) * (PART.top + roomForRows() / scale) + first * ON_PHONE.gap + PART.below;
     const height = y + tallest;
     this.place.style.height = `${most * scale}px`;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
