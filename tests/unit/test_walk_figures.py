@@ -691,6 +691,11 @@ def test_the_walk_says_what_an_edit_sets_and_its_checks_pass(
     is_sum = torch.allclose(walk.parts.sum(0), walk.b, atol=1e-4)
     assert ("what an edit makes of their sum" in stages["b"]) == (not is_sum)
     assert is_sum == (name not in ("zero", "scaled"))
+    header, _ = unpack(inside_cell.walk_payload(trace, at, TERMS))
+    source = "set by an edit" if walk.sets_weights else "softmax"
+    assert header["columns"]["weights"]["title"] == header["links"][-1][1] == source
+    parts = header["columns"]["parts"]
+    assert (parts["title"], bool(parts["why"])) == (("taken of v", False) if walk.sets_factors else ("weight × v", True))  # fmt: skip
     matrices = inside_text.explain_view("matrices", at.site, TERMS)
     assert matrices.startswith("**An edit changes")
     replaced = "Here is the softmax that it replaces." in inside_text.explain_view("scaling", at.site, TERMS)  # fmt: skip

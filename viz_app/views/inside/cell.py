@@ -11,7 +11,7 @@ from torch import Tensor
 from models.analysis import head_sum
 from models.analysis.head_sum import HeadSum
 from models.analysis.head_walk import Walk
-from models.trace import AttentionSite, Trace
+from models.trace import Trace
 from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
@@ -56,7 +56,7 @@ def walk_payload(
         "blocked": blocked_by(cell, rows),
         "n_keys": len(w.weights),
         "extent": extents,
-        **_columns_header(site, inside_columns.walk_columns(site, arrays, scale), stops),
+        **_columns_header(cell, inside_columns.walk_columns(site, w, arrays, scale), stops),
         **_tokens_header(trace, cell, terms, rows),
         **(_heads_header(head_sums, scale) if head_sums else {"n_heads": 0}),
     }
@@ -68,7 +68,7 @@ def walk_payload(
 
 
 def _columns_header(
-    site: AttentionSite, columns: dict[str, Column], stops: Sequence[Stage]
+    cell: WeightCell, columns: dict[str, Column], stops: Sequence[Stage]
 ) -> dict[str, Any]:
     """Return the columns that a stage shows, and links to the first stage of some."""
     used = {column for stage in stops for column in stage.columns}
@@ -78,7 +78,7 @@ def _columns_header(
         },
         "links": [
             [name, title, next(i for i, s in enumerate(stops) if name in s.columns)]
-            for name, title in inside_columns.links(site)
+            for name, title in inside_columns.links(cell.site, cell.walk)
         ],
     }
 

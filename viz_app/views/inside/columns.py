@@ -84,7 +84,7 @@ def colour_scales(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, f
 
 
 def walk_columns(
-    site: AttentionSite, values: dict[str, Tensor], scale: Mapping[str, float]
+    site: AttentionSite, w: Walk, values: dict[str, Tensor], scale: Mapping[str, float]
 ) -> dict[str, Column]:
     """Return every column that a stage of this site's walk may show, by its id.
 
@@ -97,11 +97,13 @@ def walk_columns(
         "a": Column(first_column[0], _sizes(values, "a", "memory", scale["a"]), "strip", "memory", scale["a"], first_column[1]),
         **_comparison(site, values, scale),
         "masked": Column("+ mask", "", "number", "masked", scale["scores"]),
-        "weights": Column("softmax", "weight, 0 to 1", "weight", "weights"),
+        "weights": Column(_weight_title(w), "weight, 0 to 1", "weight", "weights"),
         "v": Column(value, f"{len(values['b'])} numbers, ±{_brief(scale['v'])}", "strip", "v", scale["v"], family="v"),
         "parts": Column(f"weight × {value}", f"on the scale of {value}, ±{_brief(scale['v'])}", "strip", "parts", scale["v"],
                         family="v", why=("= weight ", {"key": "weights"}, f" × {value} ", {"row": "v"})),
     }  # fmt: skip
+    if w.sets_factors:
+        by_id["parts"] = replace(by_id["parts"], title=f"taken of {value}", why=())
     return by_id | _named(site, values, by_id["terms"], scale)
 
 
@@ -200,7 +202,11 @@ def _named(
     return by_id
 
 
-def links(site: AttentionSite) -> list[tuple[str, str]]:
+def _weight_title(w: Walk) -> str:
+    return "set by an edit" if w.sets_weights else "softmax"
+
+
+def links(site: AttentionSite, w: Walk) -> list[tuple[str, str]]:
     """Return (array, display name) of the numbers from the first sum to the weight."""
     term_links = [
         (CONTENT_TERM, "÷ √dₖ"),
@@ -214,7 +220,7 @@ def links(site: AttentionSite) -> list[tuple[str, str]]:
     )
     if site.terms:
         first = [*(link for link in first if link[0] == "raw"), *term_links]
-    return [*first, ("masked", "+ mask"), ("weights", "softmax")]
+    return [*first, ("masked", "+ mask"), ("weights", _weight_title(w))]
 
 
 def _t(site: AttentionSite) -> float:
