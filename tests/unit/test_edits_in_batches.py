@@ -5,6 +5,7 @@ from pathlib import Path
 import hub_kinds
 import pytest
 import torch
+from checked import unchecked
 from hub_models import BY_NAME, NAMES
 
 import models
@@ -17,17 +18,18 @@ TEXTS = ("5 6 7 8 9 10 11", "12 5 9 14 7 6 8", "9 9 5 11 6 13 10", "7 12 6 5 10 
 SECOND = "21 23 29"
 
 
-@pytest.fixture
-def scope(name: str, tmp_path: Path) -> Scope:
-    BY_NAME[name].save(tmp_path)
-    scope = models.load(tmp_path, device="cpu")
+@pytest.fixture(scope="module", params=[*NAMES, "BloomForCausalLM"])
+def scope(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scope:
+    folder = tmp_path_factory.mktemp("hub")
+    BY_NAME[request.param].save(folder)
+    scope = models.load(folder, device="cpu")
     if not scope.model.can_edit_masks or not scope.model.pads:
         pytest.skip("its attention cannot be changed, or its rows cannot be padded")
     return scope
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["one text", "several"])
-@pytest.mark.parametrize("name", [*NAMES, "BloomForCausalLM"])
+@unchecked()
 def test_a_head_off_in_one_row_changes_that_row_as_it_would_alone(scope: Scope, same: bool) -> None:
     n_fields = len([field for field in scope.model.text_fields if not field.optional])
     texts = [[TEXTS[0] if same else text, SECOND][:n_fields] for text in TEXTS]
@@ -36,15 +38,16 @@ def test_a_head_off_in_one_row_changes_that_row_as_it_would_alone(scope: Scope, 
         logits_of(runs[0].outputs)
     except ValueError:
         pytest.skip("it answers with vectors")
-    for site in runs[0].attention.values():
+    unchanged = [logits_of(scope.outputs_batch([run.streams], [])[0]) for run in runs]
+    for site in runs[0].attention:
         for n in range(2, len(texts) + 1):  # as many rows as heads or key heads, too
-            edit = HeadOff(Where(site=site.name, heads=(0,), rows=(n - 1,)))
+            edit = HeadOff(Where(site=site, heads=(0,), rows=(n - 1,)))
             whole = scope.outputs_batch([run.streams for run in runs[:n]], [edit])
-            for row, (run, outputs) in enumerate(zip(runs, whole, strict=False)):
-                alone = HeadOff(Where(site=site.name, heads=(0,)))
-                edits = [alone] if row == n - 1 else []
-                expected = logits_of(scope.outputs_batch([run.streams], edits)[0])
-                torch.testing.assert_close(logits_of(outputs), expected, atol=2e-5, rtol=1e-4)
+            alone = HeadOff(Where(site=site, heads=(0,)))
+            changed = logits_of(scope.outputs_batch([runs[n - 1].streams], [alone])[0])
+            expected = [*unchanged[: n - 1], changed]
+            for outputs, logits in zip(whole, expected, strict=True):
+                torch.testing.assert_close(logits_of(outputs), logits, atol=2e-5, rtol=1e-4)
 
 
 def test_a_head_of_each_choice_is_changed_in_a_batch_as_alone(tmp_path: Path) -> None:
