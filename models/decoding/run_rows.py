@@ -12,7 +12,7 @@ from functools import cached_property
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from models.analysis.slices import row_slices, slice_with
@@ -21,9 +21,13 @@ from models.trace import AttentionSite
 
 @dataclass(frozen=True)
 class StepRows(Sequence):
-    """Attention rows collected step by step; `rows[i]` is (head, key), over the keys then."""
+    """Attention rows collected step by step; `rows[i]` is (head, key), over the keys then.
+
+    `closed[i]` is True for each head that might attend to no key then; None if there is none.
+    """
 
     rows: tuple[Tensor, ...]
+    closed: tuple[Tensor | None, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -52,8 +56,12 @@ class StepRows(Sequence):
 
     @cached_property
     def sums(self) -> Float[Tensor, " _"]:
-        """Sum of every row of every head."""
-        return torch.cat([row.sum(-1) for row in self.rows])
+        """Sum of every row of every head that may attend to a key."""
+        closed = self.closed or (None,) * len(self.rows)
+        sums = [row.sum(-1) for row in self.rows]
+        return torch.cat(
+            [each if none is None else each[~none] for each, none in zip(sums, closed, strict=True)]
+        )
 
 
 @dataclass(frozen=True)
@@ -93,8 +101,10 @@ class PassRows(Sequence):
 
     @cached_property
     def sums(self) -> Float[Tensor, " _"]:
-        """Sum of every row of every head."""
-        return torch.cat([weights.sum(-1).flatten() for weights in self._slabs()])
+        """Sum of every row of every head that may attend to a key."""
+        sums = torch.cat([weights.sum(-1) for weights in self._slabs()], -1)  # (head, position)
+        closed = closed_rows(self.site, sums, slice(self.first, self.first + self.n))
+        return sums.flatten() if closed is None else sums[~closed]
 
     @cached_property
     def _looks_back(self) -> bool:
@@ -112,6 +122,16 @@ class PassRows(Sequence):
                     ..., start - queries.start : stop - queries.start, : self.n_key
                 ]
                 yield (weights.tril(start) if self._looks_back else weights).float().cpu()
+
+
+def closed_rows(
+    site: AttentionSite, sums: Float[Tensor, "head position"], rows: slice
+) -> Bool[Tensor, "head position"] | None:
+    """Return which rows of weights, that sum to `sums`, may attend to no key; None if none."""
+    if bool((sums != 0).all()):
+        return None
+    closed = ~site.allowed(head=None, rows=rows).any(-1).cpu()
+    return closed if bool(closed.any()) else None
 
 
 def _largest(weights: Float[Tensor, "*row key"], block: int) -> Float[Tensor, "*row block"]:

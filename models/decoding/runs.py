@@ -18,7 +18,7 @@ from models import decoding
 from models.analysis.checks import ROUNDING, check_used
 from models.architectures import Model
 from models.decoding import BeamStep, Step
-from models.decoding.run_rows import PassRows, StepRows
+from models.decoding.run_rows import PassRows, StepRows, closed_rows
 from models.trace import Activation, AttentionSite, Recording, Trace, in_float32
 from models.trace.edits import Edit
 
@@ -207,6 +207,7 @@ class _StepCollector:
 
     steps: list[Step] = field(default_factory=list)
     rows: dict[str, list[Tensor]] = field(default_factory=dict)
+    closed: dict[str, list[Tensor | None]] = field(default_factory=dict)
     cached: list[int] = field(default_factory=list)
     states: dict[str, list[Tensor]] = field(default_factory=dict)
     error: float | None = None
@@ -217,7 +218,10 @@ class _StepCollector:
         for name, site in _writing(recording.attention).items():
             last = site.n_query - 1
             weights = site.weights(rows=slice(last, last + 1))
-            self.rows.setdefault(name, []).append(weights[:, 0].float().cpu())
+            row = weights[:, 0].float().cpu()
+            closed = closed_rows(site, row.sum(-1, keepdim=True), slice(last, last + 1))
+            self.rows.setdefault(name, []).append(row)
+            self.closed.setdefault(name, []).append(None if closed is None else closed[:, 0])
             error = _kernel_error(site, weights if last == 0 else None)
             self.error, self.dtype = _larger(self.error, error), site.dtype
             if site.role == "self":
@@ -239,7 +243,10 @@ def _one_by_one(model: Model, inputs: Sequence[int], steps: Iterable[Step]) -> R
         (_opening(model, inputs)[-1], *taken[:-1]),
         taken,
         torch.stack([s.log_probs for s in collector.steps]),
-        {name: StepRows(tuple(rows)) for name, rows in collector.rows.items()},
+        {
+            n: StepRows(tuple(rows), tuple(collector.closed[n]))
+            for n, rows in collector.rows.items()
+        },
         tuple(collector.cached),
         collector.error,
         taken[-1] in model.end_ids,

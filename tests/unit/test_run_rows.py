@@ -7,7 +7,7 @@ from small import random_model
 
 from models.analysis import slices
 from models.decoding.run_rows import PassRows, StepRows
-from models.decoding.runs import uncached_run
+from models.decoding.runs import Method, autoregressive, uncached_run
 from models.trace import AttentionSite
 from models.trace.edits import MaskChange, Where
 
@@ -43,6 +43,22 @@ def test_the_rows_of_a_pass_are_those_of_its_weights(
     torch.testing.assert_close(rows.sums, torch.ones(N * site.n_heads))
     with pytest.raises(IndexError):
         rows[N]
+
+
+def test_a_row_that_may_attend_to_nothing_is_not_expected_to_sum_to_1() -> None:
+    """The others still are, in one pass and step by step."""
+    scope = letters("transformer")
+    closed = MaskChange(Where(site=SITES[0], heads=(1,)), block=tuple((2, i) for i in range(3)))
+    trace = scope.run("abcdeab", "edcabe", edits=[closed])
+    given = trace.streams["source"].ids
+    rows = PassRows(trace.attention[SITES[0]], FIRST, N)
+    assert not rows[0][1].any()
+    steps = autoregressive(scope.model, given, Method(), [closed]).run
+    assert not steps.rows[SITES[0]][2][1].any()
+    for one, n in ((rows, N), (steps.rows[SITES[0]], len(steps))):
+        torch.testing.assert_close(one.sums, torch.ones(n * one.n_heads - 1))
+    forged = StepRows(tuple(0 * row for row in steps.rows[SITES[0]]))  # zeros that no mask explains
+    assert not forged.sums.any()
 
 
 def test_as_many_rows_are_worked_out_together_as_there_is_room_for(
