@@ -55,6 +55,19 @@ def test_every_page_opens_beside_a_run_of_another_family(name: str) -> None:
         assert "pin written" in keys(app) or checkpoint in " ".join(t.value for t in app.text)
 
 
+@pytest.mark.parametrize("heads", ["one", "mean"])
+def test_a_pinned_decoder_of_fewer_heads_is_read_in_one_that_it_has(heads: str) -> None:
+    pinned = {"pin.checkpoint": "dates", "pin.source": "3 May 2019"}
+    site = {"site": "decoder.layers.1.cross_attn", "head": "5", "heads": heads}
+    app = opened("decoding", **pinned, **site)
+    ours, theirs = (picture(app, key)[0]["reading"] for key in ("stepper", "pin stepper"))
+    if heads == "mean":
+        assert (ours[-11:], theirs[-11:]) == ("its 6 heads", "its 4 heads")
+    else:
+        assert ours.endswith("layer 2, head 6")
+        assert theirs.endswith("layer 2, head 4")
+
+
 @pytest.mark.parametrize("name", OF_A_RUN)
 def test_a_run_pinned_beside_itself_has_the_same_pictures(name: str) -> None:
     app = opened(name, **PINNED | {"pin.source": "I like cats."})

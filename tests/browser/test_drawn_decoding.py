@@ -88,7 +88,8 @@ def payload(
          "predicted": [label(t if i != 1 else "w") for i, t in enumerate(GIVEN)], "best": best},
         "serial": {**serial, "read": [label(t) for t in ["[start]", *written[:-1]]], "written": [label(t) for t in written],
          "cached": list(range(len(written)))},
-        "free": None, "diverges": same, "forced": [], "how": "greedy", "sampling": sampling, "reading": "decoder layer 2, head 1",
+        "free": None, "diverges": same, "seesAhead": False, "forced": [], "how": "greedy", "sampling": sampling,
+        "reading": "decoder layer 2, head 1",
         "cross": "Cross-attention", "own": family == "attention", "family": family, "vectors": vectors,
         "sourceName": "the source", "targetName": "the target",
         "ownText": "", "prompt": [], "box": "Translation", "vocab": 8192, "mostEntropy": math.log(8192), "unforceable": [0, 1],
@@ -555,6 +556,18 @@ def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
                 assert all(word in title for word in (*words, "(decoder layer 2, head 1)"))
 
 
+def test_what_may_be_attended_to_ahead_is_not_drawn_as_masked(stage: Stage) -> None:
+    _, arrays = shown(stage, seesAhead=True, work=None)
+    go(stage, 0)
+    chips = ".panel.parallel .chips[data-side=self] .chip-token"
+    drawn = stage.elements(chips, "data-state", "data-weight")
+    assert [state for _, state, _ in drawn] == ["open"] * len(GIVEN)
+    assert [np.float32(weight) for *_, weight in drawn] == arrays["parallel_self"][0].tolist()
+    assert "may be attended to" in stage.text(".panel.parallel .lead")
+    later = stage.elements(".panel.serial .chips[data-side=self] .chip-token", "data-state")
+    assert [state for _, state in later][1:] == ["unknown"] * (len(WRITTEN) - 1)
+
+
 def test_of_a_long_text_the_chips_are_blocks_of_what_is_read(stage: Stage) -> None:
     data, header, arrays = payload()
     rows = {
@@ -872,6 +885,13 @@ def test_the_story_says_where_they_part(stage: Stage) -> None:
     assert stage.text(".story").startswith("Both read the same")
     go(stage, 3)
     assert "stopped after 3 steps" in stage.text(".story")
+    shown(stage, written=[*GIVEN[:4], "e", "f"], diverges=-1)
+    go(stage, 4)
+    assert stage.text(".story").startswith("Both read the same")
+    go(stage, 5)
+    assert stage.text(".story").startswith("The given text has ended.")
+    shown(stage, written=GIVEN, seesAhead=True)
+    assert stage.text(".story").endswith("so the probabilities may differ.")
     shown(stage, written=GIVEN, family="recurrent")
     assert "their states and probabilities are the same" in stage.text(".story")
 

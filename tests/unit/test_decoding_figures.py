@@ -20,6 +20,7 @@ from models.decoding.multiply_adds import count_multiply_adds
 from models.decoding.runs import Method, Run
 from models.runs.scope import Scope
 from models.tokenizers.base import END, START, Tokenizer
+from models.trace.edits import MaskChange, Where
 from viz_app import words
 from viz_app.drawing.difference import common_items
 from viz_app.drawing.labels import token_labels
@@ -104,6 +105,7 @@ def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
     found = decoder_attention(alone, 1, 0)
     assert (found.cross, found.name) == (cross, "decoder layer 2, head 1")
     assert alone.attention[found.self_attention].layer == 1
+    assert decoder_attention(trace, 1, 5) == decoder_attention(trace, 1, 2)  # it has three heads
 
 
 # the stepper
@@ -131,7 +133,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
         **saving("letters.decoding", facts(forced.trace)),
         "block": 1, "blocks": {},
         "extent": {"multiply-adds": max(count.uncached)}, "most": max(count.uncached),
-        "step": 2, "steps": max(4, n), "note": "A note.", "diverges": diverges, "forced": [1, 3], "how": "greedy",
+        "step": 2, "steps": max(4, n), "note": "A note.", "diverges": diverges, "seesAhead": False, "forced": [1, 3], "how": "greedy",
         "sampling": False,
         "reading": "decoder layer 2, head 3", "cross": "Cross-attention", "own": True, "family": "attention", "vectors": [],
         "sourceName": "the English sentence", "targetName": "the French so far", "ownText": "",
@@ -177,6 +179,25 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
 def writer_labels(run: Run) -> list:
     special = ["<pad>", "<s>", "</s>", "<unk>"]
     return [[NAMES[i], f"special token {special[i]}" if i < 4 else "", i < 4] for i in run.taken]
+
+
+def test_under_a_mask_that_opens_ahead_no_cache_is_shown_and_later_keys_are_drawn(
+    scope: Scope,
+) -> None:
+    """At position 1 the given text's row may attend to its position 3; so may the saved drawing."""
+    allow = MaskChange(Where(site="decoder.layers.1.self_attn"), allow=((0, 2),))
+    trace = scope.run("abcde", "edc", edits=[allow])
+    ids, method = trace.streams["source"].ids, Method()
+    run = decoding_runs.autoregressive(scope.model, ids, method, edits=[allow]).run
+    opened = Story(trace, decoding_runs.of_trace(trace), run, method, sees_ahead=True)
+    reading = decoder_attention(trace, 1, 0)
+    header, arrays = unpack(decoding_payloads.stepper(opened, scope, reading, TERMS, 0))
+    assert (header["seesAhead"], header["work"]) == (True, None)
+    weight = float(trace.attention[OWN].weights(0)[0, 2])
+    assert weight > 0.01
+    assert float(arrays["parallel_self"].reshape(4, 4)[0, 2]) == pytest.approx(weight)
+    drawing = decoding_files.drawing(opened, scope, reading, 0, "")
+    assert f"<title>{weight!r}</title>" in drawing
 
 
 def test_a_story_without_forced_tokens_has_no_other(scope: Scope) -> None:

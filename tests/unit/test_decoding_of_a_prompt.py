@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from models.decoding.runs import Method, Run
 from models.layers.similarity import SIMILARITIES
 from models.runs.scope import Scope
 from models.trace import Trace
+from models.trace.edits import HeadOff, Where
 from viz_app.drawing.payload import unpack
+from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import files as decoding_svg
@@ -202,6 +205,18 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
             called(row) for row in found.tolist()
         ]
         assert f"{lane}_cross" not in arrays
+
+
+def test_a_changed_model_goes_on_from_a_prompt_with_its_own_text(scope: Scope) -> None:
+    """But what follows, where it is given, is not the unchanged model's either."""
+    off = (HeadOff(Where(site=OWN), baseline="zero"),)
+    for after in (None, CONTINUATION):
+        own = run_of(scope, after)
+        run = cache.changed_run(own, replace(own.spec, edits=off))
+        story = decoding_payloads.compare_decoding(run, choices_of(run))[1]
+        assert story.writer == ("" if after else "the model's own")
+        if after is None:
+            assert story.parallel.taken == story.serial.taken[: len(story.parallel)]
 
 
 def test_without_a_continuation_the_models_own_text_is_read_at_once(scope: Scope) -> None:

@@ -55,7 +55,8 @@ class Panel {
         : "This run was stopped at its limit of steps.";
       return void say(`${end} Its last position, ${i + 1}:`);
     }
-    const { here: [place, of, masked], alone } = this.wording, rest = picture.own ? masked : (alone ?? masked);
+    const { here: [place, of, masked], alone, ahead } = this.wording, hidden = picture.own ? masked : (alone ?? masked);
+    const rest = picture.seesAhead ? ahead : hidden;
     say(lane === "parallel" ? place : "Pass ");
     say(lane === "parallel" ? String(i + 1) : `${i + 1} of ${run.n}`, "count");
     say(lane === "parallel" ? of(run.n) : ". So far it reads: ");
@@ -104,7 +105,8 @@ class Panel {
       theme,
     );
     picture.vectors.forEach(({ title, scale }, n) => this.strips[n].show(title, row(this.vectors[n]), scale, theme));
-    const n = Math.ceil((picture.prompt.length + i + 1) / picture.block), open = this.lane === "parallel" ? { open: n } : { known: n };
+    const n = Math.ceil((picture.prompt.length + i + 1) / picture.block), given = picture.seesAhead ? {} : { open: n };
+    const open = this.lane === "parallel" ? given : { known: n };
     const what = this.lane === "parallel" ? "the given text" : "its own text";
     this.self?.show(
       `Self-attention to ${what} (${picture.reading}${largest})`,

@@ -144,6 +144,10 @@ class Stepper {
         }. The given text goes on.`,
       );
     }
+    if (this.picture.seesAhead && (diverges < 0 || step < diverges)) {
+      return void say("So far both have read the same. But a position may attend to later tokens here, so the probabilities may differ.");
+    }
+    if (diverges < 0 && step >= parallel.n) return void say("The given text has ended. Up to there both read the same tokens.");
     if (diverges < 0) return void say(this.wording.same);
     const token = (label) => say(label[0], "b", "token");
     if (step < diverges) return void say("So far both have read the same, and their probabilities agree.");

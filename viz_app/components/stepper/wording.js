@@ -4,6 +4,7 @@ const WORDING = {
   attention: {
     trainingTitle: (n) => (n === 1 ? "its 1 position, in 1 pass" : `all ${n} positions at once, in 1 pass`),
     here: ["Position ", (n) => ` of ${n} of one single pass. Given: `, "(the rest is given too, but masked)"],
+    ahead: "(the rest is given too, and later tokens may be attended to)",
     alone: "(the rest is given too, but each position reads only its own token)",
     same: "Both read the same tokens, so both give the same probabilities. Training needs one pass, inference one per token.",
     work: "What is computed at this step, and what comes from the cache",

@@ -215,7 +215,9 @@ def _step(
         parts.append(_box(x + 90, y - 11, max(0.5, 200 * p), 13, fill=fill, title=repr(p)))
         parts.append(_text(x + 296, y, f"{p:.3f}"))
     opening = given_row(story, scope.tokenizer)[: story.n_opening]
-    keys = [*opening, *token_labels(scope.tokenizer, run.read[1 : i + 1], story.n_text)]
+    is_given = run is story.parallel and story.sees_ahead  # what comes later may be attended to
+    end = len(run) if is_given else i + 1
+    keys = [*opening, *token_labels(scope.tokenizer, run.read[1:end], story.n_text)]
     source = story.trace.attention[reading.cross].key_stream if reading.cross else ""
     crossing = f"{reading.cross_name} to the {source}", reading.cross, source_labels(story, reading)
     read = crossing, ("Self-attention", reading.self_attention, keys)

@@ -99,7 +99,7 @@ def decoding_payloads(run: CurrentRun, choices: DecodingChoices) -> Pictures:
                 runs.serial,
                 _uncached(run, runs),
                 from_cache=run.scope.model.can_cache,
-                sees_ahead=sees_ahead(run.scope.model, run.spec.edits),
+                sees_ahead=runs.sees_ahead,
             )
         ),
     }
@@ -150,12 +150,9 @@ def decoding_choices_within(
     choices: DecodingChoices, run: CurrentRun, other: CurrentRun
 ) -> DecodingChoices:
     """Return these choices for another run: its forced tokens, and an attention of its decoder."""
-    names = [site.name for site in writing_sites(other.trace)]
-    reading = choices.reading
-    if not all(name in names for name in (reading.cross, reading.self_attention) if name) or not (
-        reading.cross or reading.self_attention
-    ):
-        reading = decoder_attention(other.trace, head=reading.head)
+    shown, head = {choices.reading.cross, choices.reading.self_attention}, choices.reading.head
+    layers = [site.layer for site in writing_sites(other.trace) if site.name in shown]
+    reading = decoder_attention(other.trace, max(layers, default=0), head)
     place = ReadingState(choices.place.step, other.spec.forced, mean=choices.place.mean)
     place = place.within(other.scope)
     method = replace(choices.method, forced=place.forced)
@@ -187,7 +184,8 @@ def compare_decoding(run: CurrentRun, choices: DecodingChoices) -> tuple[Autoreg
         autoregression.method,
         free,
         n_opening,
-        run.original.trace if run.original else None,
+        run.original.trace if run.original and not _continues_a_prompt(run) else None,
+        sees_ahead(run.scope.model, run.spec.edits),
     )
 
 
@@ -220,13 +218,18 @@ def _teacher_forced(run: CurrentRun, method: Method) -> Run:
 
     Without a text after the prompt, it reads the model's own greedy continuation.
     """
-    n_opening, stream = _n_opening(run), run.trace.next_token.stream
-    if len(run.trace.streams[stream].ids) > n_opening or not run.scope.model.continues:
-        return of_trace(run.trace, n_opening - 1)
+    if not _continues_a_prompt(run):
+        return of_trace(run.trace, _n_opening(run) - 1)
     return checked_pass(
         run,
         cache.autoregression(run, input_ids(run), Method(max_new=method.max_new)).run.taken,
     )
+
+
+def _continues_a_prompt(run: CurrentRun) -> bool:
+    """Return True if only a prompt is given, so that the text after it is this model's own."""
+    n_given = len(run.trace.streams[run.trace.next_token.stream].ids)
+    return run.scope.model.continues and n_given <= _n_opening(run)
 
 
 def _uncached(run: CurrentRun, runs: Story) -> Run:

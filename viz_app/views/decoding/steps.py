@@ -54,6 +54,7 @@ def stepper(
         "serial": _serial(story, tokenizer),
         "free": _free(story, tokenizer),
         "diverges": -1 if diverges is None else diverges,
+        "seesAhead": story.sees_ahead,
         "forced": [i for i, _ in story.method.forced],
         "how": METHOD_NAMES[story.method.how],
         "sampling": story.method.how == "sample",
@@ -242,7 +243,9 @@ def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
 
 
 def _multiply_adds(story: Story, scope: Scope) -> dict[str, Any] | None:
-    """Return the work of each step; None for a model whose work cannot be counted."""
+    """Return the work of each step; None if nothing is cached, or the work cannot be counted."""
+    if story.sees_ahead or not scope.model.can_cache:
+        return None
     given_stream = scope.model.fields[0].stream
     n_source = 0 if scope.model.continues else len(story.trace.streams[given_stream].ids)
     count = count_multiply_adds(scope.model, n_source, len(story.serial), story.n_opening)

@@ -14,7 +14,8 @@ class Story:
 
     `n_opening` is the number of tokens the decoder is given before its first step: 1 for <s>, or
     the prompt's length. `unchanged` is the run of the unchanged model, whose output a changed model
-    was given; None if the model is unchanged.
+    was given; None if the model is unchanged or continues a prompt by itself. `sees_ahead` is True
+    if a position may attend to a later one of the text that is generated.
     """
 
     trace: Trace
@@ -24,6 +25,7 @@ class Story:
     free: Run | None = None
     n_opening: int = 1
     unchanged: Trace | None = None
+    sees_ahead: bool = False
 
     @property
     def written_stream(self) -> Encoding:
@@ -73,7 +75,7 @@ def writing_sites(trace: Trace) -> list[AttentionSite]:
 
 
 def decoder_attention(trace: Trace, layer: int = 0, head: int | None = None) -> ShownAttention:
-    """Return the attention of a decoder layer (from 0).
+    """Return the attention of a decoder layer (from 0), in its last head if `head` is beyond it.
 
     A cross-attention without a layer number is shown with every layer.
     """
@@ -87,6 +89,7 @@ def decoder_attention(trace: Trace, layer: int = 0, head: int | None = None) -> 
         return ShownAttention(cross.name, "", 0, "weights α of the context", "Alignment")
     if not (shown := cross or self_attention):
         return ShownAttention()
+    head = None if head is None else min(head, shown.n_heads - 1)
     heads = f"mean over its {shown.n_heads} heads" if head is None else f"head {head + 1}"
     cross_names = (cross.name, "Cross-attention") if cross else ("", "")
     return ShownAttention(
