@@ -94,7 +94,7 @@ def test_a_text_of_ones_own_is_told_of_at_every_key(shared_page: Page) -> None:
     expect(shared_page.locator(".lesson .told p").first).to_contain_text("“Mary hit Tom.”")
     shared_page.locator(".st-key-source textarea").fill("She saw Tom.")
     expect(shared_page.locator(".lesson .told p").first).to_contain_text("“She saw Tom.”")
-    shared_page.get_by_role("button", name="Show the step again").click()
+    shared_page.get_by_role("button", name="Show again").click()
     expect(shared_page.locator(".lesson .told p").first).to_contain_text("“Mary hit Tom.”")
 
 

@@ -11,7 +11,7 @@ from viz_app.lessons.readings import finder
 from viz_app.lessons.sentence import ReadingValue
 from viz_app.session.current_run import CurrentRun
 
-RUN_MOVED = "Show the step again: the run on the screen is another one."
+RUN_MOVED = "Choose “Show again”: the run on the screen is another one."
 TEACHER_SHOWS = "Your teacher will show what happened."
 LED = "Pupils predict now. “Show what happened” shows it to everyone."
 

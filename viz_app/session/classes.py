@@ -176,7 +176,7 @@ class Classes:
         if expected is None:
             raise ClassError("Your teacher's page is still opening. Predict again in a moment.")
         if _written(form) != _written(expected):
-            raise ClassError("The class predicts for another text. Show the step again.")
+            raise ClassError("The class predicts for another text. Choose “Show again”.")
         if len(prediction) > MAX_PREDICTION:
             raise ClassError("The prediction is too long.")
         try:

@@ -11,7 +11,7 @@ class Lesson {
     find("h2").textContent = picture.lesson;
     find(".question").textContent = picture.question;
     find(".text").textContent = picture.text;
-    find(".away").textContent = picture.away ? "The step is on another page. “Show the step again” opens it." : "";
+    find(".away").textContent = picture.away ? "The step is on another page. “Show again” opens it." : "";
     find(".error").textContent = picture.error ?? "";
     const leave = find(".leave"), inClass = picture.part !== "";
     Object.assign(leave, { hidden: picture.part === "teacher", textContent: inClass ? "Leave" : "End" });
