@@ -152,9 +152,9 @@ def _is_head(value: Any) -> bool:
     effect = value.get("effect") if isinstance(value, dict) else None
     return (
         isinstance(effect, dict)
-        and set(value) == {"kind", "layer", "head", "effect", "is_marked"}
-        and set(effect) == {"mean", "low", "high", "p"}
-        and all(map(_is_number, effect.values()))
+        and set(value) == {"kind", "layer", "head", "effect", "p", "is_marked"}
+        and set(effect) == {"mean", "low", "high"}
+        and all(map(_is_number, (*effect.values(), value["p"])))
         and _is_text(value["kind"])
         and _is_count(value["layer"])
         and _is_count(value["head"])

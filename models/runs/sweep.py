@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.analysis.paired import Interval, bootstrap, holm
+from models.analysis.paired import LEVEL, Interval, bootstrap, holm, sign_flips
 from models.checkpoint_files import write_bytes
 from models.runs.scope import Scope
 from models.runs.text_loss import LOSS_UNITS, TextLosses
@@ -39,14 +39,16 @@ EncodingByStream = Mapping[str, Encoding]
 class HeadResult:
     """The effect of a head on the loss, in nats a token; positive: the model needs it.
 
-    The interval is that of the reported half of the texts. `is_marked` says that the effect on the
-    other half is significant after Holm's correction over all heads.
+    The interval and p (`sign_flips`) are those of the reported half of the texts. `is_marked` says
+    that the effect on the other half is significant after Holm's correction over all heads, and has
+    the same sign.
     """
 
     kind: str
     layer: int
     head: int
     effect: Interval
+    p: float
     is_marked: bool
 
 
@@ -74,6 +76,12 @@ class Swept:
         """Return how many heads of a kind are off at a share of its curve, and how many it has."""
         n_heads = sum(one.kind == kind for one in self.heads)
         return n_off(float(share), n_heads), n_heads
+
+    @property
+    def can_mark(self) -> bool:
+        """True if there are texts enough for any head to be significant beside all the others."""
+        n_selecting = (self.n_texts + 1) // 2
+        return 2.0 ** (1 - n_selecting) <= LEVEL / len(self.heads)
 
     def record(self) -> dict[str, Any]:
         """Return the results as a training record stores them."""
@@ -184,13 +192,17 @@ class Sweep:
         """Return the effect of each head, largest first."""
         unedited = torch.tensor(self.losses[OWN_BASELINE])
         heads = list(self.heads.items())
-        changes = [
-            torch.tensor(self.losses[f"{site} {head}"]) - unedited for (site, head), _ in heads
-        ]
-        marks = holm([bootstrap(change[::2], self.seed).p for change in changes])
+        changes = torch.stack(
+            [torch.tensor(self.losses[f"{site} {head}"]) - unedited for (site, head), _ in heads]
+        )
+        selecting, reported = changes[:, ::2], changes[:, 1::2]
+        same_sign = selecting.mean(1).sign() == reported.mean(1).sign()
+        marks = holm(sign_flips(selecting, self.seed))
         results = [
-            HeadResult(kind, layer, head, bootstrap(change[1::2], self.seed), mark)
-            for ((_, head), (kind, layer)), change, mark in zip(heads, changes, marks, strict=True)
+            HeadResult(kind, layer, head, bootstrap(change, self.seed), p, mark and bool(same))
+            for ((_, head), (kind, layer)), change, p, mark, same in zip(
+                heads, reported, sign_flips(reported, self.seed), marks, same_sign, strict=True
+            )
         ]
         return sorted(results, key=lambda one: -one.effect.mean)
 

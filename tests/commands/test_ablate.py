@@ -126,7 +126,7 @@ def test_recorded_results_are_those_printed_and_belong_to_these_weights(
     printed = capsys.readouterr().out
     swept = Swept.of_record(models.load(checkpoint).training["ablation"])
     assert [f"head {one.head + 1} " in line and f"{one.effect.mean:+.4f}" in line for one, line in zip(
-        swept.heads, printed.splitlines()[1:], strict=False
+        swept.heads, [line for line in printed.splitlines() if " head " in line], strict=True
     )] == [True] * 9  # fmt: skip
     again = Sweep(
         (scope := models.load(checkpoint)),

@@ -362,7 +362,16 @@ def test_the_head_that_a_question_names_is_first_in_the_record() -> None:
     run = run_of("eng-fra", "We like him.")
     record = run.scope.training["ablation"]
     assert found("run.costliest_kind", run) == "cross"
-    assert found("run.marked_heads", run) == str(sum(h["is_marked"] for h in record["heads"]))
+    needed = [h for h in record["heads"] if h["is_marked"] and h["effect"]["mean"] > 0]
+    assert found("run.marked_heads", run) == str(len(needed))
+
+
+def test_a_head_whose_loss_falls_is_not_counted_as_raising_it() -> None:
+    run = run_of("xlnet", "The cat is here.")
+    heads = run.scope.training["ablation"]["heads"]
+    needed = sum(h["is_marked"] and h["effect"]["mean"] > 0 for h in heads)
+    assert needed < sum(h["is_marked"] for h in heads)
+    assert found("run.marked_heads", run) == str(needed)
 
 
 # lesson, what its question takes for granted, the run, a reading, and what it finds

@@ -68,7 +68,7 @@ def one_cell() -> tuple[Any, cell.WeightCell]:
 
 def swept() -> tuple[CurrentRun, Swept]:
     scope = letters()
-    heads = tuple(HeadResult("cross", 0, h, Interval(0.1, 0.0, 0.2, 0.5), False) for h in range(2))
+    heads = tuple(HeadResult("cross", 0, h, Interval(0.1, 0.0, 0.2), 0.5, False) for h in range(2))
     curve = {"0.5": (0.1, 0.05, 0.2, 0.4), "1": (0.5, 0.5, 0.5, 0.5)}
     return CurrentRun(scope, scope.run("abcde", "edc")), Swept(
         "zero", 8, 3, heads, {"cross": curve}

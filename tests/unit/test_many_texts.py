@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from small_scopes import scope_of
 
 import models
 from models.analysis.paired import Interval
 from models.runs.scope import Scope
-from models.runs.sweep import HeadResult, Sweep, Swept
+from models.runs.sweep import OWN_BASELINE, HeadResult, Sweep, Swept
 from viz_app import words
 from viz_app.drawing.sites import by_kind
 from viz_app.session.current_run import CurrentRun
@@ -64,15 +65,50 @@ def test_each_cell_is_the_result_of_its_own_head(run, swept):
 )
 def test_the_sentence_turns_with_the_sign(run, swept, effects, wanted, not_wanted):
     heads = tuple(
-        HeadResult(one.kind, one.layer, one.head, Interval(e, e - 0.01, e + 0.01, 0.0002), True)
+        HeadResult(one.kind, one.layer, one.head, Interval(e, e - 0.01, e + 0.01), 0.0002, True)
         for one, e in zip(swept.heads, effects, strict=False)
     )
-    said = many_texts.needed_heads_sentence(run, replace(swept, heads=heads))
+    found = replace(swept, heads=heads, n_texts=400)
+    said = many_texts.needed_heads_sentence(run, found)
     assert wanted in said
     assert not_wanted not in said
 
 
+def test_a_star_is_of_an_effect_that_has_one_sign_in_both_halves(scope: Scope) -> None:
+    text = scope.encode(*scope.held_out[0], "ab")
+    sweep = Sweep(scope, [text] * 60, n_orders=0)
+    same, opposite, by_chance, *_ = sweep.heads
+    noise = torch.rand(60, generator=torch.Generator().manual_seed(4))
+    turned = torch.tensor([1.0, -1.0]).repeat(30)  # even texts select, odd ones report
+    changes = {same: 1 + noise, opposite: (1 + noise) * turned, by_chance: noise - noise.mean()}
+    sweep.losses[OWN_BASELINE] = [0.0] * 60
+    for site, head in sweep.heads:
+        sweep.losses[f"{site} {head}"] = changes.get((site, head), torch.zeros(60)).tolist()
+    marks = {
+        (one.kind, one.layer, one.head): (one.effect.mean, one.is_marked) for one in sweep.results()
+    }
+    mean, is_marked = marks[(*sweep.heads[same], same[1])]
+    assert mean > 1
+    assert is_marked
+    mean, is_marked = marks[(*sweep.heads[opposite], opposite[1])]
+    assert mean < -1
+    assert not is_marked
+    assert sum(is_marked for _, is_marked in marks.values()) == 1
+
+
+def test_of_few_texts_no_head_can_be_told_to_matter(run, swept):
+    """4 texts select: of 16 signs the two outer ones, p 0.125, are what is least likely."""
+    few = replace(swept, n_texts=8)
+    said = many_texts.needed_heads_sentence(run, few)
+    assert said.startswith(f"8 texts are too few to tell which of {len(swept.heads)} heads")
+    assert replace(swept, n_texts=40).can_mark
+    single = replace(few, heads=few.heads[:1])
+    assert not single.can_mark
+    assert replace(single, n_texts=12).can_mark
+
+
 def test_nothing_significant_is_said_to_be_so(run, swept):
+    swept = replace(swept, n_texts=400)
     heads = tuple(replace(one, is_marked=False) for one in swept.heads)
     said = many_texts.needed_heads_sentence(run, replace(swept, heads=heads))
     assert said == f"None of {len(heads)} heads has a significant effect."

@@ -330,7 +330,8 @@ def change_backwards(run: CurrentRun, positions: str) -> ReadingValue:
 @_reading
 def marked_heads(run: CurrentRun) -> ReadingValue:
     """Return the number of heads that raise the loss significantly when off alone, as recorded."""
-    return _count(sum(one["is_marked"] for one in _ablation(run)["heads"]))
+    heads = _ablation(run)["heads"]
+    return _count(sum(one["is_marked"] and one["effect"]["mean"] > 0 for one in heads))
 
 
 @_reading

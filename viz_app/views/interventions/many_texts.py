@@ -48,8 +48,9 @@ LOSS_NOTES = {  # what the loss of a text is, by its kind
 SWEEP_NOT_MEASURED = "Nothing is measured yet for these weights. The button below switches each head off in turn over the held-out texts."
 SWEEP_EXPLANATION = """Each number is the mean change of the **loss** over held-out texts when that head alone is off, in nats.
 Above 0: the model needs the head. Below 0: it predicts better without it. The interval is a 95 % paired bootstrap over one half
-of the texts (Koehn 2004). A star marks an effect that is significant on the **other** half, corrected for the number of
-heads (Holm 1979). So no head is chosen and reported on the same texts.
+of the texts (Koehn 2004). A star marks an effect of the same sign that is significant on the **other** half. The test
+flips signs of texts at random (Fisher 1935) and corrects for the number of heads (Holm 1979). So no head is chosen
+and reported on the same texts.
 
 The curves switch heads off together, the least important first. Importance is E|Attᵀ ∂L/∂Att|, in units of its layer's length
 (Michel et al. 2019, equation 2). The band is the range of random orders, its line their upper median. Heads can stand in for one
@@ -153,6 +154,8 @@ def needed_heads_sentence(run: CurrentRun, swept: Swept) -> str:
     """Say how many heads are needed or harmful, and which matters most."""
     marked = [one for one in swept.heads if one.is_marked]
     needed = sum(one.effect.mean > 0 for one in marked)
+    if not swept.can_mark:
+        return f"{swept.n_texts} texts are too few to tell which of {len(swept.heads)} heads have a significant effect."
     if not marked:
         return f"None of {len(swept.heads)} heads has a significant effect."
     most = max(marked, key=lambda one: abs(one.effect.mean))
@@ -270,7 +273,7 @@ def sweep_table(swept: Swept) -> list[list[object]]:
             one.effect.mean,
             one.effect.low,
             one.effect.high,
-            one.effect.p,
+            one.p,
             one.is_marked,
         ]
         for one in swept.heads
