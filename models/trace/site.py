@@ -97,6 +97,11 @@ class AttentionSite:
         return self.given_weights is None or self.lazy_q.shape[3] > 0
 
     @property
+    def edits_weights(self) -> bool:
+        """True if an edit may replace the softmax of the masked scores."""
+        return any(edit.changes("weights") for edit in self.edits)
+
+    @property
     def kind(self) -> str:
         """Name of the attention's kind, and of its mask in the model."""
         return self.site_kind.name
@@ -195,7 +200,7 @@ class AttentionSite:
             ]
         allowed = self.allowed(batch, head, rows)
         weights = masked_softmax(self.scores(head, batch, rows), allowed)
-        if not any(edit.changes("weights") for edit in self.edits):
+        if not self.edits_weights:
             return weights
         part = self._edited_part(head, batch, rows, weights, allowed)
         return _in_part(edited_weights, self.edits, weights, part)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from drawn import saved
+from drawn import letters, saved
 from small import random_model, trace_of
 
 from models.checkpoint import Checkpoint
@@ -16,6 +16,7 @@ from models.layers.masks import Mask, MaskLayer, look_ahead
 from models.runs.scope import Scope
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Trace, record
+from models.trace.edits import HeadOff, SetWeights, Where
 from viz_app import words
 from viz_app.drawing import export
 from viz_app.drawing.colours import ACCENT_COLOUR, PAPER_COLOUR, ramp
@@ -174,6 +175,24 @@ def test_a_mask_of_one_head_is_drawn_in_that_head_only() -> None:
     assert codes[0, 3, 2] > 0
     assert blocked_bits(site, 1)[3, 2] == 2
     assert blocked_bits(site, 0)[3, 2] == 0
+
+
+@pytest.mark.parametrize("at_once", [1, 2**18])
+@pytest.mark.parametrize("k", [1, 2])
+def test_weights_that_an_edit_sets_are_drawn_of_all_heads(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, k: int
+) -> None:
+    """One head is spread evenly over three source tokens, one row of another reads one token."""
+    monkeypatch.setattr("viz_app.drawing.overview.LARGEST_AT_ONCE", at_once)
+    name = "decoder.layers.1.cross_attn"
+    even = HeadOff(Where(site=name, heads=(2,)), baseline="uniform")
+    one = SetWeights(Where(site=name, heads=(0,), queries=(0,)), cells=((1, 1.0),))
+    trace = letters().run_batch([("ab", "cde")], edits=[even, one])[0]
+    sites = [trace.attention[f"decoder.layers.{i}.cross_attn"] for i in range(2)]
+    codes = pooled_codes(sites, k)[1]
+    assert sites[1].n_key == 3
+    assert (codes[2] == 1 + round(254 / 3)).all()
+    assert codes[0, 0, 1 // k] == 255
 
 
 def test_the_sharpest_head_is_the_one_with_the_most_decided_rows(trace: Trace) -> None:

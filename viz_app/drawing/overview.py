@@ -104,7 +104,7 @@ def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
             [_codes(pooled_heads(site, range(site.n_heads), k), is_by_row(site)) for site in sites]
         )
     allowed = torch.stack([site.allowed(head=None) for site in sites])
-    if all(site.has_causes for site in sites):  # one softmax for all
+    if all(site.has_causes and not site.edits_weights for site in sites):  # one softmax for all
         weights = masked_softmax(torch.stack([site.scores() for site in sites]), allowed)
     else:
         weights = torch.stack([site.weights() for site in sites])

@@ -96,7 +96,7 @@ class _Masked:
 
         A fully masked row is all zeros.
         """
-        if not site.has_causes:
+        if not site.has_causes or site.edits_weights:
             return site.weights(head, rows=rows)[:, :n_seen].clone()
         weights = site.scores(head, rows=rows, n_key=n_seen).add_(self.added).softmax(-1)
         return weights.masked_fill_((self.added.amax(-1) < 0)[:, None], 0.0)

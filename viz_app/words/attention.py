@@ -186,8 +186,7 @@ def how_to_read(site: AttentionSite, writes: bool = False) -> str:
         if is_alignment(site)
         else r"The head then passes on that mixture of the values, $\text{weights}\cdot V$."
     )
-    is_set = any(edit.changes("weights") for edit in site.edits)
-    edited = ", unless an edit sets them" if is_set else ""
+    edited = ", unless an edit sets them" if site.edits_weights else ""
     return (
         rf"{shares}. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys that the row may "
         rf"attend to{edited}. {output}"
