@@ -13,9 +13,13 @@ import models
 from models import Trace
 from models.architectures.base import MASKED_OUTPUT
 from models.decoding.runs import Method
-from models.trace.edits import Edit, HeadOff
+from models.trace.edits import Edit, HeadOff, MaskChange, Where
+from viz_app.drawing.payload import unpack
 from viz_app.session import cache
+from viz_app.session.cache import findings
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
+from viz_app.views.attention.payloads import AttentionChoices, attention_payloads
 
 OFF = HeadOff("decoder.layers.0.cross_attn", head=1)
 METHOD = Method(max_new=5)
@@ -48,6 +52,22 @@ def test_a_run_under_edits_is_not_shown_for_one_under_others() -> None:
     log_probs = [trace.next_token.log_probs for trace in found]
     assert (log_probs[0] - log_probs[1]).abs().max() > 1e-4
     assert torch.equal(log_probs[0], log_probs[2])
+
+
+def test_pictures_of_a_long_text_are_not_shown_for_its_run_under_a_mask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(findings, "LARGEST_WHOLE", 1)  # so that these few tokens are a long text
+    name = "decoder.layers.0.self_attn"
+    choices = AttentionChoices(Focus(name, 0))
+    pictures = [
+        unpack(attention_payloads(each, choices)["overview"])
+        for each in (run(), run(MaskChange(Where(site=name), preset="window", k=1)))
+    ]
+    drawn = [(arrays["codes"] > 0).sum() for _, arrays in pictures]
+    n_heads, n = plain().trace.attention[name].n_heads, plain().trace.attention[name].n_query
+    assert n == 4
+    assert drawn[0] - drawn[1] == n_heads * 3  # each query reads itself and the one before it only
 
 
 CALLS: dict[str, tuple[Callable[..., Any], Callable[[Any], torch.Tensor], tuple, tuple]] = {

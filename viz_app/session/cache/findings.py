@@ -103,12 +103,11 @@ def cached_shuffle(
 
 
 def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Stored]) -> Stored:
-    """Return an analysis of an unchanged run, cached for long texts, where it takes seconds."""
+    """Return an analysis of a run, cached for long texts, where it takes seconds."""
     if max(len(row.ids) for row in trace.streams.values()) <= LARGEST_WHOLE:
         return make()
-    return store.cache_store.get(
-        (trace.model.fingerprint, "finding", what, tuple(trace.streams.values())), make
-    )
+    run = (trace.model.fingerprint, tuple(trace.streams.values()), trace.edits)
+    return store.cache_store.get(("finding", *run, what), make)
 
 
 def cached_head_effects(
