@@ -19,7 +19,8 @@ from models.architectures import Model
 from models.layers.blocks import Stack
 from models.layers.positions import Positions
 from models.tokenizers.encoding import Encoding
-from models.trace import Activation, record
+from models.trace import Activation, Trace, record
+from models.trace.edits import Edit, editing
 
 ORDERS = ("shuffled", "reversed", "two swapped")
 
@@ -133,14 +134,41 @@ class ShuffleTest:
         return self.change.mean(1)
 
 
+def edits_positions(trace: Trace, stream: str, *, as_keys: bool = False) -> bool:
+    """Return True if an edit of a stream's own vectors depends on positions of its tokens.
+
+    It means nothing once they change places. With `as_keys`, edits of whatever attends to the
+    stream count instead.
+    """
+    edited = {
+        edit
+        for site in trace.attention.values()
+        if stream == (site.key_stream if as_keys else site.query_stream)
+        for edit in site.edits
+    }
+    if not as_keys:
+        streams = {name: one.axes[1] for name, one in trace.activations.items()}
+        edited |= {
+            edit
+            for edit in trace.edits
+            if edit.changes("activation")
+            and streams.get(edit.where.activation or "", stream) == stream
+        }
+    return any(edit.depends_on_positions for edit in edited)
+
+
 @torch.inference_mode()
 def shuffle_test(
-    model: Model, source: Sequence[int], order: Sequence[int], segments: Sequence[int] = ()
+    model: Model,
+    source: Sequence[int],
+    order: Sequence[int],
+    segments: Sequence[int] = (),
+    edits: Sequence[Edit] = (),
 ) -> ShuffleTest:
     """Encode `source` (token ids, </s> last) as it is and with token order[i] at position i.
 
     To test without positions, pass `without_positions(model)`. `segments` is the text each position
-    belongs to, in a model that marks it.
+    belongs to, in a model that marks it. `edits` apply to both orders (see `edits_positions`).
 
     Raises:
         ValueError: `order` is not a permutation of the positions.
@@ -152,7 +180,7 @@ def shuffle_test(
     ids = torch.tensor(
         [list(source), [source[i] for i in order]], device=model.embedding.weight.device
     )
-    with record() as recording:
+    with record() as recording, editing(edits):
         masks = model.masks(ids, *[ids[:, :0]] * (len(model.streams) - 1))
         output = model.encode(
             ids, masks, *[torch.tensor([segments] * 2, device=ids.device)] * bool(segments)

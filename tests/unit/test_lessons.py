@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_runs import edited
 
 import models
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
@@ -309,6 +310,16 @@ def test_a_text_read_backwards_changes_vectors_only_with_positions() -> None:
     change = (backwards[torch.tensor(order).argsort()] - own).norm(dim=1) / own.norm(dim=1)
     assert found("run.change_backwards(with)", run) == f"{float(change.max()):.2f}"
     assert float(found("run.change_backwards(without)", run)) < 1e-4 < float(change.max())
+
+
+def test_a_text_read_backwards_is_read_under_the_edits_of_the_run() -> None:
+    plain = run_of("eng-fra", "We like him.")
+    off = edited(plain, (HeadOff("encoder.layers.1.self_attn"),))
+    both = [found("run.change_backwards(with)", run) for run in (plain, off)]
+    assert both[0] != both[1]
+    painted = edited(plain, (MaskChange(Where(kind="encoder_self"), block=((0, 1),)),))
+    with pytest.raises(ValueError, match="depends on positions of the source"):
+        found("run.change_backwards(with)", painted)
 
 
 def test_a_token_of_a_text_has_the_bits_of_its_own_prediction() -> None:

@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small_runs import edited
+from small_scopes import scope_of
 from torch import Tensor
 
 from models.analysis.checks import Check
@@ -21,11 +23,14 @@ from models.analysis.position_measures import (
 from models.analysis.shuffle import ShuffleTest
 from models.layers.positions import FORMULAS, formula_table
 from models.tokenizers.base import Encoding
+from models.trace.edits import Edit, HeadOff, HeadScale, MaskChange, SetWeights, Where, ZeroValue
 from viz_app.drawing import frame
 from viz_app.drawing.extent import domain, signed_extent
 from viz_app.drawing.labels import number_labels
 from viz_app.drawing.look import DARK, LIGHT, Look
+from viz_app.drawing.notes import quoted_answer_line
 from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
 from viz_app.views.positions import charts as draw
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
@@ -523,6 +528,66 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
         "names": list(tests), "array": "means",
     }]  # fmt: skip
     np.testing.assert_allclose(arrays["means"], [[0.25] * 3, [0.0] * 3], rtol=1e-5)
+
+
+SELF, CROSS = "encoder.layers.0.self_attn", "decoder.layers.0.cross_attn"
+
+
+def changed(family: str, texts: tuple[str, ...], *edits: Edit) -> CurrentRun:
+    scope = scope_of(family)
+    return edited(CurrentRun(scope, scope.run(*texts)), edits)
+
+
+def test_the_shuffle_test_is_of_the_model_under_the_edits_of_its_heads() -> None:
+    run = changed("transformer", ("abcde", "fg"), HeadOff(SELF), HeadOff(CROSS, head=1))
+    choices = shuffle.ShuffleChoices("reversed", 0, True)
+    pictures = shuffle.SHUFFLED.payloads(run, choices)
+    backwards = run.scope.run("edcba", "fg", edits=run.spec.edits)
+    last = f"encoder.layers.{run.scope.config.n_encoder_layers - 1}.resid_post"
+    one, other = (trace.activations[last].value[0] for trace in (run.trace, backwards))
+    change = (other[[4, 3, 2, 1, 0, 5]] - one).norm(dim=1) / one.norm(dim=1)
+    _, arrays = unpack(pictures["positions-shuffle"])
+    np.testing.assert_allclose(arrays["map0"][:, -1], change, rtol=1e-4)
+    assert "failed" not in [row[0] for row in pictures["checks"]["rows"]]
+    for text, what in (("abcde", "as typed"), ("edcba", "reordered")):
+        written = run.scope.write(text, edits=run.spec.edits).text
+        assert pictures[f"note with positions {what}"]["rows"] == [
+            ["line", f"with positions, {what}: {written}"]
+        ]
+
+
+def test_a_shuffled_text_is_answered_under_the_edits_of_the_run() -> None:
+    edits = (HeadScale(name, factor=2.0) for name in (SELF, "encoder.layers.1.self_attn"))
+    run = changed("bert", ("ab [MASK] dc ef",), *edits)
+    choices = shuffle.ShuffleChoices("reversed", 0, False)
+    rows = shuffle.SHUFFLED.payloads(run, choices)["positions-explained"]["rows"]
+    label, answer = quoted_answer_line(run.trace)
+    assert quoted_answer_line(run.original.trace)[1] != answer
+    assert f"With positions, {label}: {answer} as typed" in rows[1][1]
+
+
+@pytest.mark.parametrize("edit", [
+    MaskChange(Where(kind="encoder_self"), block=((0, 1),)), MaskChange(Where(kind="encoder_self"), preset="window"),
+    SetWeights(Where(site=SELF), cells=((1, 0.5),)), ZeroValue(SELF, token=1), HeadOff(SELF, baseline="offset"),
+    HeadOff(Where(site=SELF, queries=(1,))),
+])  # fmt: skip
+def test_no_order_is_tested_under_an_edit_of_positions(edit: Edit) -> None:
+    run = changed("transformer", ("abcde", "fg"), edit)
+    assert shuffle.find_shuffle(run) == say.EDITS_POSITIONS
+    assert shuffle.find_shuffle(run.original) is shuffle.SHUFFLED
+
+
+@pytest.mark.parametrize(("edit", "is_translated"), [
+    (MaskChange(Where(kind="decoder_self"), block=((1, 0),)), True), (SetWeights(Where(site=CROSS), cells=((1, 0.5),)), False),
+])  # fmt: skip
+def test_only_what_names_places_of_the_source_keeps_it_from_being_translated(
+    edit: Edit, is_translated: bool
+) -> None:
+    run = changed("transformer", ("abcde", "fg"), edit)
+    assert shuffle.find_shuffle(run) is shuffle.SHUFFLED
+    pictures = shuffle.SHUFFLED.payloads(run, shuffle.ShuffleChoices("reversed", 0, True))
+    assert ("note not translated" not in pictures) == is_translated
+    assert ("note with positions reordered" in pictures) == is_translated
 
 
 @pytest.mark.parametrize(("value", "said"), [

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from models.analysis.shuffle import without_positions
+from models.analysis.shuffle import edits_positions, without_positions
 from models.runs.explanation import js_divergence
 from models.runs.surveys import SHARE, SHARE_DIFFERENCE
 from models.runs.text_loss import labels_of, loss_of
@@ -321,9 +321,11 @@ def change_backwards(run: CurrentRun, positions: str) -> ReadingValue:
         raise ValueError("this model has no encoder whose tokens can be put in another order")
     if len(row.ids) > MAX_BACKWARDS_TOKENS:
         raise ValueError(f"the text is longer than {MAX_BACKWARDS_TOKENS} tokens")
+    if edits_positions(run.trace, "source"):
+        raise ValueError("an edit depends on positions of the source")
     order = (*reversed(range(len(row.ids) - 1)), len(row.ids) - 1)
     encoder = model if positions == "with" else without_positions(model)
-    test = cache.cached_shuffle(run.scope, f"a lesson {positions} positions", encoder, row, order)
+    test = cache.cached_shuffle(run, f"a lesson {positions} positions", encoder, row, order)
     return _number(float(test.largest[-1]), 2)
 
 

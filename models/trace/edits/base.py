@@ -185,6 +185,11 @@ class Edit:
         return False
 
     @property
+    def depends_on_positions(self) -> bool:
+        """True if what it does to a token may depend on the token's position."""
+        return self.where.queries is not None
+
+    @property
     def is_differentiated(self) -> bool:
         """True if the head output has to be worked out from the weights, for their derivatives."""
         return False

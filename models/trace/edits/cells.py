@@ -36,6 +36,10 @@ class SetWeights(Edit):
     def is_none(self) -> bool:
         return not self.cells
 
+    @property
+    def depends_on_positions(self) -> bool:
+        return True
+
     def weights(
         self, weights: Float[Tensor, "row head query key"], part: AttentionPart
     ) -> Float[Tensor, "row head query key"]:
@@ -75,6 +79,10 @@ class ZeroValue(Edit):
         super().__post_init__(head)
         if not 0 <= self.token <= FARTHEST:
             raise ValueError(f"tokens are counted from 0 to {FARTHEST}, got {self.token}")
+
+    @property
+    def depends_on_positions(self) -> bool:
+        return True
 
     def value_weights(
         self, weights: Float[Tensor, "row head query key"], part: AttentionPart

@@ -60,6 +60,10 @@ class HeadOff(Edit):
         """The texts, each with all its fields."""
         return tuple((text,) if isinstance(text, str) else text for text in self.texts)
 
+    @property
+    def depends_on_positions(self) -> bool:
+        return super().depends_on_positions or self.baseline not in ("zero", "uniform")
+
     def changes(self, what: str) -> bool:
         return what == ("weights" if self.baseline in ("uniform", "offset") else "head_out")
 

@@ -85,6 +85,11 @@ class MaskChange(Edit):
             key > query for query, key in self.allow
         )
 
+    @property
+    def depends_on_positions(self) -> bool:
+        is_painted = bool(self.block or self.allow)
+        return super().depends_on_positions or is_painted or self.preset != "none"
+
     def mask(self, mask: Mask, part: AttentionPart) -> Mask:
         whole = self.apply(mask, len(part.queries), part.n_key, part.device)
         inside = replace(self.where, site=None, kind=None, layers=None)

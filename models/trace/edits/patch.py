@@ -83,6 +83,10 @@ class Patch(Edit):
         object.__setattr__(self, "of", of)
         object.__setattr__(self, "where", where)
 
+    @property
+    def depends_on_positions(self) -> bool:
+        return True
+
     def changes(self, what: str) -> bool:
         return what == PATCHED_PARTS[self.of]
 

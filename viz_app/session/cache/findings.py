@@ -85,20 +85,22 @@ def free_text(run: CurrentRun) -> str:
 
 
 def cached_shuffle(
-    scope: Scope, name: str, model: Model, row: Encoding, order: tuple[int, ...]
+    run: CurrentRun, name: str, model: Model, row: Encoding, order: tuple[int, ...]
 ) -> ShuffleTest:
-    """Return the effect of this order on a row of tokens in a model.
+    """Return the effect of this order on a row of tokens in a model, under the run's edits.
 
     `name` distinguishes the model with its position vectors from the one without.
     """
+    edits = run.spec.edits
     return cached(
-        scope,
+        run.scope,
         "shuffled",
         name,
         row.ids,
         row.segments,
         order,
-        make=lambda: shuffle_test(model, row.ids, order, row.segments),
+        edits,
+        make=lambda: shuffle_test(model, row.ids, order, row.segments, edits),
     )
 
 

@@ -179,13 +179,13 @@ def edited_trace(scope: Scope, trace: Trace, edits: Edits) -> Trace:
         raise CheckpointError(str(error)) from error
 
 
-def given_trace(scope: Scope, *values: FieldInput | None) -> Trace:
+def given_trace(scope: Scope, *values: FieldInput | None, edits: Edits = ()) -> Trace:
     """Return a model's run on these field values: texts or encoded rows of tokens.
 
     Raises:
         InputError: the model cannot read them.
     """
-    return cached(scope, "run", values, (), make=lambda: scope.run(*values))
+    return cached(scope, "run", values, edits, make=lambda: scope.run(*values, edits=edits))
 
 
 def autoregression(

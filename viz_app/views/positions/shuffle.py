@@ -13,6 +13,7 @@ from models.analysis.output_comparison import compare_outputs
 from models.analysis.shuffle import (
     ORDERS,
     ShuffleTest,
+    edits_positions,
     encoder_stages,
     movable_positions,
     new_order,
@@ -60,12 +61,15 @@ class ShuffleChoices:
 def find_shuffle(run: CurrentRun) -> View[ShuffleChoices] | str:
     """Return the view of a model that reads a text all at once, or why there is no test.
 
-    Position vectors or recurrence must tell it the order of its tokens.
+    Position vectors or recurrence must tell it the order of its tokens, and no edit.
     """
     model = run.scope.model
     reads_all = not model.can_write and not model.continues and model.reads_itself
     suits = model.translates or (reads_all and model.positions is not None)
-    return SHUFFLED if model.can_drop_positions and suits else say.not_shuffled(model)
+    if not (model.can_drop_positions and suits):
+        return say.not_shuffled(model)
+    edits_order = edits_positions(run.trace, model.fields[0].stream)
+    return say.EDITS_POSITIONS if edits_order else SHUFFLED
 
 
 def _choose(run: CurrentRun) -> ShuffleChoices:
@@ -130,7 +134,7 @@ def _tests(run: CurrentRun, choices: ShuffleChoices) -> dict[str, ShuffleTest]:
     row = shuffled_encoding(run)
     order = choices.order_of(row)
     return {
-        name: cache.cached_shuffle(run.scope, name, model, row, order)
+        name: cache.cached_shuffle(run, name, model, row, order)
         for name, model in _models(run).items()
     }
 
@@ -167,7 +171,7 @@ def _answers(run: CurrentRun, choices: ShuffleChoices) -> list[tuple[str, str]]:
         (WITH_POSITIONS, _positioned(run, True)),
         (WITHOUT_POSITIONS, _positioned(run, False)),
     ):
-        traces = [cache.given_trace(scope, tokens) for tokens in (row, other)]
+        traces = [cache.given_trace(scope, tokens, edits=run.spec.edits) for tokens in (row, other)]
         answers = [notes.quoted_answer_line(trace) for trace in traces]
         lines.append(("line", say.answer_sentence(where, *answers)))
     return lines
@@ -176,12 +180,15 @@ def _answers(run: CurrentRun, choices: ShuffleChoices) -> list[tuple[str, str]]:
 def _texts(run: CurrentRun, choices: ShuffleChoices) -> Pictures:
     """Return what each model writes from the text as typed and reordered, a line each."""
     row, models = shuffled_encoding(run), _models(run)
+    if edits_positions(run.trace, run.scope.model.fields[0].stream, as_keys=True):
+        return {"note not translated": notes.small_print(say.NOT_TRANSLATED)}
     other = [row.ids[i] for i in choices.order_of(row)]
-    lines = {}
+    edits, lines = run.scope.with_material(run.spec.edits, run.trace.streams), {}
     for name, model in models.items():
         where = name if len(models) > 1 else "the model"
         for what, ids in (("as typed", row.ids), ("reordered", other)):
-            text = run.scope.tokenizer.decode([step.token for step in greedy(model, ids)])
+            steps = greedy(model, ids, edits=edits)
+            text = run.scope.tokenizer.decode([step.token for step in steps])
             lines[f"note {where} {what}"] = notes.small_print(f"{where}, {what}: {text}")
     return lines
 

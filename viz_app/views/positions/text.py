@@ -101,6 +101,11 @@ PICTURES_NOTE = (
 )
 TABLES_ONLY = "This model needs no such table: each state is made from the one before it. Models with attention add one."
 
+EDITS_POSITIONS = (
+    "**There is no shuffle test under this edit.** It depends on positions of the text, and in another order other "
+    "tokens are there. Undo the edit to see the test."
+)
+NOT_TRANSLATED = "Not translated: an edit of the decoder depends on positions of the source."
 NOTHING_ASKED = (
     "The change of the prediction is shown as soon as there is one. Hide a token on the page Task, type "
     "[MASK], or type a second text."
