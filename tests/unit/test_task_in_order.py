@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from small import random_xlnet
+from small_runs import edited
 
 from models.architectures.xlnet import XLNet
 from models.checkpoint import Checkpoint
@@ -17,6 +18,7 @@ from models.errors import InputError
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import order_of
+from models.trace.edits import MaskChange, for_kinds
 from viz_app.drawing.notes import answer_line, arrows
 from viz_app.drawing.payload import unpack
 from viz_app.session import cache
@@ -124,6 +126,33 @@ def test_who_may_see_whom_is_what_the_order_says(run):
         first["answer"]["from"]
         == "The first in the order: predicted from nothing but its position."
     )
+
+
+@pytest.mark.parametrize(
+    ("masks", "names"),
+    [
+        ({"query": MaskChange(block=((5, 6),))}, "“g”, “a”, “f” and “b”"),
+        ({"query": MaskChange(block=((5, 0), (5, 6)))}, "“g” and “a”"),
+        ({"query": MaskChange(block=((5, 0), (5, 1), (5, 6)))}, "“g”"),
+        ({"query": MaskChange(block=((5, 0), (5, 1), (5, 4), (5, 6)))}, ""),
+        ({"content": MaskChange(allow=((4, 3),))}, "“g”, “a”, “f”, “b” and “c”"),
+    ],
+)
+def test_a_prediction_is_made_from_what_painted_masks_let_it_read(scope, run, masks, names):
+    """Also in two steps: a changed token changes the prediction if it is named, and only then."""
+    edits = for_kinds(**masks)
+    changed = edited(run, edits)
+    header, _, checks = shown(changed)
+    expected = f"from {names}, and from their positions and its own." if names else "its position."
+    assert header["answer"]["from"].endswith(expected)
+    assert "first in the order" not in header["answer"]["from"]
+    assert [check.name for check in checks if not check.passed] == []
+    own = changed.trace.outputs["token in order"].logits[5]
+    for i, letter in enumerate(TEXT):
+        text = TEXT[:i] + "h" + TEXT[i + 1 :]
+        other = scope.run(text, order=ORDER, edits=edits)
+        moved = not torch.allclose(other.outputs["token in order"].logits[5], own, atol=1e-6)
+        assert moved == (f"“{letter}”" in names)
 
 
 def test_beside_it_stands_what_the_query_stream_read(run):

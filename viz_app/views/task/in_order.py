@@ -1,5 +1,6 @@
 """The picture of predictions in an order: turns, both streams' masks, guesses and attention."""
 
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def draw_in_order(run: CurrentRun, output: TokenInOrder, choices: TaskChoices) -
     checks = [
         *check_softmax(output.logits, output.log_probs),
         check_row(site, head, position),
-        check_order(run.trace, output),
+        *([] if _edits_masks(run.trace) else [check_order(run.trace, output)]),
     ]
     return {"order": _payload(run, output, position, site, head)}, checks
 
@@ -44,6 +45,10 @@ def draw_in_order(run: CurrentRun, output: TokenInOrder, choices: TaskChoices) -
 def shown_position(output: TokenInOrder, chosen: int | None) -> int:
     """Return the chosen position, by default the last one in the order."""
     return chosen if chosen is not None and chosen < len(output.order) else output.order[-1]
+
+
+def _edits_masks(trace: Trace) -> bool:
+    return any(edit.changes("mask") for site in trace.attention.values() for edit in site.edits)
 
 
 def check_order(trace: Trace, output: TokenInOrder) -> Check:
@@ -62,11 +67,22 @@ def check_order(trace: Trace, output: TokenInOrder) -> Check:
     )
 
 
+def _predicted_from(trace: Trace, position: int, n: int) -> set[int]:
+    """Return the tokens that the masks let a prediction know, in one layer or through several."""
+    content, query = np.eye(n, dtype=bool), np.zeros(n, bool)
+    sites = sorted(trace.attention.values(), key=lambda site: site.layer)
+    for _, layer in groupby(sites, key=lambda site: site.layer):
+        allowed = {site.role: site.allowed(head=None).any(0).numpy() for site in layer}
+        query = query | allowed["query"][position] @ content
+        content = content | allowed["content"] @ content
+    return set(np.flatnonzero(query).tolist())
+
+
 def _payload(
     run: CurrentRun, output: TokenInOrder, position: int, site: AttentionSite, head: int
 ) -> bytes:
     tokenizer, names = run.scope.tokenizer, labels(run.trace.streams[output.stream])
-    before = output.order[: output.order.index(position)]
+    known = _predicted_from(run.trace, position, len(output.order))
     log_probs, label = output.log_probs[position], output.labels[position]
     best = log_probs.topk(min(N_ORDERED_TOKENS, len(log_probs)))
     ids = best.indices.tolist()
@@ -89,7 +105,7 @@ def _payload(
         "streams": [[role, title] for role, title in STREAMS.items()], "axes": ["predicted", "seen"],
         "answer": {
             "title": text.guess_title(names[position].text, 0, 1),
-            "from": text.predicted_from([names[i].text for i in before]),
+            "from": text.predicted_from([names[i].text for i in output.order if i in known], position == output.order[0]),
             "rows": [[token, token_label(tokenizer, token).as_json(), "true token" * (token == label)] for token in listed],
             "fact": text.actual_token(names[position].text, actual.probability, actual.surprisal, actual.rank, len(log_probs), "true token"),
             "rest": text.unlisted_tokens(len(ids), float(best.values.exp().sum()), entropy_bits(log_probs)),

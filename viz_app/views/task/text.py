@@ -262,10 +262,11 @@ def order_summary(output: TokenInOrder) -> str:
     return f"In this order the text takes {format_bits(total)} bits, {format_bits(total / n)} for each of its {n} token{'s' * (n != 1)}."
 
 
-def predicted_from(tokens: Sequence[str]) -> str:
+def predicted_from(tokens: Sequence[str], is_first: bool) -> str:
     """Return the tokens a prediction is made from, in prediction order."""
     if not tokens:
-        return "The first in the order: predicted from nothing but its position."
+        first = "The first in the order: p" if is_first else "P"
+        return f"{first}redicted from nothing but its position."
     return f"Predicted from {words.join_names([f'“{token}”' for token in tokens])}, and from their positions and its own."
 
 
