@@ -7,6 +7,7 @@ import pytest
 import torch
 from app_parts import picture, prose
 from small import random_gpt
+from small_runs import edited
 from test_pages_of_bert import opened
 
 import models
@@ -14,6 +15,7 @@ from models.analysis.checks import Check
 from models.checkpoint import save_checkpoint
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
+from models.trace.edits import HeadOff, HeadScale
 from viz_app import checkpoints
 from viz_app.drawing.payload import unpack
 from viz_app.session import reference_models
@@ -99,6 +101,19 @@ def test_runs_that_differ_in_lambda_alone_stand_side_by_side(scopes: dict[str, S
     assert any(
         np.allclose(own["weights"], row) for layer in (0, 1) for row in _rows(scopes["half"], layer)
     )  # of [extract]
+
+
+def test_each_lambda_is_shown_under_the_edits_of_the_run(scopes: dict[str, Scope]) -> None:
+    edits = (HeadOff("decoder.layers.0.self_attn"), HeadScale("decoder.layers.1.self_attn", factor=-2.0))  # fmt: skip
+    run = edited(CurrentRun(scopes["half"], scopes["half"].run(TEXT)), edits)
+    drawn, _ = class_probabilities(run, run.trace.outputs["classes"], TaskChoices(None, Focus()))
+    header, arrays = unpack(drawn["classes"])
+    for one, p in zip(header["runs"], arrays["p"].reshape(3, -1), strict=True):
+        scope = scopes[one["whose"]]
+        changed = scope.run(TEXT, edits=edits).outputs["classes"].logits.double().softmax(0)
+        np.testing.assert_allclose(p, changed, atol=1e-6)
+        plain = scope.run(TEXT).outputs["classes"].logits.double().softmax(0)
+        assert not np.allclose(p, plain, atol=1e-4)
 
 
 def _rows(scope: Scope, layer: int) -> list[np.ndarray]:

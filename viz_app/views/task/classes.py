@@ -1,7 +1,7 @@
 """The pictures of class probabilities: of a text, beside other values of λ, and of each token."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ from models import Scope
 from models.analysis.checks import Check
 from models.analysis.distributions import check_softmax
 from models.trace import AttentionSite
-from models.trace.outputs import ClassProbabilities, TokenClasses
+from models.trace.edits import Edits
+from models.trace.outputs import ClassProbabilities, Output, TokenClasses
 from viz_app import words
 from viz_app.drawing.labels import labels
 from viz_app.drawing.over_file import reads_file
@@ -67,7 +68,8 @@ class LambdaRun:
 def side_by_side(run: CurrentRun, output: ClassProbabilities) -> list[LambdaRun]:
     """Return the runs, by λ, of all models that differ from the shown one only in λ, with its own.
 
-    All have read the same text. Empty if the shown model is not offered in the menu.
+    All have read the same text, under the run's edits. Empty if the shown model is not offered in
+    the menu.
     """
     alike = alike_but_for_lambda(run.scope)
     scopes = {name: cache.scope(folder) for name, (folder, _) in alike.items()}
@@ -77,10 +79,15 @@ def side_by_side(run: CurrentRun, output: ClassProbabilities) -> list[LambdaRun]
     for name, (_, factor) in alike.items():
         is_shown = scopes[name].fingerprint == run.scope.fingerprint
         lambda_output = (
-            output if is_shown else cache.trace(scopes[name], texts).outputs[output_name]
+            output if is_shown else _edited(scopes[name], texts, run.spec.edits)[output_name]
         )
         runs.append(LambdaRun(name, scopes[name], factor, lambda_output))
     return runs if any(result.output is output for result in runs) else []
+
+
+def _edited(scope: Scope, texts: tuple[str, ...], edits: Edits) -> Mapping[str, Output]:
+    trace = cache.trace(scope, texts)
+    return (cache.edited_trace(scope, trace, edits) if edits else trace).outputs
 
 
 def class_probabilities(
