@@ -11,6 +11,11 @@ from streamlit.testing.v1 import AppTest
 import models
 import viz_app
 from models.analysis.joined_words import join_words
+from models.percent import percent
+from viz_app.navigation import PAGES
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
+from viz_app.views.attention.payloads import AttentionChoices
 
 APP = Path(viz_app.__file__).with_name("app.py")
 TEXT = "The unbelievably hungry doggy was there"
@@ -42,6 +47,21 @@ def test_words_are_shown_where_the_url_asks_for_them() -> None:
     assert "the model has read the word A" in prose(app)
     all_passed(app, 3)
     assert "words" in header["file"]
+
+
+@pytest.mark.parametrize("axis", ["q", "k"])
+def test_the_question_about_a_held_word_is_about_its_first_token(axis: str) -> None:
+    """“hungry” is the fourth of the words; of the tokens, the fourth is a part of “unbelievably”."""
+    trace = models.load("gpt", device="cpu").run(TEXT)
+    run = CurrentRun(models.load("gpt", device="cpu"), trace)
+    token = [token.strip("▁") for token in trace.streams["text"].tokens].index("hungry")
+    name = "decoder.layers.1.self_attn"
+    choices = AttentionChoices(Focus(name, 2, f"{axis}3"), words=True)
+    leads = PAGES["attention"].leads_to(run, choices)
+    query, key = int(leads.chosen["lock"][1:]), leads.chosen["inside-key"]
+    assert (query if axis == "q" else key) == token != 3
+    weight = float(trace.attention[name].weights(2)[query, key])
+    assert f"Where does this head's {percent(weight)} come from?" == leads.question
 
 
 def test_a_token_beyond_the_words_is_not_held() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from models.analysis.joined_words import WordSite
 from models.analysis.slices import slice_with
 from models.trace import Trace
 from viz_app import words
@@ -20,7 +21,7 @@ from viz_app.session.focus import chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Switch
 from viz_app.views.attention.files import attention_files, drawn_site, incomplete_files_note
-from viz_app.views.attention.payloads import AttentionChoices, attention_payloads
+from viz_app.views.attention.payloads import AttentionChoices, attention_payloads, words_joined
 from viz_app.views.encoder_states import ENCODER_STATES
 from viz_app.views.page import Columns, Foot, NextQuestion, Page, PageCell, ShownComponent, View
 
@@ -124,6 +125,17 @@ ALL_HEADS = View(
 )
 
 
+def _held(run: CurrentRun, choices: AttentionChoices) -> tuple[int | None, int | None]:
+    """Return the query and the key that are held, if any, as tokens: the first ones of a word."""
+    trace = words_joined(run.trace, choices.words)
+    focus = choices.focus.within(trace)
+    site, is_key = trace.attention[focus.site], focus.lock.startswith("k")
+    held = int(focus.lock[1:]) if focus.lock else None
+    if held is not None and isinstance(site, WordSite):
+        held = (site.columns if is_key else site.rows)[held]
+    return (None, held) if is_key else (held, None)
+
+
 def _leads_to(run: CurrentRun, choices: AttentionChoices) -> NextQuestion:
     """Ask for the weight that Inside a head opens at: of the held token, or a typical one."""
     answer = NextQuestion("What does this model predict?", "task")
@@ -133,9 +145,7 @@ def _leads_to(run: CurrentRun, choices: AttentionChoices) -> NextQuestion:
     site = run.trace.attention[focus.site]
     if not site.has_causes:  # of finished weights it is not known
         return answer
-    position = int(focus.lock[1:]) if focus.lock else None
-    query, key = (None, position) if focus.lock.startswith("k") else (position, None)
-    cell = chosen_cell(run.trace, site, focus.head, query, key)
+    cell = chosen_cell(run.trace, site, focus.head, *_held(run, choices))
     rows, row = slice_with(site, cell.query)
     weight = words.percent(float(site.weights(cell.head, rows=rows)[row, cell.key]))
     question = f"Where does this head's {weight} come from?"
