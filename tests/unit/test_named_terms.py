@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from drawn import letters
 from small import random_xlnet
 from torch import Tensor
 
@@ -17,8 +18,10 @@ from models.analysis.checks import check_site
 from models.analysis.layer_parts import check_parts, sublayer_effects
 from models.checkpoint import Checkpoint
 from models.tokenizers.base import Tokenizer
+from models.trace import DistanceTerm
 from viz_app import words
 from viz_app.drawing.payload import unpack
+from viz_app.drawing.weight_cell import WeightCell
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import files, matrices, scaling
 from viz_app.views.inside import text as inside_text
@@ -267,6 +270,25 @@ def test_all_that_is_divided_takes_part_in_the_scaling(at):
     assert scaling.division_effect(at).startswith(
         "Here q·k means all that is divided: content, position and segment."
     )
+
+
+def test_a_bias_that_is_not_divided_takes_no_part_in_the_scaling():
+    """As of ALiBi: without the division the products are apart √d_k times as far, the scores are not."""
+    site = letters("gpt").run("abcde").attention["decoder.layers.1.self_attn"]
+    n = 2 * site.n_key
+    bias = DistanceTerm(
+        "bias", torch.arange(site.n_heads * n).reshape(site.n_heads, n) * 1.0, -n // 2
+    )
+    whole = scaling.division_effect(WeightCell(site, 1, 4, 2))
+    biased = WeightCell(replace(site, terms=(bias,)), 1, 4, 2)
+    root = site.d_head**0.5
+    assert f"the scores would be {root:.3g} times as far apart" in whole
+    assert f"q·k would be {root:.3g} times as far apart" in scaling.division_effect(biased)
+    assert "scores would be" not in scaling.division_effect(biased)
+    both = scaling.compare_scaling(biased)
+    allowed = biased.walk.allowed
+    apart = [float(np.ptp(one.scores[allowed])) for one in (both.with_root, both.without_root)]
+    assert abs(apart[1] / apart[0] - root) > 0.2
 
 
 def test_the_files_name_the_terms(trace, at):

@@ -223,8 +223,9 @@ def division_effect(cell: WeightCell) -> str:
         if divided
         else ""
     )
+    spread = "the scores" if len(divided) == len(cell.site.terms) else "q·k"
     return means + (
-        f"Without ÷√dₖ the scores would be {comparison.root:.3g} times as far apart. The strongest weight here would be "
+        f"Without ÷√dₖ {spread} would be {comparison.root:.3g} times as far apart. The strongest weight here would be "
         f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}."
     )
 
