@@ -59,7 +59,7 @@ class SublayerEffect:
     after: Float[Tensor, "d_model"]  # as the run recorded it
     normed: Float[Tensor, "d_model"] | None  # as the run recorded it
     firing: Firing | None = None  # of a feed-forward whose inside is known
-    read: Float[Tensor, "d_model"] | None = None  # input of its norm, if not `before`
+    read: Float[Tensor, "d_model"] | None = None  # the stream that it read, if not `before`
     made: Float[Tensor, "d_model"] | None = None  # its output before a norm of its own
 
     @property
@@ -69,11 +69,11 @@ class SublayerEffect:
 
     @property
     def direction(self) -> float:
-        """Cosine of the addition with the stream.
+        """Cosine of the addition with the stream that it read.
 
         Above 0 it strengthens the stream, at 0 it is new, below 0 it cancels.
         """
-        return cosine_between(self.added, self.before)
+        return cosine_between(self.added, self.before if self.read is None else self.read)
 
     @property
     def norm_input(self) -> Float[Tensor, "d_model"]:

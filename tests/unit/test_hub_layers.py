@@ -2,6 +2,7 @@
 modules, and its own output path."""
 
 import copy
+import csv
 import importlib
 import re
 from collections.abc import Callable
@@ -506,6 +507,21 @@ def test_the_page_names_what_this_family_does(
     columns = files.layers_csv(found).splitlines()[0]
     assert f"{KNOWN[name][2]} of" in columns
     assert ("LayerNorm" in columns) == (KNOWN[name][2] == "LayerNorm")
+
+
+def test_parallel_parts_point_to_the_stream_that_both_read(opened) -> None:
+    """Also in the table, whose mean and spread before the norm are those of that stream."""
+    scope = opened("GPT-NeoX")
+    trace = run(scope)
+    view = token_view(CurrentRun(scope, trace), LayerChoices(scope.model.streams[0], 1, POSITION))
+    table = list(csv.DictReader(files.layers_csv(view).splitlines()))
+    norms = [row["LayerNorm of"] for row in table]
+    assert norms == ["before", "stream before the layer"] * (len(norms) // 2)
+    for i, (row, part) in enumerate(zip(table, view.parts, strict=True)):
+        stream = view.parts[i - i % 2].before  # of the layer's first part
+        cosine = torch.cosine_similarity(part.added, stream, dim=0)
+        assert float(row["cosine with stream"]) == pytest.approx(float(cosine), abs=1e-5)
+        assert float(row["mean before LayerNorm"]) == pytest.approx(float(stream.mean()), abs=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

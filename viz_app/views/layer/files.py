@@ -37,7 +37,8 @@ def layers_csv(view: TokenView) -> str:
     columns = [name.replace("LayerNorm", norm_name) for name in SUBLAYER_COLUMNS]
     rows, model, token = [], view.run.trace.model, view.token.text
     for i, part in enumerate(view.parts):
-        norm_input = {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
+        read = "before" if part.read is None else "stream before the layer"
+        norm_input = {"post": "before + added", "pre": read, "none": ""}[part.sublayer.norm]
         norm = (
             [""] * 4
             if part.normed is None
