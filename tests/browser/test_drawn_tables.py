@@ -28,6 +28,7 @@ from stage import (
     weight_colour,
 )
 
+from models.trace.edits import HeadOff
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.weight_cell import chosen_cell, token_choice
@@ -320,6 +321,21 @@ def test_a_blocked_key_is_minus_infinity_in_the_chain(stage: Stage) -> None:
     assert header["blocked"][header["indices"].index(4)]
     assert stage.texts(".chain .link")[2:] == ["+ mask = −∞", "softmax = 0.0000"]
     assert stage.attrs(".chain .link", "title")[2] == "−∞"
+
+
+def test_a_weight_that_an_edit_sets_is_no_softmax_on_hover(stage: Stage) -> None:
+    even = HeadOff(CROSS, head=HEAD, baseline="uniform")
+    trace = letters.scope().run(letters.SOURCE, letters.TARGET, edits=[even])
+    data = walk_payload(trace, chosen_cell(trace, trace.attention[CROSS], HEAD, QUERY, KEY), TERMS)
+    stage.mount("walk", 1250).show(data)
+    header, arrays = unpack(data)
+    to_stage(
+        stage, next(i for i, one in enumerate(header["stages"]) if "weights" in one["columns"])
+    )
+    point(stage, "weights", 2)
+    assert value_of(stage.text(".tip .value")) == arrays["weights"][1]
+    assert stage.text(".tip .what") == f"{header['keyLabels'][1][0]}: set by an edit"
+    assert stage.text(".tip .why") == "not softmax of the scores"
 
 
 def test_the_tip_says_what_a_number_is_and_what_it_comes_from(stage: Stage) -> None:

@@ -1,5 +1,7 @@
 """The walk through one head as it is drawn: every stage and column of every similarity against tables written by hand."""
 
+import csv
+import io
 import math
 import re
 from dataclasses import replace
@@ -22,6 +24,8 @@ from viz_app.drawing.payload import unpack
 from viz_app.drawing.weight_cell import chosen_cell, token_choice
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import columns as inside_columns
+from viz_app.views.inside import files as inside_files
+from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside import scaling
 from viz_app.views.inside import text as inside_text
 from viz_app.views.inside.scene import Stage
@@ -696,6 +700,16 @@ def test_the_walk_says_what_an_edit_sets_and_its_checks_pass(
     assert header["columns"]["weights"]["title"] == header["links"][-1][1] == source
     parts = header["columns"]["parts"]
     assert (parts["title"], bool(parts["why"])) == (("taken of v", False) if walk.sets_factors else ("weight × v", True))  # fmt: skip
+    assert bool(header["columns"]["weights"]["why"]) == walk.sets_weights
+    rows = list(csv.DictReader(io.StringIO(inside_files.walk_csv(trace, at))))
+    for row, weight, v in zip(rows, walk.weights, at.site.v[0, 1], strict=True):
+        name_of_product = "taken of v 1" if walk.sets_factors else "weight·v 1"
+        is_product = float(row[name_of_product]) == pytest.approx(float(weight * v[0]), abs=1e-6)
+        assert is_product or walk.sets_factors
+    drawn = unpack(inside_matrices.matrices(trace, at, TERMS))[0]["matrices"]
+    set_or_changed = walk.sets_weights, walk.sets_factors or walk.sets_output
+    says = tuple("unless an edit" in drawn[one]["made"] for one in ("weights", "b"))
+    assert says == set_or_changed
     matrices = inside_text.explain_view("matrices", at.site, TERMS)
     assert matrices.startswith("**An edit changes")
     replaced = "Here is the softmax that it replaces." in inside_text.explain_view("scaling", at.site, TERMS)  # fmt: skip

@@ -240,8 +240,9 @@ class Walk {
     if (row.mark !== "row") return [what, ""];
     const hidden = blocked[row.place].length ? `blocked by: ${blocked[row.place].join(", ")}` : "";
     if (column.id === "masked") return [what, hidden || "open: the score stays"];
-    if (column.id === "weights") return [what, hidden || `exp(${brief(this.picture.arrays.masked[row.place])}) / Σ`];
-    return [what, column.why.map((part) => (typeof part === "string" ? part : plain(this.number(part, row.place, cell)))).join("")];
+    const why = column.why.map((part) => (typeof part === "string" ? part : plain(this.number(part, row.place, cell)))).join("");
+    if (column.id === "weights") return [what, hidden || why || `exp(${brief(this.picture.arrays.masked[row.place])}) / Σ`];
+    return [what, why];
   }
 
   // A number of the query's own row ("top"), of a key's vector ("row"), or a key's one number ("key").

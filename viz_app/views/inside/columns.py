@@ -102,6 +102,8 @@ def walk_columns(
         "parts": Column(f"weight × {value}", f"on the scale of {value}, ±{_brief(scale['v'])}", "strip", "parts", scale["v"],
                         family="v", why=("= weight ", {"key": "weights"}, f" × {value} ", {"row": "v"})),
     }  # fmt: skip
+    if w.sets_weights:
+        by_id["weights"] = replace(by_id["weights"], why=("not softmax of the scores",))
     if w.sets_factors:
         by_id["parts"] = replace(by_id["parts"], title=f"taken of {value}", why=())
     return by_id | _named(site, values, by_id["terms"], scale)

@@ -17,8 +17,8 @@ from viz_app.views.inside.scaling import bars, scaling_curves
 def walk_csv(trace: Trace, cell: WeightCell) -> str:
     """Return a row for each key, shown or not: score, mask, weight, and their summands.
 
-    These are the numbers that sum to the score and those of weight·v; under the scaled dot product
-    q·k is included, and each named term with its numbers.
+    These are the numbers that sum to the score and those of weight·v (or what an edit takes of v);
+    under the scaled dot product q·k is included, and each named term with its numbers.
     """
     walk, names = cell.walk, labels(trace.axes(cell.site)[1])
     raw = {"q·k": walk.raw} if cell.site.similarity.name == "scaled dot" else {}
@@ -26,7 +26,7 @@ def walk_csv(trace: Trace, cell: WeightCell) -> str:
     products = {
         "term": walk.comparison.terms,
         **{f"{term.name} term": term.products for term in walk.named_terms},
-        "weight·v": walk.parts,
+        ("taken of v" if walk.sets_factors else "weight·v"): walk.parts,
     }
     heading = ["key", *raw, *sums, "score", "allowed", "masked", "weight"]
     for product, values in products.items():
