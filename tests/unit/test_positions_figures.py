@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from drawn import letters
 from small_runs import edited
 from small_scopes import scope_of
 from torch import Tensor
@@ -34,7 +35,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.positions import charts as draw
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
-from viz_app.views.positions import shuffle
+from viz_app.views.positions import shuffle, tables
 from viz_app.views.positions import text as say
 from viz_app.views.positions.text import change_text
 
@@ -528,6 +529,15 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
         "names": list(tests), "array": "means",
     }]  # fmt: skip
     np.testing.assert_allclose(arrays["means"], [[0.25] * 3, [0.0] * 3], rtol=1e-5)
+
+
+def test_the_rule_across_the_wavelengths_is_at_the_positions_of_the_models_own_table() -> None:
+    scope = letters(positions="sinusoidal")
+    choices = tables.TableChoices(say.OWN_TABLE, scope.config.d_model, 100, (0, 1))
+    pictures = tables.CURVES_VIEW.payloads(CurrentRun(scope, scope.run("ab", "cd")), choices)
+    n = scope.config.n_ctx
+    assert n < 100
+    assert f"the {n} positions shown" in pictures["positions-waves"].to_json()
 
 
 SELF, CROSS = "encoder.layers.0.self_attn", "decoder.layers.0.cross_attn"

@@ -160,8 +160,9 @@ def _curves(run: CurrentRun, choices: TableChoices) -> Pictures:
         "checks": check_rows(_checks(run, view)),
     }
     if view.waves is not None:
-        chart = charts.wavelength_chart(view.waves, dims, choices.n, f"{WAVELENGTH_TITLE}dimension")
-        pictures["positions-waves"] = chart
+        pictures["positions-waves"] = charts.wavelength_chart(
+            view.waves, dims, len(view.table), f"{WAVELENGTH_TITLE}dimension"
+        )
     return pictures
 
 
