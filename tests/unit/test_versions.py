@@ -135,6 +135,11 @@ def test_everything_the_component_is_told() -> None:
         "All 2 words match.",
     )
     assert "word by word" in header["legend"]
+    dates = [ModelText("One", "mine", "05-03"), ModelText("Two", "yours", "05-04")]
+    of_dates, _ = unpack(versions("3 May", dates, (), "correct", None))
+    assert of_dates["cards"][0]["words"][-1] == ["3", True]
+    assert "character by character: underlined" in of_dates["legend"]
+    assert "word by word" not in of_dates["legend"]
     assert header["bottleneck"]["scale"] == 2.0
     assert header["bottleneck"]["labels"] == [["p", "note", False], ["q", "", False]]
     assert "passes on 3 numbers, however long the text is" in header["bottleneck"]["note"]

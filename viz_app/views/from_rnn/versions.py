@@ -3,7 +3,7 @@
 Pieces that each lost and invented are marked, against a reference or against each other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,15 +117,20 @@ def _bottleneck(whose: str, n: int) -> str:
     return f"The encoder of {whose} passes on {n} numbers, however long the text is."
 
 
-def _legend(n_references: int, n_texts: int) -> str:
-    """Say by which rule texts are compared and marked; "" if there is nothing to compare with."""
+def _legend(n_references: int, n_texts: int, gaps: Collection[str]) -> str:
+    """Say by which rule texts are compared and marked; "" if there is nothing to compare with.
+
+    `gaps` are what stands between the pieces of each: a space between words, else nothing.
+    """
     if not n_references and n_texts < 2:
         return ""
     against = "the nearest of the correct texts" if n_references > 1 else "the correct text"
     if not n_references:
         against = "the other models' texts, because no correct one is known"
+    units = {" ": "word by word", "": "character by character"}
+    how = " or ".join(name for gap, name in units.items() if gap in gaps)
     return (
-        f"Compared with {against}, word by word: underlined = extra, struck through = missing. Valid paraphrases are "
+        f"Compared with {against}, {how}: underlined = extra, struck through = missing. Valid paraphrases are "
         "marked too."
     )
 
@@ -203,7 +208,7 @@ def versions(
         if references
         else None,
         "cards": cards,
-        "legend": _legend(len(references), len(outputs)),
+        "legend": _legend(len(references), len(outputs), {card["gap"] for card in cards}),
         "bottleneck": None,
     }
     if bottleneck is None:
