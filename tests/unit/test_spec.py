@@ -147,6 +147,9 @@ def test_changes_are_named_and_nothing_else_is(own: models.Trace) -> None:
 
 def test_an_edit_is_named_by_the_title_of_its_attention(own: models.Trace) -> None:
     spec, off, layer = RunSpec(ModelRef("dates"), ()), HeadOff(SELF, head=2), HeadOff(SELF)
+    several = HeadOff(where=replace(off.where, heads=(2, 0)))
+    heads = words.changes(replace(spec, edits=(several,)), "", own.attention)["edits"]
+    assert ", heads 1 and 3: " in heads
     labels = words.changes(replace(spec, edits=(off, layer)), "", own.attention)
     title = "Decoder masked self-attention, layer 2"
     assert labels["edits"].split("; ") == [

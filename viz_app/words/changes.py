@@ -41,8 +41,10 @@ def edit_label(edit: Edit, sites: Mapping[str, AttentionSite]) -> str:
     site = sites.get(edit.where.site or "")
     if site is None:
         return edit.describe(1)
-    heads = edit.where.heads
-    place = head_location(site, min(heads)) if heads else layer_location(site)
+    heads = sorted(edit.where.heads or ())
+    place = head_location(site, heads[0]) if len(heads) == 1 else layer_location(site)
+    if 1 < len(heads) < site.n_heads:
+        place += f", heads {join_names([str(head + 1) for head in heads])}"
     return f"{place}: {edit_effect(edit)}"
 
 
