@@ -241,6 +241,14 @@ def test_the_table_of_guesses_holds_what_the_picture_shows() -> None:
     assert {row["fingerprint"] for row in rows} == {run.scope.fingerprint}
 
 
+def test_the_table_of_guesses_has_every_mask() -> None:
+    run = run_of("pretraining", "[MASK] " * 10 + ".")
+    rows = list(csv.DictReader(io.StringIO(files.masked_csv(run, CHOICES))))
+    places = list(dict.fromkeys(int(row["position"]) for row in rows))
+    assert places == list(run.trace.outputs["masked token"].positions)
+    assert len(places) == 10 > len(pictures(run)["guesses"][0]["masks"])
+
+
 # two texts
 
 

@@ -1,6 +1,7 @@
 """The picture of masked tokens: the row, the guesses at each [MASK], and its attention."""
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,12 @@ class Guess:
     entropy: float  # bits
 
 
-def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
-    """Return the predictions at the first MAX_SHOWN_MASKS [MASK] tokens of the row."""
+def guesses(output: MaskedToken, row: Encoding, most: int | None = None) -> list[Guess]:
+    """Return the predictions at all [MASK] tokens of the row, or at the first `most`."""
     n = N_MASKED_TOKENS if len(output.positions) == 1 and 1 not in row.segments else N_TOKENS_EACH
     predictions = []
-    for position, hidden, log_probs in zip(
-        output.positions, output.labels, output.log_probs, strict=True
-    ):
+    masks = zip(output.positions, output.labels, output.log_probs, strict=True)
+    for position, hidden, log_probs in islice(masks, most):
         best = log_probs.topk(min(n, len(log_probs)))
         ids = best.indices.tolist()
         listed = ids if hidden is None or hidden in ids else [*ids, hidden]
@@ -69,15 +69,13 @@ def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
                 entropy_bits(log_probs),
             )
         )
-        if len(predictions) == MAX_SHOWN_MASKS:
-            break
     return predictions
 
 
 def draw_masked(run: CurrentRun, output: MaskedToken, choices: TaskChoices) -> DrawnOutput:
     """Draw the predictions at each [MASK], and return their checks."""
     site, head = reading_site(run.trace, output.stream, choices.focus)
-    predictions = guesses(output, run.trace.streams[output.stream])
+    predictions = guesses(output, run.trace.streams[output.stream], MAX_SHOWN_MASKS)
     checks = check_softmax(output.logits, output.log_probs)
     if output.positions:
         checks.append(check_hidden(run, output))
