@@ -320,6 +320,9 @@ def test_whether_looking_ahead_helped(
 ) -> None:
     ahead = for_kinds(decoder_self=MaskChange(allow=((0, 1),)))
     old, new = run(view, (before / 4,) * 4), run(view, (after / 4,) * 4, (4, 2) if same else (5, 2))
+    clipped = for_kinds(decoder_self=MaskChange(allow=((3, 40),)))
+    assert outcome_text.look_ahead_effect(old, new, clipped, Transformer.kinds) == ""
+    new = replace(new, trace=view.after.trace)
     said = outcome_text.look_ahead_effect(old, new, ahead, Transformer.kinds)
     assert [w for w in ("falls", "rises", "no difference") if f"{w} " in said] == [word]
     assert f"{loss} nats a token" in said

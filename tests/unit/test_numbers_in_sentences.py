@@ -207,6 +207,7 @@ def test_looking_ahead(before: float, after: float, same: bool, said: tuple[str,
         for value, ids in ((before, (4, 2)), (after, (4, 2) if same else (5, 2)))
     )
     edits = for_kinds(decoder_self=MaskChange(allow=((0, 1),)))
+    new.trace = letters().run("ab", "cd", edits=edits)
     told = outcome_text.look_ahead_effect(old, new, edits, Transformer.kinds)
     says(
         told, "decoder may look ahead", *said, "stays the same" if same else "comes out differently"

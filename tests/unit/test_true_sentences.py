@@ -6,17 +6,22 @@ from functools import cache
 
 import pytest
 import torch
+from drawn import letters
+from small_runs import edited
 
 import models
 from models.analysis.joined_words import join_words
 from models.layers.masks import LOOK_AHEAD, PADDING
 from models.trace import AttentionSite, Trace
+from models.trace.edits import MaskChange, for_kinds
 from models.trace.outputs import ClassProbabilities, MaskedToken
 from viz_app import words
 from viz_app.drawing.labels import labels
+from viz_app.drawing.weight_cell import WeightCell
 from viz_app.input_bar.examples import example_choices
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding.text import does_not_write
+from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside.text import missing_parts
 from viz_app.views.positions.distance import DistanceChoices, DistanceView, explain_distances
 from viz_app.views.task.presentations import no_picture, presentation
@@ -137,6 +142,23 @@ def test_the_look_ahead_mask_hides_keys_only_where_there_are_some(runs: Runs, na
                 assert not later.any()
                 assert not site.allowed().triu(1).any()
                 assert site.n_query > 1
+
+
+def test_a_key_that_a_painted_mask_opens_is_not_said_to_be_hidden() -> None:
+    scope = letters("gpt")
+    run = edited(CurrentRun(scope, scope.run("abcde")), for_kinds(self=MaskChange(allow=((0, 4),))))
+    name, n = "decoder.layers.0.self_attn", 6
+    view = DistanceView(run, DistanceChoices(name, 0))
+    lead, line = explain_distances(view.all_pairs, False, view.hidden)
+    assert "look-ahead" not in line[1]
+    assert f"all {n * n} pairs" in lead[1]
+    assert view.all_pairs.distance.tolist() == list(range(1 - n, n))
+    hidden = {}
+    for query in (0, 2):
+        cell = WeightCell(run.trace.attention[name], 0, query, 0)
+        hidden[query] = inside_cell.cell_stages(run.trace, cell, run.terms)[0].sentence
+    assert "a mask will hide 4 tokens" in hidden[0]
+    assert "a mask will hide what comes after it" in hidden[2]
 
 
 def test_one_token_of_xlnet_has_nothing_hidden_and_an_empty_row() -> None:

@@ -18,13 +18,18 @@ def reads_earlier_only(trace: Trace) -> bool:
     A single token of a model that could is no such run.
     """
     sites = [site for site in trace.attention.values() if site.query_stream == site.key_stream]
-    masks = [site.mask.allowed for site in sites if site.n_key > 1]
-    if not masks:
+    if not any(site.n_key > 1 for site in sites):
         return any(site.stack == "decoder" for site in sites)
-    return not any(allowed is None or bool(allowed.triu(1).any()) for allowed in masks)
+    return not any(map(reads_later, sites))
 
 
-def _hides_all_later(site: AttentionSite) -> bool:
+def reads_later(site: AttentionSite) -> bool:
+    """Return True if a query of this self-attention may attend to a key after it."""
+    allowed = site.mask.allowed
+    return site.n_key > 1 and (allowed is None or bool(allowed.triu(1).any()))
+
+
+def hides_all_later(site: AttentionSite) -> bool:
     """Return True if a mask layer lets no query read a later key, and blocks any cell."""
     layers = [layer for layer in site.mask.layers if layer.name == LOOK_AHEAD and layer.blocks]
     ahead = 1 + site.n_key - site.n_query
@@ -40,7 +45,7 @@ def may_read(site: AttentionSite, token: str) -> str:
     if site.n_query == site.n_key == 1:
         return "."
     window = next((name.removeprefix(_WINDOW) for name in names if name.startswith(_WINDOW)), "")
-    if _hides_all_later(site):
+    if hides_all_later(site):
         why = ""
         if site.stack == "decoder":
             why = " (while the model writes, it does not exist yet)"

@@ -71,14 +71,15 @@ def _where(s: Scene) -> str:
             f"below is {key} in the content stream. Its own vector comes from the query stream, which has never seen "
             "the token at its position."
         )
-    if site.role == "content" and not s.w.allowed.all():
+    has_own_mask = not any(edit.changes("mask") for edit in site.edits)
+    if site.role == "content" and has_own_mask and not s.w.allowed.all():
         return f"below is {key}; a mask will hide what comes after it in the order."
     if site.site_kind.between_streams:
         left = ", as it left the encoder" if (site.stack, site.role) == ("decoder", "cross") else ""
         return f"below are the keys: {key}{left}."
     if s.w.allowed.all():
         return f"below are the keys: all of {key}."
-    if LOOK_AHEAD in s.blocked:
+    if LOOK_AHEAD in s.blocked and not s.w.allowed[s.w.query + 1 :].any():
         return f"below is {key}; a mask will hide what comes after it."
     n = int((~s.w.allowed).sum())
     return f"below is {key}; a mask will hide {n} token{'s' * (n > 1)}."

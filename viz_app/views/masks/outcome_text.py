@@ -10,6 +10,7 @@ from models.trace.outputs import MaskedToken, NextToken, TokenInOrder
 from viz_app.drawing.notes import first_output
 from viz_app.views.masks.mask_view import LogProbChange
 from viz_app.views.masks.text import changes_line
+from viz_app.words.allowed import reads_later
 
 
 def outcome_sentences(
@@ -71,10 +72,10 @@ def effect(log_probs: LogProbChange, trace: Trace) -> str:
 def look_ahead_effect(
     before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[SiteKind]
 ) -> str:
-    """Return the effect of letting the decoder see ahead; "" if it may not."""
-    ahead = [
-        kind.query_stream for kind in kinds if kind.is_causal and opens_ahead(changes, kind.name)
-    ]
+    """Return the effect of letting the decoder see ahead; "" if it may not, within its text."""
+    opened = {kind for kind in kinds if kind.is_causal and opens_ahead(changes, kind.name)}
+    sites = after.trace.attention.values() if opened else ()
+    ahead = [s.query_stream for s in sites if s.site_kind in opened and reads_later(s)]
     if not ahead or not before.labels:
         return ""
     given_text = f"given {ahead[0]}"

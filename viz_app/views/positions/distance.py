@@ -15,7 +15,6 @@ from models.analysis.scores_by_distance import (
     rotated_pair,
     scores_by_distance,
 )
-from models.layers.masks import LOOK_AHEAD
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.components.catalogue import BY_DISTANCE, CHOICE, PLAIN
@@ -38,6 +37,7 @@ from viz_app.views.page import Columns, File, Foot, PageCell, Prose, ShownCompon
 from viz_app.views.positions import claims, files
 from viz_app.views.positions.rotation import no_rotation
 from viz_app.views.run_difference import Quantity
+from viz_app.words.allowed import hides_all_later, reads_later
 
 QUERY_POSITION, KEY_POSITION = Whole("positions-query"), Whole("positions-key", 0)
 DISTANCE = "distance: position of the query − position of the key"
@@ -86,9 +86,8 @@ class DistanceView:
 
     @cached_property
     def all_pairs(self) -> ScoresByDistance:
-        return scores_by_distance(
-            self.site, self.choices.head, back_only=self.run.scope.model.continues
-        )
+        back_only = self.run.scope.model.continues and not reads_later(self.site)
+        return scores_by_distance(self.site, self.choices.head, back_only=back_only)
 
     @cached_property
     def one_pair(self) -> RotatedPair | None:
@@ -116,8 +115,8 @@ class DistanceView:
 
     @property
     def hidden(self) -> bool:
-        """Return True if the look-ahead mask blocks a key of this run."""
-        return any(layer.name == LOOK_AHEAD and layer.blocks for layer in self.site.mask.layers)
+        """Return True if the look-ahead mask blocks all keys after their query."""
+        return hides_all_later(self.site)
 
     @property
     def file(self) -> str:
