@@ -5,7 +5,7 @@ and sums are computed again and compared with what the run recorded.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from models.analysis.checks import Check, rounding_in
+from models.analysis.head_walk import EDITED
 from models.architectures.base import NEXT_TOKEN, Architecture
 from models.layers.sublayers import FEED_FORWARD, Sublayer, apply_norm, norm_name_of
 from models.trace import Trace
@@ -49,8 +50,8 @@ class SublayerEffect:
     """Effect of one sublayer on one token.
 
     Under pre-LN `normed` is LayerNorm(before), which it reads; under post-LN it is LayerNorm(before
-    + added), the stream after it; without LayerNorm it is None. `added` is its output, behind the
-    norm and times the factor that this may have.
+    + added), the stream after it; without LayerNorm, or where an edit sets that stream, it is None.
+    `added` is its output, behind the norm and times the factor that this may have.
     """
 
     sublayer: Sublayer
@@ -61,6 +62,7 @@ class SublayerEffect:
     firing: Firing | None = None  # of a feed-forward whose inside is known
     read: Float[Tensor, "d_model"] | None = None  # the stream that it read, if not `before`
     made: Float[Tensor, "d_model"] | None = None  # its output before a norm of its own
+    sets_after: bool = False  # True if an edit has put `after` in place of what the parts make
 
     @property
     def total(self) -> Float[Tensor, "d_model"]:
@@ -139,7 +141,7 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
         "post": lambda: after,
         "none": lambda: None,
     }[sublayer.norm]()
-    return SublayerEffect(
+    part = SublayerEffect(
         sublayer,
         before,
         out,
@@ -149,6 +151,22 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
         recorded(sublayer.reads) if sublayer.reads else None,
         recorded(sublayer.made) if sublayer.made else None,
     )
+    if not _may_set(trace, sublayer.after, position) or _is_close(_joined(part), after):
+        return part
+    return replace(part, sets_after=True, normed=normed if sublayer.norm == "pre" else None)
+
+
+def _may_set(trace: Trace, name: str, position: int) -> bool:
+    """Return True if an edit may change this intermediate at this position."""
+    places = [edit.where for edit in trace.edits if edit.changes("activation")]
+    return any(
+        place.activation in (None, name) and (place.queries is None or position in place.queries)
+        for place in places
+    )
+
+
+def _is_close(a: Float[Tensor, "d"], b: Float[Tensor, "d"]) -> bool:
+    return torch.allclose(a, b, atol=EDITED * max(1.0, float(b.abs().max())))
 
 
 def cosine_between(a: Float[Tensor, "d"], b: Float[Tensor, "d"]) -> float:
@@ -219,7 +237,7 @@ def check_parts(
     Limits are 1e-5 of the size of what is compared in float32; more in half precision.
     """
     close = rounding_in(next(model.parameters()).dtype)
-    adding = [p for p in layer_parts if p.sublayer.adds and p.sublayer.after]
+    adding = [p for p in layer_parts if p.sublayer.adds and p.sublayer.after and not p.sets_after]
     handing = [p for p in layer_parts if not p.sublayer.adds]
     norm = norm_name_of([p.sublayer for p in layer_parts])
     compared = [

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 from drawn import letters, on_screen
+from small_runs import edited
 
 from models.analysis.layer_parts import check_parts
 from models.runs.scope import Scope
+from models.trace.edits import Patch
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
@@ -36,6 +38,32 @@ def sent(run: CurrentRun, choices: LayerChoices) -> tuple[dict[str, Any], dict[s
 def decoder() -> tuple[CurrentRun, LayerChoices, dict[str, Any], dict[str, np.ndarray]]:
     run, choices = run_of(), LayerChoices("target", 1, 2)
     return run, choices, *sent(run, choices)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("name", ["resid_mid", "resid_post"])
+def test_a_stream_that_an_edit_sets_is_not_said_to_be_the_sum(norm: str, name: str) -> None:
+    plain = run_of("gpt", "abcde", norm=norm)
+    other, place = plain.scope.run("edcba"), f"decoder.layers.1.{name}"
+    run = edited(plain, (Patch(place, from_run=other, positions=[2]),))
+    for position, is_set in ((2, True), (3, False)):
+        choices = LayerChoices("text", 1, position)
+        pictures = on_screen(layer_payloads(run, choices))
+        header, arrays = unpack(pictures["layer"])
+        rows = {row["name"]: arrays[row["array"]] for row in header["rows"]}
+        assert (text.SET_STREAM in rows) == is_set
+        assert "failed" not in [row[0] for row in pictures["checks"]["rows"]]
+        names = [row["name"] for row in header["rows"]]
+        kept = text.STREAM if norm == "pre" else "LayerNorm(sum) = stream"
+        assert names.count(kept) == 2 - is_set
+        if is_set:
+            theirs = other.activations[place].value[0, position]
+            np.testing.assert_allclose(rows[text.SET_STREAM], theirs, atol=1e-6)
+    table = csv.DictReader(
+        io.StringIO(files.layers_csv(token_view(run, LayerChoices("text", 1, 2))))
+    )
+    blank = [not row["mean after LayerNorm"] for row in table]
+    assert sum(blank) == (norm == "post")
 
 
 def test_a_stop_says_what_was_added_and_how_long_the_stream_is(decoder) -> None:

@@ -224,6 +224,9 @@ def vectors(view: TokenView) -> tuple[list[VectorRow], dict[str, np.ndarray]]:
         put("added", text.added_name(sublayer), part.added)
         if sublayer.norm == "post":
             put("total", text.STREAM_SUM, part.total)
+        if part.sets_after:
+            put("stream", text.SET_STREAM, part.after)
+        elif sublayer.norm == "post":
             put("normed", text.normed_name(sublayer), part.normed)
         elif sublayer.adds:
             put("stream", text.STREAM, part.after)

@@ -12,6 +12,7 @@ from viz_app.drawing.labels import Label, quote
 LAYER_QUESTION = "A layer, step by step: what does each part add?"
 UNNUMBERED = "cross"  # the label of a layer without a number
 STREAM_BEFORE, STREAM_SUM, STREAM = "stream before", "= sum", "= stream"
+SET_STREAM = "stream, set by an edit"
 BEFORE_LAYERS = "before all layers"
 _ROLES = {
     "self": "self-attention",
