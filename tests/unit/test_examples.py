@@ -9,7 +9,7 @@ import torch
 import models
 from models.analysis.checks import check_site
 from models.hub.own.module import scope_of
-from models.trace.edits import MaskChange, for_kinds
+from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
 
 ROOT = Path(models.__file__).parents[1]
 FILES = sorted((ROOT / "assets/examples").glob("*.py"))
@@ -77,6 +77,20 @@ def test_an_example_writes_what_its_module_would_alone_and_a_mask_reaches_it(fil
         assert (alone - trace.next_token.logits).abs().max() < 1e-5
     else:
         assert torch.equal(alone, trace.next_token.logits)
+
+
+@torch.no_grad()
+def test_heads_of_their_own_modules_can_be_switched_off_after_a_pass_that_records_nothing() -> None:
+    (file,) = (file for file in FILES if file.stem == "one_head_per_module")
+    scope, trace = opened(file)
+    scope.outputs_batch([trace.streams])
+    off = HeadOff(Where(site="layers.0.heads", heads=(2,)))
+    edited = scope.run(scope.examples[0], edits=[off]).next_token.logits
+    head = scope.model.module.layers[0].heads[2].value
+    head.weight.zero_()  # its outputs are zeros, as of a head switched off
+    ids = torch.tensor([trace.streams["text"].ids])
+    assert torch.allclose(scope.model.module(ids)[0], edited, atol=1e-6)
+    assert not torch.allclose(trace.next_token.logits, edited, atol=1e-3)
 
 
 @torch.no_grad()

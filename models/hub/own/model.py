@@ -50,7 +50,7 @@ class OwnModel(HubModel):
         super().__init__(module, config)
         self.call = call
         self.fields = (Field(name, "text"),)
-        self.heads: dict[str, HeadPlace] | None = None  # of the last run without edits
+        self.heads: dict[str, HeadPlace] | None = None  # of the last recorded run without edits
         self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
 
     @property
@@ -124,7 +124,7 @@ class OwnModel(HubModel):
             raise self.refused(
                 next(iter(forward_pass.recording.unrecorded.values()), NO_ATTENTION_SEEN)
             )
-        if active() is None:
+        if active() is None and forward_pass.recording is not None:
             self.heads = forward_pass.heads.places()
         parts = output if isinstance(output, tuple | list) else (output,)
         return next((part for part in parts if isinstance(part, Tensor)), None)
