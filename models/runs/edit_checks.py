@@ -32,15 +32,17 @@ def check_model(edits: Edits, model: Model, name: str) -> None:
 def check_activations(edits: Edits, names: Collection[str]) -> None:
     """Check after a run that each intermediate an edit names was among the `names` offered to it.
 
+    An edit that names none and changes head outputs as well needs none.
+
     Raises:
         ValueError: the run has no such intermediate, or none that can be changed.
     """
     for edit in edits:
-        if not edit.changes("activation"):
+        name = edit.where.activation
+        if not edit.changes("activation") or (name is None and edit.changes("head_out")):
             continue
         if not names:
             raise ValueError(f"{edit}: this model has no activation that can be changed")
-        name = edit.where.activation
         if name is not None and name not in names:
             near = ", ".join(get_close_matches(name, names, n=3, cutoff=0.0))
             raise ValueError(

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from hub_models import own_module_of_readme
 from small_scopes import MAKERS, fields, scope_of
 
 from models.analysis import (
@@ -132,6 +133,18 @@ def test_a_guess_is_the_slope_towards_the_other_run(scopes, family):
         assert largest > 0.02
     finally:
         scope.model.float()
+
+
+def test_heads_of_a_module_whose_intermediates_cannot_be_changed_are_guessed():
+    lines: dict = {}
+    exec(own_module_of_readme(), lines)
+    scope = lines["make_scope"]()
+    run, other, metric = scope.run("abcd"), scope.run("abce"), LogitDifference(2, 3)
+    both = attribution_patching(scope, run, other, metric)
+    slope = head_slope(scope, run, metric, other, ("layers.1", 0), ((3, 3),), 1e-2)
+    guess = float(both.guessed["self"][1, 0])
+    assert guess == pytest.approx(slope, rel=0.02)
+    assert abs(guess) > 1e-3
 
 
 @pytest.mark.parametrize("family", WRITERS)
