@@ -14,6 +14,7 @@ from models.architectures import Config, Model, architecture_name, build
 from models.architectures.base import NEXT_TOKEN, Answers
 from models.checkpoint import Checkpoint, fingerprint
 from models.checkpoint_files import snapshots
+from models.errors import IndistinctRowsError
 from models.printable import printable
 from models.runs import inputs
 from models.runs.batch import RecordedBatch
@@ -37,6 +38,8 @@ from models.weights import weights_digest
 
 MOST_HELD_OUT = 256  # texts of a record that are read
 HELD_OUT_BATCH = 16  # of them in one recorded pass
+
+Rows = Sequence[Mapping[str, Encoding]]  # of a batch, each with its streams
 
 __all__ = ["InputError", "Scope", "Texts", "Written"]
 
@@ -211,15 +214,22 @@ class Scope:
             )
         ]
         edits = with_material(self, edits, rows)
-        # no inference mode: its tensors cannot take part in later computations
-        with torch.no_grad(), record() as recording:
-            answers = self._edited_pass(rows, edits)
+
+        def recorded(rows: Rows) -> tuple[Answers, Recording]:
+            # no inference mode: its tensors cannot take part in later computations
+            with torch.no_grad(), record() as recording:
+                return self._edited_pass(rows, edits), recording
+
+        try:
+            answers, recording = recorded(rows)
+        except IndistinctRowsError:
+            answers, recording = recorded(_with_one_more(rows, edits))
         check_sites(edits, recording.attention)
         return self._traces(requests, rows, answers, recording, edits, padded=True)
 
     def outputs_batch(
         self,
-        rows: Sequence[Mapping[str, Encoding]],
+        rows: Rows,
         edits: Sequence[Edit] = (),
         *,
         gradients: bool = False,
@@ -238,8 +248,12 @@ class Scope:
         check_model(edits, self.model, self.name)
         check_edited_rows(edits, len(rows))
         edits = with_material(self, edits, rows)
-        with torch.set_grad_enabled(gradients), layers or nullcontext():
-            answers = self._edited_pass(rows, edits)
+        with torch.set_grad_enabled(gradients):
+            try:
+                with layers or nullcontext():
+                    answers = self._edited_pass(rows, edits)
+            except IndistinctRowsError:
+                answers = self._edited_pass(_with_one_more(rows, edits), edits)
         answers = {name: logits.float().cpu() for name, logits in answers.items()}
         return [
             self.model.outputs(
@@ -361,7 +375,7 @@ class Scope:
     def _traces(
         self,
         requests: Sequence[Texts],
-        rows: Sequence[Mapping[str, Encoding]],
+        rows: Rows,
         answers: Answers,
         recording: Recording,
         edits: Edits = (),
@@ -378,7 +392,7 @@ class Scope:
         batch = RecordedBatch(self.model, self.tokenizer, requests, rows, answers, recording, edits)
         return batch.traces(of, padded=padded)
 
-    def _edited_pass(self, rows: Sequence[Mapping[str, Encoding]], edits: Edits) -> Answers:
+    def _edited_pass(self, rows: Rows, edits: Edits) -> Answers:
         """Return the logits of these rows under edits that have their material."""
         with editing(edits) as in_force:
             answers = self._answers(self.model(*self.model.inputs(rows)))
@@ -400,3 +414,13 @@ class Scope:
             generated = self.write(texts[0], drafts=[draft]).ids if ids is None else ids
             streams[self.model.writes] = generated_encoding(self.model, self.tokenizer, generated)
         return streams
+
+
+def _with_one_more(rows: Rows, edits: Edits) -> Rows:
+    """Return rows whose last is repeated, so that they are not as many as an attention has heads.
+
+    The answer of the last is not read.
+    """
+    for edit in edits:
+        edit.forget()
+    return [*rows, rows[-1]]

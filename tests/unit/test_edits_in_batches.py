@@ -10,9 +10,13 @@ from hub_models import BY_NAME, NAMES
 
 import models
 from models.analysis.metrics import logits_of
+from models.errors import IndistinctRowsError
 from models.hub.recording.projections import Linears
+from models.runs.attention_row import AttentionRow
 from models.runs.scope import Scope
-from models.trace.edits import HeadOff, MaskChange, Where
+from models.runs.sweep import Sweep
+from models.trace.edits import HeadOff, MaskChange, Where, editing
+from models.trace.edits.selection import of_row
 
 TEXTS = ("5 6 7 8 9 10 11", "12 5 9 14 7 6 8", "9 9 5 11 6 13 10", "7 12 6 5 10 8 14")
 SECOND = "21 23 29"
@@ -78,18 +82,67 @@ def test_an_attention_that_a_pass_does_not_come_to_is_an_error(tmp_path: Path) -
         scope.outputs_batch([run.streams], [edit])
 
 
-def test_where_texts_and_heads_cannot_be_told_apart_an_edit_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also one that names a kind of attention, which a pass that leaves it out does not miss."""
+@pytest.fixture
+def unclear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scope:
+    """A model of which nothing but its sizes tells texts from heads."""
     BY_NAME["BloomForCausalLM"].save(tmp_path)
-    scope = models.load(tmp_path, device="cpu")
-    n_heads = scope.config.n_heads
-    runs = [scope.run(text) for text in TEXTS[:n_heads]]
     monkeypatch.setattr(Linears, "scaled_copy", lambda linears, t: None)
     monkeypatch.setattr(Linears, "makes_rows", lambda linears, t: False)
-    edit = MaskChange(Where(kind=scope.model.kinds[0].name), block=((3, 1),))
-    rows = [run.streams for run in runs]
-    with pytest.raises(ValueError, match=rf"cannot be edited in a batch of {n_heads}: the order"):
-        scope.outputs_batch(rows, [edit])
-    assert len(scope.outputs_batch(rows)) == n_heads
+    return models.load(tmp_path, device="cpu")
+
+
+def test_where_texts_and_heads_cannot_be_told_apart_an_edit_is_an_error(unclear: Scope) -> None:
+    """Also one that names a kind of attention, which a pass that leaves it out does not miss."""
+    n_heads = unclear.config.n_heads
+    rows = [unclear.run(text).streams for text in TEXTS[:n_heads]]
+    edit = MaskChange(Where(kind=unclear.model.kinds[0].name), block=((3, 1),))
+    message = rf"cannot be edited in a batch of {n_heads}: the order"
+    with editing([edit]), pytest.raises(IndistinctRowsError, match=message):
+        unclear.model(*unclear.model.inputs(rows))
+    assert len(unclear.outputs_batch(rows)) == n_heads
+
+
+def test_a_batch_of_as_many_texts_as_heads_is_changed_as_each_text_alone(unclear: Scope) -> None:
+    texts = TEXTS[: unclear.config.n_heads]
+    edits = (
+        MaskChange(Where(kind=unclear.model.kinds[0].name), block=((3, 1),)),
+        HeadOff(Where(site="transformer.h.1.self_attention", heads=(0,), rows=(1,))),
+    )
+    alone = [unclear.run(text, edits=of_row(edits, row)) for row, text in enumerate(texts)]
+    traces = unclear.run_batch([[text] for text in texts], edits=edits)
+    outputs = unclear.outputs_batch([run.streams for run in alone], edits)
+    assert len(traces) == len(outputs) == len(texts)
+    for expected, trace, output in zip(alone, traces, outputs, strict=True):
+        logits = logits_of(expected.outputs)
+        torch.testing.assert_close(logits_of(trace.outputs), logits, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(logits_of(output), logits, atol=2e-5, rtol=1e-4)
+        for name, site in expected.attention.items():
+            weights = trace.attention[name].weights()
+            torch.testing.assert_close(weights, site.weights(), atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_rows", [2, 3])
+def test_each_row_of_weights_is_its_own_in_as_many_texts_as_heads(
+    unclear: Scope, n_rows: int
+) -> None:
+    """Gradients included."""
+    run = unclear.run(TEXTS[0])
+    row = AttentionRow(unclear, run, "transformer.h.1.self_attention", 1, 4)
+    rows = torch.rand(n_rows, 7, generator=torch.Generator().manual_seed(3)).double()
+    rows = (rows * row.allowed).requires_grad_()
+    together = row.answers(rows, gradients=True)
+    (slopes,) = torch.autograd.grad(together[:, 5].sum(), rows)
+    for i in range(n_rows):
+        alone = row.answers(rows[i : i + 1], gradients=True)
+        torch.testing.assert_close(together[i], alone[0], atol=2e-5, rtol=1e-4)
+        (slope,) = torch.autograd.grad(alone[0, 5], rows)
+        torch.testing.assert_close(slopes[i], slope[i], atol=2e-5, rtol=1e-3)
+
+
+def test_the_importance_of_a_head_is_the_same_from_as_many_texts_as_heads(unclear: Scope) -> None:
+    """The pass that is refused leaves nothing in the sums."""
+    texts = [unclear.streams(text) for text in TEXTS]
+    assert len(texts[::2]) == unclear.config.n_heads
+    together = Sweep(unclear, texts, n_orders=0)._importance()
+    one_by_one = Sweep(unclear, texts, n_orders=0, batch=1)._importance()
+    assert together == pytest.approx(one_by_one, rel=1e-3)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from models.architectures.base import Answers, Architecture, Field
-from models.errors import InputError
+from models.errors import IndistinctRowsError, InputError
 from models.hub.model import NUMBERS_OUTPUT, HubModel
 from models.hub.own.tokenizer import (
     TARGET_START,
@@ -114,6 +114,8 @@ class OwnModel(HubModel):
         with watching(context) as forward_pass:
             try:
                 output = self.call(self.module, *inputs)
+            except IndistinctRowsError:
+                raise
             except Exception as error:  # the module is its owner's and may raise anything
                 raise self.refused(f"cannot read this text ({describe_error(error)})") from error
         for name, reason in forward_pass.unreached.items():

@@ -194,6 +194,9 @@ class Edit:
         """True if the head output has to be worked out from the weights, for their derivatives."""
         return False
 
+    def forget(self) -> None:
+        """Drop what it has kept of a pass that is made again."""
+
     def changes(self, what: str) -> bool:
         """Return True if it may change one of the five.
 

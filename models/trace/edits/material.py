@@ -110,6 +110,10 @@ class Kept(Edit, stored=False):
     site_weights: dict[str, PartsOfHeads] = field(default_factory=dict, compare=False)
     activations: dict[str, Tensor] = field(default_factory=dict, compare=False)
 
+    def forget(self) -> None:
+        self.site_weights.clear()
+        self.activations.clear()
+
     def changes(self, what: str) -> bool:
         return {"weights": self.wants_weights, "activation": self.wants_activations}.get(
             what, False

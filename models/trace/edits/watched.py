@@ -33,7 +33,7 @@ class Gated(Edit, stored=False):
         """Multiply by the gates of these queries."""
         if part.site not in self.gates:
             return weights
-        gates = _of_heads(self.gates[part.site], part)
+        gates = _of_part(self.gates[part.site], part)
         return weights * gates[:, :, part.queries[0] : part.queries[-1] + 1]
 
 
@@ -49,6 +49,10 @@ class Nudged(Edit, stored=False):
     head_zeros: dict[str, PartsOfHeads] = field(default_factory=dict, compare=False, repr=False)
     head_outs: dict[str, PartsOfHeads] = field(default_factory=dict, compare=False, repr=False)
     activation_zeros: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
+
+    def forget(self) -> None:
+        for kept in (self.head_zeros, self.head_outs, self.activation_zeros):
+            kept.clear()
 
     def head_out(
         self, head_out: Float[Tensor, "row head query d_head"], part: AttentionPart
@@ -88,12 +92,17 @@ class GivenWeights(Edit, stored=False):
         """Put in the rows of these queries, as far as their keys exist yet."""
         if part.site not in self.tensors:
             return weights
-        imposed = _of_heads(self.tensors[part.site], part).to(weights)[..., : part.n_key]
+        imposed = _of_part(self.tensors[part.site], part).to(weights)[..., : part.n_key]
         if imposed.shape[2] > 1:
             imposed = imposed[:, :, part.queries[0] : part.queries[-1] + 1]
         return torch.where(part.chosen(self.where), imposed, weights)
 
 
-def _of_heads(t: Float[Tensor, "#row #head #query key"], part: AttentionPart) -> Tensor:
-    """Return the heads that a part covers, of a tensor of all heads or of one for all."""
+def _of_part(t: Float[Tensor, "#row #head #query key"], part: AttentionPart) -> Tensor:
+    """Return the rows and heads that a part covers, of a tensor of all or of one for all.
+
+    A row after the last, which repeats it (models.runs.scope), takes the last.
+    """
+    if t.shape[0] not in (1, len(part.rows)):
+        t = t[[min(row, t.shape[0] - 1) for row in part.rows]]
     return t if t.shape[1] in (1, len(part.heads)) else t[:, list(part.heads)]

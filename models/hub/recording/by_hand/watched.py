@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from models.errors import IndistinctRowsError
 from models.hub.recording.by_hand.attention import attend_by_hand, causes_of
 from models.hub.recording.by_hand.explained import explain_scores
 from models.hub.recording.by_hand.given import record_given
@@ -101,7 +102,7 @@ class ByHand:
         if isinstance(causes, str):
             if weighted_sum.roles.is_assumed and forward_pass.edits is not None:
                 n = forward_pass.context.n_rows
-                raise ValueError(
+                raise IndistinctRowsError(
                     f"{forward_pass.frame.path} cannot be edited in a batch of {n}: {causes}"
                 )
             result = func(*args, **kwargs)
