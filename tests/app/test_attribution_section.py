@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 import models
 from models.analysis import attention_gradients, flow, integrated_gradients, rollout
 from models.analysis.metrics import LogProbability
+from models.trace.edits import Patch, Where, to_text
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import attribution
@@ -126,6 +127,20 @@ def test_logits_that_are_no_sum_offer_no_direct_part(checkpoint: str) -> None:
     app = app_at("interventions", checkpoint=checkpoint, **DIRECT)
     assert not app.exception
     assert text.DIRECT_METHOD not in app.session_state["url"].values.values()
+
+
+@pytest.mark.parametrize("patched", [0, 2, 4])
+def test_direct_parts_beside_a_patched_cell(patched: int) -> None:
+    """They are refused only at the token whose residual stream no longer is what was added to it."""
+    where = Where(activation="decoder.layers.1.resid_post", queries=(patched,))
+    edits = to_text((Patch(where, fields=("He drank a cup of tea.",)),))
+    given = {"checkpoint": "gpt", "text": "She drank a cup of tea.", "edits": edits}
+    app = app_at("interventions", **given, **DIRECT, **{"if-position": "2"})
+    assert not app.exception
+    ((_, line),) = said(app, "attribution note")["rows"]
+    assert (line == text.NO_SUM) == (patched == 2)
+    looks = [look for look, _ in said(app, "checks")["rows"]] if patched != 2 else []
+    assert "failed" not in looks
 
 
 def test_the_sentence_on_the_direct_parts_turns_with_the_sign() -> None:

@@ -31,6 +31,7 @@ from viz_app.views.interventions.attribution_parts import (
     Found,
     asked_of,
     attribution_numbers,
+    has_numbers,
     kinds_of,
     methods_of,
 )
@@ -87,14 +88,13 @@ def _within(choices: AttributionChoices, run: CurrentRun, other: CurrentRun) -> 
     )
 
 
-def _too_long(run: CurrentRun, method: str) -> str:
-    """Return the error of a text that is too long for this method; "" if it is short enough."""
+def _problem(run: CurrentRun, choices: AttributionChoices) -> str:
+    """Return why this method has no numbers of this run; "" if it has."""
     longest = max(len(row.ids) for row in run.trace.streams.values())
-    return (
-        text.ATTRIBUTION_TOO_LONG.format(longest, MAX_ATTRIBUTED_TOKENS[method])
-        if longest > MAX_ATTRIBUTED_TOKENS[method]
-        else ""
-    )
+    most = MAX_ATTRIBUTED_TOKENS[choices.method]
+    if longest > most:
+        return text.ATTRIBUTION_TOO_LONG.format(longest, most)
+    return "" if has_numbers(run, choices) else text.NO_SUM
 
 
 def attribution_payloads(run: CurrentRun, choices: AttributionChoices) -> Pictures:
@@ -103,7 +103,7 @@ def attribution_payloads(run: CurrentRun, choices: AttributionChoices) -> Pictur
     answers = outcome_payload(what)
     if not run.trace.edits:
         answers["verdict"] = text.AS_IT_IS.format(option_noun(run.trace))
-    if problem := _too_long(run, choices.method):
+    if problem := _problem(run, choices):
         return {"attribution note": small_print(problem, bad=True), "outcome": answers}
     result = attribution_numbers(run, choices)
     extent = {"value": float(result.values.abs().nan_to_num(0).max()) or 1.0}
@@ -185,7 +185,7 @@ def _layout(run: CurrentRun, choices: AttributionChoices, pictures: Pictures) ->
 
 
 def _table(run: CurrentRun, choices: AttributionChoices) -> list[list[object]]:
-    if problem := _too_long(run, choices.method):
+    if problem := _problem(run, choices):
         return [[problem]]
     result = attribution_numbers(run, choices)
     corner = "attention \\ head" if choices.method == text.DIRECT_METHOD else "query \\ key"

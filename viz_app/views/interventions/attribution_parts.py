@@ -74,17 +74,34 @@ def methods_of(run: CurrentRun) -> list[str]:
     return [
         method
         for method in text.METHOD_TITLES
-        if (_is_summed(run) if method == text.DIRECT_METHOD else kinds_of(run.trace, method))
+        if (
+            _is_summed(run.unchanged)
+            if method == text.DIRECT_METHOD
+            else kinds_of(run.trace, method)
+        )
     ]
 
 
-def _is_summed(run: CurrentRun) -> bool:
-    """Return True if the logits of a run are a sum of what its heads and other parts add."""
+def _is_summed(run: CurrentRun, token: int = 0, than: int = 1, row: int = 0) -> bool:
+    """Return True if the logits there are a sum of what the heads and other parts add."""
     try:
-        logit_parts(run.scope.model, run.trace, 0, 1, 0)
+        logit_parts(run.scope.model, run.trace, token, than, row)
     except ValueError:
         return False
     return True
+
+
+def has_numbers(run: CurrentRun, choices: AttributionChoices) -> bool:
+    """Return True unless a change of the run breaks the sum that the method takes apart."""
+    return choices.method != text.DIRECT_METHOD or _is_summed(run, *_pair(run, choices))
+
+
+def _pair(run: CurrentRun, choices: AttributionChoices) -> tuple[int, int, int]:
+    """Return the token asked about, the most probable other, and the row of their logits."""
+    decision = asked_of(run, choices).decision
+    token, row = decision.option, decision.row
+    likeliest = run.trace.next_token.logits[row].topk(2).indices.tolist()
+    return token, next(i for i in likeliest if i != token), row
 
 
 def attribution_numbers(run: CurrentRun, choices: AttributionChoices) -> Found:
@@ -101,10 +118,7 @@ def attribution_numbers(run: CurrentRun, choices: AttributionChoices) -> Found:
 
 def _direct(run: CurrentRun, choices: AttributionChoices) -> Found:
     """Return what each head adds to the token's logit, less that of the most probable other."""
-    what = asked_of(run, choices)
-    row, token = what.decision.row, what.decision.option
-    output = run.trace.next_token
-    than = next(i for i in output.logits[row].topk(2).indices.tolist() if i != token)
+    token, than, row = _pair(run, choices)
     parts = logit_parts(run.scope.model, run.trace, token, than, row)
     n_heads = max(len(heads) for heads in parts.heads.values())
     values = torch.full((len(parts.heads), n_heads), torch.nan)
@@ -122,7 +136,7 @@ def _direct(run: CurrentRun, choices: AttributionChoices) -> Found:
         columns,
         text.DIRECT_AXES,
         parts.others,
-        what.token,
+        asked_of(run, choices).token,
         option_label(run.trace, than, row).text,
     )
 

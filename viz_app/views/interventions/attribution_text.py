@@ -31,6 +31,7 @@ METHOD_UNITS = {
     FLOW_METHOD: "flow",
 }
 ATTRIBUTION_TOO_LONG = "This text is too long for this attribution: {} tokens, and at most {} are followed. Choose another or a shorter text."
+NO_SUM = "With this change, the logits of this token are no sum of what heads and other parts add."
 AS_IT_IS = "Nothing is changed. Choose the {} to follow."
 ROW_SUM_CHECK = "Largest distance of a row's sum from 1"
 SAME_CELLS = "Cells in which only one of flow and rollout is 0"
