@@ -13,6 +13,7 @@ from models.errors import InputError
 from models.opening import load
 from models.runs.scope import Scope
 from models.runs.sweep import Sweep
+from models.runs.text_loss import complete_streams
 from models.tasks import TASK_NAMES, DataError, Task, reopen_task
 from models.tasks.pair_files import names, read_lines, read_pairs
 from models.tokenizers.base import Encoding
@@ -55,7 +56,7 @@ def held_out(scope: Scope, paths: Sequence[Path] | None, limit: int) -> list[dic
         if len(texts) == limit:
             break
         try:
-            texts.append(scope.encode(*values))
+            texts.append(complete_streams(scope, values))
         except InputError:
             continue
     if len(texts) < MIN_ABLATION_TEXTS:

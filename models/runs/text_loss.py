@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.analysis.metrics import logits_of
+from models.runs.inputs import InputError, Texts
 from models.runs.scope import Scope
 from models.tokenizers.base import Encoding
 from models.tokenizers.encoding import positions_to_hide
@@ -22,6 +23,22 @@ LOSS_UNITS = {
 LOSS_MASKED_SHARE = 0.15  # of the tokens of a text that are masked (Devlin et al. 2019)
 
 EncodedStreams = Mapping[str, Encoding]
+
+
+def complete_streams(scope: Scope, values: Texts) -> dict[str, Encoding]:
+    """Return the rows of a text that has a loss: of all required fields, and of a translation.
+
+    Raises:
+        InputError: a field is missing or cannot be read, or a row is too long.
+        TypeError: the model has fewer fields.
+    """
+    streams, written = scope.streams(*values), scope.model.writes
+    if scope.model.can_write and written not in streams:
+        field = next(one for one in scope.model.fields if one.stream == written)
+        raise InputError(
+            f"the {field.title} is missing; the loss is that of its tokens", field.name
+        )
+    return streams
 
 
 def loss_kind(outputs: Mapping[str, Output]) -> str | None:

@@ -13,8 +13,10 @@ import models
 from models import cli
 from models.ablate_command import held_out
 from models.checkpoint import Checkpoint, add_to_record
+from models.errors import InputError
 from models.runs.scope import Scope
 from models.runs.sweep import Sweep, Swept
+from models.runs.text_loss import complete_streams
 from models.tasks.language import LanguageTask
 
 
@@ -115,6 +117,21 @@ def test_the_data_of_a_language_model_are_split_as_in_training(tmp_path):
     swept = [text["text"].text for text in held_out(scope, [file], 400)]
     assert swept == [case.references[0] for case in task.held_out()]
     assert len(held_out(scope, [other], 400)) == 9
+
+
+def test_a_question_without_its_context_is_no_text_to_sweep(tmp_path):
+    """Its answer would have no token to lie on, and its loss be no number."""
+    scope, file = models.load("bert-where", device="cpu"), tmp_path / "questions.txt"
+    file.write_text("Where is Mary?\n" * 9)
+    with pytest.raises(ValueError, match="holds 0 texts that bert-where can read"):
+        held_out(scope, [file], 400)
+
+
+def test_a_translation_has_a_loss_only_with_its_target():
+    scope = scope_of("transformer")
+    with pytest.raises(InputError, match="the target is missing; the loss is that of its tokens"):
+        complete_streams(scope, ["abcd"])
+    assert set(complete_streams(scope, ["abcd", "badc"])) == {"source", "target"}
 
 
 def test_recorded_results_are_those_printed_and_belong_to_these_weights(

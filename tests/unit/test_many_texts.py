@@ -12,6 +12,7 @@ from models.analysis.paired import Interval
 from models.runs.scope import Scope
 from models.runs.sweep import OWN_BASELINE, HeadResult, Sweep, Swept
 from viz_app import words
+from viz_app.controls import sweeping
 from viz_app.drawing.sites import by_kind
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import many_texts
@@ -153,6 +154,16 @@ def test_the_loss_of_each_kind_of_model_is_named(name, unit, said):
     drawn = many_texts.sweep_board(run, sweep.swept())
     assert drawn["unit"] == sweep.unit == unit
     assert len(cells(drawn)) == len(sweep.heads)
+
+
+def test_a_typed_line_without_a_required_field_is_refused(monkeypatch):
+    scope = models.load("bert-where", device="cpu")
+    lines = "\n".join(["Where is Mary?\tMary went to the garden."] * 8 + ["Where is John?"])
+    monkeypatch.setattr(Scope, "held_out", [])
+    monkeypatch.setattr(sweeping, "text_box", lambda *given: (lines, ""))
+    texts, error = sweeping._texts(scope)
+    assert texts == []
+    assert error.startswith("Line 9: the context is missing")
 
 
 def test_a_model_without_heads_says_why():

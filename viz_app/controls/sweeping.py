@@ -9,6 +9,7 @@ import streamlit as st
 
 from models import InputError, Scope
 from models.runs.sweep import Sweep, Swept
+from models.runs.text_loss import complete_streams
 from viz_app.controls import pick
 from viz_app.controls.slices import SlicedWork, Slices
 from viz_app.controls.text_box import text_box
@@ -68,7 +69,7 @@ def _texts(scope: Scope) -> tuple[list[list[str]], str]:
     texts = [line.split("\t") for line in value.splitlines() if line.strip()][:MAX_SWEPT_TEXTS]
     for i, fields in enumerate(texts, 1):
         try:
-            scope.encode(*fields)
+            complete_streams(scope, fields)
         except (InputError, TypeError) as error:
             return [], f"Line {i}: {error}"
     if 0 < len(texts) < MIN_SWEPT_TEXTS:
@@ -77,7 +78,7 @@ def _texts(scope: Scope) -> tuple[list[list[str]], str]:
 
 
 def _sweep(scope: Scope, baseline: str, texts: list[list[str]]) -> SlicedWork:
-    streams = [scope.encode(*text) for text in texts]
+    streams = [complete_streams(scope, text) for text in texts]
     sweep = Sweep(scope, streams, baseline=baseline, batch=LIVE_SWEPT_PER_PASS)
 
     def steps() -> Generator[int, None, Swept]:
