@@ -152,7 +152,8 @@ def _is_head(value: Any) -> bool:
     effect = value.get("effect") if isinstance(value, dict) else None
     return (
         isinstance(effect, dict)
-        and set(value) == {"kind", "layer", "head", "effect", "p", "is_marked"}
+        and set(value) - {"site"} == {"kind", "layer", "head", "effect", "p", "is_marked"}
+        and isinstance(value.get("site", ""), str)
         and set(effect) == {"mean", "low", "high"}
         and all(map(_is_number, (*effect.values(), value["p"])))
         and _is_text(value["kind"])

@@ -279,7 +279,8 @@ class HubModel(Architecture):
         of attention.
         """
         gives = self.config.gives_weights
-        context = replace(context, returns_weights=gives, misfits=self.misfits)
+        layers = {part.path: part.layer for part in self.sublayers if part.layer is not None}
+        context = replace(context, returns_weights=gives, misfits=self.misfits, layers=layers)
         with watching(context, self.by_functions) as forward_pass:
             if not gives:
                 return module(**inputs)

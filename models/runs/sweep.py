@@ -41,7 +41,8 @@ class HeadResult:
 
     The interval and p (`sign_flips`) are those of the reported half of the texts. `is_marked` says
     that the effect on the other half is significant after Holm's correction over all heads, and has
-    the same sign.
+    the same sign. `site` is the head's attention, of which a layer may have several; "" in older
+    records.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class HeadResult:
     effect: Interval
     p: float
     is_marked: bool
+    site: str = ""
 
 
 def n_off(share: float, n_heads: int) -> int:
@@ -199,8 +201,10 @@ class Sweep:
         same_sign = selecting.mean(1).sign() == reported.mean(1).sign()
         marks = holm(sign_flips(selecting, self.seed))
         results = [
-            HeadResult(kind, layer, head, bootstrap(change, self.seed), p, mark and bool(same))
-            for ((_, head), (kind, layer)), change, p, mark, same in zip(
+            HeadResult(
+                kind, layer, head, bootstrap(change, self.seed), p, mark and bool(same), site
+            )
+            for ((site, head), (kind, layer)), change, p, mark, same in zip(
                 heads, reported, sign_flips(reported, self.seed), marks, same_sign, strict=True
             )
         ]

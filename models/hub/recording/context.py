@@ -205,6 +205,7 @@ class PassContext:
     returns_weights: bool = False  # its library returns the finished weights of every attention
     heads: Mapping[str, HeadPlace] = field(default_factory=dict)  # by the name of a single head
     misfits: Mapping[str, str] = field(default_factory=dict)  # name of an attention → the reason
+    layers: Mapping[str, int] = field(default_factory=dict)  # path of an attention → layer number
     token_table: Tensor | None = None  # the embedding matrix
     # paths at which there was an attention, where one `forward` makes several passes
     names: set[str] | None = None

@@ -23,6 +23,7 @@ from models.hub.recording.by_hand.heads import (
 )
 from models.hub.recording.by_hand.unshown import Unshown, UnshownSums
 from models.hub.recording.context import Attended, AttentionCall, ModuleCall, PassContext, Tap
+from models.hub.recording.layer_count import LayerCount
 from models.hub.recording.masks import MaskExplanation, as_attn_mask, call_weights, explain_mask
 from models.hub.recording.projections import (
     Linear,
@@ -72,7 +73,7 @@ class ForwardPass:
         self.frames: list[ModuleCall] = []
         self.recording: Recording | None = current()
         self.linears = Linears()
-        self.calls: dict[str, int] = {}  # name of a kind → how many attentions of it there were
+        self.layer_count = LayerCount(context.layers)
         self.masks: dict[tuple, tuple[Tensor | None, MaskExplanation]] = {}
         # paths at which there was an attention
         self.names: set[str] = set() if context.names is None else context.names
@@ -165,7 +166,10 @@ class ForwardPass:
         name = self._name(frame.path)
         if name in self.context.misfits:
             return self.context.misfits[name]
-        number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
+        at = self.context.heads.get(name)
+        number = (
+            self.layer_count.next(kind.name, self.frames or [frame]) if at is None else at.number
+        )
         return SitePlace(kind, number, name, frame)
 
     def _kind(self, frame: ModuleCall, n_query: int, n_key: int) -> SiteKind | str:
@@ -187,7 +191,7 @@ class ForwardPass:
         heads = self.heads.add(head)
         site = head.site
         if len(heads) > 1:
-            self.calls[head.kind.name] -= 1  # it is no layer of its own
+            self.layer_count.join(head.kind.name, heads[0].number)
             site = join_heads(heads)
         if self.recording is not None and site is not None and len(heads) > 1:
             for name in (*(each.name for each in heads), attention_name(heads)):

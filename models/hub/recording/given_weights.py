@@ -70,6 +70,7 @@ def _record_one(
     if misfit := _misfit(forward_pass, kind, weights) or misfits.get(name):
         recording.unrecorded[name] = misfit
     else:
+        number = forward_pass.context.layers.get(path, number)
         site = as_site(name, kind, number, weights, forward_pass)
         recording.attention[name] = replace(site, why_given=reason) if reason else site
 

@@ -100,14 +100,20 @@ def _kind(run: CurrentRun) -> str:
 
 def sweep_board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
     """Return the payload of the board of mean effects."""
-    by_head = {(one.kind, one.layer, one.head): one for one in swept.heads}
+    by_head = {(one.site or (one.kind, one.layer), one.head): one for one in swept.heads}
     kinds = []
     for kind, every in by_kind(run.trace):
         sites = [site for site in every if site.has_causes]
         if not sites:
             continue
         n_heads = max(site.n_heads for site in sites)
-        results = [[by_head.get((kind, site.layer, h)) for h in range(n_heads)] for site in sites]
+        results = [
+            [
+                by_head.get((site.name, h)) or by_head.get(((kind, site.layer), h))
+                for h in range(n_heads)
+            ]
+            for site in sites
+        ]
         kinds.append(
             {
                 "title": words.kind_title(sites[0]),
@@ -172,7 +178,9 @@ def needed_heads_sentence(run: CurrentRun, swept: Swept) -> str:
 
 def _site(run: CurrentRun, result: HeadResult) -> AttentionSite:
     sites = dict(by_kind(run.trace))[result.kind]
-    return next(site for site in sites if site.layer == result.layer)
+    return next(
+        site for site in sites if site.layer == result.layer and result.site in ("", site.name)
+    )
 
 
 def _signed(value: float) -> str:

@@ -1,0 +1,51 @@
+"""Number the layers of attentions: as the layers of the model are known, or by their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from models.hub.recording.context import ModuleCall
+
+
+@dataclass(frozen=True)
+class _Last:
+    """The last attention of one kind: its number, that of the last one in a list, and its layer."""
+
+    number: int = -1
+    in_list: int = -1
+    layer: ModuleCall | None = None
+
+
+class LayerCount:
+    """The layer number (from 0) of each attention of a pass.
+
+    `known` is the number of an attention's layer by its path. Elsewhere it is the module's index in
+    a list, if its path has a single one. What works again, or follows in another list, is counted
+    on, and so is what has no index.
+    """
+
+    def __init__(self, known: Mapping[str, int]) -> None:
+        self._known, self._last = known, dict[str, _Last]()
+
+    def next(self, kind: str, frames: Sequence[ModuleCall]) -> int:
+        """Return the number of an attention of this kind in the innermost of these modules."""
+        last, path = self._last.get(kind, _Last()), frames[-1].path
+        parts = path.split(".")
+        indices = [i for i, part in enumerate(parts) if part.isdigit()]
+        if path in self._known:
+            last = _Last(self._known[path], self._known[path])
+        elif len(indices) == 1:
+            of_layer = ".".join(parts[: indices[0] + 1])
+            layer = next((f for f in reversed(frames) if f.path == of_layer), frames[-1])
+            if layer is not last.layer:
+                number = max(int(parts[indices[0]]), last.in_list + 1)
+                last = _Last(number, number, layer)
+        else:
+            last = _Last(last.number + 1, last.in_list)
+        self._last[kind] = last
+        return last.number
+
+    def join(self, kind: str, number: int) -> None:
+        """Count the last attentions of this kind as one layer, of this number."""
+        self._last[kind] = _Last(number, number)
