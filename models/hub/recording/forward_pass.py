@@ -31,7 +31,6 @@ from models.hub.recording.projections import (
     defer_projection,
     reads_joined,
     same_memory,
-    source,
     undo_gqa_repeat,
     with_projections,
 )
@@ -130,7 +129,8 @@ class ForwardPass:
         )  # fmt: skip
         if call.output is None:
             site = sites[0] if sites else None
-            self.last_attention = Attended(name, kind.query_stream, head_out.detach(), site)
+            out = head_out.detach().clone() if site is None else site.out
+            self.last_attention = Attended(name, kind.query_stream, out, site)
         return head_out
 
     def edited(
@@ -385,10 +385,10 @@ class ForwardPass:
         q, n_heads, groups = call.q, call.q.shape[1], self.context.groups
         k, v = undo_gqa_repeat(call.k, groups, n_heads), undo_gqa_repeat(call.v, groups, n_heads)
         of_q, of_k, of_v = call.origins or [self.linears.origin(t) for t in (q, k, v)]
-        x = source(of_q, q, frame.inputs)
+        x = self.linears.source(of_q, q, frame.inputs)
         reads_itself = of_v is None and kind.query_stream == kind.key_stream
         # with a cache the new positions only
-        memory = x if reads_itself else source(of_v, v, frame.inputs)
+        memory = x if reads_itself else self.linears.source(of_v, v, frame.inputs)
         origins = {"W_Q": of_q, "W_K": of_k, "W_V": of_v} if k.shape[1] == n_heads else {}
         projections = {name: (o.weight, o.bias) for name, o in origins.items() if o is not None}
         site = AttentionSite(
@@ -399,7 +399,7 @@ class ForwardPass:
             defer_projection(of_q, q),
             defer_projection(of_k, k),
             defer_projection(of_v, v),
-            out.detach(),
+            out.detach().clone(),  # which the model may change in place
             explanation.mask,
             call.similarity or of_scale(call.scale, q.shape[-1]),
             projections if len(projections) == 3 else {},

@@ -50,7 +50,8 @@ def record_multi_head(
         return func(
             *inputs, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, **how
         )
-    origins = _origins((query, key, value), _matrices(in_proj_weight, in_proj_bias, how))
+    copies = [forward_pass.linears.copy(t) for t in (query, key, value)]
+    origins = _origins(copies, _matrices(in_proj_weight, in_proj_bias, how))
     q, k, v = (
         F.linear(o.x, o.weight, o.bias).unflatten(-1, (n_heads, -1)).transpose(1, 2)
         for o in origins
@@ -84,7 +85,7 @@ def _origins(
 ) -> tuple[Origin, Origin, Origin]:
     """Return what q, k and v are made of; the inputs are tokens first, with or without a batch."""
     of_q, of_k, of_v = (
-        Origin(x.detach().transpose(0, 1) if x.dim() == 3 else x.detach()[None], weight, bias)
+        Origin(x.transpose(0, 1) if x.dim() == 3 else x[None], weight, bias)
         for x, (weight, bias) in zip(inputs, matrices, strict=True)
     )
     return of_q, of_k, of_v

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,22 @@ class Linear:
     weight: Tensor
     bias: Tensor | None
     y: Tensor
+    versions: tuple[int, ...] | None = field(init=False)  # of x and y
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "versions", _versions(self.x, self.y))
+
+    def holds(self) -> bool:
+        """Return True if neither x nor y has been changed in place since."""
+        if self.versions is not None:
+            return _versions(self.x, self.y) == self.versions
+        y = LINEAR(self.x, self.weight, self.bias)
+        return torch.allclose(y, self.y, rtol=1e-3, atol=1e-3 * float(y.abs().max()))
+
+
+def _versions(*tensors: Tensor) -> tuple[int, ...] | None:
+    """Return how often each was changed in place; None in inference mode, which does not count."""
+    return None if any(t.is_inference() for t in tensors) else tuple(t._version for t in tensors)
 
 
 @dataclass(frozen=True)
@@ -71,30 +87,42 @@ class Linears:
 
     def __init__(self) -> None:
         self._last: deque[Linear] = deque(maxlen=N_REMEMBERED_PRODUCTS)
+        self._copies: deque[tuple[Tensor, Tensor]] = deque(maxlen=N_REMEMBERED_PRODUCTS)
 
     def add(self, linear: Linear) -> None:
         self._last.append(linear)
+
+    def copy(self, x: Float[Tensor, "*places feature"]) -> Float[Tensor, "*places feature"]:
+        """Return the numbers of an input that the model may change in place.
+
+        One copy is made of what lies at the same place and is still the same.
+        """
+        for original, copy in self._copies:
+            if same_view(original, x) and torch.equal(copy, x):
+                return copy
+        self._copies.append((x, x.detach().clone()))
+        return self._copies[-1][1]
 
     def origin(self, t: Float[Tensor, "batch head n d_head"]) -> Origin | None:
         """Return the product behind q, k or v, (batch, head, token, d_head).
 
         None if it is not a view of a product, or heads are not side by side.
         """
-        return next(
-            (
-                origin
-                for linear in reversed(self._last)
-                if (origin := _origin(linear, t)) is not None
-            ),
-            None,
-        )
+        for linear in reversed(self._last):
+            if (rows := _rows_of(linear, t)) is not None and linear.holds():
+                return self._of_rows(linear, rows, t.shape[0], t.shape[2])
+        return None
 
     def scaled_copy(self, t: Float[Tensor, "batch head n d_head"]) -> Copy | None:
         """Return the product that q, k or v is a copy of, perhaps times a number."""
         if (origin := self.origin(t)) is not None:
             return Copy(origin, t, 1.0)
-        copies = (copy for linear in reversed(self._last) for copy in _copies(linear, t))
-        return next(copies, None)
+        for linear in reversed(self._last):
+            for rows, part, factor, tokens_first in _copies(linear, t):
+                if linear.holds():
+                    origin = self._of_rows(linear, rows, t.shape[0], t.shape[2], tokens_first)
+                    return Copy(origin, part, factor)
+        return None
 
     def makes_rows(self, t: Float[Tensor, "batch head n d_head"]) -> bool:
         """Report whether a product has the texts of q, k or v in this order.
@@ -107,11 +135,37 @@ class Linears:
             if y.numel() == batch * n * width and not width % d_head and y.dtype == t.dtype:
                 parts = y.reshape(batch, n, -1, d_head).unbind(2)
                 if any(_factor(part, head) is not None for part in parts):
-                    return True
+                    return linear.holds()
         return False
 
+    def source(
+        self,
+        origin: Origin | None,
+        t: Float[Tensor, "batch head n d_head"],
+        inputs: Sequence[Shaped[Tensor, ...]],
+    ) -> Float[Tensor, "batch n feature"]:
+        """Return the input of q (or v); if unknown, that of the module, or else the heads."""
+        if origin is not None:
+            return origin.x
+        batch, n = t.shape[0], t.shape[2]
+        for x in inputs:
+            if x.dim() == 3 and x.shape[:2] == (batch, n) and x.is_floating_point():
+                return self.copy(x)
+        return t.transpose(1, 2).flatten(2).detach()
 
-def _origin(linear: Linear, t: Tensor) -> Origin | None:
+    def _of_rows(
+        self, linear: Linear, rows: slice, batch: int, n: int, tokens_first: bool = False
+    ) -> Origin:
+        x = self.copy(linear.x)
+        return Origin(
+            x.transpose(0, 1) if tokens_first else x.reshape(batch, n, -1),
+            linear.weight[rows].detach(),
+            None if linear.bias is None else linear.bias[rows].detach(),
+        )
+
+
+def _rows_of(linear: Linear, t: Tensor) -> slice | None:
+    """Return the rows of a product's matrix that q, k or v is a view of; None if it is none."""
     y, (batch, n_heads, n, d_head) = linear.y, t.shape
     width = y.shape[-1]
     if not same_memory(y, t) or not y.is_contiguous() or y.numel() != batch * n * width:
@@ -124,11 +178,14 @@ def _origin(linear: Linear, t: Tensor) -> Origin | None:
         for size, stride, step in zip(t.shape, t.stride(), steps, strict=True)
     ):
         return None
-    return _of_rows(linear, slice(first, first + n_heads * d_head), batch, n)
+    return slice(first, first + n_heads * d_head)
 
 
-def _copies(linear: Linear, t: Tensor) -> Iterator[Copy]:
-    """Yield t as a copy of the heads of a product, side by side, times a number."""
+def _copies(linear: Linear, t: Tensor) -> Iterator[tuple[slice, Tensor, float, bool]]:
+    """Yield t as a copy of the heads of a product, side by side, times a number.
+
+    Each is the rows of the matrix, the heads, the number, and whether tokens come before texts.
+    """
     y, (batch, n_heads, n, d_head) = linear.y, t.shape
     width, size = y.shape[-1], n_heads * d_head
     if y.numel() != batch * n * width or width % size or y.dtype != t.dtype:
@@ -139,7 +196,7 @@ def _copies(linear: Linear, t: Tensor) -> Iterator[Copy]:
         at = slice(first, first + size)
         part = rows[..., at].unflatten(-1, (n_heads, -1)).transpose(1, 2)
         if (factor := _factor(part, t)) is not None:
-            yield Copy(_of_rows(linear, at, batch, n, tokens_first), part, factor)
+            yield at, part, factor, tokens_first
 
 
 def _factor(one: Tensor, other: Tensor) -> float | None:
@@ -152,27 +209,17 @@ def _factor(one: Tensor, other: Tensor) -> float | None:
     return factor if bool(((one * factor - other).abs() <= limit).all()) else None
 
 
-def _of_rows(linear: Linear, rows: slice, batch: int, n: int, tokens_first: bool = False) -> Origin:
-    x = linear.x.transpose(0, 1) if tokens_first else linear.x.reshape(batch, n, -1)
-    return Origin(
-        x.detach(),
-        linear.weight[rows].detach(),
-        None if linear.bias is None else linear.bias[rows].detach(),
-    )
-
-
 def reads_joined(linear: Linear, out: Float[Tensor, "batch head n d_head"]) -> bool:
     """Return True if a product reads the joined head outputs (batch, head, token, d_head)."""
     batch, n_heads, n, d_head = out.shape
     if linear.x.numel() != out.numel() or linear.x.shape[-1] != n_heads * d_head:
         return False
-    x, concat = linear.x.reshape(batch, n, -1), out.transpose(1, 2)
-    is_view = (
-        concat.is_contiguous()
-        and same_memory(x, out)
-        and x.storage_offset() == out.storage_offset()
-    )
-    return is_view or torch.equal(x, concat.flatten(2))
+    x, concat = linear.x.reshape(batch, n, -1), out.transpose(1, 2).flatten(2)
+    return torch.equal(x, concat) or torch.allclose(x, concat, rtol=0, atol=0, equal_nan=True)
+
+
+def same_view(a: Shaped[Tensor, ...], b: Shaped[Tensor, ...]) -> bool:
+    return a.shape == b.shape and a.data_ptr() == b.data_ptr() and a.stride() == b.stride()
 
 
 def same_memory(a: Shaped[Tensor, ...], b: Shaped[Tensor, ...]) -> bool:
@@ -194,22 +241,6 @@ def defer_projection(
     if origin is None or t.numel() <= LARGEST_KEPT or t.dtype != torch.float32:
         return t.detach()
     return LazyLinear(origin.x, origin.weight, origin.bias, t.shape[1])
-
-
-def source(
-    origin: Origin | None,
-    t: Float[Tensor, "batch head n d_head"],
-    inputs: Sequence[Shaped[Tensor, ...]],
-) -> Float[Tensor, "batch n feature"]:
-    """Return the input of q (or v); if unknown, that of the module, or else the heads."""
-    if origin is not None:
-        return origin.x
-    batch, n = t.shape[0], t.shape[2]
-    model_input = next(
-        (x for x in inputs if x.dim() == 3 and x.shape[:2] == (batch, n) and x.is_floating_point()),
-        None,
-    )
-    return (t.transpose(1, 2).flatten(2) if model_input is None else model_input).detach()
 
 
 def undo_gqa_repeat(

@@ -17,7 +17,7 @@ from models.hub.recording.by_hand.roles import WeightedSum
 from models.hub.recording.by_hand.steps import ScoreProduct
 from models.hub.recording.context import AttentionCall
 from models.hub.recording.masks import MaskExplanation, layers, sum_of_terms, term_of
-from models.hub.recording.projections import Copy, Linears, Origin, source
+from models.hub.recording.projections import Copy, Linears, Origin
 from models.layers.masks import Mask
 from models.layers.similarity import AttentionSimilarity, capped_dot, of_scale
 from models.trace import AttentionSite, Recording
@@ -190,11 +190,12 @@ class _HandWritten:
             heads=None if at is None else range(at.head, at.head + 1),
         )  # fmt: skip
         x, memory = (
-            source(origin, t, place.frame.inputs)
+            self.forward_pass.linears.source(origin, t, place.frame.inputs)
             for origin, t in ((causes.origins[0], causes.q), (causes.origins[2], causes.v))
         )
         one = place.name, place.frame.path, place.kind, place.number, x, memory
-        self.forward_pass.add_head(FollowedHead(*one, head_out.detach(), self.site))
+        out = head_out.detach().clone() if self.site is None else self.site.out
+        self.forward_pass.add_head(FollowedHead(*one, out, self.site))
         unedited, product = self.products[0]
         if head_out is unedited:
             return product

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from models.hub.recording.context import Attended, HeadPlace
 from models.hub.recording.masks import BIAS, BiasTerm, sum_of_terms
+from models.hub.recording.projections import same_view
 from models.layers.masks import Mask, MaskLayer, SiteKind
 from models.trace import AttentionSite
 from models.trace.lazy import read_lazy
@@ -38,7 +39,7 @@ class FollowedHead:
 
     def precedes(self, other: FollowedHead) -> bool:
         """Return True if the other is the next head of the same attention."""
-        same_rows = _same(self.x, other.x) and _same(self.memory, other.memory)
+        same_rows = same_view(self.x, other.x) and same_view(self.memory, other.memory)
         single = self.head_out.shape[1] == other.head_out.shape[1] == 1
         alike = self.kind == other.kind and self.head_out.shape == other.head_out.shape
         return same_rows and single and alike and _container(self.path, other.path) is not None
@@ -174,9 +175,3 @@ def _container(path: str, other: str) -> str | None:
     one, next_ = ours[differ[0]], theirs[differ[0]]
     follows = one.isdigit() and next_.isdigit() and int(next_) == int(one) + 1
     return ".".join(ours[: differ[0]]) if follows else None
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and (
-        one.data_ptr() == other.data_ptr() and one.stride() == other.stride()
-    )

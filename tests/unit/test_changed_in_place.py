@@ -1,0 +1,149 @@
+"""What a module changes in place is recorded as it was where the attention took it."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import pytest
+import torch
+import torch.nn.functional as F
+from by_hand import HEADS, LETTERS, TEXT, WIDTH, blocked, drawn, ids, joined, split
+from torch import Tensor, nn
+
+import models
+from models.analysis.checks import check_site
+from models.trace import AttentionSite, Trace
+
+N, SIZE = len(TEXT), WIDTH // HEADS
+
+
+class Part(nn.Module):
+    """An attention that changes one thing in place, and keeps what it was given and made."""
+
+    def __init__(self, changed: str, fused: bool = False) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.gate, self.changed, self.fused = nn.Linear(WIDTH, WIDTH), changed, fused
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v, scale = self.q(x), self.k(x), self.v(x), SIZE**-0.5
+        if self.changed == "q":
+            q *= scale
+            scale = 1.0
+        q, k, v = split(q), split(k), split(v)
+        if self.fused:
+            made = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+        else:
+            made = (q @ k.mT * scale).masked_fill(blocked(N), -torch.inf).softmax(-1) @ v
+        self.given, self.scale = [t.clone() for t in (x, q, k, made)], scale
+        if self.changed == "out":
+            made *= torch.sigmoid(split(self.gate(x)))
+        return self.out(joined(made))
+
+
+class Stream(nn.Module):
+    def __init__(self, *layers: nn.Module, in_place: bool = False) -> None:
+        super().__init__()
+        self.embedding, self.layers = nn.Embedding(len(LETTERS), WIDTH), nn.ModuleList(layers)
+        self.in_place = in_place
+
+    def forward(self, row: Tensor) -> Tensor:
+        x = self.embedding(row)
+        for layer in self.layers:
+            if self.in_place:
+                x += layer(x)
+            else:
+                x = x + layer(x)
+        return x
+
+
+@torch.no_grad()
+def shown(module: nn.Module, mode: Callable = nullcontext) -> Trace:
+    scope = models.watch(drawn(module), encode=ids)
+    with mode():
+        return scope.run(TEXT)
+
+
+def claimed(site: AttentionSite, name: str) -> Tensor:
+    """What the recorded matrix makes of the recorded input, by head."""
+    of = {"W_Q": site.x, "W_V": site.memory}[name]
+    return F.linear(of, *site.projections[name]).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+
+@pytest.mark.parametrize("mode", [nullcontext, torch.inference_mode])
+@pytest.mark.parametrize("fused", [False, True], ids=["by hand", "fused"])
+@pytest.mark.parametrize("changed", ["nothing", "q", "x", "out"])
+@torch.no_grad()
+def test_what_is_shown_is_what_the_attention_took_and_made(
+    changed: str, fused: bool, mode: Callable
+) -> None:
+    part = Part(changed, fused)
+    site = next(iter(shown(Stream(part, in_place=changed == "x"), mode).attention.values()))
+    x, q, k, made = part.given
+    scores = torch.einsum("bhqd,bhkd->hqk", q, k) * part.scale
+    weights = torch.where(blocked(N), 0.0, scores.exp())
+    weights /= weights.sum(-1, keepdim=True)
+    torch.testing.assert_close(site.weights(), weights, atol=2e-6, rtol=0)
+    assert torch.equal(site.x, x)
+    assert torch.equal(site.out, made)
+    assert [check for check in check_site(site) if not check.passed] == []
+    assert ("W_O" in site.projections) == (changed not in ("q", "out"))
+    if "W_Q" in site.projections:
+        torch.testing.assert_close(claimed(site, "W_Q"), q, atol=2e-6, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_long_text_is_not_worked_out_again_from_numbers_that_changed() -> None:
+    part, long = Part("q"), (TEXT * 400)[: 65_536 // WIDTH + N]
+    scope = models.watch(drawn(Stream(_Long(part))), encode=ids)
+    site = next(iter(scope.run(long).attention.values()))
+    assert torch.equal(site.q, part.given[1])
+
+
+class _Long(nn.Module):
+    """The same queries and keys of any length, by the fused kernel."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, x: Tensor) -> Tensor:
+        part = self.part
+        q, k, v = part.q(x), part.k(x), part.v(x)
+        q *= SIZE**-0.5
+        part.given = x, split(q).clone()
+        how = {"is_causal": True, "scale": 1.0}
+        return part.out(joined(F.scaled_dot_product_attention(split(q), split(k), split(v), **how)))
+
+
+class Head(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.q(x) @ self.k(x).mT / WIDTH**0.5
+        return scores.masked_fill(blocked(N), -torch.inf).softmax(-1) @ self.v(x)
+
+
+@pytest.mark.parametrize("mode", [nullcontext, torch.inference_mode])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_layers_of_one_head_on_one_stream_are_no_heads_of_one_attention(
+    in_place: bool, mode: Callable
+) -> None:
+    trace = shown(Stream(*(Head() for _ in range(3)), in_place=in_place), mode)
+    assert {name: site.n_heads for name, site in trace.attention.items()} == {
+        f"layers.{i}": 1 for i in range(3)
+    }
+
+
+@torch.no_grad()
+def test_the_input_of_multi_head_attention_is_kept_as_it_was() -> None:
+    class Torchs(nn.MultiheadAttention):
+        def forward(self, x: Tensor) -> Tensor:
+            self.given = x.clone()
+            return super().forward(x, x, x, need_weights=False)[0]
+
+    part = Torchs(WIDTH, HEADS, batch_first=True)
+    (site,) = shown(Stream(part, in_place=True)).attention.values()
+    assert torch.equal(site.x, part.given)
+    torch.testing.assert_close(claimed(site, "W_Q"), site.q, atol=2e-6, rtol=1e-5)
