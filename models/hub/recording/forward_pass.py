@@ -98,7 +98,7 @@ class ForwardPass:
         The result is untouched unless an edit changes it.
         """
         q, n_query, n_key = call.q, call.q.shape[2], call.k.shape[2]
-        place = self.place(n_query, n_key)
+        place = self._rows_misfit(q, call.k) or self.place(n_query, n_key)
         if isinstance(place, str):
             self.skip(place)
             return run(call.attn_mask, call.is_causal)
@@ -341,6 +341,19 @@ class ForwardPass:
         """Return the number of queries and keys; `n_key` if the stream's is not known."""
         lengths = self.context.provenance and self.context.provenance.lengths(kind)
         return lengths or (self.context.n_query, self.context.n_key.get(kind.key_stream, n_key))
+
+    def has_lengths(
+        self, query: Float[Tensor, "*lead query d_head"], key: Float[Tensor, "*lead key d_head"]
+    ) -> bool:
+        """Return True if there are as many queries and keys as the run has tokens."""
+        return {query.shape[-2], key.shape[-2]} <= self.lengths
+
+    def _rows_misfit(self, q: Tensor, k: Tensor) -> str:
+        """Return why queries of tokens are not one row for each text; empty if they are."""
+        n = self.context.n_rows
+        if len(q) <= n or not self.has_lengths(q, k):
+            return ""
+        return f"its batch has {len(q)} rows, where the run has {n} text{'s' * (n > 1)}"
 
     def _misfit(self, kind: SiteKind, n_query: int, n_key: int) -> str:
         """Return why this attention does not fit the tokens of its streams; empty if it fits."""

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from models.hub.recording import flex, multi_head
+from models.hub.recording.batch_axes import by_text_and_head
 from models.hub.recording.by_hand.watched import ByHand
 from models.hub.recording.context import AttentionCall, ModuleCall, PassContext, Tap, Taps
 from models.hub.recording.forward_pass import ForwardPass
@@ -99,16 +100,14 @@ def _scaled_dot_product(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    if query.dim() != 4:
-        q, k, v = (
-            t.reshape(-1, 1, *t.shape[-2:]) if t.dim() == 3 else t.view(1, 1, *t.shape)
-            for t in (query, key, value)
+    if query.dim() != 4 or len(query) > forward_pass.context.n_rows:
+        return _with_other_axes(
+            forward_pass,
+            func,
+            (query, key, value, attn_mask),
+            is_causal,
+            {"dropout_p": dropout_p, "scale": scale, "enable_gqa": enable_gqa},
         )
-        mask = attn_mask[:, None] if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
-        out = _scaled_dot_product(
-            forward_pass, func, q, k, v, mask, dropout_p, is_causal, scale, enable_gqa
-        )
-        return out.view(*query.shape[:-1], -1)
     groups = query.shape[1] // key.shape[1]
     if (
         forward_pass.context.n_query == 1
@@ -131,6 +130,26 @@ def _scaled_dot_product(
         )
 
     return forward_pass.attend(AttentionCall(query, key, value, attn_mask, is_causal, scale), run)
+
+
+def _with_other_axes(
+    forward_pass: ForwardPass,
+    func: Callable,
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor | None],
+    is_causal: bool,
+    how: Mapping[str, Any],
+) -> Tensor:
+    """Record attention whose axes are not texts, heads, tokens and features in this order."""
+    q, k, v, mask = by_text_and_head(forward_pass, *inputs)
+
+    def run(changed: Tensor | None, causal: bool) -> Tensor:
+        if changed is mask and causal == is_causal:
+            out = func(*inputs, is_causal=causal, **how)
+            return out.reshape(*q.shape[:-1], -1)
+        return func(q, k, v, attn_mask=changed, is_causal=causal, **how)
+
+    out = forward_pass.attend(AttentionCall(q, k, v, mask, is_causal, how["scale"]), run)
+    return out.reshape(*inputs[0].shape[:-1], -1)
 
 
 def _packed(
