@@ -282,15 +282,16 @@ class HubModel(Architecture):
         layers = {part.path: part.layer for part in self.sublayers if part.layer is not None}
         context = replace(context, returns_weights=gives, misfits=self.misfits, layers=layers)
         with watching(context, self.by_functions) as forward_pass:
-            if not gives:
-                return module(**inputs)
-            output = module(**inputs, output_attentions=True)
-            weights = {
-                kind: given_weights.attention_weights(output, name)
-                for name, kind in returned.items()
-            }
-            given_weights.record_given_weights(forward_pass, weights, self.misfits)
-            return output
+            output = module(**inputs, output_attentions=True) if gives else module(**inputs)
+            if gives:
+                weights = {
+                    kind: given_weights.attention_weights(output, name)
+                    for name, kind in returned.items()
+                }
+                given_weights.record_given_weights(forward_pass, weights, self.misfits)
+        for reason in forward_pass.unreached.values():
+            raise InputError(reason, self.fields[0].name)
+        return output
 
     def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
         """Return arguments of `forward` with these ids on every stream, without types."""

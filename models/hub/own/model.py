@@ -118,10 +118,8 @@ class OwnModel(HubModel):
                 raise
             except Exception as error:  # the module is its owner's and may raise anything
                 raise self.refused(f"cannot read this text ({describe_error(error)})") from error
-        for name, reason in forward_pass.unreached.items():
-            raise self.refused(
-                f"no change reaches {name}, of which only weights are known: {reason}"
-            )
+        for reason in forward_pass.unreached.values():
+            raise self.refused(reason)
         if forward_pass.recording is not None and not forward_pass.recording.attention:
             raise self.refused(
                 next(iter(forward_pass.recording.unrecorded.values()), NO_ATTENTION_SEEN)

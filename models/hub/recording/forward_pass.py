@@ -57,6 +57,11 @@ class SitePlace:
     frame: ModuleCall
 
     @property
+    def title(self) -> str:
+        """The name for display."""
+        return self.name or WHOLE_MODULE
+
+    @property
     def is_edited(self) -> bool:
         """True if an edit in force applies here."""
         edits = active()
@@ -88,9 +93,7 @@ class ForwardPass:
         self._makers: dict[int, tuple[Tensor, str]] = {}
         self.lengths = {context.n_query, *context.n_key.values()}  # numbers of tokens of the run
         self.unshown, self.heads = UnshownSums(), FollowedHeads()
-        self.unreached: dict[
-            str, str
-        ] = {}  # an attention that edits should change → why they do not
+        self.unreached: dict[str, str] = {}  # an attention that edits do not reach → the reason
 
     def attend(self, call: AttentionCall, run: Callable[[Tensor | None, bool], Tensor]) -> Tensor:
         """Compute and record one attention; `run` makes the call with a mask.

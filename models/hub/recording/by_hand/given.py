@@ -31,7 +31,9 @@ def record_given(forward_pass: ForwardPass, weighted_sum: WeightedSum, reason: s
     if reason_against := unlike_weights(weights):
         return reason_against
     if place.is_edited:
-        forward_pass.unreached[place.name] = reason
+        forward_pass.unreached[place.name] = (
+            f"no change reaches {place.title}, of which only weights are known: {reason}"
+        )
     if forward_pass.recording is not None:
         site = as_site(place.name, place.kind, place.number, weights.detach(), forward_pass)
         forward_pass.recording.attention[place.name] = replace(site, why_given=reason)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Shaped
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from models.hub.recording.by_hand.axes import (
     Atom,
@@ -120,9 +121,10 @@ class Steps:
         self._lengths = lengths
         self._steps: dict[int, FollowedStep] = {}
         self._cut: dict[int, tuple[Tensor, Softmax]] = {}  # what is left of weights, by identity
+        self._used = WeakTensorKeyDictionary()  # weights that a sum took → the place of that
 
     def __bool__(self) -> bool:
-        return bool(self._steps or self._cut)
+        return bool(self._steps or self._cut or self._used)
 
     def of(self, t: Any) -> FollowedStep | None:
         """Return how a tensor came about, if it is followed."""
@@ -140,6 +142,18 @@ class Steps:
     def forget(self, root: Root) -> None:
         """Follow no longer what comes from this product or softmax."""
         self._steps = {key: step for key, step in self._steps.items() if step.root is not root}
+
+    def use(self, softmax: Softmax, place: object) -> None:
+        """Follow weights that the sum at this place has taken only to see whether another does."""
+        for step in self._steps.values():
+            if step.root is softmax:
+                self._used[step.value] = place
+        self.forget(softmax)
+
+    def used(self, args: Sequence[Any]) -> Any:
+        """Return the place of a sum whose weights these arguments are made of, if there is one."""
+        tensors = (arg for arg in _flat(args) if isinstance(arg, Tensor))
+        return next((place for t in tensors if (place := self._used.get(t))), None)
 
     def note(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
@@ -201,6 +215,7 @@ class Steps:
         first = next((s for arg in _flat((*args, *kwargs.values())) if (s := self.of(arg))), None)
         if first is None:
             self._copy_of_cut(args, result)
+            self._copy_of_used(args, result)
             return
         value = args[0] if func is Tensor.__setitem__ else result
         if not isinstance(value, Tensor) or "out" in kwargs:
@@ -226,6 +241,13 @@ class Steps:
             self._cut[id(result)] = result, part[1]
         if len(self._cut) > _MOST:
             del self._cut[next(iter(self._cut))]
+
+    def _copy_of_used(self, args: Sequence[Any], result: Any) -> None:
+        """Follow weights that a sum has taken to a tensor of as many numbers."""
+        if isinstance(result, Tensor) and self._used:
+            alike = [t for t in args if isinstance(t, Tensor) and t.numel() == result.numel()]
+            if (place := self.used(alike)) is not None:
+                self._used[result] = place
 
     def _taken(self, arg: Any, root: Root) -> Any:
         """Return an argument with the tensors that come from this root as steps."""

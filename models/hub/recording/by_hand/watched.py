@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -37,6 +38,8 @@ class ByHand:
         product = product_of(func, args, kwargs)
         for softmax in self.steps.cut(args):
             self.forward_pass.unshown.add(self.forward_pass.frame.path, CUT, softmax.value)
+        if product is not None:
+            self._name_second_use(product)
         weights = None if product is None else self._weights(product)
         if product is None or weights is None:
             return None
@@ -45,10 +48,23 @@ class ByHand:
         if isinstance(attention, str):
             self._leave(step, attention)
             return None
-        self.steps.forget(attention.softmax)
         if attention.softmax.scores is not None:
             self.steps.forget(attention.softmax.scores.root)
-        return self._attended(attention, func, args, kwargs)
+        attended = self._attended(attention, func, args, kwargs)
+        self.steps.forget(attention.softmax)
+        return attended
+
+    def _name_second_use(self, product: Product) -> None:
+        """Name a product with weights that have weighed values before, which edits do not reach."""
+        for t in (product.a, product.b):
+            if (place := self.steps.used([t])) is None:
+                continue
+            reason, forward_pass = f"it uses the weights of {place.title} again", self.forward_pass
+            forward_pass.unshown.add(forward_pass.frame.path, reason, t)
+            if place.is_edited:
+                forward_pass.unreached[place.name] = (
+                    f"no change reaches all of {place.title}, whose weights are used twice"
+                )
 
     def _weights(self, product: Product) -> tuple[FollowedStep, bool] | None:
         """Return the operand that is weights, and whether it is the first."""
@@ -114,6 +130,8 @@ class ByHand:
         if isinstance(place, str):
             self._leave(weighted_sum.weights, place)
             return func(*args, **kwargs), queries
+        at = forward_pass.context.heads.get(place.name)
+        self.steps.use(weighted_sum.softmax, place if at is None else replace(place, name=at.site))
         if forward_pass.context.returns_weights:
             forward_pass.unshown.add_recorded(weighted_sum.softmax, used)
         return attend_by_hand(
