@@ -12,6 +12,8 @@ from torch import Tensor, nn
 import models
 from models.analysis.checks import check_site
 from models.trace import AttentionSite, Trace
+from models.trace.edits import Where, ZeroValue
+from models.trace.edits.active import editing
 
 N, SIZE = len(TEXT), WIDTH // HEADS
 
@@ -147,3 +149,52 @@ def test_the_input_of_multi_head_attention_is_kept_as_it_was() -> None:
     (site,) = shown(Stream(part, in_place=True)).attention.values()
     assert torch.equal(site.x, part.given)
     torch.testing.assert_close(claimed(site, "W_Q"), site.q, atol=2e-6, rtol=1e-5)
+
+
+class Reweighed(nn.Module):
+    """Weights that are changed in place before they weigh the values, or after."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.gate, self.how, self.zeroed = nn.Parameter(torch.rand(HEADS, 1, 1)), how, None
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = split(self.q(x)), split(self.k(x)), split(self.v(x))
+        scores = q @ k.mT / SIZE**0.5
+        weights = scores.masked_fill(blocked(N), -torch.inf).softmax(-1)
+        self.softmax = weights.clone()
+        if self.how == "gate":
+            weights *= self.gate.sigmoid()
+        elif self.how == "mask":
+            weights.masked_fill_(torch.arange(N) % 3 == 1, 0.0)
+        if self.zeroed is not None:
+            v = v.index_fill(2, torch.tensor(self.zeroed), 0.0)
+        made = weights @ v
+        if self.how == "after":
+            weights.zero_()
+        return self.out(joined(made))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("how", ["gate", "after"])
+def test_weights_changed_in_place_are_shown_and_edited_as_the_softmax_made_them(how: str) -> None:
+    part = Reweighed(how)
+    scope = models.watch(module := drawn(Stream(part)), encode=ids)
+    site = scope.run(TEXT).attention["layers.0"]
+    assert torch.equal(site.weights(), part.softmax[0])
+    assert [check for check in check_site(site) if not check.passed] == []
+    part.zeroed, row = 2, torch.tensor([ids(TEXT)])
+    expected, part.zeroed = module(row), None
+    with editing([ZeroValue(Where(site="layers.0"), token=2)]):
+        made = scope.model(row)["numbers"]
+    torch.testing.assert_close(made, expected, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_weights_masked_in_place_are_shown_without_causes() -> None:
+    part = Reweighed("mask")
+    site = models.watch(drawn(Stream(part)), encode=ids).run(TEXT).attention["layers.0"]
+    assert not site.has_causes
+    assert "changed between the softmax and the values" in site.why_given
+    assert site.weights()[:, :, 1].eq(0).all()

@@ -72,7 +72,7 @@ def causes_of(
     k = arrange_axes(keys[0], keys[1], (roles.batch, roles.head, roles.key, inner))
     v, softmaxed = (
         weighted_sum.values_by_head(),
-        weighted_sum.by_head(weighted_sum.softmax.value, weighted_sum.softmax.layout),
+        weighted_sum.by_head(weighted_sum.softmax.raw(), weighted_sum.softmax.layout),
     )
     if q is None or k is None or v is None or softmaxed is None:
         return "its queries, keys or values have an axis besides texts, heads, tokens and features"
@@ -85,14 +85,15 @@ def causes_of(
         return "the order of texts and heads on an axis of its weights is unknown"
     varies = measured.factor.numel() > 1, measured.factor.shape[3] > 1
     q, k, similarity = _scaled(q, k, measured, copies)
-    is_no_product = (varies == (True, False), varies == (True, True), False)
+    if (factor := _head_factor(weighted_sum, softmaxed)) is None:
+        return "its weights are changed between the softmax and the values"
+    is_kept = factor.numel() == 1 and float(factor) == 1
+    v = v if is_kept else v.expand(-1, n_heads, -1, -1) * factor
+    is_no_product = (varies == (True, False), varies == (True, True), not is_kept)
     origins = tuple(
         None if copy is None or changed else copy.origin
         for copy, changed in zip(copies, is_no_product, strict=True)
     )
-    if (factor := _head_factor(weighted_sum, softmaxed)) is None:
-        return "its weights are changed between the softmax and the values"
-    v = v if factor.numel() == 1 and float(factor) == 1 else v.expand(-1, n_heads, -1, -1) * factor
     return Causes(q, k, v, similarity, measured, softmaxed, origins, queries[0], keys[0])
 
 
@@ -135,7 +136,8 @@ def _unscaled(
 def _head_factor(weighted_sum: WeightedSum, softmaxed: By4) -> Tensor | None:
     """Return what heads are multiplied by after the softmax (batch, head, 1, 1); None for else."""
     one = torch.ones(1, 1, 1, 1, dtype=softmaxed.dtype, device=softmaxed.device)
-    if weighted_sum.weights.value is weighted_sum.softmax.value:
+    softmax = weighted_sum.softmax
+    if weighted_sum.weights.value is softmax.value and not softmax.is_overwritten:
         return one
     used = weighted_sum.by_head(weighted_sum.weights.value, weighted_sum.weights.layout)
     if used is None:
@@ -318,4 +320,4 @@ def _exact_weights(weights: By4) -> By4 | None:
     exact = weights.dtype in (torch.float32, torch.float64)
     if not exact or weights.numel() > LARGEST_GIVEN or not bool(weights.isfinite().all()):
         return None
-    return weights.detach()
+    return weights.detach().clone()  # which the model may change in place

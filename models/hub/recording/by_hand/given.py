@@ -35,6 +35,6 @@ def record_given(forward_pass: ForwardPass, weighted_sum: WeightedSum, reason: s
             f"no change reaches {place.title}, of which only weights are known: {reason}"
         )
     if forward_pass.recording is not None:
-        site = as_site(place.name, place.kind, place.number, weights.detach(), forward_pass)
+        site = as_site(place.name, place.kind, place.number, weights.detach().clone(), forward_pass)
         forward_pass.recording.attention[place.name] = replace(site, why_given=reason)
     return ""

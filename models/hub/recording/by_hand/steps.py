@@ -58,6 +58,11 @@ class Softmax:
     kwargs: Mapping[str, Any]
     value: Tensor
     layout: AxisOrder
+    is_overwritten: bool = False  # by a function that changed it in place
+
+    def raw(self) -> Tensor:
+        """Return the softmax as it was."""
+        return self.of(self.args[0]) if self.is_overwritten else self.value
 
     def of(self, z: Shaped[Tensor, ...]) -> Shaped[Tensor, ...]:
         """Return the softmax of other numbers, taken as this one was."""
@@ -223,8 +228,7 @@ class Steps:
         if _changes_in_place(func, kwargs):
             if self.of(args[0]) is None:
                 return
-            if isinstance(first.root, ScoreProduct):
-                first.root.is_overwritten = True
+            first.root.is_overwritten = True
         layout = result_layout(func, args, value, first.layout)
         if layout is None or (func is Tensor.__getitem__ and not _keeps_all(args)):
             if isinstance(first.root, Softmax) and same_memory(value, first.value):
