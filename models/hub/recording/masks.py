@@ -93,7 +93,11 @@ def explain_mask(
     if attn_mask.dtype == torch.bool:
         return MaskExplanation(Mask(layers(attn_mask, padding, n_query), start))
     allowed = attn_mask > LOWEST
-    added = attn_mask.float().masked_fill(~allowed, 0.0)
+    closed = ~allowed.any(-1, keepdim=True)  # by finite numbers such a row is read all the same
+    if padding is not None and padding.shape[1] == n_key >= n_query:
+        closed = closed & padding[:, None, n_key - n_query :, None]
+    allowed = allowed | (closed & attn_mask.isfinite())
+    added = torch.where(allowed, attn_mask.float(), 0.0)
     return MaskExplanation(
         Mask(layers(allowed, padding, n_query), start),
         (term_of(added, allowed),) if added.any() else (),

@@ -16,7 +16,7 @@ from models.hub.recording.by_hand.heads import FollowedHead
 from models.hub.recording.by_hand.roles import WeightedSum
 from models.hub.recording.by_hand.steps import ScoreProduct
 from models.hub.recording.context import AttentionCall
-from models.hub.recording.masks import MaskExplanation, layers, sum_of_terms, term_of
+from models.hub.recording.masks import LOWEST, MaskExplanation, layers, sum_of_terms, term_of
 from models.hub.recording.projections import Copy, Linears, Origin
 from models.layers.masks import Mask
 from models.layers.similarity import AttentionSimilarity, capped_dot, of_scale
@@ -248,7 +248,9 @@ def _replaced(arg: Any, old: Tensor, new: Tensor) -> Any:
     return new if arg is old else arg
 
 
-def _summed(terms: tuple[ScoreTerm, ...], causes: Causes) -> By4 | None:
+def _summed(
+    terms: tuple[ScoreTerm, ...], causes: Causes
+) -> Float[Tensor, "#batch #head query key"] | None:
     """Return what the terms add to all scores; None without terms."""
     n_rows, _, n_query, n_key = causes.softmaxed.shape
     queries = torch.arange(n_query) + (n_key - n_query)
@@ -302,10 +304,13 @@ def _narrowed(t: Tensor) -> Tensor:
 
 
 def _terms(added: Float[Tensor, "batch head query key"], allowed: Tensor) -> tuple:
-    """Return what is added to the open scores, but for what a softmax leaves out: row constants."""
+    """Return what is added to the open scores, but for what a softmax leaves out: row constants.
+
+    Below LOWEST they leave nothing of the scores themselves.
+    """
     least = added.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
     most = added.masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
-    if bool((least >= most).all()):
+    if bool(((least >= most) & (least > LOWEST)).all()):
         return ()
     added = added.masked_fill(~allowed, 0.0)
     by_key = added.masked_fill(~allowed, -torch.inf).amax(2, keepdim=True)

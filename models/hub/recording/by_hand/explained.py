@@ -36,7 +36,7 @@ class ExplainedScores:
     open: Bool[Tensor, "batch head query key"]
     cap: float | None = None
 
-    def scores(self, terms: FourAxisScores | None) -> FourAxisScores:
+    def scores(self, terms: Float[Tensor, "#batch #head #query key"] | None) -> FourAxisScores:
         """Return the scores before the mask, the module's own numbers where it leaves them open.
 
         `terms` are added to the others; without any, what is the same for all keys of a row.
@@ -45,7 +45,8 @@ class ExplainedScores:
         if self.cap is not None:
             free = self.cap * torch.tanh(free / self.cap)
         added = self.row_constant if terms is None else terms
-        return torch.where(self.open, self.masked, free + added)
+        closed = ~self.open.any(-1, keepdim=True)  # by finite numbers it is read all the same
+        return torch.where(self.open | (closed & self.masked.isfinite()), self.masked, free + added)
 
     @property
     def row_constant(self) -> Float[Tensor, "batch head query 1"]:
