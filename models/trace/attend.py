@@ -43,6 +43,7 @@ class Attending:
         self.heads = range(size[1]) if heads is None else heads
         self.path, self.mask, self.size, self.device = path, mask, size, device
         self.edits: Edits = ()
+        self.edited_weights: Tensor | None = None  # where edits change them
         if (in_force := active()) is not None:
             self.edits = in_force.at(kind.name, path, layer_of(path, number))
             self.mask = in_force.mask(mask, self.edits, self._part(slice(None)))
@@ -67,7 +68,7 @@ class Attending:
         part = self._part(queries, weights, lambda: per_head(values(), n_heads, 1), allowed)
         if any(edit.changes("weights") or edit.changes("value_weights") for edit in self.edits):
             before, v = part.weights, part.values
-            after = edited_weights(self.edits, before, part)
+            after = self.edited_weights = edited_weights(self.edits, before, part)
             factors = edited_value_weights(self.edits, after, part)
             is_scaled = (factors != before).any(-1, keepdim=True)
             if any(edit.is_differentiated for edit in self.edits):
@@ -111,13 +112,14 @@ def attend(
     record: Callable[[Recording, Tensor, Mask, Edits], None],
     number: int | None = None,
     heads: range | None = None,
+    take_weights: Callable[[Tensor], None] | None = None,
 ) -> Float[Tensor, "batch head query d_v"]:
     """Compute the attention at `path` under the edits in force, and record it.
 
     `kernel` returns the head outputs under a mask, `weights` the weights by the readable route,
     which only edits need; `record` stores the finished attention. `number` is the layer number, if
     the path does not contain it; `heads` are those of the attention that are computed here, if not
-    all.
+    all. `take_weights` gets the weights if edits change them.
     """
     edits: Edits = ()
     if active() is None:
@@ -128,6 +130,8 @@ def attend(
         attending = Attending(kind, path, mask, size, q.device, number, heads)
         mask, edits = attending.mask, attending.edits
         head_out = attending.edited(kernel(mask), lambda: weights(mask), lambda: v)
+        if take_weights is not None and attending.edited_weights is not None:
+            take_weights(attending.edited_weights)
     if (recording := current()) is not None:
         record(recording, head_out, mask, edits)
     return head_out

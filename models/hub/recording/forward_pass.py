@@ -95,10 +95,16 @@ class ForwardPass:
         self.unshown, self.heads = UnshownSums(), FollowedHeads()
         self.unreached: dict[str, str] = {}  # an attention that edits do not reach → the reason
 
-    def attend(self, call: AttentionCall, run: Callable[[Tensor | None, bool], Tensor]) -> Tensor:
+    def attend(
+        self,
+        call: AttentionCall,
+        run: Callable[[Tensor | None, bool], Tensor],
+        take_weights: Callable[[Tensor], None] | None = None,
+    ) -> Tensor:
         """Compute and record one attention; `run` makes the call with a mask.
 
-        The result is untouched unless an edit changes it.
+        The result is untouched unless an edit changes it. `take_weights` gets the weights if edits
+        change them.
         """
         q, n_query, n_key = call.q, call.q.shape[2], call.k.shape[2]
         place = self._rows_misfit(q, call.k) or self.place(n_query, n_key)
@@ -129,6 +135,7 @@ class ForwardPass:
             weights=lambda mask: call_weights(call, MaskExplanation(mask, terms)),
             record=record,
             number=number,
+            take_weights=take_weights,
         )  # fmt: skip
         if call.output is None:
             site = sites[0] if sites else None

@@ -45,6 +45,8 @@ def record_multi_head(
     Arguments are as torch documents them, tokens first.
     """
     inputs = (query, key, value, embed_dim, n_heads, in_proj_weight, in_proj_bias)
+    if how.get("is_causal") and not _is_causal(how.get("attn_mask"), query):
+        how["is_causal"] = False  # for which the function would drop the mask, unlike its module
     if bias_k is not None or how.get("static_k") is not None or add_zero_attn:
         forward_pass.skip("it adds keys that belong to no token")
         return func(
@@ -70,9 +72,15 @@ def record_multi_head(
         concat = concat.transpose(0, 1) if concat.dim() == 3 else concat[None]
         return concat.unflatten(-1, (n_heads, -1)).transpose(1, 2)  # (batch, head, query, d_head)
 
+    def take_weights(edited: Tensor) -> None:
+        if weights[0] is not None:  # they are returned, too
+            edited = edited.mean(1) if how.get("average_attn_weights", True) else edited
+            weights[0] = edited if query.dim() == 3 else edited[0]
+
     attn_mask = _mask(how, q, k, n_heads)
     output = out_proj_weight.detach(), _detached(out_proj_bias)
-    out = forward_pass.attend(AttentionCall(q, k, v, attn_mask, False, None, origins, output), run)
+    call = AttentionCall(q, k, v, attn_mask, False, None, origins, output)
+    out = forward_pass.attend(call, run, take_weights)
     concat = out.transpose(1, 2).flatten(2).transpose(0, 1)  # (query, batch, d_model)
     projected = F.linear(concat.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(
         *concat.shape[:2], -1
@@ -132,6 +140,14 @@ def _added(mask: Tensor, q: Tensor) -> Tensor:
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill_(mask, -torch.inf)
+
+
+def _is_causal(mask: Tensor | None, query: Tensor) -> bool:
+    """Return True if a mask blocks the keys after each query and nothing else, or if it is None."""
+    if mask is None:
+        return True
+    added = _added(mask, query)
+    return torch.equal(added, torch.full_like(added, -torch.inf).triu(1))
 
 
 def _as_asked(
