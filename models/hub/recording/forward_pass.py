@@ -231,7 +231,7 @@ class ForwardPass:
 
     def _reason(self, sums: Sequence[Unshown]) -> str:
         """Return why these sums are not recorded: their sizes, or else what the first one lacks."""
-        shapes = list(dict.fromkeys(tuple(each.weights.shape) for each in sums))
+        shapes = list(dict.fromkeys(tuple(each.weights.shape) for each in sums if each.is_softmax))
         if all(set(shape[-2:]) <= self.lengths for shape in shapes):
             return sums[0].reason
         sizes = " and ".join(" × ".join(map(str, shape)) for shape in shapes)

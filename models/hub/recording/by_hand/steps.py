@@ -24,7 +24,7 @@ from models.hub.recording.by_hand.axes import (
     result_layout,
 )
 from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
-from models.hub.recording.projections import same_memory
+from models.hub.recording.projections import LINEAR, same_memory
 
 SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax})
 EXP = frozenset({torch.exp, Tensor.exp, Tensor.exp_})
@@ -225,6 +225,8 @@ class Steps:
         value = args[0] if func is Tensor.__setitem__ else result
         if not isinstance(value, Tensor) or "out" in kwargs:
             return
+        if func is LINEAR and isinstance(first.root, ScoreProduct):
+            return  # features of what was a product of something else
         if _changes_in_place(func, kwargs):
             if self.of(args[0]) is None:
                 return

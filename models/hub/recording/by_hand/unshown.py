@@ -17,6 +17,7 @@ class Unshown:
     path: str
     reason: str
     weights: Tensor
+    is_softmax: bool = True  # False: scores, of which no softmax is known
 
 
 class UnshownSums:
@@ -26,9 +27,11 @@ class UnshownSums:
         self._sums: list[Unshown] = []
         self._recorded: dict[int, list[Tensor]] = {}  # by address
 
-    def add(self, path: str, reason: str, weights: Float[Tensor, ...]) -> None:
+    def add(
+        self, path: str, reason: str, weights: Float[Tensor, ...], is_softmax: bool = True
+    ) -> None:
         """Note the reason why a sum with these weights is not recorded."""
-        self._sums.append(Unshown(path, reason, weights.detach()))
+        self._sums.append(Unshown(path, reason, weights.detach(), is_softmax))
 
     def add_recorded(self, softmax: Softmax, used: Float[Tensor, ...]) -> None:
         """Note the weights of a sum that was recorded by its causes, and their scores."""

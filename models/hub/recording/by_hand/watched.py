@@ -14,7 +14,14 @@ from models.hub.recording.by_hand.explained import explain_scores
 from models.hub.recording.by_hand.given import record_given
 from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
 from models.hub.recording.by_hand.roles import WeightedSum, roles_of
-from models.hub.recording.by_hand.steps import EXP, FollowedStep, ScoreProduct, Steps, softmax_of
+from models.hub.recording.by_hand.steps import (
+    EXP,
+    FollowedStep,
+    ScoreProduct,
+    Softmax,
+    Steps,
+    softmax_of,
+)
 
 if TYPE_CHECKING:
     from models.hub.recording.forward_pass import ForwardPass
@@ -87,7 +94,9 @@ class ByHand:
         dim = labels.index(product.summed[0])
         if (weights := softmax_of(step, dim)) is not None:
             return weights, is_a
-        if self.forward_pass.context.provenance is not None or step.before(EXP) is not None:
+        is_over_tokens = step.value.shape[dim] in self.forward_pass.lengths
+        is_named = self.forward_pass.context.provenance is not None or step.before(EXP) is not None
+        if is_over_tokens and is_named:
             self._leave(step, NO_SOFTMAX)
         return None
 
@@ -96,7 +105,8 @@ class ByHand:
         return roles_of(product, step, is_a, n_rows, self.forward_pass.lengths)
 
     def _leave(self, step: FollowedStep, reason: str) -> None:
-        self.forward_pass.unshown.add(self.forward_pass.frame.path, reason, step.value)
+        path, is_softmax = self.forward_pass.frame.path, isinstance(step.root, Softmax)
+        self.forward_pass.unshown.add(path, reason, step.value, is_softmax)
         self.steps.forget(step.root)
 
     def _attended(
