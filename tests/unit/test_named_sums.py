@@ -1,11 +1,13 @@
 """Only what weighs values is named, in the module that does it, and as what it is."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 from by_hand import HEADS, LETTERS, TEXT, WIDTH, blocked, drawn, ids, joined, split
 from torch import Tensor, nn
 
 import models
+from models.errors import InputError
 
 N, SIZE = len(TEXT), WIDTH // HEADS
 
@@ -14,6 +16,7 @@ class Part(nn.Module):
     def __init__(self, how: str = "softmax") -> None:
         super().__init__()
         self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.places = nn.Embedding(N, WIDTH)
         self.mix, self.how = nn.Parameter(torch.rand(HEADS, HEADS)), how
 
     def forward(self, x: Tensor) -> Tensor:
@@ -22,7 +25,10 @@ class Part(nn.Module):
             q, k = F.elu(q) + 1, F.elu(k) + 1
             total = (q * k.sum(-2, keepdim=True)).sum(-1, keepdim=True)
             return self.out(joined(q @ (k.mT @ v) / total))
-        scores = q @ k.mT / SIZE**0.5
+        scores = q @ k.mT
+        if self.how == "positions":
+            scores = q @ split(self.places(torch.arange(N))[None]).mT + scores
+        scores = scores / SIZE**0.5
         if self.how == "talking heads":
             scores = torch.einsum("hg,bgqk->bhqk", self.mix, scores)
         return self.out(joined(scores.masked_fill(blocked(N), -torch.inf).softmax(-1) @ v))
@@ -49,3 +55,28 @@ def test_linear_attention_in_one_layer_names_nothing_in_the_next() -> None:
 def test_scores_that_are_mixed_over_heads_are_no_sum_over_tokens() -> None:
     trace = models.watch(drawn(Stream(Part("talking heads"))), encode=ids).run(TEXT)
     assert (list(trace.attention), trace.unrecorded) == (["parts.0"], {})
+
+
+def test_scores_with_a_term_of_positions_are_of_the_tokens_on_both_sides() -> None:
+    trace = models.watch(drawn(Stream(Part("positions"))), encode=ids).run(TEXT)
+    assert (list(trace.attention), trace.unrecorded) == (["parts.0"], {})
+    assert trace.attention["parts.0"].has_causes
+
+
+@pytest.mark.parametrize("n_latents", [N, N - 1])
+def test_latents_are_not_taken_for_tokens_whatever_their_number(n_latents: int) -> None:
+    class Latents(nn.Module):
+        """Learned vectors that read the text, and then one another."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.latents = nn.Embedding(17, WIDTH), nn.Embedding(n_latents, WIDTH)
+            self.read, self.think = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, row: Tensor) -> Tensor:
+            x, z = self.embedding(row), self.latents.weight[None]
+            z = z + (self.read(z) @ x.mT).softmax(-1) @ x
+            return x + ((self.think(z) @ z.mT).softmax(-1) @ z).mean(1, keepdim=True)
+
+    with pytest.raises(InputError, match="not known which tokens its queries|a softmax of 1 × 9"):
+        models.watch(drawn(Latents()), encode=ids).run(TEXT)

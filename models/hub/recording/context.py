@@ -114,14 +114,18 @@ class OneText(Provenance):
         distinct = {id(t): t for t in tensors}
         super().__init__({f"input {i}": [t] for i, t in enumerate(distinct.values())})
         self._kind, self._n, self._text = kind, n, NO_ORIGINS
+        self._is_told = False  # True once the origin of any queries or keys was known
 
     def kind(self, n_query: int, n_key: int) -> SiteKind | str:
         fits = (n_query, n_key) == (self._n, self._n)
         if not self._text and fits:
             self._text = self._queries & self._keys
-        if not fits or not (self._queries or self._keys):
+        self._is_told |= bool(self._queries or self._keys)
+        if not fits or not self._is_told:
             return self._kind  # of other lengths, which is another reason, or of unknown origin
         for what, origins in (("queries", self._queries), ("keys", self._keys)):
+            if not origins:
+                return f"it is not known which tokens its {what} come from"
             if not origins & self._text:
                 return f"its {what} do not come from the tokens that are shown"
         return self._kind

@@ -5,7 +5,7 @@ What is done to them in between is kept as steps that can be taken again with ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from models.hub.recording.by_hand.axes import (
     result_layout,
 )
 from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
+from models.hub.recording.context import Provenance
 from models.hub.recording.projections import LINEAR, same_memory
 
 SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax})
@@ -122,8 +123,8 @@ class FollowedStep:
 class Steps:
     """The scores and weights of a pass that are on their way, by the identity of their tensors."""
 
-    def __init__(self, lengths: Collection[int]) -> None:
-        self._lengths = lengths
+    def __init__(self, lengths: Collection[int], provenance: Provenance | None = None) -> None:
+        self._lengths, self._provenance = lengths, provenance
         self._steps: dict[int, FollowedStep] = {}
         self._cut: dict[int, tuple[Tensor, Softmax]] = {}  # what is left of weights, by identity
         self._used = WeakTensorKeyDictionary()  # weights that a sum took → the place of that
@@ -217,7 +218,7 @@ class Steps:
     def _step(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
     ) -> None:
-        first = next((s for arg in _flat((*args, *kwargs.values())) if (s := self.of(arg))), None)
+        first = self._first(_flat((*args, *kwargs.values())))
         if first is None:
             self._copy_of_cut(args, result)
             self._copy_of_used(args, result)
@@ -239,6 +240,21 @@ class Steps:
         taken = [self._taken(arg, first.root) for arg in args]
         named_args = {name: self._taken(arg, first.root) for name, arg in kwargs.items()}
         self._add(FollowedStep(first.root, func, taken, named_args, value, layout))
+
+    def _first(self, args: Iterable[Any]) -> FollowedStep | None:
+        """Return the first argument that is followed; of sums of products one of two inputs."""
+        steps = [step for arg in args if (step := self.of(arg)) is not None]
+        roots = (step.root for step in steps)
+        if self._provenance is None or not all(isinstance(root, ScoreProduct) for root in roots):
+            return next(iter(steps), None)
+        return max(steps, key=self._n_origins, default=None)
+
+    def _n_origins(self, step: FollowedStep) -> int:
+        """Return how many sides of a product come from an input, as far as is known."""
+        root, provenance = step.root, self._provenance
+        if provenance is None or not isinstance(root, ScoreProduct):
+            return 0
+        return sum(bool(provenance.of(t)) for t in (root.product.a, root.product.b))
 
     def _copy_of_cut(self, args: Sequence[Any], result: Any) -> None:
         """Follow a part of weights to a tensor of as many numbers."""

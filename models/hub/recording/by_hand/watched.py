@@ -34,7 +34,8 @@ class ByHand:
     """Attention that a watched module writes out itself."""
 
     def __init__(self, forward_pass: ForwardPass) -> None:
-        self.forward_pass, self.steps = forward_pass, Steps(forward_pass.lengths)
+        self.forward_pass = forward_pass
+        self.steps = Steps(forward_pass.lengths, forward_pass.context.provenance)
 
     def called(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
