@@ -80,3 +80,22 @@ def test_latents_are_not_taken_for_tokens_whatever_their_number(n_latents: int) 
 
     with pytest.raises(InputError, match="not known which tokens its queries|a softmax of 1 × 9"):
         models.watch(drawn(Latents()), encode=ids).run(TEXT)
+
+
+@pytest.mark.parametrize("text", ["b", TEXT])
+def test_heads_that_share_a_key_are_no_queries_of_a_single_token(text: str) -> None:
+    class Shared(nn.Module):
+        """Heads that share keys and values, by einsum."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.q = nn.Embedding(17, WIDTH), nn.Linear(WIDTH, WIDTH)
+            self.k, self.v = nn.Linear(WIDTH, SIZE), nn.Linear(WIDTH, SIZE)
+
+        def forward(self, row: Tensor) -> Tensor:
+            x = self.embedding(row)
+            scores = torch.einsum("bhqd,bkd->bhqk", split(self.q(x)), self.k(x)) / SIZE**0.5
+            return joined(torch.einsum("bhqk,bkd->bhqd", scores.softmax(-1), self.v(x)))
+
+    (site,) = models.watch(drawn(Shared()), encode=ids).run(text).attention.values()
+    assert (site.n_heads, site.n_query, site.n_key) == (HEADS, len(text), len(text))

@@ -124,7 +124,7 @@ def _axes_of_weights(
     The last says that more than one axis may be that of the batch, of which the first is taken.
     """
     queries = [atom for atom in atoms if atom not in shared_by_keys]
-    if len(queries) > 1:
+    if len(queries) > 1 or 1 in lengths:  # a single query has no axis of its own
         queries = [atom for atom in queries if atom.size in lengths]
     if len(queries) > 1:
         return "two of its axes are as long as the text, so the axis of the queries is unknown"
