@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import models
 from models.errors import InputError
+from models.trace.edits import HeadOff, Where
 
 N, SIZE = len(TEXT), WIDTH // HEADS
 
@@ -99,3 +100,26 @@ def test_heads_that_share_a_key_are_no_queries_of_a_single_token(text: str) -> N
 
     (site,) = models.watch(drawn(Shared()), encode=ids).run(text).attention.values()
     assert (site.n_heads, site.n_query, site.n_key) == (HEADS, len(text), len(text))
+
+
+def test_an_edit_of_texts_that_cannot_be_told_from_heads_is_refused_in_a_sentence() -> None:
+    class HeadsFirst(nn.Module):
+        """Heads on the axis of the texts, those of a head side by side."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(17, WIDTH)
+            self.q, self.k, self.v = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+        def forward(self, row: Tensor) -> Tensor:
+            x = self.embedding(row)
+            q, k, v = (torch.cat(f(x).chunk(HEADS, -1)) for f in (self.q, self.k, self.v))
+            made = (q @ k.mT / SIZE**0.5).softmax(-1) @ v
+            return torch.cat(made.chunk(HEADS), -1)
+
+    scope = models.watch(drawn(HeadsFirst()), encode=ids)
+    trace = scope.run(TEXT)
+    with pytest.raises(
+        InputError, match=r"^HeadsFirst: the module itself cannot be edited in a batch of 3"
+    ):
+        scope.outputs_batch([trace.streams] * 3, [HeadOff(Where(site=""), head=0)])

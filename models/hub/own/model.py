@@ -36,8 +36,8 @@ from models.trace.outputs import Numbers, Output
 
 CallModule = Callable[..., Any]
 NO_ATTENTION_SEEN = (
-    "it calls neither scaled_dot_product_attention nor multi_head_attention_forward, and multiplies "
-    "no values by a softmax, so there is no attention to show"
+    "it calls neither scaled_dot_product_attention nor multi_head_attention_forward, and no weights "
+    "of a softmax could be followed to a product with values, so there is no attention to show"
 )
 
 

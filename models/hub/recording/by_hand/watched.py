@@ -130,7 +130,7 @@ class ByHand:
             if weighted_sum.roles.is_assumed and forward_pass.edits is not None:
                 n = forward_pass.context.n_rows
                 raise IndistinctRowsError(
-                    f"{forward_pass.frame.path} cannot be edited in a batch of {n}: {causes}"
+                    f"{forward_pass.frame.path or 'the module itself'} cannot be edited in a batch of {n}: {causes}"
                 )
             result = func(*args, **kwargs)
             if reason := record_given(forward_pass, weighted_sum, causes):
