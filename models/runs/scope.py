@@ -32,7 +32,7 @@ from models.runs.writing import Written, generated_encoding, write_text, written
 from models.scores import of_weights, without_scores
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, record
-from models.trace.edits import Edit, Edits, editing, effective
+from models.trace.edits import Edit, Edits, editing, effective, of_row
 from models.trace.outputs import Output
 from models.weights import weights_digest
 
@@ -223,7 +223,18 @@ class Scope:
         try:
             answers, recording = recorded(rows)
         except IndistinctRowsError:
-            answers, recording = recorded(_with_one_more(rows, edits))
+            try:
+                answers, recording = recorded(_with_one_more(rows, edits))
+            except IndistinctRowsError:  # however many rows there are, but for one
+                return [
+                    self.run_batch(
+                        [request],
+                        edits=of_row(edits, i),
+                        drafts=drafts[i:][:1],
+                        written=written[i:][:1],
+                    )[0]
+                    for i, request in enumerate(requests)
+                ]
         check_sites(edits, recording.attention)
         return self._traces(requests, rows, answers, recording, edits, padded=True)
 
@@ -253,7 +264,14 @@ class Scope:
                 with layers or nullcontext():
                     answers = self._edited_pass(rows, edits)
             except IndistinctRowsError:
-                answers = self._edited_pass(_with_one_more(rows, edits), edits)
+                try:
+                    answers = self._edited_pass(_with_one_more(rows, edits), edits)
+                except IndistinctRowsError:
+                    if gradients:  # an edit collects them over the batch
+                        raise
+                    return [
+                        self.outputs_batch([row], of_row(edits, i))[0] for i, row in enumerate(rows)
+                    ]
         answers = {name: logits.float().cpu() for name, logits in answers.items()}
         return [
             self.model.outputs(

@@ -102,7 +102,7 @@ def test_heads_that_share_a_key_are_no_queries_of_a_single_token(text: str) -> N
     assert (site.n_heads, site.n_query, site.n_key) == (HEADS, len(text), len(text))
 
 
-def test_an_edit_of_texts_that_cannot_be_told_from_heads_is_refused_in_a_sentence() -> None:
+def test_texts_that_cannot_be_told_from_heads_are_edited_one_by_one() -> None:
     class HeadsFirst(nn.Module):
         """Heads on the axis of the texts, those of a head side by side."""
 
@@ -117,9 +117,17 @@ def test_an_edit_of_texts_that_cannot_be_told_from_heads_is_refused_in_a_sentenc
             made = (q @ k.mT / SIZE**0.5).softmax(-1) @ v
             return torch.cat(made.chunk(HEADS), -1)
 
-    scope = models.watch(drawn(HeadsFirst()), encode=ids)
+    module, made = drawn(HeadsFirst()), []
+    module.register_forward_hook(lambda *call: made.append(call[-1].detach()))
+    scope = models.watch(module, encode=ids)
     trace = scope.run(TEXT)
-    with pytest.raises(
-        InputError, match=r"^HeadsFirst: the module itself cannot be edited in a batch of 3"
-    ):
-        scope.outputs_batch([trace.streams] * 3, [HeadOff(Where(site=""), head=0)])
+    alone = [made[-1]]
+    for head in range(HEADS):
+        scope.run(TEXT, edits=[HeadOff(Where(site=""), head=head)])
+        alone.append(made[-1])
+    off = [HeadOff(Where(site="", heads=(head,), rows=(head + 1,))) for head in range(HEADS)]
+    scope.outputs_batch([trace.streams] * (HEADS + 1), off)
+    torch.testing.assert_close(made[-HEADS - 1 :], alone)
+    scope.run_batch([[TEXT]] * (HEADS + 1), edits=off)
+    torch.testing.assert_close(made[-HEADS - 1 :], alone)
+    assert not torch.allclose(alone[1], alone[2])
