@@ -252,7 +252,8 @@ class Sweep:
     def _importance(self) -> dict[SiteHead, float]:
         """Return E|zᵀ ∂L/∂z| of each head over the selecting half, in units of its layer's length.
 
-        z is the head output; Michel et al. (2019, eq. 2 and the end of §4.1).
+        z is the head output; Michel et al. (2019, eq. 2 and the end of §4.1). Where a layer of its
+        kind has one head alone, whose share of its layer would always be 1, it has no unit.
         """
         if self._ranked is not None:
             return self._ranked
@@ -270,8 +271,12 @@ class Sweep:
                 steps = [z.detach() if g is None else g for z, g in zip(zeros, grads, strict=True)]
                 change = parts.whole(steps) * nudged.head_outs[site].whole()
                 sums[site] = sums.get(site, 0) + change.sum((-1, -2)).abs().sum(0).cpu()
+        kinds = {site: kind for (site, _), (kind, _) in self.heads.items()}
+        of_one_head = {kinds.get(site) for site, values in sums.items() if len(values) == 1}
+        for site in sums.keys() - {site for site, kind in kinds.items() if kind in of_one_head}:
+            sums[site] = sums[site] / sums[site].norm().clamp(min=1e-12)
         self._ranked = {
-            (site, head): float(values[head] / values.norm().clamp(min=1e-12))
+            (site, head): float(values[head])
             for site, values in sums.items()
             for head in range(len(values))
         }

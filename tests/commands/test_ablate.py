@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from small import Reversal, random_gpt
-from small_scopes import scope_of
+from small_scopes import LETTERS, as_scope, scope_of
 
 import models
 from models import cli
@@ -18,6 +18,7 @@ from models.runs.scope import Scope
 from models.runs.sweep import Sweep, Swept
 from models.runs.text_loss import complete_streams
 from models.tasks.language import LanguageTask
+from models.trace.edits import HeadScale, Where
 
 
 @pytest.fixture
@@ -156,6 +157,23 @@ def test_recorded_results_are_those_printed_and_belong_to_these_weights(
     save_file({name: w * 1.01 for name, w in weights.items()}, checkpoint / "model.safetensors")
     add_to_record(checkpoint, checksums={})
     assert "ablation" not in models.load(checkpoint).training
+
+
+def test_single_heads_of_layers_are_ordered_by_their_slope():
+    """By E|Δloss / Δs| of a head scaled by 1 + s, from two passes for each text."""
+    model = random_gpt(vocab_size=LETTERS.vocab_size, n_heads=1, n_layers=3)
+    scope = as_scope(model, LETTERS, "gpt")
+    sweep = Sweep(scope, [scope.encode(*text) for text in scope.held_out], n_orders=1)
+    step, slopes = 1e-2, {}
+    for site, head in sweep.heads:
+        sides = [[HeadScale(Where(site=site, heads=(head,)), factor=1 + s)] for s in (step, -step)]
+        more, less = (
+            torch.stack([sweep._losses([text], edits)[0] for text in sweep.texts[::2]])
+            for edits in sides
+        )
+        slopes[site, head] = float((more - less).abs().sum()) / (2 * step)
+    assert sweep._importance() == pytest.approx(slopes, rel=0.05, abs=1e-3)
+    assert sweep.orders()["self"]["importance"] == sorted(slopes, key=slopes.__getitem__)
 
 
 def test_a_head_that_no_answer_depends_on_has_no_importance():

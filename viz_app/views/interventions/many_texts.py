@@ -53,8 +53,8 @@ flips signs of texts at random (Fisher 1935) and corrects for the number of head
 and reported on the same texts.
 
 The curves switch heads off together, the least important first. Importance is E|Attᵀ ∂L/∂Att|, in units of its layer's length
-(Michel et al. 2019, equation 2). The band is the range of random orders, its line their upper median. Heads can stand in for one
-another: what costs nothing alone may cost much together."""
+(Michel et al. 2019, equation 2). Where a layer has one head, that unit is left out. The band is the range of random orders, its
+line their upper median. Heads can stand in for one another: what costs nothing alone may cost much together."""
 
 
 @dataclass(frozen=True)
