@@ -101,6 +101,17 @@ def test_the_sentence_counts_and_turns_round() -> None:
         assert f"{n} of 3 are closer" in said
 
 
+@pytest.mark.parametrize("n", [4, 18, 19])
+def test_a_null_too_small_for_its_level_is_said_to_be_so(n: int) -> None:
+    """Of fewer than 19 other matches, a head closer than all of them still has p above 0.05."""
+    kind = kind_of([[0.01, 0.5], [0.5, 0.01]])
+    found = match_heads(kind, [0.5] * n)
+    is_enough = all(one.p <= 0.05 for one in found)
+    said = matches.matched_sentence(finished(kind, [0.5] * n), kind, found)
+    assert (f"2 of 2 are closer than 95 % of {n} matches" in said) is is_enough
+    assert (f"{n} matches between 3 other seeds are too few" in said) is not is_enough
+
+
 def test_the_most_alike_are_named() -> None:
     mean = torch.tensor([[0.0, 0.4, 0.3], [0.4, 0.0, 0.2], [0.3, 0.2, 0.0]])
     kind = replace(CROSSED, mean=mean)

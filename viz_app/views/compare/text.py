@@ -96,7 +96,10 @@ def matches_sentence(n: int, same: int, clear: int) -> str:
 
 
 def seed_baseline_sentence(near: int, n: int, n_drawn: int, seeds: Sequence[str]) -> str:
-    """Say how many matches are closer than those between other seeds."""
+    """Say how many matches are closer than those between other seeds, if these are enough."""
+    if 1 / (1 + n_drawn) > 0.05:
+        between = f"{n_drawn} matches between {len(seeds)} other seeds"
+        return f"{between} are too few to compare with: none could be closer at p ≤ 0.05."
     return f"{near} of {n} are closer than 95 % of {n_drawn} matches between {len(seeds)} other seeds (p ≤ 0.05)."
 
 
