@@ -11,11 +11,15 @@ import models
 from models.analysis.paired import Interval
 from models.runs.scope import Scope
 from models.runs.sweep import OWN_BASELINE, HeadResult, Sweep, Swept
+from models.trace.edits import HeadOff
 from viz_app import words
 from viz_app.controls import sweeping
 from viz_app.drawing.sites import by_kind
+from viz_app.session.cache import changed_run
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import many_texts
+
+USUAL = many_texts.SweepChoices("zero")
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +158,27 @@ def test_the_loss_of_each_kind_of_model_is_named(name, unit, said):
     drawn = many_texts.sweep_board(run, sweep.swept())
     assert drawn["unit"] == sweep.unit == unit
     assert len(cells(drawn)) == len(sweep.heads)
+
+
+@pytest.mark.parametrize("change", [{"step": 0}, {"similarity": "additive"}, {"positions": False}])
+def test_a_changed_model_is_not_shown_what_was_measured_with_other_weights(change):
+    unchanged = CurrentRun(scope := models.load("dates", device="cpu"), scope.run("15 May 2024"))
+    assert many_texts.sweep_payloads(unchanged, USUAL)
+    spec = replace(unchanged.spec, model=replace(unchanged.spec.model, **change))
+    changed = changed_run(unchanged, spec)
+    assert many_texts.sweep_payloads(changed, USUAL) == {}
+    assert many_texts.MANY_TEXTS.files(changed, USUAL) == ()
+
+
+def test_what_is_measured_without_the_edits_of_a_run_says_so():
+    unchanged = CurrentRun(scope := models.load("dates", device="cpu"), scope.run("15 May 2024"))
+    edit = HeadOff("decoder.layers.0.self_attn", head=1)
+    edited = changed_run(unchanged, replace(unchanged.spec, edits=(edit,)))
+    title = many_texts.sweep_payloads(edited, USUAL)["board"]["title"]
+    assert title.endswith("left out")
+    assert "left out" not in many_texts.sweep_payloads(unchanged, USUAL)["board"]["title"]
+    (file,) = many_texts.MANY_TEXTS.files(edited, USUAL)
+    assert set(file.about(edited)) == {"model", "fingerprint", "training step", "similarity"}
 
 
 def test_a_typed_line_without_a_required_field_is_refused(monkeypatch):

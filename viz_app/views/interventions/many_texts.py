@@ -1,7 +1,7 @@
 """The section Many texts: which heads does the model need over held-out texts?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -46,6 +46,7 @@ LOSS_NOTES = {  # what the loss of a text is, by its kind
     "It shows how much an answer depends on a head, not whether it is right.",
 }
 SWEEP_NOT_MEASURED = "Nothing is measured yet for these weights. The button below switches each head off in turn over the held-out texts."
+EDITS_LEFT_OUT = ". Changes of heads, masks and patches are left out"
 SWEEP_EXPLANATION = """Each number is the mean change of the **loss** over held-out texts when that head alone is off, in nats.
 Above 0: the model needs the head. Below 0: it predicts better without it. The interval is a 95 % paired bootstrap over one half
 of the texts (Koehn 2004). A star marks an effect of the same sign that is significant on the **other** half. The test
@@ -88,14 +89,14 @@ def find_sweep(run: CurrentRun) -> View[SweepChoices] | str:
 
 def sweep_payloads(run: CurrentRun, choices: SweepChoices) -> Pictures:
     """Return the board of mean effects and the curves, if they are measured."""
-    swept = sweeping.sweep_results(run.unchanged.scope, choices.baseline)
+    swept = sweeping.sweep_results(run.scope, choices.baseline)
     if swept is None:
         return {}
     return {"board": sweep_board(run, swept), CURVES_KEY: loss_curves(run, swept)}
 
 
 def _kind(run: CurrentRun) -> str:
-    return text_loss.loss_kind(run.unchanged.trace.outputs) or text_loss.TOKEN_LOSS
+    return text_loss.loss_kind(run.trace.outputs) or text_loss.TOKEN_LOSS
 
 
 def sweep_board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
@@ -125,8 +126,9 @@ def sweep_board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
                 "notes": [[_note(one) for one in row] for row in results],
             }
         )
+    title = f"What each head off does to the loss, over {_reported(swept)} held-out texts"
     return {
-        "title": f"What each head off does to the loss, over {_reported(swept)} held-out texts",
+        "title": f"{title}{EDITS_LEFT_OUT * bool(run.spec.edits)}",
         **saving(file_name(run.trace, "heads-off.many-texts"), of_model(run.trace)),
         "sentence": needed_heads_sentence(run, swept),
         "legend": "change of the loss when the head is off. Above 0: the model needs it. "
@@ -232,8 +234,7 @@ def loss_curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChar
 
 
 def _layout(run: CurrentRun, choices: SweepChoices, pictures: Pictures) -> Sequence[PageCell]:
-    scope = run.unchanged.scope
-    measure = Widget(partial(sweeping.sweeping, scope, choices.baseline))
+    measure = Widget(partial(sweeping.sweeping, run.scope, choices.baseline))
     if "board" not in pictures:
         return [Prose(f"{SWEEP_NOT_MEASURED} {LOSS_NOTES[_kind(run)]}"), measure]
     board_of_heads = ShownComponent(BOARD, change={"on_switch": _try, "on_scale": _scale})
@@ -256,16 +257,14 @@ def _show_heads() -> None:
 
 
 def _files(run: CurrentRun, choices: SweepChoices) -> Sequence[File]:
-    scope = run.unchanged.scope
-    swept = sweeping.sweep_results(scope, choices.baseline)
+    swept = sweeping.sweep_results(run.scope, choices.baseline)
     if swept is None:
         return ()
-    name = f"{scope.name}.heads-over-texts.{choices.baseline}"
-    return [
-        csv_file(
-            "Effects and intervals, CSV", name, lambda now: [SWEEP_COLUMNS, *sweep_table(swept)]
-        )
-    ]
+    name = file_name(run.trace, "heads-over-texts", choices.baseline)
+    table = csv_file(
+        "Effects and intervals, CSV", name, lambda now: [SWEEP_COLUMNS, *sweep_table(swept)]
+    )
+    return [replace(table, about=lambda now: of_model(now.trace))]
 
 
 SWEEP_COLUMNS = ["kind", "layer", "head", "mean effect in nats", "low", "high", "p", "significant"]
