@@ -147,6 +147,17 @@ def test_the_first_difference_is_the_first() -> None:
     assert text.changed_answer(["a"], ["a"], -1) == "The same answer."
 
 
+def test_words_of_a_continuation_are_counted_without_the_space_before_it() -> None:
+    scope = models.load("gpt", device="cpu")
+    run = CurrentRun(scope, scope.run("The boy said that"))
+    edited = with_edits(run, HeadOff("decoder.layers.0.self_attn", head=1))
+    outcome = head_off_payloads(edited, USUAL)["outcome"]
+    before, after = (answer["words"] for answer in outcome["answers"])
+    assert before == ["he", "was", "a", "child."]
+    assert (before[3], after[3]) == ("child.", "good")
+    assert outcome["verdict"] == "First difference: word 4, “child.” became “good”."
+
+
 def test_a_change_is_told_from_before_to_after_and_a_row_as_the_change_bar_names_it() -> None:
     said = text.followed_token_line("cat", -1.5, -0.25)
     assert said == "log p(cat): −1.500 before, −0.250 after, +1.250 nats"

@@ -255,7 +255,7 @@ def answer_words(run: CurrentRun) -> list[str]:
     """Return the words of what the model answers under the run's edits."""
     if not run.scope.model.can_write:
         return decision_words(run.trace)
-    return (_written(run).output or "").split(" ")
+    return (_written(run).output or "").strip().split(" ")
 
 
 def _written(run: CurrentRun) -> MaskedRun:
