@@ -9,6 +9,7 @@ from app_parts import PATIENCE, app_at, component, of_key
 from streamlit.testing.v1 import AppTest
 
 import viz_app
+from models.trace.edits import Patch, Where, to_text
 
 APP = Path(viz_app.__file__).with_name("app.py")
 SITE, HEAD = "decoder.layers.1.self_attn", "2"
@@ -90,3 +91,18 @@ def test_a_chosen_similarity_is_named_on_every_page_and_undone_there(page: str) 
         undo[0].click().run()
         assert not [button for button in app.button if button.key == "undo-similarity"]
         assert "similarity" not in address(app)
+
+
+@pytest.mark.parametrize("page", ["attention", "interventions"])
+def test_changes_that_do_not_fit_the_text_are_named_and_undone(page: str) -> None:
+    cell = Where(activation="encoder.layers.0.resid_post", queries=(9,))
+    edits = to_text([Patch(cell, fields=("13 May 1999", None), alignment=())])
+    app = opened(page, edits=edits, similarity="cosine")
+    assert "give both the same number" in component(app, "note changes").json
+    undo = of_key(app.button, "undo-edits")
+    assert "taken from “13 May 1999”" in undo.label
+    undo.click().run()
+    assert [button.key for button in app.button if "undo-" in str(button.key)] == [
+        "undo-similarity"
+    ]
+    assert "edits" not in address(app)

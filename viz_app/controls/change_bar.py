@@ -24,7 +24,7 @@ def show_changes(
     """Show the session's changes and return the run with them.
 
     Changes in `named` are shown by the page itself. The result is the unchanged run if the page is
-    not `is_changed`, or if a change cannot be made.
+    not `is_changed`, or if a change cannot be made; the bar then names every change.
     """
     if not is_changed:
         session.change = unchanged
@@ -36,6 +36,7 @@ def show_changes(
     except CheckpointError as error:
         ui.show_note(st.container(), checkpoints.error_message(error), bad=True, key="changes")
         session.change = unchanged
+        _name_changes(original, spec, named=())
         return original
     session.change = change
     _name_changes(run, spec, named)
