@@ -40,7 +40,9 @@ class RecordedBatch:
         target_fields = [field.name for field in model.fields if field.stream == model.writes]
         is_given = any(fields[name] is not None for name in target_fields)
         outputs = model.outputs(answers, streams, self.tokenizer)
-        is_generated = model.can_write and not is_given
+        edits = of_row(self.edits, row)
+        # under edits the text was written without them, so it is no answer of this run
+        is_generated = model.can_write and not is_given and not edits
         output = (
             streams[model.writes].text
             if is_generated
@@ -59,7 +61,7 @@ class RecordedBatch:
             is_given,
             activations,
             attention,
-            of_row(self.edits, row),
+            edits,
             dict(self.recording.unrecorded),
         )
 

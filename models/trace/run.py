@@ -38,9 +38,9 @@ class Trace:
     """A finished run, all its tensors on the CPU in float32. Read-only by convention.
 
     `teacher_forced` is True if the stream that the model writes was given. `output` is the text
-    that the model wrote; under teacher forcing its first choice after each position; of a model
-    that does not write, its answer as text. `unrecorded` gives the reason for each attention that
-    was not recorded.
+    that the model wrote; under teacher forcing or edits its first choice after each position; of a
+    model that does not write, its answer as text. `unrecorded` gives the reason for each attention
+    that was not recorded.
     """
 
     model: RunModel

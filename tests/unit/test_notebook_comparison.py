@@ -7,9 +7,11 @@ import pytest
 from drawn import letters
 from test_notebook import carried, shown
 
+import models
 from models.analysis import comparison
 from models.trace import Trace
 from models.trace.edits import HeadOff
+from viz_app.drawing.stamp import facts
 from viz_app.notebook import Picture, compare
 
 TEXT, TARGET = "abcdeab", "edcb"
@@ -73,6 +75,23 @@ def test_a_run_beside_itself_differs_nowhere(run: Trace) -> None:
     assert not arrays["difference"].any()
     assert header["verdict"] == "The same answer."
     assert not any(np.any(kind["values"]) for kind in grid(picture)["kinds"])
+
+
+def test_an_edited_run_is_not_said_to_answer_what_the_unedited_one_wrote() -> None:
+    scope = models.load("eng-fra", device="cpu")
+    run = scope.run("We like him.")
+    off = [HeadOff(site, head=h) for site in run.attention if "cross" in site for h in range(6)]
+    edited = scope.run("We like him.", edits=off)
+    choices = edited.next_token.logits.argmax(-1).tolist()
+    said = scope.tokenizer.decode(choices)
+    header, _ = shown(compare(run, edited), 1)
+    assert [one["words"] for one in header["answers"]] == [
+        run.output.split(" "),
+        said.split(" "),
+    ]
+    assert header["verdict"] != "The same answer."
+    assert facts(edited)["predicted after each given token"] == said
+    assert facts(run)["the model writes"] == "Nous l'aimons."
 
 
 def test_long_runs_say_which_call_draws_a_head(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,9 @@ def first_output(trace: Trace) -> Output:
 def _expected(trace: Trace, output: NextToken) -> tuple[str, str]:
     if output.is_closed:
         return (
-            "predicted after each given token" if trace.teacher_forced else "the model writes",
+            "predicted after each given token"
+            if trace.teacher_forced or trace.edits
+            else "the model writes",
             trace.output,
         )
     return f"most likely next, {words.percent(float(output.last.max().exp()))}", token_text(
