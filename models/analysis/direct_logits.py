@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from models.analysis.head_walk import head_projection
 from models.architectures import Model
 from models.layers.sublayers import Sublayer, gain_and_bias, norm_name
 from models.trace import AttentionSite, Trace
@@ -95,13 +94,15 @@ def _split_output(
     site: AttentionSite | None, part: Sublayer, output: Tensor, position: int
 ) -> dict[tuple[str, int], Tensor]:
     """Return the output of a sublayer, of an attention split into heads and the bias of W_O."""
-    if site is None or "W_O" not in site.projections:
+    projection = site and site.projections.get("W_O", site.W_O)
+    if site is None or projection is None:
         return {(part.out, -1): output}
+    weight, bias = projection
+    blocks = weight.unflatten(1, (site.n_heads, -1))  # (d_model, head, d_head)
     added = {
-        (part.path, head): site.out[0, head, position] @ head_projection(site, "W_O", head)[0]
+        (part.path, head): blocks[:, head] @ site.out[0, head, position]
         for head in range(site.n_heads)
     }
-    bias = site.projections["W_O"][1]
     return added if bias is None else {**added, (f"bias of W_O of {part.path}", -1): bias}
 
 

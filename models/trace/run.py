@@ -84,6 +84,7 @@ def in_float32(site: AttentionSite) -> AttentionSite:
         lazy_v=map_lazy(site.lazy_v, Tensor.float),
         similarity=site.similarity.map_tensors(Tensor.float),
         projections=_mapped(site.projections, Tensor.float),
+        W_O=site.W_O and _mapped_one(site.W_O, Tensor.float),
         terms=tuple(
             term.map_tensors(lambda t, axis: t.float(), Tensor.float) for term in site.terms
         ),
@@ -93,10 +94,12 @@ def in_float32(site: AttentionSite) -> AttentionSite:
 def _mapped(
     projections: Mapping[str, Projection], transform: Callable[[Tensor], Tensor]
 ) -> dict[str, Projection]:
-    return {
-        name: (transform(weight), None if bias is None else transform(bias))
-        for name, (weight, bias) in projections.items()
-    }
+    return {name: _mapped_one(one, transform) for name, one in projections.items()}
+
+
+def _mapped_one(projection: Projection, transform: Callable[[Tensor], Tensor]) -> Projection:
+    weight, bias = projection
+    return transform(weight), None if bias is None else transform(bias)
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ class _BatchRow:
             mask=mask,
             similarity=s.similarity.map_tensors(self.shared),
             projections=_mapped(s.projections, self.shared),
+            W_O=s.W_O and _mapped_one(s.W_O, self.shared),
             terms=tuple(
                 term.map_tensors(lambda t, axis: per_token(t, query, axis), self.shared)
                 for term in s.terms

@@ -78,6 +78,7 @@ class AttentionSite:
     given_weights: Tensor | None = None
     why_given: str = "its library returns finished weights only"
     edits: Edits = ()  # that apply here; the mask is already the edited one
+    W_O: Projection | None = None  # where it is known although `projections` is empty
 
     @property
     def q(self) -> Float[Tensor, "batch head query d_head"]:

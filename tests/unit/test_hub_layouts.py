@@ -27,6 +27,12 @@ from models.layers.sublayers import MIXER, gain_and_bias, norm_name
 from models.trace.edits import Where
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions.attribution_parts import (
+    AttributionChoices,
+    attribution_numbers,
+    methods_of,
+)
+from viz_app.views.interventions.attribution_text import DIRECT_METHOD
 from viz_app.views.layer import files, text
 from viz_app.views.layer.payloads import layer_payloads
 from viz_app.views.layer.token_view import LayerChoices, token_view
@@ -248,7 +254,36 @@ def test_the_part_of_an_attention_in_a_logit_is_what_the_norms_by_hand_make_of_i
     seen = frozen(model.last_norm, added, value(trace, model.sublayers[-1].after, position))
     rows = model.module.get_output_embeddings().weight.detach()
     wanted = float(seen @ (rows[ranked[0]] - rows[ranked[1]])) * model.logit_change.scale
-    assert measured.others[sublayer.out] == pytest.approx(wanted, rel=1e-3, abs=1e-5)
+    bias = measured.others.get(f"bias of W_O of {sublayer.path}", 0.0)
+    summed = float(measured.heads[sublayer.path].sum()) + bias
+    assert summed == pytest.approx(wanted, rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "gemma"])
+def test_a_rotated_head_adds_its_block_of_the_output_matrix_to_a_logit(
+    tmp_path: Path, kind: str
+) -> None:
+    scope = opened(kind, tmp_path, num_key_value_heads=1)
+    run, model = CurrentRun(scope, scope.run(TEXT)), scope.model
+    position = len(run.trace.streams["text"].ids) - 1
+    with seen(model.module) as found, torch.no_grad():
+        model.module(torch.tensor([run.trace.streams["text"].ids]))
+    path = next(name for name in found if name.endswith("layers.1.self_attn.o_proj"))
+    read, block = found[path][0][0, position], model.module.get_submodule(path).weight.detach()
+    site = list(run.trace.attention.values())[1]
+    parts = logit_parts(model, run.trace, 5, 6, position)
+    whole = value(run.trace, model.sublayers[-1].after, position)
+    rows = model.module.get_output_embeddings().weight.detach()
+    for head in range(site.n_heads):
+        own = slice(head * len(read) // site.n_heads, (head + 1) * len(read) // site.n_heads)
+        added = frozen(model.last_norm, block[:, own] @ read[own], whole)
+        wanted = float(added @ (rows[5] - rows[6]))
+        assert float(parts.heads[site.name][head]) == pytest.approx(wanted, rel=1e-3, abs=1e-6)
+    assert DIRECT_METHOD in methods_of(run)
+    shown = attribution_numbers(run, AttributionChoices(DIRECT_METHOD, None, site.name, 0))
+    assert shown.values.shape == (2, site.n_heads)
+    assert shown.values.isfinite().all()
+    assert all(check.passed for check in shown.checks)
 
 
 def value(trace: Trace, name: str, position: int) -> Tensor:

@@ -465,6 +465,8 @@ class ForwardPass:
         if site.projections:
             projections = {**site.projections, "W_O": (weight, bias)}
             recording.attention[site.name] = with_projections(site, projections)
+        elif (recorded := recording.attention.get(site.name)) is not None:
+            recording.attention[site.name] = replace(recorded, W_O=(weight, bias))
         lazy = LazyLinear(site.out.transpose(1, 2).flatten(2), weight, bias)
         value, formula = lazy if attn_out is None else attn_out, "Concat(head_out)·W_O"
         recording.tap(site.name, "attn_out", value, site.query_stream, "d_model", formula)

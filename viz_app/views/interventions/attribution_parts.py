@@ -85,10 +85,9 @@ def methods_of(run: CurrentRun) -> list[str]:
 def _is_summed(run: CurrentRun, token: int = 0, than: int = 1, row: int = 0) -> bool:
     """Return True if the logits there are a sum of what the heads and other parts add."""
     try:
-        logit_parts(run.scope.model, run.trace, token, than, row)
+        return bool(logit_parts(run.scope.model, run.trace, token, than, row).heads)
     except ValueError:
         return False
-    return True
 
 
 def has_numbers(run: CurrentRun, choices: AttributionChoices) -> bool:
