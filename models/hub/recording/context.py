@@ -239,9 +239,13 @@ class AttentionCall:
 
 @dataclass(frozen=True)
 class Attended:
-    """A finished attention: name, stream of its queries, head outputs, and its site if recorded."""
+    """A finished attention: name, stream of its queries, head outputs, and its site if recorded.
+
+    The head outputs are the model's own, at these versions (`projections.versions_of`).
+    """
 
     name: str
     stream: str
     head_out: Float[Tensor, "batch head query d_head"]
     site: AttentionSite | None
+    versions: tuple[int, ...] | None

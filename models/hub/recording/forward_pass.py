@@ -32,6 +32,7 @@ from models.hub.recording.projections import (
     reads_joined,
     same_memory,
     undo_gqa_repeat,
+    versions_of,
     with_projections,
 )
 from models.layers.masks import Mask, SiteKind
@@ -139,8 +140,9 @@ class ForwardPass:
         )  # fmt: skip
         if call.output is None:
             site = sites[0] if sites else None
-            out = head_out.detach().clone() if site is None else site.out
-            self.last_attention = Attended(name, kind.query_stream, out, site)
+            out = head_out.detach()
+            out = out.clone() if out.is_inference() else out  # there, changes are not counted
+            self.last_attention = Attended(name, kind.query_stream, out, site, versions_of(out))
         return head_out
 
     def edited(
@@ -244,7 +246,7 @@ class ForwardPass:
         """
         self.linears.add(linear)
         last, self.last_attention = self.last_attention, None
-        if last is None or not reads_joined(linear, last.head_out):
+        if last is None or not reads_joined(linear, last.head_out, last.versions):
             return linear.y
         batch, _, n_query, _ = last.head_out.shape
         before, name = linear.y.reshape(batch, n_query, -1), f"{last.name}.attn_out"

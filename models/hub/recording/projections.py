@@ -24,6 +24,8 @@ LINEAR, ADDMM = F.linear, torch.addmm  # while a pass is watched others stand in
 # products; between an attention's projections and its call lie few others
 N_REMEMBERED_PRODUCTS = 8
 
+Versions = tuple[int, ...] | None
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -33,20 +35,20 @@ class Linear:
     weight: Tensor
     bias: Tensor | None
     y: Tensor
-    versions: tuple[int, ...] | None = field(init=False)  # of x and y
+    versions: Versions = field(init=False)  # of x and y
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "versions", _versions(self.x, self.y))
+        object.__setattr__(self, "versions", versions_of(self.x, self.y))
 
     def holds(self) -> bool:
         """Return True if neither x nor y has been changed in place since."""
         if self.versions is not None:
-            return _versions(self.x, self.y) == self.versions
+            return versions_of(self.x, self.y) == self.versions
         y = LINEAR(self.x, self.weight, self.bias)
         return torch.allclose(y, self.y, rtol=1e-3, atol=1e-3 * float(y.abs().max()))
 
 
-def _versions(*tensors: Tensor) -> tuple[int, ...] | None:
+def versions_of(*tensors: Tensor) -> Versions:
     """Return how often each was changed in place; None in inference mode, which does not count."""
     return None if any(t.is_inference() for t in tensors) else tuple(t._version for t in tensors)
 
@@ -87,7 +89,7 @@ class Linears:
 
     def __init__(self) -> None:
         self._last: deque[Linear] = deque(maxlen=N_REMEMBERED_PRODUCTS)
-        self._copies: deque[tuple[Tensor, Tensor]] = deque(maxlen=N_REMEMBERED_PRODUCTS)
+        self._copies: deque[tuple[Tensor, Versions, Tensor]] = deque(maxlen=N_REMEMBERED_PRODUCTS)
 
     def add(self, linear: Linear) -> None:
         self._last.append(linear)
@@ -97,11 +99,14 @@ class Linears:
 
         One copy is made of what lies at the same place and is still the same.
         """
-        for original, copy in self._copies:
-            if same_view(original, x) and torch.equal(copy, x):
+        versions = versions_of(x)
+        for original, before, copy in self._copies:
+            if same_view(original, x) and (
+                before == versions if versions else torch.equal(copy, x)
+            ):
                 return copy
-        self._copies.append((x, x.detach().clone()))
-        return self._copies[-1][1]
+        self._copies.append((x, versions, x.detach().clone()))
+        return self._copies[-1][-1]
 
     def origin(self, t: Float[Tensor, "batch head n d_head"]) -> Origin | None:
         """Return the product behind q, k or v, (batch, head, token, d_head).
@@ -209,13 +214,22 @@ def _factor(one: Tensor, other: Tensor) -> float | None:
     return factor if bool(((one * factor - other).abs() <= limit).all()) else None
 
 
-def reads_joined(linear: Linear, out: Float[Tensor, "batch head n d_head"]) -> bool:
-    """Return True if a product reads the joined head outputs (batch, head, token, d_head)."""
+def reads_joined(
+    linear: Linear, out: Float[Tensor, "batch head n d_head"], versions: Versions
+) -> bool:
+    """Return True if a product reads the joined head outputs as they were at these versions."""
     batch, n_heads, n, d_head = out.shape
     if linear.x.numel() != out.numel() or linear.x.shape[-1] != n_heads * d_head:
         return False
-    x, concat = linear.x.reshape(batch, n, -1), out.transpose(1, 2).flatten(2)
-    return torch.equal(x, concat) or torch.allclose(x, concat, rtol=0, atol=0, equal_nan=True)
+    if versions_of(out) != versions:  # changed in place since
+        return False
+    x, concat = linear.x.reshape(batch, n, -1), out.transpose(1, 2)
+    is_view = (
+        concat.is_contiguous()
+        and same_memory(x, out)
+        and x.storage_offset() == out.storage_offset()
+    )
+    return is_view or torch.equal(x, concat.flatten(2))
 
 
 def same_view(a: Shaped[Tensor, ...], b: Shaped[Tensor, ...]) -> bool:

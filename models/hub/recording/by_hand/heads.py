@@ -16,7 +16,7 @@ from torch import Tensor
 
 from models.hub.recording.context import Attended, HeadPlace
 from models.hub.recording.masks import BIAS, BiasTerm, sum_of_terms
-from models.hub.recording.projections import same_view
+from models.hub.recording.projections import same_view, versions_of
 from models.layers.masks import Mask, MaskLayer, SiteKind
 from models.trace import AttentionSite
 from models.trace.lazy import read_lazy
@@ -82,7 +82,8 @@ def attention_name(heads: Sequence[FollowedHead]) -> str:
 def finish_heads(heads: Sequence[FollowedHead], site: AttentionSite | None) -> Attended:
     """Return these heads as one finished attention."""
     out = torch.cat([head.head_out for head in heads], dim=1)
-    return Attended(attention_name(heads), heads[0].kind.query_stream, out, site)
+    name, stream = attention_name(heads), heads[0].kind.query_stream
+    return Attended(name, stream, out, site, versions_of(out))
 
 
 def join_heads(heads: Sequence[FollowedHead]) -> AttentionSite | None:
