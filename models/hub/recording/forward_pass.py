@@ -141,8 +141,9 @@ class ForwardPass:
         if call.output is None:
             site = sites[0] if sites else None
             out = head_out.detach()
-            out = out.clone() if out.is_inference() else out  # there, changes are not counted
-            self.last_attention = Attended(name, kind.query_stream, out, site, versions_of(out))
+            if (versions := versions_of(out)) is None:
+                out = out.clone()
+            self.last_attention = Attended(name, kind.query_stream, out, site, versions)
         return head_out
 
     def edited(

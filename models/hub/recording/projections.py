@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,22 +35,29 @@ class Linear:
     weight: Tensor
     bias: Tensor | None
     y: Tensor
-    versions: Versions = field(init=False)  # of x and y
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "versions", versions_of(self.x, self.y))
+    versions: Versions  # of x and y
 
     def holds(self) -> bool:
         """Return True if neither x nor y has been changed in place since."""
         if self.versions is not None:
-            return versions_of(self.x, self.y) == self.versions
+            return _versions_of_two(self.x, self.y) == self.versions
         y = LINEAR(self.x, self.weight, self.bias)
         return torch.allclose(y, self.y, rtol=1e-3, atol=1e-3 * float(y.abs().max()))
 
 
-def versions_of(*tensors: Tensor) -> Versions:
-    """Return how often each was changed in place; None in inference mode, which does not count."""
-    return None if any(t.is_inference() for t in tensors) else tuple(t._version for t in tensors)
+def versions_of(t: Tensor) -> Versions:
+    """Return how often it was changed in place; None in inference mode, which does not count."""
+    try:
+        return (t._version,)
+    except RuntimeError:
+        return None
+
+
+def _versions_of_two(x: Tensor, y: Tensor) -> Versions:
+    try:
+        return x._version, y._version
+    except RuntimeError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -77,11 +84,12 @@ def linear_of(
     """Return a call as a product with a matrix, if it is one."""
     if func is LINEAR:
         inputs = dict(zip(("input", "weight", "bias"), args, strict=False)) | dict(kwargs)
-        return Linear(inputs["input"], inputs["weight"], inputs.get("bias"), y)
-    if func is ADDMM and len(args) == 3 and args[0].dim() == 1:
-        bias, x, weight = args
-        return Linear(x, weight.T, bias, y)
-    return None
+        x, weight, bias = inputs["input"], inputs["weight"], inputs.get("bias")
+    elif func is ADDMM and len(args) == 3 and args[0].dim() == 1:
+        bias, x, weight = args[0], args[1], args[2].T
+    else:
+        return None
+    return Linear(x, weight, bias, y, _versions_of_two(x, y))
 
 
 class Linears:

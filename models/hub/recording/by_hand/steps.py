@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import ref
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Shaped
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from models.hub.recording.by_hand.axes import (
     Atom,
@@ -127,7 +127,7 @@ class Steps:
         self._lengths, self._provenance = lengths, provenance
         self._steps: dict[int, FollowedStep] = {}
         self._cut: dict[int, tuple[Tensor, Softmax]] = {}  # what is left of weights, by identity
-        self._used = WeakTensorKeyDictionary()  # weights that a sum took → the place of that
+        self._used: dict[int, tuple[ref[Tensor], Any]] = {}  # weights that a sum took, its place
 
     def __bool__(self) -> bool:
         return bool(self._steps or self._cut or self._used)
@@ -151,15 +151,15 @@ class Steps:
 
     def use(self, softmax: Softmax, place: object) -> None:
         """Follow weights that the sum at this place has taken only to see whether another does."""
-        for step in self._steps.values():
-            if step.root is softmax:
-                self._used[step.value] = place
+        alive = {key: used for key, used in self._used.items() if used[0]() is not None}
+        taken = [step.value for step in self._steps.values() if step.root is softmax]
+        self._used = alive | {id(value): (ref(value), place) for value in taken}
         self.forget(softmax)
 
-    def used(self, args: Sequence[Any]) -> Any:
-        """Return the place of a sum whose weights these arguments are made of, if there is one."""
-        tensors = (arg for arg in _flat(args) if isinstance(arg, Tensor))
-        return next((place for t in tensors if (place := self._used.get(t))), None)
+    def used(self, t: Any) -> Any:
+        """Return the place of a sum that took these weights, if there is one."""
+        found = self._used.get(id(t))
+        return found[1] if found is not None and found[0]() is t else None
 
     def note(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
@@ -169,8 +169,10 @@ class Steps:
             self._softmax(func, args, kwargs, result)
         elif func in PRODUCTS:
             self._product(func, args, kwargs, result)
-        elif self:
+        elif self._steps or self._cut:
             self._step(func, args, kwargs, result)
+        elif self._used:
+            self._copy_of_used(args, result)
 
     def _softmax(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
@@ -266,10 +268,11 @@ class Steps:
 
     def _copy_of_used(self, args: Sequence[Any], result: Any) -> None:
         """Follow weights that a sum has taken to a tensor of as many numbers."""
-        if isinstance(result, Tensor) and self._used:
-            alike = [t for t in args if isinstance(t, Tensor) and t.numel() == result.numel()]
-            if (place := self.used(alike)) is not None:
-                self._used[result] = place
+        for t in args:
+            if (place := self.used(t)) is not None and isinstance(result, Tensor):
+                if result.numel() == t.numel():
+                    self._used[id(result)] = ref(result), place
+                return
 
     def _taken(self, arg: Any, root: Root) -> Any:
         """Return an argument with the tensors that come from this root as steps."""

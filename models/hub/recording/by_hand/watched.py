@@ -65,7 +65,7 @@ class ByHand:
     def _name_second_use(self, product: Product) -> None:
         """Name a product with weights that have weighed values before, which edits do not reach."""
         for t in (product.a, product.b):
-            if (place := self.steps.used([t])) is None:
+            if (place := self.steps.used(t)) is None:
                 continue
             reason, forward_pass = f"it uses the weights of {place.title} again", self.forward_pass
             forward_pass.unshown.add(forward_pass.frame.path, reason, t)
