@@ -279,8 +279,12 @@ class HubModel(Architecture):
         of attention.
         """
         gives = self.config.gives_weights
-        layers = {part.path: part.layer for part in self.sublayers if part.layer is not None}
-        context = replace(context, returns_weights=gives, misfits=self.misfits, layers=layers)
+        context = replace(
+            context,
+            returns_weights=gives,
+            misfits=self.misfits,
+            layers={part.path: part.layer for part in self.sublayers if part.layer is not None},
+        )
         with watching(context, self.by_functions) as forward_pass:
             output = module(**inputs, output_attentions=True) if gives else module(**inputs)
             if gives:

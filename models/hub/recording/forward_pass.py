@@ -108,7 +108,13 @@ class ForwardPass:
         change them.
         """
         q, n_query, n_key = call.q, call.q.shape[2], call.k.shape[2]
-        place = self._rows_misfit(q, call.k) or self.place(n_query, n_key)
+        n_rows = self.context.n_rows
+        if len(q) > n_rows and self.has_lengths(q, call.k):
+            place = (
+                f"its batch has {len(q)} rows, where the run has {n_rows} text{'s' * (n_rows > 1)}"
+            )
+        else:
+            place = self.place(n_query, n_key)
         if isinstance(place, str):
             self.skip(place)
             return run(call.attn_mask, call.is_causal)
@@ -360,13 +366,6 @@ class ForwardPass:
     ) -> bool:
         """Return True if there are as many queries and keys as the run has tokens."""
         return {query.shape[-2], key.shape[-2]} <= self.lengths
-
-    def _rows_misfit(self, q: Tensor, k: Tensor) -> str:
-        """Return why queries of tokens are not one row for each text; empty if they are."""
-        n = self.context.n_rows
-        if len(q) <= n or not self.has_lengths(q, k):
-            return ""
-        return f"its batch has {len(q)} rows, where the run has {n} text{'s' * (n > 1)}"
 
     def _misfit(self, kind: SiteKind, n_query: int, n_key: int) -> str:
         """Return why this attention does not fit the tokens of its streams; empty if it fits."""

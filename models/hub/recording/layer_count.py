@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from models.hub.recording.context import ModuleCall
 
 
-@dataclass(frozen=True)
-class _Last:
+class _Last(NamedTuple):
     """The last attention of one kind: its number, that of the last one in a list, and its layer."""
 
     number: int = -1
@@ -30,16 +30,14 @@ class LayerCount:
 
     def next(self, kind: str, frames: Sequence[ModuleCall]) -> int:
         """Return the number of an attention of this kind in the innermost of these modules."""
-        last, path = self._last.get(kind, _Last()), frames[-1].path
-        parts = path.split(".")
-        indices = [i for i, part in enumerate(parts) if part.isdigit()]
+        last, path = self._last.get(kind, _NONE), frames[-1].path
         if path in self._known:
             last = _Last(self._known[path], self._known[path])
-        elif len(indices) == 1:
-            of_layer = ".".join(parts[: indices[0] + 1])
+        elif (place := _place_in_list(path)) is not None:
+            of_layer, index = place
             layer = next((f for f in reversed(frames) if f.path == of_layer), frames[-1])
             if layer is not last.layer:
-                number = max(int(parts[indices[0]]), last.in_list + 1)
+                number = max(index, last.in_list + 1)
                 last = _Last(number, number, layer)
         else:
             last = _Last(last.number + 1, last.in_list)
@@ -49,3 +47,16 @@ class LayerCount:
     def join(self, kind: str, number: int) -> None:
         """Count the last attentions of this kind as one layer, of this number."""
         self._last[kind] = _Last(number, number)
+
+
+_NONE = _Last()
+
+
+@lru_cache(maxsize=4096)
+def _place_in_list(path: str) -> tuple[str, int] | None:
+    """Return the path of the layer and its index, unless the path has none or several indices."""
+    parts = path.split(".")
+    indices = [i for i, part in enumerate(parts) if part.isdigit()]
+    if len(indices) != 1:
+        return None
+    return ".".join(parts[: indices[0] + 1]), int(parts[indices[0]])

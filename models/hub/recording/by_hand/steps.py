@@ -5,7 +5,7 @@ What is done to them in between is kept as steps that can be taken again with ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import ref
@@ -127,7 +127,8 @@ class Steps:
         self._lengths, self._provenance = lengths, provenance
         self._steps: dict[int, FollowedStep] = {}
         self._cut: dict[int, tuple[Tensor, Softmax]] = {}  # what is left of weights, by identity
-        self._used: dict[int, tuple[ref[Tensor], Any]] = {}  # weights that a sum took, its place
+        # weights that a sum took, by identity, with the place of that
+        self._used: dict[int, tuple[ref[Tensor], Any]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._steps or self._cut or self._used)
@@ -151,15 +152,15 @@ class Steps:
 
     def use(self, softmax: Softmax, place: object) -> None:
         """Follow weights that the sum at this place has taken only to see whether another does."""
-        alive = {key: used for key, used in self._used.items() if used[0]() is not None}
-        taken = [step.value for step in self._steps.values() if step.root is softmax]
-        self._used = alive | {id(value): (ref(value), place) for value in taken}
+        for step in self._steps.values():
+            if step.root is softmax:
+                self._add_used(step.value, place)
         self.forget(softmax)
 
     def used(self, t: Any) -> Any:
-        """Return the place of a sum that took these weights, if there is one."""
-        found = self._used.get(id(t))
-        return found[1] if found is not None and found[0]() is t else None
+        """Return the place of the sum that took weights, or what is made of them; None for else."""
+        used = self._used.get(id(t))
+        return used[1] if used is not None and used[0]() is t else None
 
     def note(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
@@ -169,10 +170,11 @@ class Steps:
             self._softmax(func, args, kwargs, result)
         elif func in PRODUCTS:
             self._product(func, args, kwargs, result)
-        elif self._steps or self._cut:
-            self._step(func, args, kwargs, result)
-        elif self._used:
-            self._copy_of_used(args, result)
+        else:
+            if self._steps or self._cut:
+                self._step(func, args, kwargs, result)
+            if self._used:
+                self._copy_of_used(args, result)
 
     def _softmax(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
@@ -220,10 +222,9 @@ class Steps:
     def _step(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
     ) -> None:
-        first = self._first(_flat((*args, *kwargs.values())))
+        first = self._first((*args, *kwargs.values())) if self._steps else None
         if first is None:
             self._copy_of_cut(args, result)
-            self._copy_of_used(args, result)
             return
         value = args[0] if func is Tensor.__setitem__ else result
         if not isinstance(value, Tensor) or "out" in kwargs:
@@ -243,13 +244,13 @@ class Steps:
         named_args = {name: self._taken(arg, first.root) for name, arg in kwargs.items()}
         self._add(FollowedStep(first.root, func, taken, named_args, value, layout))
 
-    def _first(self, args: Iterable[Any]) -> FollowedStep | None:
-        """Return the first argument that is followed; of sums of products one of two inputs."""
-        steps = [step for arg in args if (step := self.of(arg)) is not None]
-        roots = (step.root for step in steps)
-        if self._provenance is None or not all(isinstance(root, ScoreProduct) for root in roots):
-            return next(iter(steps), None)
-        return max(steps, key=self._n_origins, default=None)
+    def _first(self, args: Sequence[Any]) -> FollowedStep | None:
+        """Return the first argument that is followed; of several products one of two inputs."""
+        steps = [self.of(arg) for arg in _flat(args) if id(arg) in self._steps]
+        known = [step for step in steps if step is not None]
+        if len(known) > 1 and all(isinstance(step.root, ScoreProduct) for step in known):
+            return max(known, key=self._n_origins)
+        return known[0] if known else None
 
     def _n_origins(self, step: FollowedStep) -> int:
         """Return how many sides of a product come from an input, as far as is known."""
@@ -269,10 +270,13 @@ class Steps:
     def _copy_of_used(self, args: Sequence[Any], result: Any) -> None:
         """Follow weights that a sum has taken to a tensor of as many numbers."""
         for t in args:
-            if (place := self.used(t)) is not None and isinstance(result, Tensor):
-                if result.numel() == t.numel():
-                    self._used[id(result)] = ref(result), place
-                return
+            place = self.used(t) if id(t) in self._used else None
+            if place is not None and isinstance(result, Tensor) and t.numel() == result.numel():
+                self._add_used(result, place)
+
+    def _add_used(self, t: Tensor, place: object) -> None:
+        key = id(t)
+        self._used[key] = ref(t, lambda _: self._used.pop(key, None)), place
 
     def _taken(self, arg: Any, root: Root) -> Any:
         """Return an argument with the tensors that come from this root as steps."""
