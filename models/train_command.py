@@ -159,6 +159,8 @@ def train(options: argparse.Namespace) -> int:
                 _print_beginning(n_pairs, plan, task.data())
             elif rank == 0 and "documents" in (data := task.data()):
                 _print_texts(plan, data)
+            elif rank == 0:
+                print(f"{options.task}, {_model(options)}: {settings_line(plan)}")
             if options.controlled:
                 return follow_controlled(trainer, lambda: record_score(task, out, device))
             if not _follow(trainer, quiet=rank > 0):

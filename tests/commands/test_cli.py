@@ -39,6 +39,13 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(["train", "dates", "--out", str(folder), "--steps", "5", *RUN]) == 0
     out = capsys.readouterr()
+    task, said = out.out.splitlines()[0].split(": ")
+    assert task == "dates, transformer"
+    settings = dict(setting.rsplit(" ", 1) for setting in said.split(", "))
+    config = json.loads((folder / "config.json").read_text())
+    sizes = {name: str(config[name]) for name in settings if name in config}
+    assert {"d_model", "n_heads", "d_ff", "n_ctx"} <= sizes.keys()
+    assert settings | sizes | {"steps": "5", "batch_size": "5"} == settings
     assert "step 3: validation loss" in out.out
     assert f"over 11 held-out cases\ncheckpoint in {folder}" in out.out
     assert "5/5" in out.err  # the progress bar

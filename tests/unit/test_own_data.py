@@ -81,10 +81,7 @@ def test_the_command_line_reads_the_plan_that_the_page_says(kind, tmp_path):
         recipes = asdict(read.recipe), asdict(chosen.recipe)
         assert recipes[0] == recipes[1]
         data_settings = {k: v for k, v in read.data.items() if k != "tokenizer"}
-        expected = dict(chosen.plan.data)
-        if start:
-            del expected["vocab_size"]
-        assert data_settings == expected
+        assert data_settings == chosen.plan.data
         assert options.data == [tmp_path / data.of.file]
 
 
@@ -288,6 +285,7 @@ def test_labelled_texts_start_from_the_shipped_model(monkeypatch):
     scope = load(run.folder, device="cpu")
     assert scope.training["start"]["name"] == "gpt"
     assert scope.config.classes == "even,odd"
+    assert chosen.n_parameters == sum(p.numel() for p in scope.model.parameters())
 
 
 def test_data_that_are_gone_are_named(monkeypatch):

@@ -98,7 +98,10 @@ class OwnData:
         if not self.of.starts:
             plan = for_small_file(plan, self.n_characters)
         documents = {"documents": self.documents} if self.documents else {}
-        return replace(plan, data=plan.data | documents)
+        data = plan.data | documents
+        if self.of.starts:  # the vocabulary is that of the shipped model
+            del data["vocab_size"]
+        return replace(plan, data=data)
 
     def sizes(self, plan: Plan) -> dict[str, object]:
         """Return the sizes of the plan's model that follow from the data."""

@@ -2,14 +2,16 @@
 
 import shlex
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from models.architectures import Config
 from models.checkpoint_files import write_bytes
 from models.layers.similarity import SIMILARITIES
+from models.opening import load
 from models.tasks import GENERATED, TASKS, open_task
+from models.tokenizers.base import Tokenizer
 from models.train_command import planned_config
 from models.training.recipe import Recipe, densely_kept
 from models.training.recipes import PLANS, Plan, plan_for
@@ -45,6 +47,12 @@ def offered_tasks() -> dict[str, list[str]]:
 @lru_cache(maxsize=32)
 def _task(name: str, data: tuple[tuple[str, Any], ...]) -> Task:
     return open_task(name, **dict(data))
+
+
+@cache
+def _started_tokenizer(model: str) -> Tokenizer:
+    """Return the vocabulary of a classifier that starts from the shipped model of this name."""
+    return load(model, device="cpu").tokenizer.for_classes()
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,8 @@ class RunSettings:
     @property
     def _vocab_size(self) -> int:
         """The size of the vocabulary; of own data, the largest that is learned from them."""
+        if self.own and self.own.of.starts:
+            return _started_tokenizer(self.model).vocab_size
         if self.own:
             return self.unchanged.data["vocab_size"]
         return self.opened.tokenizer.vocab_size
