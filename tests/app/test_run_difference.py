@@ -18,7 +18,14 @@ from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import declared_parameters
 from viz_app.views.positions.rotation import ROTATION
-from viz_app.views.run_difference import DIFFERENCE_NOTE, EQUAL, KEYS, Quantity, differences
+from viz_app.views.run_difference import (
+    DIFFERENCE_NOTE,
+    EQUAL,
+    KEYS,
+    LEARNED_APART,
+    Quantity,
+    differences,
+)
 
 SECTION = "positions-section"
 CATS, DOGS = {"source": "I like cats."}, {"source": "I like dogs."}
@@ -91,6 +98,23 @@ def test_the_residual_stream_is_this_run_minus_the_pinned_one() -> None:
     places = [run.activations[f"{stack}.position"].value[0][position] for run in (ours, theirs)]
     first = (sums[0] + places[0]) - (sums[1] + places[1])
     np.testing.assert_allclose(values[0], first, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("residual stream", {"similarity": "additive"}),
+        ("residual stream", {"positions": "false"}),
+        ("residual stream", {"growth": "true", "growth-step": "0"}),
+        ("added", {"growth": "true", "growth-step": "0"}),
+    ],
+)
+def test_a_model_was_not_trained_separately_from_itself(name: str, changes: dict[str, str]) -> None:
+    beside = {f"pin.{parameter}": value for parameter, value in changes.items()}
+    two = {"checkpoint": "dates", "pin.checkpoint": "dates"}
+    app = opened(name, {"source": "15 May 2024"}, {}, **two, **beside)
+    assert any(values.any() for _, values in drawn(app))
+    assert LEARNED_APART not in note(app)
 
 
 def test_the_stream_of_all_tokens_is_that_after_the_chosen_layer() -> None:

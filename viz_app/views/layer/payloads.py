@@ -90,7 +90,7 @@ def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
             names,
             "stop",
             same=same,
-            weights=run.scope.fingerprint,
+            weights=run.unchanged.scope.fingerprint,
             note=LEARNED_APART,
         ),
         Quantity(
@@ -99,7 +99,7 @@ def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
             run.trace.activations[last.after].value[0],
             view.tokens,
             same=same,
-            weights=run.scope.fingerprint,
+            weights=run.unchanged.scope.fingerprint,
             note=LEARNED_APART,
         ),
     ]

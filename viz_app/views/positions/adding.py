@@ -168,7 +168,7 @@ def _quantities(run: CurrentRun, choices: AddingChoices) -> list[Quantity]:
             torch.stack(list(vectors.values())),
             [Label(name) for name in vectors],
             "vector",
-            weights=run.scope.fingerprint,
+            weights=run.unchanged.scope.fingerprint,
             note=LEARNED_APART,
         )
     ]
