@@ -123,18 +123,16 @@ class KindPair:
         return torch.stack(layers)
 
     def to_head(self, layer: int, head: int) -> Float[Tensor, "layer head"]:
-        """Return the distance of each head of the first run from one head of the second."""
-        other = self.maps(1, layer, head)
-        return torch.stack(
-            [
-                head_distances(self.maps(0, i)[: self._heads_of_first], other[None])[:, 0]
-                for i in range(len(self.first))
-            ]
-        )
+        """Return the distance of each head of the first run from one head of the second.
 
-    @property
-    def _heads_of_first(self) -> int:
-        return min(site.n_heads for site in self.first)
+        NaN fills a layer with fewer heads than another.
+        """
+        other = self.maps(1, layer, head)
+        most = max(site.n_heads for site in self.first)
+        grid = torch.full((len(self.first), most), torch.nan)
+        for i, site in enumerate(self.first):
+            grid[i, : site.n_heads] = head_distances(self.maps(0, i), other[None])[:, 0]
+        return grid
 
 
 @dataclass(frozen=True)

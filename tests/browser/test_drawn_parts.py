@@ -205,6 +205,19 @@ def test_each_compared_map_names_the_tokens_of_its_own_run(stage: Stage) -> None
     assert maps[0]["I"]["x"] == maps[1]["I"]["x"] == maps[2]["I"]["x"]
 
 
+def test_a_layer_with_fewer_heads_has_no_cells_for_the_rest(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = distances()
+    picture["kinds"][0]["values"][1][4:] = [None, None]
+    monkeypatch.setitem(SHOWN, "distances", lambda: picture)
+    mount(stage, "distances")
+    hidden = stage.js(
+        "(root) => [...root.querySelectorAll('td button')].map((e) => !e.checkVisibility())"
+    )
+    assert [i for i, is_hidden in enumerate(hidden) if is_hidden] == [10, 11]
+
+
 def test_cells_have_their_colours_and_stand_where_they_stand_on_the_page(stage: Stage) -> None:
     mount(stage, "distances")
     drawing = svg_of(stage)

@@ -5,6 +5,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import models
 from models.analysis.comparison import compare
@@ -327,3 +329,55 @@ def test_the_table_holds_every_distance_of_the_page() -> None:
     assert [line[-1] for line in lines] == [
         v for kind in grid for layer in kind["values"] for v in layer
     ]
+
+
+def test_heads_of_layers_that_only_this_run_has_are_chosen_beside_one_head() -> None:
+    run, other = run_of("eng-fra"), ("decoder.alignment", 0)
+    beside = pinned("eng-fra-bahdanau", (TEXT, ""))
+    for layer, head in ((0, 1), (1, 3), (2, 5)):
+        site = f"decoder.layers.{layer}.cross_attn"
+        choices = CompareChoices(beside, Focus(site, head), other)
+        what = current_comparison(run, choices)
+        assert (what.site.name, what.chosen) == (site, (layer, head))
+
+
+class Widening(nn.Module):
+    """A stack whose layers have more and more heads."""
+
+    def __init__(self, *heads: int) -> None:
+        super().__init__()
+        self.embedding, self.out = nn.Embedding(128, 24), nn.Linear(24, 128)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(24, n, 31, batch_first=True) for n in heads
+        )
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.out(x)
+
+
+def test_layers_with_different_numbers_of_heads_are_compared_in_full() -> None:
+    torch.manual_seed(0)
+    scope = models.watch(Widening(2, 4, 6).eval(), encode=lambda text: list(text.encode()))
+    run = CurrentRun(scope, scope.run("hello"))
+    sites = list(run.trace.attention.values())
+    for layer, site in enumerate(sites):
+        for head in range(site.n_heads):
+            choices = CompareChoices(None, Focus(site.name, head), None)
+            pictures = compare_payloads(run, choices)
+            grid = pictures["distances"]
+            values = grid["kinds"][0]["values"]
+            shown = [[one is not None for one in row] for row in values]
+            assert shown == [[h < n for h in range(6)] for n in (2, 4, 6)]
+            assert values[layer][head] == pytest.approx(0, abs=1e-6)
+            least, where = min(
+                (value, (i + 1, h + 1))
+                for i, row in enumerate(values)
+                for h, value in enumerate(row)
+                if value is not None and (i, h) != (layer, head)
+            )
+            assert "layer {}, head {}".format(*where) in grid["sentence"].split(": ", 1)[1]
+            assert len(distance_table(run, choices)) == 1 + 2 + 4 + 6
+            assert least > 0

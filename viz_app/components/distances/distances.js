@@ -52,7 +52,10 @@ class Distances {
   fill({ values, title, layers }, k, site, row) {
     const { theme, picture: { reference, unit, largest } } = this;
     this.cells[k][row].forEach((button, head) => {
-      const value = values[row][head], code = 1 + Math.round(254 * Math.min(1, Math.max(0, value / largest)));
+      const value = values[row][head];
+      button.hidden = value === null; // a layer may have fewer heads than another
+      if (value === null) return;
+      const code = 1 + Math.round(254 * Math.min(1, Math.max(0, value / largest)));
       button.textContent = value.toFixed(2).replace(/^0\./, ".").replace(/^\.00$/, value === 0 ? "0" : ".00");
       button.className = reference?.site === site && reference.head === head ? "reference" : "";
       Object.assign(button.style, { background: css(theme.ramp[code]), color: theme.on(code) });

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from models.analysis.comparison import Comparison, KindPair
@@ -105,11 +106,14 @@ def of_one_run(comparison: Comparison, focus: ComparedHead, other: ComparedHead 
 
 def nearest_other_head(grid: Tensor, reference: GridIndex) -> GridIndex | None:
     """Return the nearest other head to a head of the same grid; None if there is none."""
-    if grid.numel() == 1:
-        return None
     others = grid.clone()
-    others[reference] = float("inf")
-    layer, head = divmod(int(others.argmin()), grid.shape[1])
+    others[reference] = torch.nan
+    return nearest_head(others) if others.isfinite().any() else None
+
+
+def nearest_head(grid: Tensor) -> GridIndex:
+    """Return the index of the least distance."""
+    layer, head = divmod(int(grid.nan_to_num(torch.inf).argmin()), grid.shape[1])
     return layer, head
 
 
@@ -142,15 +146,17 @@ def compare_heads(
 def _in_focus(
     comparison: Comparison, grids: dict[str, Tensor], focus: ComparedHead
 ) -> tuple[KindPair, GridIndex] | None:
-    place = comparison.of(focus[0])
-    if place is None or place[0].kind not in grids:
-        return None
-    pair, layer = place
-    return (pair, (layer, focus[1])) if focus[1] < grids[pair.kind].shape[1] else None
+    for pair in comparison.kinds:
+        grid = grids.get(pair.kind, ())
+        for layer, site in enumerate(pair.first[: len(grid)]):
+            if site.name == focus[0] and focus[1] < min(site.n_heads, len(grid[layer])):
+                return pair, (layer, focus[1])
+    return None
 
 
 def _furthest(comparison: Comparison, grids: dict[str, Tensor]) -> tuple[KindPair, GridIndex]:
     pairs = [pair for pair in comparison.kinds if pair.kind in grids]
-    pair = max(pairs, key=lambda pair: float(grids[pair.kind].max()))
-    layer, head = divmod(int(grids[pair.kind].argmax()), grids[pair.kind].shape[1])
+    sizes = {kind: grid.nan_to_num(-1.0) for kind, grid in grids.items()}
+    pair = max(pairs, key=lambda pair: float(sizes[pair.kind].max()))
+    layer, head = divmod(int(sizes[pair.kind].argmax()), grids[pair.kind].shape[1])
     return pair, (layer, head)

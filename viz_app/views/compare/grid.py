@@ -1,12 +1,13 @@
 """The payload of the grid: how far every head is from its counterpart, or from one head."""
 
+import math
 from typing import Any
 
 from viz_app import words
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.views.compare import text
-from viz_app.views.compare.compared import Compared, nearest_other_head
+from viz_app.views.compare.compared import Compared, nearest_head, nearest_other_head
 
 LEAST_END = 0.01  # bits: what is as dark as it gets is no rounding error
 
@@ -25,7 +26,7 @@ def distances(what: Compared) -> dict[str, Any]:
                 "sites": [site.name for site in sites],
                 "layers": [site.layer + 1 for site in sites],
                 "heads": grid.shape[1],
-                "values": grid.tolist(),
+                "values": [[v if math.isfinite(v) else None for v in row] for row in grid.tolist()],
             }
         )
     ours = {site.kind: site for site in what.found.first.attention.values()}
@@ -37,7 +38,9 @@ def distances(what: Compared) -> dict[str, Any]:
         "sentence": _sentence(what),
         "legend": text.COMPARE_LEGEND,
         "unit": "bits",
-        "largest": max([LEAST_END, *(float(grid.max()) for grid in what.grids.values())]),
+        "largest": max(
+            [LEAST_END, *(float(grid.nan_to_num(0).max()) for grid in what.grids.values())]
+        ),
         "kinds": kinds,
         "reasons": [f"{title}: {why}." for title, why in reasons.items()],
         "chosen": {"site": what.site.name, "head": what.chosen[1]},
@@ -74,7 +77,6 @@ def _sentence(what: Compared) -> str:
     if what.is_one_run:
         at = nearest_other_head(grid, reference)
     else:
-        layer, head = divmod(int(grid.argmin()), grid.shape[1])
-        at, name = (layer, head), f"{name} of {what.sides.second}"
+        at, name = nearest_head(grid), f"{name} of {what.sides.second}"
     place = "" if at is None else text.compared_head_name(what.pair.first[at[0]], at[1])
     return text.nearest_head_text(name, place, 0.0 if at is None else float(grid[at]))

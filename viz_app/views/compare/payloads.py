@@ -142,5 +142,9 @@ def distance_table(run: CurrentRun, choices: CompareChoices) -> list[list[object
         for layer, values in enumerate(what.grids.get(pair.kind, ())):
             site = pair.first[layer]
             title = words.kind_title(site)
-            rows += [[title, site.layer + 1, head + 1, float(v)] for head, v in enumerate(values)]
+            rows += [
+                [title, site.layer + 1, head + 1, float(v)]
+                for head, v in enumerate(values)
+                if v.isfinite()
+            ]
     return rows
