@@ -165,7 +165,6 @@ def test_a_direction_turned_round_is_said_turned_round() -> None:
     assert say.gap_share_sentence("Here", 1.004) == "Here closes 100 % of the gap."
     assert say.gap_share_sentence("Here", 0.001) == "Here closes 0.1 % of the gap."
     assert say.gap_share_sentence("Here", -0.5) == "Here widens the gap by 50 %."
-    assert say.gap_share_sentence("Here", 0.0) == say.strongest_part_sentence("Here", 0.0, "logits")
     assert "only deeper layers, only the same and later tokens" in say.patch_reach_text(
         3, 9, 0, 0, 2
     )
@@ -173,7 +172,32 @@ def test_a_direction_turned_round_is_said_turned_round() -> None:
         3, 9, 1, 2, 0
     )
     assert "tokens on both sides" in say.patch_reach_text(3, 9, 0, 1, 1)
-    assert "only the same token" in say.patch_reach_text(3, 9, 0, 0, 0)
+    assert "no other token" in say.patch_reach_text(3, 9, 0, 0, 0)
+
+
+@pytest.mark.parametrize("unit", ["difference", "share"])
+def test_rounding_is_no_effect_of_a_part(unit: str) -> None:
+    """The tokens that both texts begin with are the same in a causal model."""
+    scope = models.load("gpt", device="cpu")
+    run, asked = CurrentRun(scope, scope.run("The boy")), choices("gpt", unit=unit)
+    panels = patch_section_payloads(run, replace(asked, second=("The boy said that",)))["patch"]
+    panel = panels["panels"][0]
+    assert panel["side"] == "needed"
+    cells, *rest = panel["sentence"].split(". ")
+    assert cells.startswith("No cell changes it by 0.0001 ")
+    assert not any("part" in sentence for sentence in rest)
+
+
+def test_a_token_between_two_patches_is_reached_too() -> None:
+    run, two = run_of("gpt"), both("gpt")
+    names = grids(run.scope, run.trace, "residual")[0].names
+    edits = tuple(two.patch("needed", Where(activation=names[2], queries=(j,))) for j in (2, 4))
+    edited = changed_run(run, replace(run.spec, edits=edits))
+    drawn = patch_section_payloads(edited, choices("gpt"))["patch"]
+    moved = torch.tensor(drawn["panels"][0]["grid"]["moved"])
+    assert moved[:, 3].any()
+    assert not moved[:, 5:].any()
+    assert "only the same and later tokens" in drawn["hint"]
 
 
 @pytest.mark.parametrize(("name", "is_causal"), [("gpt", True), ("eng-fra", False)])

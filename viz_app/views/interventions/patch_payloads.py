@@ -33,6 +33,7 @@ from viz_app.views.interventions.patch_effects import (
 )
 from viz_app.views.interventions.patch_grids import Grid, cell_changes
 from viz_app.views.interventions.patch_runs import NECESSARY, SIDES, SUFFICIENT, level
+from viz_app.views.interventions.payloads import LEAST_EFFECT
 
 LEAST_MOVE = 1e-4  # of a cell's length; less is rounding
 PATCH_NOTE = "patch-note"
@@ -215,8 +216,11 @@ def _sentence(measured: PatchEffects, side: str) -> str:
     """Say what the strongest cell and the strongest head do."""
     two, unit = measured.two, measured.two.metric(side).unit
     base, _ = two.sides(side)
+    least = LEAST_EFFECT / (abs(two.gap) if measured.is_share else 1)
 
-    def say_of(place: str, value: float) -> str:
+    def say_of(part: str, place: str, value: float) -> str:
+        if abs(value) < least:
+            return say.no_change(part, LEAST_EFFECT, unit)
         if measured.is_share and side == SUFFICIENT:
             return say.gap_share_sentence(place, value)
         return say.strongest_part_sentence(place, value, "share" if measured.is_share else unit)
@@ -225,10 +229,12 @@ def _sentence(measured: PatchEffects, side: str) -> str:
     if (cell := strongest_cell(measured, side)) and measured.grid:
         i, j, value = cell
         token = labels(base.trace.streams[measured.grid.stream])[j].text
-        sentences.append(say_of(f"{measured.grid.labels[i]} of “{token}”", value))
+        sentences.append(say_of("cell", f"{measured.grid.labels[i]} of “{token}”", value))
     if head := strongest_head(measured, side):
         site, number, value = head
-        sentences.append(say_of(words.head_location(base.trace.attention[site], number), value))
+        sentences.append(
+            say_of("head", words.head_location(base.trace.attention[site], number), value)
+        )
     return " ".join(sentences) if sentences else say.PATCH_TOO_LONG
 
 
@@ -252,13 +258,14 @@ def _hint(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> str
     n_cells = far.numel() - len(cells)
     if not cells:
         return say.reach_of_heads(len(reached), n_cells)
-    first_layer, tokens = min(i for i, _ in cells), [j for _, j in cells]
+    first_layer, tokens = min(i for i, _ in cells), {j for _, j in cells}
+    others = [j for _, j in reached if j not in tokens]
     return say.patch_reach_text(
         len(reached),
         n_cells,
         sum(i < first_layer for i, _ in reached),
-        sum(j < min(tokens) for _, j in reached),
-        sum(j > max(tokens) for _, j in reached),
+        sum(j < min(tokens) for j in others),
+        sum(j > min(tokens) for j in others),
     )
 
 

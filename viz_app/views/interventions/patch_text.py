@@ -141,10 +141,13 @@ def signed_number(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
 
 
+def no_change(part: str, least: float, unit: str) -> str:
+    """Say that no cell or no head has an effect of this size."""
+    return f"No {part} changes it by {least:g} {unit} or more."
+
+
 def strongest_part_sentence(place: str, value: float, unit: str) -> str:
     """Say what the strongest part does."""
-    if not value:
-        return "No part changes it."
     if unit == "share":
         return _of_gap(place, "takes away", value)
     return f"{place} {'raises' if value > 0 else 'lowers'} it by {abs(value):.2f} {unit}."
@@ -152,8 +155,6 @@ def strongest_part_sentence(place: str, value: float, unit: str) -> str:
 
 def gap_share_sentence(place: str, value: float) -> str:
     """Say which share of the gap the strongest part brings."""
-    if not value:
-        return "No part changes it."
     return _of_gap(place, "closes", value)
 
 
@@ -169,7 +170,10 @@ def _of_gap(place: str, what: str, value: float) -> str:
 def patch_reach_text(
     n: int, n_cells: int, earlier_layers: int, earlier_tokens: int, later_tokens: int
 ) -> str:
-    """Say which cells the patches change, besides those that were put in."""
+    """Say which cells the patches change, besides those that were put in.
+
+    The counts of tokens are those that were not patched.
+    """
     if not n:
         return "The patch changes no other cell of this grid."
     where = ["only deeper layers" if not earlier_layers else "earlier layers too"]
@@ -180,7 +184,7 @@ def patch_reach_text(
     elif earlier_tokens:
         where.append("only the same and earlier tokens")
     else:
-        where.append("only the same token")
+        where.append("no other token")
     return f"Framed: the patch reaches {n} of {n_cells} other cells, {', '.join(where)}."
 
 

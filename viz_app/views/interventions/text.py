@@ -31,6 +31,7 @@ BOARD_LEGEND = {
     "log-probability": "change when the head is off. Below 0: the head makes the {} more likely.",
     "divergence": "KL divergence from the distribution before, never below 0",
 }
+NO_HEAD_CHANGES = "No head changes it by {:g} nats or more when it is switched off."
 NO_HEAD_CHANGED = "Nothing is changed yet: click a head."
 FOLLOWED = "Followed {}: change of its log-probability, nats"
 METRIC_HELP = (
@@ -55,8 +56,6 @@ def strongest_head_sentence(
     strongest: str, effect: str, n_raise: int, n: int, value: float, signed: bool
 ) -> str:
     """Say which head matters most, and how many of n raise the log-probability when off."""
-    if not value:
-        return "No head changes it when it is switched off."
     if not signed:
         return f"{strongest} changes it most when off: {effect} nats."
     way = "lowers" if value < 0 else "raises"
