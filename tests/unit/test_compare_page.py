@@ -341,6 +341,14 @@ def test_heads_of_layers_that_only_this_run_has_are_chosen_beside_one_head() -> 
         assert (what.site.name, what.chosen) == (site, (layer, head))
 
 
+def test_no_file_of_distances_is_made_of_runs_that_cannot_be_compared() -> None:
+    run = run_of("gpt", "The cat sat.")
+    beside = CompareChoices(pinned("gpt", ("The black cat sat down.", "")), Focus(), None)
+    assert compare_payloads(run, beside)["distances"]["why"]
+    with pytest.raises(models.InputError, match="different texts"):
+        distance_table(run, beside)
+
+
 class Widening(nn.Module):
     """A stack whose layers have more and more heads."""
 

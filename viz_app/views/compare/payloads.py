@@ -135,9 +135,17 @@ def _answer(run: CurrentRun) -> list[str]:
 
 
 def distance_table(run: CurrentRun, choices: CompareChoices) -> list[list[object]]:
-    """Return the rows of the table of all distances, with its head."""
+    """Return the rows of the table of all distances, with its head.
+
+    Raises:
+        InputError: the runs cannot be compared.
+    """
     rows: list[list[object]] = [["attention", "layer", "head", "distance in bits"]]
-    what = current_comparison(run, choices)
+    try:
+        what = current_comparison(run, choices)
+    except ValueError as error:
+        field = run.scope.model.fields[0].name
+        raise InputError(checkpoints.error_message(error), field) from error
     for pair in what.found.kinds:
         for layer, values in enumerate(what.grids.get(pair.kind, ())):
             site = pair.first[layer]
