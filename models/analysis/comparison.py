@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from models.analysis.divergence import jensen_shannon
+from models.images.patches import PatchRow
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import AttentionSite, Trace
 
@@ -279,6 +280,9 @@ def _paired(
     for a, b in zip(first.axes(ours[0]), second.axes(theirs[0]), strict=True):
         axis = axis_of(a, b)
         is_other = axis is None or axis.how == POSITIONS
+        if is_other and isinstance(a, PatchRow) and isinstance(b, PatchRow):
+            sizes = " and ".join(f"{row.grid.rows} × {row.grid.columns}" for row in (a, b))
+            return f"the two runs cut their images into other patches, {sizes}"
         if is_other and not same_vocabulary(first.model.tokenizer, second.model.tokenizer):
             return "the two runs read different texts in different vocabularies"
         if axis is None:

@@ -7,14 +7,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import image_models
 import numpy as np
 import pytest
 import torch
 import transformers
-from app_parts import page_at, picker, picture, prose, said
+from app_parts import of_key, page_at, picker, picture, prose, said
 from image_models import save, save_with_text
 from streamlit.testing.v1 import AppTest
 
+import models
+from models.analysis.comparison import compare
 from models.images import EXAMPLES, decoded, example
 from viz_app.navigation import PAGES
 from viz_app.session import own_files, run_changes
@@ -252,6 +255,35 @@ def test_a_pinned_image_stays_beside_another(folders: dict[str, Path]) -> None:
     alone = picture(opened(folders[VIT], "attention"), "image_map")[0]
     both = picture(app, "pin image_map")[0]
     assert alone["site"] == both["site"]
+
+
+def test_a_pinned_image_has_no_text_to_keep_and_is_swapped_with_the_current_one(
+    folders: dict[str, Path],
+) -> None:
+    beside = {"pin.checkpoint": str(folders[VIT])}
+    app = opened(folders[VIT], "attention", **{IMAGE: EXAMPLES[1]}, **beside)
+    assert not [button for button in app.button if button.key in ("pin-keep", "pin-swap")]
+    both = {IMAGE: EXAMPLES[1], f"pin.{IMAGE}": EXAMPLES[0], **beside}
+    app = opened(folders[VIT], "attention", **both)
+    before = [picture(app, key)[1]["heads"] for key in ("image_map", "pin image_map")]
+    of_key(app.button, "pin-swap").click().run()
+    assert not app.exception
+    after = [picture(app, key)[1]["heads"] for key in ("pin image_map", "image_map")]
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_allclose(one, other)
+
+
+def test_other_patches_are_not_called_another_vocabulary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, runs = example(EXAMPLES[0]), []
+    for size in (5, 10):
+        monkeypatch.setitem(image_models._SIZES, "patch_size", size)
+        save(VIT, tmp_path / str(size))
+        runs.append(models.load(tmp_path / str(size), device="cpu").run(image))
+    with pytest.raises(ValueError, match="into other patches") as caught:
+        compare(*runs)
+    assert "vocabular" not in str(caught.value)
 
 
 def test_a_painted_mask_is_hatched_over_the_image(folders: dict[str, Path]) -> None:

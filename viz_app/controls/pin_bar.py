@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from models import CheckpointError, InputError
 from viz_app import checkpoints, ui, words
 from viz_app.input_bar.opening_bar import bar, open_with_progress, stop_waiting
-from viz_app.session import pinned
+from viz_app.session import pinned, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, noted
 from viz_app.session.pinned import Pinned
@@ -90,6 +90,12 @@ def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: Cur
 
     Streamlit keeps what they pass on, so they pass on parameters and not runs.
     """
+    files = pinned.files_of(other)
+    keeps_files = bool(files) and all(url_state.get(pinned.of_pinned(file)) for file in files)
+    if settings.texts is None and not other.scope.model.text_fields:
+        if keeps_files:
+            _swap_button(session, run, other)
+        return
     if settings.texts is None:
         st.button(
             "Keep its text",
@@ -108,6 +114,10 @@ def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: Cur
         on_click=noted(pinned.follow_texts),
         args=(pinned.fields(other.scope),),
     )
+    _swap_button(session, run, other)
+
+
+def _swap_button(session: LiveSession, run: CurrentRun, other: CurrentRun) -> None:
     st.button(
         "Swap",
         key="pin-swap",
