@@ -13,8 +13,9 @@ from streamlit.testing.v1 import AppTest
 import models
 from models.analysis import attention_gradients, flow, integrated_gradients, rollout
 from models.analysis.metrics import LogProbability
-from models.trace.edits import Patch, Where, to_text
+from models.trace.edits import HeadScale, Patch, Where, to_text
 from viz_app.drawing.payload import unpack
+from viz_app.session.cache import changed_run
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import attribution
 from viz_app.views.interventions import attribution_text as text
@@ -178,6 +179,27 @@ def test_the_sentence_turns_with_the_sign() -> None:
         text.strongest_cell_sentence(text.GRADIENT_METHOD, "“a”", "“b”", 0.0, "cat")
         == "No cell counts here."
     )
+
+
+def test_one_token_mixes_with_no_other() -> None:
+    run = CurrentRun(scope := models.load("xlnet", device="cpu"), scope.run("a"))
+    kind = attribution.kinds_of(run.trace, text.ROLLOUT_METHOD)
+    choices = attribution.AttributionChoices(
+        text.ROLLOUT_METHOD, None, next(iter(kind.values()))[0].name, 0
+    )
+    pictures = attribution.attribution_payloads(run, choices)
+    assert "between two tokens" not in str(pictures["attribution note"])
+
+
+def test_a_gradient_beside_a_kink_of_the_model_is_not_called_wrong() -> None:
+    run = CurrentRun(scope := models.load("eng-fra", device="cpu"), scope.run("We like him."))
+    edit = HeadScale(Where(site=CROSS, heads=(5,)), factor=-1.0)
+    edited = changed_run(run, replace(run.spec, edits=(edit,)))
+    site = "decoder.layers.2.self_attn"
+    choices = attribution.AttributionChoices(text.GRADIENT_METHOD, None, site, 5)
+    found = attribution.attribution_numbers(edited, choices)
+    assert float(found.values.abs().max()) > 0.02
+    assert [check.passed for check in found.checks] == [True]
 
 
 def test_the_sentence_is_of_the_strongest_cell() -> None:

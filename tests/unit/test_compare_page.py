@@ -341,6 +341,17 @@ def test_heads_of_layers_that_only_this_run_has_are_chosen_beside_one_head() -> 
         assert (what.site.name, what.chosen) == (site, (layer, head))
 
 
+def test_rows_that_are_words_are_not_said_to_be_steps_of_writing() -> None:
+    run = run_of("gpt", "The cat sat down.")
+    beside = Pinned((scope := models.load("xlnet", device="cpu")), None, (None,) * 9)
+    beside = replace(beside, chosen=(None,) * (len(scope.model.fields) - 1))
+    header, _ = unpack(compare_payloads(run, CompareChoices(beside, Focus(), None))["difference"])
+    assert "by words" in header["how"]
+    assert header["queryAxis"] == "query (rows): the text"
+    alone, _ = unpack(compare_payloads(run, ALONE)["difference"])
+    assert "read → written" in alone["queryAxis"]
+
+
 def test_no_file_of_distances_is_made_of_runs_that_cannot_be_compared() -> None:
     run = run_of("gpt", "The cat sat.")
     beside = CompareChoices(pinned("gpt", ("The black cat sat down.", "")), Focus(), None)

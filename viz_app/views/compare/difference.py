@@ -28,9 +28,8 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
     (queries, keys), *of_each_run = _labels(what)
     signed = first - second
     titles = _names(what)
-    query_axis, key_axis = words.axes(
-        what.site, what.terms, queries_are_written(what.found.first, what.site)
-    )
+    are_steps = what.pair.queries.how != WORDS and queries_are_written(what.found.first, what.site)
+    query_axis, key_axis = words.axes(what.site, what.terms, are_steps)
     header = {
         "title": f"{_heading(what)}: {text.distance_in_bits(what.distance)} apart",
         "site": what.site.name,

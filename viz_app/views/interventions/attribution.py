@@ -156,12 +156,12 @@ def _file_name(run: CurrentRun, choices: AttributionChoices) -> str:
 
 def _sentence(choices: AttributionChoices, result: Found) -> str:
     """Return the sentence on the strongest cell; of what mixes, of that between two tokens."""
-    sizes = result.values.abs().nan_to_num(0)
+    sizes, values = result.values.abs().nan_to_num(0), result.values
     if choices.method in MIXES:
-        sizes.fill_diagonal_(0)
+        values = sizes.fill_diagonal_(0)
     row, column = divmod(int(sizes.argmax()), sizes.shape[1])
     value, (head, other) = (
-        float(result.values[row, column]),
+        float(values[row, column]),
         (result.rows[row], result.columns[column]),
     )
     if choices.method == text.DIRECT_METHOD:

@@ -23,7 +23,8 @@ MIXES = (
     text.ROLLOUT_METHOD,
     text.FLOW_METHOD,
 )  # of tokens, over layers; the others are of one decision
-WEIGHT_STEP = 1e-2  # of the finite difference, as a share of a weight
+# of the finite difference, as shares of a weight; the second where the first reaches over a kink
+WEIGHT_STEPS = (1e-2, 2e-3)
 
 
 @dataclass(frozen=True)
@@ -169,9 +170,13 @@ def _attributed(run: CurrentRun, choices: AttributionChoices) -> tuple[Tensor, l
         return parts.parts[choices.site][head], [Check(text.PARTS_SUM, off, limit, says)]
     values = attention_gradients(run.scope, trace, metric)[choices.site][head]
     at = divmod(int(values.abs().argmax()), values.shape[1])
-    slope = _slope(run, choices, metric, at)
     value = float(values[at])
     limit = max(0.05 * abs(value), 2e-3)
+    slope = value
+    for step in WEIGHT_STEPS:
+        slope = _slope(run, choices, metric, at, step)
+        if abs(slope - value) <= limit:
+            break
     check = Check(
         "a finite difference", abs(slope - value), limit, text.SLOPE_OF_WEIGHT.format(value, slope)
     )
@@ -179,18 +184,22 @@ def _attributed(run: CurrentRun, choices: AttributionChoices) -> tuple[Tensor, l
 
 
 def _slope(
-    run: CurrentRun, choices: AttributionChoices, metric: LogProbability, at: tuple[int, int]
+    run: CurrentRun,
+    choices: AttributionChoices,
+    metric: LogProbability,
+    at: tuple[int, int],
+    step: float,
 ) -> float:
     """Return the change of the metric for a small change of one weight, by two passes."""
     site, sides = run.trace.attention[choices.site], []
     before = logits_of(run.scope.outputs_batch([run.trace.streams], run.trace.edits)[0])
-    for step in (WEIGHT_STEP, -WEIGHT_STEP):
+    for change in (step, -step):
         gate = torch.ones(1, site.n_heads, site.n_query, site.n_key)
-        gate[0, choices.head, at[0], at[1]] += step
+        gate[0, choices.head, at[0], at[1]] += change
         edits = (*run.trace.edits, Gated(gates={choices.site: gate}))
         outputs = run.scope.outputs_batch([run.trace.streams], edits)
         sides.append(float(metric(before, logits_of(outputs[0])).sum()))
-    return (sides[0] - sides[1]) / (2 * WEIGHT_STEP)
+    return (sides[0] - sides[1]) / (2 * step)
 
 
 def asked_of(run: CurrentRun, choices: AttributionChoices) -> Asked:
