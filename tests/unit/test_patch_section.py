@@ -188,6 +188,21 @@ def test_rounding_is_no_effect_of_a_part(unit: str) -> None:
     assert not any("part" in sentence for sentence in rest)
 
 
+def test_later_states_of_a_recurrence_keep_their_values_as_the_help_says() -> None:
+    scope = models.load("eng-fra-rnn", device="cpu")
+    run = CurrentRun(scope, scope.run("The cat is black."))
+    two = two_runs(run, ("The dog is black.",), None)
+    assert isinstance(two, Two)
+    edit = two.patch("needed", Where(activation="decoder.states", queries=(1,)))
+    edited = changed_run(run, replace(run.spec, edits=(edit,)))
+    own, now = (t.activations["decoder.states"].value[0] for t in (run.trace, edited.trace))
+    assert (now - own)[1].abs().max() > 0.01
+    assert torch.equal(now[2:], own[2:])
+    assert say.STATES_STAY in patch.PATCHING.text(run, choices("gpt"))
+    assert say.STATES_STAY in say.part_help(has_stream(scope), scope.model.is_recurrent)
+    assert say.STATES_STAY not in patch.PATCHING.text(run_of("gpt"), choices("gpt"))
+
+
 def test_a_token_between_two_patches_is_reached_too() -> None:
     run, two = run_of("gpt"), both("gpt")
     names = grids(run.scope, run.trace, "residual")[0].names

@@ -87,7 +87,7 @@ def _part(run: CurrentRun) -> str:
     streams = has_stream(run.scope)
     return pick.pick_few(
         "Part", state.PATCH_PART, parts, lambda part: say.part_title(part, streams),
-        help=say.part_help(streams),
+        help=say.part_help(streams, run.scope.model.is_recurrent),
     )  # fmt: skip
 
 
@@ -258,7 +258,7 @@ PATCHING = View(
     patch_section_payloads,
     _layout,
     choose=_choose,
-    text=lambda run, choices: say.PATCH_EXPLANATION,
+    text=lambda run, choices: say.patch_explanation(run.scope.model.is_recurrent),
     files=_files,
     has_strip=False,
     is_of_run=False,

@@ -30,7 +30,12 @@ _STREAM_HELP = (
     "The residual stream after each layer holds all that a token has gathered so far. The output of a feed-forward is what "
     "that sublayer alone adds."
 )
-_STATES_HELP = "A state holds all that the model passes on from one token to the next."
+_STATES_HELP = "A state holds all that a layer passes on to the next."
+_RECURRENT_HELP = "A state holds all that the model passes on from one token to the next."
+STATES_STAY = (
+    "A state of a recurrent model is replaced only for what reads it after the recurrence. The states of later tokens keep their "
+    "own values. So 0 does not mean that nothing passes through this state."
+)
 EXACT_EFFECT, GUESSED_EFFECT = "effect of the patch (exact)", "gradient estimate"
 SCATTER_HINT = "On the line the guess is exact. Click a head to take it from the other text."
 SLOPE_NAME = "the largest guess by a finite difference"
@@ -69,14 +74,20 @@ of the two runs without other edits. Masks and switched-off heads change only th
 of texts: the same part may do something else elsewhere."""
 
 
+def patch_explanation(is_recurrent: bool) -> str:
+    """Explain the numbers of the section."""
+    return f"{PATCH_EXPLANATION}\n\n{STATES_STAY}" if is_recurrent else PATCH_EXPLANATION
+
+
 def part_title(part: str, has_stream: bool) -> str:
     """Return the name of a part; `has_stream` is True if the layers add to a residual stream."""
     return PART_TITLES[part] if has_stream or part != "residual" else STATES_TITLE
 
 
-def part_help(has_stream: bool) -> str:
+def part_help(has_stream: bool, is_recurrent: bool) -> str:
     """Say what the parts are."""
-    return f"{_STREAM_HELP if has_stream else _STATES_HELP} {_GRADIENT_HELP}"
+    states = f"{_RECURRENT_HELP} {STATES_STAY}" if is_recurrent else _STATES_HELP
+    return f"{_STREAM_HELP if has_stream else states} {_GRADIENT_HELP}"
 
 
 def layer_row_label(number: int) -> str:
