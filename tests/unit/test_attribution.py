@@ -141,7 +141,8 @@ def test_heads_of_a_module_whose_intermediates_cannot_be_changed_are_guessed():
     scope = lines["make_scope"]()
     run, other, metric = scope.run("abcd"), scope.run("abce"), LogitDifference(2, 3)
     both = attribution_patching(scope, run, other, metric)
-    slope = head_slope(scope, run, metric, other, ("layers.1", 0), ((3, 3),), 1e-2)
+    last = list(run.attention)[-1], 0
+    slope = head_slope(scope, run, metric, other, last, ((3, 3),), 1e-2)
     guess = float(both.guessed["self"][1, 0])
     assert guess == pytest.approx(slope, rel=0.02)
     assert abs(guess) > 1e-3
