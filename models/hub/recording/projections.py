@@ -45,7 +45,7 @@ class Linear:
         return torch.allclose(y, self.y, rtol=1e-3, atol=1e-3 * float(y.abs().max()))
 
 
-def versions_of(t: Tensor) -> Versions:
+def versions_of(t: Shaped[Tensor, ...]) -> Versions:
     """Return how often it was changed in place; None in inference mode, which does not count."""
     try:
         return (t._version,)
