@@ -210,6 +210,7 @@ def test_settings_that_depend_on_the_text_are_those_of_generate(
 
 
 @pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "LlamaForCausalLM"])
+@unchecked()
 def test_a_row_that_has_ended_does_not_change_the_others(
     plain: Callable[[str], Scope], tmp_path: Path, architecture: str
 ) -> None:
@@ -292,6 +293,7 @@ HOSTILE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("says", HOSTILE, ids=str)
+@unchecked()
 def test_settings_that_cannot_be_applied_are_named(tmp_path: Path, says: dict[str, Any]) -> None:
     opened(tmp_path, "MarianMTModel", {})
     path = tmp_path / "generation_config.json"
@@ -303,6 +305,7 @@ def test_settings_that_cannot_be_applied_are_named(tmp_path: Path, says: dict[st
 
 @pytest.mark.parametrize("architecture", ["T5ForConditionalGeneration", "MarianMTModel"])
 @pytest.mark.parametrize("name", ["encoder_no_repeat_ngram_size", "encoder_repetition_penalty"])
+@unchecked()
 def test_each_source_of_a_batch_has_its_own_tokens(
     plain: Callable[[str], Scope], tmp_path: Path, architecture: str, name: str
 ) -> None:
@@ -320,6 +323,7 @@ def test_each_source_of_a_batch_has_its_own_tokens(
 
 
 @pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "MarianMTModel"])
+@unchecked()
 def test_where_the_settings_bar_every_token_the_models_own_logits_count(
     plain: Callable[[str], Scope], tmp_path: Path, architecture: str
 ) -> None:
