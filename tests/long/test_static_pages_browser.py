@@ -190,8 +190,10 @@ def test_nothing_keeps_people_out(browser: Browser, site: Path, tmp_path: Path) 
         page = context.new_page()
         for path in (*sorted(site.rglob("*.html")), tmp_path / "lessons" / "4-masks.html"):
             page.goto(path.as_uri())
-            page.wait_for_timeout(700)  # what scrolls takes the keyboard once a picture is at rest
-            found = AXE.run(page).response["violations"]
+            for _ in range(9):  # what scrolls takes the keyboard once a picture is at rest
+                page.wait_for_timeout(700)
+                if not (found := AXE.run(page).response["violations"]):
+                    break
             assert [(path.name, one["id"]) for one in found] == []
         context.close()
 
