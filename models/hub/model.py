@@ -122,6 +122,8 @@ class HubModel(Architecture):
             layer_map,
             () if layer_map is None else layer_map.sublayers(self.kinds),
         )
+        numbered = (part for part in self._sublayers if part.layer is not None)
+        self._layers = {part.path: part.layer for part in numbered}  # of an attention, by its path
         self.taps.update(Taps() if layer_map is None else layer_map.taps())
 
     def record_experts(self, routings: Mapping[str, ExpertLayer]) -> None:
@@ -283,7 +285,7 @@ class HubModel(Architecture):
             context,
             returns_weights=gives,
             misfits=self.misfits,
-            layers={part.path: part.layer for part in self.sublayers if part.layer is not None},
+            layers=self._layers,
         )
         with watching(context, self.by_functions) as forward_pass:
             output = module(**inputs, output_attentions=True) if gives else module(**inputs)

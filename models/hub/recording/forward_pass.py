@@ -109,7 +109,7 @@ class ForwardPass:
         """
         q, n_query, n_key = call.q, call.q.shape[2], call.k.shape[2]
         n_rows = self.context.n_rows
-        if len(q) > n_rows and self.has_lengths(q, call.k):
+        if q.shape[0] > n_rows and self.has_lengths(q, call.k):
             place = (
                 f"its batch has {len(q)} rows, where the run has {n_rows} text{'s' * (n_rows > 1)}"
             )

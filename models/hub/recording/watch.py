@@ -100,7 +100,7 @@ def _scaled_dot_product(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    if query.dim() != 4 or len(query) > forward_pass.context.n_rows:
+    if query.dim() != 4 or query.shape[0] > forward_pass.context.n_rows:
         return _with_other_axes(
             forward_pass,
             func,

@@ -129,6 +129,7 @@ class Steps:
         self._cut: dict[int, tuple[Tensor, Softmax]] = {}  # what is left of weights, by identity
         # weights that a sum took, by identity, with the place of that
         self._used: dict[int, tuple[ref[Tensor], Any]] = {}
+        self._used_ids = self._used.keys()
 
     def __bool__(self) -> bool:
         return bool(self._steps or self._cut or self._used)
@@ -173,7 +174,7 @@ class Steps:
         else:
             if self._steps or self._cut:
                 self._step(func, args, kwargs, result)
-            if self._used:
+            if self._used and not self._used_ids.isdisjoint(map(id, args)):
                 self._copy_of_used(args, result)
 
     def _softmax(
@@ -246,11 +247,14 @@ class Steps:
 
     def _first(self, args: Sequence[Any]) -> FollowedStep | None:
         """Return the first argument that is followed; of several products one of two inputs."""
-        steps = [self.of(arg) for arg in _flat(args) if id(arg) in self._steps]
-        known = [step for step in steps if step is not None]
+        followed = (step for arg in _flat(args) if (step := self.of(arg)) is not None)
+        first = next(followed, None)
+        if first is None or not isinstance(first.root, ScoreProduct):
+            return first
+        known = [first, *followed]
         if len(known) > 1 and all(isinstance(step.root, ScoreProduct) for step in known):
             return max(known, key=self._n_origins)
-        return known[0] if known else None
+        return first
 
     def _n_origins(self, step: FollowedStep) -> int:
         """Return how many sides of a product come from an input, as far as is known."""
