@@ -105,8 +105,8 @@ def _report(sweep: Sweep) -> None:
     marked = sum(one.is_marked for one in results)
     print(
         f"{sweep.scope.name}: each of {len(results)} heads off ({sweep.baseline}), change of the loss in "
-        f"{sweep.unit} on {n // 2} texts, 95 % paired-bootstrap interval; * of the same sign and significant on the other "
-        f"{n - n // 2} texts by sign flips, after Holm's correction ({marked}; without a correction "
+        f"{sweep.unit} on {n // 2} texts, 95 % paired-bootstrap interval; * significant on the other "
+        f"{n - n // 2} texts, with the same sign, by sign flips after Holm's correction ({marked}; without one "
         f"{0.05 * len(results):.1f} would be by chance)"
     )
     if not sweep.swept().can_mark:

@@ -41,7 +41,8 @@ def sign_flips(differences: Float[Tensor, "test text"], seed: int = 0) -> tuple[
     they are. p is 1 if a difference is not finite.
     """
     n_tests, n = differences.shape
-    n_flips, part = max(N_RESAMPLES, FLIPS_FOR_EACH_TEST * n_tests), max(1, DRAWS_AT_ONCE // n)
+    n_flips = max(N_RESAMPLES, FLIPS_FOR_EACH_TEST * n_tests)
+    part = max(1, DRAWS_AT_ONCE // max(n, n_tests))
     values, rng = differences.double(), torch.Generator().manual_seed(seed)
     observed = values.sum(1).abs() * (1 - 1e-12)  # sums in another order may differ in rounding
     beyond = torch.zeros(n_tests, dtype=torch.int64)

@@ -127,7 +127,7 @@ class PassRows(Sequence):
 def closed_rows(
     site: AttentionSite, sums: Float[Tensor, "head position"], rows: slice
 ) -> Bool[Tensor, "head position"] | None:
-    """Return which rows of weights, that sum to `sums`, may attend to no key; None if none."""
+    """Return which rows may attend to no key; None if none. `sums` are those of their weights."""
     if bool((sums != 0).all()):
         return None
     closed = ~site.allowed(head=None, rows=rows).any(-1).cpu()

@@ -230,8 +230,8 @@ class Scope:
                     self.run_batch(
                         [request],
                         edits=of_row(edits, i),
-                        drafts=drafts[i:][:1],
-                        written=written[i:][:1],
+                        drafts=drafts[i : i + 1],
+                        written=written[i : i + 1],
                     )[0]
                     for i, request in enumerate(requests)
                 ]

@@ -45,6 +45,20 @@ def test_of_effects_by_chance_one_sweep_in_twenty_is_marked():
         assert sum(map(any, sweeps)) <= most  # 12 or more of 100 at 5 %: p 0.004
 
 
+def test_many_tests_are_flipped_in_parts(monkeypatch):
+    """No part holds more numbers than are drawn at once, and p stays the same."""
+    differences = torch.randn(40, 12, generator=torch.Generator().manual_seed(5)) + 0.4
+    whole = sign_flips(differences)
+    monkeypatch.setattr("models.analysis.paired.DRAWS_AT_ONCE", 4000)
+    sizes, drawn = [], torch.randint
+    monkeypatch.setattr(
+        torch, "randint", lambda *a, **how: sizes.append(a[1][0]) or drawn(*a, **how)
+    )
+    assert sign_flips(differences) == pytest.approx(whole, abs=0.02)
+    assert max(sizes) * 40 <= 4000
+    assert sum(sizes) == 10_000
+
+
 def test_beside_many_tests_the_smallest_p_still_holds():
     rng = torch.Generator().manual_seed(3)
     strong = torch.randn(400, 60, generator=rng) + 2

@@ -49,7 +49,7 @@ SWEEP_NOT_MEASURED = "Nothing is measured yet for these weights. The button belo
 EDITS_LEFT_OUT = ". Changes of heads, masks and patches are left out"
 SWEEP_EXPLANATION = """Each number is the mean change of the **loss** over held-out texts when that head alone is off, in nats.
 Above 0: the model needs the head. Below 0: it predicts better without it. The interval is a 95 % paired bootstrap over one half
-of the texts (Koehn 2004). A star marks an effect of the same sign that is significant on the **other** half. The test
+of the texts (Koehn 2004). A star marks an effect that is significant on the **other** half, with the same sign there. The test
 flips signs of texts at random (Fisher 1935) and corrects for the number of heads (Holm 1979). So no head is chosen
 and reported on the same texts.
 

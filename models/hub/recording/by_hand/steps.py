@@ -159,7 +159,7 @@ class Steps:
         self.forget(softmax)
 
     def used(self, t: Any) -> Any:
-        """Return the place of the sum that took weights, or what is made of them; None for else."""
+        """Return the place of the sum that took weights, or what is made of them, or None."""
         used = self._used.get(id(t))
         return used[1] if used is not None and used[0]() is t else None
 
