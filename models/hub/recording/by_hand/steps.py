@@ -158,6 +158,10 @@ class Steps:
                 self._add_used(step.value, place)
         self.forget(softmax)
 
+    def is_used(self, *args: Any) -> bool:
+        """Return True if one of these may be weights that a sum took, or what is made of them."""
+        return not self._used_ids.isdisjoint(map(id, args))
+
     def used(self, t: Any) -> Any:
         """Return the place of the sum that took weights, or what is made of them, or None."""
         used = self._used.get(id(t))
@@ -174,7 +178,8 @@ class Steps:
         else:
             if self._steps or self._cut:
                 self._step(func, args, kwargs, result)
-            if self._used and not self._used_ids.isdisjoint(map(id, args)):
+            is_copy = self._used and type(result) is Tensor
+            if is_copy and not self._used_ids.isdisjoint(map(id, args)):
                 self._copy_of_used(args, result)
 
     def _softmax(
@@ -249,7 +254,7 @@ class Steps:
         """Return the first argument that is followed; of several products one of two inputs."""
         followed = (step for arg in _flat(args) if (step := self.of(arg)) is not None)
         first = next(followed, None)
-        if first is None or not isinstance(first.root, ScoreProduct):
+        if first is None or self._provenance is None or not isinstance(first.root, ScoreProduct):
             return first
         known = [first, *followed]
         if len(known) > 1 and all(isinstance(step.root, ScoreProduct) for step in known):
@@ -271,11 +276,10 @@ class Steps:
         if len(self._cut) > _MOST:
             del self._cut[next(iter(self._cut))]
 
-    def _copy_of_used(self, args: Sequence[Any], result: Any) -> None:
+    def _copy_of_used(self, args: Sequence[Any], result: Tensor) -> None:
         """Follow weights that a sum has taken to a tensor of as many numbers."""
         for t in args:
-            place = self.used(t) if id(t) in self._used else None
-            if place is not None and isinstance(result, Tensor) and t.numel() == result.numel():
+            if (place := self.used(t)) is not None and t.numel() == result.numel():
                 self._add_used(result, place)
 
     def _add_used(self, t: Tensor, place: object) -> None:

@@ -46,7 +46,7 @@ class ByHand:
         product = product_of(func, args, kwargs)
         for softmax in self.steps.cut(args):
             self.forward_pass.unshown.add(self.forward_pass.frame.path, CUT, softmax.value)
-        if product is not None:
+        if product is not None and self.steps.is_used(product.a, product.b):
             self._name_second_use(product)
         weights = None if product is None else self._weights(product)
         if product is None or weights is None:
