@@ -17,6 +17,8 @@ from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace.edits import HeadOff, HeadScale
 from viz_app import checkpoints
+from viz_app.controls import other_models
+from viz_app.controls.other_models import models_with_view
 from viz_app.drawing.payload import unpack
 from viz_app.session import reference_models
 from viz_app.session.current_run import CurrentRun
@@ -61,6 +63,8 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
 @pytest.fixture(autouse=True)
 def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [str(scope.path) for scope in scopes.values()]
+    # what is found among these few models is not remembered
+    monkeypatch.setattr(other_models, "models_with_view", models_with_view.__wrapped__)
     monkeypatch.setattr(checkpoints, "offered", lambda: dict(zip(paths, paths, strict=True)))
 
 

@@ -131,13 +131,13 @@ def test_a_bad_file_is_refused_with_its_line_and_nothing_of_it_is_left(how):
 ATTACKS = {
     "binary": os.urandom(MAX_OWN_DATA_BYTES),
     "one line": b"a" * MAX_OWN_DATA_BYTES,
-    "long words": b"".join(b"%d" % i * 200 + b" " for i in range(10**5, 104_000)),
+    "long words": b"".join(b"%d" % i * 200 + b" " for i in range(10**5, 101_000)),
     "one line of words": b"word " * (MAX_OWN_DATA_BYTES // 5),
     "lines": b"\n" * MAX_OWN_DATA_BYTES,
     "tabs": b"\t" * MAX_OWN_DATA_BYTES,
     "zeros": b"\0" * MAX_OWN_DATA_BYTES,
     "carriage returns": b"a\tb\r" * (MAX_OWN_DATA_BYTES // 4),
-    "labels": b"".join(b"t%d\tl%d\n" % (i, i) for i in range(200_000)),
+    "labels": b"".join(b"t%d\tl%d\n" % (i, i) for i in range(50_000)),
 }
 
 
@@ -149,7 +149,7 @@ SLOW = {"long words": "own text", "labels": "own labels"}
     ("kind", "how"),
     [(kind, how) for kind in DATA_KINDS for how in ATTACKS if SLOW.get(how, kind) == kind],
 )
-def test_five_megabytes_of_nonsense_end_in_a_message_or_a_bounded_run(how, kind):
+def test_megabytes_of_nonsense_end_in_a_message_or_a_bounded_run(how, kind):
     begun = time.process_time()
     data = None
     with suppress(ValueError):
