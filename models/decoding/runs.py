@@ -69,9 +69,9 @@ class Run:
         return len(self.taken)
 
     @property
-    def entropy(self) -> Float[Tensor, "position"]:
-        """Entropy of each distribution, in nats."""
-        return -(self.log_probs.exp() * self.log_probs.clamp(min=-1e9)).sum(-1)
+    def entropy_bits(self) -> Float[Tensor, "position"]:
+        """Entropy of each distribution, −Σ p log₂ p in bits."""
+        return torch.special.entr(self.log_probs.exp()).sum(-1) / math.log(2)
 
     @property
     def choices(self) -> Float[Tensor, "position vocab"]:

@@ -74,7 +74,7 @@ def test_the_payload_holds_both_runs(dates: Scope) -> None:
         np.testing.assert_array_equal(
             arrays[f"{name}_p"], run.log_probs.gather(1, ids).exp().numpy()
         )
-        np.testing.assert_array_equal(arrays[f"{name}_entropy"], run.entropy.numpy())
+        np.testing.assert_array_equal(arrays[f"{name}_entropy"], run.entropy_bits.numpy())
         np.testing.assert_array_equal(
             arrays[f"{name}_cross"], run.weights("decoder.layers.1.cross_attn", 2).numpy()
         )

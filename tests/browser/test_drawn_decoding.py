@@ -92,7 +92,7 @@ def payload(
         "reading": "decoder layer 2, head 1",
         "cross": "Cross-attention", "own": family == "attention", "family": family, "vectors": vectors,
         "sourceName": "the source", "targetName": "the target",
-        "ownText": "", "prompt": [], "box": "Translation", "vocab": 8192, "mostEntropy": math.log(8192), "unforceable": [0, 1],
+        "ownText": "", "prompt": [], "box": "Translation", "vocab": 8192, "mostEntropy": math.log2(8192), "unforceable": [0, 1],
         "most": max(c * (i + 1) for i, c in enumerate(cached)),
         "work": {"cached": cached, "uncached": [c * (i + 1) for i, c in enumerate(cached)], "parallel": 7_340_000,
          "layers": 2, "source": 3, "state": 11},
@@ -492,13 +492,13 @@ def test_the_entropy_is_said_and_shown_against_the_most_there_can_be(stage: Stag
         for name, n in (("parallel", 5), ("serial", 7)):
             value = float(arrays[f"{name}_entropy"][min(step, n - 1)])
             spans = stage.texts(f".panel.{name} .entropy > span")
-            assert spans[0] == f"Entropy {value:.3f} nats"
-            assert spans[2] == "of at most 9.01"
+            assert spans[0] == f"Entropy {value:.3f} bits"
+            assert spans[2] == "of at most 13.00"
             (width,) = stage.js(
                 "(root, all) => [...root.querySelectorAll(all)].map((e) => parseFloat(e.style.width))",
                 f".panel.{name} .entropy i",
             )
-            assert width == pytest.approx(100 * value / math.log(8192), rel=1e-4)
+            assert width == pytest.approx(100 * value / math.log2(8192), rel=1e-4)
             data = stage.data(f".panel.{name}")
             assert np.float32(data["entropy"]) == np.float32(value)
             assert (data["position"], data["over"]) == (

@@ -56,7 +56,7 @@ def compare(page: Page, lane: str, run: Run, i: int) -> None:
     assert run.taken[i] in bars
     same(list(bars.values()), run.log_probs[i].exp()[list(bars)])
     panel = page.locator(f".panel.{lane}")
-    same([float(panel.get_attribute("data-entropy"))], run.entropy[i : i + 1])
+    same([float(panel.get_attribute("data-entropy"))], run.entropy_bits[i : i + 1])
     same(weights_of(page, lane, "cross"), run.weights(SITE, HEAD)[i])
     same(
         weights_of(page, lane, "self"), run.weights("decoder.layers.1.self_attn", HEAD)[i, : i + 1]

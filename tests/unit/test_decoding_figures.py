@@ -73,7 +73,7 @@ def ranks(run: Run) -> list[int]:
 
 
 def entropies(run: Run) -> np.ndarray:
-    return -np.array([sum(p * math.log(p) for p in row if p) for row in softmax(run).tolist()])
+    return -np.array([sum(p * math.log2(p) for p in row if p) for row in softmax(run).tolist()])
 
 
 def called(ids: list[int] | tuple[int, ...]) -> list[str]:
@@ -138,7 +138,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
         "reading": "decoder layer 2, head 3", "cross": "Cross-attention", "own": True, "family": "attention", "vectors": [],
         "sourceName": "the English sentence", "targetName": "the French so far", "ownText": "",
         "box": "French sentence", "prompt": [], "vocab": 11,
-        "mostEntropy": pytest.approx(math.log(11)), "unforceable": [0, 1],
+        "mostEntropy": pytest.approx(math.log2(11)), "unforceable": [0, 1],
         "work": {"cached": list(count.cached), "uncached": list(count.uncached), "layers": 2, "source": 6, "state": 0,
                  "parallel": count_multiply_adds(scope.model, 6, 4).parallel},
     }  # fmt: skip
@@ -510,7 +510,7 @@ def test_both_halves_show_the_step_with_its_own_numbers(
         (heading,) = (
             text for text in drawing.texts if (text.text or "").startswith(f"{name}, position")
         )
-        assert heading.text == f"{name}, position {i + 1}: entropy {entropies(run)[i]:.3f} nats"
+        assert heading.text == f"{name}, position {i + 1}: entropy {entropies(run)[i]:.3f} bits"
         assert (float(heading.get("x")), heading.get("font-weight")) == (left, "600")
         mine = [(box, title) for box, title in drawing.titled() if left <= at(box)[0] < left + 500]
         p = softmax(run)[i]
@@ -582,7 +582,7 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
         "takes",
         "probability",
         "rank",
-        "entropy (nats)",
+        "entropy (bits)",
         "forced",
         "from the cache",
     ]
@@ -607,7 +607,7 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
             assert (row["reads"], row["takes"]) == (tokens[run.read[i]], tokens[run.taken[i]])
             assert float(row["probability"]) == pytest.approx(p[i, run.taken[i]], rel=1e-4)
             assert int(row["rank"]) == rank[i]
-            assert float(row["entropy (nats)"]) == pytest.approx(entropy[i], abs=1e-5)
+            assert float(row["entropy (bits)"]) == pytest.approx(entropy[i], abs=1e-5)
             assert row["forced"] == str(int(i in by_force))
             assert row["from the cache"] == str(0 if run is forced.parallel else i)
             best = np.argsort(-p[i], kind="stable")[:8]
@@ -623,7 +623,7 @@ def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
         counted = {
             site: site.replace("layers.0", "layer1").replace("layers.1", "layer2") for site in sites
         }
-        parts = ["read", "taken", "log_probs", "entropy", *counted.values()]
+        parts = ["read", "taken", "log_probs", "entropy_bits", *counted.values()]
         assert set(held) == {
             "source_tokens",
             "vocabulary",
@@ -641,7 +641,7 @@ def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
             assert held[f"{name}.read"].tolist() == [START, *run.taken[:-1]]
             assert held[f"{name}.taken"].tolist() == list(run.taken)
             np.testing.assert_allclose(np.exp(held[f"{name}.log_probs"]), softmax(run), atol=1e-5)
-            np.testing.assert_allclose(held[f"{name}.entropy"], entropies(run), atol=1e-5)
+            np.testing.assert_allclose(held[f"{name}.entropy_bits"], entropies(run), atol=1e-5)
         for site in sites:
             np.testing.assert_allclose(
                 held[f"parallel.{counted[site]}"],

@@ -195,7 +195,7 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
         found = torch.from_numpy(arrays[f"{lane}_ids"].astype(np.int64))
         np.testing.assert_allclose(arrays[f"{lane}_p"], p.gather(1, found).numpy(), atol=1e-5)
         np.testing.assert_allclose(
-            arrays[f"{lane}_entropy"], -(p * p.log()).sum(-1).numpy(), atol=1e-5
+            arrays[f"{lane}_entropy"], -(p * p.log2()).sum(-1).numpy(), atol=1e-5
         )
         whole = weights(scope.run_batch([(scope.tokenizer.spell(ids[1:]),)])[0], 2)[
             5 : 5 + n, : 5 + n

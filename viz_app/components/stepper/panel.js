@@ -86,11 +86,11 @@ class Panel {
 
   sure(i) {
     const value = this.values.entropy[i], { mostEntropy, vocab } = this.picture;
-    this.entropy.text.textContent = `Entropy ${value.toFixed(3)} nats`;
+    this.entropy.text.textContent = `Entropy ${value.toFixed(3)} bits`;
     this.entropy.bar.style.width = `${(100 * value) / mostEntropy}%`;
-    this.entropy.text.parentElement.title = `The largest possible entropy is ln ${vocab.toLocaleString("en")} = ${
+    this.entropy.text.parentElement.title = `The largest possible entropy is log₂ ${vocab.toLocaleString("en")} = ${
       mostEntropy.toFixed(2)
-    } nats.`;
+    } bits.`;
     this.entropy.most.textContent = `of at most ${mostEntropy.toFixed(2)}`;
   }
 

@@ -31,7 +31,7 @@ _COLUMNS = [
     "takes",
     "probability",
     "rank",
-    "entropy (nats)",
+    "entropy (bits)",
     "forced",
     "from the cache",
 ]
@@ -73,7 +73,7 @@ def _row(run: Run, i: int, n_text: int, forced: dict[int, int], scope: Scope) ->
     numbers = [
         str(p[token_taken].numpy()),
         int((p > p[token_taken]).sum()) + 1,
-        str(run.entropy[i].numpy()),
+        str(run.entropy_bits[i].numpy()),
     ]
     return [
         read_label.text, taken_label.text, *numbers, int(forced.get(i) == token_taken), run.cached[i],
@@ -85,9 +85,9 @@ def arrays(story: Story, scope: Scope) -> Arrays:
     """Yield the given tokens, and the arrays of both runs under "parallel" and "serial".
 
     They are the ids of tokens read and taken, log-probabilities (position, vocab), the scores that
-    tokens were chosen by where generation settings change them, entropies, and every decoder site's
-    weights (head, position, key), where self-attention to later keys is 0; for
-    a recurrent decoder also its states and contexts (position, number).
+    tokens were chosen by where generation settings change them, entropies in bits, and every
+    decoder site's weights (head, position, key), where self-attention to later keys is 0; for a
+    recurrent decoder also its states and contexts (position, number).
     """
     field = scope.model.fields[0]
     n_given = story.n_opening if scope.model.continues else None
@@ -99,7 +99,7 @@ def arrays(story: Story, scope: Scope) -> Arrays:
         yield f"{name}.log_probs", run.log_probs.numpy()
         if run.scores is not None:
             yield f"{name}.scores", run.scores.numpy()
-        yield f"{name}.entropy", run.entropy.numpy()
+        yield f"{name}.entropy_bits", run.entropy_bits.numpy()
         for site, rows in run.rows.items():
             shape = (rows.n_heads, len(rows), rows.n_key)
             yield (
@@ -197,7 +197,10 @@ def _step(
     i = min(step, len(run) - 1)
     parts = [
         _text(
-            x, y, f"{name}, position {i + 1}: entropy {float(run.entropy[i]):.3f} nats", weight=600
+            x,
+            y,
+            f"{name}, position {i + 1}: entropy {float(run.entropy_bits[i]):.3f} bits",
+            weight=600,
         )
     ]
     ids = candidate_tokens(run)[i]

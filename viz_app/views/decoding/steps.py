@@ -72,7 +72,7 @@ def stepper(
         "ownText": story.writer,
         "box": terms.label(scope.model.fields[-1].name),
         "vocab": len(trace.next_token.logits[0]),
-        "mostEntropy": math.log(len(trace.next_token.logits[0])),
+        "mostEntropy": math.log2(len(trace.next_token.logits[0])),
         "work": work,
         "unforceable": [scope.config.pad_id, scope.config.start_id],
     }
@@ -87,7 +87,7 @@ def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.n
         arrays[f"{name}_ids"] = ids.numpy().astype(np.int32)
         arrays[f"{name}_p"] = run.log_probs.gather(1, ids).exp().numpy()
         arrays[f"{name}_rank"] = _rank(run).numpy().astype(np.int32)
-        arrays[f"{name}_entropy"] = run.entropy.numpy()
+        arrays[f"{name}_entropy"] = run.entropy_bits.numpy()
         arrays |= {
             f"{name}_{part}": run.weights(site, reading.head, block).numpy()
             for part, site in (("cross", reading.cross), ("self", reading.self_attention))
