@@ -11,7 +11,7 @@ from drawn import letters
 from PIL import Image
 
 from models.trace import Trace
-from models.trace.edits import MaskChange, Where
+from models.trace.edits import HeadOff, MaskChange, Patch, Where
 from viz_app.drawing import export, provenance
 from viz_app.drawing.stamp import caption, facts, of_model, saving, stamp_file, stamped_pieces
 
@@ -120,6 +120,15 @@ def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
         "decoder self: padding removed, window of 3, forbidden (query, key) (2, 1) (0, 4), opened (query, key) (1, 3), "
         "in layer 2, in heads 1, 3; cross: forbidden (query, key) (5, 6)"
     )
+
+
+def test_the_place_of_a_change_is_named_as_its_arrays_are(trace: Trace) -> None:
+    site = trace.attention[CROSS]
+    edits = (HeadOff(CROSS, head=1), Patch("decoder.layers.0.resid_mid", fields=("a", None), positions=(2,)))  # fmt: skip
+    head, cell = facts(replace(trace, edits=edits))["changed"].split("; ")
+    assert head.startswith(f"{provenance.site_name(site)}: ")
+    assert head.endswith("in head 2")
+    assert cell.startswith("decoder.layer1.resid_mid: ")
 
 
 def test_a_csv_begins_with_the_facts_and_no_cell_becomes_a_formula(trace: Trace) -> None:

@@ -7,6 +7,7 @@ from itertools import groupby
 from models.analysis.joined_words import is_joined
 from models.layers.similarity import AttentionSimilarity
 from models.trace import AttentionSite, Trace
+from models.trace.edits import Edit
 
 _SIGNS = {
     "√": "sqrt-",
@@ -46,6 +47,12 @@ def head_name(trace: Trace, site: AttentionSite, head: int, *parts: str) -> str:
 def site_name(site: AttentionSite) -> str:
     """Return the site's path with its layer counted from 1: "decoder.layer2.cross_attn"."""
     return counted_from_one(site.name)
+
+
+def change_name(edit: Edit) -> str:
+    """Say what an edit does and where, by the names that arrays have in files."""
+    place, limits = edit.where.describe(1)
+    return f"{counted_from_one(place)}: {', '.join([*edit.effects(), *limits])}"
 
 
 def counted_from_one(path: str) -> str:

@@ -46,8 +46,8 @@ def facts(trace: Trace, **more: str) -> Facts:
         "model": model.name, "fingerprint": model.fingerprint[:FINGERPRINT], "training step": "" if step is None else f"{step}",
         "similarity": provenance.similarity(trace),
         **{name.replace("_", " "): text for name, text in trace.fields.items() if isinstance(text, str)},
-        label: answer, "changed": "; ".join(edit.describe(1) for edit in trace.edits), "words": words.JOINED * is_joined(trace), **more,
-        "counting": COUNTING,
+        label: answer, "changed": "; ".join(map(provenance.change_name, trace.edits)),
+        "words": words.JOINED * is_joined(trace), **more, "counting": COUNTING,
     }  # fmt: skip
     return {name: " ".join(value.split()) for name, value in entries.items() if value}
 
