@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.trace.edits.base import ActivationPart, AttentionPart, Edit
+from models.trace.edits.base import AttentionPart, Edit
 from models.trace.edits.material import PartsOfHeads
 
 
@@ -39,7 +39,7 @@ class Gated(Edit, stored=False):
 
 @dataclass(frozen=True)
 class Nudged(Edit, stored=False):
-    """Add zeros to head outputs and intermediates, by which the run can be differentiated.
+    """Add zeros to head outputs, by which the run can be differentiated.
 
     The head outputs of the attentions in `held` do not follow what came before them, such as those
     of an earlier query in a recurrent decoder.
@@ -48,10 +48,9 @@ class Nudged(Edit, stored=False):
     held: frozenset[str] = frozenset()
     head_zeros: dict[str, PartsOfHeads] = field(default_factory=dict, compare=False, repr=False)
     head_outs: dict[str, PartsOfHeads] = field(default_factory=dict, compare=False, repr=False)
-    activation_zeros: dict[str, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     def forget(self) -> None:
-        for kept in (self.head_zeros, self.head_outs, self.activation_zeros):
+        for kept in (self.head_zeros, self.head_outs):
             kept.clear()
 
     def head_out(
@@ -62,14 +61,6 @@ class Nudged(Edit, stored=False):
         self.head_zeros.setdefault(part.site, PartsOfHeads()).add(part, zeros)
         self.head_outs.setdefault(part.site, PartsOfHeads()).add(part, head_out.detach())
         return (head_out.detach() if part.site in self.held else head_out) + zeros
-
-    def activation(
-        self, value: Float[Tensor, "row token feature"], part: ActivationPart
-    ) -> Float[Tensor, "row token feature"]:
-        """Add zeros."""
-        zeros = torch.zeros_like(value, requires_grad=True)
-        self.activation_zeros[part.name] = zeros
-        return value + zeros
 
 
 @dataclass(frozen=True)
