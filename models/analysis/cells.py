@@ -39,10 +39,13 @@ class _OneEach(Edit, stored=False):
     def changes(self, what: str) -> bool:
         return bool({"activation": self.cells, "head_out": self.heads}.get(what))
 
+    def may_change(self, name: str) -> bool:
+        return name in self.cells
+
     def activation(
         self, value: Float[Tensor, "row token feature"], part: ActivationPart
     ) -> Float[Tensor, "row token feature"]:
-        """Put the vectors in; a recurrent decoder comes one token at a time."""
+        """Put the vectors in; a recurrence comes one token at a time."""
         if part.name not in self.cells:
             return value
         self.met.add(part.name)

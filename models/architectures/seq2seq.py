@@ -12,6 +12,7 @@ serves the source, the target and the logits, as in our Transformer, so that the
 what lies between.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -30,9 +31,11 @@ from models.layers.masks import Mask, Masks, SiteKind
 from models.layers.similarity import LearnedSimilarity, masked_softmax
 from models.trace import Placed, current, tap
 from models.trace.attend import Attending
+from models.trace.recorder import TokenEditor, token_editor
 
 ALIGNMENT = SiteKind("cross", "decoder", "alignment", "target", "source")
 RNN_CELLS = {"tanh": (nn.RNN, nn.RNNCell), "gru": (nn.GRU, nn.GRUCell)}
+STEPS = {"tanh": torch.rnn_tanh_cell, "gru": torch.gru_cell}  # of RNN_CELLS, for one token
 CELL_FORMULAS = {"tanh": "tanh(W x_t + U h_{t−1} + b)", "gru": "(1 − z)∘n + z∘h_{t−1}"}
 
 
@@ -72,6 +75,27 @@ class Seq2SeqConfig:
         return self.d_hidden * (2 if self.bidirectional else 1)
 
 
+def _stepped_states(
+    s: Float[Tensor, "batch d_hidden"],
+    unedited: Float[Tensor, "batch n d_hidden"],
+    step: Callable[[Tensor, int], Tensor],
+    edit: TokenEditor,
+    order: Iterable[int],
+) -> Float[Tensor, "batch n d_hidden"]:
+    """Return the states of one direction, each edited before the next step starts from it.
+
+    `step` returns the state after a token from the one before. Where no edit has changed the state
+    before, the next is the unedited one bit for bit, unless it may be differentiated.
+    """
+    states = {}
+    differs = torch.full((len(s), 1), torch.is_grad_enabled(), device=s.device)
+    for t in order:
+        s = states[t] = edit(torch.where(differs, step(s, t), unedited[:, t]), t)
+        if not torch.is_grad_enabled():
+            differs = (s != unedited[:, t]).any(-1, keepdim=True)
+    return torch.stack([states[t] for t in range(len(states))], dim=1)
+
+
 class Encoder(nn.Module):
     """h_1 … h_n by torch's own recurrence, [forward; backward] in each position."""
 
@@ -91,6 +115,14 @@ class Encoder(nn.Module):
         A padded step leaves a state unchanged: h_m is the forward state at the last position and
         the backward state at the first.
         """
+        h, edit = self._states(x, real), token_editor("encoder", "states", "source")
+        if edit is not None:
+            h = self._edited_states(x, real, h, edit)
+        formula = f"h_t = {CELL_FORMULAS[self.cell]}, in each direction"
+        is_edited = edit is not None
+        return tap("encoder", "states", h, "source", "d_memory", formula, is_edited=is_edited)
+
+    def _states(self, x: Tensor, real: Tensor) -> Tensor:
         lengths = real.sum(1)
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         h, _ = pad_packed_sequence(
@@ -100,9 +132,33 @@ class Encoder(nn.Module):
             torch.arange(len(h), device=h.device), lengths - 1, None, : self.d_hidden
         ]  # (batch, 1, d_hidden)
         forward = torch.where(real[:, :, None], h[..., : self.d_hidden], last)
-        h = torch.cat([forward, h[..., self.d_hidden :]], dim=-1)
-        formula = f"h_t = {CELL_FORMULAS[self.cell]}, in each direction"
-        return tap("encoder", "states", h, "source", "d_memory", formula)
+        return torch.cat([forward, h[..., self.d_hidden :]], dim=-1)
+
+    def _edited_states(
+        self, x: Tensor, real: Tensor, unedited: Tensor, edit: TokenEditor
+    ) -> Tensor:
+        """Return the states, each edited before its direction goes on from it.
+
+        The edit is offered the half that this direction has come to beside the other direction's
+        `unedited` one. No padded step is edited.
+        """
+        n, d = x.shape[1], self.d_hidden
+        halves = list(unedited.split(d, dim=-1))
+        for direction, weights in enumerate(self.recurrence.all_weights):
+
+            def step(s: Tensor, t: int, weights=weights) -> Tensor:
+                return torch.where(real[:, t, None], STEPS[self.cell](x[:, t], s, *weights), s)
+
+            def edit_half(s: Tensor, t: int, direction=direction) -> Tensor:
+                offered = list(unedited[:, t].split(d, dim=-1))
+                offered[direction] = s
+                edited = edit(torch.cat(offered, dim=-1), t).split(d, dim=-1)[direction]
+                return torch.where(real[:, t, None], edited, s)
+
+            order = reversed(range(n)) if direction else range(n)
+            start = unedited.new_zeros(len(x), d)
+            halves[direction] = _stepped_states(start, halves[direction], step, edit_half, order)
+        return torch.cat(halves, dim=-1)
 
     def last_state(
         self, memory: Float[Tensor, "batch n d_memory"]
@@ -184,47 +240,78 @@ class Decoder(Placed):
         cached = cache.get(self.path) if cache is not None and self.path in cache else ()
         s = cached[0] if cached else self.W_s(h_m).tanh()
         unchanged: tuple[Tensor, ...] = ()
+        edit_state = token_editor(self.path, "states", "target")
         if self.alignment is None:
-            states, _ = self.recurrence(y, s[None])
+            states = self._unaligned(y, s, edit_state)
             parts, contexts = "s_i; y_{i−1}", None
         else:
             uh = cached[1] if cached else F.linear(memory, self.alignment.similarity.U)
             unchanged = (uh,)  # (batch, n, d_align)
-            states, contexts = self._aligned(self.alignment, y, uh, memory, s, mask)
-            contexts = tap(
-                self.path, "contexts", contexts, "target", "d_memory", "c_i = Σ_j α_ij h_j"
+            edit_context = token_editor(self.path, "contexts", "target")
+            states, contexts = self._aligned(
+                self.alignment, y, uh, memory, s, mask, edit_state, edit_context
             )
+            contexts = tap(
+                self.path, "contexts", contexts, "target", "d_memory", "c_i = Σ_j α_ij h_j",
+                is_edited=edit_context is not None,
+            )  # fmt: skip
             parts = "s_i; y_{i−1}; c_i"
         formula = f"s_i = {CELL_FORMULAS[self.cell]} of s_{{i−1}}"
-        hidden = tap(self.path, "states", states, "target", "d_hidden", formula)
+        is_edited = edit_state is not None
+        hidden = tap(
+            self.path, "states", states, "target", "d_hidden", formula, is_edited=is_edited
+        )
         inputs = torch.cat([hidden, y] if contexts is None else [hidden, y, contexts], dim=-1)
         if cache is not None:
             cache.put(self.path, states[:, -1], *unchanged)
         readout = self.dropout(self.W_r(inputs).tanh())
         return tap(self.path, "readout", readout, "target", "d_model", f"tanh(W_r [{parts}] + b)")
 
+    def _unaligned(self, y: Tensor, s: Tensor, edit: TokenEditor | None) -> Tensor:
+        """Return the states, (batch, m, d_hidden), each edited before the next step."""
+        states, _ = self.recurrence(y, s[None])
+        if edit is None:
+            return states
+        (weights,) = self.recurrence.all_weights
+        step = lambda s, i: STEPS[self.cell](y[:, i], s, *weights)  # noqa: E731
+        return _stepped_states(s, states, step, edit, range(y.shape[1]))
+
     def _aligned(
-        self, alignment: Alignment, y: Tensor, uh: Tensor, memory: Tensor, s: Tensor, mask: Mask
+        self,
+        alignment: Alignment,
+        y: Tensor,
+        uh: Tensor,
+        memory: Tensor,
+        s: Tensor,
+        mask: Mask,
+        edit_state: TokenEditor | None,
+        edit_context: TokenEditor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Return states and contexts, (batch, m, d); all steps are recorded as one site."""
+        """Return states and contexts, (batch, m, d), each edited before it is read.
+
+        All steps are recorded as one site.
+        """
         size = (len(y), 1, y.shape[1], memory.shape[1])
         attending = Attending(ALIGNMENT, alignment.path, mask, size, y.device)
-        before, states, contexts = [], [], []
+        before, head_out, states, contexts = [], [], [], []
         for i in range(y.shape[1]):
             before.append(s)
             c = alignment(s, uh, memory, attending, i)
+            head_out.append(c)
+            c = c if edit_context is None else edit_context(c, i)
             s = self.recurrence(torch.cat([y[:, i], c], dim=-1), s)
+            s = s if edit_state is None else edit_state(s, i)
             states.append(s)
             contexts.append(c)
-        stacked = torch.stack(contexts, dim=1)
         if (recording := current()) is not None:
             q = torch.stack(before, dim=1)  # (batch, m, d_hidden)
             h = memory[:, None]  # (batch, 1, n, d_memory)
+            out = torch.stack(head_out, dim=1)[:, None]  # (batch, 1, m, d_memory)
             recording.site(
-                alignment, q, memory, q[:, None], h, h, stacked[:, None], attending.mask,
+                alignment, q, memory, q[:, None], h, h, out, attending.mask,
                 edits=attending.edits,
             )  # fmt: skip
-        return torch.stack(states, dim=1), stacked
+        return torch.stack(states, dim=1), torch.stack(contexts, dim=1)
 
 
 class Seq2Seq(EncoderDecoder):

@@ -28,6 +28,10 @@ from models.trace.site import Attention, AttentionSite
 from models.trace.terms import ScoreTerm
 
 LARGEST_KEPT = 2**16  # elements of a stored q, k or v (256 kB); larger ones are lazy
+
+# (batch, feature) of a token and its index in this pass → what goes on
+TokenEditor = Callable[[Tensor, int], Tensor]
+
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
@@ -147,17 +151,33 @@ def tap(
     feature: str,
     formula: str,
     cause: Callable[[], LazyLinear] | None = None,
+    *,
+    is_edited: bool = False,
 ) -> Float[Tensor, "batch token feature"]:
     """Mark an intermediate and return it, the same tensor unless an edit changes it.
 
     It costs nothing when nobody records or edits. If given, the result of `cause` is recorded
     instead of the value, which is then one product away from other tensors; but not while an edit
-    changes activations, because the value may then differ from that product.
+    changes activations, because the value may then differ from that product. `is_edited` says that
+    a `token_editor` has made the changes already.
     """
     edits = active()
     if edits is not None and edits.activations:
-        value, cause = edits.activation(f"{path}.{name}" if path else name, value, stream), None
+        offer = edits.show if is_edited else edits.activation
+        value, cause = offer(f"{path}.{name}" if path else name, value, stream), None
     if (recording := current()) is not None:
         stored = value if cause is None else cause()
         recording.tap(path, name, stored, stream, feature, formula)
     return value
+
+
+def token_editor(path: str, name: str, stream: str) -> TokenEditor | None:
+    """Return what edits one token of an intermediate, None if no edit may change it.
+
+    A recurrence goes on from the edited tokens, and then marks the whole intermediate with
+    `tap(…, is_edited=True)`.
+    """
+    edits, full = active(), f"{path}.{name}" if path else name
+    if edits is None or not edits.may_change(full):
+        return None
+    return lambda vectors, i: edits.token(full, vectors, stream, i)

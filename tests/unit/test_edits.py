@@ -208,8 +208,11 @@ def test_an_edited_intermediate_reaches_the_answer(family):
             continue  # no layer reads the content stream of the last one
         changed, recording = run(family, [Added(Where(activation=name))])
         assert not equal(answers, changed), name
-        value = plain.activations[name].value
-        torch.testing.assert_close(recording.activations[name].value, value + ramp(value.shape[-1]))
+        before, after = (r.activations[name].value for r in (plain, recording))
+        expected = before + ramp(before.shape[-1])
+        if name.endswith(("states", "contexts")):  # the others go on from it
+            after, expected = (t[:, 0, :7] for t in (after, expected))
+        torch.testing.assert_close(after, expected)
 
 
 def test_an_edited_token_changes_nothing_before_it():

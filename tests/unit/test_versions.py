@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from recurrence_by_hand import encoded_by_hand
 from small import random_seq2seq
-from test_seq2seq import encoded_by_hand
 
 import models
 from models.analysis.fixed_vector import vector_changes

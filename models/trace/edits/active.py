@@ -52,11 +52,39 @@ class Active:
         self, name: str, value: Float[Tensor, "batch token feature"], stream: str
     ) -> Float[Tensor, "batch token feature"]:
         """Apply edits to an intermediate of a stream."""
+        return self._offered(self.activations, name, value, stream)
+
+    def may_change(self, name: str) -> bool:
+        """Return True if an edit may change this intermediate."""
+        return any(edit.may_change(name) for edit in self.activations)
+
+    def token(
+        self, name: str, vectors: Float[Tensor, "batch feature"], stream: str, i: int
+    ) -> Float[Tensor, "batch feature"]:
+        """Apply the edits that may change an intermediate to its token i of this pass."""
+        changing = tuple(edit for edit in self.activations if edit.may_change(name))
+        return self._offered(changing, name, vectors[:, None], stream, i)[:, 0]
+
+    def show(
+        self, name: str, value: Float[Tensor, "batch token feature"], stream: str
+    ) -> Float[Tensor, "batch token feature"]:
+        """Offer an intermediate whose tokens are edited to the edits that only look at it."""
+        looking = tuple(edit for edit in self.activations if not edit.may_change(name))
+        return self._offered(looking, name, value, stream)
+
+    def _offered(
+        self,
+        edits: Edits,
+        name: str,
+        value: Float[Tensor, "batch token feature"],
+        stream: str,
+        first: int = 0,
+    ) -> Float[Tensor, "batch token feature"]:
         self.offered.add(name)
-        start = self.starts.get(stream, 0)
+        start = self.starts.get(stream, 0) + first
         batch, n = value.shape[:2]
         part = ActivationPart(name, stream, range(batch), range(start, start + n), value.device)
-        for edit in self.activations:
+        for edit in edits:
             if edit.where.activation in (None, name):
                 value = edit.activation(value, part)
         return value

@@ -171,7 +171,12 @@ class Edit:
     def activation(
         self, value: Float[Tensor, "row token feature"], part: ActivationPart
     ) -> Float[Tensor, "row token feature"]:
-        """Change a named intermediate."""
+        """Change a named intermediate.
+
+        The states and contexts of a recurrence that it `may_change` come one token at a time, and
+        the next step starts from what it returns. In an encoder of two directions each direction
+        asks for its own half; the other half is that of the run without the change.
+        """
         return value
 
     @property
@@ -203,6 +208,13 @@ class Edit:
         These are "mask", "weights", "value_weights", "head_out" and "activation".
         """
         return getattr(type(self), what) is not getattr(Edit, what)
+
+    def may_change(self, name: str) -> bool:
+        """Return True if it may change the intermediate of this name.
+
+        One that only looks at intermediates says False, and is offered each of them whole.
+        """
+        return self.changes("activation") and self.where.activation in (None, name)
 
     def of_row(self, row: int) -> Edit | None:
         """Return the edit as it applies to one batch row alone; None if it does not."""

@@ -119,6 +119,9 @@ class Kept(Edit, stored=False):
             what, False
         )
 
+    def may_change(self, name: str) -> bool:
+        return False
+
     def weights(
         self, weights: Float[Tensor, "row head query key"], part: AttentionPart
     ) -> Float[Tensor, "row head query key"]:
