@@ -6,8 +6,10 @@ from functools import cache
 
 import pytest
 import torch
+from recurrence_by_hand import logits_by_hand
 
 import models
+from models.analysis.cells import cell_effects
 from models.analysis.metrics import logits_of
 from models.trace import Trace
 from models.trace.edits import HeadOff, Patch, Where
@@ -32,6 +34,8 @@ TEXTS = {
         ("Where is John?", "Mary went to the kitchen. John moved to the garden."),
     ),
     "xlnet": (("This is a good idea.",), ("This is a bad idea.",)),
+    "eng-fra-rnn": (("The cat is black.",), ("The dog is black.",)),
+    "eng-fra-bahdanau": (("The cat is black.",), ("The dog is black.",)),
     "dates-bahdanau": (("15 May 2024",), ("15 May 2025",)),
     "dates-stacked": (("15 May 2024",), ("15 May 2025",)),
     "gpt-sentiment": (("The food was good.",), ("The food was bad.",)),
@@ -188,19 +192,66 @@ def test_rounding_is_no_effect_of_a_part(unit: str) -> None:
     assert not any("part" in sentence for sentence in rest)
 
 
-def test_later_states_of_a_recurrence_keep_their_values_as_the_help_says() -> None:
-    scope = models.load("eng-fra-rnn", device="cpu")
-    run = CurrentRun(scope, scope.run("The cat is black."))
-    two = two_runs(run, ("The dog is black.",), None)
-    assert isinstance(two, Two)
-    edit = two.patch("needed", Where(activation="decoder.states", queries=(1,)))
-    edited = changed_run(run, replace(run.spec, edits=(edit,)))
-    own, now = (t.activations["decoder.states"].value[0] for t in (run.trace, edited.trace))
-    assert (now - own)[1].abs().max() > 0.01
-    assert torch.equal(now[2:], own[2:])
-    assert say.STATES_STAY in patch.PATCHING.text(run, choices("gpt"))
-    assert say.STATES_STAY in say.part_help(has_stream(scope), scope.model.is_recurrent)
-    assert say.STATES_STAY not in patch.PATCHING.text(run_of("gpt"), choices("gpt"))
+def test_a_patched_state_of_a_recurrence_goes_on_as_by_hand() -> None:
+    """What [start] leaves behind decides the noun, which is written one token later."""
+    run, two = run_of("eng-fra-rnn"), both("eng-fra-rnn")
+    drawn = patch_section_payloads(run, choices("eng-fra-rnn", stream="target"))["patch"]
+    grid = drawn["panels"][0]["grid"]
+    effects = dict(zip(grid["names"], grid["effects"], strict=True))["decoder.states"]
+    states: dict[int, torch.Tensor] = {}
+
+    def keep(name: str, i: int, vector: torch.Tensor, half: int) -> torch.Tensor:
+        if name == "decoder.states":
+            states[i] = vector
+        return vector
+
+    def first(name: str, i: int, vector: torch.Tensor, half: int) -> torch.Tensor:
+        return states[0] if (name, i) == ("decoder.states", 0) else vector
+
+    with torch.no_grad():
+        target = list(two.this.trace.streams["target"].ids)
+        this, other = (list(r.trace.streams["source"].ids) for r in (two.this, two.other))
+        logits_by_hand(run.scope.model, other, target, keep)
+        before, after = (
+            logits_by_hand(run.scope.model, this, target, *change)[two.row]
+            for change in ((), (first,))
+        )
+    change = (after - before)[two.decision.option] - (after - before)[two.rival]
+    assert two.row == 1
+    assert effects[0] == pytest.approx(float(change), abs=1e-3)
+    assert effects[0] == pytest.approx(-8.946, abs=1e-2)
+    assert say.STATES_GO_ON in patch.PATCHING.text(run, choices("gpt"))
+    assert say.STATES_GO_ON in say.part_help(has_stream(run.scope), run.scope.model.is_recurrent)
+    assert say.STATES_GO_ON not in patch.PATCHING.text(run_of("gpt"), choices("gpt"))
+
+
+@pytest.mark.parametrize("name", ["eng-fra-rnn", "eng-fra-bahdanau"])
+def test_all_states_in_one_pass_are_each_a_run_of_its_own(name: str) -> None:
+    two, scope = both(name), run_of(name).scope
+    trace, other = two.this.trace, two.other.trace
+    for stream in ("source", "target"):
+        names = [n for n, a in trace.activations.items() if a.axes[1] == stream and "states" in n]
+        (place,) = names
+        together = cell_effects(scope, trace, two.metric("needed"), other, names)[0]
+        before = value(two, "needed", trace)
+        for j in (0, 1, len(together) - 1):
+            edit = two.patch("needed", Where(activation=place, queries=(j,)))
+            after = scope.run_batch([values_of(trace)], edits=[edit])[0]
+            expected = value(two, "needed", after) - before
+            assert float(together[j]) == pytest.approx(expected, abs=1e-4), (place, j)
+
+
+def test_the_rows_of_a_recurrence_are_not_called_layers() -> None:
+    run, two = run_of("eng-fra-bahdanau"), both("eng-fra-bahdanau")
+    for place, stream, side in (
+        ("encoder.states", "source", "tokens on both sides"),
+        ("decoder.states", "target", "only the same and later tokens"),
+    ):
+        edit = two.patch("needed", Where(activation=place, queries=(1,)))
+        edited = changed_run(run, replace(run.spec, edits=(edit,)))
+        drawn = patch_section_payloads(edited, choices("eng-fra-bahdanau", stream=stream))["patch"]
+        assert side in drawn["hint"]
+        assert "layers" not in drawn["hint"]
 
 
 def test_a_token_between_two_patches_is_reached_too() -> None:

@@ -13,13 +13,17 @@ from viz_app.views.interventions import patch_text as say
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells of one stream, a row for each layer from the input on."""
+    """Cells of one stream, a row for each layer from the input on.
+
+    `is_layered` is False of a model without layers, whose rows are its intermediates.
+    """
 
     key: str
     title: str
     stream: str
     names: tuple[str, ...]
     labels: tuple[str, ...]
+    is_layered: bool = True
 
 
 def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
@@ -66,9 +70,16 @@ def _recurrent(trace: Trace) -> list[Grid]:
         if stream in trace.streams and activation.axes[-1] != "vocab":
             by_stream.setdefault(stream, {})[name] = say.recurrent_label(name)
     return [
-        Grid(stream, say.stream_title(next(iter(rows)).partition(".")[0]), stream, (*rows,), (*rows.values(),))
+        Grid(
+            stream,
+            say.stream_title(next(iter(rows)).partition(".")[0]),
+            stream,
+            (*rows,),
+            (*rows.values(),),
+            is_layered=False,
+        )
         for stream, rows in by_stream.items()
-    ]  # fmt: skip
+    ]
 
 
 def cell_changes(edited: Trace, base: Trace, grid: Grid) -> Float[Tensor, "layer position"]:

@@ -263,7 +263,7 @@ def _hint(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> str
     return say.patch_reach_text(
         len(reached),
         n_cells,
-        sum(i < first_layer for i, _ in reached),
+        sum(i < first_layer for i, _ in reached) if grid.is_layered else None,
         sum(j < min(tokens) for j in others),
         sum(j > min(tokens) for j in others),
     )

@@ -32,10 +32,7 @@ _STREAM_HELP = (
 )
 _STATES_HELP = "A state holds all that a layer passes on to the next."
 _RECURRENT_HELP = "A state holds all that the model passes on from one token to the next."
-STATES_STAY = (
-    "A state of a recurrent model is replaced only for what reads it after the recurrence. The states of later tokens keep their "
-    "own values. So 0 does not mean that nothing passes through this state."
-)
+STATES_GO_ON = "A replaced state is what the next step starts from, so the states of tokens read later change too."
 EXACT_EFFECT, GUESSED_EFFECT = "effect of the patch (exact)", "gradient estimate"
 SCATTER_HINT = "On the line the guess is exact. Click a head to take it from the other text."
 SLOPE_NAME = "the largest guess by a finite difference"
@@ -76,7 +73,7 @@ of texts: the same part may do something else elsewhere."""
 
 def patch_explanation(is_recurrent: bool) -> str:
     """Explain the numbers of the section."""
-    return f"{PATCH_EXPLANATION}\n\n{STATES_STAY}" if is_recurrent else PATCH_EXPLANATION
+    return f"{PATCH_EXPLANATION}\n\n{STATES_GO_ON}" if is_recurrent else PATCH_EXPLANATION
 
 
 def part_title(part: str, has_stream: bool) -> str:
@@ -86,7 +83,7 @@ def part_title(part: str, has_stream: bool) -> str:
 
 def part_help(has_stream: bool, is_recurrent: bool) -> str:
     """Say what the parts are."""
-    states = f"{_RECURRENT_HELP} {STATES_STAY}" if is_recurrent else _STATES_HELP
+    states = f"{_RECURRENT_HELP} {STATES_GO_ON}" if is_recurrent else _STATES_HELP
     return f"{_STREAM_HELP if has_stream else states} {_GRADIENT_HELP}"
 
 
@@ -179,15 +176,18 @@ def _of_gap(place: str, what: str, value: float) -> str:
 
 
 def patch_reach_text(
-    n: int, n_cells: int, earlier_layers: int, earlier_tokens: int, later_tokens: int
+    n: int, n_cells: int, earlier_layers: int | None, earlier_tokens: int, later_tokens: int
 ) -> str:
     """Say which cells the patches change, besides those that were put in.
 
-    The counts of tokens are those that were not patched.
+    The counts of tokens are those that were not patched; there is none of layers where the rows of
+    the grid are not layers.
     """
     if not n:
         return "The patch changes no other cell of this grid."
-    where = ["only deeper layers" if not earlier_layers else "earlier layers too"]
+    where = []
+    if earlier_layers is not None:
+        where.append("earlier layers too" if earlier_layers else "only deeper layers")
     if earlier_tokens and later_tokens:
         where.append("tokens on both sides")
     elif later_tokens:
