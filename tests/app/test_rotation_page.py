@@ -20,6 +20,7 @@ import models
 from models.analysis.scores_by_distance import rotated_pair, scores_by_distance
 from models.trace import AttentionSite
 from viz_app import checkpoints
+from viz_app.drawing.provenance import site_name
 from viz_app.views.positions import claims
 from viz_app.views.positions import files as files
 from viz_app.views.positions import rotation as say
@@ -141,6 +142,7 @@ def test_scores_by_distance_that_are_drawn_are_those_of_the_head(
             arrays[array], [of(each) for each in pairs], rtol=1e-5, atol=1e-5
         )
     assert header["title"].endswith("head 2: score by distance")
+    assert header["file"].endswith(f".score-by-distance.{site_name(site)}.head2")
     turned, values = picture(app, "positions-carried")
     assert values["distance"].tolist() == list(range(7))
     np.testing.assert_allclose(values["value"], by_formula(site, 1, 5, 2), rtol=1e-4, atol=1e-5)

@@ -30,6 +30,15 @@ def of(trace: Trace, name: str, **training: object) -> Trace:
 # names
 
 
+@pytest.mark.parametrize(("path", "name"), [
+    ("decoder.layers.1.cross_attn", "decoder.layer2.cross_attn"), ("1.layers.0.self_attn", "1.layer1.self_attn"),
+    ("0.attn", "1.attn"), ("1.0.attn", "2.1.attn"), ("0", "1"), ("stages.1.blocks.0.attn", "stage2.blocks.0.attn"),
+    ("block.0.layer.1.EncDecAttention", "block1.layer.1.EncDecAttention"), ("alignment", "alignment"), ("h2o.attn", "h2o.attn"),
+])  # fmt: skip
+def test_layers_are_counted_from_one_wherever_their_number_is(path: str, name: str) -> None:
+    assert provenance.counted_from_one(path) == name
+
+
 def test_a_name_says_model_step_layer_and_head_as_on_the_screen(trace: Trace) -> None:
     run = of(trace, "eng-fra", step=4000)
     assert (

@@ -19,6 +19,8 @@ _SIGNS = {
     "–": "-",
     "∞": "infinity",
 }
+_NUMBER = r"(?<![^.])\d+(?![^.])"  # a part of a path
+_NAMED_NUMBER = rf"(?<![^.])(?!\d+\.)([^.]+?)s?\.({_NUMBER})"
 _RAISED = {"<super>": "^", "<sub>": "_"}
 
 
@@ -58,14 +60,13 @@ def change_name(edit: Edit) -> str:
 def counted_from_one(path: str) -> str:
     """Return a path in a model with its layer counted from 1.
 
-    "decoder.layers.1.ff" becomes "decoder.layer2.ff".
+    "decoder.layers.1.ff" becomes "decoder.layer2.ff". Numbers without a name before them are
+    counted from 1 only where there is no other: "0.attn" becomes "1.attn".
     """
-    parts = path.split(".")
-    for i, part in enumerate(parts):
-        if part.isdigit():
-            parts[i - 1 : i + 1] = [f"{parts[i - 1].removesuffix('s')}{int(part) + 1}"]
-            break
-    return ".".join(parts)
+    counted, found = re.subn(
+        _NAMED_NUMBER, lambda match: f"{match[1]}{int(match[2]) + 1}", path, count=1
+    )
+    return counted if found else re.sub(_NUMBER, lambda match: str(int(match[0]) + 1), path)
 
 
 def similarity(trace: Trace) -> str:

@@ -23,7 +23,7 @@ from viz_app.drawing import notes
 from viz_app.drawing.extent import Extent, domain, scale_picture, signed_extent
 from viz_app.drawing.labels import Label, labels
 from viz_app.drawing.payload import pack
-from viz_app.drawing.provenance import file_name
+from viz_app.drawing.provenance import file_name, site_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 from viz_app.drawing.weight_cell import WeightCell as Weight
@@ -121,7 +121,10 @@ class DistanceView:
     @property
     def file(self) -> str:
         return file_name(
-            self.run.trace, "score-by-distance", self.site.name, f"head{self.choices.head + 1}"
+            self.run.trace,
+            "score-by-distance",
+            site_name(self.site),
+            f"head{self.choices.head + 1}",
         )
 
 
