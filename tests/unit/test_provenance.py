@@ -92,7 +92,7 @@ def test_signs_stay_readable_and_a_name_is_no_path(text: str, name: str) -> None
 def test_the_facts_of_a_run_are_what_was_asked_and_what_came(trace: Trace) -> None:
     own = letters().run("abcde")
     found = facts(
-        replace(of(own, "eng-fra", step=4000), output="=x\ny"), scale="1  attention weight"
+        replace(of(own, "eng-fra", step=4000), output="=x\ny"), scale="1 attention weight"
     )
     assert (
         found.pop("counting")
@@ -100,7 +100,7 @@ def test_the_facts_of_a_run_are_what_was_asked_and_what_came(trace: Trace) -> No
     )
     assert found == {
         "model": "eng-fra", "fingerprint": own.model.fingerprint[:12], "training step": "4000", "similarity": "scaled dot",
-        "source": "abcde", "the model writes": "=x y", "scale": "1 attention weight",
+        "source": "abcde", "the model writes": "=x↵y", "scale": "1 attention weight",
     }  # fmt: skip
     assert len(found["fingerprint"]) == 12
     assert facts(of(own, "m", step=0))["training step"] == "0"
@@ -151,8 +151,33 @@ def test_a_csv_begins_with_the_facts_and_no_cell_becomes_a_formula(trace: Trace)
     )
     assert made.endswith(table)
     rows = list(csv.reader(io.StringIO(made)))
-    assert rows[:2] == [["# model: m"], ['# source: a,=1+1,"b"']]
+    assert rows[:2] == [["# model: m"], ["# source: a", "'=1+1", '\'"b"']]
     assert rows[2][0] == "query \\ key"
+
+
+def test_a_table_is_read_back_without_its_facts(trace: Trace) -> None:
+    site, about = trace.attention[CROSS], facts(trace) | {"source": 'She said, "hello", -1'}
+    made = stamp_file("".join(export.weights_csv(trace, site, 1)), "x.csv", about)
+    read = np.genfromtxt(
+        io.StringIO(made), delimiter=",", skip_header=len(about) + 1, usecols=range(1, site.n_key + 1)
+    )  # fmt: skip
+    np.testing.assert_array_equal(read.astype(np.float32), site.weights(1).numpy())
+    lines = made.splitlines()
+    assert [line.startswith("# ") for line in lines] == [True] * len(about) + [False] * (
+        site.n_query + 1
+    )
+    assert '# source: She said, "hello", -1' in lines
+
+
+def test_a_text_is_written_down_as_it_was_read(trace: Trace) -> None:
+    text = "He  said \x01a\tb\nc\ufffe d\u2028e "
+    about = facts(replace(trace, fields={"source": text}))
+    assert about["source"] == "He  said U+0001aU+0009b↵cU+FFFE dU+2028e "
+    svg = export.head_svg(trace, trace.attention[CROSS], 1, "What it is")
+    root = ElementTree.fromstring(stamp_file(svg, "x.svg", about))
+    assert f"source: {about['source']}" in root.find(
+        "{http://www.w3.org/2000/svg}metadata"
+    ).text.split("\n")
 
 
 def test_an_npz_keeps_its_arrays_and_has_one_more(trace: Trace) -> None:

@@ -22,6 +22,16 @@ def csv_table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     return out.getvalue()
 
 
+def comment_line(text: str) -> str:
+    """Return a comment row, "# text", unquoted so that readers which skip comments skip it.
+
+    Spreadsheets split it at commas: what they would run as a formula, or take for the start of a
+    quotation, gets an apostrophe.
+    """
+    parts = [f"'{part}" if part.startswith('"') else str(_cell(part)) for part in text.split(",")]
+    return f"# {','.join(parts)}\r\n"
+
+
 def _cell(cell: object) -> object:
     """Return a cell that no spreadsheet takes for a formula; numeric strings are unchanged."""
     if isinstance(cell, str) and cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell):

@@ -5,6 +5,7 @@ A CSV gets comment rows, an npz an extra array, an SVG metadata and a caption, a
 """
 
 import io
+import re
 import textwrap
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -15,11 +16,13 @@ from xml.etree import ElementTree
 import numpy as np
 
 from models.analysis.joined_words import is_joined
+from models.printable import printable
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.colours import PAPER_COLOUR, TEXT_COLOUR
-from viz_app.drawing.csv_file import csv_line
+from viz_app.drawing.csv_file import comment_line
+from viz_app.drawing.labels import LONELY
 from viz_app.drawing.notes import answer_line
 from viz_app.drawing.npz import Arrays, npz
 from viz_app.drawing.svg import LETTER
@@ -32,6 +35,9 @@ COUNTING = (
 )
 FINGERPRINT = 12  # characters shown: enough to tell any two models apart
 CAPTION_LINE, CAPTION_SIZE = 17, 12  # of a caption, in pixels
+LINE_BREAK = LONELY["\n"]
+# what ends a line, or cannot be in an SVG (XML 1.0, section 2.2)
+_UNWRITTEN = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 MAX_CAPTION = 600  # characters of a caption; the metadata always holds the full text
 
 
@@ -49,7 +55,12 @@ def facts(trace: Trace, **more: str) -> Facts:
         label: answer, "changed": "; ".join(map(provenance.change_name, trace.edits)),
         "words": words.JOINED * is_joined(trace), **more, "counting": COUNTING,
     }  # fmt: skip
-    return {name: " ".join(value.split()) for name, value in entries.items() if value}
+    return {name: _one_line(value) for name, value in entries.items() if value}
+
+
+def _one_line(text: str) -> str:
+    """Return a text as it is, but with line breaks as ↵ and other control characters as codes."""
+    return _UNWRITTEN.sub(lambda match: printable(match[0]), text.replace("\n", LINE_BREAK))
 
 
 def of_model(trace: Trace, *also: str) -> Facts:
@@ -98,7 +109,7 @@ def stamped_pieces(
 
 def _csv(content: str, about: Facts) -> str:
     """Return the CSV with a comment row for each fact before the table: "# model: eng-fra"."""
-    return "".join(csv_line([f"# {name}: {text}"]) for name, text in about.items()) + content
+    return "".join(comment_line(f"{name}: {text}") for name, text in about.items()) + content
 
 
 def _npz(content: bytes, about: Facts) -> bytes:

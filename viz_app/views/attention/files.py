@@ -44,7 +44,7 @@ def attention_files(run: CurrentRun, choices: AttentionChoices) -> Sequence[File
 
     def drawn(now: CurrentRun) -> Facts:
         trace, site = drawn_site(now, choices)
-        return facts(trace, scale=export.legend(trace, site, scale))
+        return facts(trace, scale=" ".join(export.legend(trace, site, scale).split()))
 
     file = partial(File, about=about)
     drawing = for_head(export.head_svg, title, scale, choices.tile)
