@@ -191,7 +191,9 @@ def test_the_table_says_what_the_runs_say(dates: Scope) -> None:
     told = story(dates, method=Method(forced=((3, digit(dates, "0")),)))
     rows = list(csv.DictReader(io.StringIO(decoding_files.decoding_table(told, dates))))
     assert len(rows) == len(told.parallel) + len(told.serial) + len(told.free)
-    forced = next(r for r in rows if r["run"] == "autoregressive, greedy" and r["position"] == "4")
+    forced = next(
+        r for r in rows if r["run"] == "autoregressive, greedy" and r["position (from 1)"] == "4"
+    )
     assert (forced["takes"], forced["forced"], forced["from the cache"]) == ("0", "1", "3")
     assert (
         np.float32(forced["probability"])

@@ -577,7 +577,7 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
     choices = [f"choice {n}" for n in range(1, 9)]
     columns = [
         "run",
-        "position",
+        "position (from 1)",
         "reads",
         "takes",
         "probability",
@@ -600,7 +600,7 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
     named = [("teacher-forced", forced.parallel, {}), ("autoregressive, greedy", forced.serial, {1: A, 3: B}),
              ("autoregressive, nothing forced", forced.free, {})]  # fmt: skip
     places = [(name, str(i + 1)) for name, run, _ in named for i in range(len(run))]
-    assert [(row["run"], row["position"]) for row in said] == places
+    assert [(row["run"], row["position (from 1)"]) for row in said] == places
     for name, run, by_force in named:
         p, entropy, rank = softmax(run), entropies(run), ranks(run)
         for i, row in enumerate(row for row in said if row["run"] == name):

@@ -400,7 +400,14 @@ def test_the_table_read_back(family: str, stream: str) -> None:
     said = [
         f"{what} {i}" for i in range(1, N_TOP_TOKENS + 1) for what in ("token", "probability")
     ] * (stream == scope.model.writes)
-    assert heading == [*files.SUBLAYER_COLUMNS, *said, "token", "position", "model", "fingerprint"]
+    assert heading == [
+        *files.SUBLAYER_COLUMNS,
+        *said,
+        "token",
+        "position (from 1)",
+        "model",
+        "fingerprint",
+    ]
     assert len(rows) == len(at.parts)
     for i, (row, part) in enumerate(zip(rows, at.parts, strict=True)):
         told = dict(zip(heading, row, strict=True))
@@ -457,13 +464,19 @@ def test_the_vectors_read_back() -> None:
             for name in names
         }
         last = at.run.trace.activations["decoder.layers.1.resid_post"].value[0, 2]
-        assert set(held) == names | {"log_probs", "token", "position", "model", "fingerprint"}
+        assert set(held) == names | {
+            "log_probs",
+            "token",
+            "position (from 1)",
+            "model",
+            "fingerprint",
+        }
         np.testing.assert_array_equal(held["decoder.layer2.ff.after"], last)
         np.testing.assert_allclose(
             held["log_probs"][-1], at.run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5
         )
         assert held["log_probs"].shape == (5, scope.config.vocab_size)
-        assert (held["position"], str(held["fingerprint"])) == (3, scope.fingerprint)
+        assert (held["position (from 1)"], str(held["fingerprint"])) == (3, scope.fingerprint)
     assert files.layer_file_name(at, "npz") == "letters.decoder.layers.token3.npz"
 
 

@@ -94,9 +94,9 @@ def test_the_facts_of_a_run_are_what_was_asked_and_what_came(trace: Trace) -> No
     found = facts(
         replace(of(own, "eng-fra", step=4000), output="=x\ny"), scale="1 attention weight"
     )
-    assert (
-        found.pop("counting")
-        == "layers and heads from 1, in the names of arrays too; tokens and the axes of arrays from 0"
+    assert found.pop("counting") == (
+        "layers and heads from 1, in the names of arrays too; "
+        "tokens and the axes of arrays from 0. File names count tokens from 1"
     )
     assert found == {
         "model": "eng-fra", "fingerprint": own.model.fingerprint[:12], "training step": "4000", "similarity": "scaled dot",

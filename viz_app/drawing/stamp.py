@@ -31,7 +31,8 @@ Facts = Mapping[str, str]
 FileContent = str | bytes | Iterator[str] | Arrays  # a whole file, the lines of a table, or arrays
 
 COUNTING = (
-    "layers and heads from 1, in the names of arrays too; tokens and the axes of arrays from 0"
+    "layers and heads from 1, in the names of arrays too; "
+    "tokens and the axes of arrays from 0. File names count tokens from 1"
 )
 FINGERPRINT = 12  # characters shown: enough to tell any two models apart
 CAPTION_LINE, CAPTION_SIZE = 17, 12  # of a caption, in pixels

@@ -26,7 +26,7 @@ from viz_app.views.decoding.story import ShownAttention, Story
 
 _COLUMNS = [
     "run",
-    "position",
+    "position (from 1)",
     "reads",
     "takes",
     "probability",
@@ -38,7 +38,7 @@ _COLUMNS = [
 
 
 def decoding_table(story: Story, scope: Scope) -> str:
-    """Return a row for each position (from 1) of each run, in exact float32."""
+    """Return a row for each position of each run, in exact float32."""
     choices = range(1, CANDIDATES + 1)
     head = [*_COLUMNS, *(f"choice {n}" for n in choices), *(f"p of choice {n}" for n in choices)]
     forced = dict(story.method.forced)
