@@ -4,7 +4,10 @@ other, each as its Python wrapper registers it, and where every stroke of a canv
 Lengths are CSS pixels. The page has two device pixels to each, so that a length taken for another shows."""
 
 import base64
+import csv
 import functools
+import io
+import itertools
 import json
 import xml.etree.ElementTree as ElementTree
 import zlib
@@ -229,6 +232,16 @@ class Stage:
         """The file that a button hands over: its name, its type and what is in it."""
         name, kind, raw = self.js("(root, one) => stage.saved(root.querySelector(one))", selector)
         return name, kind, base64.b64decode(raw)
+
+    def saved_tables(self, selector: str = ".save.csv") -> tuple[str, str, list[list[list[str]]]]:
+        """The CSV that a button hands over: its name, what is known of it, and the rows of each of its tables."""
+        name, kind, raw = self.saved(selector)
+        assert kind == "text/csv"
+        lines = raw.decode().splitlines(keepends=True)
+        about = list(itertools.takewhile(lambda line: line.startswith("# "), lines))
+        tables = "".join(lines[len(about) :]).strip().split("\r\n\r\n")
+        known = "".join(line.removeprefix("# ").replace("\r", "") for line in about).strip()
+        return name, known, [list(csv.reader(io.StringIO(table))) for table in tables]
 
     def saved_picture(
         self, selector: str = ".png", known: dict[str, Any] = SAVED

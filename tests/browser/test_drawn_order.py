@@ -1,7 +1,5 @@
 """The component `order` on the stage: tokens are dragged, moved by keys and chosen; what is drawn is what the payload says."""
 
-import csv
-import io
 import math
 from pathlib import Path
 
@@ -123,15 +121,15 @@ def test_each_mask_is_saved_with_what_it_allows(
     """Row i is the token that is predicted, column j the one that may be seen, in the text's order."""
     stage.mount("order", 900).show(payload(scope, position=0))
     within = f".seen section:nth-of-type({n})"
-    name, _, raw = stage.saved(f"{within} .csv")
-    assert name == f"orders.order.{role}.csv"
-    head, *rows = csv.reader(io.StringIO(raw.decode()))
-    assert head[1:] == [row[0] for row in rows] == ["1 b", "2 a", "3 d", "4 c"]
+    name, about, ((head, *rows),) = stage.saved_tables(f"{within} .csv")
+    assert name == f"orders.order.{role}.picture.csv"
     trace = scope.run("badc", order=(2, 1, 3, 0))
+    known = facts(trace)
+    assert about == saving("", known)["about"]
+    assert head[1:] == [row[0] for row in rows] == ["0 b", "1 a", "2 d", "3 c"]
     site = next(site for site in trace.attention.values() if site.role == role)
     words = {True: "allowed", False: "masked"}
     assert [row[1:] for row in rows] == [[words[bool(x)] for x in row] for row in site.allowed(0)]
-    known = facts(trace)
     name, pixels, _ = stage.saved_picture(f"{within} .png", known=saving("", known))
     assert name == f"orders.order.{role}.png"
     assert pixels.wide >= 3 * 260

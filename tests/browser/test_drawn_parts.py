@@ -1,10 +1,8 @@
 """Pictures that are made of parts of the page: each is taken away in four forms, with all words and numbers that it shows."""
 
-import csv
-import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 from xml.etree import ElementTree
@@ -143,11 +141,6 @@ def test_its_svg_has_every_word_and_number_that_is_shown(stage: Stage, name: str
     assert stage.js(LAID_OUT) == before  # the page is as it was
 
 
-def tables(raw: bytes) -> Iterator[list[list[str]]]:
-    for table in raw.decode().strip().split("\r\n\r\n"):
-        yield list(csv.reader(io.StringIO(table)))
-
-
 @pytest.mark.parametrize("name", SHOWN)
 def test_it_is_taken_in_four_forms(stage: Stage, name: str) -> None:
     mount(stage, name)
@@ -159,8 +152,10 @@ def test_it_is_taken_in_four_forms(stage: Stage, name: str) -> None:
     assert said <= {text for text, *_ in Pdf(raw).words()}
     file, mime, raw = stage.saved(".save.png")
     assert (file.rpartition(".")[2], mime) == ("png", "image/png")
-    _, _, raw = stage.saved(".save.csv")
-    for head, *rows in tables(raw):
+    file, known, tables = stage.saved_tables()
+    assert file.endswith(".picture.csv")
+    assert "model: " in known
+    for head, *rows in tables:
         assert rows, head
         assert {len(row) for row in rows} == {len(head)}
 
@@ -171,8 +166,7 @@ def numbers_of(table: list[list[str]]) -> list[float]:
 
 def test_the_table_of_heads_has_the_exact_effects(stage: Stage) -> None:
     kinds = mount(stage, "board")["kinds"]
-    _, _, raw = stage.saved(".save.csv")
-    for kind, table in zip(kinds, tables(raw), strict=True):
+    for kind, table in zip(kinds, stage.saved_tables()[2], strict=True):
         expected = [value for row in kind["effects"] for value in row]
         assert numbers_of(table) == pytest.approx(expected, rel=1e-6)
         assert [row[0] for row in table[1:]] == [f"Layer {n}" for n in kind["layers"]]
@@ -180,8 +174,7 @@ def test_the_table_of_heads_has_the_exact_effects(stage: Stage) -> None:
 
 def test_the_tables_of_an_answer_have_its_numbers(stage: Stage) -> None:
     header, arrays = unpack(mount(stage, "answers"))
-    _, _, raw = stage.saved(".save.csv")
-    places, answer, row = tables(raw)
+    places, answer, row = stage.saved_tables()[2]
     known = [label[0] for label in header["places"] if label]
     assert [line[0] for line in places[1:]] == known
     assert [line[3] for line in places[1:]] == [str(rank) for rank in arrays["rank"]]

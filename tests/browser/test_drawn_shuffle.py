@@ -388,6 +388,17 @@ def test_the_shuffle_test_as_a_file(stage: Stage) -> None:
     )
 
 
+def test_the_numbers_of_the_shuffle_test_count_tokens_as_the_drawing_does(stage: Stage) -> None:
+    shuffle_shown(stage)
+    name, about, (moves, *maps, _) = stage.saved_tables()
+    assert name.endswith(".picture.csv")
+    assert about == SAVED["about"]
+    assert moves[0][1:] == ["position before", "position after"]
+    assert sorted(int(row[1]) for row in moves[1:]) == list(range(len(moves) - 1))
+    for table in maps:
+        assert [row[0].split()[0] for row in table[1:]] == [str(i) for i in range(len(table) - 1)]
+
+
 def test_a_new_drawing_has_no_tip_of_the_old_one(stage: Stage) -> None:
     shuffle_shown(stage)
     stage.move(f"{inside(1)} rect[data-map]", 5, 5)

@@ -44,5 +44,8 @@ const furthest = (values) => {
   return [...values.keys()].sort((a, b) => size(b) - size(a)).slice(0, STRONGEST);
 };
 
-// Names of positions: what the text says there, and where.
-const positions = (labels, first = 0) => labels.map(([text], i) => `${first + i + 1} ${text}`);
+// Names of positions: what the text says there, and where, from `first`.
+const numbered = (labels, first = 0) => labels.map(([text], i) => `${first + i} ${text}`);
+
+// The same from 1 on as on the screen, but in files from `first` on.
+const positions = (labels, first = 0) => Object.assign(numbered(labels, first + 1), { inFiles: numbered(labels, first) });

@@ -1,21 +1,25 @@
-// The numbers of a picture as CSV: a table for each of its parts, named in its first cell; as viz_app/drawing/csv_file.py writes them.
+// The numbers of a picture as CSV: what is known of them, then a table for each of its parts, named in its first cell; as
+// viz_app/drawing/csv_file.py and stamp.py write them. The page's own files may have its name, hence ".picture".
 function saveCsv(parts, picture) {
+  const runs = (text) => /^[=+\-@\t\r\n]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text);
   const cell = (value) => {
     const text = typeof value === "number"
       ? (Number.isFinite(value) && !Number.isInteger(value) ? exact(value) : String(value))
       : String(value ?? "");
-    const safe = typeof value !== "number" && /^[=+\-@\t\r\n]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)
-      ? `'${text}`
-      : text;
+    const safe = typeof value !== "number" && runs(text) ? `'${text}` : text;
     return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
+  const facts = picture.about.split("\n").map((fact) =>
+    `# ${fact.split(",").map((part) => (runs(part) || part.startsWith('"') ? `'${part}` : part)).join(",")}\r\n`
+  );
+  const named = (names) => names.inFiles ?? names;
   const tables = parts.map(({ name, rows, columns, value }) =>
     [
-      [name, ...columns],
-      ...rows.map((row, r) => [row, ...columns.map((_, c) => value(r, c))]),
+      [name, ...named(columns)],
+      ...named(rows).map((row, r) => [row, ...columns.map((_, c) => value(r, c))]),
     ].map((line) => line.map(cell).join(",")).join("\r\n")
   );
-  save(new Blob([`${tables.join("\r\n\r\n")}\r\n`], { type: "text/csv" }), `${picture.file}.csv`);
+  save(new Blob([`${facts.join("")}${tables.join("\r\n\r\n")}\r\n`], { type: "text/csv" }), `${picture.file}.picture.csv`);
 }
 
 // The parts of a picture that have a table behind them (behind.js).

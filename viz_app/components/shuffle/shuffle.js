@@ -39,7 +39,7 @@ class Shuffle extends Fitted {
   // The numbers of a part: the new places of the tokens, how far each vector moved, or the heights of its bars.
   table({ title, kind, array, stages, names }) {
     const { tokens, order, arrays } = this.picture, value = (r, c) => arrays[array][r * stages.length + c];
-    if (kind !== "tangle") return { name: title, rows: kind === "bars" ? names : positions(tokens), columns: stages, value };
+    if (kind !== "tangle") return { name: title, rows: kind === "bars" ? names : numbered(tokens), columns: stages, value };
     return {
       name: title,
       rows: order.map((from) => tokens[from][0]),

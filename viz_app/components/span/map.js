@@ -27,7 +27,7 @@ class SpanMap extends Fitted {
     this.root.querySelector(".ramp").style.background = `linear-gradient(to right, ${
       theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
     })`;
-    const names = positions(picture.tokens, picture.offset - 1), value = (r, c) => (c < r ? picture.ruled : this.value(r, c));
+    const names = numbered(picture.tokens, picture.offset), value = (r, c) => (c < r ? picture.ruled : this.value(r, c));
     const name = `${picture.title} Rows: ${picture.axes[0]}, columns: ${picture.axes[1]}, ${unit}`;
     describe(this.canvas, { name, rows: names, columns: names, value });
     this.tip.hidden = true;
