@@ -306,6 +306,7 @@ def overview_payload(n_heads: int = 5, n_layers: int = 3, side: int = 2, **chose
     for offset, kind in ((0, "encoder"), (n_layers * n_heads * side * side, "decoder")):
         blocks.append({
             "kind": kind, "title": f"{kind} title", "subtitle": "who reads whom", "sites": [f"{kind}.{i}" for i in range(n_layers)],
+            "largest": [[1.0] * n_heads] * n_layers,
             "layers": list(range(1, n_layers + 1)), "heads": n_heads, "rows": side, "cols": side, "pool": 1, "offset": offset,
         })  # fmt: skip
         codes = np.ones((n_layers, n_heads, side, side), np.uint8)

@@ -37,6 +37,11 @@ def codes_of(
     )
 
 
+def largest_of(codes: np.ndarray) -> list[list[float]]:
+    """A number for each head of each layer, which its codes do not tell."""
+    return (codes.max((-2, -1)) / np.float32(2550)).tolist()
+
+
 def payload(
     kinds: tuple = KINDS, pools: tuple = (1, 1, 1), heads: tuple = (5, 5, 3), **chosen: Any
 ) -> tuple[bytes, list[np.ndarray]]:
@@ -48,7 +53,7 @@ def payload(
         blocks.append({
             "kind": kind, "title": f"Title of {kind}", "subtitle": f"who reads in {kind}", "sides": f"sides of {kind}",
             "sites": [f"{kind}.layers.{i}" for i in range(layers)], "layers": [2 * i + 1 for i in range(layers)],
-            "heads": n_heads, "rows": ROWS, "cols": COLS, "pool": pool, "offset": offset,
+            "heads": n_heads, "largest": largest_of(codes), "rows": ROWS, "cols": COLS, "pool": pool, "offset": offset,
         })  # fmt: skip
         parts.append(codes)
         offset += codes.size
@@ -401,6 +406,7 @@ def test_while_one_types_the_words_along_the_pictures_follow_them(
     data, (codes, *_) = payload()
     block = unpack(data)[0]["blocks"][0] | ({field: value} if field else {})
     codes = np.flip(codes, axis=(0, 1, 2, 3))[:, : block["heads"]]
+    block |= {"largest": largest_of(codes)}
     retyped(stage, stage.change(data, {"codes": codes.ravel()}, blocks=[block]))
     assert stage.texts("h2") == [block["title"]]
     assert stage.texts(".subtitle") == [block["subtitle"]]
@@ -466,6 +472,45 @@ def test_all_heads_as_a_file(stage: Stage) -> None:
     low, high = (picture.at(zero["x"] + zero["wide"] + x, zero["y"]) for x in (10, 122))
     assert alike(low, PAPER, 12)
     assert alike(high, ACCENT, 12)
+
+
+def test_the_numbers_are_the_weights_and_not_the_colours(stage: Stage) -> None:
+    """Of a long text colours are shares of a row's largest weight."""
+    data, _ = payload()
+    blocks = unpack(data)[0]["blocks"]
+    stage.mount("overview", 300).show(data)
+    name, about, tables = stage.saved_tables()
+    assert (name, about) == ("one.all-heads.picture.csv", SAVED["about"])
+    for block, (head, *rows) in zip(blocks, tables, strict=True):
+        assert head[1:] == [f"head {h + 1}" for h in range(block["heads"])]
+        np.testing.assert_array_equal(
+            np.array([row[1:] for row in rows], np.float32), np.float32(block["largest"])
+        )
+
+
+def test_a_layer_with_fewer_heads_than_another_has_no_picture_in_their_place(stage: Stage) -> None:
+    data, (codes,) = payload(kinds=KINDS[1:2], heads=(4,))
+    (block,) = unpack(data)[0]["blocks"]
+    largest = [row[: 2 if layer == 1 else 4] for layer, row in enumerate(largest_of(codes))]
+    stage.mount("overview", 300).show(data)
+    stage.show(stage.change(data, {}, blocks=[block | {"largest": largest}]))
+    shown_buttons = stage.attrs(".grid button:not([hidden])", "data-site", "data-head")
+    assert len(shown_buttons) == 4 + 2 + 4
+    at, pixels = place(stage, button("decoder", 1, 2)), stage.pixels(".grid canvas")
+    assert pixels.within(at["x"], at["y"], at["w"], at["h"]) == {PAPER}
+    stage.click(button("decoder", 1, 1))
+    for key, site, head in (
+        ("ArrowRight", 1, 1),
+        ("ArrowUp", 0, 1),
+        ("ArrowRight", 0, 2),
+        ("ArrowDown", 1, 1),
+    ):
+        stage.press(key)
+        assert stage.js("(root) => { const { site, head } = root.activeElement.dataset; return [site, head]; }") == [
+            f"decoder.layers.{site}", str(head)
+        ], key  # fmt: skip
+    _, _, ((_, *rows),) = stage.saved_tables()
+    assert rows[1][3:] == ["", ""]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import pytest
 import torch
 from drawn import letters, saved
 from small import random_model, trace_of
+from torch import nn
 
+from models import watch
 from models.checkpoint import Checkpoint
 from models.layers.masks import Mask, MaskLayer, look_ahead
 from models.runs.scope import Scope
@@ -163,6 +165,49 @@ def test_many_heads_of_a_long_text_stay_under_a_megabyte() -> None:
     assert len(overview(long, TERMS)) < 1_000_000
     assert side_for(432) ** 2 * 432 <= LARGEST_BYTES
     assert block_side(127, 127, MAX_THUMBNAIL_SIDE) == 2
+
+
+def test_the_largest_weight_of_a_head_is_told_where_colours_are_shares_of_a_row() -> None:
+    long = random_trace(131, 7)
+    blocks = unpack(overview(long, TERMS))[0]["blocks"]
+    assert [block["byRow"] for block in blocks] == [True, False, True]
+    for block in blocks:
+        for name, largest in zip(block["sites"], block["largest"], strict=True):
+            weights = long.attention[name].weights()
+            np.testing.assert_allclose(largest, weights.amax((-2, -1)), rtol=1e-5)
+
+
+class TwoThenThreeHeads(nn.Module):
+    """A model whose layers have different numbers of heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.out = nn.Embedding(7, 6), nn.Linear(6, 7)
+        self.layers = nn.ModuleList(nn.MultiheadAttention(6, n, batch_first=True) for n in (2, 3))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(ids)
+        for layer in self.layers:
+            x = x + layer(x, x, x, need_weights=False)[0]
+        return self.out(x)
+
+
+@pytest.mark.parametrize("at_once", [1, 2**18])
+def test_layers_with_different_numbers_of_heads_are_drawn_each_with_its_own(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("viz_app.drawing.overview.LARGEST_AT_ONCE", at_once)
+    torch.manual_seed(0)
+    run = watch(TwoThenThreeHeads().eval(), encode=lambda text: [int(c) for c in text]).run("01356")
+    header, arrays = unpack(overview(run, TERMS))
+    (block,) = header["blocks"]
+    codes = arrays["codes"].reshape(2, 3, 5, 5)
+    for site, largest, drawn in zip(run.attention.values(), block["largest"], codes, strict=True):
+        np.testing.assert_allclose(largest, site.weights().amax((-2, -1)), rtol=1e-5)
+        expected = 1 + (site.weights() * 254).round()
+        np.testing.assert_array_equal(drawn[: site.n_heads], expected.numpy())
+        assert (drawn[site.n_heads :] == 0).all()
+    assert (block["heads"], [len(heads) for heads in block["largest"]]) == (3, [2, 3])
 
 
 def test_a_mask_of_one_head_is_drawn_in_that_head_only() -> None:

@@ -17,7 +17,7 @@ from viz_app.drawing.colours import ramp
 from viz_app.drawing.head import head_payload
 from viz_app.drawing.labels import Label, labels, visible
 from viz_app.drawing.look import DARK, LIGHT, look
-from viz_app.drawing.overview import overview, side_for
+from viz_app.drawing.overview import all_codes, overview, side_for
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.pooling import block_side
 from viz_app.drawing.scale import Scale
@@ -169,6 +169,10 @@ def test_the_overview_says_of_every_block_what_it_is(trace: Trace) -> None:
     for block, (kind, title, subtitle, sites, layers, rows, cols) in zip(
         header["blocks"], said, strict=True
     ):
+        largest = [
+            [float(trace.attention[site].weights(h).max()) for h in range(3)] for site in sites
+        ]
+        np.testing.assert_allclose(block.pop("largest"), largest, rtol=1e-5)
         assert block == {
             "kind": kind, "title": title, "subtitle": subtitle, "sites": sites, "layers": layers, "heads": 3, "rows": rows,
             "cols": cols, "pool": 1, "byRow": False, "offset": offset,
@@ -183,9 +187,12 @@ def test_the_overview_says_of_every_block_what_it_is(trace: Trace) -> None:
 def test_many_sites_worked_out_a_few_at_a_time_are_the_same(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = overview(trace, TERMS)
+    whole = all_codes(trace)
     monkeypatch.setattr("viz_app.drawing.overview.LARGEST_AT_ONCE", 3)
-    assert overview(trace, TERMS) == whole
+    for one, other in zip(whole, all_codes(trace), strict=True):
+        assert one.k == other.k
+        np.testing.assert_array_equal(one.codes, other.codes)
+        np.testing.assert_allclose(one.largest, other.largest, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

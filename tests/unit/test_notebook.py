@@ -128,7 +128,7 @@ def test_all_heads_carry_every_head_for_a_click(run: Trace) -> None:
     page = carried(picture)
     assert [part["name"] for part in page["parts"]] == ["overview", "head"]
     header, arrays = shown(picture)
-    codes = np.concatenate([codes.ravel() for _, codes in overview.all_codes(run)])
+    codes = np.concatenate([codes.ravel() for _, codes, _ in overview.all_codes(run)])
     np.testing.assert_array_equal(arrays["codes"], codes)
     chosen, arrays = shown(picture, 1)
     assert {"site": chosen["site"], "head": chosen["head"]} == header["chosen"]
@@ -168,7 +168,7 @@ def test_pictures_of_words(run: Trace) -> None:
     header, arrays = shown(picture)
     np.testing.assert_array_equal(
         arrays["codes"],
-        np.concatenate([codes.ravel() for _, codes in overview.all_codes(shown_as)]),
+        np.concatenate([codes.ravel() for _, codes, _ in overview.all_codes(shown_as)]),
     )
     assert (header["joined"], header["switches"]) == (True, False)
     assert "sub-words merged into words" in picture.about

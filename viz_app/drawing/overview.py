@@ -2,10 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from models.analysis.joined_words import UNKNOWN_WORDS, is_joined, knows_words
 from models.layers.similarity import masked_softmax
@@ -23,7 +26,16 @@ MAX_THUMBNAIL_SIDE = 64
 LARGEST_BYTES = 900_000
 LARGEST_AT_ONCE = 2**18  # weights computed together: faster for small matrices, bounded in memory
 
-Codes = tuple[int, np.ndarray]  # k, and uint8 (site, head, query/k, key/k)
+
+class Codes(NamedTuple):
+    """The pictures of all heads of a kind of attention.
+
+    A site with fewer heads than another has pictures of masked cells in their place.
+    """
+
+    k: int  # tokens per side of a cell
+    codes: np.ndarray  # uint8 (site, head, query/k, key/k)
+    largest: list[list[float]]  # weight of each head of each site
 
 
 def overview(
@@ -40,7 +52,7 @@ def overview(
     picture.
     """
     blocks, parts, offset = [], [], 0
-    for (kind, sites), (k, codes) in zip(
+    for (kind, sites), (k, codes, largest) in zip(
         by_kind(trace), precomputed or all_codes(trace), strict=True
     ):
         blocks.append(
@@ -52,6 +64,7 @@ def overview(
                 "sites": [s.name for s in sites],
                 "layers": [s.layer + 1 for s in sites],
                 "heads": codes.shape[1],
+                "largest": largest,
                 "rows": codes.shape[2],
                 "cols": codes.shape[3],
                 "pool": k,
@@ -71,21 +84,23 @@ def overview(
 
 
 def all_codes(trace: Trace) -> list[Codes]:
-    """Return, for each kind of attention, the tokens per side of a cell and the heads' codes."""
+    """Return the codes of all heads, for each kind of attention."""
     side = side_for(sum(s.n_heads for s in trace.attention.values()))
-    codes = []
-    for _, sites in by_kind(trace):
-        k = block_side(sites[0].n_query, sites[0].n_key, side)
-        step = max(1, LARGEST_AT_ONCE // (sites[0].n_heads * sites[0].n_query * sites[0].n_key))
-        codes.append(
-            (
-                k,
-                torch.cat(
-                    [pooled_codes(sites[i : i + step], k) for i in range(0, len(sites), step)]
-                ).numpy(),
-            )
-        )
-    return codes
+    return [_codes_of(sites, side) for _, sites in by_kind(trace)]
+
+
+def _codes_of(sites: Sequence[AttentionSite], side: int) -> Codes:
+    k, most = block_side(sites[0].n_query, sites[0].n_key, side), max(s.n_heads for s in sites)
+    codes: list[Tensor] = []
+    largest: list[list[float]] = []
+    for n_heads, alike in groupby(sites, lambda site: site.n_heads):
+        alike = list(alike)
+        step = max(1, LARGEST_AT_ONCE // (n_heads * sites[0].n_query * sites[0].n_key))
+        for i in range(0, len(alike), step):
+            weights = pooled_sites(alike[i : i + step], k)
+            largest += weights.amax((-2, -1)).clamp(min=0).tolist()
+            codes.append(pad(_codes(weights, is_by_row(sites[0])), (0, 0, 0, 0, 0, most - n_heads)))
+    return Codes(k, torch.cat(codes).numpy(), largest)
 
 
 def side_for(n_heads: int) -> int:
@@ -98,17 +113,20 @@ def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
 
     The weights of a long row are divided by its largest (`is_by_row`).
     """
+    return _codes(pooled_sites(sites, k), is_by_row(sites[0]))
+
+
+def pooled_sites(sites: Sequence[AttentionSite], k: int) -> Tensor:
+    """Return (site, head, query/k, key/k): the largest weights of all heads, −1 if masked."""
     first = sites[0]
     if first.n_heads * first.n_query * first.n_key > LARGEST_AT_ONCE:
-        return torch.stack(
-            [_codes(pooled_heads(site, range(site.n_heads), k), is_by_row(site)) for site in sites]
-        )
+        return torch.stack([pooled_heads(site, range(site.n_heads), k) for site in sites])
     allowed = torch.stack([site.allowed(head=None) for site in sites])
     if all(site.has_causes and not site.edits_weights for site in sites):  # one softmax for all
         weights = masked_softmax(torch.stack([site.scores() for site in sites]), allowed)
     else:
         weights = torch.stack([site.weights() for site in sites])
-    return _codes(pooled(weights.masked_fill(~allowed, -1.0), k), is_by_row(first))
+    return pooled(weights.masked_fill(~allowed, -1.0), k)
 
 
 def is_by_row(site: AttentionSite) -> bool:

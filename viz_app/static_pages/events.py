@@ -39,8 +39,8 @@ WITHOUT_MODEL = {OVERVIEW.name: {"switches": False}, MASK_PAINTER.name: {"fixed"
 
 def _heads(header: EventHeader) -> Iterable[Message]:
     for block in header["blocks"]:
-        for site in block["sites"]:
-            yield from ({"site": site, "head": head} for head in range(block["heads"]))
+        for site, heads in zip(block["sites"], block["largest"], strict=True):
+            yield from ({"site": site, "head": head} for head in range(len(heads)))
 
 
 def _cells(header: EventHeader) -> Iterable[Message]:

@@ -20,13 +20,18 @@ class Grid {
     this.scale = scaleOf();
     this.pitch = Math.max(LEAST, Math.min(LARGEST, height / this.scale, Math.floor((width / this.scale - SIDE_ROOM) / block.heads)));
     this.side = this.pitch - (this.pitch < SMALL ? 1 : GAP);
-    const frame = JSON.stringify([pixelRatio(), this.scale, this.side, block.title, block.subtitle, block.sites, block.layers, block.heads]);
+    const frame = JSON.stringify([
+      pixelRatio(),
+      this.scale,
+      this.side,
+      ...[block.title, block.subtitle, block.sites, block.layers, block.heads, block.largest.map((heads) => heads.length)],
+    ]);
     if (frame !== this.frame || theme !== this.theme) this.lay(theme);
     Object.assign(this, { frame, theme });
     this.paint();
     const { title, layers, heads } = block, rows = layers.map((layer) => `layer ${layer}`);
     const columns = Array.from({ length: heads }, (_, h) => `head ${h + 1}`);
-    const value = (l, h) => Math.max(0, (this.head(l, h).reduce((most, code) => Math.max(most, code), 0) - 1) / 254);
+    const value = (l, h) => block.largest[l][h] ?? "";
     describe(this.canvas, { name: `${title}: the largest weight of each head`, rows, columns, value });
   }
 
@@ -55,14 +60,14 @@ class Grid {
   }
 
   paint() {
-    const { heads, layers, rows, cols } = this.block, ratio = pixelRatio() * this.scale;
+    const { largest, rows, cols } = this.block, ratio = pixelRatio() * this.scale;
     const context = this.canvas.getContext("2d"), side = Math.round(this.side * ratio);
-    layers.forEach((_, l) => {
-      for (let h = 0; h < heads; h++) {
+    largest.forEach((heads, l) =>
+      heads.forEach((_, h) => {
         const [x, y] = this.corner(l, h).map((v) => Math.round(v * ratio));
         paintCodes(context, this.head(l, h), rows, cols, x, y, side, side, this.theme, Math.round(4 * ratio));
-      }
-    });
+      })
+    );
   }
 
   // Heads along the top, each with its colour, and layers down the side.
@@ -83,7 +88,7 @@ class Grid {
   }
 
   placeButtons() {
-    const { heads, layers, sites, title } = this.block;
+    const { heads, largest, layers, sites, title } = this.block;
     while (this.buttons.length > layers.length * heads) this.buttons.pop().remove();
     while (this.buttons.length < layers.length * heads) this.addButton();
     this.buttons.forEach((button, i) => {
@@ -92,6 +97,7 @@ class Grid {
       button.style.cssText = `left:${x}px;top:${y}px;width:${side}px;height:${side}px;--head:${headColour(head)};--edge:${
         this.pitch < SMALL ? 2 : 3
       }px`;
+      button.hidden = head >= largest[layer].length; // a layer with fewer heads than another
       button.dataset.site = sites[layer];
       button.dataset.head = head;
       button.setAttribute("aria-label", `${title}, layer ${layers[layer]}, head ${head + 1}`);

@@ -127,21 +127,22 @@ class Overview extends Fitted {
   // To the head so many rows below and columns to the right; false where there is none.
   step(grid, layer, head, rows, columns) {
     this.leave();
-    const next = this.neighbour(grid, layer + rows, head + columns);
+    const next = this.neighbour(grid, layer + rows, head + columns, columns);
     if (!next) return false;
     this.pick(...next);
     next[0].button(next[1], next[2]).focus();
     return true;
   }
 
-  // Past a block's first or last layer the arrows go on in the block above or below.
-  neighbour(grid, layer, head) {
-    if (head < 0 || head >= grid.block.heads) return null;
+  // Past a block's first or last layer the arrows go on in the block above or below; in a layer with fewer heads, at its last one.
+  neighbour(grid, layer, head, along) {
+    const of = (grid, layer) => [grid, layer, Math.min(head, grid.block.largest[layer].length - 1)];
+    if (head < 0 || (along && head >= grid.block.largest[layer].length)) return null;
     const index = this.grids.indexOf(grid);
-    if (layer >= 0 && layer < grid.block.layers.length) return [grid, layer, head];
+    if (layer >= 0 && layer < grid.block.layers.length) return of(grid, layer);
     const other = this.grids[layer < 0 ? index - 1 : index + 1];
     if (!other) return null;
-    return [other, layer < 0 ? other.block.layers.length - 1 : 0, Math.min(head, other.block.heads - 1)];
+    return of(other, layer < 0 ? other.block.layers.length - 1 : 0);
   }
 
   // All blocks, one under the other, as one PNG.
