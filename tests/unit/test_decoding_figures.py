@@ -25,11 +25,12 @@ from viz_app import words
 from viz_app.drawing.difference import common_items
 from viz_app.drawing.labels import token_labels
 from viz_app.drawing.payload import unpack
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import saving
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import files as decoding_svg
 from viz_app.views.decoding import steps as decoding_payloads
+from viz_app.views.decoding.decoding_facts import decoding_facts
 from viz_app.views.decoding.story import ShownAttention, Story, decoder_attention
 
 TERMS = words.terms("translation", ("en", "fr"))
@@ -130,7 +131,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
         if a != b
     )
     assert header == {
-        **saving("letters.decoding", facts(forced.trace)),
+        **saving("letters.decoding", decoding_facts(forced, scope.tokenizer)),
         "block": 1, "blocks": {},
         "extent": {"multiply-adds": max(count.uncached)}, "most": max(count.uncached),
         "step": 2, "steps": max(4, n), "note": "A note.", "diverges": diverges, "seesAhead": False, "forced": [1, 3], "how": "greedy",
@@ -281,6 +282,7 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
             steps, (step, rank), run, both, scope, decoder_attention(trace, 1, 3), TERMS, 0.6
         )
     )
+    assert header["about"] == saving("", decoding_facts(both, scope.tokenizer))["about"]
     best = steps[-1].hypotheses[0].tokens
     for i, column in enumerate(header["steps"]):
         assert len(column) == len(steps[i].hypotheses)
@@ -570,6 +572,26 @@ def test_long_tokens_are_shortened_in_the_middle(token: str, short: str) -> None
 
 
 # files
+
+
+@pytest.mark.parametrize(("method", "decoding", "token"), [
+    (Method(forced=((1, A), (40, B))), "greedy", "position 2: a"),
+    (Method("sample", temperature=1.5, top_k=5, seed=1234567, forced=((0, B),)),
+     "sampling, temperature 1.5, top-k 5, seed 1234567", "position 1: b"),
+    (Method("beam", width=3, alpha=0.5, max_new=4), "beam search, its best, width 3, α 0.5, tokens at most 4", None),
+])  # fmt: skip
+def test_a_file_says_how_tokens_were_chosen_and_what_was_written(
+    scope: Scope, method: Method, decoding: str, token: str | None
+) -> None:
+    """Tokens forced beyond the end are not named; the given text stays beside what inference writes."""
+    told = story(scope, method=method)
+    found = decoding_facts(told, scope.tokenizer)
+    assert (found["decoding"], found.get("forced")) == (decoding, token)
+    assert found["inference writes"] == scope.tokenizer.decode(told.serial.taken)
+    assert found["target"] == told.trace.fields["target"]
+    reading = decoder_attention(told.trace)
+    picture = unpack(decoding_payloads.stepper(told, scope, reading, TERMS, 0))[0]
+    assert picture["about"] == saving("", found)["about"]
 
 
 def test_the_table_read_back(scope: Scope, forced: Story) -> None:

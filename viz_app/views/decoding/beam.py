@@ -11,7 +11,8 @@ from viz_app import words
 from viz_app.drawing.labels import token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import saving
+from viz_app.views.decoding.decoding_facts import decoding_facts
 from viz_app.views.decoding.steps import candidate_tokens, given_row, source_labels
 from viz_app.views.decoding.story import ShownAttention, Story
 
@@ -76,7 +77,7 @@ def beam_tree(
         else "",
         "taken": hypothesis.tokens[-1],
         "alpha": alpha,
-        **saving(file_name(story.trace, "beam"), facts(story.trace)),
+        **saving(file_name(story.trace, "beam"), decoding_facts(story, scope.tokenizer)),
     }
     return pack(
         header,

@@ -15,9 +15,9 @@ from viz_app.drawing.export import texts
 from viz_app.drawing.labels import labels, token_label, token_labels
 from viz_app.drawing.npz import Arrays, RowwiseArray
 from viz_app.drawing.provenance import counted_from_one
+from viz_app.views.decoding.decoding_facts import METHOD_NAMES
 from viz_app.views.decoding.steps import (
     CANDIDATES,
-    METHOD_NAMES,
     candidate_tokens,
     given_row,
     source_labels,

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from viz_app import words
 from viz_app.components.catalogue import BEAM_TREE, PLAIN, STEPPER
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import Facts, facts
+from viz_app.drawing.stamp import Facts
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views import onward
 from viz_app.views.decoding import files, state, text
 from viz_app.views.decoding.controls import choose_decoding
+from viz_app.views.decoding.decoding_facts import METHOD_NAMES, decoding_facts
 from viz_app.views.decoding.payloads import (
     DecodingChoices,
     compare_decoding,
@@ -20,7 +21,6 @@ from viz_app.views.decoding.payloads import (
     has_room,
     input_ids,
 )
-from viz_app.views.decoding.steps import METHOD_NAMES
 from viz_app.views.decoding.story import Story
 from viz_app.views.page import File, Foot, Page, PageCell, ShownComponent, View
 
@@ -59,8 +59,7 @@ def _files(run: CurrentRun, choices: DecodingChoices) -> Sequence[File]:
         return compare_decoding(now, choices)[1]
 
     def about(now: CurrentRun) -> Facts:
-        story = story_of(now)
-        return facts(story.trace, decoding=METHOD_NAMES[story.method.how])
+        return decoding_facts(story_of(now), now.scope.tokenizer)
 
     def drawing(now: CurrentRun) -> str:
         story, scope = story_of(now), now.scope

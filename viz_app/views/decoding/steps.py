@@ -18,11 +18,11 @@ from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
 from viz_app.drawing.labels import Label, labels, token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import saving
+from viz_app.views.decoding.decoding_facts import METHOD_NAMES, decoding_facts
 from viz_app.views.decoding.story import ShownAttention, Story, writing_sites
 
 CANDIDATES = 8  # bars at each step, besides the taken token if it is not among them
-METHOD_NAMES = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
 
 
 def stepper(
@@ -42,7 +42,7 @@ def stepper(
     block, work = keys_in_a_block(story, reading), _multiply_adds(story, scope)
     scales = widen_scales(extents := _extent(story, work), extent)
     header: dict[str, Any] = {
-        **saving(file_name(trace, "decoding"), facts(trace)),
+        **saving(file_name(trace, "decoding"), decoding_facts(story, tokenizer)),
         "step": step,
         "steps": story.n_steps,
         "note": note,

@@ -1,0 +1,49 @@
+"""What a file of the page Decoding says of its numbers: how tokens were chosen, and the text."""
+
+from models.decoding.runs import Method
+from models.tokenizers.base import Tokenizer
+from viz_app.drawing.labels import token_label
+from viz_app.drawing.notes import answer_line
+from viz_app.drawing.stamp import Facts, facts
+from viz_app.views.decoding.story import Story
+
+METHOD_NAMES = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
+
+
+def decoding_facts(story: Story, tokenizer: Tokenizer) -> Facts:
+    """Return the facts of a run and of the text that is generated from its input.
+
+    The text is left out where it is the run's own answer.
+    """
+    text = tokenizer.decode(story.serial.taken)
+    more = {
+        "decoding": ", ".join([METHOD_NAMES[story.method.how], *_settings(story.method)]),
+        "forced": "; ".join(_forced(story, tokenizer)),
+        "inference writes": text if text != answer_line(story.trace)[1] else "",
+    }
+    return facts(story.trace, **more)
+
+
+def _settings(method: Method) -> list[str]:
+    """List the settings that the method heeds."""
+    settings: dict[str, float | None] = {}
+    if method.how == "sample":
+        settings = {
+            "temperature": method.temperature,
+            "top-k": method.top_k,
+            "top-p": method.top_p,
+            "seed": method.seed,
+        }
+    elif method.how == "beam":
+        settings = {"width": method.width, "α": method.alpha}
+    settings["tokens at most"] = method.max_new
+    return [f"{name} {value}" for name, value in settings.items() if value is not None]
+
+
+def _forced(story: Story, tokenizer: Tokenizer) -> list[str]:
+    """List the forced tokens that the run reached, with their positions from 1."""
+    return [
+        f"position {i + 1}: {token_label(tokenizer, token, first=i + story.n_text == 0).text}"
+        for i, token in story.method.forced
+        if i < len(story.serial)
+    ]
