@@ -19,6 +19,7 @@ from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.session.pinned import Pinned
 from viz_app.views.compare import text
+from viz_app.views.compare.page import GRID_VIEW
 from viz_app.views.compare.payloads import (
     CompareChoices,
     compare_payloads,
@@ -350,6 +351,39 @@ def test_rows_that_are_words_are_not_said_to_be_steps_of_writing() -> None:
     assert header["queryAxis"] == "query (rows): the text"
     alone, _ = unpack(compare_payloads(run, ALONE)["difference"])
     assert "read → written" in alone["queryAxis"]
+
+
+def test_the_files_of_two_runs_name_both_and_the_heads() -> None:
+    run, focus = run_of("eng-fra"), Focus(SITE, 0)
+    change = MaskChange(Where(kind="cross"), block=((1, 2),))
+    choices = replace(with_pinned("eng-fra", change, focus=focus), other=(SITE, 3))
+    drawn, (file,) = compare_payloads(run, choices), GRID_VIEW.files(run, choices)
+    here, there = (
+        "Cross, layer 3, head 1 (first)", "Cross, layer 3, head 4 (second)",
+    )  # fmt: skip
+    difference = told(unpack(drawn["difference"])[0]["about"])
+    assert difference["difference"] == f"{here} minus {there}"
+    distances = told(drawn["distances"]["about"])
+    assert distances == file.about(run)
+    assert distances["distance"] == f"in bits to {there.replace(' (second)', ' of the second run')}"
+    for about in (difference, distances):
+        assert about["source (first)"] == about["source (second)"] == TEXT
+        assert "changed (first)" not in about
+        assert about["changed (second)"].endswith("forbidden (query, key) (1, 2)")
+    same_head = compare_payloads(run, replace(choices, other=None))["distances"]["about"]
+    assert told(same_head)["distance"] == "in bits to the same head of the second run"
+
+
+def test_the_files_of_one_run_name_it_once() -> None:
+    drawn = compare_payloads(run_of("eng-fra"), replace(ALONE, focus=Focus(SITE, 0)))
+    about = told(drawn["distances"]["about"])
+    assert about["source"] == TEXT
+    assert about["distance"] == "in bits to Cross, layer 3, head 1"
+    assert not any("second" in line for line in (*about, *about.values()))
+
+
+def told(about: str) -> dict[str, str]:
+    return dict(line.split(": ", 1) for line in about.split("\n"))
 
 
 def test_no_file_of_distances_is_made_of_runs_that_cannot_be_compared() -> None:

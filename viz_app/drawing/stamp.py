@@ -70,6 +70,17 @@ def of_model(trace: Trace, *also: str) -> Facts:
     return {name: value for name, value in facts(trace).items() if name in names}
 
 
+def of_two(first: Trace, second: Trace, **more: str) -> Facts:
+    """Return the facts of two runs, each with "(first)" or "(second)" in its name, and `more`."""
+    each = {
+        f"{name} ({place})": fact
+        for place, trace in (("first", first), ("second", second))
+        for name, fact in facts(trace).items()
+        if name != "counting"
+    }
+    return {**each, **more, "counting": COUNTING}
+
+
 def caption(about: Facts) -> str:
     """Return the facts in one line for below a picture, shortened in the middle if very long."""
     line = "; ".join(f"{name}: {text}" for name, text in about.items() if name != "counting")

@@ -8,6 +8,7 @@ from torch import Tensor
 from models.analysis.comparison import Comparison, KindPair
 from models.trace import AttentionSite, Trace
 from viz_app import words
+from viz_app.drawing.stamp import Facts, facts, of_two
 from viz_app.views.compare import text
 from viz_app.views.compare.text import Sides
 
@@ -46,6 +47,12 @@ class Compared:
     def opposite(self) -> GridIndex:
         """Layer and head in the second run."""
         return self.reference or self.chosen
+
+    def about(self, **more: str) -> Facts:
+        """Return the facts of both runs, or of the one whose heads are compared, and `more`."""
+        if self.is_one_run:
+            return facts(self.found.first, **more)
+        return of_two(self.found.first, self.found.second, **more)
 
     @property
     def maps(self) -> tuple[Tensor, Tensor]:

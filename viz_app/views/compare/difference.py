@@ -16,7 +16,7 @@ from viz_app.drawing.labels import (
 )
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import saving
 from viz_app.views.compare import text
 from viz_app.views.compare.compared import Compared
 from viz_app.views.compare.text import Sides
@@ -47,7 +47,7 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
         **answers,
         **saving(
             head_name(what.found.first, what.site, what.chosen[1], "compared"),
-            facts(what.found.first),
+            what.about(difference=_difference(what)),
         ),
     }
     blocked = [
@@ -74,6 +74,15 @@ def _names(what: Compared) -> list[str]:
         return list(what.sides.captions)
     first, second = what.sides.captions
     return [f"{first}: {ours}", f"{second}: {theirs}"]
+
+
+def _difference(what: Compared) -> str:
+    """Return which head's weights are subtracted from which."""
+    ours = text.compared_head_name(what.site, what.chosen[1])
+    theirs = text.compared_head_name(what.pair.second[what.opposite[0]], what.opposite[1])
+    if what.is_one_run:
+        return f"{ours} minus {theirs}"
+    return f"{ours} (first) minus {theirs} (second)"
 
 
 def _heading(what: Compared) -> str:

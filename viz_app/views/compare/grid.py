@@ -5,7 +5,7 @@ from typing import Any
 
 from viz_app import words
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import Facts, saving
 from viz_app.views.compare import text
 from viz_app.views.compare.compared import Compared, nearest_head, nearest_other_head
 
@@ -33,7 +33,7 @@ def distances(what: Compared) -> dict[str, Any]:
     reasons = {words.kind_title(ours[kind]): why for kind, why in what.found.reasons.items()}
     return {
         "why": "",
-        **saving(file_name(what.found.first, "distances"), facts(what.found.first)),
+        **saving(file_name(what.found.first, "distances"), about_distances(what)),
         "title": _title(what),
         "sentence": _sentence(what),
         "legend": text.COMPARE_LEGEND,
@@ -48,6 +48,11 @@ def distances(what: Compared) -> dict[str, Any]:
     }
 
 
+def about_distances(what: Compared) -> Facts:
+    """Return the facts about the distances of all heads, and from which head they are."""
+    return what.about(distance=f"in bits to {_compared_with(what, 'the second run')}")
+
+
 def _reference(what: Compared) -> dict[str, Any] | None:
     """Return the head of this run that all are compared with; None if it is in another run."""
     if not what.is_one_run or what.reference is None:
@@ -57,12 +62,15 @@ def _reference(what: Compared) -> dict[str, Any] | None:
 
 
 def _title(what: Compared) -> str:
+    return f"How far each head is from {_compared_with(what, what.sides.second)}"
+
+
+def _compared_with(what: Compared, second: str) -> str:
+    """Return the head that all are compared with, in the run called `second` if there are two."""
     if what.reference is None:
-        return f"How far each head is from the same head of {what.sides.second}"
+        return f"the same head of {second}"
     other = text.compared_head_name(what.pair.second[what.reference[0]], what.reference[1])
-    return (
-        f"How far each head is from {other}{'' if what.is_one_run else f' of {what.sides.second}'}"
-    )
+    return other if what.is_one_run else f"{other} of {second}"
 
 
 def _sentence(what: Compared) -> str:

@@ -1,6 +1,7 @@
 """Compare: which heads of two runs differ, and where?"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from viz_app.components.catalogue import DIFFERENCE, DISTANCES
 from viz_app.controls import pick, which_head
@@ -15,9 +16,15 @@ from viz_app.session.parameters import Choice
 from viz_app.views import onward
 from viz_app.views.compare import state, text
 from viz_app.views.compare.compared import head_within
+from viz_app.views.compare.grid import about_distances
 from viz_app.views.compare.matches import MATCHES
 from viz_app.views.compare.offers import offers
-from viz_app.views.compare.payloads import CompareChoices, compare_payloads, distance_table
+from viz_app.views.compare.payloads import (
+    CompareChoices,
+    compare_payloads,
+    current_comparison,
+    distance_table,
+)
 from viz_app.views.page import Columns, File, Find, Page, PageCell, ShownComponent, View, csv_file
 
 MAX_HEADS_BESIDE_MAPS = 6  # heads per layer up to which the maps have what the distances leave free
@@ -92,7 +99,8 @@ def _layout(run: CurrentRun, choices: CompareChoices, pictures: Pictures) -> Seq
 
 def _files(run: CurrentRun, choices: CompareChoices) -> Sequence[File]:
     name = provenance.file_name(run.trace, "head-distances")
-    return [csv_file("All distances, CSV", name, lambda now: distance_table(now, choices))]
+    file = csv_file("All distances, CSV", name, lambda now: distance_table(now, choices))
+    return [replace(file, about=lambda now: about_distances(current_comparison(now, choices)))]
 
 
 GRID_VIEW = View(

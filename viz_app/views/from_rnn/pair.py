@@ -17,7 +17,7 @@ from viz_app.controls.which_head import head_row, pick_one
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import Facts, facts, saving
+from viz_app.drawing.stamp import Facts, of_two, saving
 from viz_app.session import cache, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -104,11 +104,7 @@ class PairView:
     @property
     def about(self) -> Facts:
         """Both runs and their models."""
-        return {
-            f"{name} ({place})": fact
-            for place, trace in zip(("first", "second"), self.traces, strict=True)
-            for name, fact in facts(trace).items()
-        }
+        return of_two(*self.traces)
 
 
 def _read(scope: Scope, run: CurrentRun) -> Trace:
