@@ -47,7 +47,9 @@ __all__ = ["InputError", "Scope", "Texts", "Written"]
 class Scope:
     """A loaded checkpoint. Methods are thread-safe, and nothing is written onto the model."""
 
-    def __init__(self, checkpoint: Checkpoint, device: torch.device) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, device: torch.device, *, positions_removed: bool = False
+    ) -> None:
         self.path: Path = checkpoint.path
         self.name: str = printable(checkpoint.path.resolve().name)
         self.model: Model = checkpoint.model.to(device)
@@ -58,6 +60,7 @@ class Scope:
         )
         self.training: dict[str, Any] = of_weights(checkpoint.training, self.weights_digest)
         self.device = device
+        self.positions_removed = positions_removed
         self._held_out: dict[tuple[tuple[str | None, ...], ...], HeldOut] = {}
 
     @property
@@ -112,6 +115,7 @@ class Scope:
         return Scope(
             Checkpoint(self.path, model.eval(), self.tokenizer, without_scores(self.training)),
             self.device,
+            positions_removed=self.positions_removed,
         )
 
     @property
@@ -129,7 +133,7 @@ class Scope:
             raise ValueError(f"{self.name} adds no position vectors that could be left out")
         model = without_positions(self.model)
         checkpoint = Checkpoint(self.path, model, self.tokenizer, without_scores(self.training))
-        return Scope(checkpoint, self.device)
+        return Scope(checkpoint, self.device, positions_removed=True)
 
     def encode(self, *values: FieldInput, **named: FieldInput) -> dict[str, Encoding]:
         """Return the tokens of each stream for these fields, given in order or by name.
@@ -406,6 +410,7 @@ class Scope:
             self.fingerprint,
             self.training,
             self.tokenizer,
+            self.positions_removed,
         )
         batch = RecordedBatch(self.model, self.tokenizer, requests, rows, answers, recording, edits)
         return batch.traces(of, padded=padded)

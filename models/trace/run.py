@@ -31,6 +31,7 @@ class RunModel:
     fingerprint: str
     training: dict[str, Any]  # its training record
     tokenizer: Tokenizer | None = field(default=None, compare=False, repr=False)
+    positions_removed: bool = False  # it runs without the position vectors that it learned with
 
 
 @dataclass(frozen=True)

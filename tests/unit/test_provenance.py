@@ -67,6 +67,24 @@ def test_no_other_model_step_or_similarity_has_the_name() -> None:
     assert names[6] == "dates.step0.decoder.layer2.cross_attn.head2"
 
 
+@pytest.mark.parametrize("similarity", ["", "cosine"])
+def test_a_run_without_positions_says_so_in_name_and_facts(similarity: str) -> None:
+    scope = letters()
+    changed = scope.without_positions()
+    if similarity:
+        changed = changed.with_similarity(similarity)
+    whole, bare = (one.run("abcde", "edc") for one in (scope, changed))
+    name = (
+        "letters.cosine.no-positions.all-heads" if similarity else "letters.no-positions.all-heads"
+    )
+    assert provenance.file_name(bare, "all-heads") == name
+    assert facts(bare)["positions"] == of_model(bare)["positions"] == "left out"
+    assert "positions: left out" in caption(facts(bare))
+    assert provenance.file_name(whole, "all-heads") == "letters.all-heads"
+    assert "positions" not in facts(whole)
+    assert "positions" not in facts(letters(positions="none").run("abcde", "edc"))
+
+
 def test_an_alignment_has_no_layer_and_no_similarity_to_choose() -> None:
     run = letters("recurrent").run("abcde", "edc")
     (site,) = run.attention.values()

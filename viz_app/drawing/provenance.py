@@ -27,8 +27,8 @@ _RAISED = {"<super>": "^", "<sub>": "_"}
 def file_name(trace: Trace, *parts: str) -> str:
     """Return a file name unique to model, step and similarity: "eng-fra.step8000.all-heads".
 
-    The usual similarity and an unrecorded step are left out; "words" is added where tokens are
-    joined to words.
+    The usual similarity and an unrecorded step are left out; "no-positions" is added where position
+    vectors are left out, "words" where tokens are joined to words.
     """
     step = trace.model.training.get("step")
     name = similarity(trace)
@@ -37,6 +37,7 @@ def file_name(trace: Trace, *parts: str) -> str:
         f"step{step}" if isinstance(step, int) else "",
         name if name != AttentionSimilarity().name else "",
     ]
+    parts_of_run += ["no-positions"] * trace.model.positions_removed
     parts_of_run += ["words"] * is_joined(trace)
     return ".".join(file_name_part(part) for part in (*parts_of_run, *parts) if part)
 

@@ -45,13 +45,14 @@ MAX_CAPTION = 600  # characters of a caption; the metadata always holds the full
 def facts(trace: Trace, **more: str) -> Facts:
     """Return name → fact on a run's numbers, plus `more`.
 
-    The facts are model, step, similarity, texts, answer, changed masks and counting.
+    The facts are model, step, similarity, whether positions are left out, texts, answer, changes
+    and counting.
     """
     model, step = trace.model, trace.model.training.get("step")
     label, answer = answer_line(trace)
     entries = {
         "model": model.name, "fingerprint": model.fingerprint[:FINGERPRINT], "training step": "" if step is None else f"{step}",
-        "similarity": provenance.similarity(trace),
+        "similarity": provenance.similarity(trace), "positions": "left out" * model.positions_removed,
         **{name.replace("_", " "): text for name, text in trace.fields.items() if isinstance(text, str)},
         label: answer, "changed": "; ".join(map(provenance.change_name, trace.edits)),
         "words": words.JOINED * is_joined(trace), **more, "counting": COUNTING,
@@ -66,7 +67,7 @@ def _one_line(text: str) -> str:
 
 def of_model(trace: Trace, *also: str) -> Facts:
     """Return only the facts about the model, and the run's facts named in `also`."""
-    names = ("model", "fingerprint", "training step", "similarity", *also)
+    names = ("model", "fingerprint", "training step", "similarity", "positions", *also)
     return {name: value for name, value in facts(trace).items() if name in names}
 
 
