@@ -587,7 +587,7 @@ def test_a_file_says_how_tokens_were_chosen_and_what_was_written(
     told = story(scope, method=method)
     found = decoding_facts(told, scope.tokenizer)
     assert (found["decoding"], found.get("forced")) == (decoding, token)
-    assert found["inference writes"] == scope.tokenizer.decode(told.serial.taken)
+    assert found["inference writes"] == scope.tokenizer.decode(told.serial.taken).strip()
     assert found["target"] == told.trace.fields["target"]
     reading = decoder_attention(told.trace)
     picture = unpack(decoding_payloads.stepper(told, scope, reading, TERMS, 0))[0]

@@ -13,7 +13,15 @@ from PIL import Image
 from models.trace import Trace
 from models.trace.edits import HeadOff, MaskChange, Patch, Where
 from viz_app.drawing import export, provenance
-from viz_app.drawing.stamp import caption, facts, of_model, saving, stamp_file, stamped_pieces
+from viz_app.drawing.stamp import (
+    caption,
+    facts,
+    of_model,
+    of_two,
+    saving,
+    stamp_file,
+    stamped_pieces,
+)
 
 CROSS = "decoder.layers.1.cross_attn"
 
@@ -274,3 +282,14 @@ def test_a_caption_leaves_out_the_middle_of_what_is_very_long() -> None:
 def test_another_kind_of_file_and_one_of_nothing_known_stay_as_they_are() -> None:
     assert stamp_file(b"PNG", "x.png", {"model": "m"}) == b"PNG"
     assert stamp_file("a,b", "x.csv", {}) == "a,b"
+
+
+def test_of_two_runs_only_what_differs_is_told_of_each(trace: Trace) -> None:
+    first, second = of(trace, "a", step=3), of(letters().run("abcde", "ed"), "b", step=3)
+    found = of_two(first, replace(second, edits=(HeadOff(CROSS, head=1),)), distance="in bits")
+    assert (found["model (first)"], found["model (second)"]) == ("a", "b")
+    assert (found["target (first)"], found["target (second)"]) == ("edc", "ed")
+    assert (found["source"], found["training step"], found["distance"]) == ("abcde", "3", "in bits")
+    assert "changed (first)" not in found
+    assert found["changed (second)"].startswith("decoder.layer2.cross_attn: ")
+    assert found["counting"] == facts(first)["counting"]

@@ -72,14 +72,19 @@ def of_model(trace: Trace, *also: str) -> Facts:
 
 
 def of_two(first: Trace, second: Trace, **more: str) -> Facts:
-    """Return the facts of two runs, each with "(first)" or "(second)" in its name, and `more`."""
-    each = {
-        f"{name} ({place})": fact
-        for place, trace in (("first", first), ("second", second))
-        for name, fact in facts(trace).items()
-        if name != "counting"
-    }
-    return {**each, **more, "counting": COUNTING}
+    """Return the facts of two runs, and `more`.
+
+    What differs is told of each, with "(first)" or "(second)" in the name.
+    """
+    ours, theirs, both = facts(first), facts(second), {}
+    for name in ours | theirs:
+        if ours.get(name) == theirs.get(name):
+            both[name] = ours[name]
+            continue
+        for place, run in (("first", ours), ("second", theirs)):
+            if name in run:
+                both[f"{name} ({place})"] = run[name]
+    return {**both, **more}
 
 
 def caption(about: Facts) -> str:

@@ -15,7 +15,7 @@ def decoding_facts(story: Story, tokenizer: Tokenizer) -> Facts:
 
     The text is left out where it is the run's own answer.
     """
-    text = tokenizer.decode(story.serial.taken)
+    text = tokenizer.decode(story.serial.taken).strip()
     more = {
         "decoding": ", ".join([METHOD_NAMES[story.method.how], *_settings(story.method)]),
         "forced": "; ".join(_forced(story, tokenizer)),
