@@ -119,6 +119,26 @@ def test_a_sound_has_as_many_frames_as_it_is_long(
         scope.run_each([[short], [example_sound()]])
 
 
+def test_a_sound_too_short_for_one_frame_is_refused_at_its_field(folders: dict[str, Path]) -> None:
+    """Two routes: the library's lengths, and which sounds its convolutions run on."""
+    scope = models.load(folders[SPELLER], device="cpu")
+    module, wave = scope.model.module, np.full(800, 0.3, np.float32)
+    shortest = next(n for n in range(320, 800) if reads_a_frame(module, n))
+    row = scope.encode(SoundFile("x", Waveform(wave[:shortest], 16_000).as_wav()))["frames"]
+    assert len(row.ids) == 1
+    for n in (320, shortest - 1):
+        with pytest.raises(InputError, match="0.02[0-9]* s long; this model makes no") as error:
+            scope.run(SoundFile("x", Waveform(wave[:n], 16_000).as_wav()))
+        assert error.value.field == "sound"
+
+
+def reads_a_frame(module: Any, n: int) -> bool:
+    try:
+        return frames(module, np.zeros(n, np.float32)).shape[0] == 1
+    except RuntimeError:  # a kernel is longer than what it reads
+        return False
+
+
 def test_a_sound_of_another_rate_is_drawn_as_the_same_sound(folders: dict[str, Path]) -> None:
     scope = models.load(folders[SPELLER], device="cpu")
     slow = decoded_sound(example_sound()).at(8_000)

@@ -152,7 +152,7 @@ class FrameReader:
         """Return the row of frames of a sound.
 
         Raises:
-            ValueError: it cannot be decoded, or is too long.
+            ValueError: it cannot be decoded, or is too long or too short.
         """
         sound = decoded_sound(file)
         if sound.seconds > self.processor.longest:
@@ -160,9 +160,13 @@ class FrameReader:
                 f"the sound is {sound.seconds:.1f} s long; this model reads at most {self.processor.longest:g} s"
             )
         features = self.processor.features(sound)
+        n = self._frames(features)
+        if n < 1:
+            raise ValueError(
+                f"the sound is {sound.seconds:.3g} s long; this model makes no frame of so short a sound"
+            )
         digest = hashlib.sha256(features.numpy().tobytes()).hexdigest()
         picture = self.processor.picture(sound, features)
-        n = self._frames(features)
         return SoundRow.of(file, n, features, picture, digest, self.step, sound.seconds)
 
     def to_json(self) -> str:
