@@ -76,11 +76,11 @@ def sizes_of(name: str) -> dict[str, Any]:
     return sizes
 
 
-def save(name: str, folder: Path, size: int = 20) -> Any:
+def save(name: str, folder: Path, size: int = 20, **sizes: Any) -> Any:
     """Save a random model of this class with its image processor, and return it."""
     config_name, processor_name = CLASSES[name]
     labels = NAMES if "Classification" in name else {}
-    config = getattr(transformers, config_name)(**(sizes_of(name) | labels))
+    config = getattr(transformers, config_name)(**(sizes_of(name) | labels | sizes))
     torch.manual_seed(1)
     module = getattr(transformers, name)(config).eval()
     with torch.no_grad():

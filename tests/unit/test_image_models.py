@@ -243,6 +243,30 @@ def test_what_is_drawn_is_the_image_that_was_read(folders: dict[str, Path]) -> N
     assert (row.seen - wanted).abs().max() < 1e-6
 
 
+def test_a_patch_is_drawn_over_the_pixels_that_it_reads(tmp_path: Path) -> None:
+    """Pixels of 23 × 23 are 2 × 2 patches of 9; another pixel changes the key of its patch alone."""
+    save(VIT, tmp_path, 23, image_size=23, patch_size=9)
+    scope = opened(tmp_path)
+    row = scope.run(example()).streams["patches"]
+    small = models.images.decoded(example()).resize((23, 23), resample=2)
+    cut = torch.tensor(np.asarray(small))[:18, :18] / 255
+    assert row.seen.shape == cut.shape
+    assert (row.seen - cut).abs().max() < 1e-6
+    n = 2
+    for top, left in ((0, 0), (8, 9), (9, 17), (17, 17), (18, 3), (3, 22)):
+        other = row.pixels.clone()
+        other[:, top, left] += 1
+        keys = [
+            next(iter(scope.run_batch([[each]])[0].attention.values())).k
+            for each in (row, replace(row, pixels=other))
+        ]
+        changed = (keys[0] - keys[1]).abs().amax(-1).flatten(0, -2).amax(0).nonzero()
+        height, width = (side / n for side in row.seen.shape[:2])
+        place = (int(top // height), int(left // width))  # of the drawing's equal cells
+        wanted = [1 + place[0] * n + place[1]] if max(place) < n else []
+        assert changed.flatten().tolist() == wanted
+
+
 @pytest.mark.parametrize("value", ["circle and square", "/etc/passwd", [1, 2], None])
 def test_only_an_image_file_is_read(folders: dict[str, Path], value: Any) -> None:
     with pytest.raises(InputError, match="image") as error:

@@ -21,8 +21,12 @@ MOST_SPECIAL = 32  # tokens of an image that are no patches
 NO_GRID = "its tokens are not the patches of one grid"
 
 
-def patch_grid(module: Any, pixels: Float[Tensor, "batch channel height width"]) -> PatchGrid:
-    """Return the tokens that a model makes of an image.
+def patch_grid(
+    module: Any, pixels: Float[Tensor, "batch channel height width"]
+) -> tuple[PatchGrid, tuple[int, int]]:
+    """Return the tokens that a model makes of an image, and the height and width that they read.
+
+    No patch reads what is left over below and to the right if a side is no multiple of its patches.
 
     Raises:
         CheckpointError: they are not the patches of one grid, with special tokens around it.
@@ -40,15 +44,16 @@ def patch_grid(module: Any, pixels: Float[Tensor, "batch channel height width"])
             )
         reads = _Reads(first, image)
         n_before = next((i for i in range(n_special) if reads.box(i)), n_special)
-        _check_patches(reads, rows, columns, n_before)
+        height, width = _patch_size(reads, rows, columns, n_before)
         n_after = n_special - n_before
         after = range(n - n_after, n)
         if any(reads.box(i) for i in after):
             raise CheckpointError(f"{NO_GRID}: its special tokens read pixels")
         before = [_name(module, first, i) for i in range(n_before)]
-        return PatchGrid(
+        grid = PatchGrid(
             rows, columns, _distinct(before), _distinct([_name(module, first, i) for i in after])
         )
+        return grid, (rows * height, columns * width)
 
 
 def first_vectors(
@@ -88,8 +93,11 @@ class _Reads:
         return top, left, bottom + 1, right + 1
 
 
-def _check_patches(reads: _Reads, rows: int, columns: int, first: int) -> None:
-    """Raise CheckpointError unless the corner patches and their neighbours read pixels in order."""
+def _patch_size(reads: _Reads, rows: int, columns: int, first: int) -> tuple[int, int]:
+    """Return the height and width of a patch in pixels.
+
+    Raises CheckpointError unless the corner patches and their neighbours read pixels in order.
+    """
     places = {(0, 0), (0, columns - 1), (rows - 1, 0), (rows - 1, columns - 1)}
     places |= {(rows // 2, columns // 2), (0, min(1, columns - 1)), (min(1, rows - 1), 0)}
     boxes = {place: reads.box(first + place[0] * columns + place[1]) for place in places}
@@ -103,6 +111,7 @@ def _check_patches(reads: _Reads, rows: int, columns: int, first: int) -> None:
             raise CheckpointError(
                 f"{NO_GRID}: the token of row {row + 1}, column {column + 1} reads other pixels"
             )
+    return height, width
 
 
 def _name(module: nn.Module, first: Tensor, token: int) -> str:

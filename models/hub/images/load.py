@@ -47,7 +47,7 @@ def vision_model(
     processor = ImageProcessor(folder, transformers)
     trial = processor.pixels(decoded(example()))[None].to(module.device, module.dtype)
     _check_runs(module, trial)
-    grid = patch_grid(module, trial)
+    grid, read_size = patch_grid(module, trial)
     sizes = encoder_sizes(type(module).__name__, module, len(grid.tokens), gives)
     about: dict[str, Any] = {"grid": grid, "trial": trial}
     if issubclass(kind, ImageClassifier):
@@ -59,7 +59,7 @@ def vision_model(
         model.positions, model.seen_order = table, BY_VECTORS
         model.config = replace(sizes, positions="learned")
     choose_route(model, model.repeated(torch.empty(0)))
-    return model, PatchTokenizer(processor, grid)
+    return model, PatchTokenizer(processor, grid, read_size)
 
 
 def opened_with_text(
@@ -74,8 +74,8 @@ def opened_with_text(
     processor = ImageProcessor(folder, transformers)
     trial = processor.pixels(decoded(example()))[None].to(module.device, module.dtype)
     ids = short_text(module, sizes)
-    grid = patch_grid(module.get_submodule(IMAGE_TOWER), trial)
-    patches = PatchTokenizer(processor, grid)
+    grid, read_size = patch_grid(module.get_submodule(IMAGE_TOWER), trial)
+    patches = PatchTokenizer(processor, grid, read_size)
     longest = max(sizes.n_ctx, len(grid.tokens))
     pad_id = getattr(library, "pad_token_id", None)
     text_sizes = sizes if pad_id is None else replace(sizes, fill_id=pad_id)

@@ -115,8 +115,11 @@ def _differently_shaped() -> list[Any]:
 class PatchTokenizer(Tokenizer):
     """An image processor as a tokenizer: patches for tokens."""
 
-    def __init__(self, processor: ImageProcessor, grid: PatchGrid) -> None:
-        self._processor, self.grid = processor, grid
+    def __init__(
+        self, processor: ImageProcessor, grid: PatchGrid, read_size: tuple[int, int]
+    ) -> None:
+        """Take the grid, and the height and width of the pixels that its patches read."""
+        self._processor, self.grid, self._read_size = processor, grid, read_size
         self.special_ids, self._of_bytes = {"pad": len(grid.tokens)}, False
 
     @property
@@ -137,7 +140,9 @@ class PatchTokenizer(Tokenizer):
         """
         pixels = self._processor.pixels(decoded(file))
         digest = hashlib.sha256(pixels.numpy().tobytes()).hexdigest()
-        return PatchRow.of(file, self.grid, pixels, self._processor.seen(pixels), digest)
+        height, width = self._read_size
+        seen = self._processor.seen(pixels[:, :height, :width])
+        return PatchRow.of(file, self.grid, pixels, seen, digest)
 
     def words(self, text: str) -> None:
         """None: patches make up no words."""
