@@ -51,8 +51,8 @@ class SoundRow(Encoding):
     """A sound as frames, with the numbers that the model is called with (`ids.features`).
 
     `text` is the SoundFile. The frames have no place in a text. Frame i begins at i · `step` s;
-    the first `n_heard` hold the sound, and silence is put after it. `spectrogram` is drawn, from
-    low frequencies to high, with values from 0 to 1.
+    the first `n_heard` hold the sound, and silence is put after it. `spectrogram` is drawn over
+    all frames, from low frequencies to high, with values from 0 to 1.
     """
 
     step: float = 0.0

@@ -75,6 +75,12 @@ def test_the_axis_tells_the_time_of_the_frame_above(map_of_sound: Stage) -> None
     assert marks["1.2 s"]["x"] == pytest.approx(1.2 / (FRAMES * STEP) * wide + 3, abs=0.6)
 
 
+def test_a_short_sound_is_offered_with_its_length(stage: Stage) -> None:
+    stage.mount("sound_map").show(sound(heard=2, step=0.02))
+    stage.click(".extent")
+    assert stage.text(".extent") == "Show the sound alone, 0.04 s"
+
+
 def test_only_what_a_mask_blocks_is_hatched(map_of_sound: Stage) -> None:
     stage, wide = map_of_sound, map_of_sound.box(".cells")["width"]
     lefts = [path["clip"]["x"] * HEARD / wide for path in stage.drawn(".cells", "path")]

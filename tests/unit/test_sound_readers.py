@@ -150,6 +150,24 @@ def test_a_sound_of_another_rate_is_drawn_as_the_same_sound(folders: dict[str, P
     assert (drawn[0] - drawn[1]).abs().mean() < 0.05
 
 
+@pytest.mark.parametrize("strides", [(5, 8, 8), (5, 8, 7)])
+def test_a_burst_is_drawn_at_its_time_over_the_frames(
+    strides: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Sounds go on after their last frame; a column's window reaches 12.5 ms from its middle."""
+    save_reader(SPELLER, tmp_path, conv_stride=strides)
+    scope, step = models.load(tmp_path, device="cpu"), int(np.prod(strides)) / 16_000
+    for seconds, begin in ((0.1, 0.06), (0.13, 0.02), (0.5, 0.4), (1.0, 0.71)):
+        times = np.arange(round(seconds * 16_000)) / 16_000
+        wave = np.where(times < begin, 0, 0.5 * np.sin(4_000 * np.pi * times))
+        file = SoundFile("x", Waveform(wave.astype(np.float32), 16_000).as_wav())
+        row = scope.encode(file)["frames"]
+        assert row.step == step
+        loud, ends = row.spectrogram.mean(0), len(row.ids) * step
+        first = int((loud > 0).nonzero()[0])
+        assert begin - 0.0125 <= (first + 0.5) / len(loud) * ends <= begin
+
+
 def test_a_rising_tone_rises_in_its_drawing(folders: dict[str, Path]) -> None:
     """From low frequencies to high: 80 bands of 100 Hz, and a tone of 200 · 16^(t / 2 s) Hz."""
     scope = models.load(folders[SPELLER], device="cpu")

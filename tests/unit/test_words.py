@@ -344,3 +344,13 @@ def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_
     if name == "general":
         assert begun == "M is I/√d, which gives the scaled dot product."
         torch.testing.assert_close(first["M"].detach(), torch.eye(7) / 7**0.5)
+
+
+def test_a_short_sound_is_not_said_to_last_no_time() -> None:
+    assert words.frames_note(0.03, 1, 1, 0.02) == "0.03 s: 1 frame of 20 ms."
+    assert words.frames_note(0.5, 25, 100, 0.02) == "0.5 s: 25 frames of 20 ms, then 75 of silence."
+    assert [words.duration(seconds) for seconds in (0.0204, 0.4, 2.0)] == [
+        "0.02 s",
+        "0.4 s",
+        "2.0 s",
+    ]

@@ -19,6 +19,7 @@ from models.architectures.base import FILE_FIELDS, IMAGE_FIELD, SOUND_FIELD, TEX
 from models.field_file import FieldFile
 from models.images.file import MAX_IMAGE_BYTES
 from models.sounds.file import MAX_SOUND_BYTES
+from viz_app import words
 from viz_app.session import live_route, uploads, url_state
 from viz_app.session.cache import store
 from viz_app.session.live import LiveSession
@@ -59,7 +60,7 @@ def _pixels(file: images.ImageFile) -> str:
 
 def _seconds(file: sounds.SoundFile) -> str:
     sound = sounds.decoded_sound(file)
-    return f"{sound.seconds:.1f} s at {sound.rate:,} Hz"
+    return f"{words.duration(sound.seconds)} at {sound.rate:,} Hz"
 
 
 FILE_KINDS = {

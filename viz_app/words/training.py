@@ -20,7 +20,13 @@ def frames_note(seconds: float, n_heard: int, n_frames: int, step: float) -> str
     """Return a sound's length: its frames, and those of silence that are put after it."""
     silent = n_frames - n_heard
     after = f", then {silent:,} of silence" if silent else ""
-    return f"{seconds:.1f} s: {n_heard:,} frames of {1000 * step:g} ms{after}."
+    frames = f"{n_heard:,} frame{'s' * (n_heard != 1)}"
+    return f"{duration(seconds)}: {frames} of {1000 * step:g} ms{after}."
+
+
+def duration(seconds: float) -> str:
+    """Name a length of time, to a tenth of a second, or a hundredth below one second."""
+    return f"{round(seconds, 2):g} s" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def with_warning(note: str, warning: str) -> str:

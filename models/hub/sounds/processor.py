@@ -122,21 +122,32 @@ class SoundProcessor:
         return name, value[0].float()
 
     def picture(
-        self, sound: Waveform, features: Float[Tensor, "*shape"]
+        self, sound: Waveform, features: Float[Tensor, "*shape"], seconds: float
     ) -> Float[Tensor, "band time"]:
-        """Return the spectrogram to draw: what the model reads, or that of its waveform."""
-        bands = features if features.dim() == 2 else _spectrogram(sound.at(self.rate).samples)
+        """Return the spectrogram to draw: what the model reads, or that of its waveform.
+
+        That of a waveform ends after `seconds`, where the model's last frame ends.
+        """
+        bands = features
+        if features.dim() == 1:
+            bands = _spectrogram(sound.at(self.rate).samples, round(seconds * self.rate))
         least, most = bands.amin(), bands.amax()
         return (bands - least) / (most - least).clamp(min=1e-6)
 
 
-def _spectrogram(samples: Any) -> Float[Tensor, "band time"]:
-    """Return the logarithm of the power in bands of equal width."""
-    window = torch.hann_window(PICTURE_WINDOW)
+def _spectrogram(samples: Any, length: int) -> Float[Tensor, "band time"]:
+    """Return the logarithm of the power in bands of equal width, of the first `length` samples.
+
+    Its columns share the length equally; the window of each lies around the middle of it.
+    """
+    n, half = max(1, round(length / PICTURE_HOP)), PICTURE_WINDOW // 2
     wave = torch.from_numpy(samples)
-    spectrum = torch.stft(wave, PICTURE_WINDOW, PICTURE_HOP, window=window, return_complex=True)
+    silence = half + max(0, length - len(wave))
+    starts = ((torch.arange(n) + 0.5) * length / n).round().long()
+    windows = torch.nn.functional.pad(wave, (half, silence)).unfold(0, PICTURE_WINDOW, 1)[starts]
+    spectrum = torch.fft.rfft(windows * torch.hann_window(PICTURE_WINDOW))
     power = spectrum.abs().square()
-    bands = torch.nn.functional.adaptive_avg_pool1d(power[1:].T[None], PICTURE_BANDS)[0].T
+    bands = torch.nn.functional.adaptive_avg_pool1d(power[:, 1:], PICTURE_BANDS).T
     logs = bands.clamp(min=1e-10).log10()
     return logs.clamp(min=float(logs.max()) - _DECADES)
 
@@ -166,7 +177,7 @@ class FrameReader:
                 f"the sound is {sound.seconds:.3g} s long; this model makes no frame of so short a sound"
             )
         digest = hashlib.sha256(features.numpy().tobytes()).hexdigest()
-        picture = self.processor.picture(sound, features)
+        picture = self.processor.picture(sound, features, n * self.step)
         return SoundRow.of(file, n, features, picture, digest, self.step, sound.seconds)
 
     def to_json(self) -> str:

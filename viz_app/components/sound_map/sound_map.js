@@ -76,7 +76,8 @@ class SoundMap extends OverFile {
   }
 
   paintExtent() {
-    const { heard, n, step } = this.picture, long = (frames) => `${(frames * step).toFixed(1)} s`;
+    const { heard, n, step } = this.picture;
+    const long = (frames) => `${frames * step < 1 ? Number((frames * step).toFixed(2)) : (frames * step).toFixed(1)} s`;
     this.extent.hidden = heard === n;
     this.extent.textContent = this.showsAll ? `Show the sound alone, ${long(heard)}` : `Show all ${long(n)}, with the silence after it`;
   }
