@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 import torch
 from drawn import letters
+from test_own_image import watched
 
 import models
 import viz_app
 from models.analysis.joined_words import join_words
+from models.sounds import SoundRow
 from models.trace import Trace
 from models.trace.edits import MaskChange, for_kinds
 from viz_app import notebook, words
@@ -360,9 +362,25 @@ def test_runs_that_cannot_be_compared(run: Trace) -> None:
         replace(run, model=replace(run.model, fingerprint="another")),
     ):
         with pytest.raises(
-            ValueError, match="^before= must be a run of the same model on the same texts$"
+            ValueError, match="^before= must be a run of the same model on the same input$"
         ):
             mask(changed, other)
+
+
+def test_another_image_or_sound_is_not_the_same_run_before_a_change(run: Trace) -> None:
+    """The ids of patches and of frames are only their places."""
+    scope, edit = watched(), for_kinds(self=MaskChange(block=((0, 1),)))
+    one, other = (scope.run(models.images.example(name)) for name in models.images.EXAMPLES[:2])
+    after = scope.run(models.images.example(), edits=edit)
+    assert mask(after, before=one)
+    blank = torch.zeros(2, 8)
+    sounds = (
+        replace(run, streams={"sound": SoundRow.of("x", 4, blank, blank, digest, 0.02, 0.08)})
+        for digest in ("one", "other")
+    )
+    for changed, before in ((after, other), sounds):
+        with pytest.raises(ValueError, match="a run of the same model on the same input"):
+            mask(changed, before=before)
 
 
 # --- what is not there

@@ -108,7 +108,9 @@ def test_long_runs_say_which_call_draws_a_head(run: Trace, monkeypatch: pytest.M
     [
         ({"kind": "nosuch"}, "kind must be 'encoder_self', 'decoder_self' or 'cross'"),
         ({"layer": 3}, "layer must be 1 or 2 of 'cross'"),
+        ({"layer": 0}, "layer must be 1 or 2 of 'cross', not 0"),
         ({"head": 4}, "head must be 1 to 3"),
+        ({"head": 0}, "head must be 1 to 3, not 0"),
     ],
 )
 def test_a_head_that_there_is_not(run: Trace, where: dict, says: str) -> None:

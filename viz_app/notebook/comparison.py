@@ -45,7 +45,8 @@ def compare(
     compared = comparison.compare(run_a, run_b)
     focus = NOWHERE
     if kind or layer is not None or head is not None:
-        site, number = place_of(run_a, layer or 1, head or 1, kind)
+        layer, head = (1 if number is None else number for number in (layer, head))
+        site, number = place_of(run_a, layer, head, kind)
         focus = site.name, number
         _check_compared(compared, focus)
     at_head = _at(compared, focus)

@@ -29,7 +29,7 @@ def mask(
     each given token. A click shows the mask of another kind.
 
     Raises:
-        ValueError: `before` is missing, itself changed, or of another model or text.
+        ValueError: `before` is missing, itself changed, or of another model or input.
     """
     if before is None and run.edits:
         raise ValueError(
@@ -40,8 +40,8 @@ def mask(
         raise ValueError(
             "before= must be a run under the model's own masks, and the masks of this one were changed"
         )
-    if (original.model.fingerprint, _ids(original)) != (run.model.fingerprint, _ids(run)):
-        raise ValueError("before= must be a run of the same model on the same texts")
+    if (original.model.fingerprint, _read(original)) != (run.model.fingerprint, _read(run)):
+        raise ValueError("before= must be a run of the same model on the same input")
     place_of(run, layer, head, kind)
     check_length(run, kind, "masks")
     payloads = {
@@ -90,5 +90,8 @@ def _given_text(trace: Trace) -> MaskedRun:
     return MaskedRun(trace, output.labels, tuple(log_probs.tolist()), None, ())
 
 
-def _ids(trace: Trace) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(row.ids) for name, row in trace.streams.items()}
+def _read(trace: Trace) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return what the model read of each stream: the ids, and the digest of an image or a sound."""
+    return {
+        name: (tuple(row.ids), getattr(row, "digest", "")) for name, row in trace.streams.items()
+    }
