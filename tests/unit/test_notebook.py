@@ -30,7 +30,7 @@ from viz_app.components import stamp_payload
 from viz_app.drawing import overview
 from viz_app.drawing.head import head_payload
 from viz_app.drawing.payload import pack, unpack
-from viz_app.notebook import head, heads, lines, mask
+from viz_app.notebook import compare, head, heads, lines, mask
 from viz_app.notebook.picture import Answer, Picture
 
 TEXT, TARGET = "abcdeab", "edcb"
@@ -406,6 +406,59 @@ def test_another_image_or_sound_is_not_the_same_run_before_a_change(run: Trace) 
 def test_what_is_not_there_is_said_with_what_is(run: Trace, asked: dict, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         head(run, **asked)
+
+
+class TwoAttentions(torch.nn.Module):
+    """A layer with two attentions of one kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.near = torch.nn.MultiheadAttention(14, 2, batch_first=True)
+        self.far = torch.nn.MultiheadAttention(14, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.near(x, x, x, need_weights=False)[0]
+        return x + self.far(x, x, x, need_weights=False)[0]
+
+
+class TwoLayers(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(128, 14)
+        self.layers = torch.nn.ModuleList(TwoAttentions() for _ in range(2))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_each_of_two_attentions_of_a_layer_is_drawn_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scope = models.watch(TwoLayers().eval(), encode=lambda text: list(text.encode()))
+    run = scope.run("abcde")
+    for draw in (
+        head,
+        mask,
+        lambda run: lines(run, [(1, 1)]),
+        lambda run: compare(run, run, layer=1),
+    ):
+        with pytest.raises(ValueError, match="must be 'layers.0.near' or 'layers.0.far' of 'self'"):
+            draw(run)
+    monkeypatch.setattr(notebook, "MAX_EMBEDDED", 10)
+    monkeypatch.setattr("viz_app.notebook.comparison.MAX_EMBEDDED_EACH", 10)
+    named = {"head": head, "compare": compare, "run": run, "run_a": run, "run_b": run}
+    for picture, part in ((heads(run), 0), (compare(run, run), 1)):
+        places = answers(picture, "pick")
+        assert len(places) == 2 * 2 * 2
+        for answer in places:
+            drawn = shown(eval(answer["code"], named), part)[0]
+            assert answer["values"] == {name: drawn[name] for name in ("site", "head")}
+    chosen = shown(lines(run, [("layers.1.near", 2), ("layers.1.far", 1)]))[0]["chosen"]
+    painted = {mask(run, layer=site, head=2).parts[0].payload for site in run.attention}
+    assert (len(chosen), len(painted)) == (2, 4)
 
 
 def test_lines_that_are_not_there(run: Trace) -> None:

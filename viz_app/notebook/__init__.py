@@ -12,8 +12,9 @@
 
 Layers and heads are counted from 1, as on the screen, tokens from 0. `kind` is the name of a kind
 of attention ("encoder_self", "decoder_self", "cross", "self" …); by default the cross-attention, or
-the first kind if there is none. A kind, layer or head that does not exist raises a ValueError that
-lists the valid ones.
+the first kind if there is none. Where a layer has several attentions of a kind, `layer` is the name
+of one in `run.attention`. A kind, layer or head that does not exist raises a ValueError that lists
+the valid ones.
 
 The names of BertViz, and what takes their place:
 
@@ -48,7 +49,7 @@ from viz_app.drawing.stamp import caption, facts
 from viz_app.notebook.comparison import compare
 from viz_app.notebook.mask import mask
 from viz_app.notebook.picture import Answer, Mounted, Picture
-from viz_app.notebook.places import check_length, place_of, range_text, sites_of
+from viz_app.notebook.places import check_length, layer_text, place_of, range_text, sites_of
 from viz_app.views.inside.several import (
     FIRST_MEASURE,
     MAX_SHOWN_HEADS,
@@ -81,7 +82,9 @@ def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -
     every = [(site, n) for site in run.attention.values() for n in range(site.n_heads)]
     if sum(site.n_query * site.n_key for site, _ in every) > MAX_EMBEDDED:
         answers = [
-            Answer("pick", _pick_of(site, n), says="This head is drawn by", code=_call(site, n))
+            Answer(
+                "pick", _pick_of(site, n), says="This head is drawn by", code=_call(run, site, n)
+            )
             for site, n in every
         ]
         return Picture(title, about, [glance], answers, theme, GLANCE_HEIGHT)
@@ -98,7 +101,7 @@ def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -
 
 
 def head(
-    run: Trace, layer: int = 1, head: int = 1, *, kind: str = "", around: tuple[int, int] | None = None, hide_sinks: bool = False,
+    run: Trace, layer: int | str = 1, head: int = 1, *, kind: str = "", around: tuple[int, int] | None = None, hide_sinks: bool = False,
     strength: str = "weight", lock: str = "", words: bool = False, theme: str = "",
 ) -> Picture:  # fmt: skip
     """Draw one head as a heatmap with exact weights and as lines from token to token.
@@ -133,9 +136,9 @@ def head(
             Answer(
                 "tile",
                 says="These weights are drawn by",
-                code=_call(site, number, ", around=({query}, {key})"),
+                code=_call(run, site, number, ", around=({query}, {key})"),
             ),
-            Answer("tile", says="The whole text is drawn by", code=_call(site, number)),
+            Answer("tile", says="The whole text is drawn by", code=_call(run, site, number)),
         ]
     title = head_title(site, number, _terms(run))
     return Picture(
@@ -149,7 +152,7 @@ def head(
 
 
 def lines(
-    run: Trace, heads: Sequence[tuple[int, int]] | None = None, *, kind: str = "", measure: str = FIRST_MEASURE, words: bool = False,
+    run: Trace, heads: Sequence[tuple[int | str, int]] | None = None, *, kind: str = "", measure: str = FIRST_MEASURE, words: bool = False,
     theme: str = "",
 ) -> Picture:  # fmt: skip
     """Draw the attention lines of several heads of one kind, each in its own colour.
@@ -214,8 +217,9 @@ def _pick_of(site: AttentionSite, head: int) -> dict[str, str | int]:
     return {"site": site.name, "head": head}
 
 
-def _call(site: AttentionSite, head: int, more: str = "") -> str:
-    return f'head(run, layer={site.layer + 1}, head={head + 1}, kind="{site.kind}"{more}{_as_words(site)})'
+def _call(run: Trace, site: AttentionSite, head: int, more: str = "") -> str:
+    layer = layer_text(run, site)
+    return f'head(run, layer={layer}, head={head + 1}, kind="{site.kind}"{more}{_as_words(site)})'
 
 
 def _as_words(site: AttentionSite) -> str:
@@ -225,5 +229,5 @@ def _as_words(site: AttentionSite) -> str:
 def _lines_call(group: HeadGroup, number: int) -> str:
     """Return the call that draws the heads chosen after a click on one."""
     chosen = (group.heads[n] for n in toggle(group.drawn_heads, number))
-    places = ", ".join(f"({site.layer + 1}, {head + 1})" for site, head in chosen)
+    places = ", ".join(f"({layer_text(group.trace, site)}, {head + 1})" for site, head in chosen)
     return f'lines(run, [{places}], kind="{group.kind}"{_as_words(group.sites[0])})'

@@ -6,7 +6,7 @@ from viz_app.components.catalogue import DIFFERENCE, DISTANCES
 from viz_app.drawing.notes import answer_line
 from viz_app.drawing.stamp import caption, facts
 from viz_app.notebook.picture import Answer, Mounted, Picture
-from viz_app.notebook.places import place_of, range_text
+from viz_app.notebook.places import layer_text, place_of, range_text
 from viz_app.views.compare.compared import Compared, ComparedHead, check_size, compare_heads
 from viz_app.views.compare.difference import difference, of_both
 from viz_app.views.compare.grid import distances
@@ -22,7 +22,7 @@ def compare(
     run_b: Trace,
     *,
     kind: str = "",
-    layer: int | None = None,
+    layer: int | str | None = None,
     head: int | None = None,
     theme: str = "",
 ) -> Picture:
@@ -45,7 +45,7 @@ def compare(
     compared = comparison.compare(run_a, run_b)
     focus = NOWHERE
     if kind or layer is not None or head is not None:
-        layer, head = (1 if number is None else number for number in (layer, head))
+        layer, head = 1 if layer is None else layer, 1 if head is None else head
         site, number = place_of(run_a, layer, head, kind)
         focus = site.name, number
         _check_compared(compared, focus)
@@ -110,4 +110,5 @@ def _check_compared(compared: comparison.Comparison, focus: ComparedHead) -> Non
 
 def _call(run: Trace, name: str, head: int) -> str:
     site = run.attention[name]
-    return f'compare(run_a, run_b, kind="{site.kind}", layer={site.layer + 1}, head={head + 1})'
+    layer = layer_text(run, site)
+    return f'compare(run_a, run_b, kind="{site.kind}", layer={layer}, head={head + 1})'

@@ -1,7 +1,7 @@
 """The masks of a run: every layer by name, and one head under the original and changed masks."""
 
 from models.runs.masked_comparison import MaskedRun
-from models.trace import Trace
+from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
 from viz_app import words
 from viz_app.components.catalogue import MASK_PAINTER
@@ -18,7 +18,7 @@ def mask(
     before: Trace | None = None,
     *,
     kind: str = "",
-    layer: int = 1,
+    layer: int | str = 1,
     head: int = 1,
     theme: str = "",
 ) -> Picture:
@@ -42,13 +42,13 @@ def mask(
         )
     if (original.model.fingerprint, _read(original)) != (run.model.fingerprint, _read(run)):
         raise ValueError("before= must be a run of the same model on the same input")
-    place_of(run, layer, head, kind)
-    check_length(run, kind, "masks")
+    place, _ = place_of(run, layer, head, kind)
+    check_length(run, place.kind, "masks")
     payloads = {
-        site_kind.name: _drawn(original, run, site_kind.name, layer, head)
+        site_kind.name: _drawn(original, run, site_kind.name, place, head)
         for site_kind in kind_names(run)
     }
-    first = payloads[sites_of(run, kind)[0].kind]
+    first = payloads[place.kind]
     answers = [
         Answer("kind", {"kind": name}, payload=payload) for name, payload in payloads.items()
     ]
@@ -62,10 +62,11 @@ def mask(
     )
 
 
-def _drawn(before: Trace, after: Trace, kind: str, layer: int, head: int) -> bytes:
+def _drawn(before: Trace, after: Trace, kind: str, place: AttentionSite, head: int) -> bytes:
     """Return the payload for the mask of one kind, with this head or the nearest that exists."""
     sites = sites_of(after, kind)
-    site = next((site for site in sites if site.layer + 1 == layer), sites[-1])
+    beside = next((site for site in sites if site.layer == place.layer), sites[-1])
+    site = place if place.kind == kind else beside
     terms = words.terms(
         after.model.training.get("task", "unknown"), after.model.training.get("languages", ())
     )

@@ -21,23 +21,35 @@ def sites_of(run: Trace, kind: str = "") -> list[AttentionSite]:
     return kinds[kind or ("cross" if "cross" in kinds else next(iter(kinds)))]
 
 
-def place_of(run: Trace, layer: int, head: int, kind: str = "") -> tuple[AttentionSite, int]:
+def place_of(run: Trace, layer: int | str, head: int, kind: str = "") -> tuple[AttentionSite, int]:
     """Return the site of a layer and the head's number from 0.
 
+    The layer is a number from 1, or the name of a site, which a layer with several needs.
+
     Raises:
-        ValueError: there is no such layer or head; the message lists the valid ones.
+        ValueError: there is no such layer or head, or several; the message lists the valid ones.
     """
-    sites = {site.layer + 1: site for site in sites_of(run, kind)}
-    if layer not in sites:
-        raise ValueError(
-            f"layer must be {range_text([str(n) for n in sites])} of {next(iter(sites.values())).kind!r}, not {layer!r}"
-        )
-    site = sites[layer]
+    sites = sites_of(run, kind)
+    among = run.attention.values() if isinstance(layer, str) and not kind else sites
+    places = [site for site in among if layer in (site.name, site.layer + 1)]
+    if len(places) != 1:
+        valid = [layer_text(run, site) for site in places or sites]
+        raise ValueError(f"layer must be {range_text(valid)} of {sites[0].kind!r}, not {layer!r}")
+    (site,) = places
     if head not in range(1, site.n_heads + 1):
         raise ValueError(
             f"head must be {range_text([str(n + 1) for n in range(site.n_heads)])}, not {head!r}"
         )
     return site, head - 1
+
+
+def layer_text(run: Trace, site: AttentionSite) -> str:
+    """Return the layer that a call gives for a site: its number from 1, or else its quoted name.
+
+    The name is needed where a layer has several attentions of a kind.
+    """
+    layers = [other.layer for other in run.attention.values() if other.kind == site.kind]
+    return str(site.layer + 1) if layers.count(site.layer) == 1 else repr(site.name)
 
 
 def check_length(run: Trace, kind: str, what: str) -> None:
@@ -56,6 +68,6 @@ def check_length(run: Trace, kind: str, what: str) -> None:
 
 def range_text(names: list[str]) -> str:
     """Join numbers as a range, "1", "1 or 2", "1 to 8", and names as a list, "'a', 'b' or 'c'"."""
-    if len(names) > 2 and names[0].isdigit():
+    if len(names) > 2 and all(name.isdigit() for name in names):
         return f"{names[0]} to {names[-1]}"
     return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
