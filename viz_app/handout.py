@@ -99,7 +99,10 @@ def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
                 _placed(revealed.get(step.looks_at), parts),
             )
         )
-    names = sorted({text for step in lesson.steps for text in step.query.get("checkpoint", ())})
+    queries = [step.query for step in lesson.steps]
+    if has_answers:
+        queries += [step.then for step in lesson.steps]
+    names = sorted({text for query in queries for text in query.get("checkpoint", ())})
     about = f"Attnscope. The numbers and pictures are of runs of {', '.join(names)}."
     return Paper(steps, parts, about)
 

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from viz_app import command, handout
-from viz_app.controls.lesson_panel import offered_lessons
+from viz_app.components.catalogue import LESSON
+from viz_app.controls.lesson_panel import LESSON_KEY, offered_lessons
 from viz_app.lessons.document import StepOnPaper, lesson_document
 from viz_app.lessons.form import any_prediction, value_of
+from viz_app.lessons.lesson import Lesson
+from viz_app.notebook.picture import Mounted
 
 EVIL = "<img src=x onerror=alert(1)>"
 FORMS = {
@@ -39,6 +42,25 @@ def test_nothing_of_a_lesson_becomes_html(kind: str) -> None:
 @pytest.mark.parametrize("kind", FORMS)
 def test_any_prediction_fits_its_form(kind: str) -> None:
     assert value_of(FORMS[kind], any_prediction(FORMS[kind])) is not None
+
+
+def test_a_paper_names_every_model_that_its_answers_are_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The names are those of the addresses that were opened; only an answer opens BERT."""
+    lesson, opened = offered_lessons().named("7-three-families"), set()
+
+    def shown(lesson: Lesson, number: int, page: str, query: dict) -> dict[str, Mounted]:
+        opened.update(query["checkpoint"])
+        told = {"happened": "a", "reveal": []}
+        return {LESSON_KEY: Mounted(LESSON, {"asks": FORMS["choose"], "told": told})}
+
+    monkeypatch.setattr(handout, "_shown", shown)
+    for has_answers in (False, True):
+        opened.clear()
+        about = handout.on_paper(lesson, has_answers).about
+        assert about.removesuffix(".").split(" are of runs of ")[1].split(", ") == sorted(opened)
+        assert ("bert" in opened) == has_answers
 
 
 def attnscope(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
