@@ -55,7 +55,7 @@ class PatchRow(Encoding):
     pixels: Float[Tensor, "channel height width"] = field(
         default_factory=lambda: torch.empty(3, 0, 0), compare=False
     )
-    seen: Float[Tensor, "height width 3"] = field(
+    seen: Float[Tensor, "read_height read_width 3"] = field(
         default_factory=lambda: torch.empty(0, 0, 3), compare=False
     )
 
@@ -65,7 +65,7 @@ class PatchRow(Encoding):
         text: str,
         grid: PatchGrid,
         pixels: Float[Tensor, "channel height width"],
-        seen: Float[Tensor, "height width 3"],
+        seen: Float[Tensor, "read_height read_width 3"],
         digest: str,
     ) -> PatchRow:
         """Return the row of an image on this grid."""
