@@ -47,7 +47,9 @@ class PatchRow(Encoding):
     """An image as tokens, with the pixels that the model is called with.
 
     `text` is the ImageFile. The tokens have no place in a text. `seen` is the image as it was cut
-    into patches, with values from 0 to 1; `digest` tells the pixels from all others.
+    into patches, with values from 0 to 1. Where the colours of the pixels are unknown it
+    `is_stretched`: grey, from the smallest number to the largest. `digest` tells the pixels from
+    all others.
     """
 
     grid: PatchGrid = PatchGrid(0, 0)
@@ -58,6 +60,7 @@ class PatchRow(Encoding):
     seen: Float[Tensor, "read_height read_width 3"] = field(
         default_factory=lambda: torch.empty(0, 0, 3), compare=False
     )
+    is_stretched: bool = field(default=False, compare=False)
 
     @classmethod
     def of(
@@ -67,11 +70,13 @@ class PatchRow(Encoding):
         pixels: Float[Tensor, "channel height width"],
         seen: Float[Tensor, "read_height read_width 3"],
         digest: str,
+        *,
+        is_stretched: bool = False,
     ) -> PatchRow:
         """Return the row of an image on this grid."""
         tokens = grid.tokens
         n: Sequence[int] = range(len(tokens))
         return cls(
             text, tuple(n), tokens, (None,) * len(tokens),
-            grid=grid, digest=digest, pixels=pixels, seen=seen,
+            grid=grid, digest=digest, pixels=pixels, seen=seen, is_stretched=is_stretched,
         )  # fmt: skip

@@ -123,6 +123,26 @@ def test_a_frame_is_pointed_at_where_it_is_drawn(stage: Stage) -> None:
     assert stage.text(".reading").startswith("0.6 s gives 90 % of its attention to the sound")
 
 
+def test_an_image_of_unknown_colours_is_not_called_the_image(stage: Stage) -> None:
+    grey = np.zeros((2, 3, 3), np.uint8)
+    header = {
+        "rows": 2,
+        "columns": 3,
+        "size": [2, 3],
+        "before": 1,
+        "tokens": [["x", "", False]] * 7,
+    }
+    blocked = np.zeros((1, 7), np.uint8)
+    arrays = {"weights": PATCHES, "blocked": blocked, "heads": PATCHES, "headsBlocked": blocked}
+    for is_stretched, caption in (
+        (False, "The image as the model reads it"),
+        (True, "What the model reads, from its smallest numbers (black) to its largest (white)"),
+    ):
+        about = HEAD | header | {"isStretched": is_stretched}
+        stage.mount("image_map", 900).show(pack(about, pixels=grey, **arrays))
+        assert stage.text(".image figcaption") == caption
+
+
 ROWS, COLUMNS = 2, 3
 PATCHES = np.array([[0.3, 0.25, 0.0, 0.1, 0.05, 0.2, 0.1]], np.float32)  # [CLS], then row by row
 

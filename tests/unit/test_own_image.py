@@ -1,15 +1,21 @@
 """A vision module of the user's own: what `models.watch` takes of its owner, and what it refuses."""
 
+import io
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor, nn
 
 import models
 from models import InputError
-from models.images import EXAMPLES, PatchRow, decoded, example
+from models.images import EXAMPLES, ImageFile, PatchRow, decoded, example
+from viz_app.drawing.image_map import image_map
+from viz_app.drawing.payload import unpack
 
 NAMES = ("cat", "dog", "owl")
 
@@ -64,6 +70,84 @@ def test_its_tokens_are_the_patches_and_the_image_is_the_one_that_was_given() ->
     assert row.grid.patch(4) == (1, 0)
     small = torch.tensor(list(decoded(example()).resize((12, 8)).tobytes())).reshape(8, 12, 3)
     assert (row.seen - small / 255).abs().max() < 1e-6
+
+
+def flag(wide: int, tall: int) -> ImageFile:
+    """Red, green and blue side by side."""
+    image = Image.new("RGB", (wide, tall), "lime")
+    image.paste("red", (0, 0, wide // 3, tall))
+    image.paste("blue", (wide - wide // 3, 0, wide, tall))
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    return ImageFile("flag", content.getvalue())
+
+
+def cropped(image: Any) -> Any:
+    """The middle of an image, resized, as most vision models read it."""
+    wide, tall = image.size
+    side = min(wide, tall)
+    left, top = (wide - side) // 2, (tall - side) // 2
+    return image.resize((12, 8), box=(left, top, left + side, top + side))
+
+
+def scaled(image: Any, mean: float = 0.4, std: float = 0.3, order: Any = (0, 1, 2)) -> Any:
+    numbers = torch.tensor(np.asarray(cropped(image)) / 255, dtype=torch.float32).movedim(-1, 0)
+    return models.Patches((numbers[list(order)][None] - mean) / std, 2, 3, ("[CLS]",))
+
+
+READ = {
+    "cropped": scaled,
+    "channels turned round": lambda image: scaled(image, order=(2, 1, 0)),
+    "darkened": lambda image: scaled(image.point(lambda value: value // 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", READ)
+def test_the_image_that_is_drawn_is_what_is_read_and_not_the_whole_file(how: str) -> None:
+    for file in (flag(300, 100), example()):
+        row = watched(encode_image=READ[how]).run(file).streams["patches"]
+        wanted = torch.tensor(np.asarray(cropped(decoded(file)))) / 255
+        assert not row.is_stretched
+        assert (row.seen - wanted).abs().max() < 0.01  # of two shades of 255, where it is darkened
+    assert (
+        watched(encode_image=scaled).run(flag(300, 100)).streams["patches"].seen[..., 1].min() > 0.9
+    )
+
+
+def standardised(image: Any) -> models.Patches:
+    patches = scaled(image)
+    pixels = patches.pixels - patches.pixels.mean()
+    return replace(patches, pixels=pixels / (pixels.std() + 1e-6))
+
+
+def refuses_flat(image: Any) -> models.Patches:
+    if len(image.getcolors() or "many") == 1:
+        raise RuntimeError("an image of one colour")
+    return scaled(image)
+
+
+@pytest.mark.parametrize("encode", [standardised, refuses_flat])
+def test_pixels_of_unknown_colours_are_drawn_grey_and_the_picture_says_so(encode: Any) -> None:
+    trace = watched(encode_image=encode).run(example())
+    row = trace.streams["patches"]
+    mean = row.pixels.mean(0)
+    wanted = (mean - mean.min()) / (mean.max() - mean.min())
+    assert (row.seen - wanted[..., None]).abs().max() < 1e-5
+    header, _ = unpack(image_map(trace, next(iter(trace.attention.values())), 0))
+    assert header["isStretched"] is row.is_stretched is True
+
+
+def test_one_channel_is_drawn_grey_as_it_is_read() -> None:
+    def grey(image: Any) -> models.Patches:
+        numbers = torch.tensor(np.asarray(cropped(image).convert("L")) / 255, dtype=torch.float32)
+        return models.Patches(1 - numbers[None, None], 2, 3, ("[CLS]",))
+
+    module = vision()
+    module.patches = nn.Conv2d(1, 10, 4, stride=4)
+    row = models.watch(module, encode_image=grey).run(example()).streams["patches"]
+    wanted = torch.tensor(np.asarray(cropped(decoded(example())).convert("L"))) / 255
+    assert (row.seen - wanted[..., None]).abs().max() < 1e-5
+    assert not row.is_stretched
 
 
 def test_without_names_of_classes_its_answer_is_numbers() -> None:

@@ -55,6 +55,7 @@ def image_map(
         "rows": row.grid.rows,
         "columns": row.grid.columns,
         "size": list(pixels.shape[:2]),
+        "isStretched": row.is_stretched,
         "before": len(row.grid.before),
         "tokens": [label.as_json() for label in labels(row)],
         "scale": (scale or Scale()).of(site.n_key).name,

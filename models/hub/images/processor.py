@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
@@ -20,6 +19,7 @@ from torch import Tensor
 from models.errors import CheckpointError, InputError
 from models.hub.files import PREPROCESSOR
 from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, decoded, example
+from models.images.colours import ColourScale
 from models.tokenizers.base import Encoding, Tokenizer
 
 LARGEST_SIZE = 2048  # of any number in the settings: sides, in pixels
@@ -84,23 +84,12 @@ class ImageProcessor:
         self, pixels: Float[Tensor, "channel height width"]
     ) -> Float[Tensor, "height width channel"]:
         """Return the image that these pixels are of, with values from 0 to 1."""
-        black, white, order = self._colours
-        shares = (pixels - black) / (white - black)
-        return shares[order].clamp(0, 1).permute(1, 2, 0).contiguous()
+        return self._colours.seen(pixels)
 
     @cached_property
-    def _colours(self) -> tuple[Tensor, Tensor, list[int]]:
-        """The values of black and white in each channel, and the channels of red, green and blue.
-
-        Processors differ in which settings they honour, so images of a single colour are tried.
-        """
-        black, white, *colours = (
-            self._middle(colour) for colour in ("black", "white", "red", "lime", "blue")
-        )
-        is_flat = white == black
-        white = torch.where(is_flat, black + 1, white)
-        order = [int(((value - black) / (white - black)).argmax()) for value in colours]
-        return black[:, None, None], white[:, None, None], order
+    def _colours(self) -> ColourScale:
+        """Processors differ in which settings they honour, so images of one colour are tried."""
+        return ColourScale.of(self._middle)
 
     def _middle(self, colour: str) -> Float[Tensor, " channel"]:
         pixels = self.pixels(Image.new("RGB", (PLAIN_SIDE, PLAIN_SIDE), colour))

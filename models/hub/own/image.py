@@ -6,10 +6,12 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
+from PIL import Image
 from torch import Tensor, nn
 
 from models.architectures.base import CLASSES_OUTPUT, IMAGE_FIELD, Answers, Field
@@ -17,6 +19,7 @@ from models.hub.own.model import CallModule, OwnModel
 from models.hub.own.tokenizer import PADDING_ID, OwnTokenizer, describe_error
 from models.hub.sizes import HubConfig
 from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, decoded, example
+from models.images.colours import ColourScale
 from models.layers.masks import SiteKind
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.outputs import ClassProbabilities, Output
@@ -48,7 +51,17 @@ class OwnImageTokenizer(OwnTokenizer):
         self._encode_image = encode_image
 
     def encode_image(self, file: str) -> PatchRow:
-        image = decoded(cast(ImageFile, file))
+        patches = self._patches(decoded(cast(ImageFile, file)))
+        if patches.rows < 1 or patches.columns < 1:
+            raise ValueError(f"an image of {patches.rows} × {patches.columns} patches has none")
+        grid = PatchGrid(patches.rows, patches.columns, patches.before, patches.after)
+        pixels = patches.pixels[0]
+        numbers, colours = pixels.detach().cpu(), self._colours
+        digest = hashlib.sha256(numbers.contiguous().numpy().tobytes()).hexdigest()
+        seen = colours.seen(numbers.float()) if colours else _stretched(numbers.float())
+        return PatchRow.of(file, grid, pixels, seen, digest, is_stretched=colours is None)
+
+    def _patches(self, image: Image.Image) -> Patches:
         try:
             patches = self._encode_image(image)
         except Exception as error:  # it is the owner's, and may raise anything
@@ -61,24 +74,37 @@ class OwnImageTokenizer(OwnTokenizer):
             raise ValueError(
                 "encode_image should return models.Patches with pixels (1, channel, height, width)"
             )
-        if patches.rows < 1 or patches.columns < 1:
-            raise ValueError(f"an image of {patches.rows} × {patches.columns} patches has none")
-        grid, pixels = (
-            PatchGrid(patches.rows, patches.columns, patches.before, patches.after),
-            patches.pixels[0],
-        )
-        height, width = pixels.shape[-2:]
-        picture = torch.frombuffer(
-            bytearray(image.resize((width, height)).tobytes()), dtype=torch.uint8
-        )
-        digest = hashlib.sha256(pixels.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
-        return PatchRow.of(file, grid, pixels, picture.reshape(height, width, 3) / 255, digest)
+        return patches
+
+    @cached_property
+    def _colours(self) -> ColourScale | None:
+        """The colours of the owner's pixels; None if images of one colour do not show them."""
+        try:
+            scale = ColourScale.of(self._middle)
+            return scale if scale.holds(self._middle) else None
+        except ValueError:
+            return None
+
+    def _middle(self, colour: str) -> Float[Tensor, " channel"]:
+        size = decoded(example()).size
+        pixels = self._patches(Image.new("RGB", size, colour)).pixels[0].detach().cpu().float()
+        return pixels[:, pixels.shape[1] // 2, pixels.shape[2] // 2]
 
     def token(self, i: int) -> str:
         return "[pad]" if i == PADDING_ID else str(int(i))
 
     def to_json(self) -> str:
         return json.dumps({"own": True, "field": "image"})
+
+
+def _stretched(
+    pixels: Float[Tensor, "channel height width"],
+) -> Float[Tensor, "height width 3"]:
+    """Return the mean of the channels in grey, black where it is smallest."""
+    mean = pixels.mean(0)
+    least, most = mean.amin(), mean.amax()
+    grey = (mean - least) / (most - least).clamp(min=1e-6)
+    return grey[..., None].repeat(1, 1, 3)
 
 
 class OwnImageModel(OwnModel):

@@ -14,6 +14,9 @@ class ImageMap extends OverFile {
 
   show(picture, theme) {
     const n = picture.tokens.length;
+    this.root.querySelector(".read").textContent = picture.isStretched
+      ? "What the model reads, from its smallest numbers (black) to its largest (white)"
+      : "The image as the model reads it";
     this.take(picture, theme, n, n, imageOf(picture, theme));
     this.root.dataset.pixels = picture.arrays.pixels.length;
   }
