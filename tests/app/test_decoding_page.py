@@ -7,9 +7,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed, of_key, page_at, said
+from app_parts import all_passed, app_at, of_key, page_at, said
 from drawn import saved
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 import models
 from models.decoding import runs as decoding_runs
@@ -345,6 +346,22 @@ def test_editing_the_source_lets_go_of_forced_tokens_and_says_so() -> None:
     assert header["free"] is None
     assert "were removed" in header["note"]
     assert "force" not in app.query_params
+
+
+def test_a_source_that_is_edited_on_another_page_lets_go_of_forced_tokens_too() -> None:
+    app = app_at("", checkpoint="dates", source=SOURCE, force="3:12")
+    app.text_area(key="source").set_value("5 May 1990").run()
+    assert app.session_state["live session"].shown.spec.forced == ()
+    app._page_hash = calc_hash("decoding")
+    header, _ = stepper(app.run())
+    assert header["forced"] == []
+    assert header["note"] == "The forced tokens belonged to another source and were removed."
+
+
+def test_tokens_that_a_link_forces_stay_on_another_page() -> None:
+    app = app_at("", checkpoint="dates", source=SOURCE, force="3:12")
+    app._page_hash = calc_hash("decoding")
+    assert stepper(app.run())[0]["forced"] == [2]
 
 
 def test_the_layer_and_the_head_are_those_of_the_other_pages() -> None:

@@ -350,3 +350,30 @@ def test_each_parameter_of_a_run_has_one_of_the_pinned_run() -> None:
     one = pinned.of_pinned(pinned.CHECKPOINT)
     assert one.name == "pin.checkpoint"
     assert one is pinned.of_pinned(pinned.CHECKPOINT)
+
+
+def test_tokens_forced_on_the_pinned_run_are_cleared_when_it_follows_another_text() -> None:
+    app = opened("decoding", source="The black cat is here.", **{"pin.checkpoint": "eng-fra", "pin.force": "1:1182"})  # fmt: skip
+    assert picture(app, "pin stepper")[0]["forced"] == [0]
+    live = app.session_state["of the test"]
+    typed = live.edit("We like him.", "")
+    assert unpack(unpack(typed)[1]["pin stepper"].tobytes())[0]["forced"] == []
+    app.text_area(key="source").set_value("We like him very much.").run()
+    header = picture(app, "pin stepper")[0]
+    written = [label[0] for label in header["serial"]["written"]]
+    assert (header["forced"], written) == (
+        [],
+        [label[0] for label in picture(app, "stepper")[0]["serial"]["written"]],
+    )
+
+
+def test_swapped_runs_keep_the_tokens_that_each_was_forced_to_take() -> None:
+    forced = {"force": "1:1182", "pin.force": "1:363"}
+    pinned_text = {"pin.checkpoint": "eng-fra", "pin.source": "We like him."}
+    app = opened("decoding", source="The black cat is here.", **forced, **pinned_text)
+    app.button(key="pin-swap").click().run()
+    spec = app.session_state["of the test"].shown.spec
+    assert (spec.fields[0], spec.forced) == ("We like him.", ((0, 363),))
+    assert app.session_state["of the test"].beside(
+        app.session_state["of the test"].run
+    ).spec.forced == ((0, 1182),)

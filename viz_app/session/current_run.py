@@ -38,3 +38,12 @@ class CurrentRun:
     def unchanged(self) -> CurrentRun:
         """The run of the model as trained."""
         return self.original or self
+
+    @property
+    def input_ids(self) -> tuple[int, ...]:
+        """The tokens that generation starts from: a source, or a prompt alone."""
+        first = self.scope.model.fields[0]
+        ids = self.trace.streams[first.stream].ids
+        if not self.scope.model.continues:
+            return ids
+        return ids[: len(self.scope.input_ids(self.trace.fields[first.name]))]

@@ -4,7 +4,7 @@ import re
 
 from viz_app.lessons.form import MAX_PREDICTION
 from viz_app.lessons.lesson import MOST_STEPS, Lesson
-from viz_app.session import pinned, url_state
+from viz_app.session import pinned, run_changes, url_state
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Notation, Text, Whole, declared_parameters
 
@@ -64,6 +64,7 @@ def open_step(lesson: Lesson, number: int, session: LiveSession, is_changed: boo
     step = lesson.steps[number - 1]
     url_state.set_value(LESSON_STEP, number)
     query = {**step.query, **step.then} if is_changed else step.query
+    run_changes.force_anew()
     for name, parameter in declared_parameters().items():
         if name in query:
             url_state.set_value(parameter, parameter.from_url(list(query[name])))

@@ -27,6 +27,7 @@ def of_pinned(parameter: Parameter) -> Parameter:
 
 def pin_run(name: str, run: CurrentRun) -> None:
     """Pin this run with its changes; `name` is the menu name of its model."""
+    run_changes.force_anew(of_pinned)
     for parameter in _parameters(run):
         url_state.set_value(of_pinned(parameter), url_state.get(parameter))
     url_state.set_value(of_pinned(CHECKPOINT), name)
@@ -34,6 +35,7 @@ def pin_run(name: str, run: CurrentRun) -> None:
 
 def pin_address(query: Mapping[str, Sequence[str]]) -> None:
     """Pin the run of an address, given the texts of its parameters; it names its checkpoint."""
+    run_changes.force_anew(of_pinned)
     for parameter in [CHECKPOINT, *url_state.shipped_fields(), *run_changes.parameters(())]:
         texts = query.get(parameter.name)
         value = parameter.from_url(list(texts)) if texts else parameter.default
@@ -47,6 +49,8 @@ def unpin() -> None:
 
 def swap(name: str, parameters: Sequence[Parameter]) -> None:
     """Exchange the pinned run and the current run, whose model is `name`, in these parameters."""
+    run_changes.force_anew()
+    run_changes.force_anew(of_pinned)
     for parameter in parameters:
         ours, pinned = url_state.get(parameter), url_state.get(of_pinned(parameter))
         url_state.set_value(parameter, pinned)
@@ -129,7 +133,10 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
     )
     chosen = own_files.with_files(live.live_session(), model.fields, untyped, of_pinned)
     pinned = Pinned(scope, texts if any(texts) else None, chosen)
-    return replace(pinned, spec=run_changes.chosen_spec(pinned.beside(run), of_pinned))
+    other = pinned.beside(run)
+    if scope.model.can_write:
+        run_changes.clear_forced(scope, other.input_ids, of_pinned)
+    return replace(pinned, spec=run_changes.chosen_spec(other, of_pinned))
 
 
 def _texts_for(scope: Scope, run: CurrentRun) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from models.layers.similarity import SIMILARITIES
 from models.runs.spec import ForcedPairs, RunSpec
 from models.trace.edits import Edit, Edits, MaskChange, Patch, for_kinds, from_text, to_text
 from viz_app.drawing.sites import by_kind
-from viz_app.session import mask_notation, url_state
+from viz_app.session import live, mask_notation, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Notation, Parameter, Switch
+from viz_app.session.remembered import forget, recall, remember
 
 SHOWS_SNAPSHOT, SNAPSHOT_STEP = Switch("growth"), Choice("growth-step", is_step=False)
 SIMILARITY_CHANGE = Choice("similarity")  # None: the model's own
@@ -79,6 +80,45 @@ Of = Callable[[Parameter], Parameter]  # maps a parameter to the one that is rea
 
 def _itself(parameter: Parameter) -> Parameter:
     return parameter
+
+
+def clear_forced(scope: Scope, inputs: tuple[int, ...], of: Of = _itself) -> None:
+    """Clear the forced tokens if they were forced on other tokens than these inputs.
+
+    While another model is being opened, the run on the screen is not the one that they belong to.
+    """
+    if live.live_session().opening is not None:
+        return
+    forced, source = url_state.get(of(FORCED_CHANGE)), (str(scope.path), inputs)
+    forced_before, source_before = recall(_forced_on(of), (forced, source))
+    if url_state.is_url_driven():
+        remember(_cleared(of), False)
+    elif source != source_before:
+        is_elsewhere = bool(forced) and forced == forced_before
+        remember(_cleared(of), is_elsewhere)
+        if is_elsewhere:
+            forced = ()
+            url_state.set_value(of(FORCED_CHANGE), forced)
+    remember(_forced_on(of), (forced, source))
+
+
+def forced_were_cleared() -> bool:
+    """Return True if a change of the source cleared forced tokens and none was forced since."""
+    return bool(recall(_cleared(_itself)))
+
+
+def force_anew(of: Of = _itself) -> None:
+    """Let the forced tokens belong to the inputs of the next run, whatever they are."""
+    remember(_cleared(of), False)
+    forget(_forced_on(of))
+
+
+def _forced_on(of: Of) -> str:
+    return f"{of(FORCED_CHANGE).name} on"
+
+
+def _cleared(of: Of) -> str:
+    return f"{of(FORCED_CHANGE).name} cleared"
 
 
 def chosen_spec(original: CurrentRun, of: Of = _itself) -> RunSpec:

@@ -133,10 +133,14 @@ def _readable(
 def with_changes_of(spec: RunSpec, original: CurrentRun) -> CurrentRun:
     """Return the run with the changes of this spec on the inputs of another run of its model.
 
+    Tokens are forced only on the input that they were forced on, the first field of the spec.
+
     Raises:
         CheckpointError: the changes cannot be made.
     """
-    return changed_run(original, RunSpec(spec.model, original.spec.fields, spec.edits, spec.forced))
+    fields = original.spec.fields
+    forced = spec.forced if fields[:1] == spec.fields[:1] else ()
+    return changed_run(original, RunSpec(spec.model, fields, spec.edits, forced))
 
 
 def changed_run(original: CurrentRun, spec: RunSpec) -> CurrentRun:

@@ -7,12 +7,12 @@ from models.decoding.runs import Method
 from models.trace import Trace
 from viz_app import words
 from viz_app.controls import pick, which_head
-from viz_app.session import url_state
+from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import FOCUS_HEAD, chosen_focus, pick_head
 from viz_app.session.parameters import Choice, Number, Whole
 from viz_app.views.decoding import state
-from viz_app.views.decoding.payloads import DecodingChoices, compare_decoding, input_ids
+from viz_app.views.decoding.payloads import DecodingChoices, compare_decoding
 from viz_app.views.decoding.story import ShownAttention, decoder_attention, writing_sites
 
 _HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
@@ -35,7 +35,7 @@ _SLIM = 70  # px, the smallest width of a number box
 
 def choose_decoding(run: CurrentRun) -> DecodingChoices:
     """Draw the row of controls and return the choices, with the session's place in the text."""
-    inputs = input_ids(run)
+    inputs = run.input_ids
     place = state.current_state(run.scope, inputs)
     with which_head.head_row():
         attention = _reading(run.trace, place.mean)
@@ -47,7 +47,7 @@ def choose_decoding(run: CurrentRun) -> DecodingChoices:
         )
     method = Method(how, **settings, forced=place.forced)
     choices = DecodingChoices(
-        method, attention, place, inputs, state.forced_were_cleared(), is_tree
+        method, attention, place, inputs, run_changes.forced_were_cleared(), is_tree
     )
     step = min(place.step, compare_decoding(run, choices)[1].n_steps - 1)
     state.go_to_position(step)

@@ -19,7 +19,6 @@ from viz_app.views.decoding.payloads import (
     decoding_payloads,
     decoding_quantities,
     has_room,
-    input_ids,
 )
 from viz_app.views.decoding.story import Story
 from viz_app.views.page import File, Foot, Page, PageCell, ShownComponent, View
@@ -63,7 +62,7 @@ def _files(run: CurrentRun, choices: DecodingChoices) -> Sequence[File]:
 
     def drawing(now: CurrentRun) -> str:
         story, scope = story_of(now), now.scope
-        position = min(choices.of(input_ids(now)).place.step, story.n_steps - 1)
+        position = min(choices.of(now.input_ids).place.step, story.n_steps - 1)
         source, how = story.trace.fields[scope.model.fields[0].name], METHOD_NAMES[story.method.how]
         title = f"{source} — decoding, step {position + 1}: training beside inference ({how})"
         return files.drawing(story, scope, choices.reading, position, title)

@@ -81,7 +81,7 @@ def decoding_payloads(run: CurrentRun, choices: DecodingChoices) -> Pictures:
     """Return the payloads of all components; only a note if the prompt leaves no room to write."""
     if not has_room(run):
         return {"note decoding": small_print(text.no_room(run.scope.n_ctx))}
-    choices = choices.of(input_ids(run))
+    choices = choices.of(run.input_ids)
     autoregression, runs = compare_decoding(run, choices)
     step = min(choices.place.step, runs.n_steps - 1)
     note = _note(run, runs, choices)
@@ -116,7 +116,7 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
     """
     if not has_room(run):
         raise InputError(text.no_room(run.scope.n_ctx), run.scope.model.fields[0].name)
-    choices = choices.of(input_ids(run))
+    choices = choices.of(run.input_ids)
     serial = compare_decoding(run, choices)[1].serial
     tokenizer = run.scope.tokenizer
     steps = [token_label(tokenizer, token) for token in serial.taken]
@@ -156,7 +156,7 @@ def decoding_choices_within(
     place = ReadingState(choices.place.step, other.spec.forced, mean=choices.place.mean)
     place = place.within(other.scope)
     method = replace(choices.method, forced=place.forced)
-    return DecodingChoices(method, reading, place, input_ids(other), is_tree=choices.is_tree)
+    return DecodingChoices(method, reading, place, other.input_ids, is_tree=choices.is_tree)
 
 
 def _written(run: CurrentRun, runs: Story) -> dict:
@@ -171,7 +171,7 @@ def _written(run: CurrentRun, runs: Story) -> dict:
 
 def compare_decoding(run: CurrentRun, choices: DecodingChoices) -> tuple[Autoregression, Story]:
     """Return the tokens that inference generates, and both runs."""
-    inputs, n_opening = input_ids(run), _n_opening(run)
+    inputs, n_opening = run.input_ids, _n_opening(run)
     method = choices.of(inputs).method
     autoregression = cache.autoregression(run, inputs, method)
     free: Run | None = None
@@ -189,20 +189,9 @@ def compare_decoding(run: CurrentRun, choices: DecodingChoices) -> tuple[Autoreg
     )
 
 
-def input_ids(run: CurrentRun) -> tuple[int, ...]:
-    """Return the tokens that generation starts from: a source, or a prompt alone."""
-    first = run.scope.model.fields[0]
-    ids = run.trace.streams[first.stream].ids
-    return (
-        ids[: len(run.scope.input_ids(run.trace.fields[first.name]))]
-        if run.scope.model.continues
-        else ids
-    )
-
-
 def has_room(run: CurrentRun) -> bool:
     """Return True if what is given leaves the model room to write."""
-    return run.scope.model.longest(len(input_ids(run))) > 0
+    return run.scope.model.longest(len(run.input_ids)) > 0
 
 
 def _n_opening(run: CurrentRun) -> int:
@@ -210,7 +199,7 @@ def _n_opening(run: CurrentRun) -> int:
 
     It is 1 for <s>, or the prompt's length.
     """
-    return len(input_ids(run)) if run.scope.model.continues else 1
+    return len(run.input_ids) if run.scope.model.continues else 1
 
 
 def _teacher_forced(run: CurrentRun, method: Method) -> Run:
@@ -222,7 +211,7 @@ def _teacher_forced(run: CurrentRun, method: Method) -> Run:
         return of_trace(run.trace, _n_opening(run) - 1)
     return checked_pass(
         run,
-        cache.autoregression(run, input_ids(run), Method(max_new=method.max_new)).run.taken,
+        cache.autoregression(run, run.input_ids, Method(max_new=method.max_new)).run.taken,
     )
 
 
@@ -241,7 +230,7 @@ def _uncached(run: CurrentRun, runs: Story) -> Run:
 
 def checked_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
     """Return an uncached pass over given tokens."""
-    return cache.cached_single_pass(run, input_ids(run), tokens)
+    return cache.cached_single_pass(run, run.input_ids, tokens)
 
 
 def _note(run: CurrentRun, runs: Story, choices: DecodingChoices) -> str:
@@ -268,7 +257,7 @@ def _passed_over(run: CurrentRun, runs: Story) -> list[int]:
     if runs.method.how != "greedy" or serial.scores is None:
         return []
     model = run.scope.model
-    limit = limit_of(model, input_ids(run), runs.method.max_new)
+    limit = limit_of(model, run.input_ids, runs.method.max_new)
     forced = model.forced_by_position(limit) | dict(runs.method.forced)
     best = serial.log_probs.amax(-1)
     log_p = serial.log_probs[torch.arange(len(serial)), torch.tensor(serial.taken)]

@@ -1,7 +1,7 @@
 """The session's place on the page Decoding: step, forced tokens, beam node and mean over heads.
 
-It is stored in the URL, where positions count from 1; here they count from 0. Forced tokens belong
-to one source or prompt of one checkpoint; they are cleared when that changes, and the page says so.
+It is stored in the URL, where positions count from 1; here they count from 0. The place belongs to
+one source or prompt of one checkpoint, as forced tokens do (run_changes.clear_forced).
 """
 
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from models.runs.scope import Scope
 from viz_app.session import url_state
 from viz_app.session.parameters import Notation, Parameter, Switch, Whole
 from viz_app.session.remembered import recall, remember
-from viz_app.session.run_changes import FORCED_CHANGE, parse_pairs
+from viz_app.session.run_changes import FORCED_CHANGE, force_anew, parse_pairs
 from viz_app.views.decoding.payloads import ReadingState
 
-_SOURCE, _CLEARED = "decoding source", "decoding cleared"
+_SOURCE = "decoding source"
 
 
 def _read_node(text: str) -> tuple[int, int] | None:
@@ -36,11 +36,8 @@ def current_state(scope: Scope, inputs: tuple[int, ...]) -> ReadingState:
     current = _place()
     source, previous = (str(scope.path), inputs), recall(_SOURCE)
     remember(_SOURCE, source)
-    if url_state.is_url_driven():
-        remember(_CLEARED, False)
-    elif previous not in (None, source):
-        remember(_CLEARED, bool(current.forced))
-        current = ReadingState(mean=current.mean)
+    if not url_state.is_url_driven() and previous not in (None, source):
+        current = ReadingState(forced=current.forced, mean=current.mean)
     current = current.within(scope)
     store_state(current, url_state.correct_value)
     return current
@@ -64,11 +61,6 @@ def store_state(
         how(parameter, value)
 
 
-def forced_were_cleared() -> bool:
-    """Return True if a change of the source cleared forced tokens and none was forced since."""
-    return bool(recall(_CLEARED))
-
-
 def go_to_position(position: int) -> None:
     """Go to this position."""
     url_state.set_value(DECODING_STEP, max(0, position) + 1)
@@ -79,7 +71,7 @@ def force_token(position: int, token: int) -> None:
     current = _place()
     before = tuple(pair for pair in current.forced if pair[0] < position)
     is_forced = (position, token) in current.forced
-    remember(_CLEARED, False)
+    force_anew()
     store_state(
         replace(
             current,
@@ -92,7 +84,7 @@ def force_token(position: int, token: int) -> None:
 
 def discard_forced() -> None:
     """Discard all forced tokens."""
-    remember(_CLEARED, False)
+    force_anew()
     store_state(replace(_place(), forced=(), node=None))
 
 
