@@ -4,6 +4,7 @@ import base64
 import io
 import json
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -29,15 +30,30 @@ class _SessionState:
     def __getitem__(self, key: str) -> Any:
         return self._state[key]
 
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._state[key] = value
+
+    def pop(self, key: str, default: Any) -> Any:
+        if key not in self._state:
+            return default
+        value = self._state[key]
+        del self._state[key]
+        return value
+
     def setdefault(self, key: str, value: Any) -> Any:
         if key not in self._state:
             self._state[key] = value
         return self._state[key]
 
 
+def in_session(app: AppTest) -> AbstractContextManager:
+    """Within it, code sees the session of this app, as an event of the browser does."""
+    return patch("streamlit.session_state", _SessionState(app))
+
+
 def pick_model(app: AppTest, name: str) -> AppTest:
     """Choose a model, as the picker in the browser does, and run the page."""
-    with patch("streamlit.session_state", _SessionState(app)):
+    with in_session(app):
         form.pick_model(name)
     return app.run()
 

@@ -147,10 +147,11 @@ def _shown(
         if LESSON_KEY in parts or app.exception or time.monotonic() > end:
             break
         time.sleep(0.2)  # a model is being opened
-    if LESSON_KEY not in parts or "error" in parts[LESSON_KEY].payload:
-        why = (
-            parts[LESSON_KEY].payload["error"] if LESSON_KEY in parts else "its page does not open"
-        )
+    why = "its page does not open"
+    if LESSON_KEY in parts:
+        payload = parts[LESSON_KEY].payload
+        why = payload.get("error") or payload["other"]
+    if why:
         raise ValueError(f"{lesson.name}, question {number}: {why}")
     return parts
 

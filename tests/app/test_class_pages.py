@@ -6,11 +6,13 @@ import pytest
 from app_parts import app_at, prose, said
 from streamlit.testing.v1 import AppTest
 
+import models
 from viz_app import common_folder
 from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.lessons.form import form_of
 from viz_app.session import class_route, class_state
 from viz_app.session.classes import open_classes
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 
 LESSON = "6-positions"
@@ -66,6 +68,46 @@ def test_a_teacher_and_three_pupils(code: str) -> None:
     assert said(pupils[1].run(), "lesson")["told"]["agrees"] is False
     (first, second) = said(pupils[1], "classroom")["news"]["histogram"]["bars"]
     assert (first["n"], first["happened"], second["n"], second["happened"]) == (2, True, 1, False)
+
+
+def test_a_pupil_who_types_sees_what_happened_in_the_run_that_was_predicted_for() -> None:
+    code = open_classes().start("t" * 22, "2-alignment")
+    scope = models.load("eng-fra-bahdanau")
+    source = "The black cat is here."
+    run = CurrentRun(scope, scope.run(source))
+    form = form_of(offered_lessons().named("2-alignment").steps[0].prediction, run)
+    open_classes().ask(code, "t" * 22, 1, form)
+    pupil = app_at("task", checkpoint=scope.name, source=source, **{"class": code})
+    person = session_of(pupil).member.person
+    open_classes().vote(code, person, 1, form, "2")
+    waits = said(pupil.run(), "lesson")["waits"]
+    assert waits["said"] == "cat"
+    pupil.text_area(key="source").set_value("My old brother is here.").run()
+    assert said(pupil, "lesson")["waits"]["said"] is None
+    open_classes().release(code, "t" * 22)
+    pupil = app_at("", checkpoint=scope.name, source=source, lock="q2", **{"class": code})
+
+    def ticked() -> list[str]:
+        bars = said(pupil, "classroom")["news"]["histogram"]["bars"]
+        return [bar["says"] for bar in bars if bar["happened"]]
+
+    assert ticked() == ["black"]
+    for text in ("My old brother is here.", "I do not know him."):
+        pupil.text_area(key="source").set_value(text).run()
+        assert ticked() == []
+    pupil.text_area(key="source").set_value(source).run()
+    assert ticked() == ["black"]
+
+
+def test_the_form_of_a_class_is_not_made_from_another_text() -> None:
+    code = open_classes().start("t" * 22, "2-alignment")
+    asked = {"checkpoint": "eng-fra-bahdanau", "source": "The black cat is here."}
+    teacher = app_at("task", **asked, **{"class": code})
+    teacher.text_area(key="source").set_value("We like big dogs.").run()
+    as_teacher(teacher)
+    assert open_classes().form(code, 1) is None
+    teacher.text_area(key="source").set_value(asked["source"]).run()
+    assert open_classes().form(code, 1)["tokens"][1] == "black"
 
 
 def test_a_class_ends_for_everyone(code: str) -> None:

@@ -1,17 +1,20 @@
 """Each step of each shipped lesson, opened by its address before and after a prediction."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from app_parts import app_at, said
+from app_parts import app_at, in_session, said
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 import models
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
 from models.analysis.shuffle import without_positions
 from viz_app.controls.lesson_panel import offered_lessons
+from viz_app.drawing.payload import unpack
 from viz_app.lessons import library
 from viz_app.lessons.lesson import (
     CELLS_STEP,
@@ -21,10 +24,15 @@ from viz_app.lessons.lesson import (
     TOKEN_STEP,
     LessonStep,
 )
+from viz_app.session import lesson_state
+from viz_app.session.lesson_state import changes_texts
 from viz_app.session.pinned import PIN_PREFIX
 
 LESSONS = {lesson.name: lesson for lesson in offered_lessons().lessons}
 STEPS = [(name, i) for name, one in LESSONS.items() for i in range(1, len(one.steps) + 1)]
+
+
+TEXTS = ("source", "target", "text")
 
 
 def at(page: str) -> str:
@@ -38,7 +46,7 @@ def opened(name: str, number: int, said_: str = "", **other: str) -> AppTest:
     if said_:
         query |= step.then
         if step.pins:
-            pins = ("checkpoint", "source", "target", "text", "edits", "positions")
+            pins = ("checkpoint", *TEXTS[: 3 * changes_texts(step)], "edits", "positions")
             query |= {f"{PIN_PREFIX}{key}": step.query[key] for key in pins if key in step.query}
     address = {"lesson": name, "lesson-step": str(number)}
     address |= {"predicted": f"{number}.{said_}"} if said_ else {}
@@ -136,6 +144,114 @@ def test_a_lesson_that_is_not_there_is_said() -> None:
         said(app, "lesson")
 
 
+def predicted(name: str, number: int, prediction: str) -> AppTest:
+    """Open a step, and predict as the component in the browser does."""
+    app, lesson = opened(name, number), LESSONS[name]
+    with in_session(app):
+        lesson_state.predict(lesson, number, prediction, app.session_state["live session"])
+    app._page_hash = calc_hash(at(lesson.steps[number - 1].page_when(True)))
+    app.run()
+    assert not app.exception
+    return app
+
+
+def typed(app: AppTest, field: str, text: str) -> dict[str, Any]:
+    """What the lesson says once another text is typed, at every key as after the pause."""
+    session = app.session_state["live session"]
+    _, *optional = session.scope.model.text_fields
+    live = unpack(session.edit(text, *("" for _ in optional)))[0]["said"]["lesson"]
+    app.text_area(key=field).set_value(text).run()
+    assert live == {key: value for key, value in said(app, "lesson").items() if key in live}
+    return said(app, "lesson")
+
+
+def test_a_pinned_model_reads_the_text_that_is_typed() -> None:
+    app, source = predicted("1-one-vector", 4, "same"), "The dog is here."
+    written = {name: models.load(name).write(source).text for name in ("eng-fra-rnn", "eng-fra-bahdanau")}  # fmt: skip
+    told = typed(app, "source", source)["told"]
+    assert len(set(written.values())) == 1
+    assert told["happened"] == "Yes, the same"
+    assert told["reveal"][0] == ", ".join(f"{n} writes “{t}”" for n, t in written.items()) + "."
+    app, text = predicted("7-three-families", 3, "bert"), "He ate a slice of bread."
+    gpt = models.load("gpt").run(text).next_token.surprisal[1]
+    (bert, *_) = models.load("bert").run(text, masked=(2,)).outputs.values()
+    bits = -float(bert.log_probs[0, bert.labels[0]]) / math.log(2)
+    told = typed(app, "text", text)["told"]
+    assert told["reveal"][0].startswith(
+        f"“ate” has {gpt:.1f} bits for gpt, “ate” has {bits:.1f} bits for bert."
+    )
+
+
+def test_a_pinned_text_stays_where_the_step_puts_another_beside_it() -> None:
+    app = predicted("6-positions", 1, "yes")
+    assert "“Tom hit Mary.”" in said(app, "lesson")["told"]["reveal"][0]
+    assert "“Tom hit Mary.”" in typed(app, "source", "She saw Tom.")["told"]["reveal"][0]
+
+
+def test_nothing_is_predicted_for_another_text_than_the_steps() -> None:
+    app = opened("2-alignment", 1)
+    assert said(app, "lesson")["asks"]["tokens"][1] == "black"
+    asked = typed(app, "source", "My old dog sleeps in the house.")
+    assert (asked["asks"], asked["told"]) == (None, None)
+    assert "another text" in asked["other"]
+    assert "“Show again”" in asked["other"]
+    asked = typed(app, "source", "The black cat is here.")
+    assert (asked["asks"]["tokens"][1], asked["other"]) == ("black", "")
+
+
+def test_a_prediction_is_not_held_against_another_run() -> None:
+    app = predicted("2-alignment", 1, "1")
+    told = said(app, "lesson")["told"]
+    assert (told["said"], told["agrees"], told["happened"]) == ("black", True, "black")
+    asked = typed(app, "source", "We like big dogs.")
+    assert "said" not in asked["told"]
+    assert "agrees" not in asked["told"]
+    assert "“ons”" in asked["told"]["reveal"][0]
+    assert "another text" in asked["other"]
+    app = predicted("8-explanation", 1, "stays")
+    assert said(app, "lesson")["told"]["agrees"] is False
+    told = typed(app, "source", "Tom.")["told"]
+    assert (told["said"], told["agrees"]) == ("It stays the same", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "says", "is_told"),
+    [
+        ({"checkpoint": "eng-fra-bahdanau", "pin.checkpoint": "eng-fra"}, "another model", True),
+        ({"similarity": "cosine"}, "other changes", False),
+        ({"cross-mask": "f0.1"}, "other changes", True),
+        ({"pin.positions": "false"}, "no longer pinned", False),
+        ({"pin.checkpoint": ""}, "no longer pinned", False),
+        ({"pin.source": "We like him."}, "no longer pinned", False),
+        ({"site": "encoder.layers.0.self_attn", "head": "2"}, "", True),
+    ],
+)
+def test_what_is_another_run_is_named(change: dict[str, str], says: str, is_told: bool) -> None:
+    told = said(opened("6-positions", 1, "yes", **change), "lesson")
+    assert says in told["other"]
+    assert bool(told["other"]) == bool(says)
+    assert (told["told"] is not None) == is_told
+    assert not says or (told["told"] or {}).get("agrees") is None
+
+
+def test_a_change_that_another_model_lacks_is_not_told_of() -> None:
+    told = said(opened("3-heads", 3, "same", checkpoint="eng-fra-rnn"), "lesson")
+    assert told["told"] is None
+    assert "another model" in told["other"]
+
+
+def test_a_lesson_forces_no_token_of_another_source() -> None:
+    app = predicted("5-one-wrong-word", 1, "2")
+    assert said(app, "lesson")["told"]["happened"] == "1 word"
+    asked = typed(app, "source", "We like him very much.")
+    assert asked["told"] is None
+    assert "another text" in asked["other"]
+    with in_session(app):
+        lesson_state.open_step(LESSONS["5-one-wrong-word"], 1, app.session_state["live session"], True)  # fmt: skip
+    again = said(app.run(), "lesson")
+    assert (again["told"]["happened"], again["other"]) == ("1 word", "")
+
+
 HOSTILE = {
     "another folder's file": {"lesson": "../../../etc/passwd"},
     "markup": {"lesson": "<script>alert(1)</script>"},
@@ -160,7 +276,12 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_whatever_stands_in_the_address_the_page_stands(case: str) -> None:
     """What is no lesson, step or prediction is named, and no prediction is made up from it."""
-    app = app_at("", **HOSTILE[case])
+    address = HOSTILE[case]
+    if address["lesson"] in LESSONS:
+        number = int(address.get("lesson-step", "1")) if "predicted" in address else 1
+        app = opened(address["lesson"], number, "0" * ("predicted" in address), **address)
+    else:
+        app = app_at("", **address)
     assert said(app, "written")
     lessons = [e for e in app.get("bidi_component") if e.proto.id.endswith("-lesson")]
     if not lessons:

@@ -34,14 +34,20 @@ def draw_class(
     run: CurrentRun,
     pinned: CurrentRun | None,
     is_here: bool,
+    is_asked: bool,
 ) -> None:
-    """Draw the class; a step's predictions have the form that the teacher's page has first."""
+    """Draw the class; a step's predictions have the form that the teacher's page has first.
+
+    The run `is_asked` if it is the one that the step is about; of another one nothing is compared
+    with the predictions.
+    """
     member, step = session.member, lesson.steps[standing.step - 1]
     leads = class_state.leads_class(session)
     try:
         if standing.is_released:
-            member.happened[standing.step] = comparable(step, run, pinned)
-        elif leads and is_here:
+            happened = comparable(step, run, pinned) if is_asked else None
+            member.happened[standing.step] = happened
+        elif leads and is_here and is_asked:
             form = form_of(step.prediction, run)
             open_classes().ask(standing.code, member.person, standing.step, form)
     except ValueError as error:

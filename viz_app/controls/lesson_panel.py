@@ -8,6 +8,7 @@ from models.checkpoint import CheckpointError
 from viz_app.components.catalogue import LESSON
 from viz_app.components.mounting import show
 from viz_app.controls import class_panel
+from viz_app.controls.step_run import departure_finder
 from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.library import Library, library
 from viz_app.lessons.picture import lesson_picture
@@ -91,11 +92,17 @@ def draw_lesson(
     else:
         predictions, in_class = lesson_state.predictions(), None
         is_told = number in predictions
-    is_here = page == lesson.steps[number - 1].page_when(is_told)
+    step = lesson.steps[number - 1]
+    is_here = page == step.page_when(is_told)
     beside = partial(_beside, session.beside)
+    find_departure = departure_finder(step, is_told, session, run, beside(run))
 
     def pictures(run: CurrentRun) -> Pictures:
-        picture = lesson_picture(lesson, number, predictions, run, beside(run), is_here, in_class)
+        other = beside(run)
+        departure = find_departure(run, other)
+        picture = lesson_picture(
+            lesson, number, predictions, run, other, is_here, in_class, departure
+        )
         return {LESSON_KEY: picture if standing else picture | _way_on(lesson)}
 
     if standing:
@@ -109,8 +116,9 @@ def draw_lesson(
             "on_leave": lesson_state.leave_lesson,
             "on_next": partial(_go_on, lesson, session),
         }
+    is_asked = find_departure(run, beside(run)) is None
     draw_class = partial(
-        class_panel.draw_class, standing, lesson, session, run, beside(run), is_here
+        class_panel.draw_class, standing, lesson, session, run, beside(run), is_here, is_asked
     )
     if in_class and in_class.leads:
         draw_class()

@@ -25,7 +25,7 @@ from viz_app.session import live, own_files, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, noted
 from viz_app.session.opening import try_again
-from viz_app.session.parameters import Text
+from viz_app.session.parameters import Parameter, Text
 from viz_app.session.url_state import CHECKPOINT, parameter_of
 from viz_app.ui import show_note
 
@@ -235,6 +235,11 @@ def _suit(scope: Scope, example: Sequence[str]) -> None:
         _set_texts(texts_by_task.get(scope.task, start))
     elif text == placed != example[0]:
         _set_texts(start)
+
+
+def placed_example(field: Parameter) -> str | None:
+    """Return the example that an empty box of the model's first text begins with."""
+    return st.session_state.get(_SUITED, {}).get(field.name, (None, None))[1]
 
 
 def _follows(scope: Scope, text: str) -> bool:

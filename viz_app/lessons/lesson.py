@@ -63,6 +63,10 @@ class LessonStep:
         """Return the page that the step is on, before or after the prediction."""
         return self.then_page if is_predicted else self.page
 
+    def query_when(self, is_predicted: bool) -> Query:
+        """Return the texts of the step's address, before or after the prediction."""
+        return {**self.query, **self.then} if is_predicted else self.query
+
 
 @dataclass(frozen=True)
 class Lesson:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from viz_app.lessons.form import PredictionForm, form_of, value_of, with_unit, words_of
+from viz_app.lessons.form import form_of, value_of, with_unit, words_of
 from viz_app.lessons.lesson import CHOOSE_STEP, NUMBER_STEP, Lesson, LessonStep, Prediction
 from viz_app.lessons.readings import finder
 from viz_app.lessons.sentence import ReadingValue
@@ -14,6 +14,17 @@ from viz_app.session.current_run import CurrentRun
 RUN_MOVED = "Choose “Show again”: the run on the screen is another one."
 TEACHER_SHOWS = "Your teacher will show what happened."
 LED = "Pupils predict now. “Show what happened” shows it to everyone."
+
+
+@dataclass(frozen=True)
+class Departure:
+    """How the runs on the screen differ from those that a step is about, as a sentence.
+
+    `is_told` if what the reveal takes for granted holds of them nevertheless.
+    """
+
+    says: str
+    is_told: bool
 
 
 @dataclass(frozen=True)
@@ -38,11 +49,13 @@ def lesson_picture(
     pinned: CurrentRun | None,
     is_here: bool,
     in_class: InClass | None = None,
+    departure: Departure | None = None,
 ) -> dict[str, Any]:
     """Return the payload of a step.
 
     What happened is not in it before a prediction, in a class before the teacher shows it.
-    `is_here` says that the page is the step's own.
+    `is_here` says that the page is the step's own. A run that departs from the step's is told of,
+    but neither predicted for nor held against a prediction.
     """
     step, prediction = lesson.steps[number - 1], predictions.get(number)
     picture: dict[str, Any] = {
@@ -53,6 +66,7 @@ def lesson_picture(
         "text": step.text,
         "look": step.looks_at if is_here else "",
         "away": not is_here,
+        "other": departure.says if departure else "",
         "part": in_class.name if in_class else "",
         "asks": None,
         "waits": None,
@@ -60,29 +74,52 @@ def lesson_picture(
     }
     try:
         if in_class.is_released if in_class else prediction is not None:
-            picture["told"] = _reveal_payload(step, prediction, run, pinned)
+            if departure is None or departure.is_told:
+                is_asked = departure is None
+                picture["told"] = _reveal_payload(step, prediction, run, pinned, is_asked)
         elif in_class and in_class.leads:
             picture["waits"] = {"says": LED}
         elif prediction is not None:
-            form = form_of(step.prediction, run)
-            picture["waits"] = {
-                "said": words_of(form, value_of(form, prediction)),
-                "says": TEACHER_SHOWS,
-            }
-        else:
+            is_named = departure is None or _is_of_any_run(step)
+            said = _said(step, prediction, run)[1] if is_named else None
+            picture["waits"] = {"said": said, "says": TEACHER_SHOWS}
+        elif departure is None:
             picture["asks"] = form_of(step.prediction, run)
     except ValueError as error:
         message = str(error)
         picture["error"] = f"{message[:1].upper()}{message[1:]}. {RUN_MOVED}"
+        picture["other"] = ""
     if in_class and in_class.problem:
         picture["error"] = in_class.problem
     return picture
 
 
+def _is_of_any_run(step: LessonStep) -> bool:
+    """Return True if a prediction has the same words whatever run it was made for."""
+    return step.prediction.kind in (CHOOSE_STEP, NUMBER_STEP)
+
+
+def _said(step: LessonStep, prediction: str, run: CurrentRun) -> tuple[Any, str]:
+    """Return the value of a prediction and its words, in the run that it was made for.
+
+    Raises:
+        ValueError: it was made for another run.
+    """
+    form = form_of(step.prediction, run)
+    value = value_of(form, prediction)
+    return value, words_of(form, value)
+
+
 def _reveal_payload(
-    step: LessonStep, prediction: str | None, run: CurrentRun, pinned: CurrentRun | None
+    step: LessonStep,
+    prediction: str | None,
+    run: CurrentRun,
+    pinned: CurrentRun | None,
+    is_asked: bool,
 ) -> dict[str, Any]:
     """Return what was predicted, what happened, and the reveal.
+
+    It `is_asked` if the prediction is of this run.
 
     Raises:
         ValueError: something is not there in this run.
@@ -93,11 +130,12 @@ def _reveal_payload(
         "happened": happened_words(step.prediction, happened),
         "reveal": [sentence.words(find) for sentence in step.reveal],
     }
-    if prediction is not None:
-        form: PredictionForm = form_of(step.prediction, run)
-        value = value_of(form, prediction)
-        payload["said"] = words_of(form, value)
-        payload["agrees"] = None if step.prediction.kind == NUMBER_STEP else value == happened.value
+    if not is_asked:
+        payload["other"] = True
+    if prediction is not None and (is_asked or _is_of_any_run(step)):
+        value, payload["said"] = _said(step, prediction, run)
+        is_graded = is_asked and step.prediction.kind != NUMBER_STEP
+        payload["agrees"] = value == happened.value if is_graded else None
     return payload
 
 

@@ -3,7 +3,7 @@
 import re
 
 from viz_app.lessons.form import MAX_PREDICTION
-from viz_app.lessons.lesson import MOST_STEPS, Lesson
+from viz_app.lessons.lesson import MOST_STEPS, Lesson, LessonStep
 from viz_app.session import pinned, run_changes, url_state
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Notation, Text, Whole, declared_parameters
@@ -63,7 +63,7 @@ def open_step(lesson: Lesson, number: int, session: LiveSession, is_changed: boo
     """Open the address of a step at the next rerun, as it is after a prediction if `is_changed`."""
     step = lesson.steps[number - 1]
     url_state.set_value(LESSON_STEP, number)
-    query = {**step.query, **step.then} if is_changed else step.query
+    query = step.query_when(is_changed)
     run_changes.force_anew()
     for name, parameter in declared_parameters().items():
         if name in query:
@@ -72,8 +72,16 @@ def open_step(lesson: Lesson, number: int, session: LiveSession, is_changed: boo
             url_state.set_value(parameter, parameter.default)
     if is_changed and step.pins:
         pinned.pin_address(step.query)
+        if not changes_texts(step):
+            pinned.follow_texts(url_state.shipped_text_fields())
     session.texts_are_set = True
     session.leaves_for = step.page_when(is_changed)
+
+
+def changes_texts(step: LessonStep) -> bool:
+    """Return True if a step reads other texts after the prediction than before it."""
+    names = [parameter.name for parameter in url_state.shipped_text_fields()]
+    return any(name in step.then and step.then[name] != step.query.get(name) for name in names)
 
 
 def predict(lesson: Lesson, number: int, prediction: str, session: LiveSession) -> None:

@@ -6,7 +6,7 @@ which the browser's Back button undoes.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -46,6 +46,10 @@ class Parameter(Generic[ParameterValue]):
     def from_url(self, texts: list[str]) -> ParameterValue:
         """Return the value of the URL's texts under this name, or the default if invalid."""
         return self.default if self.why_invalid(texts) else self.parse(texts)
+
+    def from_query(self, query: Mapping[str, Sequence[str]]) -> ParameterValue:
+        """Return the value in an address, given its texts by name; the default if it has none."""
+        return self.from_url(list(query[self.name])) if query.get(self.name) else self.default
 
     def why_invalid(self, texts: list[str]) -> str:
         """Return the error message for the URL's texts; "" if they are valid."""

@@ -37,9 +37,7 @@ def pin_address(query: Mapping[str, Sequence[str]]) -> None:
     """Pin the run of an address, given the texts of its parameters; it names its checkpoint."""
     run_changes.force_anew(of_pinned)
     for parameter in [CHECKPOINT, *url_state.shipped_fields(), *run_changes.parameters(())]:
-        texts = query.get(parameter.name)
-        value = parameter.from_url(list(texts)) if texts else parameter.default
-        url_state.set_value(of_pinned(parameter), value)
+        url_state.set_value(of_pinned(parameter), parameter.from_query(query))
 
 
 def unpin() -> None:

@@ -134,6 +134,11 @@ def shipped_fields() -> list[Parameter]:
     return list(_SHIPPED.values())
 
 
+def shipped_text_fields() -> list[Parameter]:
+    """Return the parameters of the texts that shipped models read."""
+    return [parameter for (kind, *_), parameter in _SHIPPED.items() if kind == TEXT_FIELD]
+
+
 def _in_address() -> dict[str, list[str]]:
     return {name: st.query_params.get_all(name) for name in st.query_params}
 

@@ -11,7 +11,7 @@ class Lesson {
     find("h2").textContent = picture.lesson;
     find(".question").textContent = picture.question;
     find(".text").textContent = picture.text;
-    find(".away").textContent = picture.away ? "The step is on another page. “Show again” opens it." : "";
+    find(".away").textContent = picture.away ? "The step is on another page. “Show again” opens it." : picture.other;
     find(".error").textContent = picture.error ?? "";
     const leave = find(".leave"), inClass = picture.part !== "";
     Object.assign(leave, { hidden: picture.part === "teacher", textContent: inClass ? "Leave" : "End" });
@@ -92,7 +92,7 @@ class Lesson {
       put(list, "dt", "", "You predicted");
       put(list, "dd", "said", told.said);
     }
-    put(list, "dt", "", told.agrees === false ? "But it was" : told.agrees ? "And it was" : "It was");
+    put(list, "dt", "", told.other ? "In this run" : told.agrees === false ? "But it was" : told.agrees ? "And it was" : "It was");
     put(list, "dd", "happened", told.happened);
     for (const paragraph of told.reveal) put(box, "p", "", paragraph).dir = "auto";
   }
