@@ -420,8 +420,37 @@ def test_the_order_in_which_words_are_read_is_that_of_the_weights() -> None:
         turned = bool(read[2] < read[1])
         assert crossed in (None, turned)
         assert ("the order of the French" in revealed("2-alignment", 1, run)) == turned
-    plain = run_of("eng-fra-bahdanau", "We like tea.")
+    plain = run_of("eng-fra-bahdanau", "The cat is here.")
+    read = plain.trace.attention["decoder.alignment"].weights(0).argmax(-1)
+    assert read[2] > read[1]
     assert "in the order of the English" in revealed("2-alignment", 1, plain)
+
+
+def test_two_rows_that_read_one_token_are_not_said_to_have_an_order() -> None:
+    run = run_of("eng-fra-bahdanau", "We like big dogs.")
+    read = run.trace.attention["decoder.alignment"].weights(0).argmax(-1)
+    assert read[1] == read[2]
+    said = revealed("2-alignment", 1, run)
+    assert "in the order of" not in said
+    assert "The row before it reads the same token most. No training example" in said
+
+
+@pytest.mark.parametrize("source", ["The white horse is here.", "The cat is here.", "The dog is here."])  # fmt: skip
+def test_the_word_that_was_chosen_is_the_models_own(source: str) -> None:
+    lesson = offered_lessons().named("5-one-wrong-word")
+    run = run_of("eng-fra", source, "Le chien noir est ici.")
+    (chosen,) = run.scope.tokenizer.tokens([int(run.trace.next_token.log_probs[1].argmax())])
+    told = lesson_picture(lesson, 6, {6: "chat"}, run, None, True)["told"]
+    assert told["happened"].split()[0] == chosen.removeprefix("▁")
+    assert f"its choice is “{told['happened'].split()[0]}”" in told["reveal"][0]
+    assert told["agrees"] is (chosen == "▁chat")
+
+
+def test_tokens_before_a_token_are_not_called_words() -> None:
+    run = run_of("gpt", "Unbelievable elephants breakfasted yesterday.")
+    tokens = [token.removeprefix("▁") for token in run.trace.streams["text"].tokens]
+    said = revealed("7-three-families", 1, run)
+    assert f"“{tokens[2]}” has one token before it, “{tokens[6]}” has five." in said
 
 
 def test_whether_a_row_may_see_its_answer_is_what_the_mask_leaves_open() -> None:
