@@ -84,6 +84,14 @@ def test_a_lesson_is_read() -> None:
     assert step.happened.words(finder(first, first)) == "no"
 
 
+def predicting(prediction: str, happened: str) -> str:
+    """A lesson of one step, of this prediction."""
+    return (
+        "# A title\nminutes: 5\n\n## Which one?\nopen: attention?checkpoint=eng-fra&source=We+like+him.\n"
+        f"It reads the words.\n\n\npredict: {prediction}\nhappened: {{{happened}}}\nreveal: So.\n"
+    )
+
+
 BAD = {
     "no title": ("minutes: 5\n", 1, "its title"),
     "no minutes": (f"# A\n{STEP}", 1, "minutes is missing"),
@@ -108,6 +116,11 @@ BAD = {
     "a field of the head": (LESSON.replace("then:", "minutes: 3\nthen:"), 12, "does not belong"),
     "a pin without a name": (LESSON.replace("checkpoint=eng-fra&", ""), 6, "names its checkpoint"),
     "control characters": (LESSON.replace("words", "wo\x1brds"), 1, "control characters"),
+    "a token's text for its place": (predicting("token target", "run.choice(1)"), 10, "most_surprising or most_read"),
+    "an order for a token": (predicting("token target", "run.surprise"), 10, "most_surprising or most_read"),
+    "a comparison for a token": (predicting("token target", "run.loss < 1 ? a | b"), 10, "most_surprising or most_read"),
+    "a token for an order": (predicting("order target", "run.most_surprising"), 10, "happened is surprise"),
+    "a number for cells": (predicting("cells decoder.layers.0.self_attn", "run.loss"), 10, "happened is allowed"),
     "words for happened": (LESSON.replace("happened: {", "happened: so {"), 13, "one reading"),
 }  # fmt: skip
 
@@ -362,6 +375,29 @@ def test_surprise_puts_tokens_in_order() -> None:
     value = finder(run, None)(Reading("run", "surprise"))
     assert value.value == tuple(sorted(range(len(bits)), key=lambda i: -bits[i]))
     assert f"{max(bits):.1f} bits" in value.words.split(",")[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "stream"),
+    [("eng-fra", "We like him.", "target"), ("gpt", "We drank tea.", "text"), ("xlnet", "We drank tea.", "text")],
+)  # fmt: skip
+def test_the_order_of_surprise_can_be_predicted(model: str, text: str, stream: str) -> None:
+    run = run_of(model, text)
+    answer = next(iter(run.trace.outputs.values()))
+    order = answer.surprisal.argsort(descending=True).tolist()
+    lesson = parsed(predicting(f"order {stream}", "run.surprise"))
+    tokens = lesson_picture(lesson, 1, {}, run, None, True)["asks"]["tokens"]
+    told = lesson_picture(lesson, 1, {1: "-".join(map(str, order))}, run, None, True)["told"]
+    assert told["agrees"] is True
+    assert told["said"] == ", ".join(tokens[place] for place in order)
+    assert ("[end]" in tokens) == (model == "eng-fra")
+
+
+def test_an_order_of_tokens_that_are_not_predicted_is_not_asked_for() -> None:
+    lesson = parsed(predicting("order source", "run.surprise"))
+    picture = lesson_picture(lesson, 1, {}, run_of("eng-fra", "We like him."), None, True)
+    assert picture["asks"] is None
+    assert "no probability to the tokens of the source" in picture["error"]
 
 
 def test_the_head_that_a_question_names_is_first_in_the_record() -> None:

@@ -12,7 +12,7 @@ from viz_app.lessons.lesson import (
     TOKEN_STEP,
     Prediction,
 )
-from viz_app.lessons.readings import plain_token
+from viz_app.lessons.readings import plain_token, surprising_tokens
 from viz_app.session.current_run import CurrentRun
 
 MAX_ORDERED, MAX_PREDICTED_CELLS = 8, 12  # tokens to put in an order; rows and columns to paint
@@ -54,9 +54,9 @@ def _tokens(prediction: Prediction, run: CurrentRun) -> list[str]:
     stream = run.trace.streams.get(prediction.of)
     if stream is None:
         raise ValueError(f"this run has no stream {prediction.of[:40]}")
-    tokens = [plain_token(token) for token in stream.tokens]
-    # what a decision can write: every token after the first
-    return tokens[1:] if prediction.kind == ORDER_STEP and run.scope.model.can_write else tokens
+    if prediction.kind == ORDER_STEP:
+        return surprising_tokens(run, prediction.of)
+    return [plain_token(token) for token in stream.tokens]
 
 
 def value_of(form: PredictionForm, prediction: str) -> Any:

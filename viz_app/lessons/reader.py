@@ -39,7 +39,7 @@ from viz_app.lessons.lesson import (
     Query,
 )
 from viz_app.lessons.readings import READ_RUNS, READINGS
-from viz_app.lessons.sentence import Sentence, read_sentence
+from viz_app.lessons.sentence import Reading, Sentence, read_sentence
 from viz_app.session.parameters import Parameter
 
 MAX_LESSON_BYTES = 100_000  # bytes of a lesson file
@@ -130,8 +130,7 @@ class _Reader:
         happened = self.sentence(fields, "happened", number)
         if len(happened.parts) != 1 or not happened.places:
             raise self.fail(fields["happened"][0][0], "happened is one reading: {…}")
-        if prediction.kind == CHOOSE_STEP:
-            self.check_choice(happened, prediction, fields["happened"][0][0])
+        self.check_happened(happened, prediction, fields["happened"][0][0])
         reveal = self.paragraphs(fields, number)
         return LessonStep(
             question=title[3:].strip(),
@@ -214,11 +213,18 @@ class _Reader:
             raise self.fail(number, f"choose has 2 to {MOST_OPTIONS} options")
         return Prediction(kind, options=options)
 
-    def check_choice(self, happened: Sentence, prediction: Prediction, number: int) -> None:
+    def check_happened(self, happened: Sentence, prediction: Prediction, number: int) -> None:
+        """Check that what happened can be what was predicted."""
         place = happened.places[0]
-        for key in (place.if_so, place.if_not) if place.chooses else ():
-            if key not in prediction.options:
-                raise self.fail(number, f"{key[:40]} is none of the options")
+        if prediction.kind == CHOOSE_STEP:
+            for key in (place.if_so, place.if_not) if place.chooses else ():
+                if key not in prediction.options:
+                    raise self.fail(number, f"{key[:40]} is none of the options")
+        fitting = [n for n, named in READINGS.items() if named.predicted_as == prediction.kind]
+        is_fitting = isinstance(place.left, Reading) and place.left.name in fitting
+        if fitting and (place.sign or not is_fitting):
+            listed = " or ".join(fitting)
+            raise self.fail(number, f"after predict: {prediction.kind}, happened is {listed}")
 
     def sentence(self, fields: FieldLines, name: str, number: int) -> Sentence:
         number, _ = self.one_line(fields, name, number)

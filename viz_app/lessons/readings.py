@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +27,7 @@ from models.trace.outputs import MaskedToken, NextToken, TokenInOrder
 from viz_app import words
 from viz_app.drawing.labels import token_text
 from viz_app.drawing.notes import answer_line, first_output, read_text
+from viz_app.lessons.lesson import CELLS_STEP, ORDER_STEP, TOKEN_STEP
 from viz_app.lessons.sentence import FindReading, Reading, ReadingValue
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -42,6 +44,9 @@ class Named:
 
     read: Callable[..., ReadingValue]
     kinds: Mapping[str, type]  # of its arguments
+    predicted_as: str = (
+        ""  # kind of the prediction whose values it has, other than words or numbers
+    )
 
     @property
     def form(self) -> str:
@@ -84,9 +89,12 @@ def _unchanged(run: CurrentRun) -> CurrentRun:
     return CurrentRun(run.unchanged.scope, run.unchanged.trace, run.stale)
 
 
-def _reading(reading: Callable[..., ReadingValue]) -> Callable[..., ReadingValue]:
+def _reading(
+    reading: Callable[..., ReadingValue], predicted_as: str = ""
+) -> Callable[..., ReadingValue]:
     _, *parameters = inspect.signature(reading).parameters.values()
-    _named[reading.__name__] = Named(reading, {p.name: p.annotation for p in parameters})
+    kinds = {p.name: p.annotation for p in parameters}
+    _named[reading.__name__] = Named(reading, kinds, predicted_as)
     return reading
 
 
@@ -220,7 +228,7 @@ def bits(run: CurrentRun, position: int) -> ReadingValue:
     return _number(surprises[position][1], 1)
 
 
-@_reading
+@partial(_reading, predicted_as=TOKEN_STEP)
 def most_surprising(run: CurrentRun) -> ReadingValue:
     """Return the token of the text with the largest surprise."""
     surprises = _surprises(run)
@@ -230,7 +238,7 @@ def most_surprising(run: CurrentRun) -> ReadingValue:
     return ReadingValue(position, surprises[position][0])
 
 
-@_reading
+@partial(_reading, predicted_as=ORDER_STEP)
 def surprise(run: CurrentRun) -> ReadingValue:
     """Return the tokens that the model gives a probability, the most surprising first."""
     each = list(_surprises(run).values())
@@ -249,7 +257,7 @@ def weight(run: CurrentRun, site: str, head: int, query: int, key: int) -> Readi
     return _share(row[key])
 
 
-@_reading
+@partial(_reading, predicted_as=TOKEN_STEP)
 def most_read(run: CurrentRun, site: str, head: int, query: int) -> ReadingValue:
     """Return the token that a row of weights reads most."""
     row = _row(run.trace, site, head, query)
@@ -274,7 +282,7 @@ def divergence(run: CurrentRun, site: str, head: int, query: int) -> ReadingValu
     return _number(float(js_divergence(pair[0], pair[1])), 2)
 
 
-@_reading
+@partial(_reading, predicted_as=CELLS_STEP)
 def allowed(run: CurrentRun, site: str) -> ReadingValue:
     """Return the cells that an attention's masks leave open, a row for each query."""
     attention = _site(run.trace, site)
@@ -425,6 +433,18 @@ def _surprises(run: CurrentRun) -> dict[int, tuple[str, float]]:
         raise ValueError("the model gives no probability to the tokens of its text")
     tokens = [plain_token(token) for token in run.scope.tokenizer.tokens(labels)]
     return dict(zip(places, zip(tokens, bits, strict=True), strict=True))
+
+
+def surprising_tokens(run: CurrentRun, stream: str) -> list[str]:
+    """Return the tokens of a stream that the model gives a probability, in the stream's order.
+
+    Raises:
+        ValueError: the model gives none to the tokens of this stream.
+    """
+    surprises = _surprises(run)
+    if first_output(run.trace).stream != stream:
+        raise ValueError(f"the model gives no probability to the tokens of the {stream[:40]}")
+    return [token for token, _ in surprises.values()]
 
 
 def _ablation(run: CurrentRun) -> Mapping[str, Any]:
