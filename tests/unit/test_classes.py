@@ -248,6 +248,20 @@ def test_few_numbers_stand_for_themselves_and_many_are_binned() -> None:
     assert sum(n for _, n, _ in tiny) == 20
 
 
+def test_a_number_at_the_bound_of_an_interval_is_in_the_one_above_it() -> None:
+    tenths = [f"0.{i}" for i in range(1, 10)]
+    for happened in tenths:
+        found = bars(NUMBER, [(tenth, 1) for tenth in tenths], float(happened))
+        assert [n for _, n, _ in found] == [1] * 9
+        assert [says.split()[0] for says, _, so in found if so] == [happened]
+    large = bars(NUMBER, [(str(i), 1) for i in (*range(1, 9), 999_999_999)])
+    assert large[1][0] == "200,000,000 to 400,000,000"
+    assert bars(NUMBER, [("0.00001", 1), ("1234567", 1)]) == [
+        ("0.00001 heads", 1, False),
+        ("1,234,567 heads", 1, False),
+    ]
+
+
 def test_the_most_frequent_orders_have_bars_and_cells_are_counted() -> None:
     found = bars(ORDER, [("0-1-2", 3), ("2-1-0", 9)], (0, 1, 2))
     assert found == [("tea, drank, We", 9, False), ("We, drank, tea", 3, True)]

@@ -19,7 +19,7 @@ from models.trace.edits import HeadOff, MaskChange, SetWeights, Where
 from viz_app.controls.lesson_panel import LESSON_PAGE_NAMES, offered_lessons
 from viz_app.lessons import library
 from viz_app.lessons.lesson import Lesson
-from viz_app.lessons.picture import lesson_picture
+from viz_app.lessons.picture import comparable, lesson_picture
 from viz_app.lessons.reader import MAX_LESSON_BYTES, LessonError, parse_lesson, read_lesson
 from viz_app.lessons.readings import READINGS, finder
 from viz_app.lessons.sentence import Reading, ReadingValue, read_sentence
@@ -391,6 +391,33 @@ def test_the_order_of_surprise_can_be_predicted(model: str, text: str, stream: s
     assert told["agrees"] is True
     assert told["said"] == ", ".join(tokens[place] for place in order)
     assert ("[end]" in tokens) == (model == "eng-fra")
+
+
+def test_tokens_of_one_text_are_told_apart_by_their_place() -> None:
+    run = run_of("gpt", "The dog and the dog and the cat.")
+    lesson = parsed(predicting("token text", "run.most_surprising"))
+    tokens = lesson_picture(lesson, 1, {}, run, None, True)["asks"]["tokens"]
+    assert len(set(tokens)) == len(tokens)
+    assert tokens[1] == "The"
+    place = finder(run, None)(Reading("run", "most_surprising")).value
+    name, is_numbered, _ = tokens[place].partition(" (token ")
+    assert is_numbered
+    (other,) = (i for i, one in enumerate(tokens) if one.startswith(f"{name} (") and i != place)
+    told = lesson_picture(lesson, 1, {1: str(other)}, run, None, True)["told"]
+    assert (told["said"], told["happened"]) == (tokens[other], tokens[place])
+    assert told["said"] == f"{name} (token {other + 1})"
+    assert found("run.surprise", run).count(f"{name} (token ") == 2
+
+
+def test_a_tiny_number_is_compared_as_what_it_is() -> None:
+    lesson = parsed(predicting("number nats", "run.loss"))
+    run = run_of("reverse-unmasked", "ffjdf", "fdjff")
+    assert "e-" in found("run.loss", run)
+    value = comparable(lesson.steps[0], run, None)
+    exact = finder(run, None)(Reading("run", "loss")).value
+    assert value == pytest.approx(exact, rel=0.5)
+    told = lesson_picture(lesson, 1, {1: "1234567"}, run, None, True)["told"]
+    assert told["said"] == "1,234,567 nats"
 
 
 def test_an_order_of_tokens_that_are_not_predicted_is_not_asked_for() -> None:

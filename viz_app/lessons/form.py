@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from viz_app.lessons.lesson import (
@@ -12,7 +13,7 @@ from viz_app.lessons.lesson import (
     TOKEN_STEP,
     Prediction,
 )
-from viz_app.lessons.readings import plain_token, surprising_tokens
+from viz_app.lessons.readings import numbered, plain_token, surprising_tokens
 from viz_app.session.current_run import CurrentRun
 
 MAX_ORDERED, MAX_PREDICTED_CELLS = 8, 12  # tokens to put in an order; rows and columns to paint
@@ -55,8 +56,8 @@ def _tokens(prediction: Prediction, run: CurrentRun) -> list[str]:
     if stream is None:
         raise ValueError(f"this run has no stream {prediction.of[:40]}")
     if prediction.kind == ORDER_STEP:
-        return surprising_tokens(run, prediction.of)
-    return [plain_token(token) for token in stream.tokens]
+        return numbered(surprising_tokens(run, prediction.of))
+    return numbered([plain_token(token) for token in stream.tokens])
 
 
 def value_of(form: PredictionForm, prediction: str) -> Any:
@@ -97,11 +98,16 @@ def words_of(form: PredictionForm, value: Any) -> str:
     if kind == CHOOSE_STEP:
         return dict(form["options"])[value]
     if kind == NUMBER_STEP:
-        return with_unit(f"{value:g}", form["unit"])
+        return with_unit(in_digits(value), form["unit"])
     if kind == CELLS_STEP:
         return f"{sum(map(sum, value)):,} of {sum(map(len, value)):,} cells"
     places = value if kind == ORDER_STEP else [value]
     return ", ".join(form["tokens"][place] for place in places)
+
+
+def in_digits(value: float) -> str:
+    """Return a number as a person types it, with no exponent."""
+    return f"{Decimal(f'{value:.15g}'):,f}"
 
 
 def with_unit(number: str, unit: str) -> str:

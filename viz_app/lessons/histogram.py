@@ -1,9 +1,10 @@
 """What a class has predicted, as bars or as a map of cells."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from viz_app.lessons.form import PredictionForm, value_of, words_of
+from viz_app.lessons.form import PredictionForm, in_digits, value_of, words_of
 from viz_app.lessons.lesson import CELLS_STEP, CHOOSE_STEP, NUMBER_STEP, ORDER_STEP, TOKEN_STEP
 
 BINS = 8  # of numbers, at most
@@ -57,14 +58,19 @@ def _numbers(form: PredictionForm, counts: list[tuple[Any, int]], happened: Any)
             for value in values
         ]
     width = _round_width((values[-1] - values[0]) / BINS)
-    first, last = int(values[0] // width), int(values[-1] // width)
+    first, last = _bin(values[0], width), _bin(values[-1], width)
     bars = []
     for i in range(first, last + 1):
         low, high = i * width, (i + 1) * width
-        n = sum(n for value, n in counts if value // width == i)
-        is_so = happened is not None and happened // width == i
-        bars.append((f"{low:g} to {high:g}", n, is_so))
+        n = sum(n for value, n in counts if _bin(value, width) == i)
+        is_so = happened is not None and _bin(happened, width) == i
+        bars.append((f"{in_digits(low)} to {in_digits(high)}", n, is_so))
     return bars
+
+
+def _bin(value: float, width: float) -> int:
+    """Return the number of the interval that a value is in; a bound belongs to the one above it."""
+    return math.floor(round(value / width, 9))  # 0.3 / 0.1 is a little less than 3
 
 
 def _round_width(least: float) -> float:

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from viz_app.lessons.form import form_of, value_of, with_unit, words_of
-from viz_app.lessons.lesson import CHOOSE_STEP, NUMBER_STEP, Lesson, LessonStep, Prediction
-from viz_app.lessons.readings import finder
+from viz_app.lessons.lesson import (
+    CHOOSE_STEP,
+    NUMBER_STEP,
+    TOKEN_STEP,
+    Lesson,
+    LessonStep,
+    Prediction,
+)
+from viz_app.lessons.readings import finder, numbered, plain_token
 from viz_app.lessons.sentence import ReadingValue
 from viz_app.session.current_run import CurrentRun
 
@@ -127,7 +134,7 @@ def _reveal_payload(
     find = finder(run, pinned)
     happened = step.happened.places[0].value(find)
     payload: dict[str, Any] = {
-        "happened": happened_words(step.prediction, happened),
+        "happened": happened_words(step.prediction, happened, run),
         "reveal": [sentence.words(find) for sentence in step.reveal],
     }
     if not is_asked:
@@ -139,12 +146,16 @@ def _reveal_payload(
     return payload
 
 
-def happened_words(prediction: Prediction, happened: ReadingValue) -> str:
-    """Return what happened, in the words of the prediction."""
+def happened_words(prediction: Prediction, happened: ReadingValue, run: CurrentRun) -> str:
+    """Return what happened in a run, in the words of the prediction."""
     if prediction.kind == CHOOSE_STEP:
         return prediction.options.get(happened.value, happened.words)
     if prediction.kind == NUMBER_STEP:
         return with_unit(happened.words, prediction.of)
+    if prediction.kind == TOKEN_STEP and (stream := run.trace.streams.get(prediction.of)):
+        tokens = [plain_token(token) for token in stream.tokens]
+        if tokens[happened.value : happened.value + 1] == [happened.words]:
+            return numbered(tokens)[happened.value]
     return happened.words
 
 
@@ -157,5 +168,5 @@ def comparable(step: LessonStep, run: CurrentRun, pinned: CurrentRun | None) -> 
     happened = step.happened.places[0].value(finder(run, pinned))
     if step.prediction.kind != NUMBER_STEP:
         return happened.value
-    number = re.match(r"-?[0-9.,]+", happened.words)
+    number = re.match(r"[-+]?[0-9.,]+(?:e-?[0-9]+)?", happened.words)
     return float(number[0].replace(",", "")) if number else None

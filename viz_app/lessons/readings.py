@@ -7,6 +7,7 @@ and tokens count from 0, as in addresses and in Python.
 
 import inspect
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -126,6 +127,15 @@ def plain_token(token: str) -> str:
     return text.removeprefix(SPACE_LABEL) or text
 
 
+def numbered(tokens: Sequence[str]) -> list[str]:
+    """Return tokens, with their place from 1 where another one has the same text."""
+    count = Counter(tokens)
+    return [
+        f"{token} (token {place})" if count[token] > 1 else token
+        for place, token in enumerate(tokens, 1)
+    ]
+
+
 def _token(token: str) -> ReadingValue:
     text = plain_token(token)
     return ReadingValue(text, text)
@@ -241,11 +251,10 @@ def most_surprising(run: CurrentRun) -> ReadingValue:
 @partial(_reading, predicted_as=ORDER_STEP)
 def surprise(run: CurrentRun) -> ReadingValue:
     """Return the tokens that the model gives a probability, the most surprising first."""
-    each = list(_surprises(run).values())
-    order = sorted(range(len(each)), key=lambda place: -each[place][1])
-    return ReadingValue(
-        tuple(order), ", ".join(f"{each[i][0]} {each[i][1]:.1f} bits" for i in order)
-    )
+    tokens, bits = zip(*_surprises(run).values(), strict=True) if _surprises(run) else ((), ())
+    names = numbered(tokens)
+    order = sorted(range(len(bits)), key=lambda place: -bits[place])
+    return ReadingValue(tuple(order), ", ".join(f"{names[i]} {bits[i]:.1f} bits" for i in order))
 
 
 @_reading
