@@ -297,16 +297,17 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
 # the Decoding page
 
 
-def place_on(scope: Scope, inputs: tuple[int, ...]) -> ReadingState:
-    """The place of a session that reads these tokens, as the page Decoding finds it."""
-    run_changes.clear_forced(scope, inputs)
-    return decoding_state.current_state(scope, inputs)
+def place_on(scope: Scope, trace: Trace) -> ReadingState:
+    """The place of a session with this run, as the page Decoding finds it."""
+    run = CurrentRun(scope, trace)
+    run_changes.clear_forced(run)
+    return decoding_state.current_state(scope, run.input_ids)
 
 
 def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(
     session: Session, scope: Scope, trace: Trace
 ) -> None:
-    place = partial(place_on, scope, trace.streams["source"].ids)
+    place = partial(place_on, scope, trace)
     session.run(place)
     for position, token in ((1, 4), (3, 5), (2, 6)):
         decoding_state.force_token(position, token)
@@ -320,12 +321,12 @@ def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(
 
 
 def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trace: Trace) -> None:
-    place = partial(place_on, scope, trace.streams["source"].ids)
+    place = partial(place_on, scope, trace)
     assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == ReadingState(
         3, ((1, 4),), (2, 0), True
     )
     assert not run_changes.forced_were_cleared()
-    assert session.run(lambda: place_on(scope, scope.input_ids("cb"))) == ReadingState(mean=True)
+    assert session.run(lambda: place_on(scope, scope.run("cb"))) == ReadingState(mean=True)
     assert run_changes.forced_were_cleared()
     assert session.says == {"heads": "mean"}
     session.run(lambda: decoding_state.force_token(0, 5))

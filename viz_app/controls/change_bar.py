@@ -29,8 +29,7 @@ def show_changes(
     if not is_changed:
         session.change = unchanged
         return original
-    if original.scope.model.can_write:
-        run_changes.clear_forced(original.scope, original.input_ids)
+    run_changes.clear_forced(original)
     spec = run_changes.chosen_spec(original)
     change = partial(cache.with_changes_of, spec)
     try:

@@ -132,8 +132,7 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
     chosen = own_files.with_files(live.live_session(), model.fields, untyped, of_pinned)
     pinned = Pinned(scope, texts if any(texts) else None, chosen)
     other = pinned.beside(run)
-    if scope.model.can_write:
-        run_changes.clear_forced(scope, other.input_ids, of_pinned)
+    run_changes.clear_forced(other, of_pinned)
     return replace(pinned, spec=run_changes.chosen_spec(other, of_pinned))
 
 

@@ -82,14 +82,16 @@ def _itself(parameter: Parameter) -> Parameter:
     return parameter
 
 
-def clear_forced(scope: Scope, inputs: tuple[int, ...], of: Of = _itself) -> None:
-    """Clear the forced tokens if they were forced on other tokens than these inputs.
+def clear_forced(run: CurrentRun, of: Of = _itself) -> None:
+    """Clear the forced tokens if they were forced on other inputs than those of this run.
 
     While another model is being opened, the run on the screen is not the one that they belong to.
     """
-    if live.live_session().opening is not None:
+    forced = url_state.get(of(FORCED_CHANGE))
+    is_idle = not forced and not recall(_cleared(of))
+    if is_idle or not run.scope.model.can_write or live.live_session().opening is not None:
         return
-    forced, source = url_state.get(of(FORCED_CHANGE)), (str(scope.path), inputs)
+    source = str(run.scope.path), run.input_ids
     forced_before, source_before = recall(_forced_on(of), (forced, source))
     if url_state.is_url_driven():
         remember(_cleared(of), False)
