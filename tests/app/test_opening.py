@@ -10,7 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import PATIENCE, app_at, component, pick_model, picker, picture, prose, said
+from app_parts import (
+    PATIENCE,
+    app_at,
+    component,
+    in_session,
+    pick_model,
+    picker,
+    picture,
+    prose,
+    said,
+)
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
@@ -18,8 +28,10 @@ import models
 import viz_app
 from models import CheckpointError, Scope, loading
 from viz_app import checkpoints
+from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.input_bar import opening_bar
-from viz_app.session import cache, opening, opening_route
+from viz_app.lessons import library
+from viz_app.session import cache, lesson_state, opening, opening_route
 from viz_app.session.byte_cache import MEGABYTE, ByteCache
 from viz_app.session.cache import store
 from viz_app.session.current_run import CurrentRun
@@ -442,3 +454,41 @@ def test_a_checkpoint_tells_what_has_been_read_and_ends_where_it_is_given_up() -
     with loading.report_loading(stop), pytest.raises(loading.Cancelled, match="enough"):
         models.load("dates", device="cpu")
     assert not loading.is_watched()
+
+
+LESSON = f"""# Two models of dates
+About both.
+minutes: 3
+
+## Do both write the same?
+open: task?checkpoint=dates&source={DATE.replace(" ", "+")}
+The second one is another architecture.
+
+predict: choose
+- same: The same
+- other: Another date
+then: ?checkpoint=dates-bahdanau
+happened: {{run.model = 'dates' ? other | same}}
+reveal: It is {{run.model}}.
+"""
+
+
+def test_a_lesson_does_not_tell_of_the_model_before_while_its_own_is_opened(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.md").write_text(LESSON)
+    monkeypatch.setenv(library.LESSONS_VARIABLE, str(tmp_path))
+    app = app_at("task", checkpoint="dates", source=DATE, lesson="mine")
+    monkeypatch.setattr(opening, "BAR_DELAY", 0)
+    with in_session(app):
+        mine = offered_lessons().named("mine")
+        lesson_state.predict(mine, 1, "same", app.session_state["live session"])
+    app.run()
+    assert slow.at.wait(60)
+    waits = said(app.run(), "lesson")
+    assert (waits["asks"], waits["told"]) == (None, None)
+    assert "is being opened" in waits["other"]
+    slow.free.set()
+    told = said(finished(app, monkeypatch), "lesson")
+    assert (told["told"]["agrees"], told["told"]["reveal"]) == (True, ["It is dates-bahdanau."])
+    assert told["other"] == ""

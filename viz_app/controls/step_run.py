@@ -44,11 +44,12 @@ def departure_finder(
     query = step.query_when(is_changed)
     name = url_state.get(CHECKPOINT) or _first_name()
     of_step = _Asked.of(query, run, session.picked)
-    is_opening = session.opening is not None and name == of_step.checkpoint
+    is_opening = session.opening is not None and name == of_step.checkpoint and not of_step.is_model
     pins, follows = is_changed and step.pins, not changes_texts(step)
     of_pin = None
     if pins and other is not None:
         of_pin = _Asked.of(step.query, other, url_state.get(of_pinned(CHECKPOINT)), of_pinned)
+    is_opening |= pins and other is None and session.pinned_opening is not None
 
     def find(run: CurrentRun, other: CurrentRun | None) -> Departure | None:
         is_beside = not pins or (
@@ -62,9 +63,9 @@ def departure_finder(
         reads = of_step.reads_texts(run)
         if is_pinned and reads and is_of_step:
             return None
+        if is_opening:
+            return Departure(IS_OPENING, is_told=False)
         is_told = is_beside and of_step.has_changes(run)
-        if is_opening and not of_step.is_model:
-            return Departure(IS_OPENING, is_told)
         says = (
             SHOWS_OTHER_MODEL if not of_step.is_model
             else SHOWS_OTHER_TEXT if not reads
