@@ -94,8 +94,12 @@ def test_a_text_of_ones_own_is_told_of_at_every_key(shared_page: Page) -> None:
     expect(shared_page.locator(".lesson .told p").first).to_contain_text("“Mary hit Tom.”")
     shared_page.locator(".st-key-source textarea").fill("She saw Tom.")
     expect(shared_page.locator(".lesson .told p").first).to_contain_text("“She saw Tom.”")
+    expect(shared_page.locator(".lesson .away")).to_contain_text("another text")
+    expect(shared_page.locator(".lesson .told dt").last).to_have_text("In this run")
     shared_page.get_by_role("button", name="Show again").click()
     expect(shared_page.locator(".lesson .told p").first).to_contain_text("“Mary hit Tom.”")
+    expect(shared_page.locator(".lesson .away")).to_be_empty()
+    expect(shared_page.locator(".lesson .told dt").last).to_have_text("And it was")
 
 
 def test_back_undoes_a_prediction_and_a_link_restores_it(shared_page: Page) -> None:
