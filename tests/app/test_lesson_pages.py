@@ -234,6 +234,19 @@ def test_what_is_another_run_is_named(change: dict[str, str], says: str, is_told
     assert not says or (told["told"] or {}).get("agrees") is None
 
 
+@pytest.mark.parametrize(("number", "change"), [(3, {"masked": "4"}), (4, {"order": "7-3-4-5-6-1-2"})])  # fmt: skip
+def test_other_tokens_hidden_or_another_order_are_another_run(
+    number: int, change: dict[str, str]
+) -> None:
+    told = said(opened("7-three-families", number, guess(LESSONS["7-three-families"].steps[number - 1]), **change), "lesson")  # fmt: skip
+    assert told["told"] is None
+    assert "other changes" in told["other"]
+    app = opened("7-three-families", 4)
+    assert said(app, "lesson")["asks"] is not None
+    asked = said(opened("7-three-families", 4, order="2-1-3-4-5-6-7"), "lesson")
+    assert (asked["asks"], "other changes" in asked["other"]) == (None, True)
+
+
 def test_a_change_that_another_model_lacks_is_not_told_of() -> None:
     told = said(opened("3-heads", 3, "same", checkpoint="eng-fra-rnn"), "lesson")
     assert told["told"] is None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from models.architectures.base import TEXT_FIELD
+from models.architectures.base import FILE_FIELDS, TEXT_FIELD
 from models.runs.spec import RunSpec
 from viz_app import checkpoints
 from viz_app.drawing.sites import by_kind
@@ -102,7 +102,9 @@ class _Asked:
             parameter = url_state.parameter_of(field)
             value = parameter.from_query(query)
             if field.kind != TEXT_FIELD:
-                untyped.append(value is None or url_state.get(of(parameter)) == value)
+                # an address that names no file leaves it to the reader
+                is_any = field.kind in FILE_FIELDS and value is None
+                untyped.append(is_any or (url_state.get(of(parameter)) or None) == (value or None))
             elif (text := placed_example(parameter) if value is None else value) is not None:
                 texts[field.name] = text
         spec = _spec_of(query, run.unchanged, of)
