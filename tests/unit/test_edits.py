@@ -309,6 +309,14 @@ def test_an_edit_survives_json(edit):
         ({"type": "HeadOff", "where": {"heads": [True]}}, "heads must be an integer, got True"),
         ({"type": "MaskChange", "k": "2"}, "MaskChange.k must be an integer, got '2'"),
         ({"type": "MaskChange", "allow": [[1]]}, "MaskChange.allow must have 2 entries, got 1"),
+        (
+            {"type": "Patch", "fields": ["half \ud800 of one"]},
+            "Patch.fields must consist of whole characters, got",
+        ),
+        (
+            {"type": "HeadScale", "factor": 10**400},
+            "HeadScale.factor must be at most about 1.8e308",
+        ),
     ],
 )
 def test_what_is_no_edit(stored, message):

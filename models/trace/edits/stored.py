@@ -91,7 +91,16 @@ def _value(hint: Any, value: Any, name: str) -> Any:
     if get_origin(hint) is tuple:
         return _tuple(get_args(hint), value, name)
     if type(value) is hint or (hint is float and type(value) is int):
-        return hint(value)
+        try:
+            if isinstance(value, str):
+                value.encode()
+            return hint(value)
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"{name} must consist of whole characters, got {value!r:.60}"
+            ) from None
+        except OverflowError:
+            raise ValueError(f"{name} must be at most about 1.8e308, got {value!r:.60}") from None
     raise ValueError(f"{name} must be {_KINDS[hint]}, got {value!r:.60}")
 
 
