@@ -157,6 +157,9 @@ def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) 
         *[1.0] * 5,
     ]
     assert wide.in_url(0.1 + 0.2) == ["0.3"]
+    small = Number("a-small-number", 0.5, high=200.0)
+    for value in (0.0, 1e-9, 0.00001, 0.25, 30.0, 200.0):
+        assert small.from_url(small.in_url(value)) == value
     for one, texts, message in (
         (number, ["x"], "a-number must be a whole number from 0 to 9999"), (number, ["1", "2"], "a-number is one value, not 2"),
         (some, ["x"], "some-numbers must be at most 2 whole numbers from 0 to 9999"),
@@ -305,6 +308,8 @@ def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
     ("decoding", {"step": "many"}, "step must be a whole number from 1 to 99999"),
     ("decoding", {"force": "x"}, "force says nothing that can be read"),
     ("masks", {"decoder-mask": "painted"}, "decoder-mask says nothing that can be read"),
+    ("", {"edits": r'[{"type":"HeadOff","where":{"site":"\ud800"}}]'}, "edits says nothing that can be read"),
+    ("", {"edits": '[{"type":"HeadScale","factor":1%s}]' % ("0" * 400)}, "edits says nothing that can be read"),
 ])  # fmt: skip
 def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(
     page: str, asked: dict, why: str

@@ -132,7 +132,7 @@ class Number(Parameter[float]):
         return float(text)
 
     def format(self, value: float) -> list[str]:
-        return [f"{value:.9g}"]
+        return [f"{value:.9f}".rstrip("0").rstrip(".")]
 
 
 @dataclass(frozen=True)
@@ -242,4 +242,4 @@ class Notation(Parameter[Any]):
         return value
 
     def format(self, value: object) -> list[str]:
-        return [self.write(value)]
+        return [replace_surrogates(self.write(value))]
