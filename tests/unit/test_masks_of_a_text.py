@@ -244,9 +244,27 @@ def test_only_a_decoder_that_reads_its_own_stream_hides_the_future() -> None:
 
 
 def test_a_link_keeps_whatever_layer_is_removed() -> None:
-    for name in (LOOK_AHEAD, PADDING, ORDER_MASK, MODEL_MASK, "window of 7"):
+    for name in (
+        LOOK_AHEAD,
+        PADDING,
+        ORDER_MASK,
+        MODEL_MASK,
+        "window of 7",
+        "stride",
+        "blocks of 3",
+        "a_b, 50 %",
+    ):
         change = MaskChange(removed_layers=(name,))
         assert masks_notation.parse_mask(masks_notation.mask_to_text(change)) == change
+
+
+def test_a_link_keeps_a_window_of_the_token_itself() -> None:
+    alone = masks_notation.with_preset(GPT_SELF, MaskChange(), "window", 0)
+    assert alone == MaskChange(preset="window", k=0)
+    assert masks_notation.parse_mask(masks_notation.mask_to_text(alone)) == alone
+    blocks = masks_notation.with_preset(GPT_SELF, alone, "block-diagonal", 0)
+    assert blocks == MaskChange(preset="block-diagonal", k=1)
+    assert masks_notation.parse_mask("blocks0") == blocks
 
 
 def test_reading_everything_lifts_the_models_own_window_too() -> None:

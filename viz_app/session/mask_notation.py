@@ -1,15 +1,16 @@
 """A mask change as the page offers it, and its short notation in the URL.
 
 A change is a ready-made mask, padding masked or not, and painted cells. The notation is a list of
-items joined by "_": "nolook", "nopad" and "nowindow3" (layers lifted), "causal", "previous",
-"window2", "blocks3" (ready-made), and painted rectangles, "f3-5.0" (forbidden: queries 3 to 5, key
-0) or "a1.1" (allowed).
+items joined by "_": "nolook", "nopad", "nowindow3" and "no:stride" (layers lifted, the last by its
+own name), "causal", "previous", "window2", "blocks3" (ready-made), and painted rectangles, "f3-5.0"
+(forbidden: queries 3 to 5, key 0) or "a1.1" (allowed).
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
+from urllib.parse import quote, unquote
 
 from models.hub.recording.masks import MODEL_MASK
 from models.layers.masks import LOOK_AHEAD, ORDER_MASK, PADDING, SiteKind
@@ -57,9 +58,14 @@ def with_preset(
     return replace(
         change,
         preset=added,
-        k=k,
+        k=_fitting(added, k),
         removed_layers=tuple(sorted({*change.removed_layers} & {PADDING} | lifts)),
     )
+
+
+def _fitting(preset: str, k: int) -> int:
+    """Return a k that this ready-made mask may have; only a window may be of 0 tokens."""
+    return k if preset == "window" else max(1, k)
 
 
 def with_padding_masked(change: MaskChange, on: bool) -> MaskChange:
@@ -88,8 +94,8 @@ def painted_cells(change: MaskChange) -> list[list[int]]:
 
 
 def mask_to_text(change: MaskChange) -> str:
-    """Return the notation of a change, which needs no escaping in a URL; "" for no change."""
-    items = [_LIFTED.get(name) or f"no{name.replace(' of ', '')}" for name in change.removed_layers]
+    """Return the notation of a change; "" for no change."""
+    items = [_lifted(name) for name in change.removed_layers]
     if change.preset != "none":
         items.append(
             _READY[change.preset]
@@ -102,31 +108,33 @@ def mask_to_text(change: MaskChange) -> str:
     return "_".join(items)
 
 
+def _lifted(name: str) -> str:
+    """Return the item for a lifted layer; of any other name, with "_" and signs escaped."""
+    if match := re.fullmatch(r"window of (\d{1,4})", name):
+        return f"nowindow{match[1]}"
+    return _LIFTED.get(name) or f"no:{quote(name, safe='').replace('_', '%5F')}"
+
+
+def _lifted_name(item: str) -> str:
+    """Return the name of the layer that an item lifts; "" if it lifts none."""
+    if match := re.fullmatch(r"nowindow(\d{1,4})", item):
+        return MaskChange(preset="window", k=int(match[1])).preset_name
+    if item.startswith("no:"):
+        return unquote(item.removeprefix("no:"))
+    return next((name for name, short in _LIFTED.items() if short == item), "")
+
+
 def parse_mask(text: str) -> MaskChange:
     """Parse the notation of a change; unreadable items are ignored."""
     change, cells, n_cells = MaskChange(), [], 0
-    names = {short: name for name, short in (*_LIFTED.items(), *_READY.items())}
+    presets = {short: name for name, short in _READY.items()}
     for item in text.split("_"):
-        if item in _LIFTED.values():
-            change = replace(
-                change, removed_layers=tuple(sorted({*change.removed_layers, names[item]}))
-            )
-        elif match := re.fullmatch(r"nowindow(\d{1,4})", item):
-            change = replace(
-                change,
-                removed_layers=tuple(
-                    sorted(
-                        {
-                            *change.removed_layers,
-                            MaskChange(preset="window", k=int(match[1])).preset_name,
-                        }
-                    )
-                ),
-            )
-        elif match := re.fullmatch(r"(causal|previous)|(?:(window)|blocks)(\d{1,4})", item):
-            change = replace(
-                change, preset=names[re.sub(r"\d", "", item)], k=max(1, int(match[3] or change.k))
-            )
+        if name := _lifted_name(item):
+            removed = tuple(sorted({*change.removed_layers, name}))
+            change = replace(change, removed_layers=removed)
+        elif match := re.fullmatch(r"(causal|previous)|(window|blocks)(\d{1,4})", item):
+            preset, k = presets[match[1] or match[2]], int(match[3] or change.k)
+            change = replace(change, preset=preset, k=_fitting(preset, k))
         elif match := re.fullmatch(rf"([fa]){_SPAN}\.{_SPAN}", item):
             queries, keys = (
                 range(int(a), int(b or a) + 1)

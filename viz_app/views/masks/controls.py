@@ -102,7 +102,8 @@ def _ready_controls(kind: SiteKind, name: str, change: MaskChange, own_layers: l
         width=380,
     )
     fixed = change.preset not in ("window", "block-diagonal")
-    pick.pick_number("k", k, 1, 512, change.k, take, disabled=fixed, width=60)
+    least = 0 if change.preset == "window" else 1
+    pick.pick_number("k", k, least, 512, change.k, take, disabled=fixed, width=60)
 
 
 def _padding_control(kind: SiteKind, change: MaskChange) -> None:
