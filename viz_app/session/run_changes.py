@@ -158,7 +158,11 @@ def other_similarity(scope: Scope, of: Of = _itself) -> str:
 
 def _edits(trace: Trace, of: Of) -> Edits:
     """Return the session's edits, without those of heads that this trace does not have."""
-    others = tuple(edit for edit in url_state.get(of(EDITS)) if _exists(edit, trace))
+    parameter = of(EDITS)
+    edits = url_state.get(parameter)
+    others = tuple(edit for edit in edits if _exists(edit, trace))
+    if len(others) < len(edits):
+        url_state.note_unfit(parameter, f"{parameter.name} must be of parts that this run has")
     return (*mask_edits(trace, of), *others)
 
 
@@ -166,8 +170,10 @@ def _exists(edit: Edit, trace: Trace) -> bool:
     where = edit.where
     if where.activation is not None:
         return where.activation in trace.activations
-    site = trace.attention.get(where.site or "")
-    return site is not None and site.has_causes and max(where.heads or (0,)) < site.n_heads
+    sites = trace.attention.values()
+    met = [site for site in sites if where.meets(site.kind, site.name, site.layer)]
+    highest = max(where.heads or (0,))
+    return bool(met) and all(site.has_causes and highest < site.n_heads for site in met)
 
 
 def mask_edits(trace: Trace, of: Of = _itself) -> Edits:

@@ -250,9 +250,15 @@ def chosen_option(choice: Choice, options: Sequence[UrlValue], default: UrlValue
 
 def use_fallback(parameter: Parameter[UrlValue], value: UrlValue, why: str) -> None:
     """Replace a value that does not exist in the shown run; note `why` if it came from the URL."""
-    session, name = _session(), parameter.name
     set_value(parameter, value)
-    session.invalid |= {name: why} if why and name in session.linked else {}
+    if why:
+        note_unfit(parameter, why)
+
+
+def note_unfit(parameter: Parameter, why: str) -> None:
+    """Note why a value does not fit the shown run if it came from the URL; it stays chosen."""
+    session, name = _session(), parameter.name
+    session.invalid |= {name: why} if name in session.linked else {}
 
 
 def invalid_messages(*parameters: Parameter) -> list[str]:
