@@ -1,10 +1,13 @@
 """The page Interventions: its numbers are those of edited runs, and its sentences say which way they point."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 import models
 from models.trace import Trace
@@ -24,7 +27,7 @@ from viz_app.session import run_changes
 from viz_app.session.cache import changed_run
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import payloads as page_payloads
-from viz_app.views.interventions import text
+from viz_app.views.interventions import state, text
 from viz_app.views.interventions.decisions import decisions, default_decision, option_label
 from viz_app.views.interventions.payloads import (
     HeadOffChoices,
@@ -302,3 +305,97 @@ def test_edits_come_back_from_the_address() -> None:
         HeadScale("c", head=0, factor=1.5),
     )
     assert run_changes.EDITS.parse(run_changes.EDITS.format(edits)) == edits
+
+
+CROSS = "decoder.layers.2.cross_attn"
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CurrentRun]:
+    """A session whose edits are kept; call it with edits to begin with, or for its run now."""
+    run, kept = run_of("eng-fra"), {}
+
+    def now(*edits: Edit) -> CurrentRun:
+        if edits:
+            kept[run_changes.EDITS] = edits
+        return changed_run(run, run_changes.chosen_spec(run))
+
+    monkeypatch.setattr(state.url_state, "get", lambda p: kept.get(p, p.default))
+    monkeypatch.setattr(state.url_state, "set_value", kept.__setitem__)
+    monkeypatch.setattr(state.live, "live_session", lambda: SimpleNamespace(shown=now()))
+    return now
+
+
+def board_labels(run: CurrentRun) -> dict[str, list[str]]:
+    """The labels of a layer's heads, as the board shows them."""
+    kinds = head_off_payloads(run, USUAL)["board"]["kinds"]
+    return {
+        site: [head["label"] for head in heads]
+        for kind in kinds
+        for site, heads in zip(kind["sites"], kind["states"], strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    "where",
+    [Where(site=CROSS, heads=(0, 1, 2, 3, 4, 5)), Where(kind="cross"), Where(layers=(1, 2))],
+    ids=["heads", "kind", "layers"],
+)
+def test_one_of_several_heads_that_are_off_is_scaled_or_given_back(
+    where: Where, session: Callable[..., CurrentRun]
+) -> None:
+    before = session(HeadOff(where))
+    labels = board_labels(before)
+    off = {name for name, site in before.trace.attention.items() if not site.out.any()}
+    assert {name for name, heads in labels.items() if heads == ["off"] * 6} == off
+    assert CROSS in off
+    state.scale_head(CROSS, 2, 0.5)
+    scaled = session()
+    state.switch_head(CROSS, 2, False)
+    given_back = session()
+    for run, label in ((scaled, "×0.5"), (given_back, "")):
+        heads = ["off", "off", label, "off", "off", "off"]
+        assert board_labels(run) == {**labels, CROSS: heads}
+        outputs = run.trace.attention[CROSS].out[0]
+        assert [bool(out.any()) for out in outputs] == [head == label for head in heads]
+        assert {n for n, site in run.trace.attention.items() if not site.out.any()} == off - {CROSS}
+    halved, whole = (run.trace.attention[CROSS].out[0, 2] for run in (scaled, given_back))
+    assert torch.allclose(halved, whole / 2)
+
+
+def test_a_head_that_is_off_and_scaled_is_off_in_whatever_order() -> None:
+    twice = HeadOff(CROSS, head=1), HeadScale(CROSS, head=1, factor=0.5)
+    for edits in (twice, twice[::-1]):
+        assert board_labels(with_edits(run_of("eng-fra"), *edits))[CROSS][1] == "off"
+    halves = HeadScale(CROSS, head=1, factor=0.5), HeadScale(Where(kind="cross"), factor=0.5)
+    assert board_labels(with_edits(run_of("eng-fra"), *halves))[CROSS][1] == "×0.25"
+
+
+def test_an_edit_of_one_position_is_named_with_it_and_leaves_the_head_on() -> None:
+    off = HeadOff(Where(site=CROSS, heads=(2,), queries=(1,)))
+    run = with_edits(run_of("eng-fra"), off)
+    silent = ~run.trace.attention[CROSS].out[0, 2].any(-1)
+    assert silent.nonzero().tolist() == [[1]]
+    assert board_labels(run)[CROSS] == [""] * 6
+    label = words.edit_label(off, run.trace.attention)
+    assert label == "Cross-attention, layer 3, head 3: head output set to 0 at position 1"
+
+
+def test_edits_without_a_site_are_made_and_named(session: Callable[..., CurrentRun]) -> None:
+    every = {
+        Where(kind="cross", heads=(2,)): "Cross-attention, head 3",
+        Where(kind="cross", layers=(0, 2)): "Cross-attention, layers 1 and 3",
+        Where(layers=(1,)): "Every attention, layer 2",
+        Where(): "Every attention",
+    }
+    for where, place in every.items():
+        run = session(HeadOff(where))
+        for name, site in run.trace.attention.items():
+            named = "cross" in name or not where.kind
+            named &= where.layers is None or int(name.split(".")[2]) in where.layers
+            silent = [not out.any() for out in site.out[0]]
+            assert silent == [named and head in (where.heads or range(6)) for head in range(6)]
+        label = words.edit_label(run.spec.edits[0], run.trace.attention)
+        assert label == f"{place}: head output set to 0"
+    for lacking in (Where(kind="cross", heads=(6,)), Where(kind="alignment"), Where(layers=(3,))):
+        assert session(HeadOff(lacking)).spec.edits == ()

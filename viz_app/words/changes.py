@@ -1,11 +1,11 @@
 """The names of what is changed about a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from models.runs.spec import RunSpec
 from models.trace import AttentionSite
-from models.trace.edits import Edit, MaskChange, SetWeights
-from viz_app.words.attention import head_location, kind_short, layer_location
+from models.trace.edits import Edit, MaskChange, SetWeights, Where
+from viz_app.words.attention import head_location, kind_short, kind_title, layer_location
 from viz_app.words.training import join_names
 
 MOST_NAMED = 3  # edits named one by one
@@ -38,18 +38,37 @@ def changes(spec: RunSpec, trained_with: str, sites: Mapping[str, AttentionSite]
 
 def edit_label(edit: Edit, sites: Mapping[str, AttentionSite]) -> str:
     """Name an edit for display: "Cross-attention, layer 3, head 6: head output set to 0"."""
-    site = sites.get(edit.where.site or "")
-    if site is None:
+    where = edit.where
+    met = [site for site in sites.values() if where.meets(site.kind, site.name, site.layer)]
+    if not met:
         return edit.describe(1)
-    heads = sorted(edit.where.heads or ())
-    place = head_location(site, heads[0]) if len(heads) == 1 else layer_location(site)
-    if 1 < len(heads) < site.n_heads:
-        place += f", heads {join_names([str(head + 1) for head in heads])}"
+    heads = sorted(where.heads or ())
+    if len(met) > 1:
+        place = _attentions(met, where)
+    elif len(heads) == 1:
+        return f"{head_location(met[0], heads[0])}: {edit_effect(edit)}"
+    else:
+        place = layer_location(met[0])
+    if heads and len(heads) < max(site.n_heads for site in met):
+        place += f", {_numbered('head', [head + 1 for head in heads])}"
     return f"{place}: {edit_effect(edit)}"
 
 
+def _attentions(sites: Sequence[AttentionSite], where: Where) -> str:
+    """Name several attentions: "Cross-attention, layers 1 and 3"."""
+    titles = dict.fromkeys(map(kind_title, sites))
+    place = join_names(list(titles)) if where.kind else "Every attention"
+    layers = sorted({site.layer + 1 for site in sites})
+    return f"{place}, {_numbered('layer', layers)}" if where.layers else place
+
+
 def edit_effect(edit: Edit) -> str:
-    """Say what an edit does to its head."""
-    if isinstance(edit, SetWeights) and edit.where.queries:
-        return f"weights set by hand at position {edit.where.queries[0]}"
-    return ", ".join(edit.effects())
+    """Say what an edit does to its head, and at which positions if not at all of them."""
+    queries = edit.where.queries
+    by_hand = isinstance(edit, SetWeights) and queries
+    effect = "weights set by hand" if by_hand else ", ".join(edit.effects())
+    return f"{effect} at {_numbered('position', queries)}" if queries else effect
+
+
+def _numbered(noun: str, numbers: Sequence[int]) -> str:
+    return f"{noun}{'s' * (len(numbers) > 1)} {join_names([str(number) for number in numbers])}"

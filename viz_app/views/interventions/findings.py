@@ -178,8 +178,7 @@ def switch_off(rule: HeadRule) -> None:
     for one in found_heads(trace):
         if one.rule == rule:
             where = Where(site=one.site.name, heads=(one.head,))
-            others = [edit for edit in url_state.get(EDITS) if edit.where != where]
-            url_state.set_value(EDITS, (*others, HeadOff(where)))
+            state.replace_head(where, partial(HeadOff, where))
     url_state.set_value(declared_parameters()["interventions-section"], "Heads")
 
 

@@ -207,13 +207,12 @@ def undo_label(trace: Trace, edit: Edit, two: Two | None = None) -> str:
 
 
 def _place(trace: Trace, edit: Edit) -> str:
-    site = trace.attention.get(edit.where.site or "")
-    if site is not None:
-        what = "patched" if isinstance(edit, Patch) else words.edit_effect(edit)
-        return f"{words.head_location(site, min(edit.where.heads or (0,)))}: {what}"
+    site, heads = trace.attention.get(edit.where.site or ""), edit.where.heads or ()
+    if isinstance(edit, Patch) and site is not None and len(heads) == 1:
+        return f"{words.head_location(site, *heads)}: patched"
     activation = trace.activations.get(edit.where.activation or "")
     if activation is None or not edit.where.queries:
-        return edit.describe(1)
+        return words.edit_label(edit, trace.attention)
     i = min(edit.where.queries[0], len(activation.tokens) - 1)
     return f"{activation.name}, “{token_text(activation.tokens[i])}”"
 

@@ -12,7 +12,7 @@ from models.analysis.effects import HeadEffects, effects_of
 from models.analysis.metrics import Divergence, LogProbability, Metric, logits_of
 from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
-from models.trace.edits import Edit, HeadScale, Patch, Where
+from models.trace.edits import Edits, HeadScale, Patch, Where
 from viz_app import words
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
@@ -105,7 +105,7 @@ def _metric(what: Asked, choices: HeadOffChoices) -> Metric:
 
 def head_board(what: Asked, choices: HeadOffChoices, effects: HeadEffects | None) -> dict[str, Any]:
     """Return the payload of the board of all heads."""
-    trace, edited = what.after.trace, state.head_edits(what.after.spec.edits)
+    trace, edited = what.after.trace, state.head_edits(what.after.trace)
     values = [] if effects is None else [grid.flatten() for grid in effects.values.values()]
     finite = torch.cat(values) if values else torch.zeros(0)
     finite = finite[finite.isfinite()]
@@ -128,7 +128,7 @@ def head_board(what: Asked, choices: HeadOffChoices, effects: HeadEffects | None
                 ],
                 "states": [
                     [
-                        _state(edited.get((site.name, head))) if head < site.n_heads else None
+                        _state(edited.get((site.name, head), ())) if head < site.n_heads else None
                         for head in range(n_heads)
                     ]
                     for site in sites
@@ -153,12 +153,13 @@ def _finite(value: torch.Tensor | None) -> float | None:
     return None if value is None or not math.isfinite(float(value)) else float(value)
 
 
-def _state(edit: Edit | None) -> dict[str, Any]:
-    if edit is None:
+def _state(edits: Edits) -> dict[str, Any]:
+    """Return what the edits of one head do to it together; one that is off stays off."""
+    if not edits:
         return {"factor": 1, "label": "", "says": ""}
-    factor = edit.factor if isinstance(edit, HeadScale) else 0
+    factor = math.prod(edit.factor if isinstance(edit, HeadScale) else 0 for edit in edits)
     label = f"×{factor:g}".replace("-", "−") if factor else "off"
-    return {"factor": factor, "label": label, "says": words.edit_effect(edit)}
+    return {"factor": factor, "label": label, "says": ", then ".join(map(words.edit_effect, edits))}
 
 
 def largest_effect(effects: HeadEffects) -> tuple[str, int, float]:

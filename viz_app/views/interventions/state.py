@@ -1,10 +1,11 @@
 """The edits of the page Interventions, kept in the session and in the URL."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from models.analysis.best_offset import best_offset
-from models.trace import Trace
+from models.trace import AttentionSite, Trace
 from models.trace.edits import BASELINES, Edit, Edits, HeadOff, HeadScale, Patch, Where, to_text
 from viz_app.session import live, url_state
 from viz_app.session.parameters import Choice, Notation, Text, Whole
@@ -25,21 +26,35 @@ def head_off_edit(trace: Trace, baseline: str, where: Where) -> Edit:
     return HeadOff(where, baseline=baseline, offset=best_offset(site, head).offset)
 
 
-def head_edits(edits: Edits) -> dict[tuple[str, int], Edit]:
-    """Return the edit that switches off or scales each head, by site and head."""
+def head_edits(trace: Trace) -> dict[tuple[str, int], Edits]:
+    """Return the edits that switch off or scale each head of a run, by site and head.
+
+    Edits of some of its queries are not among them.
+    """
+    edits = [edit for edit in trace.edits if _of_whole_heads(edit)]
     return {
-        (edit.where.site or "", head): edit
-        for edit in edits
-        if isinstance(edit, HeadOff | HeadScale)
-        for head in edit.where.heads or ()
+        (site.name, head): of_head
+        for site in trace.attention.values()
+        for head in range(site.n_heads)
+        if (of_head := tuple(edit for edit in edits if _covers(edit, site, head)))
     }
+
+
+def _of_whole_heads(edit: Edit) -> bool:
+    return isinstance(edit, HeadOff | HeadScale) and edit.where.queries is None
+
+
+def _covers(edit: Edit, site: AttentionSite, head: int) -> bool:
+    where = edit.where
+    is_chosen = where.heads is None or head in where.heads
+    return is_chosen and where.meets(site.kind, site.name, site.layer)
 
 
 def switch_head(site: str, head: int, is_off: bool) -> None:
     """Switch a head of the shown run off, or leave it to the model again."""
     trace = live.live_session().shown.trace
     where = Where(site=site, heads=(head,))
-    _replace(
+    replace_head(
         where, partial(head_off_edit, trace, url_state.get(BASELINE), where) if is_off else None
     )
 
@@ -47,15 +62,38 @@ def switch_head(site: str, head: int, is_off: bool) -> None:
 def scale_head(site: str, head: int, factor: float) -> None:
     """Multiply what a head passes on; 1 leaves it to the model."""
     where = Where(site=site, heads=(head,))
-    _replace(where, None if factor == 1 else partial(HeadScale, where, factor=factor))
+    replace_head(where, None if factor == 1 else partial(HeadScale, where, factor=factor))
 
 
-def _replace(where: Where, make: Callable[[], Edit] | None) -> None:
-    """Keep this edit of a head in place of an earlier one; heads that the run lacks are ignored."""
+def replace_head(where: Where, make: Callable[[], Edit] | None) -> None:
+    """Keep this edit of a head in place of earlier ones; heads that the run lacks are ignored.
+
+    Earlier edits of several heads then apply to the other heads alone.
+    """
     sites = live.live_session().shown.trace.attention
-    if (site := sites.get(where.site or "")) is None or max(where.heads or ()) >= site.n_heads:
+    site, (head,) = sites.get(where.site or ""), where.heads or ()
+    if site is None or head >= site.n_heads:
         return
+    others = [part for one in url_state.get(EDITS) for part in _without(one, site, head, sites)]
+    url_state.set_value(EDITS, tuple(others))
     keep_edit(where, make() if make else None)
+
+
+def _without(
+    edit: Edit, site: AttentionSite, head: int, sites: Mapping[str, AttentionSite]
+) -> Edits:
+    """Return the edits that do the same to every head but this one."""
+    if not _of_whole_heads(edit) or not _covers(edit, site, head):
+        return (edit,)
+    heads_of = {
+        one.name: [n for n in range(one.n_heads) if _covers(edit, one, n)] for one in sites.values()
+    }
+    heads_of[site.name].remove(head)
+    return tuple(
+        replace(edit, where=Where(site=name, heads=tuple(heads), rows=edit.where.rows))
+        for name, heads in heads_of.items()
+        if heads
+    )
 
 
 def keep_edit(where: Where, edit: Edit | None) -> None:
