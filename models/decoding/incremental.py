@@ -134,4 +134,16 @@ def limit_of(model: Model, inputs: Sequence[int], max_new: int | None) -> int:
     if max_new < 1:
         raise ValueError(f"max_new must be at least 1, not {max_new}")
     n_opening = model.opening(model.encoder_inputs([inputs])).shape[1]
-    return min(max_new, model.config.n_ctx - n_opening)
+    return min(max_new, model.stream_limit(model.writes) - n_opening)
+
+
+def check_room(model: Model, inputs: Sequence[int]) -> None:
+    """Check that the given tokens leave room to generate.
+
+    Raises:
+        ValueError: they do not.
+    """
+    if model.longest(len(inputs)) < 1:
+        raise ValueError(
+            f"{len(inputs)} tokens leave no room to generate: the model reads at most {model.config.n_ctx}"
+        )

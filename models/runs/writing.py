@@ -9,6 +9,7 @@ from torch import Tensor
 
 from models import decoding
 from models.architectures import Model
+from models.decoding.incremental import check_room
 from models.tokenizers.base import Encoding, Tokenizer
 
 
@@ -27,8 +28,9 @@ def write_text(
     """Generate from these tokens with "greedy", "sample" or "beam"; `settings` go to the decoder.
 
     Raises:
-        ValueError: there is no such decoder, or a setting is invalid.
+        ValueError: there is no such decoder, a setting is invalid, or the tokens leave no room.
     """
+    check_room(model, ids)
     if how == "beam":
         last = list(decoding.beam(model, ids, **settings))[-1]
         tokens, steps = last.hypotheses[0].tokens, ()

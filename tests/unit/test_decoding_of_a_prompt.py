@@ -130,6 +130,10 @@ def test_a_prompt_as_long_as_the_context_leaves_no_room(scope: Scope) -> None:
         ValueError, match="17 tokens leave no room to generate: the model reads at most 17"
     ):
         decoding_runs.autoregressive(scope.model, [4] * N_CTX, Method())
+    for how in decoding_runs.DECODING_METHODS:
+        settings = {"seed": 1} if how == "sample" else {}
+        with pytest.raises(ValueError, match="17 tokens leave no room to generate"):
+            scope.write("a" * (N_CTX - 1), how, **settings)
     run = run_of(scope, prompt="a" * (N_CTX - 1))
     assert not decoding_payloads.has_room(run)
     drawn = on_screen(decoding_payloads.decoding_payloads(run, choices_of(run)))

@@ -73,6 +73,9 @@ def test_a_model_writes_up_to_the_longest_row_of_its_decoder(tmp_path: Path) -> 
     assert len(trace.streams["target"].ids) <= N
     with pytest.raises(InputError, match=f"the target has 12 tokens; this model reads at most {N}"):
         scope.run("3 4 5", " ".join(["3"] * N))
+    for how in ("greedy", "beam"):  # every token is forced, so that none of them is the end
+        written = scope.write("3 4 5", how, max_new=30, forced=[5] * 30)
+        assert written.ids == (5,) * (N - 1)
 
 
 def test_a_table_of_distances_is_not_one_of_positions(tmp_path: Path) -> None:
