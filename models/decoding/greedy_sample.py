@@ -224,10 +224,12 @@ def greedy_batch(
     model: Model,
     inputs: Shaped[Tensor, "batch *size"],
     memory: Float[Tensor, "batch n d_memory"] | None = None,
+    limits: Sequence[int] | None = None,
 ) -> list[list[int]]:
     """Decode many padded sources greedily at once; rows end before </s>.
 
-    `inputs` and `memory` as in `Incremental`.
+    `inputs` and `memory` as in `Incremental`; `limits` are the maximum numbers of tokens of each
+    row (default: the model's limit for the longest).
     """
     run = Incremental(model, inputs, memory=memory)
     pad, ends, row = (
@@ -235,17 +237,19 @@ def greedy_batch(
         torch.tensor(model.end_ids, device=inputs.device),
         run.opening,
     )
-    ended = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    limit = model.longest(inputs.shape[-1])
-    at = model.forced_by_position(limit)
-    for index in range(limit):
+    if limits is None:
+        limits = [model.longest(inputs.shape[-1])] * len(inputs)
+    last = torch.tensor(limits, device=inputs.device) - 1
+    ended = last < 0
+    forced = [model.forced_by_position(limit) for limit in limits]
+    for index in range(max(limits, default=0)):
         logits = run.new_logits(row)[:, -1]
         scores = run.scores(row, logits)
         token = (logits.log_softmax(-1) if scores is None else scores).argmax(-1)
-        token = torch.full_like(token, at.get(index, 0)) if index in at else token
-        token = token.masked_fill(ended, pad)
+        at = torch.tensor([of_row.get(index, -1) for of_row in forced], device=inputs.device)
+        token = torch.where(at < 0, token, at).masked_fill(ended, pad)
         row = torch.cat([row, token[:, None]], dim=1)
-        ended |= torch.isin(token, ends)
+        ended |= torch.isin(token, ends) | (index >= last)
         if ended.all():
             break
     return [

@@ -51,11 +51,9 @@ def written_rows(
 ) -> list[Encoding]:
     """Return a greedily generated text for each row; only a single row can use a draft."""
     if len(inputs) > 1:
-        lengths = map(len, inputs)
-        rows = zip(
-            decoding.greedy_batch(model, model.encoder_inputs(inputs), memory), lengths, strict=True
-        )
-        return [generated_encoding(model, tokenizer, ids[: model.longest(n)]) for ids, n in rows]
+        limits = [model.longest(len(row)) for row in inputs]
+        rows = decoding.greedy_batch(model, model.encoder_inputs(inputs), memory, limits)
+        return [generated_encoding(model, tokenizer, ids) for ids in rows]
     steps = decoding.greedy(model, inputs[0], drafts=drafts, memory=memory)
     return [generated_encoding(model, tokenizer, [step.token for step in steps])]
 

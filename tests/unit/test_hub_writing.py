@@ -93,6 +93,20 @@ def test_greedy_text_is_what_generate_writes(tmp_path: Path, name: str) -> None:
     assert batch == [[i for i in alone if i not in scope.model.end_ids]] * 2
 
 
+@pytest.mark.parametrize("architecture", ["MarianMTModel", "BartForConditionalGeneration"])
+def test_a_text_is_ended_beside_a_longer_one_where_it_is_alone(
+    tmp_path: Path, architecture: str
+) -> None:
+    """Its last token is forced at its own limit, which is twice its length and 20 more."""
+    scope = opened(tmp_path, architecture, {"forced_eos_token_id": 2})
+    texts = [(GIVEN,), ("5 9 3",), ("7 8",)]
+    for (text,), trace in zip(texts, scope.run_each(texts), strict=True):
+        row = trace.streams["target"].ids
+        assert row == scope.run(text).streams["target"].ids
+        assert row[-1] == 2
+        assert len(row) == 1 + 2 * len(trace.streams["source"].ids) + 20  # after the start token
+
+
 @pytest.mark.parametrize(
     ("architecture", "says"),
     [("GPT2LMHeadModel", {}), ("MarianMTModel", {"forced_bos_token_id": 31})],
