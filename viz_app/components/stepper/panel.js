@@ -74,12 +74,11 @@ class Panel {
       : picture.sampling
       ? "Predicted next (orange: drawn from). Click another to force it:"
       : "What the model predicts next. Click another token to force it:";
-    const [pad, start] = picture.unforceable;
     return Array.from({ length: k }, (_, n) => {
       const id = values.ids[i * k + n], here = id === run.taken[i];
       const forced = lane === "serial" && picture.forced.includes(i);
       const mark = !here ? "" : lane === "parallel" ? "given" : forced ? "forced" : "written";
-      const fixed = over || id === pad || id === start || (here && !forced);
+      const fixed = over || picture.unforceable.includes(id) || (here && !forced);
       return { id, label: run.candidates[i][n], p: values.p[i * k + n], drawn: drawn?.[i * k + n], mark, rank: values.rank[i], fixed };
     });
   }

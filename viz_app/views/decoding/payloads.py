@@ -17,7 +17,7 @@ from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding import beam, text
-from viz_app.views.decoding.steps import stepper
+from viz_app.views.decoding.steps import stepper, unforceable
 from viz_app.views.decoding.story import ShownAttention, Story, decoder_attention, writing_sites
 from viz_app.views.run_difference import Quantity, Vocabulary
 
@@ -40,7 +40,7 @@ class ReadingState:
 
     def within(self, scope: Scope) -> "ReadingState":
         """Return the place without forced tokens that this model lacks or may not generate."""
-        never = scope.config.pad_id, scope.config.start_id
+        never = unforceable(scope)
         legal = tuple(
             (p, t)
             for p, t in self.forced

@@ -74,9 +74,14 @@ def stepper(
         "vocab": len(trace.next_token.logits[0]),
         "mostEntropy": math.log2(len(trace.next_token.logits[0])),
         "work": work,
-        "unforceable": [scope.config.pad_id, scope.config.start_id],
+        "unforceable": unforceable(scope),
     }
     return pack(header, **_arrays(story, reading, block))
+
+
+def unforceable(scope: Scope) -> list[int]:
+    """Return the tokens that may not be forced: padding and the start, unless one ends a text."""
+    return sorted({scope.config.pad_id, scope.config.start_id} - set(scope.model.end_ids))
 
 
 def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.ndarray]:
