@@ -137,7 +137,7 @@ def limit_of(model: Model, inputs: Sequence[int], max_new: int | None) -> int:
     return min(max_new, model.stream_limit(model.writes) - n_opening)
 
 
-def check_room(model: Model, inputs: Sequence[int]) -> None:
+def check_room_to_generate(model: Model, inputs: Sequence[int]) -> None:
     """Check that the given tokens leave room to generate.
 
     Raises:

@@ -18,7 +18,7 @@ from models import decoding
 from models.analysis.checks import ROUNDING, check_used
 from models.architectures import Model
 from models.decoding import BeamStep, Step
-from models.decoding.incremental import check_room
+from models.decoding.incremental import check_room_to_generate
 from models.decoding.run_rows import PassRows, StepRows, closed_rows
 from models.trace import Activation, AttentionSite, Recording, Trace, in_float32
 from models.trace.edits import Edit
@@ -169,7 +169,7 @@ def autoregressive(
     Raises:
         ValueError: a setting is invalid, or the given tokens leave no room to generate.
     """
-    check_room(model, inputs)
+    check_room_to_generate(model, inputs)
     forced = dict(method.forced)
     how = {"forced": forced, "recorded": True, "max_new": method.max_new, "edits": edits}
     if method.how == "greedy":

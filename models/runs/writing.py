@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models import decoding
 from models.architectures import Model
-from models.decoding.incremental import check_room
+from models.decoding.incremental import check_room_to_generate
 from models.tokenizers.base import Encoding, Tokenizer
 
 
@@ -30,7 +30,7 @@ def write_text(
     Raises:
         ValueError: there is no such decoder, a setting is invalid, or the tokens leave no room.
     """
-    check_room(model, ids)
+    check_room_to_generate(model, ids)
     if how == "beam":
         last = list(decoding.beam(model, ids, **settings))[-1]
         tokens, steps = last.hypotheses[0].tokens, ()
