@@ -21,9 +21,7 @@ def check_runs(
     a run token by token rightly differ, and are not compared. Tolerance: in float32 the same sums
     in another order differ by some 1e-6; in half precision every layer rounds.
     """
-    common = first_divergence(parallel, serial)
-    n = min(len(parallel), len(serial)) if common is None else common + 1
-    limit = max(1e-4, rounding_in(serial.dtype))
+    n, limit = _n_common(parallel, serial), _tolerance(serial)
     sums = torch.cat([run.log_probs.exp().sum(-1) for run in (parallel, serial)]) - 1
     return [
         Check(
@@ -36,6 +34,27 @@ def check_runs(
         *_check_attention(parallel, serial),
         *_check_states(serial, uncached),
     ]
+
+
+def first_disagreement(parallel: Run, serial: Run) -> int | None:
+    """Return the first position where probabilities differ although both have read the same.
+
+    The tolerance is that of the check. None if there is no such position.
+    """
+    positions = range(_n_common(parallel, serial))
+    pairs = ((run.log_probs[i].exp() for run in (parallel, serial)) for i in positions)
+    limit = _tolerance(serial)
+    return next((i for i, (a, b) in enumerate(pairs) if not largest(a - b) <= limit), None)
+
+
+def _n_common(parallel: Run, serial: Run) -> int:
+    """Return the number of positions at which both have read the same."""
+    divergence = first_divergence(parallel, serial)
+    return min(len(parallel), len(serial)) if divergence is None else divergence + 1
+
+
+def _tolerance(serial: Run) -> float:
+    return max(1e-4, rounding_in(serial.dtype))
 
 
 def _check_same(

@@ -88,7 +88,7 @@ def payload(
          "predicted": [label(t if i != 1 else "w") for i, t in enumerate(GIVEN)], "best": best},
         "serial": {**serial, "read": [label(t) for t in ["[start]", *written[:-1]]], "written": [label(t) for t in written],
          "cached": list(range(len(written)))},
-        "free": None, "diverges": same, "seesAhead": False, "forced": [], "how": "greedy", "sampling": sampling,
+        "free": None, "diverges": same, "disagrees": -1, "seesAhead": False, "forced": [], "how": "greedy", "sampling": sampling,
         "reading": "decoder layer 2, head 1",
         "cross": "Cross-attention", "own": family == "attention", "family": family, "vectors": vectors,
         "sourceName": "the source", "targetName": "the target",
@@ -892,6 +892,15 @@ def test_the_story_says_where_they_part(stage: Stage) -> None:
     assert stage.text(".story").startswith("The given text has ended.")
     shown(stage, written=GIVEN, seesAhead=True)
     assert stage.text(".story").endswith("so the probabilities may differ.")
+    shown(stage, written=GIVEN, disagrees=2)
+    for step, ending in ((1, "their probabilities agree."), (2, "as the checks below show.")):
+        go(stage, step)
+        assert stage.text(".story").startswith("So far both have read the same")
+        assert stage.text(".story").endswith(ending)
+    shown(stage, disagrees=1)
+    for step, words in enumerate(("probabilities agree", "probabilities differ", "the first diff")):
+        go(stage, step)
+        assert words in stage.text(".story")
     shown(stage, written=GIVEN, family="recurrent")
     assert "their states and probabilities are the same" in stage.text(".story")
 

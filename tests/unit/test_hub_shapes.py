@@ -1,5 +1,6 @@
 """Finished weights that are not those of tokens to tokens: windows, pooled tokens, scores, sinks."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from models.cli import main
 from models.decoding import runs
 from models.decoding.run_checks import check_runs
 from models.trace.edits import MaskChange, for_kinds
+from viz_app.views.decoding.story import Story
 
 _WIDE = {
     "vocab_size": 53, "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 48,
@@ -139,6 +141,33 @@ def test_a_stream_beside_that_of_the_tokens_is_named(tmp_path: Path) -> None:
     reasons = {trace.unrecorded[name] for name in named}
     wanted = "it takes a softmax of 1 × 2 × 2 × 3 × 6 weights, not of one for each pair of tokens"
     assert reasons == {wanted}
+
+
+def test_where_one_pass_and_single_steps_disagree_the_story_says_so(tmp_path: Path) -> None:
+    """Its positions fall into buckets whose bounds depend on the length of the row."""
+    scope = opened(tmp_path, PROPHET_NET)
+    given = (20, 21, 22, 23, 24, 25)
+    trace = scope.run(TEXT, " ".join(map(str, given)))
+    inputs, (start, *target) = (trace.streams[name].ids for name in ("source", "target"))
+    method = runs.Method(forced=tuple(enumerate(target)), max_new=len(target))
+    serial = runs.autoregressive(scope.model, inputs, method).run
+    story = Story(trace, runs.of_trace(trace), serial, method)
+    with torch.no_grad():
+        probabilities = [
+            scope.model.module(
+                input_ids=torch.tensor([inputs]),
+                decoder_input_ids=torch.tensor([[start, *target[:n]]]),
+                use_cache=False,
+            ).logits[0].softmax(-1)
+            for n in range(len(target) + 1)
+        ]  # fmt: skip
+    apart = [
+        float((row[-1] - probabilities[-1][i]).abs().max()) for i, row in enumerate(probabilities)
+    ]
+    assert max(apart[: len(target)]) > 1e-3
+    assert story.disagreement == next(i for i, one in enumerate(apart) if one > 1e-4)
+    same = replace(story, parallel=serial)
+    assert (story.divergence, same.disagreement) == (None, None)
 
 
 def test_a_text_of_which_nothing_fits_is_refused_in_its_field(tmp_path: Path) -> None:

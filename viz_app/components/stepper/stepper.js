@@ -133,7 +133,8 @@ class Stepper {
 
   // In one sentence: are the two runs still reading the same?
   tell() {
-    const { story, step } = this, { diverges, parallel, serial } = this.picture;
+    const { story, step } = this, { diverges, disagrees, parallel, serial } = this.picture;
+    const sameSoFar = diverges < 0 || step < diverges;
     story.replaceChildren();
     const say = (text, tag = "span", className = "") => put(story, tag, className, text);
     if (this.picture.note) say(`${this.picture.note} `, "span", "quiet");
@@ -144,13 +145,16 @@ class Stepper {
         }. The given text goes on.`,
       );
     }
-    if (this.picture.seesAhead && (diverges < 0 || step < diverges)) {
+    if (this.picture.seesAhead && sameSoFar) {
       return void say("So far both have read the same. But a position may attend to later tokens here, so the probabilities may differ.");
     }
     if (diverges < 0 && step >= parallel.n) return void say("The given text has ended. Up to there both read the same tokens.");
-    if (diverges < 0) return void say(this.wording.same);
+    if (sameSoFar && disagrees >= 0 && step >= disagrees) {
+      return void say("So far both have read the same. But their probabilities differ, as the checks below show.");
+    }
+    if (diverges < 0 && disagrees < 0) return void say(this.wording.same);
     const token = (label) => say(label[0], "b", "token");
-    if (step < diverges) return void say("So far both have read the same, and their probabilities agree.");
+    if (sameSoFar) return void say("So far both have read the same, and their probabilities agree.");
     say(step === diverges ? "Here is the first difference: " : `They diverged at position ${diverges + 1}: `, "span", "warn");
     say("inference takes ");
     token(serial.written[diverges]);

@@ -38,7 +38,8 @@ def stepper(
 
     `step` is the initial position from 0, `note` an additional sentence.
     """
-    trace, tokenizer, diverges = story.trace, scope.tokenizer, story.divergence
+    trace, tokenizer = story.trace, scope.tokenizer
+    diverges, disagrees = story.divergence, story.disagreement
     block, work = keys_in_a_block(story, reading), _multiply_adds(story, scope)
     scales = widen_scales(extents := _extent(story, work), extent)
     header: dict[str, Any] = {
@@ -54,6 +55,7 @@ def stepper(
         "serial": _serial(story, tokenizer),
         "free": _free(story, tokenizer),
         "diverges": -1 if diverges is None else diverges,
+        "disagrees": -1 if disagrees is None else disagrees,
         "seesAhead": story.sees_ahead,
         "forced": [i for i, _ in story.method.forced],
         "how": METHOD_NAMES[story.method.how],

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from models.decoding.run_checks import first_disagreement
 from models.decoding.runs import Method, Run, first_divergence
 from models.tokenizers.base import Encoding
 from models.trace import AttentionSite, Trace
@@ -52,6 +53,11 @@ class Story:
     @property
     def divergence(self) -> int | None:
         return first_divergence(self.parallel, self.serial)
+
+    @property
+    def disagreement(self) -> int | None:
+        """The first position whose probabilities differ although both runs have read the same."""
+        return first_disagreement(self.parallel, self.serial)
 
 
 @dataclass(frozen=True)
