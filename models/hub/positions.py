@@ -12,6 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.analysis.checks import rounding_in
@@ -83,6 +84,7 @@ PROBED_PLACES = (
     47,
 )  # positions that a token is asked at, of those that the model has
 PROBED_LENGTH = 7  # tokens of the row
+_OFF_CIRCLE = 0.01  # what half-precision numbers may miss
 
 
 @torch.no_grad()
@@ -158,8 +160,21 @@ def table_looked_up(
         model.reader(**inputs)
     if (table := forward_pass.position_table) is None:
         return None
-    is_learned = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
-    return PositionTable(table[:longest], is_learned)
+    is_free = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
+    return PositionTable(table[:longest], is_free and not _is_sinusoidal(table[:longest]))
+
+
+def _is_sinusoidal(table: Float[Tensor, "n d_model"]) -> bool:
+    """Return True if every row is pairs of a sine and a cosine of the same angle.
+
+    The two are neighbours or a half of the row apart. The library lets such a table take gradients
+    once it has been loaded.
+    """
+    if table.shape[1] % 2:
+        return False
+    squares = table.double().square()
+    orders = squares.unflatten(1, (2, -1)).sum(1), squares.unflatten(1, (-1, 2)).sum(2)
+    return any(bool(((sums - 1).abs() < _OFF_CIRCLE).all()) for sums in orders)
 
 
 @torch.no_grad()

@@ -7,7 +7,9 @@ from types import ModuleType
 
 import pytest
 import torch
+import transformers
 from drawn import letters
+from hub_models import _SPECIAL, BY_NAME
 
 import models
 from models.architectures.base import (
@@ -18,6 +20,7 @@ from models.architectures.base import (
     BY_VECTORS,
     UNSEEN,
 )
+from models.layers.positions import sinusoidal
 from viz_app.controls.other_models import shows
 from viz_app.session import cache
 from viz_app.views.positions import adding, page, shuffle, text
@@ -74,6 +77,31 @@ def test_the_page_claims_no_more_than_the_run_shows(
     assert ("do not attend to each other" in adding.not_added(model, attends=True)) is False
     rotation = no_rotation(model)
     assert ("has no rotary positions" in rotation) == (by == BY_SCORES)
+
+
+SINUSOIDS = {
+    "MarianMTModel": {},
+    "DistilBertForMaskedLM": {"sinusoidal_pos_embds": True},
+}  # sines before cosines, and each sine beside its cosine
+
+
+@pytest.mark.parametrize("name", SINUSOIDS)
+def test_sines_and_cosines_in_either_order_are_not_called_learned(
+    tmp_path: Path, name: str
+) -> None:
+    """Another route than the squares: the paper's formula, with its dimensions in either order."""
+    case = BY_NAME[name]
+    config = getattr(transformers, case.config)(**(_SPECIAL | case.sizes | SINUSOIDS[name]))
+    getattr(transformers, name)(config).save_pretrained(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    expected = sinusoidal(61, 22)
+    if name == "MarianMTModel":
+        expected = torch.cat([expected[:, ::2], expected[:, 1::2]], 1)
+    torch.testing.assert_close(scope.model.positions.table, expected, atol=1e-4, rtol=0)
+    assert scope.config.positions == "fixed"
+    about = [text.explain_table(table, "fixed", BY_VECTORS) for table in ("paper", text.OWN_TABLE)]
+    assert "learned its vectors" not in about[0]
+    assert "not learned" in about[1]
 
 
 @pytest.mark.parametrize("section", [text, adding])

@@ -42,7 +42,6 @@ from models.tokenizers.base import Tokenizer
 NO_FRAME_ATTENTION = "no attention between the frames of a sound was seen in a run, so there is nothing that could be shown"
 VOCABULARY = "vocab.json"
 MAX_LETTER = 20  # characters of the name of a class
-_OFF_CIRCLE = 0.01  # what half-precision numbers may miss
 _READING = {
     HubTokenizer: SoundHubTokenizer,
     PythonTokenizer: SoundPythonTokenizer,
@@ -90,7 +89,6 @@ def opened_sound(
     table = table_looked_up(model, n_frames, n_frames, input_features=model.trial)
     if table is not None:
         model.positions, model.seen_order = table, BY_VECTORS
-        table.is_learned = table.is_learned and not _is_sinusoidal(table.table)
         model.config = replace(model.config, positions="learned" if table.is_learned else "fixed")
     return model, tokenizer
 
@@ -175,17 +173,6 @@ def _check_runs(module: nn.Module, features: torch.Tensor, sizes: HubConfig) -> 
     except Exception as error:  # the library raises what it likes
         first = next(iter(str(error).strip().splitlines()), "")
         raise CheckpointError(f"it does not run on a sound ({first[:200]})") from None
-
-
-def _is_sinusoidal(table: Float[Tensor, "n d_model"]) -> bool:
-    """Return True if the two halves of every row are sines and cosines of the same angles.
-
-    The library lets such a table take gradients once it has been loaded.
-    """
-    if table.shape[1] % 2:
-        return False
-    sine, cosine = table.double().chunk(2, dim=1)
-    return bool(((sine.square() + cosine.square() - 1).abs() < _OFF_CIRCLE).all())
 
 
 def _text_limit(module: Any, sizes: HubConfig) -> int:

@@ -243,6 +243,12 @@ def explain_table(formula: str, kind: str, order_from: str) -> str:
             "**Learned positions.** One vector for each position, trained like every other weight. No formula "
             "determines them, and past the last position there is none."
         )
+    if kind == "fixed":
+        return (
+            "**Sinusoidal positions**, not learned. Each row is pairs of a sine and a cosine of one angle, as in the "
+            f"paper's formula:\n\n$${LATEX['paper']}$$\n\nThis model's pairs may be in another order, and its "
+            "wavelengths may differ."
+        )
     return f"**Sinusoidal positions**, computed by the paper's formula, not learned:\n\n$${LATEX['paper']}$$"
 
 
