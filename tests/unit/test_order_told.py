@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 from drawn import letters
-from hub_models import _SPECIAL, BY_NAME
+from hub_models import _SPECIAL, BY_NAME, Case
 
 import models
 from models.architectures.base import (
@@ -102,6 +102,25 @@ def test_sines_and_cosines_in_either_order_are_not_called_learned(
     about = [text.explain_table(table, "fixed", BY_VECTORS) for table in ("paper", text.OWN_TABLE)]
     assert "learned its vectors" not in about[0]
     assert "not learned" in about[1]
+
+
+@torch.no_grad()
+def test_a_table_of_angles_is_not_one_of_vectors(tmp_path: Path) -> None:
+    """Another route than the table's width: of equal tokens, the first layer reads equal vectors."""
+    sizes = BY_NAME["BertModel"].sizes | {"hidden_size": 24}
+    module = Case("RoFormerForMaskedLM", "RoFormerConfig", sizes).save(tmp_path)
+    read = module(torch.full((1, 5), 7), output_hidden_states=True).hidden_states[0]
+    assert torch.equal(read, read[:, :1].expand_as(read))
+    scope = models.load(tmp_path, device="cpu")
+    assert (scope.model.order_from, scope.config.positions) == (BY_TURNING, "none")
+    assert not any("position" in name for name in scope.run("5 6 7").activations)
+
+
+def test_vectors_of_boxes_do_not_replace_those_of_positions(tmp_path: Path) -> None:
+    sizes = BY_NAME["BertModel"].sizes | {"hidden_size": 48, "channel_shrink_ratio": 2}
+    module = Case("LiltModel", "LiltConfig", sizes).save(tmp_path)
+    table = models.load(tmp_path, device="cpu").model.positions.table
+    assert torch.equal(table, module.embeddings.position_embeddings.weight[1 : 1 + len(table)])
 
 
 @pytest.mark.parametrize("section", [text, adding])

@@ -326,7 +326,8 @@ class ForwardPass:
             return vectors
         batched = vectors if vectors.dim() == 3 else vectors[None]
         if not self._is_token_table(table):
-            self._on_positions(ids, table, kind)
+            if self._may_be_added(table):
+                self._on_positions(ids, table, kind)
             return vectors
         after = self.edited(f"{kind.stack}.embedding", batched, kind.query_stream)
         if after.numel() <= 4 * LARGEST_KEPT:  # the layers' streams begin with it
@@ -341,7 +342,8 @@ class ForwardPass:
             return
         if torch.equal(first, first[:, :1] + torch.arange(n, device=ids.device)):
             place = int(first[0, 0])
-            self.position_table = table.detach()[place - self.context.start :]
+            if self.position_table is None:
+                self.position_table = table.detach()[place - self.context.start :]
             vectors = table[place : place + n][None]  # the same numbers, which lie there anyway
             self._keep_vectors(kind, "position", vectors, "position vectors, looked up")
 
@@ -355,6 +357,11 @@ class ForwardPass:
     def _is_token_table(self, table: Tensor) -> bool:
         embedding = self.context.token_table
         return embedding is not None and same_memory(embedding, table)
+
+    def _may_be_added(self, table: Tensor) -> bool:
+        """Return True unless its rows are narrower than the tokens', such as angles of a head."""
+        embedding = self.context.token_table
+        return embedding is None or table.shape[-1] >= embedding.shape[-1]
 
     def tokens(self, kind: SiteKind, n_key: int) -> tuple[int, int]:
         """Return the number of queries and keys; `n_key` if the stream's is not known."""
