@@ -91,7 +91,8 @@ _OFF_CIRCLE = 0.01  # what half-precision numbers may miss
 def told_by(model: HubModel) -> str:
     """Return one of the ways in models.architectures.base.
 
-    UNSEEN if weights differ and the library does not return the reason.
+    UNSEEN if weights differ and the library does not return the reason, or if an attention is not
+    recorded.
     """
     if model.positions is not None:
         return BY_VECTORS
@@ -109,7 +110,9 @@ def told_by(model: HubModel) -> str:
         return BY_TURNING
     if any(_varies(site, close) for site in explained):
         return BY_SCORES
-    return UNSEEN if any(_uneven(site, close) for site in sites) else BY_MASK
+    if not sites or recording.unrecorded or any(_uneven(site, close) for site in sites):
+        return UNSEEN
+    return BY_MASK
 
 
 def _equal(values: Tensor, axis: int, close: float) -> bool:

@@ -165,7 +165,10 @@ def test_decoding_with_attention_written_out_shows_each_step_and_checks_it(
 def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(
     folders: dict[str, Path],
 ) -> None:
-    own, others = "show this model's own position vectors", "This one shows no position vectors"
+    own, others = (
+        "show this model's own position vectors",
+        "This one was not seen to use position vectors",
+    )
     asked = {"positions-section": "Shuffle test"}
     assert own in prose(opened(folders["GPT2LMHeadModel"], "positions", **asked))
     assert "It turns its queries and keys" in prose(

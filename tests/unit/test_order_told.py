@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 import transformers
 from drawn import letters
 from hub_models import _SPECIAL, BY_NAME, Case
+from test_hub_shapes import LED
 
 import models
 from models.architectures.base import (
@@ -121,6 +122,17 @@ def test_vectors_of_boxes_do_not_replace_those_of_positions(tmp_path: Path) -> N
     module = Case("LiltModel", "LiltConfig", sizes).save(tmp_path)
     table = models.load(tmp_path, device="cpu").model.positions.table
     assert torch.equal(table, module.embeddings.position_embeddings.weight[1 : 1 + len(table)])
+
+
+def test_attention_that_is_not_shown_is_not_denied(tmp_path: Path) -> None:
+    """LED's encoder learned its positions, and its tokens attend in windows, which are not shown."""
+    module, scope = LED.save(tmp_path), models.load(tmp_path, device="cpu")
+    encoder = module.led.encoder
+    first, other = (encoder(torch.tensor([row]))[0][0] for row in ([5, 6, 7], [5, 7, 6]))
+    assert not torch.allclose(first[0], other[0])  # with no positions, the two would be equal
+    assert "has no position vectors" not in page.positions_answer(scope.model)
+    run = SimpleNamespace(scope=scope, trace=scope.run("5 6 7", "8 9"))
+    assert "do not attend to each other" not in adding.find_adding(run)
 
 
 @pytest.mark.parametrize("section", [text, adding])

@@ -80,7 +80,7 @@ def find_adding(run: CurrentRun) -> View[AddingChoices] | str:
         return ADDING_VIEW
     reads = model.fields[0].stream
     attends = any(s.query_stream == s.key_stream == reads for s in trace.attention.values())
-    return not_added(model, attends)
+    return not_added(model, attends or bool(trace.unrecorded))
 
 
 def _first(run: CurrentRun) -> str:
@@ -220,7 +220,7 @@ def explain_adding(x: Tensor, p: Tensor, kind: str) -> str:
 def not_added(model: Model, attends: bool) -> str:
     """Explain why no sum of token and position is shown.
 
-    `attends` is True where tokens of the text attend to each other.
+    `attends` is True where tokens of the text may attend to each other.
     """
     if model.is_recurrent:
         return POSITIONS_NOT_ADDED

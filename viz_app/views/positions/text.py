@@ -28,7 +28,7 @@ NO_TABLE_REASONS = {
     BY_SCORES: "adds no position vectors: each score has a term for the distance between the two tokens",
     BY_TURNING: "adds no position vectors: its queries and keys depend on the positions of their tokens",
     BY_VECTORS: "adds its positions to the vectors of the tokens, but not from a table that was found",
-    UNSEEN: "shows no position vectors, nor anything else that gives it the order",
+    UNSEEN: "was not seen to use position vectors, or anything else that gives it the order",
 }
 RECURRENT = (
     "**This model has no position vectors, and needs none.** It is an RNN: each state is made from the previous one "
