@@ -12,11 +12,14 @@ from typing import cast
 
 from models.analysis.routing import routings
 from models.architectures import Model
+from models.architectures.base import BY_VECTORS, UNSEEN
 from models.hub.model import HubModel
 from models.hub.routing import may_be_mixture
 from models.hub.sizes import HubConfig
 from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
+
+_MAY_ADD = (BY_VECTORS, UNSEEN)  # by which a model may add position vectors
 
 
 def model_summary(scope: Scope) -> Iterator[str]:
@@ -81,10 +84,11 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     yield from _experts(scope)
     if model.rotation(2) is not None:
         yield "the angles that rotate its queries and keys at each position are shown"
+    none = "no table of them was found" if model.order_from in _MAY_ADD else "the model adds none"
     yield (
         "its position vectors are shown"
         if model.positions is not None
-        else "position vectors are not shown: the model looks none up"
+        else f"position vectors are not shown: {none}"
     )
 
 

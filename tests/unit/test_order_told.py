@@ -21,6 +21,7 @@ from models.architectures.base import (
     BY_VECTORS,
     UNSEEN,
 )
+from models.hub.describe import capabilities
 from models.layers.positions import sinusoidal
 from viz_app.controls.other_models import shows
 from viz_app.session import cache
@@ -122,6 +123,24 @@ def test_vectors_of_boxes_do_not_replace_those_of_positions(tmp_path: Path) -> N
     module = Case("LiltModel", "LiltConfig", sizes).save(tmp_path)
     table = models.load(tmp_path, device="cpu").model.positions.table
     assert torch.equal(table, module.embeddings.position_embeddings.weight[1 : 1 + len(table)])
+
+
+def test_vectors_of_no_known_table_are_not_denied(
+    opened: dict[str, models.Scope], tmp_path: Path
+) -> None:
+    """XGLM adds position vectors that its module selects itself; T5 and Llama add none."""
+    sizes = {"vocab_size": 53, "d_model": 22, "ffn_dim": 31, "num_layers": 1, "attention_heads": 2}
+    module = Case("XGLMForCausalLM", "XGLMConfig", sizes).save(tmp_path)
+    read = module(torch.full((1, 5), 7), output_hidden_states=True).hidden_states[0]
+    assert not torch.allclose(read[0, 0], read[0, 1])
+    scope = models.load(tmp_path, device="cpu")
+    assert scope.model.order_from == BY_VECTORS
+    line = list(capabilities(scope, scope.run("5 6 7")))[-1]
+    assert line == "position vectors are not shown: no table of them was found"
+    for name in ("T5ForConditionalGeneration", "LlamaForCausalLM"):
+        other = opened[name]
+        trace = other.run(*other.examples[:1])
+        assert list(capabilities(other, trace))[-1].endswith("the model adds none")
 
 
 def test_attention_that_is_not_shown_is_not_denied(tmp_path: Path) -> None:
