@@ -84,35 +84,48 @@ PROBED_PLACES = (
     47,
 )  # positions that a token is asked at, of those that the model has
 PROBED_LENGTH = 7  # tokens of the row
+ALL_TOKENS = slice(None)
 _OFF_CIRCLE = 0.01  # what half-precision numbers may miss
 
 
 @torch.no_grad()
 def told_by(model: HubModel) -> str:
-    """Return one of the ways in models.architectures.base.
-
-    UNSEEN if weights differ and the library does not return the reason, or if an attention is not
-    recorded.
-    """
+    """Return one of the ways in models.architectures.base; see `told_of_equal`."""
     if model.positions is not None:
         return BY_VECTORS
     config = model.config
     token = next(i for i in range(config.vocab_size) if i not in (config.fill_id, config.end_id))
     ids = torch.full((1, min(PROBED_LENGTH, config.n_ctx)), token, device=model.device)
+    return told_of_equal(model, model.repeated(ids))
+
+
+@torch.no_grad()
+def told_of_equal(model: HubModel, inputs: Sequence[Tensor], tokens: slice = ALL_TOKENS) -> str:
+    """Return what tells a model the order of inputs that are all equal, or are at these `tokens`.
+
+    UNSEEN if weights differ and the library does not return the reason, or if an attention is not
+    recorded.
+    """
     with record() as recording:
-        model(*model.repeated(ids))
+        model(*inputs)
     sites = [s for s in recording.attention.values() if s.kind == model.kinds[0].name]
     close = rounding_in(model.module.dtype)
-    explained = [site for site in sites if site.has_causes]
-    if any(not _equal(site.v, 2, close) for site in explained):
-        return BY_VECTORS
-    if any(not _equal(part, 2, close) for site in explained for part in (site.q, site.k)):
-        return BY_TURNING
-    if any(_varies(site, close) for site in explained):
-        return BY_SCORES
-    if not sites or recording.unrecorded or any(_uneven(site, close) for site in sites):
+    for site in sites:  # the first that tells: the layers after it read what it has made of that
+        if site.has_causes and (told := _told_at(site, tokens, close)):
+            return told
+    if not sites or recording.unrecorded or any(_uneven(site, tokens, close) for site in sites):
         return UNSEEN
     return BY_MASK
+
+
+def _told_at(site: AttentionSite, tokens: slice, close: float) -> str:
+    """Return what tells one attention the order of equal tokens; empty if nothing does."""
+    q, k, v = (part[:, :, tokens] for part in (site.q, site.k, site.v))
+    if not _equal(v, 2, close):
+        return BY_VECTORS
+    if not _equal(q, 2, close) or not _equal(k, 2, close):
+        return BY_TURNING
+    return BY_SCORES if _varies(site, tokens, close) else ""
 
 
 def _equal(values: Tensor, axis: int, close: float) -> bool:
@@ -121,17 +134,16 @@ def _equal(values: Tensor, axis: int, close: float) -> bool:
     return float(apart) <= 10 * close * max(1.0, float(values.abs().max()))
 
 
-def _varies(site: AttentionSite, close: float) -> bool:
+def _varies(site: AttentionSite, tokens: slice, close: float) -> bool:
     """Return True if what is added to the scores differs from key to key."""
     rows = torch.arange(site.n_query)
-    return any(
-        not _equal(term.scores(None, rows, site.n_key).float(), -1, close) for term in site.terms
-    )
+    scores = (term.scores(None, rows, site.n_key).float() for term in site.terms)
+    return any(not _equal(each[..., tokens], -1, close) for each in scores)
 
 
-def _uneven(site: AttentionSite, close: float) -> bool:
+def _uneven(site: AttentionSite, tokens: slice, close: float) -> bool:
     """Return True if a query prefers one of the keys that it reads."""
-    weights = site.weights().float()
+    weights = site.weights().float()[..., tokens]
     most, reads = weights.amax(-1), weights > 0
     least = weights.masked_fill(~reads, torch.inf).amin(-1)
     return bool((most - least > 10 * close).any())

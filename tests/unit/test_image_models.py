@@ -18,6 +18,7 @@ import models
 from models import Scope
 from models.analysis.checks import check_site
 from models.errors import CheckpointError, InputError
+from models.hub.describe import capabilities
 from models.hub.files import PREPROCESSOR
 from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, example
 from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
@@ -173,6 +174,9 @@ def test_the_layers_add_up_and_the_lens_ends_in_the_answer(folders: dict[str, Pa
 ADDED = {VIT, "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher", "ViTMSNForImageClassification",
          "Dinov2ForImageClassification", "IJepaForImageClassification", "SiglipForImageClassification"}  # fmt: skip
 
+# what tells the others the order: without its relative bias, Data2VecVision has nothing
+NOT_ADDED = {"BeitForImageClassification": "scores", "Data2VecVisionForImageClassification": "mask"}
+
 
 @pytest.mark.parametrize("name", list(SHOWN))
 @torch.no_grad()
@@ -181,9 +185,9 @@ def test_position_vectors_are_those_that_the_library_adds(
 ) -> None:
     """Another route than the gradient: without them, the first vectors are less by these numbers."""
     model = opened(folders[name]).model
-    assert (model.positions is not None) == (name in ADDED)
-    assert model.order_from == ("vectors" if name in ADDED else "unseen")
-    if model.positions is None:
+    assert model.order_from == NOT_ADDED.get(name, "vectors")
+    assert (model.positions is not None) == (name in ADDED or name.startswith("CLIP"))
+    if name not in ADDED:
         return
     table, pixels = model.positions.table, model.repeated(torch.empty(0))[0]
     assert table.shape == (len(model.grid.tokens), 24)
@@ -193,6 +197,16 @@ def test_position_vectors_are_those_that_the_library_adds(
     parameter.zero_()
     without = model.module(pixel_values=pixels, output_hidden_states=True).hidden_states[0]
     torch.testing.assert_close(before - without, kept.reshape(1, *table.shape), atol=1e-5, rtol=0)
+
+
+def test_position_vectors_that_are_looked_up_are_shown(folders: dict[str, Path]) -> None:
+    """CLIP normalises the sum before its first layer, so that no gradient tells it is one."""
+    scope = opened(folders["CLIPVisionModel"])
+    learned = scope.model.module.get_parameter("embeddings.position_embedding.weight")
+    assert torch.equal(scope.model.positions.table, learned)
+    trace = scope.run(example())
+    assert "its position vectors are shown" in list(capabilities(scope, trace))
+    assert torch.equal(trace.activations["encoder.position"].value[0], learned)
 
 
 def test_a_head_can_be_switched_off(folders: dict[str, Path]) -> None:

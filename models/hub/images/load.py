@@ -28,7 +28,7 @@ from models.hub.images.text_image import (
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps
 from models.hub.lengths import stream_limits
-from models.hub.positions import told_by
+from models.hub.positions import PositionTable, table_looked_up, told_by, told_of_equal
 from models.hub.probe import check_recorded, check_trial, choose_route, looks_ahead, short_text
 from models.hub.sizes import HubConfig, encoder_sizes
 from models.hub.tokenizer import CLOSING, OPENING
@@ -55,11 +55,24 @@ def vision_model(
     model = kind(module, sizes, **about)
     check_trial(model, NO_PATCH_ATTENTION)
     confirm.record_layers(model, layer_maps(module))
-    if (table := added_positions(module, trial)) is not None:
+    patches = slice(len(grid.before), len(grid.before) + grid.n_patches)
+    model.seen_order = told_of_equal(model, (torch.ones_like(trial),), patches)
+    if (table := _position_table(model, trial)) is not None:
         model.positions, model.seen_order = table, BY_VECTORS
-        model.config = replace(sizes, positions="learned")
+        model.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
     choose_route(model, model.repeated(torch.empty(0)))
     return model, PatchTokenizer(processor, grid, read_size)
+
+
+def _position_table(model: ImageModel, trial: Tensor) -> PositionTable | None:
+    """Return the vectors that are added to the tokens, or else looked up; None if none are."""
+    if (added := added_positions(model.module, trial)) is not None:
+        return added
+    n, d_model = len(model.grid.tokens), model.config.d_model
+    table = table_looked_up(model, n, n, pixel_values=trial)
+    if model.seen_order != BY_VECTORS or table is None or table.table.shape != (n, d_model):
+        return None
+    return table
 
 
 def opened_with_text(
