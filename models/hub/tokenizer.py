@@ -104,12 +104,14 @@ class HubTokenizer(LibraryTokenizer):
         )
         self.backend.no_padding()
         self.backend.no_truncation()
-        self._reading_specials = tokenizers.Tokenizer.from_str(self.backend.to_str())
-        # "<s>" typed in a text is four characters, not the start token
-        self.backend.encode_special_tokens = True
-        self._of_bytes = '"ByteLevel"' in json.dumps(
-            json.loads(self.backend.to_str()).get("decoder")
+        described = json.loads(self.backend.to_str())
+        self._reading_masks = tokenizers.Tokenizer.from_str(
+            json.dumps(_without_special(described, self.special_ids.get("mask")))
         )
+        # "<s>" typed in a text is three characters, not the start token
+        self.backend.encode_special_tokens = True
+        self._reading_masks.encode_special_tokens = True
+        self._of_bytes = '"ByteLevel"' in json.dumps(described.get("decoder"))
         self.frames = _frames(self.backend)
 
     def _types_of(self, n_texts: int) -> tuple[PartTypes, ...]:
@@ -124,7 +126,7 @@ class HubTokenizer(LibraryTokenizer):
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
         """Return the text's tokens with the special tokens of the template around them.
 
-        The mask token may be typed.
+        The mask token may be typed; any other special token is plain text.
         """
         mask = self.special("mask")
         row = self._plain(text) if mask is None or mask[1] not in text else self._with_masks(text)
@@ -132,7 +134,7 @@ class HubTokenizer(LibraryTokenizer):
 
     def _with_masks(self, text: str) -> Encoding:
         """Return the row of a text in which the mask token was typed."""
-        raw = self._reading_specials.encode(text, add_special_tokens=False)
+        raw = self._reading_masks.encode(text, add_special_tokens=False)
         following = [*(start for start, _ in raw.offsets[1:]), len(text)]
         spans = zip(raw.tokens, raw.offsets, following[: len(raw.ids)], strict=True)
         offsets = tuple(
@@ -160,6 +162,13 @@ class HubTokenizer(LibraryTokenizer):
             return byte_level.readable_bytes(token)
         except KeyError:  # added later, as text
             return token
+
+
+def _without_special(described: dict[str, Any], i: int | None) -> dict[str, Any]:
+    """Return a tokenizer's description in which this token is an added one, but not special."""
+    added = described["added_tokens"]
+    changed = [token | {"special": False} if token["id"] == i else token for token in added]
+    return described | {"added_tokens": changed}
 
 
 def _frames(backend: tokenizers.Tokenizer) -> dict[str, tuple[int, ...]]:

@@ -227,6 +227,17 @@ def test_texts_are_cut_and_framed_as_the_library_does(tmp_path: Path) -> None:
     assert trace.streams["text"].tokens[place] == "[MASK]"
 
 
+def test_a_special_token_typed_beside_a_mask_is_plain_text(tmp_path: Path) -> None:
+    library = library_tokenizer(tmp_path, 53)
+    tokenizer = HubTokenizer(library, {"pad": library.pad_token_id}, len(library))
+    plain = {"add_special_tokens": False, "split_special_tokens": True}
+    parts = [library(part, **plain)["input_ids"] for part in ("the", "[SEP] dog [CLS]")]
+    row = tokenizer.encode("the [MASK] [SEP] dog [CLS]")
+    assert list(row.ids) == [*parts[0], library.mask_token_id, *parts[1]]
+    assert not {library.sep_token_id, library.cls_token_id} & set(row.ids)
+    assert [row.text[slice(*o)] for o in row.offsets if o is not None][-2:] == ["S", "]"]
+
+
 def test_half_precision_runs_as_it_is_and_is_shown_in_float32(folder: Path) -> None:
     scope = models.load(folder, device="cpu", dtype="bfloat16")
     trace = scope.run("7 11 13 17 19")
