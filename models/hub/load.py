@@ -42,7 +42,7 @@ from models.hub.readers import (
     TokenClassifier,
 )
 from models.hub.routing import find_routings
-from models.hub.sizes import HubConfig, check_settings, hub_sizes, missing_in
+from models.hub.sizes import HubConfig, check_dtype, check_settings, hub_sizes, missing_in
 from models.hub.sounds import load as sounds
 from models.hub.sounds.model import SoundWriter
 from models.hub.sounds.reader import SoundReader
@@ -104,6 +104,7 @@ def open_folder(
         model_kind(described)
         files.check_weights(folder, device, number)
         check_settings(described, files.stored_numbers(folder))
+        check_dtype(described, is_given=number is not None)
         with stage_folder(folder) as private, _named(folder, private):
             files.check_room(trials.pass_trial(private, _name_of(number)), device)
             return _read(folder, private, device, number)
@@ -180,8 +181,14 @@ def _running(kind: type[HubModel], module: nn.Module, *about: Any) -> HubModel:
         return _hub_model(kind, module, *about)
     except CheckpointError:
         raise
-    except Exception:  # the library's own, unless it runs without being watched
-        if not (reason := why_it_does_not_run(module)):
+    except Exception as error:  # the library's own, unless it runs without being watched
+        reason = why_it_does_not_run(module)
+        if not reason and isinstance(error, AttributeError | TypeError):
+            reason = (
+                f"{type(module).__name__:.80} runs on a text, but its inputs or outputs are not of a form that is "
+                "known here"
+            )
+        if not reason:
             raise
         raise CheckpointError(reason) from None
 
@@ -203,9 +210,12 @@ def opening_plan(folder: Path) -> OpeningPlan:
     config = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
+    auto = getattr(transformers, opens)
+    if type(config) not in auto._model_mapping:
+        raise CheckpointError(f"{name:.80} is not opened by transformers' {opens}")
     config.return_dict = True  # a tuple has no names
     config.use_cache = False  # a cache hands on copies of k and v, which are of no product; who writes asks for one
-    return OpeningPlan(config, name, getattr(transformers, opens), ask)
+    return OpeningPlan(config, name, auto, ask)
 
 
 def transformers_library() -> Any:
@@ -248,8 +258,10 @@ def _named(folder: Path, private: Path | None = None) -> Iterator[None]:
     except BaseException as error:  # the library raises what it likes, a panic of its own included
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise CheckpointError(_of_folder(first[:300], folder, private)) from None
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
+        if isinstance(error, AttributeError | TypeError):  # of Python's own: no sentence
+            first = f"opening it raised {type(error).__name__} ({first})"
+        raise CheckpointError(_of_folder(first, folder, private)) from None
 
 
 def _of_folder(message: str, folder: Path, private: Path | None) -> str:

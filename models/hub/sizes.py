@@ -5,6 +5,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from models.architectures.base import Family
 from models.errors import CheckpointError
 
@@ -43,6 +45,7 @@ class HubConfig:
 _ORIGIN = {"_name_or_path", "transformers_version"}  # settings that no answer depends on
 MAX_HUB_TOKENS = 4096  # tokens of a text that are read here, however many a model reads
 MOST_LAYERS = 1024
+_DTYPES = "float64", "float32", "float16", "bfloat16"  # of config.json
 _LAYERS = re.compile(r"(layer|layers|block|blocks|repeats)$")
 _WIDTHS = re.compile(
     r"^(vocab_size|hidden_size|embedding_size|intermediate_size|num_labels|n_embd|d_\w+|dim|hidden_dim|\w*ffn_dim|\w*heads)$"
@@ -67,6 +70,19 @@ def check_settings(described: dict[str, Any], stored: int) -> None:
                 raise CheckpointError(
                     f"{key} must be at most {stored:,}, the numbers in its weights, not {number:,}"
                 )
+
+
+def check_dtype(described: dict[str, Any], is_given: bool) -> None:
+    """Raise CheckpointError for a dtype in config.json that no model runs in.
+
+    Where another `is_given`, it only has to be one of torch's.
+    """
+    dtype = described.get("dtype") or described.get("torch_dtype")
+    known = isinstance(dtype, str) and isinstance(getattr(torch, dtype, None), torch.dtype)
+    if dtype is not None and dtype not in _DTYPES and not (is_given and known):
+        raise CheckpointError(
+            f"dtype in config.json must be {', '.join(_DTYPES[:-1])} or {_DTYPES[-1]}, not {dtype!r:.40}"
+        )
 
 
 def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: bool) -> HubConfig:

@@ -1,8 +1,10 @@
 """What a folder of Hugging Face is opened as where its library's tables or sizes say too little, and whom a refusal blames."""
 
+import json
 from pathlib import Path
 
 import pytest
+import tiny_architectures
 import torch
 import transformers
 from hub_models import BY_NAME, Case
@@ -74,3 +76,42 @@ def test_the_library_is_blamed_only_for_what_it_does_by_itself(
     with pytest.raises(CheckpointError, match="a fault of the recorder") as error:
         models.load(tmp_path, device="cpu")
     assert "does not run" not in str(error.value)
+
+
+def test_a_class_that_answers_in_no_known_form_is_named(tmp_path: Path) -> None:
+    """The library's own error is the module itself in many lines, of which one tells nothing."""
+    config = tiny_architectures._config("t5gemma", {})
+    transformers.T5GemmaForSequenceClassification(config).save_pretrained(tmp_path)
+    with pytest.raises(
+        CheckpointError, match=r"T5GemmaFor\w+ runs on a text, but its inputs or out"
+    ):
+        models.load(tmp_path, device="cpu")
+
+
+def test_a_class_that_its_library_lists_and_does_not_open_is_named(tmp_path: Path) -> None:
+    BY_NAME["BertModel"].save(tmp_path)
+    described = {"model_type": "evolla", "architectures": ["EvollaForProteinText2Text"]}
+    (tmp_path / "config.json").write_text(json.dumps(described), "utf-8")
+    with pytest.raises(
+        CheckpointError, match="EvollaForProteinText2Text is not opened by"
+    ) as error:
+        models.load(tmp_path, device="cpu")
+    assert "<class" not in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", ["nonsense", "float8_e4m3fn", 7])
+def test_a_dtype_that_no_model_runs_in_is_named(tmp_path: Path, dtype: str | int) -> None:
+    BY_NAME["BertModel"].save(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"dtype": dtype}), "utf-8")
+    with pytest.raises(CheckpointError, match=f"must be float64, .* not {dtype!r}$"):
+        models.load(tmp_path, device="cpu")
+
+
+def test_words_of_python_are_part_of_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    BY_NAME["BertModel"].save(tmp_path)
+    monkeypatch.setattr(load, "_wrapped", lambda *_: None.config)
+    with pytest.raises(CheckpointError, match=r": opening it raised AttributeError \('NoneType'"):
+        models.load(tmp_path, device="cpu")
