@@ -383,6 +383,7 @@ def _hub_model(
         raise CheckpointError(
             "its files name neither decoder_start_token_id nor bos_token_id, so nothing says how its texts begin"
         )
+    probe.choose_shift(model)
     probe.check_recorded(model)
     probe.check_two_steps(model)
     model.limits = stream_limits(model)

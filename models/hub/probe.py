@@ -17,7 +17,7 @@ from models.hub.kinds import why_nothing_is_shown
 from models.hub.model import HubModel
 from models.hub.readers import Discriminator, MaskedLM
 from models.hub.sizes import HubConfig
-from models.hub.writers import CausalLM
+from models.hub.writers import CausalLM, TwoStackReader
 from models.layers.cache import Cache
 from models.trace import AttentionSite, Recording, record
 
@@ -356,6 +356,38 @@ def check_two_steps(model: HubModel) -> None:
         raise CheckpointError(
             "its decoder gives other logits from a finished encoding than in one call with its encoder"
         )
+
+
+@torch.no_grad()
+def choose_shift(model: HubModel) -> None:
+    """Begin the decoder's row as the module does if it is given a text alone.
+
+    Raises CheckpointError if the module then gives its decoder another row than its text, shifted
+    by one token.
+    """
+    if not isinstance(model, TwoStackReader):
+        return
+    ids, rows = short_text(model.module, model.config, 5), list[Tensor]()
+    if int(ids[0, -1]) == model.config.start_id:
+        ids = ids.flip(1)
+
+    def keep(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        row = kwargs.get("input_ids", args[0] if args else None)
+        rows.extend([row] if isinstance(row, Tensor) else [])
+
+    hook = model.module.get_decoder().register_forward_pre_hook(keep, with_kwargs=True)
+    try:
+        model.module(input_ids=ids)
+    except Exception:  # the library raises what it likes: T5Model makes no row for its decoder
+        pass
+    finally:
+        hook.remove()
+    if not rows:
+        return
+    model.begins_with_last = torch.equal(rows[0][:, :1], ids[:, -1:])
+    first = ids[:, -1:] if model.begins_with_last else ids.new_full((1, 1), model.config.start_id)
+    if not torch.equal(rows[0], torch.cat([first, ids[:, :-1]], dim=1)):
+        raise CheckpointError("its decoder reads another row than the text, shifted by one token")
 
 
 def _tensors(output: Any) -> list[Tensor]:

@@ -108,13 +108,14 @@ class TwoStackReader(TwoStacks):
         SiteKind("decoder_self", "decoder", "self", SHIFTED, SHIFTED),
         SiteKind("cross", "decoder", "cross", SHIFTED, "text"),
     )
+    begins_with_last = False  # the decoder's row, instead of the start token (probe.choose_shift)
 
     def completed(
         self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Encoding]:
-        """Return the rows with the decoder's: the start token, then all tokens but the last."""
+        """Return the rows with the decoder's: its first token, then all tokens but the last."""
         row = streams["text"]
-        ids = (self.config.start_id, *row.ids[:-1])
+        ids = (row.ids[-1] if self.begins_with_last else self.config.start_id, *row.ids[:-1])
         shifted = Encoding(row.text, ids, tokenizer.tokens(ids), (None, *row.offsets[:-1]))
         return {**streams, SHIFTED: shifted}
 
@@ -155,9 +156,9 @@ class TwoStackClassifier(TwoStackReader, Classifier):
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        last = len(streams[SHIFTED].ids) - 1
-        logits = answers[CLASSES_OUTPUT]
-        return {CLASSES_OUTPUT: label_output(self.module, SHIFTED, last, self.names, logits)}
+        ids, logits = streams["text"].ids, answers[CLASSES_OUTPUT]
+        end = max((i for i, token in enumerate(ids) if token == self.config.end_id), default=None)
+        return {CLASSES_OUTPUT: label_output(self.module, SHIFTED, end, self.names, logits)}
 
 
 def is_two_stacks(module: nn.Module) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import cast
 
 from models.architectures.base import (
@@ -117,12 +118,19 @@ def encode_fields(
             and (row := streams.get(field.stream))
             and (mark := tokenizer.special(field.closing))
         ):
-            # an encoded text is closed already
             streams[field.stream] = (
-                row if row.ids[-1] == mark[0] else with_special_tokens(row, None, mark)
+                row if _is_closed(row, mark[0]) else with_special_tokens(row, None, mark)
             )
             _check_length(streams[field.stream], field, fields, limit(field.stream))
     return streams
+
+
+def _is_closed(row: Encoding, mark: int) -> bool:
+    """Return True if a row ends with a token, or has it among the special ones at its end."""
+    places = zip(reversed(row.ids), reversed(row.offsets), strict=True)
+    return row.ids[-1] == mark or any(
+        i == mark for i, _ in takewhile(lambda place: place[1] is None, places)
+    )
 
 
 def check_lengths(

@@ -9,8 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from hub_kinds import BY_NAME, HOW, TEXT, save, texts
-from hub_models import _WIDE, VOCABULARY, Case
+from hub_kinds import BY_NAME, HOW, SIZE, TEXT, save, texts
+from hub_models import _WIDE, VOCABULARY, Case, library_tokenizer
+from tokenizers.processors import TemplateProcessing
 from torch import nn
 
 import models
@@ -137,6 +138,25 @@ def test_a_decoder_that_reads_the_text_again_answers_from_its_end(folders: dict[
         trace.activations[scope.model.sublayers[-1].after].value[0], "classes"
     )[-1]
     torch.testing.assert_close(last, made.logits[0], atol=2e-5, rtol=1e-5)
+
+
+def test_a_decoder_begins_with_the_texts_last_token_if_its_library_wraps_it(tmp_path: Path) -> None:
+    sizes = BY_NAME["BartForSequenceClassification"].sizes
+    module = Case("MBartForSequenceClassification", "MBartConfig", sizes).save(tmp_path)
+    tokenizer = library_tokenizer(tmp_path, SIZE)
+    end, language = tokenizer.sep_token_id, tokenizer.mask_token_id
+    template = TemplateProcessing("$A [SEP] [MASK]", None, [("[SEP]", end), ("[MASK]", language)])
+    tokenizer.backend_tokenizer.post_processor = template  # as the texts of mBART end
+    tokenizer.save_pretrained(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    trace = scope.run(TEXT)
+    row = trace.streams["text"].ids
+    assert row[-2:] == (end, language)
+    assert trace.streams["decoder input"].ids == (language, *row[:-1])
+    with torch.no_grad():
+        wanted = module(input_ids=torch.tensor([trace.streams["text"].ids])).logits[0]
+    torch.testing.assert_close(trace.outputs["classes"].logits, wanted, atol=2e-5, rtol=1e-5)
+    assert trace.outputs["classes"].position == len(row) - 2  # the library reads the end token
 
 
 def test_an_opt_whose_stream_is_projected_reads_out_as_it_answers(tmp_path: Path) -> None:
