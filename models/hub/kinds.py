@@ -105,6 +105,7 @@ class _Softmaxes(TorchFunctionMode):
         return result
 
 
+PRETRAINING = "AutoModelForPreTraining"
 # transformers' table of classes, its class that opens them, and ours
 HUB_KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
     ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "AutoModelForSeq2SeqLM", EncoderDecoderLM),
@@ -131,7 +132,7 @@ HUB_KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
     ),
     ("MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES", "AutoModelForMultipleChoice", MultipleChoice),
     ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "AutoModelForCausalLM", CausalLM),
-    ("MODEL_FOR_PRETRAINING_MAPPING_NAMES", "AutoModelForPreTraining", MaskedLM),
+    ("MODEL_FOR_PRETRAINING_MAPPING_NAMES", PRETRAINING, MaskedLM),
     ("MODEL_MAPPING_NAMES", "AutoModel", HubModel),
     ("MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES", "AutoModelForTextEncoding", HubModel),
     ("MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES", "AutoModelForSpeechSeq2Seq", SoundWriter),
@@ -176,7 +177,7 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
     for table, opens, ask in HUB_KINDS:
         classes = getattr(modeling_auto, table).get(kind, ())
         if names[0] in ((classes,) if isinstance(classes, str) else classes):
-            return names[0], opens, _with_image(transformers, names[0]) if ask is HubModel else ask
+            return names[0], opens, _kind_of_class(transformers, names[0], opens, ask)
 
     if reads := other_input(transformers, names[0]):
         raise CheckpointError(
@@ -188,6 +189,13 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
         "its models that read text and write, fill masks, label it or its tokens, compare texts, answer questions or "
         "make vectors, nor among those that classify images"
     )
+
+
+def _kind_of_class(transformers: Any, name: str, opens: str, ask: type[HubModel]) -> type[HubModel]:
+    """Return what a class of a table is asked as: of those for pretraining, some write."""
+    if opens == PRETRAINING and getattr(transformers, name).can_generate():
+        return CausalLM
+    return _with_image(transformers, name) if ask is HubModel else ask
 
 
 def _with_image(transformers: Any, name: str) -> type[HubModel]:

@@ -339,8 +339,9 @@ def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type
 
     Raises CheckpointError for a model with a decoder whose answer cannot be asked for.
     """
-    if kind is EncoderDecoderLM and not is_two_stacks(module):
-        kind = CausalLM  # a language model that reads what an encoder makes of a sound
+    if kind in (CausalLM, EncoderDecoderLM):
+        # a class for both may read what an encoder makes of a sound
+        kind = EncoderDecoderLM if is_two_stacks(module) else CausalLM
     if kind is CausalLM and not probe.looks_back_only(module, sizes):
         return HubModel
     if kind is MaskedLM:

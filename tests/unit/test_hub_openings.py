@@ -26,6 +26,17 @@ LISTENING = Case(  # transformers has it among those with an encoder and a decod
         "audio_config": _EARS | {"model_type": "qwen2_audio_encoder"},
     },
 )
+_EYES = {"hidden_size": 22, "intermediate_size": 31, "num_hidden_layers": 1, "image_size": 8}
+SEEING = Case(  # transformers has it among those for pretraining
+    "LlavaForConditionalGeneration",
+    "LlavaConfig",
+    {
+        "text_config": _SIZES | {"model_type": "llama"},
+        "vision_config": _EYES
+        | {"model_type": "clip_vision_model", "num_attention_heads": 2, "patch_size": 4},
+        "image_token_index": 52,
+    },
+)
 UNEQUAL = Case(  # its second layer has one key head, its first two
     "EmbeddingGemma2TextModel",
     "EmbeddingGemma2TextConfig",
@@ -36,8 +47,11 @@ UNEQUAL = Case(  # its second layer has one key head, its first two
 TEXT = "7 11 13 17 19 5"
 
 
-def test_a_language_model_that_also_listens_reads_and_writes_text(tmp_path: Path) -> None:
-    module = LISTENING.save(tmp_path)
+@pytest.mark.parametrize("case", [LISTENING, SEEING], ids=["listening", "seeing"])
+def test_a_language_model_with_another_input_reads_and_writes_text(
+    tmp_path: Path, case: Case
+) -> None:
+    module = case.save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     trace = scope.run(TEXT)
     given = scope.input_ids(TEXT)
