@@ -100,10 +100,23 @@ def output_scales(
         factor = 1.0
         if (after := several[-1].after) and all(p.norm != "post" for p in several):
             added = torch.stack([value[p.out].double() for p in several]).sum(0)
-            change = value[after].double() - value[several[0].before].double()
-            factor = float((change * added).sum() / added.square().sum().clamp(min=1e-300))
-        factors += [1.0 if abs(factor - 1) < _EXACT else factor] * len(several)
+            factor = _factor(added, value[several[0].before], value[after])
+        factors += [factor] * len(several)
     return tuple(factors)
+
+
+def _factor(
+    added: Float[Tensor, "*batch token d_model"],
+    before: Float[Tensor, "*batch token d_model"],
+    after: Float[Tensor, "*batch token d_model"],
+) -> float:
+    """Return the factor of what was added, by least squares; 1 if that is as near in its dtype."""
+    change = after.double() - before.double()
+    measured = float((change * added).sum() / added.square().sum().clamp(min=1e-300))
+    sums = [before + (factor * added).to(before) for factor in (1.0, measured)]
+    with_one, with_measured = (float((total - after).abs().double().sum()) for total in sums)
+    is_one = abs(measured - 1) < max(_EXACT, torch.finfo(after.dtype).eps)
+    return 1.0 if is_one or with_one <= with_measured else measured
 
 
 def _streams(

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from models.analysis.checks import rounding_in
+
 _EXACT = 1e-4  # from 1, below which a measured factor is 1
 
 
@@ -33,20 +35,36 @@ def change_between(
     expected: Float[Tensor, "*places vocab"],
     caps: Sequence[float] = (),
 ) -> LogitChange:
-    """Return what makes `expected` of logits: the factor is measured, under no cap or one of these.
+    """Return what makes `expected` of logits, under no cap or one of these.
 
-    It is UNCHANGED if none of them does.
+    Of the changes that agree up to rounding it is the nearest, as in half precision caps far above
+    the logits agree, too. It is UNCHANGED if none does.
     """
+    changes = [
+        LogitChange(scale, cap)
+        for cap in (0.0, *caps)
+        for scale in (1.0, _factor(logits, expected, cap))
+    ]
+    apart = [(change(logits) - expected).double().abs() for change in changes]
+    best = min(range(len(changes)), key=lambda i: float(apart[i].sum()))
+    limit = rounding_in(logits.dtype) * max(1.0, float(expected.abs().max()))
+    return changes[best] if float(apart[best].max()) <= limit else UNCHANGED
+
+
+def _factor(
+    logits: Float[Tensor, "*places vocab"], expected: Float[Tensor, "*places vocab"], cap: float
+) -> float:
+    """Return the factor of logits before a cap, by least squares; 1 if it is that up to rounding.
+
+    Logits near the cap, which tell little of it, are left out.
+    """
+    exact = max(_EXACT, torch.finfo(logits.dtype).eps)
     logits, expected = logits.double(), expected.double()
-    for cap in (0.0, *caps):
-        before = cap * torch.atanh((expected / cap).clamp(-1, 1)) if cap else expected
-        if not bool(before.isfinite().all()):
-            continue
-        scale = float((before * logits).sum() / logits.square().sum().clamp(min=1e-300))
-        change = LogitChange(1.0 if abs(scale - 1) < _EXACT else scale, cap)
-        if torch.allclose(change(logits), expected, rtol=1e-3, atol=1e-3):
-            return change
-    return UNCHANGED
+    if cap:
+        inside = expected.abs() < cap / 2
+        logits, expected = logits[inside], cap * torch.atanh(expected[inside] / cap)
+    scale = float((expected * logits).sum() / logits.square().sum().clamp(min=1e-300))
+    return 1.0 if abs(scale - 1) < exact else scale
 
 
 def soft_caps(config: Any) -> list[float]:

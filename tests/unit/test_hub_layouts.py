@@ -229,6 +229,28 @@ def test_what_becomes_of_the_logits_is_measured(
     torch.testing.assert_close(scope.model.readout(last), own, atol=1e-5, rtol=1e-4)
 
 
+def test_a_cap_is_measured_in_half_precision_and_on_small_logits() -> None:
+    """The model's own change in its own dtype; far above the logits, another cap is as near as rounding."""
+    for dtype, size in ((torch.bfloat16, 4), (torch.float16, 4), (torch.float32, 0.3)):
+        logits = (size * torch.randn(3, 97)).to(dtype)
+        for cap in (0.0, 30.0, 50.0):
+            expected = torch.tanh(logits / cap) * cap if cap else logits
+            assert change_between(logits, expected, [50.0, 30.0]) == LogitChange(1.0, cap)
+        change = change_between(logits, torch.tanh(logits * 5 / 30) * 30, [50.0, 30.0])
+        assert (change.scale, change.cap) == (pytest.approx(5, rel=1e-2), 30.0)
+
+
+def test_half_precision_hides_no_layers_and_adds_no_factor(tmp_path: Path) -> None:
+    save("vaultgemma", tmp_path)
+    scope = models.load(tmp_path, device="cpu", dtype="bfloat16")
+    model, trace = scope.model, scope.run(TEXT)
+    assert (model.logit_change, {p.scale for p in model.sublayers}) == (LogitChange(1, 30), {1.0})
+    with torch.no_grad():
+        own = model.module(torch.tensor([trace.streams["text"].ids])).logits[0]
+    last = trace.activations[model.sublayers[-1].after].value[0]
+    torch.testing.assert_close(model.readout(last.to(own)), own, atol=0, rtol=0)
+
+
 def test_of_logits_that_no_factor_and_no_cap_makes_nothing_is_claimed() -> None:
     logits = torch.randn(3, 7)
     assert change_between(logits, logits + 1, [3.0]) is UNCHANGED
