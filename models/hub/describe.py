@@ -72,14 +72,12 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
             "the steps from tokens to scores are not shown: its queries and keys were not recognised as x·W + b when compared"
         )
     )
-    if grouped := [site for site in sites if site.lazy_k.shape[1] < site.n_heads]:
-        yield f"{grouped[0].n_heads // grouped[0].lazy_k.shape[1]} heads read one key head"
+    if groups := {site.n_heads // site.lazy_k.shape[1] for site in sites} - {1}:
+        yield f"{' or '.join(map(str, sorted(groups)))} heads read one key head"
     yield (
         "the residual stream is shown"
         if model.sublayers or any("resid" in name for name in trace.activations)
-        else (
-            "the residual stream is not shown: the modules that pass it on are not known for this kind of model"
-        )
+        else ("the residual stream is not shown: no run confirmed which modules pass it on")
     )
     yield from _experts(scope)
     if model.rotation(2) is not None:

@@ -337,7 +337,7 @@ class HubModel(Architecture):
 
     @property
     def groups(self) -> int:
-        """Number of query heads per key head."""
+        """Number of query heads per key head, the largest of any layer."""
         return max(1, self.config.n_heads // self.config.n_key_heads)
 
     def row(

@@ -21,7 +21,8 @@ class HubConfig:
     n_heads: int
     n_layers: int
     n_ctx: int  # longest text that is read here, in tokens
-    n_key_heads: int  # heads of k and v; fewer than n_heads where a group of heads shares one
+    # heads of k and v, the fewest of any layer; below n_heads where a group of heads shares one
+    n_key_heads: int
     dtype: str  # in which it runs; shown is float32
     pad_id: int  # no token: what fills short rows up
     start_id: int = -1  # −1: it has none
@@ -177,11 +178,14 @@ def missing_in(module: Any, config: Any) -> str:
 
 
 def _key_heads(text: Any) -> int:
-    """Return the number of key heads; 0 if it is not given, or is another in each layer."""
+    """Return the number of key heads, the fewest of any layer; 0 if none is given."""
+    name = "num_key_value_heads"
     try:
-        return int(getattr(text, "num_key_value_heads", None) or 0)
+        numbers = [getattr(text, name, None)]
     except Exception:  # the library has an error of its own for layers that differ
-        return 0
+        numbers = [getattr(layer, name, None) for layer in text.per_layer_config]
+    numbers += [n for key, n in vars(text).items() if key.endswith(f"_{name}")]
+    return min((n for n in numbers if isinstance(n, int) and n), default=0)
 
 
 def _first(ids: tuple[int, ...]) -> int:

@@ -12,6 +12,7 @@ from hub_models import BY_NAME, Case
 import models
 from models.errors import CheckpointError
 from models.hub import load
+from models.hub.describe import capabilities
 
 _SIZES = {
     "vocab_size": 53, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2,
@@ -68,14 +69,18 @@ def test_layers_may_differ_in_their_key_heads(tmp_path: Path) -> None:
     if not hasattr(transformers, UNEQUAL.model):
         pytest.skip(f"this version of transformers has no {UNEQUAL.model}")
     module = UNEQUAL.save(tmp_path)
-    trace = models.load(tmp_path, device="cpu").run(TEXT)
+    scope = models.load(tmp_path, device="cpu")
     module.set_attn_implementation("eager")
-    with torch.no_grad():
-        ids = torch.tensor([trace.streams["text"].ids])
-        wanted = module(input_ids=ids, output_attentions=True).attentions
-    assert len(trace.attention) == len(wanted) == 2
-    for site, weights in zip(trace.attention.values(), wanted, strict=True):
-        assert (site.weights() - weights[0]).abs().max() < 2e-6
+    for text in (TEXT, "7"):
+        trace = scope.run(text)
+        with torch.no_grad():
+            ids = torch.tensor([trace.streams["text"].ids])
+            wanted = module(input_ids=ids, output_attentions=True).attentions
+        assert len(trace.attention) == len(wanted) == 2
+        for site, weights in zip(trace.attention.values(), wanted, strict=True):
+            assert (site.weights() - weights[0]).abs().max() < 2e-6
+        assert [site.k.shape[1] for site in trace.attention.values()] == [2, 1]
+        assert "2 or 4 heads read one key head" in capabilities(scope, trace)
 
 
 def test_the_library_is_blamed_only_for_what_it_does_by_itself(

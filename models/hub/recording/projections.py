@@ -268,8 +268,15 @@ def defer_projection(
 def undo_gqa_repeat(
     t: Float[Tensor, "batch head key d_head"], groups: int, n_heads: int
 ) -> Float[Tensor, "batch key_head key d_head"]:
-    """Return keys or values without the copies that were made of them for each head of a group."""
-    if groups == 1 or t.shape[1] != n_heads or n_heads % groups:
+    """Return keys or values without the copies that were made of them for each head of a group.
+
+    A group has up to `groups` heads.
+    """
+    if t.shape[1] != n_heads:
         return t
-    one = t[:, ::groups]
-    return one if torch.equal(one.repeat_interleave(groups, dim=1), t) else t
+    for group in range(groups, 1, -1):
+        if n_heads % group == 0:
+            one = t[:, ::group]
+            if torch.equal(one.repeat_interleave(group, dim=1), t):
+                return one
+    return t

@@ -112,7 +112,7 @@ def _scaled_dot_product(
     if (
         forward_pass.context.n_query == 1
         and query.shape[1] == key.shape[1]
-        and query.shape[2] == forward_pass.context.groups > 1
+        and 1 < query.shape[2] <= forward_pass.context.groups
     ):
         return _packed(forward_pass, func, query, key, value, attn_mask, dropout_p, scale)
 
