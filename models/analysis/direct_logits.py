@@ -11,6 +11,7 @@ from models.architectures import Model
 from models.layers.sublayers import Sublayer, gain_and_bias, norm_name
 from models.trace import AttentionSite, Trace
 
+_NOT_LINEAR = "the logits of this model are no linear reading of the residual stream"
 LOGITS_ROUNDING = 1e-3  # of the largest part, between the sum of the parts and the logits
 
 
@@ -58,6 +59,8 @@ def logit_parts(model: Model, trace: Trace, token: int, other: int, position: in
     if not isinstance(model.last_norm, nn.Identity):
         x, vectors = _through(model.last_norm, x, vectors, "bias of the last norm")
     direction = _direction(model, token, other)
+    if direction.shape != x.shape:  # a head of several matrices lies between
+        raise ValueError(_NOT_LINEAR)
     logits = trace.next_token.logits[position]
     total = float(logits[token] - logits[other])
     rest = total - float(x @ direction)  # a bias of the logits
@@ -70,7 +73,7 @@ def logit_parts(model: Model, trace: Trace, token: int, other: int, position: in
     bias = _logit_bias(model, token, other)
     largest = max(1.0, abs(total), *(abs(value) for value in added.values()))
     if abs(rest - bias) > LOGITS_ROUNDING * largest:
-        raise ValueError("the logits of this model are no linear reading of the residual stream")
+        raise ValueError(_NOT_LINEAR)
     if bias:
         others["bias of the logits"] = bias
     return LogitParts({name: torch.tensor(values) for name, values in heads.items()}, others, total)

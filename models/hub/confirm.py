@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from models.hub.close import close
 from models.hub.layer_map import LayerMap
-from models.hub.logits import change_between, soft_caps
+from models.hub.logits import UNCHANGED, change_between, soft_caps
 from models.hub.model import HubModel
 from models.hub.probe import short_text
-from models.hub.readers import HeadReader, OutputHead
+from models.hub.readers import HeadReader, OutputHead, masked_heads
+from models.hub.writers import CausalLM
 from models.layers.sublayers import Sublayer, apply_norm
 from models.trace import Recording, record
 
@@ -62,14 +63,30 @@ def _adds_up(model: HubModel) -> bool:
         return False
     pairs = [pair for part in streams for pair in _pairs(*part, value)]
     last = streams[-1][2]
-    if model.can_write:
-        try:
-            caps = soft_caps(model.module.config)
-            model.logit_change = change_between(model.readout(last), output, caps)
-            pairs.append((model.readout(last), output))
-        except RuntimeError:  # a product of other sizes lies between
-            return False
-    return all(close(model, *pair) for pair in pairs)
+    return all(close(model, *pair) for pair in pairs) and (
+        not model.can_write or _reads_out(model, last, output)
+    )
+
+
+def _reads_out(
+    model: HubModel, last: Float[Tensor, "*places d_model"], logits: Float[Tensor, "*places vocab"]
+) -> bool:
+    """Return True if a way from the last states to the logits is known: a matrix, or a head."""
+    caps = soft_caps(model.module.config)
+    heads = masked_heads(model.module) if isinstance(model, CausalLM) else []
+    for head in (None, *heads):
+        if isinstance(model, CausalLM):
+            model.head = head
+        model.logit_change = UNCHANGED
+        with suppress(AttributeError, TypeError, IndexError, RuntimeError):  # one of another kind
+            if (unchanged := model.readout(last)).shape != logits.shape:
+                continue
+            model.logit_change = change_between(unchanged, logits, caps)
+            if close(model, model.readout(last), logits):
+                return True
+    if isinstance(model, CausalLM):
+        model.head = None
+    return False
 
 
 def _attend(model: HubModel, recording: Recording) -> bool:

@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import Answers, Architecture, Field
+from models.architectures.base import NEXT_TOKEN, Answers, Architecture, Field
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF
 from models.hub.labels import label_output
 from models.hub.model import BACKWARDS, NUMBERS_OUTPUT, HubModel
-from models.hub.readers import CLASSES_OUTPUT, Classifier
+from models.hub.readers import CLASSES_OUTPUT, Classifier, OutputHead
 from models.hub.recording.context import ModuleCall, PassContext
 from models.hub.recording.projections import same_memory
 from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING
@@ -221,6 +221,7 @@ class CausalLM(HubModel):
     kinds = (BACKWARDS,)
     answer_description = "the next token; it continues a text"
     uncounted: int | None = None  # a token that takes no position (probe.choose_cache)
+    head: OutputHead | None = None  # where more than a matrix makes the logits (confirm.py)
 
     def forward(
         self, text: Int[Tensor, "batch n"], masks: Masks | None = None
@@ -270,6 +271,13 @@ class CausalLM(HubModel):
         first = self.uncounted + 1 + start
         numbers = torch.arange(first, first + row.shape[1], device=row.device).expand_as(row)
         return {"position_ids": numbers.masked_fill(row == self.uncounted, self.uncounted)}
+
+    def readout(
+        self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
+    ) -> Float[Tensor, "*places vocab"]:
+        if self.head is None or output != NEXT_TOKEN:
+            return super().readout(x, output)
+        return self.logit_change(self.head(self.last_norm(x)))
 
     def longest(self, n_given: int) -> int:
         return min(self.config.n_ctx - n_given, 50)

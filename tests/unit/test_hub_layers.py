@@ -19,6 +19,7 @@ from tiny_architectures import save
 
 import models
 from models import Scope, Trace
+from models.analysis.direct_logits import logit_parts
 from models.analysis.layer_parts import check_parts, logit_lens, sublayer_effects
 from models.hub import layer_map, layouts, readers
 from models.hub.layer_map import LayerMap
@@ -115,6 +116,20 @@ def hidden(made: Any, stream: str) -> list[torch.Tensor]:
         "target": "decoder_hidden_states",
     }[stream]
     return [state[0] for state in made[name]]
+
+
+def test_a_writer_whose_head_is_more_than_a_matrix_shows_its_stream(tmp_path: Path) -> None:
+    sizes = BY_NAME["ElectraForMaskedLM"].sizes | {"is_decoder": True}
+    Case("ElectraForCausalLM", "ElectraConfig", sizes).save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    trace = run(scope)
+    made = library(scope, trace)
+    states = [trace.activations[part.after].value[0] for part in scope.model.sublayers]
+    torch.testing.assert_close(states[1::2], hidden(made, "text")[1:])
+    lens = logit_lens(scope.model, list(states[-1]))
+    torch.testing.assert_close(lens, made.logits[0].log_softmax(-1), atol=2e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="no linear reading"):
+        logit_parts(scope.model, trace, 5, 6, POSITION)
 
 
 @pytest.mark.parametrize("name", KNOWN)
