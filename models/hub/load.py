@@ -389,7 +389,11 @@ def _hub_model(
     probe.check_two_steps(model)
     model.limits = stream_limits(model)
     model.config = sizes = replace(sizes, n_ctx=max(model.limits.values()))
-    model.pads = model.pads and probe.answers_beside_a_longer_text(model)
+    model.pads = (
+        model.pads
+        and not probe.turns_by_length(model)
+        and probe.answers_beside_a_longer_text(model)
+    )
     if model.kinds == (READER,) and not probe.looks_ahead(model):
         model.kinds = (BACKWARDS,)
     if model.can_write:

@@ -82,13 +82,30 @@ def answers_beside_a_longer_text(model: HubModel) -> bool:
     )
 
 
+def turns_by_length(model: HubModel) -> bool:
+    """Return True if a longer row turns the same queries and keys by other angles (LongRoPE).
+
+    It does so past a length above that of the short runs, which therefore do not show it.
+    """
+    text = model.module.config.get_text_config(decoder=True)
+    settings = getattr(text, "rope_parameters", None) or {}
+    kinds = [settings, *(kind for kind in settings.values() if isinstance(kind, dict))]
+    return any(
+        kind.get("rope_type") == "longrope"
+        and kind.get("original_max_position_embeddings", 0) < model.config.n_ctx
+        for kind in kinds
+    )
+
+
 @torch.no_grad()
 def choose_cache(model: HubModel) -> None:
     """Let a model write with the best exact cache: one that goes back, one that grows, or none.
 
     Without a cache every step reads the whole row again.
     """
-    model.can_go_back, model.can_cache = _caches(model)
+    model.can_go_back, model.can_cache = (
+        (False, False) if turns_by_length(model) else _caches(model)
+    )
     if not model.can_cache or _keeps(model, model.can_go_back, with_fill=True):
         return
     if isinstance(model, CausalLM):

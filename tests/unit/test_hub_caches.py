@@ -120,6 +120,24 @@ def test_a_model_that_looks_ahead_does_not_write(tmp_path: Path, std: float) -> 
     assert opened(tmp_path / "back", back, std=std).model.can_write
 
 
+@torch.no_grad()
+@unchecked()
+def test_a_row_past_the_length_at_which_angles_change_is_read_whole(tmp_path: Path) -> None:
+    factors = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8, "factor": 4.0}
+    rope = {"rope_type": "longrope", "original_max_position_embeddings": 13, **factors}
+    sizes = _SIZES | {"max_position_embeddings": 61, "rope_parameters": rope | {"rope_theta": 1e4}}
+    scope = opened(tmp_path, Case("LlamaForCausalLM", "LlamaConfig", sizes))
+    model, row = scope.model, list(scope.input_ids(GIVEN))
+    assert (model.pads, model.can_cache, model.can_go_back) == (False, False, False)
+    for step in models.decoding.greedy(model, row, max_new=5):
+        logits = model.module(torch.tensor([row]), use_cache=False).logits[0, -1]
+        torch.testing.assert_close(
+            step.log_probs.flatten(), logits.log_softmax(-1), atol=1e-4, rtol=0
+        )
+        row.append(step.token)
+    assert len(row) > 13
+
+
 _DECODER = BY_NAME["RobertaForMaskedLM"].sizes | {
     "is_decoder": True,
     "pad_token_id": 1,

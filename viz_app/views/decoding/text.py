@@ -26,7 +26,7 @@ _NOTHING_KEPT = (
     "**No cache is used here.** {because} So every step reads the whole row again. The rows sent through the weight "
     "matrices grow with the square of the text's length."
 )
-_NO_CACHE = "It is not known whether a cache of this model gives the same answers as one full pass."
+_NO_CACHE = "No cache of this model is known to give the same answers as one full pass."
 _SHIFTED = "The target is known beforehand. Shifted right by one it is the decoder's input"
 _GOES_ON = "The whole text is known beforehand. Each of its tokens is what the position before it should predict"
 _FROM_START = "each step computes one new position, not all t of step t"
