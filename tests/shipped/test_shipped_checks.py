@@ -44,7 +44,7 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
             Method(how, max_new=most),
             decoder_attention(trace),
             decoding.ReadingState(),
-            decoding.input_ids(run),
+            run.input_ids,
         )
         drawn[f"decoding, {how}"] = on_screen(decoding.decoding_payloads(run, choices))
     for site in list(trace.attention.values())[-1:]:

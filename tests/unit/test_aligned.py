@@ -87,11 +87,13 @@ def test_a_trace_by_position(scope: Scope) -> None:
     torch.testing.assert_close(run.weights(site, 1), trace.attention[site].weights(1))
 
 
-def test_entropy_in_nats(tiny: Transformer) -> None:
+def test_entropy_in_bits(tiny: Transformer) -> None:
     run = written(tiny)
     p = run.log_probs.double().exp()
-    torch.testing.assert_close(run.entropy.double(), -(p * p.log()).sum(-1), rtol=1e-4, atol=1e-5)
-    assert (run.entropy < torch.tensor(float(VOCAB)).log()).all()
+    torch.testing.assert_close(
+        run.entropy_bits.double(), -(p * p.log2()).sum(-1), rtol=1e-4, atol=1e-5
+    )
+    assert (run.entropy_bits < torch.tensor(float(VOCAB)).log2()).all()
 
 
 def test_the_first_divergence(scope: Scope) -> None:

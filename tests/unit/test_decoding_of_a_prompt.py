@@ -259,7 +259,7 @@ def test_another_prompt_lets_forced_tokens_go_but_another_continuation_does_not(
 ) -> None:
     run = run_of(scope, CONTINUATION)
     choices = choices_of(run, Method(forced=((0, 5),), max_new=3), step=2)
-    assert choices.of(decoding_payloads.input_ids(run_of(scope, "abc"))) is choices
+    assert choices.of(run_of(scope, "abc").input_ids) is choices
     other = run_of(scope, CONTINUATION, prompt="abc")
     header, _ = unpack(on_screen(decoding_payloads.decoding_payloads(other, choices))["stepper"])
     assert header["note"] == "The forced tokens belonged to another text and were removed."

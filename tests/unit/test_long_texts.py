@@ -222,7 +222,7 @@ def test_the_rows_of_a_step_hold_the_largest_of_each_block(
         decoding.decoding_payloads(
             run,
             decoding.DecodingChoices(
-                Method(max_new=3), shown, decoding.ReadingState(), decoding.input_ids(run)
+                Method(max_new=3), shown, decoding.ReadingState(), run.input_ids
             ),
         )
     )
@@ -286,7 +286,7 @@ def test_no_page_holds_all_weights_of_a_head(view: str, monkeypatch: pytest.Monk
                 decoding.decoding_payloads(
                     run,
                     decoding.DecodingChoices(
-                        Method(max_new=3), shown, decoding.ReadingState(), decoding.input_ids(run)
+                        Method(max_new=3), shown, decoding.ReadingState(), run.input_ids
                     ),
                 )
             )

@@ -126,7 +126,7 @@ def test_the_given_text_of_a_changed_run_is_the_unchanged_models(own: models.Tra
                 Method(),
                 decoder_attention(shown.trace),
                 decoding.ReadingState(),
-                decoding.input_ids(shown),
+                shown.input_ids,
             )
             assert decoding.compare_decoding(shown, choices)[1].writer == writer
 
