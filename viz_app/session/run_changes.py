@@ -100,7 +100,7 @@ def clear_forced(run: CurrentRun, of: Of = _itself) -> None:
         remember(_cleared(of), is_elsewhere)
         if is_elsewhere:
             forced = ()
-            url_state.set_value(of(FORCED_CHANGE), forced)
+            url_state.correct_value(of(FORCED_CHANGE), forced)
     remember(_forced_on(of), (forced, source))
 
 
