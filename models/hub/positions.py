@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from models.analysis.checks import rounding_in
@@ -100,7 +100,9 @@ def told_by(model: HubModel) -> str:
 
 
 @torch.no_grad()
-def told_of_equal(model: HubModel, inputs: Sequence[Tensor], tokens: slice = ALL_TOKENS) -> str:
+def told_of_equal(
+    model: HubModel, inputs: Sequence[Shaped[Tensor, "batch ..."]], tokens: slice = ALL_TOKENS
+) -> str:
     """Return what tells a model the order of inputs that are all equal, or are at these `tokens`.
 
     UNSEEN if weights differ and the library does not return the reason, or if an attention is not
