@@ -310,6 +310,7 @@ def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
     ("masks", {"decoder-mask": "painted"}, "decoder-mask says nothing that can be read"),
     ("", {"edits": r'[{"type":"HeadOff","where":{"site":"\ud800"}}]'}, "edits says nothing that can be read"),
     ("", {"edits": '[{"type":"HeadOff","where":{"site":"no.such"}}]'}, "edits must be of parts that this run has"),
+    ("masks", {"decoder-mask": "no:stride"}, "decoder-mask must lift layers that this run has"),
     ("", {"edits": '[{"type":"HeadScale","factor":1%s}]' % ("0" * 400)}, "edits says nothing that can be read"),
 ])  # fmt: skip
 def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(

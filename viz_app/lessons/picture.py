@@ -25,7 +25,7 @@ LED = "Pupils predict now. “Show what happened” shows it to everyone."
 
 @dataclass(frozen=True)
 class Departure:
-    """How the runs on the screen differ from those that a step is about, as a sentence.
+    """A sentence on how the runs on the screen differ from those that a step is about.
 
     `is_told` if what the reveal takes for granted holds of them nevertheless.
     """

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from models import Scope, Trace
+from models.layers.masks import LOOK_AHEAD, PADDING
 from models.layers.similarity import SIMILARITIES
 from models.runs.spec import ForcedPairs, RunSpec
 from models.trace.edits import Edit, Edits, MaskChange, Patch, for_kinds, from_text, to_text
@@ -177,9 +178,21 @@ def _exists(edit: Edit, trace: Trace) -> bool:
 
 
 def mask_edits(trace: Trace, of: Of = _itself) -> Edits:
-    """Return the session's mask changes for the kinds of attention in this trace."""
-    kinds = [kind for kind, _ in by_kind(trace)]
-    return for_kinds(**{kind: url_state.get(of(mask_parameter(kind))) for kind in kinds})
+    """Return the session's mask changes for the kinds of attention in this trace.
+
+    A layer that a link lifts by a name of its own is left out if no mask here has it.
+    """
+    changes = {}
+    for kind, sites in by_kind(trace):
+        parameter = of(mask_parameter(kind))
+        change = url_state.get(parameter)
+        known = {LOOK_AHEAD, PADDING, *(layer.name for site in sites for layer in site.mask.layers)}
+        lifted = tuple(name for name in change.removed_layers if name in known)
+        if lifted != change.removed_layers:
+            url_state.note_unfit(parameter, f"{parameter.name} must lift layers that this run has")
+            change = replace(change, removed_layers=lifted)
+        changes[kind] = change
+    return for_kinds(**changes)
 
 
 def parameters(kinds: Iterable[str]) -> list[Parameter]:

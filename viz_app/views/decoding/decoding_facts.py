@@ -1,4 +1,4 @@
-"""What a file of the page Decoding says of its numbers: how tokens were chosen, and the text."""
+"""The facts in files of the page Decoding: how tokens were chosen, and the text."""
 
 from models.decoding.runs import Method
 from models.tokenizers.base import Tokenizer
