@@ -92,6 +92,18 @@ def test_what_is_noted_is_done_by_the_next_run_whatever_comes_meanwhile(
     assert url_state.get(WORD) == "typed"
 
 
+def test_a_value_is_kept_although_its_widget_has_left_the_page_meanwhile(
+    session: Interrupted,
+) -> None:
+    callback = url_state.bound(WORD, "before")["on_change"]
+    st.session_state["word"] = "typed"
+    with session.next_request():
+        callback()
+    del st.session_state["word"]  # as Streamlit does when another page has been drawn
+    session.actions.carry_out()
+    assert url_state.get(WORD) == "typed"
+
+
 def test_an_event_of_a_component_is_read_although_the_next_request_has_come(
     session: Interrupted,
 ) -> None:

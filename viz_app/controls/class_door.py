@@ -8,6 +8,7 @@ from viz_app.controls.handout_files import handout_files
 from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.session import class_state, live
 from viz_app.session.live import noted
+from viz_app.session.remembered import recall
 
 _CODE, CODE_BOX_CHARACTERS = "class-code", 20  # key of the box; characters in it
 
@@ -33,7 +34,7 @@ def class_door() -> None:
 
 
 def _join() -> None:
-    class_state.enter(st.session_state[_CODE])
+    class_state.enter(recall(_CODE, ""))
 
 
 def _start(lesson: str) -> None:

@@ -8,7 +8,7 @@ from viz_app.components.mounting import show
 from viz_app.controls.similarity_text import SIMILARITY_NOTE
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import Pictures, noted
+from viz_app.session.live import Pictures, noted_value
 from viz_app.session.run_changes import SIMILARITY_CHANGE
 
 _WIDTH = 190  # px
@@ -23,15 +23,14 @@ def choose_similarity(run: CurrentRun) -> None:
     name = run.spec.model.similarity
     st.session_state[_KEY] = name or own_name
 
-    def keep() -> None:
-        name = st.session_state[_KEY]
+    def keep(name: str) -> None:
         url_state.set_value(SIMILARITY_CHANGE, None if name == own_name else name)
 
     st.selectbox(
         "Similarity",
         list(SIMILARITIES),
         key=_KEY,
-        on_change=noted(keep),
+        on_change=noted_value(_KEY, keep),
         width=_WIDTH,
         format_func=lambda name: (
             f"{name} (own)" if name == own_name else f"{name}: {SIMILARITIES[name].formula}"

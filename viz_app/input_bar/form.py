@@ -23,7 +23,7 @@ from viz_app.input_bar.menu import groups
 from viz_app.input_bar.opening_bar import bar, open_with_progress, stop_waiting
 from viz_app.session import live, own_files, respond, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import LiveSession, noted
+from viz_app.session.live import LiveSession, noted, noted_value
 from viz_app.session.opening import try_again
 from viz_app.session.parameters import Parameter, Text
 from viz_app.session.url_state import CHECKPOINT, parameter_of
@@ -291,14 +291,16 @@ def _pick_example(fields: Sequence[Field], ready: Sequence[FieldTexts]) -> None:
         index=None,
         key=_EXAMPLE,
         placeholder="Pick an example …",
-        on_change=noted(_take_example),
+        on_change=noted_value(_EXAMPLE, _take_example),
         args=(fields, choices),
         format_func=lambda text: " ↵ ".join(text.splitlines()),
     )
 
 
-def _take_example(fields: Sequence[Field], choices: Mapping[str, Sequence[str]]) -> None:
-    if texts := choices.get(st.session_state[_EXAMPLE]):
+def _take_example(
+    picked: str | None, fields: Sequence[Field], choices: Mapping[str, Sequence[str]]
+) -> None:
+    if picked is not None and (texts := choices.get(picked)):
         for field, text in zip_longest(fields, texts, fillvalue=""):
             url_state.set_value(parameter_of(field), text)
         url_state.reset_untyped()

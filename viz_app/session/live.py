@@ -212,6 +212,22 @@ def noted(callback: Callable[..., None]) -> Callable[..., None]:
     return lambda *args: actions.note(partial(callback, *args))
 
 
+def noted_value(key: str, take: Callable[..., None]) -> Callable[..., None]:
+    """Return a widget's callback that has `take` called with its value when the next run begins.
+
+    The value is read at once: by then the widget may have left the page, and its value with it.
+    """
+    actions = live_session().actions
+
+    def note(*args: Any) -> None:
+        # as a whole: to ask for one value may end this callback (session/actions.py)
+        state = st.session_state.to_dict()
+        if key in state:
+            actions.note(partial(take, state[key], *args))
+
+    return note
+
+
 def by_token(token: str) -> LiveSession | None:
     """Return the session that has this token."""
     return _sessions.get(token)

@@ -27,7 +27,7 @@ from models.architectures.base import (
 )
 from models.images import EXAMPLES
 from models.sounds import SOUND_EXAMPLES
-from viz_app.session.live import noted
+from viz_app.session.live import noted_value
 from viz_app.session.parameters import Choice, Order, Parameter, Several, Text
 
 UrlValue = TypeVar("UrlValue")
@@ -276,8 +276,7 @@ def bound(parameter: Parameter[UrlValue], value: UrlValue) -> dict[str, Any]:
     if _session().follows or key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
 
-    def changed() -> None:
-        entered = st.session_state[key]
+    def changed(entered: Any) -> None:
         value = parameter.limited(entered)
         _session().cut.pop(key, None)
         if value != entered:
@@ -285,7 +284,7 @@ def bound(parameter: Parameter[UrlValue], value: UrlValue) -> dict[str, Any]:
             _session().cut[key] = len(entered)
         set_value(parameter, value)
 
-    return {"key": key, "on_change": noted(changed)}
+    return {"key": key, "on_change": noted_value(key, changed)}
 
 
 def uncut_length(parameter: Parameter) -> int:

@@ -10,6 +10,7 @@ from viz_app.controls import pick
 from viz_app.controls.train import text
 from viz_app.controls.train.form import chosen_settings, form, settings_difference, trains
 from viz_app.controls.train.watching import choose_site
+from viz_app.session.remembered import recall
 from viz_app.session.training import SPEEDS, Training, training
 from viz_app.trainers.run import PAUSED, PAUSING, STOPPED
 from viz_app.trainers.settings import RunSettings
@@ -58,7 +59,7 @@ def _buttons(now: Training, *, can_begin: bool) -> None:
 def _speed(*, is_disabled: bool) -> None:
     now, key = training(), "train-speed"
     pick.from_list(
-        "Speed", key, list(SPEEDS), now.speed, lambda: now.set_speed(st.session_state[key]), SPEEDS.__getitem__,
+        "Speed", key, list(SPEEDS), now.speed, lambda: now.set_speed(recall(key, now.speed)), SPEEDS.__getitem__,
         label_visibility="collapsed", disabled=is_disabled,
     )  # fmt: skip
 

@@ -23,6 +23,7 @@ from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session import run_owners, url_state
 from viz_app.session.live import live_session
+from viz_app.session.remembered import recall
 from viz_app.session.training import (
     AT,
     TRAIN_SITE,
@@ -219,6 +220,6 @@ def choose_site() -> None:
     sites = [each for _, group in by_kind(now.pictures.trace) for each in group]
     names = {each.name: f"{words.kind_short(each)}, layer {each.layer + 1}" for each in sites}
     pick.from_list(
-        "Attention", key, list(names), site.name, lambda: url_state.set_value(TRAIN_SITE, st.session_state[key]), names.__getitem__,
+        "Attention", key, list(names), site.name, lambda: url_state.set_value(TRAIN_SITE, recall(key, site.name)), names.__getitem__,
         label_visibility="collapsed",
     )  # fmt: skip
