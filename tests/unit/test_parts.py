@@ -382,7 +382,7 @@ def test_only_kinds_that_there_are_can_be_changed(session: Session) -> None:
 
 
 def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) -> None:
-    trace = letters("gpt", n_ctx=13).run("abc")
+    trace = letters("gpt", n_ctx=13, window=5).run("abc")
     changes = partial(run_changes.mask_edits, trace)
     found = session.run(changes, self_mask="window2", decoder_mask="nolook")
     assert found == for_kinds(self=MaskChange(preset="window", k=2))
@@ -392,6 +392,10 @@ def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) 
         self=MaskChange(removed_layers=("look-ahead", "window of 5"), block=((2, 1),))
     )
     assert session.says == {"self-mask": "nolook_nowindow5_f2.1"}
+    elsewhere = partial(run_changes.mask_edits, letters("gpt", n_ctx=13).run("abc"))
+    assert session.run(elsewhere) == for_kinds(
+        self=MaskChange(removed_layers=("look-ahead",), block=((2, 1),))
+    )
     run_changes.undo_change("masks", ("self",))
     assert session.run(changes) == ()
 
