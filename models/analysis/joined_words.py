@@ -96,9 +96,30 @@ def _word_tokenizer(trace: Trace) -> Tokenizer | None:
     return None if tokenizer is None or tokenizer.words("") is None else tokenizer
 
 
+def _known_words(trace: Trace) -> Tokenizer:
+    if (tokenizer := _word_tokenizer(trace)) is None:
+        raise ValueError(f"{trace.model.name}: {UNKNOWN_WORDS}")
+    return tokenizer
+
+
 def is_joined(trace: Trace) -> bool:
     """Return True if a run's tokens have been joined to words."""
     return any(isinstance(row, WordRow) for row in trace.streams.values())
+
+
+def recounted(trace: Trace, stream: str, index: int, in_words: bool) -> int | None:
+    """Return the word of a token if `in_words`, else the first token of a word, both from 0.
+
+    Returns None if the stream is too short.
+
+    Raises:
+        ValueError: The tokenizer has no notion of words.
+    """
+    row = trace.streams[stream]
+    starts = word_starts(row, _known_words(trace))
+    if in_words:
+        return bisect_right(starts, index) - 1 if index < len(row.ids) else None
+    return starts[index] if index < len(starts) else None
 
 
 def join_words(trace: Trace) -> Trace:
@@ -109,8 +130,7 @@ def join_words(trace: Trace) -> Trace:
     Raises:
         ValueError: The tokenizer has no notion of words.
     """
-    if (tokenizer := _word_tokenizer(trace)) is None:
-        raise ValueError(f"{trace.model.name}: {UNKNOWN_WORDS}")
+    tokenizer = _known_words(trace)
     starts = {name: word_starts(row, tokenizer) for name, row in trace.streams.items()}
     numbers: dict[tuple[int, ...], int] = {}
     streams = {name: _words(row, starts[name], numbers) for name, row in trace.streams.items()}

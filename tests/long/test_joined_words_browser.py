@@ -47,6 +47,30 @@ def test_the_switch_joins_and_one_press_of_back_parts(shared_page: Page) -> None
     expect(shared_page.locator(".overview .joins")).to_have_text("")
 
 
+def test_a_held_word_stays_held_on_the_other_pages(shared_page: Page) -> None:
+    go(
+        shared_page,
+        "",
+        ".head[data-painted]",
+        checkpoint="gpt",
+        text="The unbelievably hungry doggy",
+        site=SITE,
+        head="2",
+        words="true",
+    )
+    shared_page.locator('.head svg rect[data-side="query"][data-index="3"]').click()
+    in_url(shared_page, "lock", "q3")
+    pages = shared_page.get_by_test_id("stTopNav")
+    pages.get_by_role("link", name="Inside a head").click()
+    in_url(shared_page, "lock", "q8")  # its token, after the six of “unbelievably”
+    chosen = shared_page.locator(".choice .tokens").first.locator("[aria-pressed=true]")
+    expect(chosen).to_have_text("·hungry → ·dog")
+    pages.get_by_role("link", name="Attention", exact=True).click()
+    in_url(shared_page, "lock", "q3")
+    expect(shared_page.locator(".head")).to_have_attribute("data-cols", "5")
+    expect(shared_page.locator(".head")).to_have_attribute("data-lock", "q3")
+
+
 def test_where_nothing_says_what_a_word_is_the_switch_is_off_and_says_why(
     shared_page: Page,
 ) -> None:

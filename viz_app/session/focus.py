@@ -3,15 +3,23 @@
 import re
 from dataclasses import dataclass, replace
 
+from models.analysis.joined_words import knows_words, recounted
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.sites import sharpest_head
 from viz_app.session.parameters import Text, Whole
 from viz_app.session.remembered import recall, remember
-from viz_app.session.url_state import MAX_QUOTED_VALUE, get, set_value, use_fallback
+from viz_app.session.url_state import (
+    MAX_QUOTED_VALUE,
+    get,
+    is_url_driven,
+    set_value,
+    use_fallback,
+)
 
 FOCUS_SITE, FOCUS_HEAD = Text("site", is_step=True), Whole("head", is_step=True)
 FOCUS_LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
 _PICKED = "picked-head"  # the site and head that were picked last
+_HELD_WORD = "held-word"  # the held token, if it is counted in words
 
 
 @dataclass(frozen=True)
@@ -45,11 +53,13 @@ class Focus:
         return Focus(names[0], self.head)
 
 
-def chosen_focus(trace: Trace) -> tuple[AttentionSite, Focus]:
+def chosen_focus(trace: Trace, *, in_words: bool = False) -> tuple[AttentionSite, Focus]:
     """Return the chosen site of this trace and the focus on it; note what the URL got wrong.
 
-    A head that was picked follows to another model. Its default head does not.
+    A head that was picked follows to another model. Its default head does not. On a page that is
+    `in_words`, the held token is counted in words where the tokenizer knows them.
     """
+    _count_held(trace, in_words and knows_words(trace))
     requested = _focus()
     focus = requested.within(trace)
     is_picked = recall(_PICKED) == (requested.site, requested.head)
@@ -86,9 +96,23 @@ def pick_head(site: str, head: int) -> None:
     _choose(Focus(site, head, previous.lock if same_rows else ""))
 
 
-def lock_token(token: str) -> None:
-    """Hold a token of the chosen head, "" to release it."""
+def lock_token(token: str, *, in_words: bool = False) -> None:
+    """Hold a token of the chosen head, or a word of a page `in_words`; "" to release it."""
+    remember(_HELD_WORD, token if in_words else None)
     set_value(FOCUS_LOCK, FOCUS_LOCK.from_url([token]))
+
+
+def _count_held(trace: Trace, in_words: bool) -> None:
+    """Count the held token in words or in tokens, as the page does; a link already does so."""
+    focus = _focus()
+    was_in_words = in_words if is_url_driven() else recall(_HELD_WORD) == focus.lock
+    site = trace.attention.get(focus.site)
+    if focus.lock and site and was_in_words != in_words and knows_words(trace):
+        stream = site.query_stream if focus.lock.startswith("q") else site.key_stream
+        index = recounted(trace, stream, int(focus.lock[1:]), in_words)
+        focus = replace(focus, lock="" if index is None else f"{focus.lock[0]}{index}")
+        set_value(FOCUS_LOCK, focus.lock)
+    remember(_HELD_WORD, focus.lock if in_words else None)
 
 
 def _focus() -> Focus:

@@ -48,6 +48,11 @@ def joins() -> bool:
     return url_state.get(JOINS_WORDS)
 
 
+def hold(token: str) -> None:
+    """Hold a token of the chosen head, or a word where sub-words are joined; "" to release it."""
+    lock_token(token, in_words=joins())
+
+
 def choose_words(joins: bool) -> None:
     """Join sub-words to words, or show tokens.
 
@@ -69,7 +74,8 @@ def _choose(run: CurrentRun) -> AttentionChoices:
     choose_step(run)
     if run.spec.model.similarity:  # chosen on the page Inside a head
         choose_similarity(run)
-    return AttentionChoices(chosen_focus(run.trace)[1], tile(), chosen_scale(), joins())
+    focus = chosen_focus(run.trace, in_words=joins())[1]
+    return AttentionChoices(focus, tile(), chosen_scale(), joins())
 
 
 def _within(choices: AttentionChoices, run: CurrentRun, other: CurrentRun) -> AttentionChoices:
@@ -81,9 +87,9 @@ def _layout(run: CurrentRun, choices: AttentionChoices, pictures: Pictures) -> S
 
     Over an image or a sound, the chosen one is seen as a matrix in the drawer.
     """
-    head = {"on_lock": lock_token, "on_look": choose_scale, "on_tile": choose_tile}
+    head = {"on_lock": hold, "on_look": choose_scale, "on_tile": choose_tile}
     overview = {"on_pick": pick_head, "on_join": choose_words}
-    choices_there = {"on_lock": lock_token, "on_pick": pick_head}
+    choices_there = {"on_lock": hold, "on_pick": pick_head}
     maps = [ShownComponent(component, choose=choices_there) for component in (IMAGE_MAP, SOUND_MAP)]
     over = [one for one in maps if one.picture in pictures]
     matrix = ShownComponent(HEAD, choose=head)
