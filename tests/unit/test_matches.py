@@ -16,7 +16,10 @@ from models.analysis.head_matching import (
     similarity_within,
 )
 from models.compare_command import common_texts, runs
+from viz_app.controls import matching
 from viz_app.controls.matching import MatchedHeads, measured_steps, n_steps
+from viz_app.drawing.stamp import of_model
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.other_seeds import other_seeds
 from viz_app.views.compare import matches, text
 
@@ -136,6 +139,25 @@ def test_the_only_head_of_a_model_is_the_nearest() -> None:
 def test_the_file_holds_every_pair_of_heads() -> None:
     rows = matches.match_table(finished(CROSSED))
     assert [row[-1] for row in rows] == pytest.approx(CROSSED.mean.flatten().tolist())
+
+
+def test_the_file_says_of_which_models_and_texts_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "matched_heads", lambda first, second: finished(CROSSED))
+    first, second = (models.load(name, device="cpu") for name in ("eng-fra", "dates"))
+    typed = "A typed sentence."
+    run, other = (CurrentRun(scope, scope.run(typed)) for scope in (first, second))
+    beside = matches.MatchChoices(second, "cross", of_model(other.trace))
+    (file,) = matches.match_files(run, beside)
+    about = file.about(run)
+    names = [about["model (first)"], about["model (second)"]]
+    assert names == ["eng-fra", "dates"]
+    assert about["fingerprint (second)"] == second.fingerprint[:12]
+    assert about["texts"] == f"200 held out, from {first.training['data']['file']}"
+    assert not any(typed in value for value in about.values())
+    (file,) = matches.match_files(other, beside)
+    about = file.about(other)
+    assert (about["model"], "fingerprint (second)" in about) == ("dates", False)
+    assert about["texts"] == f"200 held out, from {second.training['data']['generator']}"
 
 
 def test_a_match_is_clear_only_if_every_other_head_is_further_away() -> None:

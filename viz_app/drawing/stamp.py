@@ -72,11 +72,16 @@ def of_model(trace: Trace, *also: str) -> Facts:
 
 
 def of_two(first: Trace, second: Trace, **more: str) -> Facts:
-    """Return the facts of two runs, and `more`.
+    """Return the facts of two runs, and `more`, as `merge_facts` does."""
+    return {**merge_facts(facts(first), facts(second)), **more}
+
+
+def merge_facts(ours: Facts, theirs: Facts) -> Facts:
+    """Return the facts of two runs or models as one.
 
     What differs is told of each, with "(first)" or "(second)" in the name.
     """
-    ours, theirs, both = facts(first), facts(second), {}
+    both: dict[str, str] = {}
     for name in ours | theirs:
         if ours.get(name) == theirs.get(name):
             both[name] = ours[name]
@@ -84,7 +89,7 @@ def of_two(first: Trace, second: Trace, **more: str) -> Facts:
         for place, run in (("first", ours), ("second", theirs)):
             if name in run:
                 both[f"{name} ({place})"] = run[name]
-    return {**both, **more}
+    return both
 
 
 def caption(about: Facts) -> str:

@@ -103,6 +103,15 @@ def training_origin(training: dict) -> str:
     return f"Trained for {trained_steps(training)}{_data(training.get('data'))}."
 
 
+def held_out_source(training: dict) -> str:
+    """Return ", from the file" or program that held-out texts come from; "" if not recorded."""
+    data = training.get("data")
+    if not isinstance(data, dict):
+        return ""
+    source = data.get("generator") or data.get("file")
+    return f", from {source}" if isinstance(source, str) else ""
+
+
 def _data(data: object) -> str:
     """Return " on 138,751 pairs" or " on generated examples"; "" if not recorded."""
     if not isinstance(data, dict):

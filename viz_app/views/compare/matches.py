@@ -1,7 +1,7 @@
 """The section Many texts: which head of one model does what which head of another does?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import altair as alt
@@ -9,11 +9,13 @@ import pandas as pd
 
 from models import Scope
 from models.analysis.head_matching import ADVISED, HeadIndex, KindDistances, Match, match_heads
+from viz_app import words
 from viz_app.controls import matching, pick
 from viz_app.controls.matching import MatchedHeads
 from viz_app.controls.pin_bar import name_pinned, open_pinned
 from viz_app.drawing.frame import LINE_COLOURS, with_title
 from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import Facts, merge_facts, of_model
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -34,6 +36,7 @@ class MatchChoices:
 
     second: Scope
     kind: str
+    about_second: Facts  # the facts of the other model, as files say them
 
 
 def choose_matches(run: CurrentRun) -> MatchChoices:
@@ -49,7 +52,7 @@ def choose_matches(run: CurrentRun) -> MatchChoices:
         kind = pick.pick_few(
             "Attention", KIND, list(kinds), kinds.__getitem__, label_visibility="collapsed"
         )
-    return MatchChoices(second, kind)
+    return MatchChoices(second, kind, of_model((other or run).trace, "counting"))
 
 
 def match_payloads(run: CurrentRun, choices: MatchChoices) -> Pictures:
@@ -184,7 +187,14 @@ def match_files(run: CurrentRun, choices: MatchChoices) -> Sequence[File]:
         return ()
     head = ["attention", "head", "other head", "mean distance in bits"]
     name = f"{run.scope.name}.{choices.second.name}.heads-over-texts"
-    return [csv_file("All distances, CSV", name, lambda now: [head, *match_table(matched)])]
+    file = csv_file("All distances, CSV", name, lambda now: [head, *match_table(matched)])
+    return [replace(file, about=lambda now: about_matches(now, choices, matched))]
+
+
+def about_matches(run: CurrentRun, choices: MatchChoices, matched: MatchedHeads) -> Facts:
+    """Return the facts of both models, and over which texts their heads were compared."""
+    texts = f"{matched.n_texts} held out{words.held_out_source(run.scope.training)}"
+    return {**merge_facts(of_model(run.trace, "counting"), choices.about_second), "texts": texts}
 
 
 def match_table(measured: MatchedHeads) -> list[list[object]]:
