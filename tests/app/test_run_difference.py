@@ -98,6 +98,10 @@ def test_the_residual_stream_is_this_run_minus_the_pinned_one() -> None:
     places = [run.activations[f"{stack}.position"].value[0][position] for run in (ours, theirs)]
     first = (sums[0] + places[0]) - (sums[1] + places[1])
     np.testing.assert_allclose(values[0], first, atol=1e-5)
+    about = dict(line.split(": ", 1) for line in header["about"].split("\n"))
+    texts = [about[f"source ({place})"] for place in ("first", "second")]
+    assert texts == [CATS["source"], DOGS["source"]]
+    assert header["file"].count("eng-fra") == 2
 
 
 @pytest.mark.parametrize(

@@ -374,6 +374,25 @@ def test_the_files_of_two_runs_name_both_and_the_heads() -> None:
     assert told(same_head)["distance"] == "in bits to the same head of the second run"
 
 
+def test_the_names_of_files_of_two_runs_name_both() -> None:
+    run = run_of("eng-fra", "Tom is here.")
+    choices = replace(
+        CompareChoices(pinned("dates"), Focus("decoder.layers.1.cross_attn", 3), None),
+        other=("decoder.layers.0.cross_attn", 1),
+    )
+    drawn, (file,) = compare_payloads(run, choices), GRID_VIEW.files(run, choices)
+    steps = [run.trace.model.training["step"], run_of("dates").trace.model.training["step"]]
+    ours, theirs = f"eng-fra.step{steps[0]}", f"dates.step{steps[1]}"
+    assert file.name == f"{ours}.and.{theirs}.head-distances.csv"
+    assert drawn["distances"]["file"] == f"{ours}.and.{theirs}.distances"
+    heads = "decoder.layer2.cross_attn.head4", "decoder.layer1.cross_attn.head2"
+    assert unpack(drawn["difference"])[0]["file"] == (
+        f"{ours}.{heads[0]}.and.{theirs}.{heads[1]}.compared"
+    )
+    (alone,) = GRID_VIEW.files(run, ALONE)
+    assert alone.name == f"{ours}.head-distances.csv"
+
+
 def test_the_files_of_one_run_name_it_once() -> None:
     drawn = compare_payloads(run_of("eng-fra"), replace(ALONE, focus=Focus(SITE, 0)))
     about = told(drawn["distances"]["about"])

@@ -47,6 +47,11 @@ def head_name(trace: Trace, site: AttentionSite, head: int, *parts: str) -> str:
     return file_name(trace, site_name(site), f"head{head + 1}", *parts)
 
 
+def name_of_two(first: Trace, second: Trace, *parts: str) -> str:
+    """Return the file name of two runs: "eng-fra.step8000.and.dates.step3000.distances"."""
+    return file_name(first, "and", file_name(second, *parts))
+
+
 def site_name(site: AttentionSite) -> str:
     """Return the site's path with its layer counted from 1: "decoder.layer2.cross_attn"."""
     return counted_from_one(site.name)

@@ -8,6 +8,7 @@ from torch import Tensor
 from models.analysis.comparison import Comparison, KindPair
 from models.trace import AttentionSite, Trace
 from viz_app import words
+from viz_app.drawing.provenance import file_name, name_of_two, site_name
 from viz_app.drawing.stamp import Facts, facts, of_two
 from viz_app.views.compare import text
 from viz_app.views.compare.text import Sides
@@ -53,6 +54,23 @@ class Compared:
         if self.is_one_run:
             return facts(self.found.first, **more)
         return of_two(self.found.first, self.found.second, **more)
+
+    def file(self, *parts: str) -> str:
+        """Return the file name of both runs, or of the one whose heads are compared."""
+        if self.is_one_run:
+            return file_name(self.found.first, *parts)
+        return name_of_two(self.found.first, self.found.second, *parts)
+
+    @property
+    def file_of_pair(self) -> str:
+        """The name of the file of the pair of heads, without its extension."""
+        layer, head = self.opposite
+        ours = site_name(self.site), f"head{self.chosen[1] + 1}"
+        theirs = site_name(self.pair.second[layer]), f"head{head + 1}"
+        parts = (*theirs, "compared")
+        if self.is_one_run:
+            return file_name(self.found.first, *ours, "and", *parts)
+        return file_name(self.found.first, *ours, "and", file_name(self.found.second, *parts))
 
     @property
     def maps(self) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,6 @@ from viz_app.drawing.labels import (
     quote,
 )
 from viz_app.drawing.payload import pack
-from viz_app.drawing.provenance import head_name
 from viz_app.drawing.stamp import saving
 from viz_app.views.compare import text
 from viz_app.views.compare.compared import Compared
@@ -46,7 +45,7 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
         "most": _most(what, titles, signed, queries, keys),
         **answers,
         **saving(
-            head_name(what.found.first, what.site, what.chosen[1], "compared"),
+            what.file_of_pair,
             what.about(difference=_difference(what)),
         ),
     }

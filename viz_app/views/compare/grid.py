@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 from viz_app import words
-from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import Facts, saving
 from viz_app.views.compare import text
 from viz_app.views.compare.compared import Compared, nearest_head, nearest_other_head
@@ -33,7 +32,7 @@ def distances(what: Compared) -> dict[str, Any]:
     reasons = {words.kind_title(ours[kind]): why for kind, why in what.found.reasons.items()}
     return {
         "why": "",
-        **saving(file_name(what.found.first, "distances"), about_distances(what)),
+        **saving(what.file("distances"), about_distances(what)),
         "title": _title(what),
         "sentence": _sentence(what),
         "legend": text.COMPARE_LEGEND,

@@ -6,7 +6,6 @@ from dataclasses import replace
 from viz_app.components.catalogue import DIFFERENCE, DISTANCES
 from viz_app.controls import pick, which_head
 from viz_app.controls.pin_bar import name_pinned, open_pinned
-from viz_app.drawing import provenance
 from viz_app.drawing.sites import by_kind
 from viz_app.session import live, pinned, url_state
 from viz_app.session.current_run import CurrentRun
@@ -24,6 +23,7 @@ from viz_app.views.compare.payloads import (
     compare_payloads,
     current_comparison,
     distance_table,
+    file_of_distances,
 )
 from viz_app.views.page import Columns, File, Find, Page, PageCell, ShownComponent, View, csv_file
 
@@ -98,7 +98,7 @@ def _layout(run: CurrentRun, choices: CompareChoices, pictures: Pictures) -> Seq
 
 
 def _files(run: CurrentRun, choices: CompareChoices) -> Sequence[File]:
-    name = provenance.file_name(run.trace, "head-distances")
+    name = file_of_distances(run, choices)
     file = csv_file("All distances, CSV", name, lambda now: distance_table(now, choices))
     return [replace(file, about=lambda now: about_distances(current_comparison(now, choices)))]
 

@@ -8,6 +8,7 @@ from models.analysis.comparison import compare
 from models.trace import Trace
 from viz_app import checkpoints, words
 from viz_app.drawing.notes import answer_line, check_rows
+from viz_app.drawing.provenance import file_name, name_of_two
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
@@ -132,6 +133,13 @@ def _answer(run: CurrentRun) -> list[str]:
     most = None if run.scope.model.translates else MAX_COMPARED_TOKENS
     answer = (cache.unmasked_run(run.scope, run.trace, most).output or "").strip()
     return (answer or text.NOTHING_LABEL).split(" ")
+
+
+def file_of_distances(run: CurrentRun, choices: CompareChoices) -> str:
+    """Return the file name of the table of all distances, without its extension."""
+    if choices.pinned is None:
+        return file_name(run.trace, "head-distances")
+    return name_of_two(run.trace, _second(run, choices).trace, "head-distances")
 
 
 def distance_table(run: CurrentRun, choices: CompareChoices) -> list[list[object]]:

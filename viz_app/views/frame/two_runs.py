@@ -9,11 +9,10 @@ from models import InputError
 from viz_app import checkpoints, ui
 from viz_app.components.catalogue import PLAIN, STATES
 from viz_app.components.mounting import show
-from viz_app.controls.pin_bar import run_name
 from viz_app.drawing.extent import Scaled, on_one_scale
 from viz_app.drawing.notes import small_print
-from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.provenance import name_of_two
+from viz_app.drawing.stamp import of_two, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.pinned import Pinned
@@ -147,8 +146,9 @@ class _Pictures:
         beside = _beside(self.one, run, other)
         quantities = self.one.view.quantities
         both = quantities(run, self.one.choices), quantities(other, beside.choices)
-        about = facts(run.trace, minus=run_name(other))
-        pictures = differences(*both, saving(file_name(run.trace, "difference"), about))
+        about = of_two(run.trace, other.trace, difference="first minus second")
+        file = name_of_two(run.trace, other.trace, "difference")
+        pictures = differences(*both, saving(file, about))
         around = {BESIDE + key: picture for key, picture in beside.around(other).items()}
         return around | pictures
 

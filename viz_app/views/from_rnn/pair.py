@@ -16,7 +16,7 @@ from viz_app.components.catalogue import MAPS
 from viz_app.controls.which_head import head_row, pick_one
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.notes import check_rows
-from viz_app.drawing.provenance import file_name
+from viz_app.drawing.provenance import name_of_two
 from viz_app.drawing.stamp import Facts, of_two, saving
 from viz_app.session import cache, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
@@ -97,9 +97,9 @@ class PairView:
 
     @property
     def file(self) -> str:
-        (first, second), (site, head) = self.traces, self.head
+        site, head = self.head
         parts = f"layer{site.layer + 1}", f"head{head + 1}", "two-alignments"
-        return file_name(first, "and", file_name(second, *parts))
+        return name_of_two(*self.traces, *parts)
 
     @property
     def about(self) -> Facts:
