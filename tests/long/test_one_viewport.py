@@ -207,6 +207,68 @@ def test_each_page_ends_within_the_viewport(
     assert {path: end for path, end in ends.items() if end > height} == {}
 
 
+HIDDEN = """() => {
+  const main = document.querySelector("[data-testid=stMain]");
+  return main.scrollHeight - main.clientHeight;
+}"""
+CHANGED = {"decoder-mask": "a0.3", "positions": "false"}
+
+
+@pytest.mark.parametrize("screen", [PRESENTED, ON_A_WALL])
+def test_the_changes_of_a_presented_run_are_beside_its_texts(
+    shared_page: Page, screen: tuple[int, int, str]
+) -> None:
+    width, height, _ = screen
+    resized(shared_page, width, height)
+    hidden = {}
+    for path in (
+        "",
+        "task",
+        "inside",
+        "layer",
+        "positions",
+        "interventions",
+        "decoding",
+        "compare",
+    ):
+        link = {"checkpoint": "eng-fra", "present": "1", **CHANGED}
+        go(shared_page, path, ".st-key-changes", **link)
+        hidden[path] = shared_page.evaluate(HIDDEN)
+        text, changes, question, *each = boxes(
+            shared_page,
+            ".st-key-bar-target",
+            ".st-key-changes",
+            ".headline",
+            *shared_page.locator(".st-key-changes button:visible").all(),
+        )
+        assert text["right"] <= changes["left"] < changes["right"] <= question["left"]
+        assert len(each) == len(CHANGED)
+        assert max(one["bottom"] for one in each) <= text["bottom"] + 1
+    assert {path: below for path, below in hidden.items() if below > 0} == {}
+    own = {"checkpoint": "gpt", "present": "1", "similarity": "additive"}
+    go(shared_page, "", ".st-key-similarity-choice", **own)
+    assert shared_page.evaluate(HIDDEN) <= 0
+
+
+# a step of a lesson, its page, and the text that its reader typed instead
+DEPARTED = [
+    ("7-three-families", "1", "", {"checkpoint": "gpt", "text": "Tom is here."}),
+    ("7-three-families", "4", "", {"checkpoint": "xlnet", "text": "Tom is here."}),
+    ("5-one-wrong-word", "4", "decoding", {"checkpoint": "eng-fra", "source": "Tom is here."}),
+]
+
+
+@pytest.mark.parametrize(("lesson", "step", "path", "more"), DEPARTED)
+def test_a_presented_page_beside_a_lesson_that_was_left_ends_within_the_viewport(
+    shared_page: Page, lesson: str, step: str, path: str, more: dict[str, str]
+) -> None:
+    resized(shared_page, 1280, 720)
+    link = {"lesson": lesson, "lesson-step": step, "present": "1", **more}
+    go(shared_page, path, ".lesson", **link)
+    shared_page.get_by_text("brings the run of the step back").wait_for()
+    assert shared_page.evaluate(HIDDEN) <= 0
+
+
 # path, its model, whether it is presented, and the picture
 WITH_DETAILS = [
     ("inside", "eng-fra", "", ".walk .stage"), ("inside", "eng-fra", "1", ".walk .stage"),
