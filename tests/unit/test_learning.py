@@ -8,6 +8,7 @@ from checked import unchecked
 from drawn import letters
 from small import Reversal, reversal_trainer
 
+from models.analysis.jacobian_reach import RNN, SELF_ATTENTION, LayerChoice, Reach
 from models.architectures import build
 from models.architectures.attention_only import AttentionOnlyConfig
 from models.architectures.seq2seq import Seq2SeqConfig
@@ -16,7 +17,9 @@ from models.layers.similarity import SIMILARITIES as KINDS_ALL
 from models.opening import load
 from models.runs.scope import Scope
 from viz_app.drawing.look import LIGHT
+from viz_app.views.from_rnn import charts
 from viz_app.views.from_rnn import learners as from_rnn_learners
+from viz_app.views.from_rnn.families import family
 from viz_app.views.from_rnn.learners import Learner
 from viz_app.views.from_rnn.learning import compare_similarities, fastest
 
@@ -80,6 +83,32 @@ def test_the_stages_stand_in_the_order_of_the_way(scopes):
         validated = [row for row in scope.training["curve"] if "exact match" in row]
         assert one.curve == tuple((row["step"], row["exact match"]) for row in validated)
         assert len(one.curve) == one.steps // 2
+
+
+def test_a_family_has_one_colour_in_every_chart_of_the_page(scopes):
+    stages = from_rnn_learners.stage_learners(scopes)
+    lines = from_rnn_learners.chart(stages, LIGHT, "t").data
+    of_stage = {one.checkpoint: line.line.color for one, line in zip(stages, lines, strict=True)}
+    assert len(set(of_stage.values())) == len(stages)
+    by_name = {scope.name: scope.model for scope in scopes}
+    names = ["long", "aligned", "vector", "sim scaled dot"]  # in another order, two of one family
+    records = {name: [{"least": 1, "most": 4, "cases": 7, "score": 31.5}] for name in names}
+    families = {name: family(by_name[name]) for name in names}
+    drawn = charts.length_chart(records, "t", families).to_dict()["encoding"]
+    colours = dict(zip(names, drawn["color"]["scale"]["range"], strict=True))
+    assert {name: colours[name] for name in names[:3]} == {
+        name: of_stage[name] for name in names[:3]
+    }
+    assert colours["sim scaled dot"] == colours["long"]
+    dashes = drawn["strokeDash"]["scale"]["range"]
+    assert len({tuple(dash) for dash in dashes}) == len(names)
+    ones = torch.ones(3, 3)
+    for kind, name in ((RNN, "vector"), (SELF_ATTENTION, "long")):
+        reach = Reach(
+            LayerChoice(kind), ones, ones.bool(), ones.long(), [[0], [1, 2]], 5, 5, 0.0, 0.0
+        )
+        (line,) = charts.influence_chart([reach], LIGHT, "t").data
+        assert line.line.color == of_stage[name]
 
 
 def test_similarities_compares_only_what_shares_a_recipe(scopes):

@@ -1,7 +1,8 @@
 """Charts of the page From RNN to attention: influence, path lengths, schedules, times, scores."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import altair as alt
@@ -14,19 +15,15 @@ from viz_app.drawing.extent import Extent, Scaled, scale_picture
 from viz_app.drawing.frame import (
     GRID_COLOUR,
     LEGEND_LAYOUT,
-    LINE_COLOURS,
-    LINE_STYLES,
     framed_figure,
     plotly_dash,
     with_title,
 )
 from viz_app.drawing.look import Look
+from viz_app.views.from_rnn.families import FAMILY_STYLES, line_styles
 
-COLOURS = dict(zip(LAYER_KINDS, LINE_COLOURS, strict=False))  # a layer keeps its colour
+NO_FAMILIES: Mapping[str, str] = MappingProxyType({})
 SQUARE = 118  # px, a side of one layer's timetable
-LAYER_DASHES = dict(
-    zip(LAYER_KINDS, LINE_STYLES, strict=False)
-)  # and its dashes, where colours fail
 
 
 def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
@@ -43,13 +40,13 @@ def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
             "layer:N",
             sort=domain,
             legend=legend,
-            scale=alt.Scale(domain=domain, range=[COLOURS[k] for k in domain]),
+            scale=alt.Scale(domain=domain, range=[FAMILY_STYLES[k][0] for k in domain]),
         ),
         alt.StrokeDash(
             "layer:N",
             sort=domain,
             legend=legend,
-            scale=alt.Scale(domain=domain, range=[LAYER_DASHES[k] for k in domain]),
+            scale=alt.Scale(domain=domain, range=[FAMILY_STYLES[k][1] for k in domain]),
         ),
     )
 
@@ -68,7 +65,8 @@ def influence_chart(
     lines = []
     for reach in reaches:
         kind, rows = reach.choice.kind, [row for row in reach.norms_by_distance() if row[1] > 0]
-        line = {"color": COLOURS[kind], "width": 2, "dash": plotly_dash(LAYER_DASHES[kind])}
+        colour, dash = FAMILY_STYLES[kind]
+        line = {"color": colour, "width": 2, "dash": plotly_dash(dash)}
         lines.append({
             "type": "scatter", "mode": "lines+markers", "name": kind, "line": line, "marker": {"size": 6}, "cliponaxis": False,
             "x": [row[0] for row in rows], "y": [row[1] for row in rows],
@@ -204,7 +202,7 @@ def schedule(reaches: Sequence[Reach], title: str, most: int = 0) -> alt.Chart:
             color=alt.Color(
                 "layer:N",
                 legend=None,
-                scale=alt.Scale(domain=kinds, range=[COLOURS[k] for k in kinds]),
+                scale=alt.Scale(domain=kinds, range=[FAMILY_STYLES[k][0] for k in kinds]),
             ),
             tooltip=["layer:N", "step:Q", "token:Q"],
         )
@@ -257,10 +255,12 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
     return with_title(spread + line, title, 320)
 
 
-def length_chart(records: dict[str, list[dict]], title: str) -> alt.Chart:
+def length_chart(
+    records: dict[str, list[dict]], title: str, families: Mapping[str, str] = NO_FAMILIES
+) -> alt.Chart:
     """Return a chart of the score by source length, a line for each checkpoint.
 
-    Its points are at the middle of buckets.
+    Its points are at the middle of buckets. `families` maps checkpoints to their families.
     """
     rows = [
         {
@@ -275,6 +275,7 @@ def length_chart(records: dict[str, list[dict]], title: str) -> alt.Chart:
         for b in buckets
     ]
     names = list(records)
+    styles = line_styles([families.get(name, "") for name in names])
     legend = alt.Legend(
         orient="bottom",
         title=None,
@@ -285,13 +286,13 @@ def length_chart(records: dict[str, list[dict]], title: str) -> alt.Chart:
     colour = alt.Color(
         "model:N",
         sort=names,
-        scale=alt.Scale(domain=names, range=LINE_COLOURS[: len(names)]),
+        scale=alt.Scale(domain=names, range=[colour for colour, _ in styles]),
         legend=legend,
     )
     dash = alt.StrokeDash(
         "model:N",
         sort=names,
-        scale=alt.Scale(domain=names, range=LINE_STYLES[: len(names)]),
+        scale=alt.Scale(domain=names, range=[dash for _, dash in styles]),
         legend=legend,
     )
     chart = (

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -10,8 +10,9 @@ import plotly.graph_objects as go
 from models import Scope
 from models.layers.sublayers import FEED_FORWARD
 from viz_app.drawing.csv_file import csv_table
-from viz_app.drawing.frame import GRID_COLOUR, LINE_COLOURS, LINE_STYLES, framed_figure, plotly_dash
+from viz_app.drawing.frame import GRID_COLOUR, framed_figure, plotly_dash
 from viz_app.drawing.look import Look
+from viz_app.views.from_rnn.families import family, line_styles
 
 LEARNED_PERCENT = 90.0  # percent on validation cases: what "learned" means in the table
 
@@ -30,6 +31,7 @@ class Learner:
     curve: tuple[tuple[int, float], ...]
     held_out: float | None  # percent right on held-out cases, of the finished checkpoint
     cases: int
+    family: str = ""  # "" for a stage on the way to one
 
     @property
     def learned_at(self) -> int | None:
@@ -47,7 +49,10 @@ def stage_learners(scopes: Sequence[Scope]) -> list[Learner]:
             or scope.training["step"] > longest[place[0]][1].training["step"]
         ):
             longest[place[0]] = (place[1], scope)
-    return [_learner(scope, what) for _, (what, scope) in sorted(longest.items())]
+    return [
+        replace(_learner(scope, what), family=_family(scope))
+        for _, (what, scope) in sorted(longest.items())
+    ]
 
 
 def similarity_learners(scopes: Sequence[Scope]) -> list[Learner]:
@@ -92,6 +97,12 @@ def _stage(scope: Scope) -> tuple[int, str] | None:
     return 5, f"{len(encoder)} self-attention layers stacked"
 
 
+def _family(scope: Scope) -> str:
+    """Return the family of a model; "" if it attends but is not yet a Transformer."""
+    is_whole = scope.model.is_recurrent or _feeds_forward(scope)
+    return family(scope.model) if is_whole else ""
+
+
 def _feeds_forward(scope: Scope) -> bool:
     return any(part.role == FEED_FORWARD for part in scope.model.sublayers)
 
@@ -112,6 +123,7 @@ def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -
 
     There is a line for each model; `note` as in `framed_figure`.
     """
+    styles = line_styles([one.family for one in learners])
     lines = [
         {
             "type": "scatter", "mode": "lines+markers", "name": one.what,
@@ -119,7 +131,7 @@ def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -
             "marker": {"size": 5}, "cliponaxis": False, "x": [step for step, _ in one.curve], "y": [p for _, p in one.curve],
             "hovertemplate": f"{one.checkpoint}, step %{{x:,}}: <b>%{{y:.1f}} %</b><extra></extra>",
         }
-        for one, colour, style in zip(learners, LINE_COLOURS, LINE_STYLES, strict=False)
+        for one, (colour, style) in zip(learners, styles, strict=True)
     ]  # fmt: skip
     grid = {"showgrid": True, "gridcolor": GRID_COLOUR, "fixedrange": True}
     x = {"title": {"text": "training step"}, "tickformat": ",d", "rangemode": "tozero", **grid}

@@ -16,6 +16,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import charts, files, learners
+from viz_app.views.from_rnn.families import family
 from viz_app.views.from_rnn.learners import LEARNED_PERCENT, Learner
 from viz_app.views.page import File, Foot, PageCell, Plot, Prose, ShownComponent, Table, View
 
@@ -67,7 +68,8 @@ def _records() -> dict[str, list[dict]]:
 def _lengths(run: CurrentRun, choices: None) -> Pictures:
     records = _records()
     title = "Does a longer sentence lose more?"
-    return {"from-rnn-lengths": charts.length_chart(records, title)} if records else {}
+    families = {scope.name: family(scope.model) for scope in _scopes()}
+    return {"from-rnn-lengths": charts.length_chart(records, title, families)} if records else {}
 
 
 def _lay_out_lengths(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[PageCell]:
