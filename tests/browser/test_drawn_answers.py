@@ -193,6 +193,24 @@ def test_the_map_shades_every_span_and_hatches_what_would_end_before_it_begins(
     ]
 
 
+def test_every_token_of_a_low_map_is_named_and_the_pointer_finds_its_cell(stage: Stage) -> None:
+    data = payload("span", "span", QUESTION, " ".join([FIRST, SECOND] * 3))
+    header, arrays = unpack(data)
+    words, n = [label[0] for label in header["tokens"]], len(header["tokens"])
+    stage.mount("span", 1100).show(data)
+    place = stage.data("figure")
+    side, wide, left, top = (float(place[name]) for name in ("side", "wide", "left", "top"))
+    assert side < 11.5 <= wide
+    named = [one["text"] for one in stage.drawn("canvas", "text")]
+    axes = ["where the answer begins ↓", "where it ends →"]
+    assert sorted(named) == sorted([*words, *words, *axes])
+    stage.move("canvas", left + (n - 0.5) * wide, top + 3.5 * side)
+    tip = stage.data(".tip")
+    assert (int(tip["row"]), int(tip["col"])) == (3, n - 1)
+    value = np.float32(arrays["start"][3] + arrays["end"][n - 1])
+    assert np.float32(tip["value"]) == value
+
+
 def test_the_answer_is_marked_in_its_text_and_the_best_spans_are_listed(stage: Stage) -> None:
     data = payload("span", "span", QUESTION, f"{FIRST} {SECOND}")
     header, arrays = unpack(data)

@@ -273,6 +273,7 @@ def test_a_presented_page_beside_a_lesson_that_was_left_ends_within_the_viewport
 WITH_DETAILS = [
     ("inside", "eng-fra", "", ".walk .stage"), ("inside", "eng-fra", "1", ".walk .stage"),
     ("task", "bert", "", ".guesses .row"), ("task", "xlnet", "", ".order .seen"),
+    ("task", "bert-where", "1", ".span canvas"),
 ]  # fmt: skip
 
 

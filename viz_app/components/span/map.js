@@ -1,7 +1,7 @@
 // A matrix of spans: a row for each token that an answer may begin with, a column for each that it may end with. A cell is
 // ln p(start) + ln p(end); where the end would come before the start it is hatched.
 const SIDE_LABELS = 92, TOP_LABELS = 78, LARGEST_CELL = 34;
-const tallestOf = () => (innerHeight > 800 ? 330 : 270); // px: of all rows, by what a window has room for
+const tallestOf = () => (innerHeight > 800 ? 330 : scaleOf() > 1 ? 250 : 270); // px: of all rows, by what a window has room for
 
 class SpanMap extends Fitted {
   constructor(figure) {
@@ -48,30 +48,45 @@ class SpanMap extends Fitted {
   draw(whole) {
     const { tokens, answer, axes } = this.picture, { theme, canvas } = this, n = tokens.length, scale = (this.scale = scaleOf());
     const width = whole / scale, tallest = tallestOf() / scale, codes = new Uint8Array(n * n);
-    this.side = Math.min(LARGEST_CELL, (width - SIDE_LABELS - 8) / n, Math.max(tallest / n, 4));
-    const [context, ratio] = sized(canvas, width, TOP_LABELS + Math.max(tallest, n * this.side) + 2, scale);
+    this.lay(width, tallest);
+    const { left, wide, side, aside } = this;
+    const [context, ratio] = sized(canvas, width, TOP_LABELS + Math.max(tallest, n * side) + 2, scale);
     for (let r = 0; r < n; r++) for (let c = r; c < n; c++) codes[r * n + c] = this.code(this.value(r, c));
     context.fillStyle = theme.background;
     context.fillRect(0, 0, canvas.width, canvas.height);
-    const at = Math.round(SIDE_LABELS * ratio), top = Math.round(TOP_LABELS * ratio), wide = Math.round(n * this.side * ratio);
-    paintCodes(context, codes, n, n, at, top, wide, wide, theme);
+    const at = Math.round(left * ratio), top = Math.round(TOP_LABELS * ratio);
+    paintCodes(context, codes, n, n, at, top, Math.round(n * wide * ratio), Math.round(n * side * ratio), theme);
     context.scale(ratio, ratio);
     context.strokeStyle = theme.line;
-    context.strokeRect(SIDE_LABELS, TOP_LABELS, n * this.side, n * this.side);
+    context.strokeRect(left, TOP_LABELS, n * wide, n * side);
     context.strokeStyle = theme.text;
     context.lineWidth = 2;
-    context.strokeRect(SIDE_LABELS + answer[1] * this.side, TOP_LABELS + answer[0] * this.side, this.side, this.side);
-    nameTokens(context, tokens, tokens, { left: SIDE_LABELS, top: TOP_LABELS, wide: this.side, tall: this.side, theme });
+    context.strokeRect(left + answer[1] * wide, TOP_LABELS + answer[0] * side, wide, side);
+    nameTokens(context, tokens, tokens, { left, top: TOP_LABELS, wide, tall: side, theme, aside });
     Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textAlign: "left", textBaseline: "top" });
     context.fillText(`${axes[0]} ↓`, 0, 0);
     context.fillText(`${axes[1]} →`, 0, 15);
-    Object.assign(this.root.dataset, { side: this.side, left: SIDE_LABELS, top: TOP_LABELS });
+    Object.assign(this.root.dataset, { side, wide, left, top: TOP_LABELS });
+  }
+
+  // Square cells; where they are too low for each token's name, the names are in two columns, and the cells are as wide as a name is high.
+  lay(width, tallest) {
+    const { tokens } = this.picture, n = tokens.length, widest = (left) => (width - left - 8) / n;
+    const side = Math.min(LARGEST_CELL, widest(SIDE_LABELS), Math.max(tallest / n, 4));
+    Object.assign(this, { side, wide: side, left: SIDE_LABELS, aside: 0 });
+    if (Math.ceil((LEAST_LETTERS - 0.5) / side) !== 2) return;
+    const measure = widthIn(`${LEAST_LETTERS}px ${this.theme.font}`);
+    const [inner, outer] = [0, 1].map((odd) => Math.max(0, ...tokens.filter((_, i) => i % 2 === odd).map(([text]) => measure(text))));
+    const left = Math.ceil(Math.max(SIDE_LABELS, inner + outer + 30));
+    if (widest(left) >= LEAST_LETTERS - 0.5) {
+      Object.assign(this, { left, aside: inner + 8, wide: Math.max(side, Math.min(LEAST_LETTERS, widest(left))) });
+    }
   }
 
   hover(event) {
     const box = this.canvas.getBoundingClientRect(), { tokens, offset, ruled, axes } = this.picture;
     const r = Math.floor(((event.clientY - box.top) / this.scale - TOP_LABELS) / this.side);
-    const c = Math.floor(((event.clientX - box.left) / this.scale - SIDE_LABELS) / this.side);
+    const c = Math.floor(((event.clientX - box.left) / this.scale - this.left) / this.wide);
     this.tip.hidden = !(tokens[r] && tokens[c]);
     if (this.tip.hidden) return;
     const value = this.value(r, c), open = c >= r;
