@@ -296,6 +296,23 @@ def test_no_setting_of_a_run_is_alone_on_its_line(shared_page: Page) -> None:
     assert [tops.count(top) > 4 for top in set(tops)] == [True, True]
 
 
+@pytest.mark.parametrize(("screen", "least"), [(PRESENTED, 150), (ON_A_WALL, 320)])
+@pytest.mark.parametrize("model", ["eng-fra", "eng-fra-bahdanau"])
+def test_the_curves_of_positions_use_the_height_of_a_presentation(
+    shared_page: Page, model: str, screen: tuple[int, int, str], least: int
+) -> None:
+    width, height, present = screen
+    resized(shared_page, width, height)
+    link = {"checkpoint": model, "present": present, "positions-section": "Curves"}
+    go(shared_page, "positions", "[data-testid=stVegaLiteChart] svg", **link)
+    plots = shared_page.locator(
+        "[data-testid=stVegaLiteChart] .role-frame.root > g > path.background"
+    )
+    drawer, *drawn = boxes(shared_page, ".st-key-details", *plots.all())
+    assert [plot["height"] >= least for plot in drawn] == [True, True]
+    assert drawer["bottom"] <= height
+
+
 # the least size of a letter on the page, in canvases too; powers and indices are smaller
 LEAST_LETTERS = """() => {
   const all = (root) => [...root.querySelectorAll("*")].flatMap((e) => [e, ...(e.shadowRoot ? all(e.shadowRoot) : [])]);

@@ -172,7 +172,8 @@ class OneRun:
             )
         else:
             width = "stretch" if cell.fits else "content"
-            st.altair_chart(ui.fit_to_screen(picture), key=key, width=width)
+            chart = ui.fit_to_screen(picture, more=0 if self.is_half else cell.more)
+            st.altair_chart(chart, key=key, width=width)
         if cell.caption:
             st.caption(cell.caption)
 

@@ -169,15 +169,15 @@ def _curves(run: CurrentRun, choices: TableChoices) -> Pictures:
 def _lay_out_curves(
     run: CurrentRun, choices: TableChoices, pictures: Pictures
 ) -> Sequence[PageCell]:
-    view = table_view(run, choices)
+    view, only_tables = table_view(run, choices), _only_tables(run)
+    more = (95, 30) if only_tables else (120, 55)  # what a presentation leaves
     turns = [Prose(say.NO_WAVES)]
     if view.waves is not None:
-        turns = [
-            Plot("positions-waves", caption=say.wavelengths_sentence(view.waves, len(view.table)))
-        ]
+        sentence = say.wavelengths_sentence(view.waves, len(view.table))
+        turns = [Plot("positions-waves", more=more[1], caption=sentence)]
     return [
-        *_only_tables(run),
-        Columns((1.7, 1), ([Plot("positions-curves")], turns), stack=True),
+        *only_tables,
+        Columns((1.7, 1), ([Plot("positions-curves", more=more[0])], turns), stack=True),
         Foot((1, 1)),
     ]
 
