@@ -21,6 +21,16 @@ PAGES = [
 ]  # fmt: skip
 # where pictures that are beside each other elsewhere are swiped: address, params, and the number of pictures
 PINNED = {"source": "I like cats.", "pin.checkpoint": "eng-fra", "pin.source": "I like dogs."}
+
+
+def beside_itself(name: str) -> dict[str, str]:
+    """Ask for a model that reads one text, beside a run of its own on another."""
+    return {"checkpoint": name, "pin.checkpoint": name, "pin.text": "The dog sat here."}
+
+
+SUBTRACTED = PINNED | {"difference": "true"}
+BOTH_RUNS = ".st-key-both-runs > * > .stHorizontalBlock"
+DIFFERENCES = ".stHorizontalBlock:has(> .stColumn .st-key-difference-2)"
 SWIPED = {
     "reach": ("from-rnn", {"from-rnn-section": "What reaches what"}, ".maps .swiped", 4),
     "alignments": ("from-rnn", {"from-rnn-section": "Two alignments"}, ".maps .swiped", 2),
@@ -29,9 +39,29 @@ SWIPED = {
     "matrices": ("inside", {"inside-view": "matrices"}, ".matrices .swiped", 3),
     "patch": ("interventions", {"interventions-section": "Patch"}, ".patch .swiped", 2),
     **{
-        f"pinned {page}": (page, PINNED, ".st-key-both-runs > * > .stHorizontalBlock", 2)
-        for page in ("", "task", "layer", "positions", "interventions")
+        f"pinned {page}": (page, PINNED, BOTH_RUNS, 2)
+        for page in (
+            "",
+            "task",
+            "layer",
+            "positions",
+            "interventions",
+            "masks",
+            "inside",
+            "decoding",
+        )
     },
+    "pinned map": ("positions", PINNED | {"positions-section": "Map"}, BOTH_RUNS, 2),
+    "pinned sampling": ("decoding", PINNED | {"decoding-how": "sampling"}, BOTH_RUNS, 2),
+    "pinned order": ("task", beside_itself("xlnet"), BOTH_RUNS, 2),
+    "pinned patch": (
+        "interventions",
+        beside_itself("gpt") | {"interventions-section": "Patch"},
+        ".patch .swiped",
+        2,
+    ),
+    "difference of positions": ("positions", SUBTRACTED, DIFFERENCES, 2),
+    "difference of a beam": ("decoding", SUBTRACTED | {"decoding-how": "beam"}, DIFFERENCES, 2),
 }
 SAVED_WHOLE = {"reach": ".maps", "matrices": ".matrices"}
 HEIGHT = "document.querySelector('[data-testid=stMain]').scrollHeight"
