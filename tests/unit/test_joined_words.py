@@ -25,6 +25,7 @@ from models.runs.scope import Scope
 from models.tokenizers import words
 from models.tokenizers.base import Tokenizer
 from models.trace import AttentionSite, Trace
+from models.trace.edits import Edit, HeadOff, MaskChange, Where
 from viz_app.drawing.labels import axes_labels, labels
 from viz_app.drawing.overview import all_codes, overview
 from viz_app.drawing.payload import unpack
@@ -439,6 +440,20 @@ def test_a_row_that_writes_is_named_by_the_word_read_and_the_token_written_behin
     rows = axes_labels(closed, closed.attention["decoder.layers.0.cross_attn"])[0]
     assert rows[-1].text.endswith("→ [end]")
     assert len(rows) == len(closed.streams["target"].tokens)
+
+
+def test_files_of_words_say_that_changes_are_counted_in_tokens(run: Trace) -> None:
+    def changed(trace: Trace, edit: Edit) -> str:
+        return facts(replace(trace, edits=(edit,)))["changed"]
+
+    forbidden, off = (
+        MaskChange(Where(kind="self"), block=((2, 0),)),
+        HeadOff([*run.attention][0], 1),
+    )
+    cell = "self: forbidden (query, key) (2, 0)"
+    assert changed(run, forbidden) == cell
+    assert changed(join_words(run), forbidden) == f"{cell} (counted in tokens, not words)"
+    assert changed(join_words(run), off) == changed(run, off)
 
 
 def test_pictures_and_files_say_that_words_were_joined(run: Trace) -> None:

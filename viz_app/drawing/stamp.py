@@ -54,10 +54,17 @@ def facts(trace: Trace, **more: str) -> Facts:
         "model": model.name, "fingerprint": model.fingerprint[:FINGERPRINT], "training step": "" if step is None else f"{step}",
         "similarity": provenance.similarity(trace), "positions": "left out" * model.positions_removed,
         **{name.replace("_", " "): text for name, text in trace.fields.items() if isinstance(text, str)},
-        label: answer, "changed": "; ".join(map(provenance.change_name, trace.edits)),
+        label: answer, "changed": _changes(trace),
         "words": words.JOINED * is_joined(trace), **more, "counting": COUNTING,
     }  # fmt: skip
     return {name: _one_line(value) for name, value in entries.items() if value}
+
+
+def _changes(trace: Trace) -> str:
+    """Return what was changed; if tokens are joined to words, say that they are counted in it."""
+    changes = "; ".join(map(provenance.change_name, trace.edits))
+    in_tokens = is_joined(trace) and any(edit.depends_on_positions for edit in trace.edits)
+    return f"{changes} (counted in tokens, not words)" if in_tokens else changes
 
 
 def _one_line(text: str) -> str:
