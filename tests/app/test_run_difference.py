@@ -83,6 +83,7 @@ def test_swapping_the_sides_negates_on_one_scale(name: str) -> None:
     assert (largest > 0) == (name not in OF_TABLES)
     assert limits.pop() == pytest.approx(largest or 1.0)
     for (header, values), (other, turned) in zip(ahead, back, strict=True):
+        assert header["numbered"] == (name in OF_TABLES)
         np.testing.assert_array_equal(values, -turned)
         assert header["columns"] == other["columns"] == values.shape[1]
 

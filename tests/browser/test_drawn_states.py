@@ -93,6 +93,13 @@ def test_the_pointer_reads_a_number(
     assert stage.hidden(".tip")
 
 
+def test_a_row_whose_name_is_a_number_has_no_second_one(stage: Stage) -> None:
+    rows = [[str(i), "", False] for i in range(3)]
+    stage.mount("states", 700).show(payload(rows=rows, what="position", numbered=True))
+    stage.move(".cells", LEFT + 1.5 * side(700), TOP + 0.5 * TALL)
+    assert stage.text(".where") == "position 0: number 2 of 6"
+
+
 def test_the_picture_has_one_height_whatever_the_text(stage: Stage) -> None:
     stage.mount("states", 700)
     heights = set()

@@ -64,6 +64,7 @@ class Quantity:
     values: Tensor  # (row, column)
     rows: Sequence[Label]
     of_rows: str = "token"  # singular
+    are_rows_numbered: bool = False  # their labels are numbers, such as positions
     columns: Callable[[int], Label] | None = None  # None: they are numbered
     of_columns: str = "dimension"
     same: Mapping[str, Hashable] | None = None
@@ -170,6 +171,7 @@ def _picture(
         else None,
         "unit": ours.unit,
         "what": ours.of_rows,
+        "numbered": ours.are_rows_numbered,
         "above": DIFFERENCE_CHROME_PX,
         "limit": limit,
         "largest": float(np.abs(numbers).max()),

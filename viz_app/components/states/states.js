@@ -30,7 +30,8 @@ class States extends Fitted {
     [this.top, this.bottom] = names ? [NAMED.top, NAMED.bottom] : [ROOM.top, ROOM.bottom];
     this.high = picture.above ? Math.max(LEAST, Math.min(HEIGHT, innerHeight - picture.above)) : HEIGHT;
     this.canvas.parentElement.style.height = `${this.high}px`;
-    describe(this.canvas, { name: title, rows: positions(rows), columns: numbers, value: (r, c) => arrays.states[r * columns + c] });
+    const places = picture.numbered ? rows.map(([text]) => text) : positions(rows);
+    describe(this.canvas, { name: title, rows: places, columns: numbers, value: (r, c) => arrays.states[r * columns + c] });
     this.tip.hidden = true;
     this.fit();
     Object.assign(this.root.dataset, { rows: picture.rows.length, painted: (Number(this.root.dataset.painted) || 0) + 1 });
@@ -144,13 +145,13 @@ class States extends Fitted {
   }
 
   hover(event) {
-    const { picture: { rows, columns, arrays, names, what = "token" }, scale } = this, box = this.canvas.getBoundingClientRect();
+    const { picture: { rows, columns, arrays, names, numbered, what = "token" }, scale } = this, box = this.canvas.getBoundingClientRect();
     const r = Math.floor(((event.clientY - box.top) / scale - this.top) / this.tall);
     const c = Math.floor(((event.clientX - box.left) / scale - ROOM.left) / this.side);
     this.tip.hidden = r < 0 || r >= rows.length || c < 0 || c >= columns;
     if (this.tip.hidden) return;
-    const [text, note] = rows[r], whole = this.root.getBoundingClientRect();
-    this.tip.querySelector(".where").textContent = `${what} ${r + 1}, ${text}${note ? ` (${note})` : ""}: ${
+    const [text, note] = rows[r], whole = this.root.getBoundingClientRect(), place = numbered ? text : `${r + 1}, ${text}`;
+    this.tip.querySelector(".where").textContent = `${what} ${place}${note ? ` (${note})` : ""}: ${
       names ? names[c][0] : `number ${c + 1} of ${columns}`
     }`;
     this.tip.querySelector(".number").textContent = plain(arrays.states[r * columns + c]);

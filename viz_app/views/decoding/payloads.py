@@ -128,9 +128,9 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
             serial.log_probs.exp(),
             steps,
             "step",
-            lambda token: token_label(tokenizer, token),
-            "token",
-            shared | {"tokens to write": Vocabulary(tokenizer)},
+            columns=lambda token: token_label(tokenizer, token),
+            of_columns="token",
+            same=shared | {"tokens to write": Vocabulary(tokenizer)},
             most=MAX_DIFFERENCE_TOKENS,
         )
     ]
@@ -141,7 +141,16 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
         same = shared | {f"number of {key_stream} tokens": len(keys)}
         cross = "the weights over the source"
         quantities.append(
-            Quantity(cross, "weight", weights, steps, "step", keys.__getitem__, "key", same)
+            Quantity(
+                cross,
+                "weight",
+                weights,
+                steps,
+                "step",
+                columns=keys.__getitem__,
+                of_columns="key",
+                same=same,
+            )
         )
     return quantities
 

@@ -89,9 +89,9 @@ def mask_quantities(run: CurrentRun, choices: MaskChoices) -> list[Quantity]:
             values,
             queries,
             "query",
-            keys.__getitem__,
-            "key",
-            same,
+            columns=keys.__getitem__,
+            of_columns="key",
+            same=same,
         )
         for name, unit, values in matrices
     ]

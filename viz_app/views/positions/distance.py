@@ -195,9 +195,9 @@ def _quantities(run: CurrentRun, choices: DistanceChoices) -> list[Quantity]:
             values,
             names,
             "row",
-            distances.__getitem__,
-            "distance",
-            {"number of tokens": len(view.tokens)},
+            columns=distances.__getitem__,
+            of_columns="distance",
+            same={"number of tokens": len(view.tokens)},
         )
     ]
 

@@ -211,7 +211,17 @@ def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[Page
 def _quantities(run: CurrentRun, choices: None) -> list[Quantity]:
     cosine = similarity_of(run).cosine
     names = [Label(str(place + 1)) for place in range(len(cosine))]
-    return [Quantity("the cosines of the patches' positions", "cosine", cosine, names, "patch")]
+    return [
+        Quantity(
+            "the cosines of the patches' positions",
+            "cosine",
+            cosine,
+            names,
+            "patch",
+            are_rows_numbered=True,
+            of_columns="patch",
+        )
+    ]
 
 
 PATCH_GRID_VIEW = View(

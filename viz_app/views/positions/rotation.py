@@ -122,7 +122,15 @@ def _quantities(run: CurrentRun, n: int) -> list[Quantity]:
     angles = run.scope.model.rotation(n).angles / (2 * torch.pi)
     places = [Label(str(place)) for place in range(n)]
     return [
-        Quantity("the angles", "turns", angles, places, "position", of_columns=ROTATED_PAIRS_TITLE)
+        Quantity(
+            "the angles",
+            "turns",
+            angles,
+            places,
+            "position",
+            are_rows_numbered=True,
+            of_columns=ROTATED_PAIRS_TITLE,
+        )
     ]
 
 

@@ -149,8 +149,8 @@ def _quantities(run: CurrentRun, choices: ShuffleChoices) -> list[Quantity]:
             test.change,
             [Label(stage) for stage in test.stages],
             "stage",
-            tokens.__getitem__,
-            "token",
+            columns=tokens.__getitem__,
+            of_columns="token",
         )
         for name, test in tests.items()
     ]

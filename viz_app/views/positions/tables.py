@@ -278,7 +278,9 @@ def _checks(run: CurrentRun, view: TableView) -> list[Check]:
 def _quantities(run: CurrentRun, choices: TableChoices) -> list[Quantity]:
     table = table_view(run, choices).table
     places = [Label(str(place)) for place in range(len(table))]
-    return [Quantity("the position table", "value", table, places, "position")]
+    return [
+        Quantity("the position table", "value", table, places, "position", are_rows_numbered=True)
+    ]
 
 
 def _note(run: CurrentRun, choices: TableChoices) -> str:
