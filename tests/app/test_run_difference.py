@@ -23,6 +23,7 @@ from viz_app.views.run_difference import (
     EQUAL,
     KEYS,
     LEARNED_APART,
+    ONE_PICTURE,
     Quantity,
     differences,
 )
@@ -41,6 +42,7 @@ PLACES: dict[str, tuple[str, dict[str, str]]] = {
     "masks": ("masks", HEAD | {"masks-second": "I like cats.", "mask": "cross.own"}),
     "decoding": ("decoding", HEAD),
 }
+RECURRENT = {"checkpoint": "eng-fra", "pin.checkpoint": "eng-fra-bahdanau"}
 OF_TABLES = ("curves", "map")  # the same for every text
 
 
@@ -145,6 +147,30 @@ def test_the_weights_are_this_run_minus_the_pinned_one() -> None:
     assert not mask.any()
 
 
+def test_only_the_same_head_is_subtracted() -> None:
+    """The one attention of dates-attn is in no numbered layer; both models write the same tokens."""
+    beside = {"checkpoint": "dates", "pin.checkpoint": "dates-attn", "site": HEAD["site"]}
+    app = opened("decoding", {"source": "15 May 2024"}, {}, **beside)
+    ((header, _),) = drawn(app)
+    assert header["title"].startswith("The probabilities of the next token: ")
+    assert "decoder layer 2, head 4 and the pinned run" in note(app)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("map", {"positions-table": "This model's own"} | RECURRENT),
+        ("added", {"pin.positions": "false"}),
+        ("scores by distance", {"pin.checkpoint": "dates-self-attn"}),
+    ],
+)
+def test_what_the_pinned_model_lacks_is_not_lent_to_it(name: str, more: dict[str, str]) -> None:
+    both = {"checkpoint": "dates", "pin.checkpoint": "dates", "site": "encoder.layers.1.self_attn"}
+    app = opened(name, {"source": "15 May 2024"}, {}, **(both | more))
+    assert not drawn(app)
+    assert note(app).startswith("There is no difference to show: this run shows the ")
+
+
 @pytest.mark.parametrize("name", ["residual stream", "masks", "decoding", "scores by distance"])
 def test_runs_of_other_lengths_have_no_difference_and_say_why(name: str) -> None:
     app = opened(name, CATS, {"source": "I like cats and big dogs."})
@@ -184,6 +210,18 @@ def test_widths_that_differ_are_said() -> None:
     assert list(drawn) == [DIFFERENCE_NOTE]
     (_, line), *_ = drawn[DIFFERENCE_NOTE]["rows"]
     assert "2 here and 3 in the pinned run" in line
+
+
+def test_one_of_two_pictures_is_drawn_where_the_other_has_no_difference() -> None:
+    first, second = quantity([[3.0]]), replace(quantity([[1.0]]), name="the other numbers")
+    pictures = differences([first, first], [second, second])
+    assert list(pictures) == [DIFFERENCE_NOTE]
+    pictures = differences([first, second], [first, first])
+    assert list(pictures) == [KEYS[0], DIFFERENCE_NOTE]
+    (_, line), *_ = pictures[DIFFERENCE_NOTE]["rows"]
+    assert line == ONE_PICTURE.format(
+        "this run shows the other numbers and the pinned run the numbers"
+    )
 
 
 def test_a_row_with_another_token_in_each_run_says_which_is_whose() -> None:

@@ -10,7 +10,9 @@ from torch import Tensor
 from models.analysis.grid_similarity import GridSimilarity, grid_similarity
 from models.images import PatchGrid
 from viz_app.drawing.look import LIGHT
+from viz_app.drawing.payload import unpack
 from viz_app.views.positions import grid as section
+from viz_app.views.run_difference import DIFFERENCE_NOTE, KEYS, differences
 
 GRID = PatchGrid(3, 5, ("[CLS]",), ("[REG]",))
 
@@ -93,6 +95,19 @@ def test_of_one_row_nothing_is_said_of_other_rows() -> None:
 def test_a_table_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="expected 17 position vectors, got 16"):
         grid_similarity(torch.randn(16, 7), GRID)
+
+
+def test_grids_of_other_sides_with_as_many_patches_have_no_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(section, "similarity_of", lambda grid: grid_similarity(torch.eye(12), grid))
+    monkeypatch.setattr(section, "_about", lambda grid: {})
+    quantities = section.PATCH_GRID_VIEW.quantities
+    upright, flat = (quantities(PatchGrid(*sides), None) for sides in ((4, 3), (3, 4)))
+    assert list(differences(upright, flat)) == [DIFFERENCE_NOTE]
+    (key, picture), _ = differences(flat, flat).items()
+    header, _ = unpack(picture)
+    assert (key, header["numbered"], header["axis"]) == (KEYS[0], True, "patch, from 1")
 
 
 def cells_of(similarity: GridSimilarity) -> tuple[np.ndarray, Sequence[str], Sequence[str]]:

@@ -22,6 +22,7 @@ DIFFERENCE_CHROME_PX = 498  # px of the window that stand above the pictures and
 KEYS = ("difference 1", "difference 2")  # of the pictures
 DIFFERENCE_NOTE = "difference note"
 NO_DIFFERENCE = "There is no difference to show: {}."
+ONE_PICTURE = "Only one of two pictures is drawn: {}."
 _RUNS = ("this run", "the pinned run")
 EQUAL = "No difference in {}: 0.0 everywhere."
 DIFFERENCE_HELP = (
@@ -57,6 +58,9 @@ class Quantity:
     the same thing in both: a number of tokens, a vocabulary. Of a matrix with `most`, as many
     columns are drawn: those with the largest values in either run. `note` is added to the text
     where the weights of the two runs differ.
+
+    `name` says what is shown in full, such as its layer and head: of two names there is no
+    difference.
     """
 
     name: str
@@ -80,31 +84,28 @@ def differences(
 ) -> dict[str, Any]:
     """Return the pictures of `first` − `second` on one scale, and a note on what they leave out.
 
-    Without pictures the note says why.
+    Without one of the pictures the note says why.
 
     `saved` are the fields of drawing/stamp.py with which the browser saves them.
     """
     if len(first) != len(second):
         return _none("the two runs are shown by other pictures here")
-    pairs = list(zip(first, second, strict=True))
-    for ours, theirs in pairs:
-        if reason := why_none(ours, theirs):
-            return _none(reason)
-    signed = [subtract(*pair) for pair in pairs]
-    limit = max(float(values.abs().max()) for values, _ in signed) or 1.0
-    pictures = {
-        key: _picture(ours, theirs, values, columns, limit, saved)
-        for key, (ours, theirs), (values, columns) in zip(KEYS, pairs, signed, strict=False)
-    }
+    both = list(zip(KEYS, zip(first, second, strict=True), strict=False))
+    reasons = {key: reason for key, pair in both if (reason := why_none(*pair))}
+    pairs = {key: pair for key, pair in both if key not in reasons}
+    if not pairs:
+        return _none(reasons[KEYS[0]])
+    signed = {key: subtract(*pair) for key, pair in pairs.items()}
+    limit = max(float(values.abs().max()) for values, _ in signed.values()) or 1.0
+    pictures = {key: _picture(*pairs[key], *signed[key], limit, saved) for key in pairs}
     notes = dict.fromkeys(
-        ours.note for ours, theirs in pairs if ours.note and ours.weights != theirs.weights
+        ours.note for ours, theirs in pairs.values() if ours.note and ours.weights != theirs.weights
     )
     equal = [
-        EQUAL.format(ours.name)
-        for (ours, _), (values, _) in zip(pairs, signed, strict=True)
-        if not values.any()
+        EQUAL.format(ours.name) for key, (ours, _) in pairs.items() if not signed[key][0].any()
     ]
-    lines = (("line", line) for line in (*equal, *notes))
+    left_out = map(ONE_PICTURE.format, reasons.values())
+    lines = (("line", line) for line in (*left_out, *equal, *notes))
     return {**pictures, DIFFERENCE_NOTE: rows("explained", *lines)}
 
 

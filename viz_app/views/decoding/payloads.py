@@ -10,6 +10,8 @@ from models.decoding.incremental import limit_of, sees_ahead
 from models.decoding.run_checks import check_runs
 from models.decoding.runs import Autoregression, Method, Run, of_trace
 from models.runs.scope import Scope
+from models.trace import AttentionSite
+from viz_app import words
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.notes import check_rows, rows, small_print, strip
@@ -134,25 +136,31 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
             most=MAX_DIFFERENCE_TOKENS,
         )
     ]
-    if site := choices.reading.cross:
-        key_stream = run.trace.attention[site].key_stream
-        keys = labels(run.trace.streams[key_stream])
-        weights = serial.weights(site, choices.reading.head)
-        same = shared | {f"number of {key_stream} tokens": len(keys)}
-        cross = "the weights over the source"
+    if choices.reading.cross:
+        site, head = run.trace.attention[choices.reading.cross], choices.reading.head
+        keys = labels(run.trace.streams[site.key_stream])
         quantities.append(
             Quantity(
-                cross,
+                f"the weights over the source, {_place(site, head)}",
                 "weight",
-                weights,
+                serial.weights(site.name, head),
                 steps,
                 "step",
                 columns=keys.__getitem__,
                 of_columns="key",
-                same=same,
+                same=shared | {f"number of {site.key_stream} tokens": len(keys)},
             )
         )
     return quantities
+
+
+def _place(site: AttentionSite, head: int | None) -> str:
+    """Name a head, or with None the mean over all of a layer: "decoder layer 2, head 3"."""
+    if head is None:
+        place = f"{words.layer_place(site)}, mean over its heads"
+    else:
+        place = words.head_place(site, head)
+    return f"{place[:1].lower()}{place[1:]}"
 
 
 def decoding_choices_within(

@@ -158,12 +158,16 @@ def _payloads(run: CurrentRun, choices: AddingChoices) -> Pictures:
 
 
 def _quantities(run: CurrentRun, choices: AddingChoices) -> list[Quantity]:
-    """Return the vector of a token, of its place, and their sum."""
+    """Return the vector of a token and, if the model adds them, of its place, and their sum."""
     parts, at = _sum(run), choices.token
-    vectors = {"token x": parts.x[at], "position p": parts.p[at], "x + p": (parts.x + parts.p)[at]}
+    name, vectors = f"the vectors at position {at}", {"token x": parts.x[at]}
+    if run.scope.config.positions == "none":
+        name = f"the token vector at position {at}, to which no position is added"
+    else:
+        vectors |= {"position p": parts.p[at], "x + p": (parts.x + parts.p)[at]}
     return [
         Quantity(
-            f"the vectors at position {at}",
+            name,
             "value",
             torch.stack(list(vectors.values())),
             [Label(name) for name in vectors],

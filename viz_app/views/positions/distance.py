@@ -184,13 +184,13 @@ def distance_payloads(run: CurrentRun, choices: DistanceChoices) -> Pictures:
 def _quantities(run: CurrentRun, choices: DistanceChoices) -> list[Quantity]:
     """Return the scores of the head by distance: their mean, the least and the largest."""
     view = DistanceView(run, choices)
-    pairs = view.all_pairs
+    pairs, place = view.all_pairs, words.head_place(view.site, choices.head)
     scores = {"mean": pairs.mean, "least": pairs.least, "largest": pairs.largest}
     values, names = torch.stack(list(scores.values())), [Label(name) for name in scores]
     distances = [Label(str(distance)) for distance in pairs.distance.tolist()]
     return [
         Quantity(
-            "the scores by distance",
+            f"the scores by distance, {place[:1].lower()}{place[1:]}",
             "score",
             values,
             names,

@@ -209,17 +209,20 @@ def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[Page
 
 
 def _quantities(run: CurrentRun, choices: None) -> list[Quantity]:
-    cosine = similarity_of(run).cosine
-    names = [Label(str(place + 1)) for place in range(len(cosine))]
+    similarity = similarity_of(run)
     return [
         Quantity(
             "the cosines of the patches' positions",
             "cosine",
-            cosine,
-            names,
+            similarity.cosine,
+            [Label(str(place + 1)) for place in range(len(similarity.cosine))],
             "patch",
             are_rows_numbered=True,
             of_columns="patch",
+            same={
+                "number of rows of patches": similarity.rows,
+                "number of columns of patches": similarity.columns,
+            },
         )
     ]
 

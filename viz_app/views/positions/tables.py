@@ -276,10 +276,20 @@ def _checks(run: CurrentRun, view: TableView) -> list[Check]:
 
 
 def _quantities(run: CurrentRun, choices: TableChoices) -> list[Quantity]:
-    table = table_view(run, choices).table
-    places = [Label(str(place)) for place in range(len(table))]
+    view = table_view(run, choices)
+    if view.formula == say.OWN_TABLE:
+        name = "the model's own position table"
+    else:
+        name = f"the position table of {say.TABLE_SOURCES[view.formula]}"
     return [
-        Quantity("the position table", "value", table, places, "position", are_rows_numbered=True)
+        Quantity(
+            name,
+            "value",
+            view.table,
+            [Label(str(place)) for place in range(len(view.table))],
+            "position",
+            are_rows_numbered=True,
+        )
     ]
 
 
