@@ -13,10 +13,12 @@ from hub_models import BY_NAME
 from streamlit.testing.v1 import AppTest
 
 import models
+from models.decoding.runs import Method, autoregressive
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import declared_parameters
+from viz_app.views.decoding.text import FORCED_CONTINUATION
 from viz_app.views.positions.rotation import ROTATION
 from viz_app.views.run_difference import (
     DIFFERENCE_NOTE,
@@ -59,6 +61,10 @@ def drawn(app: AppTest) -> list[tuple[dict[str, Any], np.ndarray]]:
     return [(header, arrays["states"]) for header, arrays in pictures]
 
 
+def facts_of(header: dict[str, Any]) -> dict[str, str]:
+    return dict(line.split(": ", 1) for line in header["about"].split("\n"))
+
+
 def note(app: AppTest) -> str:
     return " ".join(line for _, line in said(app, DIFFERENCE_NOTE)["rows"])
 
@@ -81,11 +87,15 @@ def test_swapping_the_sides_negates_on_one_scale(name: str) -> None:
     assert len(ahead) == len(back) > 0
     limits = {header["limit"] for header, _ in ahead + back}
     assert len(limits) == 1
+    assert len({header["file"] for header, _ in ahead}) == len(ahead)
     largest = max(float(np.abs(values).max()) for _, values in ahead)
     assert (largest > 0) == (name not in OF_TABLES)
     assert limits.pop() == pytest.approx(largest or 1.0)
     for (header, values), (other, turned) in zip(ahead, back, strict=True):
         assert header["numbered"] == (name in OF_TABLES)
+        if name not in OF_TABLES:
+            texts = facts_of(header)["source (first)"], facts_of(other)["source (first)"]
+            assert texts == (CATS["source"], DOGS["source"])
         np.testing.assert_array_equal(values, -turned)
         assert header["columns"] == other["columns"] == values.shape[1]
 
@@ -101,9 +111,7 @@ def test_the_residual_stream_is_this_run_minus_the_pinned_one() -> None:
     places = [run.activations[f"{stack}.position"].value[0][position] for run in (ours, theirs)]
     first = (sums[0] + places[0]) - (sums[1] + places[1])
     np.testing.assert_allclose(values[0], first, atol=1e-5)
-    about = dict(line.split(": ", 1) for line in header["about"].split("\n"))
-    texts = [about[f"source ({place})"] for place in ("first", "second")]
-    assert texts == [CATS["source"], DOGS["source"]]
+    assert facts_of(header)["source (second)"] == DOGS["source"]
     assert header["file"].count("eng-fra") == 2
 
 
@@ -145,6 +153,34 @@ def test_the_weights_are_this_run_minus_the_pinned_one() -> None:
     )
     np.testing.assert_allclose(values, ours - theirs, atol=1e-5)
     assert not mask.any()
+
+
+def test_the_second_text_is_named_where_its_weights_are_subtracted() -> None:
+    second = {"masks-second": "She reads a book.", "masks-shown": "second"}
+    app = opened("masks", CATS, CATS, **second)
+    for key in ("written", "pin written"):
+        assert dict(said(app, key)["rows"])["source"] == "She reads a book."
+    for header, _ in drawn(app):
+        assert facts_of(header)["source"] == "She reads a book."
+
+
+def test_a_sampled_difference_says_how_its_tokens_came_about() -> None:
+    forced = {"force": "1:1182", "pin.force": "1:1182"}
+    how = {"decoding-how": "sampling", "decoding-temperature": "2.0", "decoding-seed": "3"}
+    app = opened("decoding", CATS, CATS, **how, **forced)
+    sampled = Method(how="sample", temperature=2.0, seed=3, forced=((0, 1182),))
+    scope = models.load("eng-fra", device="cpu")
+    ids = scope.run(CATS["source"]).streams["source"].ids
+    tokens = autoregressive(scope.model, ids, sampled).run.taken
+    text = scope.tokenizer.decode(tokens)
+    for key in ("written", "pin written"):
+        rows = dict(said(app, key)["rows"])
+        assert (rows["label-out"], rows["output"]) == (FORCED_CONTINUATION, text)
+    for header, _ in drawn(app):
+        about = facts_of(header)
+        assert about["decoding"].startswith("sampling, temperature 2.0, seed 3")
+        assert about["forced"].startswith("position 1: ")
+        assert about["inference writes"] == text.strip()
 
 
 def test_only_the_same_head_is_subtracted() -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from drawn import letters, on_screen, saved
+from drawn import letters, saved
 from small_runs import edited
 
 from models.architectures.gpt import GPT_SELF
@@ -78,7 +78,7 @@ def log_probs(scope: Scope, ids: list[int], change: MaskChange) -> torch.Tensor:
 def test_above_the_masks_stands_what_the_model_expects_under_its_own(scope: Scope) -> None:
     run = edited(CurrentRun(scope, scope.run(FIRST, FOLLOWS)), for_kinds(self=WINDOW))
     chosen = MaskChoices("", "", 0, "self", OWN, HEAD)
-    written = dict(on_screen(masks_payloads.mask_payloads(run, chosen))["written"]["rows"])
+    written = dict(masks_payloads.mask_strip(run, chosen)["rows"])
     own, changed = (
         log_probs(scope, IDS[FIRST + FOLLOWS], change)[-1].exp()
         for change in (MaskChange(), WINDOW)

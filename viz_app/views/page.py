@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from viz_app import words
 from viz_app.components import Component
 from viz_app.drawing.csv_file import csv_table
+from viz_app.drawing.notes import strip
 from viz_app.drawing.stamp import Facts, FileContent, facts
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -164,11 +165,12 @@ class View(Generic[Chosen]):
 
     `choose` draws the controls and returns what they say; `within` takes the choices, their run and
     another run, and returns the nearest such choices for the other. `payloads` makes all pictures,
-    "checks" and "written" among them, and `layout` places them. `is_live` tells if the pictures of
-    these choices can be made at every key, without Streamlit. `has_strip` is False where the
-    pictures themselves say what was read, or do not depend on it; `is_of_run` where they are the
-    same whatever is run, so that a pinned run is not drawn beside them. `quantities` are the
-    matrices from which a pinned run's are subtracted, if the reader wants their difference.
+    "checks" among them, and `layout` places them. `is_live` tells if the pictures of these choices
+    can be made at every key, without Streamlit. `written` makes the line on what was read and
+    written, unless `payloads` make it as "written". `has_strip` is False where the pictures
+    themselves say what was read, or do not depend on it; `is_of_run` where they are the same
+    whatever is run, so that a pinned run is not drawn beside them. `quantities` are the matrices
+    from which a pinned run's are subtracted, if the reader wants their difference.
     """
 
     payloads: Callable[[CurrentRun, Chosen], Pictures]
@@ -180,6 +182,9 @@ class View(Generic[Chosen]):
     files_note: Callable[[CurrentRun, Chosen], str] = lambda run, choices: ""
     trained: Callable[[CurrentRun], str] = lambda run: words.training_summary(run.scope.training)
     is_live: Callable[[Chosen], bool] = lambda choices: True
+    written: Callable[[CurrentRun, Chosen], dict] = lambda run, choices: strip(
+        run.trace, run.terms, run.stale
+    )
     has_strip: bool = True
     is_of_run: bool = True
     quantities: Callable[[CurrentRun, Chosen], Sequence[Quantity]] | None = None

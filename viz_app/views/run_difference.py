@@ -4,8 +4,7 @@ Matrices of one run minus those of the other are on one scale centred at 0.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,8 @@ from models.tokenizers.base import Tokenizer
 from viz_app.drawing.labels import Label, of_two_runs
 from viz_app.drawing.notes import rows
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name_part
+from viz_app.drawing.stamp import Facts, merge_facts, saving
 
 DIFFERENCE_CHROME_PX = 498  # px of the window that stand above the pictures and below them
 KEYS = ("difference 1", "difference 2")  # of the pictures
@@ -60,7 +61,8 @@ class Quantity:
     where the weights of the two runs differ.
 
     `name` says what is shown in full, such as its layer and head: of two names there is no
-    difference.
+    difference. `file` is the part of the file name that tells it from every other quantity of a
+    run, and `about` are the facts of its numbers.
     """
 
     name: str
@@ -75,18 +77,17 @@ class Quantity:
     most: int = 0
     weights: Hashable = None
     note: str = ""
+    file: str = ""
+    about: Facts = field(default_factory=dict)
 
 
 def differences(
-    first: Sequence[Quantity],
-    second: Sequence[Quantity],
-    saved: Mapping[str, str] = MappingProxyType({}),
+    first: Sequence[Quantity], second: Sequence[Quantity], file: str = ""
 ) -> dict[str, Any]:
     """Return the pictures of `first` − `second` on one scale, and a note on what they leave out.
 
-    Without one of the pictures the note says why.
-
-    `saved` are the fields of drawing/stamp.py with which the browser saves them.
+    Without one of the pictures the note says why. `file` is the name of both runs in the files'
+    names.
     """
     if len(first) != len(second):
         return _none("the two runs are shown by other pictures here")
@@ -97,7 +98,7 @@ def differences(
         return _none(reasons[KEYS[0]])
     signed = {key: subtract(*pair) for key, pair in pairs.items()}
     limit = max(float(values.abs().max()) for values, _ in signed.values()) or 1.0
-    pictures = {key: _picture(*pairs[key], *signed[key], limit, saved) for key in pairs}
+    pictures = {key: _picture(*pairs[key], *signed[key], limit, file) for key in pairs}
     notes = dict.fromkeys(
         ours.note for ours, theirs in pairs.values() if ours.note and ours.weights != theirs.weights
     )
@@ -153,13 +154,14 @@ def _picture(
     values: Tensor,
     columns: Sequence[int],
     limit: float,
-    saved: Mapping[str, str],
+    file: str,
 ) -> bytes:
     """Return the payload of the component `states`."""
     numbers = values.numpy().astype(np.float32)
+    about = {**merge_facts(ours.about, theirs.about), "difference": "first minus second"}
     header = {
         "title": f"{ours.name[:1].upper()}{ours.name[1:]}: this run minus the pinned run",
-        **saved,
+        **saving(file_name_part(f"{file}.{ours.file}.difference"), about),
         "axis": "" if ours.columns else f"{ours.of_columns}, from 1",
         "columns": numbers.shape[1],
         "rows": [

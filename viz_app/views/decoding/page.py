@@ -18,6 +18,7 @@ from viz_app.views.decoding.payloads import (
     decoding_choices_within,
     decoding_payloads,
     decoding_quantities,
+    decoding_strip,
     has_room,
 )
 from viz_app.views.decoding.story import Story
@@ -93,6 +94,7 @@ TWO_RUNS = View(
     within=decoding_choices_within,
     text=_text,
     files=_files,
+    written=decoding_strip,
     quantities=decoding_quantities,
 )
 DECODING_PAGE = Page(

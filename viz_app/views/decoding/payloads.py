@@ -15,10 +15,12 @@ from viz_app import words
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.notes import check_rows, rows, small_print, strip
+from viz_app.drawing.provenance import site_name
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding import beam, text
+from viz_app.views.decoding.decoding_facts import decoding_facts
 from viz_app.views.decoding.steps import stepper, unforceable
 from viz_app.views.decoding.story import ShownAttention, Story, decoder_attention, writing_sites
 from viz_app.views.run_difference import Quantity, Vocabulary
@@ -93,7 +95,6 @@ def decoding_payloads(run: CurrentRun, choices: DecodingChoices) -> Pictures:
         make = partial(stepper, runs, run.scope, choices.reading, run.terms, step, note)
         picture = {"stepper": Scaled(make)}
     pictures = {
-        "written": _written(run, runs),
         **picture,
         "checks": check_rows(
             check_runs(
@@ -119,8 +120,8 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
     if not has_room(run):
         raise InputError(text.no_room(run.scope.n_ctx), run.scope.model.fields[0].name)
     choices = choices.of(run.input_ids)
-    serial = compare_decoding(run, choices)[1].serial
-    tokenizer = run.scope.tokenizer
+    story, tokenizer = compare_decoding(run, choices)[1], run.scope.tokenizer
+    serial, about = story.serial, decoding_facts(story, tokenizer)
     steps = [token_label(tokenizer, token) for token in serial.taken]
     shared = {"number of steps": len(serial)}
     quantities = [
@@ -134,11 +135,14 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
             of_columns="token",
             same=shared | {"tokens to write": Vocabulary(tokenizer)},
             most=MAX_DIFFERENCE_TOKENS,
+            file="decoding.next-token",
+            about=about,
         )
     ]
     if choices.reading.cross:
         site, head = run.trace.attention[choices.reading.cross], choices.reading.head
         keys = labels(run.trace.streams[site.key_stream])
+        of_head = "mean" if head is None else f"head{head + 1}"
         quantities.append(
             Quantity(
                 f"the weights over the source, {_place(site, head)}",
@@ -149,6 +153,8 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
                 columns=keys.__getitem__,
                 of_columns="key",
                 same=shared | {f"number of {site.key_stream} tokens": len(keys)},
+                file=f"decoding.{site_name(site)}.{of_head}",
+                about=about,
             )
         )
     return quantities
@@ -176,13 +182,11 @@ def decoding_choices_within(
     return DecodingChoices(method, reading, place, other.input_ids, is_tree=choices.is_tree)
 
 
-def _written(run: CurrentRun, runs: Story) -> dict:
+def decoding_strip(run: CurrentRun, choices: DecodingChoices) -> dict:
     """Return the line above the page: what was read, and where forced tokens lead."""
-    forced = (
-        (text.FORCED_CONTINUATION, run.scope.tokenizer.decode(runs.serial.taken))
-        if runs.free
-        else None
-    )
+    forced = None
+    if has_room(run) and (runs := compare_decoding(run, choices)[1]).free:
+        forced = text.FORCED_CONTINUATION, run.scope.tokenizer.decode(runs.serial.taken)
     return strip(run.trace, run.terms, run.stale, forced)
 
 

@@ -12,7 +12,7 @@ from viz_app.components.catalogue import NEXT_LINK, PLAIN
 from viz_app.components.mounting import show
 from viz_app.controls.similarity_text import SIMILARITY_NOTE
 from viz_app.drawing.extent import on_one_scale
-from viz_app.drawing.notes import check_summary, strip
+from viz_app.drawing.notes import check_summary
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.downloads import Download
@@ -82,7 +82,7 @@ class OneRun:
         if not self.prefix:
             pictures[NEXT_QUESTION_KEY] = {"question": self._leads_to(run).question}
         if self.view.has_strip:
-            pictures["written"] = strip(run.trace, run.terms, run.stale)
+            pictures["written"] = self.view.written(run, self.choices)
         return pictures
 
     def _leads_to(self, run: CurrentRun) -> NextQuestion:

@@ -12,7 +12,6 @@ from viz_app.components.mounting import show
 from viz_app.drawing.extent import Scaled, on_one_scale
 from viz_app.drawing.notes import small_print
 from viz_app.drawing.provenance import name_of_two
-from viz_app.drawing.stamp import of_two, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.pinned import Pinned
@@ -146,9 +145,7 @@ class _Pictures:
         beside = _beside(self.one, run, other)
         quantities = self.one.view.quantities
         both = quantities(run, self.one.choices), quantities(other, beside.choices)
-        about = of_two(run.trace, other.trace, difference="first minus second")
-        file = name_of_two(run.trace, other.trace, "difference")
-        pictures = differences(*both, saving(file, about))
+        pictures = differences(*both, name_of_two(run.trace, other.trace))
         around = {BESIDE + key: picture for key, picture in beside.around(other).items()}
         return around | pictures
 

@@ -16,7 +16,7 @@ from viz_app.drawing.extent import OWN_EXTENT, Extent, Scaled, widen_scales
 from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.payload import pack
-from viz_app.drawing.provenance import file_name
+from viz_app.drawing.provenance import counted_from_one, file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -80,7 +80,7 @@ def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
         role = text.role(part.sublayer)
         names.append(Label(role, text.layer_name(part.sublayer)))
     same = {f"number of {choices.stream} tokens": len(view.tokens)}
-    last = view.layer[-1].sublayer
+    first, last = view.layer[0].sublayer, view.layer[-1].sublayer
     after = f"layer {text.layer_name(last)}" if last.layer is not None else "the last layer"
     return [
         Quantity(
@@ -92,6 +92,8 @@ def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
             same=same,
             weights=run.unchanged.scope.fingerprint,
             note=LEARNED_APART,
+            file=f"{first.stack}.token{view.position + 1}.residual-stream",
+            about=facts(run.trace),
         ),
         Quantity(
             f"the residual stream of all {choices.stream} tokens after {after}",
@@ -101,6 +103,8 @@ def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
             same=same,
             weights=run.unchanged.scope.fingerprint,
             note=LEARNED_APART,
+            file=counted_from_one(last.after),
+            about=facts(run.trace),
         ),
     ]
 

@@ -20,6 +20,7 @@ from viz_app.views.masks.payloads import (
     mask_choices_within,
     mask_payloads,
     mask_quantities,
+    mask_strip,
     masked_views,
 )
 from viz_app.views.page import File, Foot, Page, PageCell, ShownComponent, View
@@ -88,6 +89,7 @@ ALL_MASKS = View(
     text=_text,
     files=_files,
     files_note=lambda run, choices: text.LONG_TEXT if _is_long(run) else "",
+    written=mask_strip,
     quantities=mask_quantities,
 )
 MASKS_PAGE = Page(

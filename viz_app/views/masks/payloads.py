@@ -11,7 +11,9 @@ from models.trace import Trace
 from viz_app.drawing.cells import Tile
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.notes import check_rows, small_print, strip
+from viz_app.drawing.provenance import site_name
 from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import facts
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
@@ -56,10 +58,15 @@ def mask_payloads(run: CurrentRun, choices: MaskChoices) -> Pictures:
     note = masks_text.batch(lengths, stream) if choices.second else alone
     return {
         "note masks": small_print(choices.problem or note, bad=bool(choices.problem)),
-        "written": strip(view.before.trace, run.terms, run.stale),
         "mask_painter": Scaled(lambda extent: masks(view, extent=extent)),
         "checks": check_rows([*check_site(view.sites[1]), *mask_checks(view)]),
     }
+
+
+def mask_strip(run: CurrentRun, choices: MaskChoices) -> dict:
+    """Return the line above the page: the shown text, and what the model's own masks make of it."""
+    before = masked_views(run, choices)[1].before
+    return strip(before.trace, run.terms, run.stale)
 
 
 def mask_quantities(run: CurrentRun, choices: MaskChoices) -> list[Quantity]:
@@ -79,12 +86,13 @@ def mask_quantities(run: CurrentRun, choices: MaskChoices) -> list[Quantity]:
     if n > MAX_DIFFERENCE:
         raise InputError(undrawn_note(n), run.scope.model.fields[0].name)
     matrices = (
-        ("the mask", "allowed", site.allowed(head=view.head)),
-        ("the weights", "weight", site.weights(view.head)),
+        ("mask", "allowed", site.allowed(head=view.head)),
+        ("weights", "weight", site.weights(view.head)),
     )
+    head = f"{site_name(site)}.head{view.head + 1}"
     return [
         Quantity(
-            f"{name}, {view.title[:1].lower()}{view.title[1:]}",
+            f"the {name}, {view.title[:1].lower()}{view.title[1:]}",
             unit,
             values,
             queries,
@@ -92,6 +100,8 @@ def mask_quantities(run: CurrentRun, choices: MaskChoices) -> list[Quantity]:
             columns=keys.__getitem__,
             of_columns="key",
             same=same,
+            file=f"{head}.{name}",
+            about=facts(trace),
         )
         for name, unit, values in matrices
     ]

@@ -174,6 +174,8 @@ def _quantities(run: CurrentRun, choices: AddingChoices) -> list[Quantity]:
             "vector",
             weights=run.unchanged.scope.fingerprint,
             note=LEARNED_APART,
+            file=f"added.token{at + 1}",
+            about=of_model(run.trace, run.scope.model.fields[0].name),
         )
     ]
 

@@ -119,13 +119,13 @@ class DistanceView:
         return hides_all_later(self.site)
 
     @property
+    def file_of_head(self) -> str:
+        """The name of the head's file after that of its run."""
+        return f"score-by-distance.{site_name(self.site)}.head{self.choices.head + 1}"
+
+    @property
     def file(self) -> str:
-        return file_name(
-            self.run.trace,
-            "score-by-distance",
-            site_name(self.site),
-            f"head{self.choices.head + 1}",
-        )
+        return file_name(self.run.trace, self.file_of_head)
 
 
 def sites_by_kind(run: CurrentRun) -> dict[str, list[AttentionSite]]:
@@ -198,6 +198,8 @@ def _quantities(run: CurrentRun, choices: DistanceChoices) -> list[Quantity]:
             columns=distances.__getitem__,
             of_columns="distance",
             same={"number of tokens": len(view.tokens)},
+            file=view.file_of_head,
+            about=facts(run.trace),
         )
     ]
 

@@ -223,6 +223,8 @@ def _quantities(run: CurrentRun, choices: None) -> list[Quantity]:
                 "number of rows of patches": similarity.rows,
                 "number of columns of patches": similarity.columns,
             },
+            file="positions.grid",
+            about=_about(run),
         )
     ]
 

@@ -130,6 +130,8 @@ def _quantities(run: CurrentRun, n: int) -> list[Quantity]:
             "position",
             are_rows_numbered=True,
             of_columns=ROTATED_PAIRS_TITLE,
+            file="rotation",
+            about=_about(run, n),
         )
     ]
 

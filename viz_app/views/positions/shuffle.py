@@ -151,6 +151,8 @@ def _quantities(run: CurrentRun, choices: ShuffleChoices) -> list[Quantity]:
             "stage",
             columns=tokens.__getitem__,
             of_columns="token",
+            file=f"{FILE}.{name}",
+            about=facts(run.trace),
         )
         for name, test in tests.items()
     ]

@@ -289,6 +289,8 @@ def _quantities(run: CurrentRun, choices: TableChoices) -> list[Quantity]:
             [Label(str(place)) for place in range(len(view.table))],
             "position",
             are_rows_numbered=True,
+            file=f"positions.{view.formula}",
+            about=_model_facts(run, view),
         )
     ]
 
