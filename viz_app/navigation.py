@@ -44,7 +44,7 @@ from viz_app.views.task.page import TASK_PAGE
 from viz_app.views.train.page import TRAIN_PAGE
 
 NEWCOMER = "New here? Lesson 1"
-INVALID = "Part of this link could not be restored: {}. Showing the default instead."
+INVALID = "Part of this link could not be restored: {}. Showing the rest."
 LANDING_PAGE = "attention"  # the page at "/"
 WATCHES = "train"  # the page to which `attnscope watch` leads
 # URL path → page

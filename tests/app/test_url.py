@@ -326,6 +326,19 @@ def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(
     assert not app.exception
 
 
+@pytest.mark.parametrize(
+    ("force", "part"), [("0:5,2:14", "0:5"), ("2:14,3:x", "3:x"), ("2:14,3:" + "9" * 90, "3:999")]
+)
+def test_a_part_of_forced_tokens_that_is_left_out_is_named(force: str, part: str) -> None:
+    app = opened("decoding", force=force)
+    assert app.session_state["live session"].shown.spec.forced == ((1, 14),)
+    told = said(app, "note address")["rows"][0][1]
+    assert f"force must be position:token parts, positions from 1, not {part}" in told
+    assert len(told) < 250
+    whole = opened("decoding", force="2:14,")
+    assert not [p for p in whole.get("bidi_component") if p.proto.id.endswith("-note address")]
+
+
 def test_an_address_that_asks_for_what_is_there_is_not_spoken_of() -> None:
     app = opened(
         "",

@@ -59,6 +59,10 @@ class Parameter(Generic[ParameterValue]):
             return str(error)
         return ""
 
+    def left_out(self, texts: list[str]) -> str:
+        """Return the message for the parts of valid URL texts that are not read; "" if all are."""
+        return ""
+
     def in_url(self, value: ParameterValue) -> list[str]:
         """Return the URL's texts for this value: none for the default."""
         return [] if value == self.default else self.format(value)
@@ -228,18 +232,30 @@ class Order(Parameter[tuple[int, ...] | None]):
         return ["-".join(str(number + 1) for number in value)]
 
 
+def _nothing(text: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class Notation(Parameter[Any]):
-    """A value with its own short notation; `read` ignores what it cannot parse."""
+    """A value with its own short notation; `read` ignores what it cannot parse.
+
+    `unread` returns the message for what it ignores of a text.
+    """
 
     read: Callable[[str], Any] = str
     write: Callable[[Any], str] = str
+    unread: Callable[[str], str] = _nothing
 
     def parse_one(self, text: str) -> object:
         value = self.read(text)
         if text and value == self.default:
             raise ValueError(f"{self.name} says nothing that can be read")
         return value
+
+    def left_out(self, texts: list[str]) -> str:
+        message = self.unread(replace_surrogates(texts[0]))
+        return f"{self.name} {message}" if message else ""
 
     def format(self, value: object) -> list[str]:
         return [replace_surrogates(self.write(value))]

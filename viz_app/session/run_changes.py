@@ -27,9 +27,13 @@ POSITIONS_CHANGE = Switch("positions", default=True)
 _MASK_NAMES = {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask"}
 
 
+MOST_PAIRS = 200
+
+
 def parse_pairs(text: str) -> list[tuple[int, int]]:
-    """Parse pairs of numbers such as "3:17,4:9", at most 200; anything else is ignored."""
-    matches = (re.fullmatch(r"([0-9]{1,5}):([0-9]{1,6})", part) for part in text.split(",")[:200])
+    """Parse pairs of numbers such as "3:17,4:9", at most MOST_PAIRS; anything else is ignored."""
+    parts = text.split(",")[:MOST_PAIRS]
+    matches = (re.fullmatch(r"([0-9]{1,5}):([0-9]{1,6})", part) for part in parts)
     return [(int(match[1]), int(match[2])) for match in matches if match]
 
 
@@ -38,11 +42,24 @@ def _read_forced(text: str) -> ForcedPairs:
     return tuple(sorted(tokens.items()))
 
 
+def _unread_forced(text: str) -> str:
+    """Name the first part of a text that forces no token, and what a part must be."""
+    for i, part in enumerate(text.split(",")):
+        if i >= MOST_PAIRS:
+            return f"must be at most {MOST_PAIRS} parts"
+        if part and not _read_forced(part):
+            quoted = part[: url_state.MAX_QUOTED_VALUE]
+            return f"must be position:token parts, positions from 1, not {quoted}"
+    return ""
+
+
 def _write_forced(forced: ForcedPairs) -> str:
     return ",".join(f"{position + 1}:{token}" for position, token in forced)
 
 
-FORCED_CHANGE = Notation("force", (), True, read=_read_forced, write=_write_forced)
+FORCED_CHANGE = Notation(
+    "force", (), True, read=_read_forced, write=_write_forced, unread=_unread_forced
+)
 
 
 @cache

@@ -186,7 +186,8 @@ def get(parameter: Parameter[UrlValue]) -> UrlValue:
         texts = session.unread.pop(name)
         session.values[name], message = parameter.from_url(texts), parameter.why_invalid(texts)
         session.linked |= set() if message else {name}
-        session.invalid |= {name: message} if message else {}
+        if message := message or parameter.left_out(texts):
+            session.invalid[name] = message
     elif session.follows and name not in session.resolved:
         session.values.pop(name, None)
     session.resolved.add(name)
