@@ -4,7 +4,7 @@ Nothing of the product is used but the parameters, the values of the edits and t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from models.trace.edits import Edit, HeadOff, HeadScale, Patch, SetWeights, Zero
 class ByHand:
     """A run by hand: `head_out[site]` (head, query, d_head), `weights[site]`, `values[name]` (token, d_model)."""
 
-    def __init__(self, model, ids: Sequence[Sequence[int]], edits: Sequence[Edit] = ()) -> None:
+    def __init__(
+        self,
+        model,
+        ids: Sequence[Sequence[int]],
+        edits: Sequence[Edit] = (),
+        may: Callable[[str, int, int], bool] | None = None,
+    ) -> None:
+        """`may` says of an attention's path whether a query may read a key, in place of the model's mask."""
+        self.may = may
         self.p = {name: p.detach().double().numpy() for name, p in model.state_dict().items()}
         self.model, self.config, self.edits = model, model.config, edits
         self.head_out, self.weights, self.values = {}, {}, {}
@@ -89,6 +97,8 @@ class ByHand:
         for head in range(n_heads):
             for i in range(len(x)):
                 keys = range(i + 1) if causal else range(n_key)
+                if self.may is not None:
+                    keys = [j for j in range(n_key) if self.may(path, i, j)]
                 e = np.array(
                     [math.exp(q[i, head] @ k[j, head] / math.sqrt(q.shape[2])) for j in keys]
                 )

@@ -25,7 +25,7 @@ from models.runs.explanation import (
     uniform_weights,
 )
 from models.runs.scope import Scope
-from models.trace.edits import HeadOff, SetWeights, Where
+from models.trace.edits import HeadOff, MaskChange, SetWeights, Where, for_kinds
 
 FAMILIES = ["transformer", "seq2seq", "gpt", "bert", "xlnet"]
 LN2 = math.log(2)
@@ -145,6 +145,46 @@ def test_permutations_hold_the_same_weights_and_the_identity_changes_nothing(
     assert differs == (len(keys) > 1)
     predicted = [int(after(row, one.edit).argmax()) for one in found.each]
     assert found.kept(predicted[0]) == predicted.count(predicted[0])
+
+
+WINDOW = MaskChange(preset="window", k=1)
+PAINTED = MaskChange(block=((4, 0), (4, 2)), allow=((4, 5), (1, 3)))
+
+
+@pytest.mark.parametrize("change", [WINDOW, PAINTED], ids=["preset", "painted"])
+@pytest.mark.parametrize("family", ["transformer", "gpt"])
+def test_under_a_changed_mask_only_the_keys_that_it_allows_trade_weights(
+    scopes, family: str, change: MaskChange
+) -> None:
+    """The run and each permutation by hand, in a forward pass under that mask."""
+    scope = scopes[family]
+    (*_, site) = (name for name in scope.run(*fields(scope, "ab cd ef")).attention)
+    edits = for_kinds(**{scope.run(*fields(scope, "ab cd ef")).attention[site].kind: change})
+    trace = scope.run(*fields(scope, "ab cd ef"), edits=edits)
+    row = AttentionRow(scope, trace, site, 1, 4)
+
+    def may(path: str, query: int, key: int) -> bool:
+        own = key <= query or "decoder" not in path or "cross" in path
+        if ("cross" in path) != ("cross" in site):
+            return own
+        if change == WINDOW:
+            return own and abs(query - key) <= 1
+        return (own or (query, key) in change.allow) and (query, key) not in change.block
+
+    ids = [one.ids for one in trace.streams.values()]
+    by_hand = ByHand(scope.model, ids, may=may)
+    np.testing.assert_allclose(row.weights, by_hand.weights[site][1, row.query], atol=1e-6)
+    keys = {j for j in range(len(row.weights)) if may(site, row.query, j)}
+    assert 1 < len(keys) < len(row.weights)
+    before = np.exp(by_hand.logits[4] - np.logaddexp.reduce(by_hand.logits[4]))
+    found = permuted_weights(row, 6)
+    for trial in [uniform_weights(row), *found.each]:
+        assert set(trial.weights.nonzero()[:, 0].tolist()) == keys
+        logits = ByHand(scope.model, ids, [trial.edit], may).logits[4]
+        wanted = np.exp(logits - np.logaddexp.reduce(logits))
+        np.testing.assert_allclose(trial.log_probs.exp().numpy(), wanted, atol=1e-4)
+        assert trial.variation == pytest.approx(np.abs(before - wanted).sum() / 2, abs=1e-4)
+    assert found.median.variation > 1e-5
 
 
 @pytest.mark.parametrize("family", FAMILIES)
