@@ -27,8 +27,17 @@ class _SessionState:
     def __init__(self, app: AppTest) -> None:
         self._state = app.session_state
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._state
+
     def __getitem__(self, key: str) -> Any:
         return self._state[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._state[key] = value

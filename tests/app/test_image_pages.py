@@ -6,21 +6,25 @@ import shutil
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import image_models
 import numpy as np
 import pytest
 import torch
 import transformers
-from app_parts import of_key, page_at, picker, picture, prose, said
+from app_parts import component, in_session, of_key, page_at, picker, picture, prose, said
 from image_models import save, save_with_text
 from streamlit.testing.v1 import AppTest
 
 import models
 from models.analysis.comparison import compare
-from models.images import EXAMPLES, decoded, example
+from models.images import EXAMPLES, ImageFile, decoded, example
+from models.trace.edits import Patch, Where
 from viz_app.navigation import PAGES
-from viz_app.session import own_files, run_changes
+from viz_app.session import own_files, run_changes, url_state
+from viz_app.views.interventions import patch
+from viz_app.views.interventions import patch_text as say
 
 KINDS = ("ViTForImageClassification", "BeitForImageClassification", "ViTModel")
 VIT, BEIT, VECTORS = KINDS
@@ -96,10 +100,120 @@ def test_both_towers_of_a_model_of_text_and_image_are_shown(folders: dict[str, P
 
 @pytest.mark.parametrize("view", ["interventions", "compare"])
 def test_what_needs_a_text_says_that_there_is_none(folders: dict[str, Path], view: str) -> None:
-    wanting = ["Patch", "Many texts"] if view == "interventions" else ["Many texts"]
     for section in PAGES[view].views:
         app = opened(folders[VIT], view, **{f"{view}-section": section})
-        assert ("**This model reads no text**" in prose(app)) is (section in wanting)
+        assert ("**This model reads no text**" in prose(app)) is (section == "Many texts")
+
+
+PATCH = {"interventions-section": "Patch"}
+CELL = "vit.layers.0.resid_post", 7
+
+
+def query_of(app: AppTest) -> dict[str, str]:
+    """The address that the browser is told to write."""
+    query = json.loads(component(app, "live").json)["address"]["query"]
+    return dict(parse_qsl(query, keep_blank_values=True))
+
+
+def patched_by_hand(folder: Path, this: ImageFile, other: ImageFile) -> torch.Tensor:
+    """The library's probabilities of the first image, with CELL taken from the second."""
+    module = transformers.ViTForImageClassification.from_pretrained(folder).eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    pixels = [processor(decoded(file), return_tensors="pt") for file in (this, other)]
+    layer, i = module.vit.layers[0], CELL[1]
+    with torch.no_grad():
+        states = module(**pixels[1], output_hidden_states=True).hidden_states[1]
+
+        def put_in(m: Any, given: Any, out: torch.Tensor) -> torch.Tensor:
+            return torch.cat([out[:, :i], states[:, i : i + 1], out[:, i + 1 :]], dim=1)
+
+        layer.register_forward_hook(put_in)
+        return module(**pixels[0]).logits[0].softmax(-1)
+
+
+def probabilities_of(app: AppTest) -> torch.Tensor:
+    return app.session_state["live session"].shown.trace.outputs["classes"].logits.softmax(-1)
+
+
+def test_a_cell_taken_from_a_second_image_comes_back_from_its_link(
+    folders: dict[str, Path],
+) -> None:
+    this, other = example(EXAMPLES[0]), example(EXAMPLES[1])
+    app = opened(folders[VIT], "interventions", **PATCH)
+    assert app.selectbox(key="patch-image").value == EXAMPLES[1]
+    app.selectbox(key="patch-image").set_value(EXAMPLES[1]).run()
+    with in_session(app):
+        patch.toggle_part("needed", "cell", *CELL)
+    app.run()
+    assert not app.exception
+    wanted = patched_by_hand(folders[VIT], this, other)
+    torch.testing.assert_close(probabilities_of(app), wanted, atol=2e-6, rtol=0)
+    assert not torch.allclose(wanted, library(folders[VIT], EXAMPLES[0])[0].logits[0].softmax(-1))
+    again = page_at("interventions", **query_of(app))
+    torch.testing.assert_close(probabilities_of(again), wanted, atol=2e-6, rtol=0)
+    drawn = json.loads(component(again, "patch").json)["panels"][0]["grid"]
+    assert drawn["taken"][drawn["names"].index(CELL[0])][CELL[1]]
+    with in_session(again):
+        patch.toggle_part("needed", "cell", *CELL)
+    again.run()
+    assert "edits" not in query_of(again)
+
+
+def test_a_second_image_of_ones_own_is_patched_from_and_named_in_a_link_elsewhere(
+    folders: dict[str, Path],
+) -> None:
+    app = opened(folders[VIT], "interventions", **PATCH)
+    content = BytesIO()
+    decoded(example(EXAMPLES[1])).rotate(90).save(content, "PNG")
+    own = ImageFile("mine.png", content.getvalue())
+    session = app.session_state["live session"]
+    reference, _ = own_files.keep_file(session, own.content, "mine.png")
+    app.run().selectbox(key="patch-image").set_value(reference).run()
+    with in_session(app):
+        patch.toggle_part("needed", "cell", *CELL)
+    app.run()
+    wanted = patched_by_hand(folders[VIT], example(EXAMPLES[0]), own)
+    torch.testing.assert_close(probabilities_of(app), wanted, atol=2e-6, rtol=0)
+    link = {name: value for name, value in query_of(app).items() if name != "checkpoint"}
+    assert link["patch-image"] == reference
+    assert reference in link["edits"]
+    elsewhere = opened(folders[VIT], "interventions", **link)
+    plain = library(folders[VIT], EXAMPLES[0])[0].logits[0].softmax(-1)
+    torch.testing.assert_close(probabilities_of(elsewhere), plain, atol=2e-6, rtol=0)
+    assert elsewhere.selectbox(key="patch-image").value == EXAMPLES[1]
+    told = prose(elsewhere)
+    assert "patch-image: a link cannot hold an image file" in told
+    assert "edits: a link cannot hold a file" in told
+
+
+def test_a_patch_from_a_file_is_left_out_of_a_model_that_reads_no_such_file(
+    folders: dict[str, Path],
+) -> None:
+    """Families share the names of their parts, such as a Whisper and a BART."""
+    app = opened(folders[VIT], "interventions", **PATCH)
+    texts = models.load("eng-fra", device="cpu")
+    where = Where(activation="encoder.layers.0.resid_post", queries=(1,))
+    edits = tuple(
+        Patch(where, fields=(value, None))
+        for value in (example(EXAMPLES[0]), "The dog.", "circle and square")
+    )
+    with in_session(app):
+        url_state.set_value(run_changes.EDITS, edits)
+        left = run_changes.with_patched_files(run_changes.EDITS, texts)
+        assert left == edits[1:]
+        vit = app.session_state["live session"].scope
+        assert run_changes.with_patched_files(run_changes.EDITS, vit) == (edits[0], edits[0])
+
+
+def test_the_pinned_image_is_taken_for_the_second(folders: dict[str, Path]) -> None:
+    pin = {"pin.checkpoint": str(folders[VIT]), f"pin.{IMAGE}": EXAMPLES[1]}
+    app = opened(folders[VIT], "interventions", **PATCH, **pin, **{"patch-image": EXAMPLES[0]})
+    assert say.same_inputs("image") in prose(app)
+    button = of_key(app.button, "patch-pinned")
+    assert button.label == "Take the pinned image"
+    button.click().run()
+    assert not app.exception
+    assert app.selectbox(key="patch-image").value == EXAMPLES[1]
 
 
 def test_the_grid_of_patches_has_the_cosines_of_the_librarys_positions(

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from app_parts import page_at, picker, picture, prose, said
+from app_parts import in_session, page_at, picker, picture, prose, said
 from sound_models import FRAMES, save, save_reader
 from streamlit.testing.v1 import AppTest
 
+import models
 from models.sounds import SOUND_EXAMPLES, SoundFile, Waveform, decoded_sound, example_sound
 from viz_app.navigation import PAGES
 from viz_app.session import own_files
+from viz_app.views.interventions import patch
 from viz_app.views.task import controls
 
 SOUND, TEXT = "sound-sound", "optional-transcript"  # of the URL
@@ -212,11 +214,26 @@ def test_a_link_with_a_sound_that_is_none_opens_the_example(folder: Path, value:
 
 @pytest.mark.parametrize("view", ["interventions", "compare"])
 def test_what_needs_a_text_says_that_there_is_none(folder: Path, view: str) -> None:
-    wanting = ["Patch", "Many texts"] if view == "interventions" else ["Many texts"]
     for section in PAGES[view].views:
         told = prose(opened(folder, view, **{f"{view}-section": section}))
-        assert ("**This model reads no text**" in told) is (section in wanting)
-        assert "the sound that is shown" in told or section not in wanting
+        assert ("**This model reads no text**" in told) is (section == "Many texts")
+        assert "the sound that is shown" in told or section != "Many texts"
+
+
+def test_a_head_is_taken_from_a_second_sound(folder: Path) -> None:
+    app = opened(folder, "interventions", **{"interventions-section": "Patch"})
+    assert app.selectbox(key="patch-sound").value == SOUND_EXAMPLES[1]
+    with in_session(app):
+        patch.toggle_part("needed", "head", CROSS, 1)
+    app.run()
+    assert not app.exception
+    run = app.session_state["live session"].shown
+    other = models.load(folder, device="cpu").run(
+        example_sound(SOUND_EXAMPLES[1]), run.trace.streams["transcript"]
+    )
+    taken, own = (one.attention[CROSS].out[0] for one in (run.trace, other))
+    torch.testing.assert_close(taken[1], own[1])
+    assert not torch.allclose(taken[0], own[0], atol=1e-3)
 
 
 def test_masks_speak_of_a_sound_and_positions_show_its_sinusoids(folder: Path) -> None:

@@ -117,6 +117,7 @@ def test_what_stands_in_the_url_is_read_from_it(parameter: Parameter) -> None:
         "17",
         "0.25",
         "true",
+        "own-0123456789ab",
         parameter.name,
         *map(str, getattr(parameter, "options", ())),
     ]

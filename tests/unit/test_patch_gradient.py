@@ -111,7 +111,7 @@ def test_texts_that_are_too_long_have_no_heads_to_compare(monkeypatch: pytest.Mo
     monkeypatch.setattr(patch_effects, "MAX_PATCH_WORK", 100)
     scatter = drawn("eng-fra")["scatter"]
     assert [(panel["points"], panel["sentence"]) for panel in scatter["panels"]] == [
-        ([], say.PATCH_TOO_LONG)
+        ([], say.too_long("text"))
     ] * 2
 
 

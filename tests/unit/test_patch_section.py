@@ -387,7 +387,7 @@ def test_a_patch_from_an_earlier_text_names_it_and_is_not_drawn_as_taken() -> No
 
 @pytest.mark.parametrize(
     ("second", "why"),
-    [(("",), say.EMPTY), (("  ",), say.EMPTY), (("The cat is black.",), say.SAME_TEXTS), (("word " * 600,), "tokens")],
+    [(("",), say.EMPTY), (("  ",), say.EMPTY), (("The cat is black.",), say.same_inputs("text")), (("word " * 600,), "tokens")],
 )  # fmt: skip
 def test_a_second_text_that_cannot_be_used_is_named_and_the_last_picture_stays(
     second: tuple[str, ...], why: str

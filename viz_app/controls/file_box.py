@@ -1,5 +1,8 @@
 """The control of a field whose value is a file: the examples, and a file of one's own."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 
 from models.architectures.base import Field
@@ -7,6 +10,7 @@ from viz_app.components.catalogue import OWN_FILE
 from viz_app.components.mounting import show
 from viz_app.session import own_files, url_state
 from viz_app.session.live import LiveSession
+from viz_app.session.parameters import Parameter
 
 
 def file_box(session: LiveSession, field: Field, label: str) -> None:
@@ -18,17 +22,25 @@ def file_box(session: LiveSession, field: Field, label: str) -> None:
         value = next(iter(names))
         if not url_state.invalid_messages(parameter):  # named in the URL, so that it can be pinned
             url_state.set_value(parameter, value)
+    pick_file(names, label, parameter, value)
+
+
+def pick_file(
+    names: Mapping[str, str], label: str, parameter: Parameter, value: str, **settings: Any
+) -> None:
+    """Draw the list of the session's files (own_files.file_choices)."""
     st.selectbox(
         label,
         list(names),
         format_func=lambda name: names[name],
+        **settings,
         **url_state.bound(parameter, value),
     )
 
 
-def file_upload(session: LiveSession, field: Field) -> None:
-    """Draw the button that brings a file along."""
-    parameter, kind = url_state.parameter_of(field), own_files.FILE_KINDS[field.kind]
+def file_upload(session: LiveSession, field: Field, chosen: Parameter | None = None) -> None:
+    """Draw the button that brings a file along, for the field or for the parameter `chosen`."""
+    parameter, kind = chosen or url_state.parameter_of(field), own_files.FILE_KINDS[field.kind]
 
     def take(reference: str) -> None:
         if reference in session.files:
@@ -42,4 +54,5 @@ def file_upload(session: LiveSession, field: Field) -> None:
         "formats": kind.formats,
         "accept": kind.accept,
     }
-    show(OWN_FILE, data, f"own-file-{field.name}", on_kept=take)
+    key = chosen.name if chosen else field.name
+    show(OWN_FILE, data, f"own-file-{key}", on_kept=take)

@@ -25,7 +25,7 @@ from viz_app.session.cache import store
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Parameter
 
-MAX_OWN_FILES = 2  # files of a session: one that is shown, and one that is pinned beside it
+MAX_OWN_FILES = 3  # files of a session: one shown, one pinned beside it, one to patch from
 FILE_NOT_IN_LINK = "a link cannot hold {a} file, so the example is shown"
 _decoding = threading.Lock()  # one at a time: each may take 50 MB
 
@@ -86,12 +86,32 @@ def keep_file(
     file = kind.made(name, content)
     with _decoding:
         size = kind.size(file)
-    reference = f"own-{hashlib.sha256(content).hexdigest()[:12]}"
+    reference = _own_reference(file)
     # counted in the budget of all runs as long as the session holds it
     stored = store.cache_store.get((kind.name, file), lambda: file)
     others = {name: one for name, one in session.files.items() if name != reference}
     session.files = dict([*others.items(), (reference, stored)][-MAX_OWN_FILES:])
     return reference, size
+
+
+def reference_of(file: FieldFile) -> str:
+    """Return what refers to a file in the URL: the name of an example, or a digest."""
+    for kind in FILE_KINDS.values():
+        if isinstance(file, kind.made) and file in map(kind.example, kind.examples):
+            return str(file)
+    return _own_reference(file)
+
+
+def _own_reference(file: FieldFile) -> str:
+    return f"own-{hashlib.sha256(file.content).hexdigest()[:12]}"
+
+
+def file_at(session: LiveSession, kind: str, reference: str | None) -> FieldFile | None:
+    """Return the example or the session's file that this refers to; None if there is none."""
+    made, examples = FILE_KINDS[kind].made, FILE_KINDS[kind].examples
+    if isinstance(file := session.files.get(reference or ""), made):
+        return file
+    return FILE_KINDS[kind].example(reference) if reference in examples else None
 
 
 def file_choices(session: LiveSession, kind: str) -> dict[str, str]:
@@ -128,10 +148,8 @@ def _file(
 ) -> FieldFile:
     if isinstance(value, kind.made):
         return value
-    if isinstance(file := session.files.get(value or ""), kind.made):
+    if (file := file_at(session, kind.name, value)) is not None:
         return file
-    if value in kind.examples:
-        return kind.example(value)
     if value:
         url_state.use_fallback(parameter, None, f"{parameter.name}: {kind.not_here}")
     return kind.example()

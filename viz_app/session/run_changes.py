@@ -10,13 +10,15 @@ from dataclasses import replace
 from functools import cache
 
 from models import Scope, Trace
+from models.field_file import FieldFile
 from models.layers.masks import LOOK_AHEAD, PADDING
 from models.layers.similarity import SIMILARITIES
 from models.runs.spec import ForcedPairs, RunSpec
 from models.trace.edits import Edit, Edits, MaskChange, Patch, for_kinds, from_text, to_text
 from viz_app.drawing.sites import by_kind
-from viz_app.session import live, mask_notation, url_state
+from viz_app.session import live, mask_notation, own_files, url_state
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.own_files import FILE_KINDS
 from viz_app.session.parameters import Choice, Notation, Parameter, Switch
 from viz_app.session.remembered import forget, recall, remember
 
@@ -74,6 +76,7 @@ MASK_KINDS = ("encoder_self", "decoder_self", "cross", "self", "content", "query
 MASK_CHANGES = {kind: mask_parameter(kind) for kind in MASK_KINDS}
 
 
+NO_FILE_TO_PATCH = "a link cannot hold a file, so what was taken from its run is left out"
 LONGEST_EDITS, MOST_EDITS = 50_000, 200  # characters of the notation, and edits in it
 MOST_TEXTS = 32  # other texts that the edits of an address may have run
 
@@ -90,7 +93,23 @@ def _read_edits(text: str) -> Edits:
     return tuple(edit for edit in edits if not isinstance(edit, MaskChange))
 
 
-EDITS = Notation("edits", (), True, read=_read_edits, write=to_text)
+def _write_edits(edits: Edits) -> str:
+    """Write edits; a patch from the run of a file refers to it, as the URL cannot hold it."""
+    return to_text(
+        replace(
+            edit,
+            fields=tuple(
+                own_files.reference_of(value) if isinstance(value, FieldFile) else value
+                for value in edit.fields
+            ),
+        )
+        if isinstance(edit, Patch)
+        else edit
+        for edit in edits
+    )
+
+
+EDITS = Notation("edits", (), True, read=_read_edits, write=_write_edits)
 
 
 Of = Callable[[Parameter], Parameter]  # maps a parameter to the one that is read instead
@@ -155,7 +174,7 @@ def chosen_spec(original: CurrentRun, of: Of = _itself) -> RunSpec:
             similarity=other_similarity(scope, of),
             positions=url_state.get(of(POSITIONS_CHANGE)) or not scope.has_removable_positions,
         ),
-        edits=_edits(original.trace, of) if scope.model.can_edit_masks else (),
+        edits=_edits(original, of) if scope.model.can_edit_masks else (),
         forced=url_state.get(of(FORCED_CHANGE)) if scope.model.can_write else (),
     )
 
@@ -174,14 +193,50 @@ def other_similarity(scope: Scope, of: Of = _itself) -> str:
     return name if trained_with and name in SIMILARITIES and name != trained_with else ""
 
 
-def _edits(trace: Trace, of: Of) -> Edits:
+def _edits(original: CurrentRun, of: Of) -> Edits:
     """Return the session's edits, without those of heads that this trace does not have."""
-    parameter = of(EDITS)
+    parameter, trace = of(EDITS), original.trace
     edits = url_state.get(parameter)
-    others = tuple(edit for edit in edits if _exists(edit, trace))
-    if len(others) < len(edits):
+    readable = with_patched_files(parameter, original.scope)
+    others = tuple(edit for edit in readable if _exists(edit, trace))
+    if len(readable) < len(edits):
+        url_state.note_unfit(parameter, f"{parameter.name}: {NO_FILE_TO_PATCH}")
+    elif len(others) < len(edits):
         url_state.note_unfit(parameter, f"{parameter.name} must be of parts that this run has")
     return (*mask_edits(trace, of), *others)
+
+
+def with_patched_files(parameter: Parameter[Edits], scope: Scope) -> Edits:
+    """Return the edits of a parameter, their patches with the files that an address refers to.
+
+    Left out are patches from a file that this session does not keep, or that the model cannot read.
+    """
+    edits = url_state.get(parameter)
+    found = tuple(_with_file(edit, scope) for edit in edits)
+    if found != edits:
+        url_state.set_value(parameter, found)
+    return tuple(edit for edit in found if _has_its_files(edit, scope))
+
+
+def _has_its_files(edit: Edit, scope: Scope) -> bool:
+    if not isinstance(edit, Patch):
+        return True
+    return all(
+        value is None or isinstance(value, FILE_KINDS[field.kind].made)
+        if field.kind in FILE_KINDS
+        else not isinstance(value, FieldFile)
+        for field, value in zip(scope.model.fields, edit.fields, strict=False)
+    )
+
+
+def _with_file(edit: Edit, scope: Scope) -> Edit:
+    if not isinstance(edit, Patch):
+        return edit
+    values = list(edit.fields)
+    for i, (field, value) in enumerate(zip(scope.model.fields, values, strict=False)):
+        if field.kind in FILE_KINDS and isinstance(value, str) and not isinstance(value, FieldFile):
+            values[i] = own_files.file_at(live.live_session(), field.kind, value) or value
+    return edit if values == list(edit.fields) else replace(edit, fields=tuple(values))
 
 
 def _exists(edit: Edit, trace: Trace) -> bool:

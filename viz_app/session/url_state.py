@@ -129,6 +129,11 @@ def parameter_of(field: Field) -> Parameter:
     return _parameter(field, f"{kind}-{field.name}")
 
 
+def file_parameter(kind: str, name: str) -> Parameter:
+    """Return a parameter that holds a choice among the files of a kind of field."""
+    return _PARAMETERS[kind](name, None)
+
+
 def shipped_fields() -> list[Parameter]:
     """Return the parameters of all fields of shipped models."""
     return list(_SHIPPED.values())

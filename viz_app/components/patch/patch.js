@@ -165,7 +165,7 @@ class Patch {
     button.textContent = "";
     Object.assign(button.style, { background: "", color: "" });
     button.disabled = true;
-    button.title = `${about}: no counterpart in the other text`;
+    button.title = `${about}: no counterpart in the other run`;
     button.setAttribute("aria-label", button.title);
     button.dataset.effect = "";
   }

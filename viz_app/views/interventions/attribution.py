@@ -57,7 +57,7 @@ def find_attribution(run: CurrentRun) -> View[AttributionChoices] | str:
     trace = run.unchanged.trace
     if not run.scope.model.can_edit_masks or not kinds_of(trace, text.GRADIENT_METHOD):
         return page_text.NO_HEADS_TO_CHANGE
-    return ATTRIBUTION if decisions(trace) else page_text.NO_ANSWER
+    return ATTRIBUTION if decisions(trace) else page_text.no_answer(run.scope.model)
 
 
 def _choose(run: CurrentRun) -> AttributionChoices:

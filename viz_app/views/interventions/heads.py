@@ -72,7 +72,7 @@ def find_heads(run: CurrentRun) -> View[HeadOffChoices] | str:
     sites = run.trace.attention.values()
     if not run.scope.model.can_edit_masks or not any(site.has_causes for site in sites):
         return text.NO_HEADS_TO_CHANGE
-    return BOARD_OF_HEADS if decisions(run.unchanged.trace) else text.NO_ANSWER
+    return BOARD_OF_HEADS if decisions(run.unchanged.trace) else text.no_answer(run.scope.model)
 
 
 def _layout(run: CurrentRun, choices: HeadOffChoices, pictures: Pictures) -> Sequence[PageCell]:

@@ -83,7 +83,7 @@ def find_sweep(run: CurrentRun) -> View[SweepChoices] | str:
     if not run.scope.model.can_edit_masks or not sites:
         return text.NO_HEADS_TO_CHANGE
     if not run.scope.model.reads_text:
-        return text.NO_TEXT_TO_PATCH.format(run.scope.model.fields[0].kind)
+        return text.NO_HELD_OUT_TEXT.format(noun=run.scope.model.fields[0].kind)
     return NO_LOSS if text_loss.loss_kind(run.trace.outputs) is None else MANY_TEXTS
 
 

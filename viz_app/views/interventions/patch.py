@@ -5,32 +5,37 @@ Every part is taken from the other run, both ways.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 from models import CheckpointError
+from models.architectures.base import FILE_FIELDS, Field
+from models.field_file import FieldFile
 from models.trace import Trace
 from models.trace.edits import Edit, MaskChange, Patch, Where
 from viz_app import words
 from viz_app.components.catalogue import OUTCOME, PATCH, PLAIN, SCATTER
 from viz_app.controls import pick
+from viz_app.controls.file_box import file_upload, pick_file
 from viz_app.controls.text_box import text_box
 from viz_app.drawing import provenance
 from viz_app.drawing.labels import token_text
-from viz_app.session import live, pinned, run_changes, url_state
+from viz_app.session import live, own_files, pinned, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Parameter
 from viz_app.session.remembered import recall, remember
 from viz_app.session.url_state import parameter_of
 from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.decisions import decisions
 from viz_app.views.interventions.patch_effects import PatchChoices, usable_pair
-from viz_app.views.interventions.patch_grids import grids, has_stream
+from viz_app.views.interventions.patch_grids import grids, has_states, has_stream
 from viz_app.views.interventions.patch_payloads import (
     PATCH_NOTE,
     patch_section_payloads,
     patch_table,
 )
-from viz_app.views.interventions.patch_runs import SIDES, Two, two_runs, typed_fields
+from viz_app.views.interventions.patch_runs import SIDES, Two, second_fields, two_runs
 from viz_app.views.interventions.second_text import propose_second_text
 from viz_app.views.page import Columns, File, PageCell, ShownComponent, View, Widget, csv_file
 
@@ -41,17 +46,20 @@ _TASK, _USED = "patch task", "patch texts used"
 def _choose(run: CurrentRun) -> PatchChoices:
     """Draw the row of controls and return the choices."""
     if recall(_TASK, run.scope.task) != run.scope.task and not url_state.is_url_driven():
-        for parameter in state.PATCH_TEXTS:
+        for parameter in (*state.PATCH_TEXTS, *state.PATCH_FILES.values()):
             url_state.set_value(parameter, None)
         url_state.set_value(state.OTHER_EDITS, ())
     remember(_TASK, run.scope.task)
     trace = run.unchanged.trace
     with pick.control_row("patch-controls", "small"):
         second = _boxes(run)
-        fields = typed_fields(run.scope, trace)
-        texts = [url_state.get(pinned.of_pinned(parameter_of(field))) or "" for field in fields]
-        if pinned.checkpoint() and all(texts):
-            pick.button("Take the pinned text", "patch-pinned", partial(use_pinned, texts))
+        fields = second_fields(run.scope, trace)
+        values = [url_state.get(pinned.of_pinned(parameter_of(field))) or "" for field in fields]
+        if pinned.checkpoint() and all(values):
+            label = f"Take the pinned {text.noun_of(run.scope.model)}"
+            pick.button(
+                label, "patch-pinned", partial(use_pinned, state.patch_parameters(fields), values)
+            )
         part = _part(run)
         streams = {one.key: one.title for one in grids(run.scope, trace, part)}
         stream = next(iter(streams), "")
@@ -66,7 +74,7 @@ def _choose(run: CurrentRun) -> PatchChoices:
     used = recall(_USED, second)
     choices = PatchChoices(
         second, (used, propose_second_text(run.scope, trace)), url_state.get(state.FOLLOWED_POSITION), stream, part, unit,
-        url_state.get(state.PATCH_SIDE), url_state.get(state.OTHER_EDITS),
+        url_state.get(state.PATCH_SIDE), run_changes.with_patched_files(state.OTHER_EDITS, run.scope),
     )  # fmt: skip
     two, note = usable_pair(run, choices)
     if two is not None and not note:
@@ -84,10 +92,10 @@ def _part(run: CurrentRun) -> str:
         parts.append(say.GRADIENT_PART)
     if len(parts) == 1:
         return parts[0]
-    streams = has_stream(run.scope)
+    streams, states = has_stream(run.scope), has_states(run.scope)
     return pick.pick_few(
-        "Part", state.PATCH_PART, parts, lambda part: say.part_title(part, streams),
-        help=say.part_help(streams, run.scope.model.is_recurrent),
+        "Part", state.PATCH_PART, parts, lambda part: say.part_title(part, streams, states),
+        help=say.part_help(streams, run.scope.model.is_recurrent, states),
     )  # fmt: skip
 
 
@@ -104,19 +112,46 @@ def _within(two: Two | None, choices: PatchChoices) -> PatchChoices:
 
 
 def _boxes(run: CurrentRun) -> tuple[str, ...]:
-    """Draw a box for each field of the second text, and return the texts."""
+    """Draw a control for each field of the second text or file, and return their values."""
     trace, texts = run.unchanged.trace, []
     others = propose_second_text(run.scope, trace)
-    fields = typed_fields(run.scope, trace)
-    for parameter, field, other in zip(state.PATCH_TEXTS, fields, others, strict=False):
+    fields = second_fields(run.scope, trace)
+    parameters = state.patch_parameters(fields)
+    for parameter, field, other in zip(parameters, fields, others, strict=False):
+        one = field.kind if field.kind in FILE_FIELDS else "text"
+        name = f"Second {one}" if len(fields) == 1 else f"Second: {run.terms.label(field.name)}"
+        if field.kind in FILE_FIELDS:
+            texts.append(_file(field, parameter, name, other))
+            continue
         chosen = url_state.get(parameter)
-        name = "Second text" if len(fields) == 1 else f"Second: {run.terms.label(field.name)}"
         value, _ = text_box(
             name, parameter, other if chosen is None else chosen, height=68, width=300,
             help=say.LABEL_HELP,
         )  # fmt: skip
         texts.append(value)
     return tuple(texts)
+
+
+def _file(field: Field, parameter: Parameter, label: str, other: str) -> FieldFile:
+    """Draw the choice of a second file, and return the file."""
+    session = live.live_session()
+    file = _chosen_file(field, parameter, other)
+    names = own_files.file_choices(session, field.kind)
+    pick_file(
+        names, label, parameter, own_files.reference_of(file), width=220,
+        help=say.FILE_HELP.format(noun=field.kind),
+    )  # fmt: skip
+    file_upload(session, field, parameter)
+    return file
+
+
+def _chosen_file(field: Field, parameter: Parameter, other: str) -> FieldFile:
+    """Return the chosen file, or `other` if none is chosen or the session has it no more."""
+    kind, reference = own_files.FILE_KINDS[field.kind], url_state.get(parameter)
+    file = own_files.file_at(live.live_session(), field.kind, reference)
+    if reference and file is None:
+        url_state.use_fallback(parameter, None, f"{parameter.name}: {kind.not_here}")
+    return file or cast(FieldFile, other)
 
 
 def toggle_part(side: str, what: str, name: str, number: int) -> None:
@@ -144,18 +179,24 @@ def _run_choices(run: CurrentRun) -> PatchChoices:
     """Return the choices that decide which runs are compared, outside a rerun."""
     trace = run.unchanged.trace
     others = propose_second_text(run.scope, trace)
-    fields = typed_fields(run.scope, trace)
+    fields = second_fields(run.scope, trace)
     second = tuple(
-        other if (chosen := url_state.get(parameter)) is None else chosen
-        for parameter, _, other in zip(state.PATCH_TEXTS, fields, others, strict=False)
+        _chosen_file(field, parameter, other)
+        if field.kind in FILE_FIELDS
+        else other
+        if (chosen := url_state.get(parameter)) is None
+        else chosen
+        for parameter, field, other in zip(
+            state.patch_parameters(fields), fields, others, strict=False
+        )
     )
     position = url_state.get(state.FOLLOWED_POSITION)
     return PatchChoices(second, (recall(_USED, second), others), position, "", "residual", "", "")
 
 
-def use_pinned(texts: Sequence[str]) -> None:
-    """Take the pinned run's texts as the second text."""
-    for parameter, one in zip(state.PATCH_TEXTS, texts, strict=False):
+def use_pinned(parameters: Sequence[Parameter], values: Sequence[str]) -> None:
+    """Take the pinned run's texts or files as the second ones."""
+    for parameter, one in zip(parameters, values, strict=False):
         url_state.set_value(parameter, one)
 
 
@@ -222,12 +263,10 @@ def find_patch(run: CurrentRun) -> View[PatchChoices] | str:
     model, trace = run.scope.model, run.unchanged.trace
     if not model.can_edit_masks:
         return say.NOTHING_TO_PATCH
-    if not model.reads_text:
-        return text.NO_TEXT_TO_PATCH.format(model.fields[0].kind)
     has_heads = any(site.has_causes for site in trace.attention.values())
     if not has_heads and not grids(run.scope, trace, "residual"):
         return say.NOTHING_TO_PATCH
-    return PATCHING if decisions(trace) else text.NO_ANSWER
+    return PATCHING if decisions(trace) else text.no_answer(model)
 
 
 def _choose_decision(choices: PatchChoices, i: int) -> None:
@@ -257,7 +296,9 @@ PATCHING = View(
     patch_section_payloads,
     _layout,
     choose=_choose,
-    text=lambda run, choices: say.patch_explanation(run.scope.model.is_recurrent),
+    text=lambda run, choices: say.patch_explanation(
+        text.noun_of(run.scope.model), run.scope.model.is_recurrent
+    ),
     files=_files,
     has_strip=False,
     is_of_run=False,

@@ -35,7 +35,8 @@ def patch_answers(run: CurrentRun, choices: PatchChoices, two: Two) -> dict[str,
         (i for i, (a, b) in enumerate(zip(answer["words"], other, strict=False)) if a != b),
         -1 if len(answer["words"]) == len(other) else min(len(answer["words"]), len(other)),
     )
-    names = ("This text", "Other text") if side == NECESSARY else ("Other text", "This text")
+    names = f"This {two.noun}", f"Other {two.noun}"
+    names = names if side == NECESSARY else names[::-1]
     payload["answers"] = [
         answer | {"whose": names[0]},
         {"whose": names[1], "words": other, "from": first},

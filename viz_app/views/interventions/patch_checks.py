@@ -10,7 +10,7 @@ from models.analysis.effects import effects_of
 from models.analysis.metrics import Divergence, logits_of
 from models.trace.edits import Edit, Patch, Where
 from viz_app.views.interventions.patch_effects import PatchEffects, strongest_cell
-from viz_app.views.interventions.patch_grids import grids
+from viz_app.views.interventions.patch_grids import grids, has_states
 from viz_app.views.interventions.patch_runs import NECESSARY
 
 PATCH_TOLERANCE = 1e-4
@@ -74,9 +74,11 @@ def _each(measured: PatchEffects, each: Sequence[Sequence[Edit]]) -> list[torch.
 
 
 def _everything(measured: PatchEffects) -> list[Edit]:
-    """Return the patches that take every cell; none where token counts differ."""
+    """Return the patches that take every cell; none where they would not give the other run."""
     two = measured.two
-    if any(two.pairs(NECESSARY, stream) for stream in two.this.trace.streams):
+    if not has_states(two.this.scope) or any(
+        two.pairs(NECESSARY, stream) for stream in two.this.trace.streams
+    ):
         return []
     return [
         Patch(Where(activation=name), fields=two.other.patched_from)

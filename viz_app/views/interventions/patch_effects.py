@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import torch
 
 from models.analysis.effects import HeadEffects
+from models.architectures.base import TEXT_FIELD
 from models.trace import Trace
 from models.trace.edits import Edits, Patch
+from viz_app.drawing.notes import first_output
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions.patch_grids import Grid, grids
@@ -87,7 +89,7 @@ def _effects(two: Two, side: str, grid: Grid | None) -> Effects:
     positions = None
     if grid is not None:
         room = max(MAX_PATCH_WORK // n - n_heads * has_heads, 0) // len(grid.names)
-        positions = _tried(two, side, grid.stream, max(room, FEWEST_TRIED))
+        positions = _tried(two, side, grid, max(room, FEWEST_TRIED))
     names = grid.names if grid is not None else ()
 
     def effects(names: tuple[str, ...]) -> Effects:
@@ -111,16 +113,22 @@ def _effects(two: Two, side: str, grid: Grid | None) -> Effects:
         return effects(())
 
 
-def _tried(two: Two, side: str, stream: str, most: int) -> tuple[int, ...] | None:
-    """Return the positions of a long text that are tried; None for all.
+def _tried(two: Two, side: str, grid: Grid, most: int) -> tuple[int, ...] | None:
+    """Return the positions of a long input that are tried; None for all.
 
-    They are the first ones that differ, at most half of those tried, and the last ones.
+    They are the first ones that differ, at most half of those tried, and the last ones; of a file,
+    whose tokens have no ids, those whose first cells differ most, and the one that answers.
     """
-    base, source = two.sides(side)
+    stream, (base, source) = grid.stream, two.sides(side)
     ours, theirs = (run.trace.streams[stream].ids for run in (base, source))
     if len(ours) <= most:
         return None
     counterparts = dict(two.pairs(side, stream) or enumerate(range(len(ours))))
+    if stream == base.scope.model.fields[0].stream and two.noun != TEXT_FIELD:
+        answers = position_that_answers(base.trace, stream)
+        far = _by_difference(base.trace, source.trace, grid.names[0], counterparts)
+        chosen = far if answers is None else [answers, *(i for i in far if i != answers)]
+        return tuple(sorted(chosen[:most]))
     differ = [
         i
         for i, token in enumerate(ours)
@@ -129,6 +137,21 @@ def _tried(two: Two, side: str, stream: str, most: int) -> tuple[int, ...] | Non
     first = [i for i in differ if i in counterparts][: most // 2]
     last = [i for i in reversed(sorted(counterparts)) if i not in first][: most - len(first)]
     return tuple(sorted([*first, *last]))
+
+
+def position_that_answers(trace: Trace, stream: str) -> int | None:
+    """Return the one position of a stream that the answer is read from; None if there is none."""
+    output = first_output(trace)
+    is_there = getattr(output, "stream", None) == stream
+    return getattr(output, "position", None) if is_there else None
+
+
+def _by_difference(run: Trace, other: Trace, name: str, counterparts: dict[int, int]) -> list[int]:
+    """Return the positions, first those at which two runs differ most in an intermediate."""
+    ours, theirs = (trace.activations[name].value[0].float() for trace in (run, other))
+    here = list(counterparts)
+    far = (ours[here] - theirs[list(counterparts.values())]).norm(dim=-1)
+    return [here[i] for i in far.argsort(descending=True).tolist()]
 
 
 def edits_of(run: CurrentRun, choices: PatchChoices, side: str) -> Edits:

@@ -72,7 +72,7 @@ def gradient_picture(
         **saving(file_name(run.trace, "gradient"), facts(run.trace)),
         "unit": "share of the gap" if measured.is_share else measured.two.metric(NECESSARY).unit,
         "axes": [say.EXACT_EFFECT, say.GUESSED_EFFECT],
-        "hint": say.SCATTER_HINT,
+        "hint": say.SCATTER_HINT.format(noun=measured.two.noun),
         "panels": [_panel(run, choices, measured, side) for side in SIDES],
     }
 
@@ -86,7 +86,7 @@ def _panel(
     kinds = list(dict.fromkeys(sites[one.site].kind for one in points))
     return {
         "side": side,
-        "title": say.TITLES[side],
+        "title": say.TITLES[side].format(noun=two.noun),
         "sentence": _sentence(measured, side, points),
         "kinds": [
             words.kind_title(next(s for s in sites.values() if s.kind == kind)) for kind in kinds
@@ -111,7 +111,7 @@ def _sentence(measured: PatchEffects, side: str, points: list[Point]) -> str:
     """Say how well the guesses agree, and which is furthest off."""
     both = both_of(measured, side)
     if both is None or not points:
-        return say.PATCH_TOO_LONG
+        return say.too_long(measured.two.noun)
     base, _ = measured.two.sides(side)
     worst = max(points, key=lambda one: abs(one.exact - one.guess))
     place = words.head_location(base.trace.attention[worst.site], worst.head)

@@ -50,7 +50,7 @@ def grids(scope: Scope, trace: Trace, part: str) -> list[Grid]:
             grids.append(Grid(key, title, several[0].stream, (*rows,), (*rows.values(),)))
     if by_row or part == say.FEED_FORWARD_PART:
         return grids
-    return _recurrent(trace)
+    return _without_layers(trace)
 
 
 def has_stream(scope: Scope) -> bool:
@@ -58,17 +58,27 @@ def has_stream(scope: Scope) -> bool:
     return any(sublayer.adds for sublayer in scope.model.sublayers)
 
 
+def has_states(scope: Scope) -> bool:
+    """Return True if the cells together hold all that the model passes on.
+
+    Of a model whose layers are not known, only the outputs of attentions are cells.
+    """
+    return bool(scope.model.sublayers) or scope.model.is_recurrent
+
+
 def _layer(number: int | None) -> str:
     return say.LAST if number is None else say.layer_row_label(number)
 
 
-def _recurrent(trace: Trace) -> list[Grid]:
+def _without_layers(trace: Trace) -> list[Grid]:
     """Return the intermediates of a model without layers of sublayers, by stream."""
     by_stream: dict[str, dict[str, str]] = {}
     for name, activation in trace.activations.items():
         stream = activation.axes[1]
         if stream in trace.streams and activation.axes[-1] != "vocab":
-            by_stream.setdefault(stream, {})[name] = say.recurrent_label(name)
+            site = trace.attention.get(name.rpartition(".")[0])
+            label = say.recurrent_label(name) if site is None else _layer(site.layer)
+            by_stream.setdefault(stream, {})[name] = label
     return [
         Grid(
             stream,

@@ -27,6 +27,7 @@ from viz_app.views.interventions.patch_effects import (
     edited_of,
     edits_of,
     measure_patches,
+    position_that_answers,
     strongest_cell,
     strongest_head,
     usable_pair,
@@ -73,14 +74,18 @@ def _counts(measured: PatchEffects) -> str:
         measured.grid.stream if measured.grid else next(iter(two.this.trace.streams)),
     )
     n, m = (len(run.trace.streams[stream].ids) for run in (two.this, two.other))
-    alignment = say.alignment_sentence(n, m, len(two.pairs(NECESSARY, stream)))
+    alignment = say.alignment_sentence(n, m, len(two.pairs(NECESSARY, stream)), two.noun_at(stream))
     effects = measured.effects[NECESSARY]
     has_heads = any(site.has_causes for site in two.this.trace.attention.values())
-    if effects.tried is None and (effects.heads is not None or not has_heads):
-        return alignment
-    n_cells = len(two.this.trace.streams[measured.grid.stream].ids) if measured.grid else 0
-    n_tried = None if effects.tried is None else len(effects.tried)
-    return f"{alignment} {say.partial_trial_sentence(n_tried, n_cells, not has_heads or effects.heads is not None)}"
+    sentences = [alignment]
+    if effects.tried is not None and (grid := measured.grid) is not None:
+        n_cells = len(two.this.trace.streams[grid.stream].ids)
+        reads_one = position_that_answers(two.this.trace, grid.stream) is not None
+        noun = two.noun_at(grid.stream)
+        sentences.append(say.tried_positions(len(effects.tried), n_cells, noun, reads_one))
+    if has_heads and effects.heads is None:
+        sentences.append(say.heads_not_tried(two.noun))
+    return " ".join(sentences)
 
 
 def patch_picture(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> dict[str, Any]:
@@ -97,7 +102,9 @@ def patch_picture(run: CurrentRun, choices: PatchChoices, measured: PatchEffects
     levels = (level(two.metric(side), two.sides(side)[0].trace) for side in SIDES)
     return {
         **saving(file_name(run.trace, "patch"), facts(run.trace)),
-        "measured": say.metric_values(two.decision.label.text, two.rival_name, two.row, *levels),
+        "measured": say.metric_values(
+            two.decision.label.text, two.rival_name, two.row, *levels, two.noun
+        ),
         "unit": "of the gap" if measured.is_share else unit,
         "largest": float(finite.abs().max()) if len(finite) else 0.0,
         "hint": _hint(run, choices, measured),
@@ -120,7 +127,7 @@ def panel(
     edits = edits_of(run, choices, side)
     return {
         "side": side,
-        "title": say.TITLES[side],
+        "title": say.TITLES[side].format(noun=two.noun),
         "means": say.MEANINGS[side],
         "text": " / ".join(_texts(base.trace)),
         "sentence": _sentence(measured, side),
@@ -235,7 +242,7 @@ def _sentence(measured: PatchEffects, side: str) -> str:
         sentences.append(
             say_of("head", words.head_location(base.trace.attention[site], number), value)
         )
-    return " ".join(sentences) if sentences else say.PATCH_TOO_LONG
+    return " ".join(sentences) if sentences else say.too_long(two.noun)
 
 
 def _hint(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> str:
@@ -247,7 +254,7 @@ def _hint(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> str
     if choices.unit == "share" and not measured.is_share:
         return say.no_share(measured.two.gap)
     if edited is None or grid is None:
-        return say.HINT
+        return say.HINT.format(noun=measured.two.noun)
     cells = [
         (grid.names.index(edit.where.activation), edit.where.queries[0])
         for edit in edited.edits

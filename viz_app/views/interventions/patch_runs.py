@@ -1,12 +1,13 @@
-"""The two runs of the section Patch: this text and another, and how their positions correspond."""
+"""The two runs of the section Patch: this one and another, and how their positions correspond."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from models import InputError, Scope
 from models.analysis.metrics import LogitDifference, LogProbability, logits_of
-from models.architectures.base import Field
+from models.architectures.base import FILE_FIELDS, TEXT_FIELD, Field
 from models.runs.inputs import FieldInput
+from models.tokenizers.base import Encoding
 from models.trace import Trace
 from models.trace.edits import Edit, Edits, Patch, Where
 from models.trace.outputs import ClassProbabilities, JudgedLabels, MaskedToken, NextToken, Span
@@ -20,22 +21,24 @@ from viz_app.views.interventions.decisions import (
     default_decision,
     option_label,
 )
+from viz_app.views.interventions.text import noun_of
 
 AlignedPairs = tuple[tuple[int, int], ...]  # (position in this run, position in the other)
 NECESSARY, SUFFICIENT = SIDES = ("needed", "enough")
 
 
-def typed_fields(scope: Scope, trace: Trace) -> list[Field]:
-    """Return the fields that a second text is typed for.
+def second_fields(scope: Scope, trace: Trace) -> list[Field]:
+    """Return the fields for which the other run reads something else.
 
-    They are those of this run that have a text, without the one that a translation reads as its
-    target: both runs read the same, so that only the source differs.
+    They are those of this run that have a file or a text, without the one that a translation reads
+    as its target: both runs read the same, so that only the source differs.
     """
     model = scope.model
     return [
         one
-        for one in model.text_fields
-        if (not one.optional or trace.fields.get(one.name))
+        for one in model.fields
+        if one.kind in (TEXT_FIELD, *FILE_FIELDS)
+        and (not one.optional or trace.fields.get(one.name))
         and not (model.translates and one.stream == model.writes)
     ]
 
@@ -83,6 +86,15 @@ class Two:
     @property
     def decision(self) -> Decision:
         return self.all[self.chosen]
+
+    @property
+    def noun(self) -> str:
+        """What both runs are of: "text", "image" or "sound"."""
+        return noun_of(self.this.scope.model)
+
+    def noun_at(self, stream: str) -> str:
+        """Return what a stream is of: what the runs are of, or the text written from a file."""
+        return self.noun if stream == self.this.scope.model.fields[0].stream else "text"
 
     @property
     def row(self) -> int:
@@ -175,6 +187,12 @@ def level(metric: LogitDifference | LogProbability, trace: Trace) -> float:
     return float(row.log_softmax(-1)[metric.token])
 
 
+def reads_same(row: Encoding, other: Encoding) -> bool:
+    """Return True if a model reads the same of both rows: the same tokens, or the same numbers."""
+    digest, other_digest = (getattr(one, "digest", "") for one in (row, other))
+    return row.ids == other.ids and digest == other_digest
+
+
 def alignment(run: Trace, other: Trace, stream: str) -> AlignedPairs:
     """Return the positions of two texts' common beginning and end; () if both are of one length."""
     ours, theirs = run.streams[stream].ids, other.streams[stream].ids
@@ -196,20 +214,21 @@ def two_runs(run: CurrentRun, second: tuple[str, ...], position: int | None) -> 
     spec = replace(run.spec, edits=(), forced=())
     base = cache.changed_run(run.unchanged, spec)
     scope, trace = base.scope, base.trace
+    noun = noun_of(scope.model)
     if not all(text.strip() for text in second):
         return say.EMPTY
     try:
         other = cache.given_trace(scope, *_values(scope, trace, second))
     except InputError as error:
         return say.unreadable_second(str(error))
-    if {name: row.ids for name, row in trace.streams.items()} == {
-        name: row.ids for name, row in other.streams.items()
-    }:
-        return say.SAME_TEXTS
+    if trace.streams.keys() == other.streams.keys() and all(
+        reads_same(row, other.streams[name]) for name, row in trace.streams.items()
+    ):
+        return say.same_inputs(noun)
     for stream, row in trace.streams.items():
         n, m = len(row.ids), len(other.streams[stream].ids) if stream in other.streams else 0
         if n != m and not alignment(trace, other, stream):
-            return say.counts(n, m)
+            return say.counts(n, m, noun)
     every = decisions(trace)
     rows = [
         None if _option(trace, other, one.option) is None else _other_row(trace, other, one.row)
@@ -227,7 +246,7 @@ def _values(scope: Scope, trace: Trace, second: tuple[str, ...]) -> list[FieldIn
     """Return the values of all fields: the second text, and what else this run read."""
     if scope.model.translates:
         return [*second, trace.streams[scope.model.writes]]
-    texts = {one.name: text for one, text in zip(typed_fields(scope, trace), second, strict=False)}
+    texts = {one.name: text for one, text in zip(second_fields(scope, trace), second, strict=False)}
     return [texts.get(name, value) for name, value in trace.fields.items()]
 
 

@@ -6,10 +6,9 @@ from viz_app import words
 
 FEED_FORWARD_PART, GRADIENT_PART = "feed-forward", "gradient"
 INPUT, LAST = "Input", "End"
-PATCH_ANSWER = "Click a part to take it from the run of a second text, or drag it onto the other grid. Which part makes the difference?"
+PATCH_ANSWER = "Click a part to take it from a second run, or drag it onto the other grid. Which part makes the difference?"
 NOTHING_TO_PATCH = "Nothing inside this model can be taken from another run."
 EMPTY = "Type a second text: its parts are put into this run, one at a time."
-SAME_TEXTS = "Both texts are the same, so nothing would change. Change a word of the second text."
 NO_DECISION = "The two runs have no answer in common that could be compared."
 NO_COUNTERPART = (
     "This text's answer is at tokens that have no counterpart in the second text. Change fewer words of it, or give both "
@@ -19,22 +18,28 @@ LABEL_HELP = (
     "A text that differs in one word shows most. With the same number of tokens every position has its counterpart. "
     "Otherwise the common beginning and the common end are aligned. Parts that are already taken stay those of the text they came from."
 )
+FILE_HELP = (
+    "Each part replaces its counterpart in the {noun} above. Parts that are already taken stay those of the "
+    "{noun} they came from."
+)
 PART_TITLES = {
     "residual": "Residual stream",
     FEED_FORWARD_PART: "Feed-forward",
     GRADIENT_PART: "Heads by gradient",
 }
 STATES_TITLE = "States"  # of a model whose layers add nothing to a stream
+OUTPUTS_TITLE = "Attention outputs"  # of a model whose layers are not known
 _GRADIENT_HELP = "A gradient guesses what each head would do (attribution patching): the scatter shows how far to trust it."
 _STREAM_HELP = (
     "The residual stream after each layer holds all that a token has gathered so far. The output of a feed-forward is what "
     "that sublayer alone adds."
 )
+_OUTPUTS_HELP = "The output of an attention is what that sublayer alone adds."
 _STATES_HELP = "A state holds all that a layer passes on to the next."
 _RECURRENT_HELP = "A state holds all that the model passes on from one token to the next."
 STATES_GO_ON = "A replaced state is what the next step starts from, so the states of tokens read later change too."
 EXACT_EFFECT, GUESSED_EFFECT = "effect of the patch (exact)", "gradient estimate"
-SCATTER_HINT = "On the line the guess is exact. Click a head to take it from the other text."
+SCATTER_HINT = "On the line the guess is exact. Click a head to take it from the other {noun}."
 SLOPE_NAME = "the largest guess by a finite difference"
 SLOPE_OF_PATCH = "{}: {:.4f} by the gradient, {:.4f} by going 1 % of the way in each direction ({})"
 EFFECT_UNITS = {"difference": "Difference", "share": "Share of gap"}
@@ -43,46 +48,66 @@ UNIT_HELP = (
     "does nothing; 1: it makes the whole difference."
 )
 TITLES = {
-    "needed": "Needed? This text, with one part of the other",
-    "enough": "Enough? The other text, with one part of this",
+    "needed": "Needed? This {noun}, with one part of the other",
+    "enough": "Enough? The other {noun}, with one part of this",
 }
 MEANINGS = {
     "needed": "A part is needed if the answer is lost without it.",
     "enough": "A part is enough if it restores the answer on its own.",
 }
-HINT = "Click a cell or a head to take it from the other text, or drag it onto the other grid."
+HINT = "Click a cell or a head to take it from the other {noun}, or drag it onto the other grid."
 NOTHING_PATCHED = "Nothing is patched yet: click a cell or a head."
-PATCH_TOO_LONG = "These texts are too long to try every part at once. Shorten them."
 NO_CELLS = "This model has no residual stream, so only its heads are tried."
 NO_FEED_FORWARD = "This model has no feed-forward sublayer."
 PATCH_EXPLANATION = """Each cell is one run of the model in which **that part alone** comes from the other run. This is activation
 patching (Zhang and Nanda 2024). Its number is the change of what is measured: after minus before.
 
-**Needed** (noising) puts a part of the other text into this run. If the answer is lost, the run needs that part.
-**Enough** (denoising) puts a part of this text into the other run. If the answer comes, that part alone is enough. A part
+**Needed** (noising) puts a part of the other {noun} into this run. If the answer is lost, the run needs that part.
+**Enough** (denoising) puts a part of this {noun} into the other run. If the answer comes, that part alone is enough. A part
 can be enough and not needed, when another part does the same work. It can be needed and not enough, when others must help.
 
 **Heads by gradient** compares that number of each head with ∂f/∂z · (z of the other run − z). Here z is the head's output and
 f is what is measured. This is attribution patching (Nanda 2023): one gradient for all heads. It is exact where the model is
 linear on the way from one run to the other.
 
-A model that writes another text reads the same target in both runs, so that only the source differs. The numbers are those
+A model that writes another text reads the same target in both runs, so that only the {source} differs. The numbers are those
 of the two runs without other edits. Masks and switched-off heads change only the answer beside the grids. This is one pair
-of texts: the same part may do something else elsewhere."""
+of {noun}s: the same part may do something else elsewhere."""
 
 
-def patch_explanation(is_recurrent: bool) -> str:
+def patch_explanation(noun: str, is_recurrent: bool) -> str:
     """Explain the numbers of the section."""
-    return f"{PATCH_EXPLANATION}\n\n{STATES_GO_ON}" if is_recurrent else PATCH_EXPLANATION
+    source = "source" if noun == "text" else noun
+    explanation = PATCH_EXPLANATION.format(noun=noun, source=source)
+    return f"{explanation}\n\n{STATES_GO_ON}" if is_recurrent else explanation
 
 
-def part_title(part: str, has_stream: bool) -> str:
-    """Return the name of a part; `has_stream` is True if the layers add to a residual stream."""
-    return PART_TITLES[part] if has_stream or part != "residual" else STATES_TITLE
+def same_inputs(noun: str) -> str:
+    """Say that both runs read the same."""
+    remedy = "Change a word of the second text." if noun == "text" else "Choose another one."
+    return f"Both {noun}s are the same, so nothing would change. {remedy}"
 
 
-def part_help(has_stream: bool, is_recurrent: bool) -> str:
+def too_long(noun: str) -> str:
+    """Say that no part can be tried."""
+    remedy = " Shorten them." if noun == "text" else ""
+    return f"These {noun}s are too long to try every part at once.{remedy}"
+
+
+def part_title(part: str, has_stream: bool, has_states: bool = True) -> str:
+    """Return the name of a part; `has_stream` is True if the layers add to a residual stream.
+
+    `has_states` is False of a model of which only the outputs of attentions are known.
+    """
+    if has_stream or part != "residual":
+        return PART_TITLES[part]
+    return STATES_TITLE if has_states else OUTPUTS_TITLE
+
+
+def part_help(has_stream: bool, is_recurrent: bool, has_states: bool = True) -> str:
     """Say what the parts are."""
+    if not has_states:
+        return f"{_OUTPUTS_HELP} {_GRADIENT_HELP}"
     states = f"{_RECURRENT_HELP} {STATES_GO_ON}" if is_recurrent else _STATES_HELP
     return f"{_STREAM_HELP if has_stream else states} {_GRADIENT_HELP}"
 
@@ -107,39 +132,47 @@ def unreadable_second(why: str) -> str:
     return f"{why[:1].upper()}{why[1:]}."
 
 
-def counts(n: int, m: int) -> str:
-    """Say that two texts cannot be aligned."""
-    return f"This text has {n} tokens and the second {m}, and they cannot be aligned. Give both the same number."
+def counts(n: int, m: int, noun: str) -> str:
+    """Say that two inputs cannot be aligned."""
+    tokens = "frames" if noun == "sound" else "tokens"
+    return f"This {noun} has {n} {tokens} and the second {m}, and they cannot be aligned. Give both the same number."
 
 
-def alignment_sentence(n: int, m: int, n_aligned: int) -> str:
-    """Say how the positions of two texts belong together."""
-    length = f"{m} token" if m == 1 else f"{m} tokens"
+def alignment_sentence(n: int, m: int, n_aligned: int, noun: str) -> str:
+    """Say how the positions of two inputs belong together."""
+    token = "frame" if noun == "sound" else "token"
+    length = f"{m} {token}" if m == 1 else f"{m} {token}s"
     if n == m:
-        return f"{length}, as many as this text, so the positions match."
+        return f"{length}, as many as this {noun}, so the positions match."
+    how = "in time" if noun == "sound" else "at the common beginning and end"
     return (
-        f"{length}; this text has {n}. Aligned at the common beginning and end: {n_aligned}. The hatched "
+        f"{length}; this {noun} has {n}. Aligned {how}: {n_aligned}. The hatched "
         "ones have no counterpart."
     )
 
 
-def partial_trial_sentence(n_tried: int | None, n: int, has_heads: bool) -> str:
-    """Say which parts of a long text are tried; None positions for all."""
-    sentences = []
-    if n_tried is not None:
-        sentences.append(
-            f"Long text: {n_tried} of {n} positions are tried, the first that differ and the last."
-        )
-    if not has_heads:
-        sentences.append("The heads are not tried: shorten the text to see them.")
-    return " ".join(sentences)
+def tried_positions(n_tried: int, n: int, noun: str, reads_one: bool) -> str:
+    """Say which positions of a long input are tried.
+
+    With `reads_one` the answer is read from one position of a file, which is among them.
+    """
+    which = "the first that differ and the last"
+    if noun != "text":
+        which = "where the inputs differ most" + " and the answer is read" * reads_one
+    return f"Long {noun}: {n_tried} of {n} positions are tried, {which}."
 
 
-def metric_values(token: str, rival: str, row: int, this: float, other: float) -> str:
+def heads_not_tried(noun: str) -> str:
+    """Say that the heads of a long input are not tried."""
+    remedy = "shorten the text to see them" if noun == "text" else f"the {noun} is too long"
+    return f"The heads are not tried: {remedy}."
+
+
+def metric_values(token: str, rival: str, row: int, this: float, other: float, noun: str) -> str:
     """Name what is measured, with its value in both runs."""
     what = f"logit({token}) − logit({rival})" if rival else f"log p({token})"
     return (
-        f"Measured: {what} at decision {row + 1}: {signed_number(this)} in this text, "
+        f"Measured: {what} at decision {row + 1}: {signed_number(this)} in this {noun}, "
         f"{signed_number(other)} in the other"
     )
 

@@ -1,11 +1,18 @@
-"""A second text that differs in one word, so that both runs compare position by position."""
+"""A second text that differs in one word, or another example of a file.
+
+Both runs then compare position by position.
+"""
 
 import re
+from typing import cast
 
 from models import InputError, Scope
+from models.architectures.base import FILE_FIELDS, TEXT_FIELD
+from models.field_file import FieldFile
 from models.trace import Trace
 from viz_app.input_bar.examples import readable_examples
-from viz_app.views.interventions.patch_runs import typed_fields
+from viz_app.session.own_files import FILE_KINDS
+from viz_app.views.interventions.patch_runs import reads_same, second_fields
 
 # a word → one that may stand in its place; each pair is tried in this order, and both ways
 WORD_PAIRS = (
@@ -23,15 +30,21 @@ _DISAGREES = re.compile(
 
 
 def propose_second_text(scope: Scope, trace: Trace) -> tuple[str, ...]:
-    """Return a second text: the run's with a word, digit or name exchanged by a known rule."""
-    fields = typed_fields(scope, trace)
-    texts = [str(trace.fields.get(field.name) or "") for field in fields]
+    """Return what the other run reads: this run's text with a word, digit or name exchanged.
+
+    Of a file it is the first example that is another one.
+    """
+    fields = second_fields(scope, trace)
+    texts = [cast(str, trace.fields.get(field.name) or "") for field in fields]
     for i, text in enumerate(texts):
         for candidate in _candidates(text):
             proposed = (*texts[:i], candidate, *texts[i + 1 :])
             agrees = _DISAGREES.search(text) or not _DISAGREES.search(candidate)
             if candidate != text and agrees and _fits(scope, trace, proposed):
                 return proposed
+    for i, one in enumerate(texts):
+        if isinstance(one, FieldFile):  # of another length
+            return (*texts[:i], *_candidates(one)[:1], *texts[i + 1 :])
     for example in readable_examples(scope):
         if len(example) == len(texts) and list(example) != texts:
             return example
@@ -40,6 +53,9 @@ def propose_second_text(scope: Scope, trace: Trace) -> tuple[str, ...]:
 
 def _candidates(text: str) -> list[str]:
     candidates = []
+    for kind in FILE_KINDS.values():
+        if isinstance(text, kind.made):
+            return [file for name in kind.examples if (file := kind.example(name)) != text]
     for pair in WORD_PAIRS:
         for word, other in (pair, pair[::-1]):
             if re.search(_WORD.format(word), text):
@@ -59,16 +75,22 @@ def _candidates(text: str) -> list[str]:
 
 
 def _fits(scope: Scope, trace: Trace, texts: tuple[str, ...]) -> bool:
-    """Return True if the model can read the texts and they have as many tokens as the run."""
-    names = [field.name for field in typed_fields(scope, trace)]
+    """Return True if the model can read them and they have as many tokens as the run."""
+    names = [field.name for field in second_fields(scope, trace)]
     values = dict(trace.fields) | dict(zip(names, texts, strict=True))
     try:
-        rows = scope.encode(*(values[field.name] for field in scope.model.text_fields))
+        rows = scope.encode(
+            **{
+                field.name: values.get(field.name)
+                for field in scope.model.fields
+                if field.kind in (TEXT_FIELD, *FILE_FIELDS)
+            }
+        )
     except (InputError, TypeError):
         return False
     streams = {field.stream for field in scope.model.fields if field.name in names}
     return all(
         len(rows[stream].ids) == len(trace.streams[stream].ids)
-        and rows[stream].ids != trace.streams[stream].ids
+        and not reads_same(rows[stream], trace.streams[stream])
         for stream in streams
     )

@@ -1,14 +1,16 @@
 """The edits of the page Interventions, kept in the session and in the URL."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 
 from models.analysis.best_offset import best_offset
+from models.architectures.base import FILE_FIELDS, Field
 from models.trace import AttentionSite, Trace
-from models.trace.edits import BASELINES, Edit, Edits, HeadOff, HeadScale, Patch, Where, to_text
+from models.trace.edits import BASELINES, Edit, Edits, HeadOff, HeadScale, Patch, Where
 from viz_app.session import live, url_state
-from viz_app.session.parameters import Choice, Notation, Text, Whole
+from viz_app.session.parameters import Choice, Notation, Parameter, Text, Whole
 from viz_app.session.run_changes import EDITS, MOST_TEXTS
 
 FOLLOWED_POSITION = Whole("if-position")
@@ -113,13 +115,24 @@ def _read_patches(text: str) -> Edits:
 
 
 PATCH_TEXTS = tuple(Text(f"patch-text{n}", default=None) for n in ("", "-2", "-3"))
+PATCH_FILES = {kind: url_state.file_parameter(kind, f"patch-{kind}") for kind in FILE_FIELDS}
 PATCH_STREAM = Choice("patch-stream", is_step=False)
 PATCH_PART = Choice(
     "patch-part", "residual", options=("residual", "feed-forward", "gradient"), is_step=False
 )
 PATCH_UNIT = Choice("patch-unit", "difference", options=("difference", "share"), is_step=False)
 PATCH_SIDE = Choice("patch-side", "needed", options=("needed", "enough"), is_step=False)
-OTHER_EDITS = Notation("patch-other", (), True, read=_read_patches, write=to_text)
+OTHER_EDITS = Notation("patch-other", (), True, read=_read_patches, write=EDITS.write)
+
+
+def patch_parameters(fields: Sequence[Field]) -> list[Parameter]:
+    """Return the parameters of what the other run reads for these fields.
+
+    Fields after the last text that has one get none.
+    """
+    texts = iter(PATCH_TEXTS)
+    each = (PATCH_FILES.get(field.kind) or next(texts, None) for field in fields)
+    return [parameter for parameter in takewhile(bool, each) if parameter]
 
 
 def toggle_edit(side: str, edit: Edit) -> None:

@@ -1,15 +1,14 @@
 """The wording of the page Interventions."""
 
+from models.architectures import Model
+from models.architectures.base import FILE_FIELDS, TEXT_FIELD
+
 INTERVENTIONS_QUESTION = "Interventions: what happens if…?"
 HEADS_ANSWER = "Click a head to switch it off. Drag it sideways (or press ← →) to scale it. The answer changes beside it."
 NO_HEADS_TO_CHANGE = "This run has no attention head whose output can be changed."
-NO_TEXT_TO_PATCH = (
-    "**This model reads no text**, so there is no second one to take a part from. Nor is there a held-out one to "
-    "measure heads on. The section **Heads** switches them off for the {} that is shown."
-)
-NO_ANSWER = (
-    "This model gives no probabilities for this text, so there is nothing to compare. "
-    "A model that fills in words needs a [MASK] in its text."
+NO_HELD_OUT_TEXT = (
+    "**This model reads no text**, and only held-out texts are measured here. The section **Heads** switches heads off "
+    "for the {noun} that is shown. Choose another {noun} above to see whether the same heads matter there."
 )
 HEADS_TOO_LONG = (
     "This text is too long to try every head at once. Click a head to see what it does."
@@ -44,6 +43,19 @@ probability; above 0 it had lowered it. KL divergence: the cell is how far the t
 
 A head that can be removed without effect may still matter: later heads can replace it (Michel et al. 2019). Heimersheim and
 Nanda (2024) discuss why. This is one sentence: the same head may matter elsewhere."""
+
+
+def noun_of(model: Model) -> str:
+    """Return what a run of this model is of: "text", "image" or "sound"."""
+    kind = model.fields[0].kind
+    return kind if kind in FILE_FIELDS else TEXT_FIELD
+
+
+def no_answer(model: Model) -> str:
+    """Say that a run of this model has no probabilities."""
+    noun = noun_of(model)
+    remedy = " A model that fills in words needs a [MASK] in its text." if noun == "text" else ""
+    return f"This model gives no probabilities for this {noun}, so there is nothing to compare.{remedy}"
 
 
 def board_title(metric: str, token: str) -> str:
