@@ -140,7 +140,8 @@ class Encoder(nn.Module):
         """Return the states, each edited before its direction goes on from it.
 
         The edit is offered the half that this direction has come to beside the other direction's
-        `unedited` one. No padded step is edited.
+        `unedited` one: where it changes several states, each direction's edited states would need
+        the other's first. No padded step is edited.
         """
         n, d = x.shape[1], self.d_hidden
         halves = list(unedited.split(d, dim=-1))
