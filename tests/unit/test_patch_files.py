@@ -247,7 +247,7 @@ def test_of_a_long_image_the_patches_that_differ_most_and_the_answering_token_ar
     assert tried == sorted([0, *far])
     said = drawn[PATCH_NOTE]["rows"][0][1]
     assert (
-        "4 of 17 positions are tried, where the inputs differ most and the answer is read" in said
+        "4 of 17 positions are tried: where the inputs differ most and the answer is read" in said
     )
     assert "shorten" not in said
 

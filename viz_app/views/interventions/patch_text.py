@@ -90,8 +90,13 @@ def same_inputs(noun: str) -> str:
 
 def too_long(noun: str) -> str:
     """Say that no part can be tried."""
-    remedy = " Shorten them." if noun == "text" else ""
-    return f"These {noun}s are too long to try every part at once.{remedy}"
+    if noun == "text":
+        return "These texts are too long to try every part at once. Shorten them."
+    return f"These {noun}s have too many {_token(noun)}s to try every part at once."
+
+
+def _token(noun: str) -> str:
+    return "frame" if noun == "sound" else "token"
 
 
 def part_title(part: str, has_stream: bool, has_states: bool = True) -> str:
@@ -134,14 +139,12 @@ def unreadable_second(why: str) -> str:
 
 def counts(n: int, m: int, noun: str) -> str:
     """Say that two inputs cannot be aligned."""
-    tokens = "frames" if noun == "sound" else "tokens"
-    return f"This {noun} has {n} {tokens} and the second {m}, and they cannot be aligned. Give both the same number."
+    return f"This {noun} has {n} {_token(noun)}s and the second {m}, and they cannot be aligned. Give both the same number."
 
 
 def alignment_sentence(n: int, m: int, n_aligned: int, noun: str) -> str:
     """Say how the positions of two inputs belong together."""
-    token = "frame" if noun == "sound" else "token"
-    length = f"{m} {token}" if m == 1 else f"{m} {token}s"
+    length = f"{m} {_token(noun)}{'s' * (m != 1)}"
     if n == m:
         return f"{length}, as many as this {noun}, so the positions match."
     how = "in time" if noun == "sound" else "at the common beginning and end"
@@ -156,16 +159,16 @@ def tried_positions(n_tried: int, n: int, noun: str, reads_one: bool) -> str:
 
     With `reads_one` the answer is read from one position of a file, which is among them.
     """
-    which = "the first that differ and the last"
-    if noun != "text":
-        which = "where the inputs differ most" + " and the answer is read" * reads_one
-    return f"Long {noun}: {n_tried} of {n} positions are tried, {which}."
+    tried = f"{n_tried} of {n} positions are tried"
+    if noun == "text":
+        return f"Long text: {tried}, the first that differ and the last."
+    return f"{tried}: where the inputs differ most{' and the answer is read' * reads_one}."
 
 
 def heads_not_tried(noun: str) -> str:
     """Say that the heads of a long input are not tried."""
-    remedy = "shorten the text to see them" if noun == "text" else f"the {noun} is too long"
-    return f"The heads are not tried: {remedy}."
+    why = f"this {noun} has too many {_token(noun)}s"
+    return f"The heads are not tried: {'shorten the text to see them' if noun == 'text' else why}."
 
 
 def metric_values(token: str, rival: str, row: int, this: float, other: float, noun: str) -> str:
