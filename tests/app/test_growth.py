@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from app_parts import PATIENCE, component, prose, said
 from PIL import Image
-from small import reversal_trainer
+from small import Reversal, reversal_trainer
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 import models
 import viz_app
+from models.architectures.attention_only import AttentionOnlyConfig
 from models.opening import shipped_folder
 from models.tasks import open_task
 from viz_app import words
@@ -177,6 +178,17 @@ def test_the_slider_shows_the_same_text_under_the_weights_of_that_step(page: App
     headline = dict(said(page, "written")["rows"])
     assert headline["output"] == then.output != now.output
     assert headline["label-out"] == "the weights after 125 steps: predicted after each given token"
+
+
+def test_a_model_without_dropout_shows_its_training_steps(page: AppTest, tmp_path: Path) -> None:
+    config = AttentionOnlyConfig(Reversal().tokenizer.vocab_size, d_model=17, n_ctx=13)
+    trainer = reversal_trainer(tmp_path, config=config, steps=2, snapshots=True)
+    assert len(list(trainer.train())) == 2
+    trainer.save_checkpoint()
+    page.query_params |= {"checkpoint": str(tmp_path), "source": "abc", "growth-step": "1"}
+    page.run()
+    assert not page.exception
+    assert any("neither dropout nor label smoothing" in caption.value for caption in page.caption)
 
 
 def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def choose_step(run: CurrentRun) -> None:
             )
             with st.popover("What the losses are", type="tertiary"):
                 st.caption(LOSSES_CAPTION)
-                st.caption(two_losses(record, run.scope.config.dropout))
+                st.caption(two_losses(record, getattr(run.scope.config, "dropout", 0.0)))
         slot = st.container(key="growth-note")
     with right:
         colours = look(st.context.theme.type)
