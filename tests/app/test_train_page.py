@@ -15,6 +15,8 @@ import models
 from models.tasks import open_task
 from viz_app import checkpoints
 from viz_app.controls.train import buttons, text
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts
 from viz_app.session import run_owners
 from viz_app.session.training import Training
 from viz_app.trainers import folders, pool
@@ -98,6 +100,10 @@ def test_a_run_is_stepped_gone_back_over_and_opened(monkeypatch: pytest.MonkeyPa
         site = trace.attention[SITE]
         np.testing.assert_array_equal(weights, site.weights().numpy())
         assert f"step {step}" in header["title"]
+        known = {f"{name}: {value}" for name, value in facts(trace).items()}
+        assert {f"training step: {step}", f"model: {run.folder.name}"} <= known
+        assert set(header["about"].split("\n")) <= known
+        assert header["file"] == file_name(trace, "attention")
         assert [label[0] for label in header["cols"]] == [*case.source, "[end]"]
     rule = json.loads(app.get("vega_lite_chart")[0].proto.spec)["layer"][0]
     assert [one["step"] for one in rule["data"]["values"]] == [1]

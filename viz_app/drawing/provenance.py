@@ -24,13 +24,13 @@ _NAMED_NUMBER = rf"(?<![^.])(?!\d+\.)([^.]+?)s?\.({_NUMBER})"
 _RAISED = {"<super>": "^", "<sub>": "_"}
 
 
-def file_name(trace: Trace, *parts: str) -> str:
+def file_name(trace: Trace, *parts: str, step: int | None = None) -> str:
     """Return a file name unique to model, step and similarity: "eng-fra.step8000.all-heads".
 
     The usual similarity and an unrecorded step are left out; "no-positions" is added where position
-    vectors are left out, "words" where tokens are joined to words.
+    vectors are left out, "words" where tokens are joined to words. `step` replaces the trace's own.
     """
-    step = trace.model.training.get("step")
+    step = trace.model.training.get("step") if step is None else step
     name = similarity(trace)
     parts_of_run = [
         trace.model.name,

@@ -78,6 +78,17 @@ def of_model(trace: Trace, *also: str) -> Facts:
     return {name: value for name, value in facts(trace).items() if name in names}
 
 
+def of_step(trace: Trace, step: int) -> Facts:
+    """Return the facts of this run that hold at another training step of its model as well.
+
+    The fingerprint and the answer are those of other weights, so they are left out.
+    """
+    answer, _ = answer_line(trace)
+    own = {"fingerprint", answer}
+    shared = {name: value for name, value in facts(trace).items() if name not in own}
+    return shared | {"training step": str(step)}
+
+
 def of_two(first: Trace, second: Trace, **more: str) -> Facts:
     """Return the facts of two runs, and `more`, as `merge_facts` does."""
     return {**merge_facts(facts(first), facts(second)), **more}

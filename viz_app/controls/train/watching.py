@@ -20,7 +20,7 @@ from viz_app.drawing.attention_maps import attention_maps
 from viz_app.drawing.learning_chart import Curve, learning_chart
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import of_step, saving
 from viz_app.session import run_owners, url_state
 from viz_app.session.live import live_session
 from viz_app.session.remembered import recall
@@ -178,8 +178,7 @@ def _maps(
 ) -> None:
     terms = words.terms(run.task)
     title = f"{words.kind_title(site)}, layer {site.layer + 1}, step {moment.step:,}"
-    about = facts(trace) | {"training step": str(moment.step)}
-    saved = saving(file_name(trace, f"attention-step-{moment.step}"), about)
+    saved = saving(file_name(trace, "attention", step=moment.step), of_step(trace, moment.step))
     assert moment.weights is not None
     with st.container(key=f"{key}-room"):
         show(MAPS, attention_maps(trace, site, moment.weights, terms, title, saved), key)
