@@ -1,6 +1,7 @@
 """A pinned run beside the current one: on every page, by the model and text that its address names, on one scale."""
 
 import gc
+import json
 import shutil
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -8,7 +9,7 @@ from weakref import ref
 
 import numpy as np
 import pytest
-from app_parts import PATIENCE, component, picture, prose, said
+from app_parts import PATIENCE, app_at, component, in_session, picture, prose, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -147,6 +148,19 @@ def said_address(app: AppTest) -> dict[str, list[str]]:
     import json
 
     return parse_qs(json.loads(component(app, "live").json)["address"]["query"])
+
+
+def test_nothing_of_a_pinned_run_is_left_to_the_next() -> None:
+    app = app_at("compare", checkpoint="gpt", text="The boy slept.")
+    before = {"checkpoint": ["bert"], "text": ["The dog was happy."], "masked": ["2"]}
+    with in_session(app):
+        pinned.pin_address(before)
+        pinned.unpin()
+    app.button(key="compare-model-bert").click().run()
+    assert not app.exception
+    query = parse_qs(json.loads(component(app, "live").json)["address"]["query"])
+    named = {name: value for name, value in query.items() if name.startswith("pin.")}
+    assert named == {"pin.checkpoint": ["bert"]}
 
 
 def test_swap_exchanges_both_runs() -> None:

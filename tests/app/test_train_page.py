@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_parts import app_at, page_at, picture, said
+from app_parts import app_at, in_session, page_at, picture, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -17,7 +17,8 @@ from viz_app import checkpoints
 from viz_app.controls.train import buttons, text
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
-from viz_app.session import run_owners
+from viz_app.session import pinned, run_owners
+from viz_app.session.parameters import declared_parameters
 from viz_app.session.training import Training
 from viz_app.trainers import folders, pool
 from viz_app.trainers.run import PAUSED, RUNNING, TrainingRun
@@ -157,10 +158,15 @@ def test_the_run_before_stays_beside_the_next_and_what_differs_is_named(
         assert "train-compare" not in [button.key for button in app.run().button]
     app.run()
     second, step = trained(app).run, trained(app).run.snapshots[-1]
+    with in_session(app):  # a pin that has nothing to do with either run
+        pinned.pin_address({"checkpoint": ["dates"], "source": ["3 May"], "similarity": ["dot"]})
     click(app, "compare")
     values = app.session_state["url"].values
+    assert not values["pin.source"]
+    assert not values["pin.similarity"]
     assert (values["checkpoint"], values["growth-step"]) == (second.name, step)
-    address = {name: str(value) for name, value in values.items() if value is not None}
+    known = declared_parameters()
+    address = {n: str(value) for n, value in values.items() if value != known[n].default}
     compared = page_at("compare", **address | {"growth": "true", "pin.growth": "true"})
     header, arrays = picture(compared, "difference")
     ours, theirs = (

@@ -13,7 +13,7 @@ from viz_app.drawing.sites import by_kind
 from viz_app.session import cache as kept
 from viz_app.session import live, own_files, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.parameters import Parameter
+from viz_app.session.parameters import Parameter, declared_parameters
 from viz_app.session.url_state import CHECKPOINT, parameter_of
 
 PIN_PREFIX = "pin."
@@ -27,6 +27,7 @@ def of_pinned(parameter: Parameter) -> Parameter:
 
 def pin_run(name: str, run: CurrentRun) -> None:
     """Pin this run with its changes; `name` is the menu name of its model."""
+    unpin()
     run_changes.force_anew(of_pinned)
     for parameter in _parameters(run):
         url_state.set_value(of_pinned(parameter), url_state.get(parameter))
@@ -35,14 +36,17 @@ def pin_run(name: str, run: CurrentRun) -> None:
 
 def pin_address(query: Mapping[str, Sequence[str]]) -> None:
     """Pin the run of an address, given the texts of its parameters; it names its checkpoint."""
+    unpin()
     run_changes.force_anew(of_pinned)
     for parameter in [CHECKPOINT, *url_state.shipped_fields(), *run_changes.parameters(())]:
         url_state.set_value(of_pinned(parameter), parameter.from_query(query))
 
 
 def unpin() -> None:
-    """Stop comparing with the pinned run."""
-    url_state.set_value(of_pinned(CHECKPOINT), CHECKPOINT.default)
+    """Stop comparing with the pinned run, and leave nothing of it to the next one."""
+    for name, parameter in list(declared_parameters().items()):
+        if name.startswith(PIN_PREFIX):
+            url_state.set_value(parameter, parameter.default)
 
 
 def swap(name: str, parameters: Sequence[Parameter]) -> None:

@@ -64,6 +64,7 @@ def open_both(one: TrainingPictures, before: TrainingPictures, site: str, step: 
     if not (_is_kept(one) and _is_kept(before)):
         return
     open_elsewhere(one, site, step, RUNS_PAGE)
+    pinned.unpin()
     for parameter, value in _model(before, nearest_step(before, step)).items():
         url_state.set_value(pinned.of_pinned(parameter), value)
 
