@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from app_parts import app_at, prose, said
+from app_parts import app_at, in_session, prose, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -108,6 +108,23 @@ def test_the_form_of_a_class_is_not_made_from_another_text() -> None:
     assert open_classes().form(code, 1) is None
     teacher.text_area(key="source").set_value(asked["source"]).run()
     assert open_classes().form(code, 1)["tokens"][1] == "black"
+
+
+def test_the_next_class_of_a_teacher_ticks_nothing_before_its_reveal(code: str) -> None:
+    teacher = as_teacher(app_at("", **STEP, **{"class": code}))
+
+    def ticked() -> list[bool]:
+        return [bar["happened"] for bar in said(teacher, "classroom")["news"]["histogram"]["bars"]]
+
+    open_classes().release(code, "t" * 22)
+    teacher.run()
+    assert any(ticked())
+    following = open_classes().start("t" * 22, LESSON)
+    with in_session(teacher):
+        class_state.enter(following)
+    teacher.run()
+    assert not said(teacher, "classroom")["is_released"]
+    assert not any(ticked())
 
 
 def test_a_class_ends_for_everyone(code: str) -> None:

@@ -79,7 +79,7 @@ def class_standing(session: LiveSession) -> Standing | None:
         except ClassError as error:
             leave_class(session, str(error))
             return None
-        session.member.code, session.member.stage = code, ""
+        session.member.code, session.member.stage, session.member.happened = code, "", {}
     return standing
 
 
@@ -109,7 +109,8 @@ def class_update(session: LiveSession) -> dict[str, Any] | None:
         update |= {"pupils": open_classes().pupils(code), "votes": sum(n for _, n in votes)}
         form: PredictionForm | None = open_classes().form(code, standing.step)
         if form is not None:
-            update["histogram"] = histogram(form, votes, session.member.happened.get(standing.step))
+            happened = session.member.happened.get(standing.step) if standing.is_released else None
+            update["histogram"] = histogram(form, votes, happened)
     return update
 
 

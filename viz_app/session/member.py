@@ -13,5 +13,5 @@ class Member:
     stage: str = ""  # of the class, which the page shows
     note: str = ""  # what the page has to say of a class that it is not in
     problem: str = ""  # why the last prediction did not count
-    happened: dict[int, Any] = field(default_factory=dict)  # by the number of a step
+    happened: dict[int, Any] = field(default_factory=dict)  # in the class, by the number of a step
     wrong_codes: list[float] = field(default_factory=list)  # when they were tried
