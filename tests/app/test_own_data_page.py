@@ -12,9 +12,11 @@ from streamlit.testing.v1 import AppTest
 import models
 from models.training.recipes import settings_line
 from viz_app import checkpoints
-from viz_app.controls.train import text
+from viz_app.controls.train import text, watching
 from viz_app.session import run_owners
 from viz_app.trainers import folders, own_data, pool
+from viz_app.trainers.run import TrainingRun
+from viz_app.trainers.settings import RunSettings
 
 PAIRS = "\n".join(f"word {i} <b>here\the{i} x" for i in range(300)).encode()
 
@@ -90,6 +92,18 @@ def test_a_run_on_own_data_is_stepped_and_drawn_and_says_where_it_is_kept() -> N
     np.testing.assert_array_equal(drawn, site.weights().numpy())
     assert run.settings.resumed(run.folder) in str(said(app, "note train-kept-line"))
     run.stop()
+
+
+def test_the_name_of_a_file_is_said_as_it_is() -> None:
+    files = [own_data.keep_own_data(PAIRS + rest, "own pairs", "a*b*.tsv") for rest in (b"", b"x")]
+    files.append(own_data.keep_own_data(PAIRS, "own pairs", "$1 of $2.tsv"))
+    now, longer, other = (
+        TrainingRun(RunSettings("translation", "transformer", own=data), "me") for data in files
+    )
+    assert watching._which_before(other, longer).endswith(r"data \$1 of \$2.tsv (a\*b\*.tsv).")
+    assert watching._which_before(now, longer).endswith(
+        f"data {files[0].in_words} ({files[1].in_words})."
+    )
 
 
 def test_a_shared_app_without_trainers_takes_no_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,22 @@ def test_the_command_line_reads_the_plan_that_the_page_says(kind, tmp_path):
         assert options.data == [tmp_path / data.of.file]
 
 
+def test_two_runs_differ_in_what_their_files_hold_and_not_in_a_name():
+    pairs = FILES["own pairs"]
+    same, renamed, edited, longer = (
+        settings(keep_own_data(content.encode(), "own pairs", name))
+        for content, name in (
+            (pairs, "mine.txt"), (pairs, "a copy.txt"), (pairs.replace("dog", "god"), "mine.txt"),
+            (pairs.replace("dog", "doggy"), "mine.txt"),
+        )
+    )  # fmt: skip
+    mine = settings(kept("own pairs"))
+    assert mine.differences(same) == mine.differences(renamed) == []
+    assert mine.differences(edited) == [("data", "mine.txt", "other content of the same size")]
+    assert mine.differences(longer) == [("data", mine.own.in_words, longer.own.in_words)]
+    assert edited.differences(renamed) == [("data", "mine.txt", "a copy.txt")]
+
+
 def test_the_size_of_the_file_chooses_the_recipe():
     plan = plan_for("language", "gpt")
     small = for_small_file(plan, SMALL_FILE - 1)

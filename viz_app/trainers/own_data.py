@@ -5,6 +5,7 @@ import re
 import secrets
 import threading
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from models.checkpoint_files import write_bytes
@@ -69,6 +70,7 @@ class OwnData:
     kind: str
     name: str  # as the user calls it
     path: Path
+    sha256: str  # of its content
     n: int  # pairs, documents or texts
     n_characters: int
     documents: str = ""  # what the documents of a running text are
@@ -150,7 +152,8 @@ def _check_text(content: bytes) -> None:
 def _read(path: Path, kind: str, name: str, content: bytes) -> OwnData:
     """Read a file with its task, which also splits it."""
     text = content.decode("utf-8-sig")
-    data = OwnData(kind, name, path, 0, len(text), _documents(text) if kind == "own text" else "")
+    documents = _documents(text) if kind == "own text" else ""
+    data = OwnData(kind, name, path, sha256(content).hexdigest(), 0, len(text), documents)
     model = next(iter(data.of.tasks))
     settings = {"documents": data.documents} if data.documents else {}
     task = open_task(data.of.tasks[model], path, **settings)

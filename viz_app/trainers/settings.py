@@ -227,7 +227,7 @@ class RunSettings:
 
     def differences(self, other: "RunSettings") -> list[tuple[str, Any, Any]]:
         """Return (setting, value here, value there) where two runs differ."""
-        data = [one.own.name if one.own else "none" for one in (self, other)]
+        data = _names_of_data(self.own, other.own)
         triples = [
             ("task", self.task, other.task),
             ("model", self.model, other.model),
@@ -236,6 +236,18 @@ class RunSettings:
         shared = [name for name in self.names if name in other.names]
         triples += [(name, self.value(name), other.value(name)) for name in shared]
         return [(name, ours, theirs) for name, ours, theirs in triples if ours != theirs]
+
+
+def _names_of_data(ours: OwnData | None, theirs: OwnData | None) -> tuple[str, str]:
+    """Return what tells two runs' data apart; twice the same for the same content."""
+    if not (ours and theirs):
+        return ours.name if ours else "none", theirs.name if theirs else "none"
+    if ours.sha256 == theirs.sha256:
+        return ours.name, ours.name
+    if ours.name != theirs.name:
+        return ours.name, theirs.name
+    sizes = ours.in_words, theirs.in_words
+    return sizes if sizes[0] != sizes[1] else (ours.name, "other content of the same size")
 
 
 def _out_of_bounds(name: str, value: Any) -> str:

@@ -1,5 +1,6 @@
 """The pictures of the runs: redrawn while one is trained, at any kept step once it rests."""
 
+import re
 import time
 from dataclasses import dataclass
 
@@ -38,6 +39,7 @@ from viz_app.trainers.watched import WatchedRun
 # s between two redraws: of a run under way, of one that waits, of one that may be gone on with
 REDRAW_SECONDS, LOOK_SECONDS, RESTING_SECONDS = 0.2, 0.5, 2.0
 CHARTED = 1.0  # s between two new charts
+_MARKDOWN_SIGNS = re.compile(r"[\\`*_$~:<\[\]]")
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,7 @@ def _beside(
 def _which_before(before: TrainingRun | WatchedRun, now: TrainingRun | WatchedRun) -> str:
     if isinstance(before, TrainingRun) and isinstance(now, TrainingRun):
         differs = settings_difference(before.settings, now.settings) or "nothing"
+        differs = _MARKDOWN_SIGNS.sub(r"\\\g<0>", differs)  # a file's name may have them
         return f"**The run before** differs in: {differs}."
     # of the watched run only what its files say is known
     return "**The run before**, at the nearest step that is kept."
