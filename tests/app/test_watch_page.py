@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from app_parts import app_at, picture, said
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 import models
 from models import cli
@@ -115,6 +116,18 @@ def test_a_step_of_it_opens_on_the_other_pages(folder: Path) -> None:
     values = app.session_state["url"].values
     assert (values["checkpoint"], values["growth-step"]) == ("watched/mine", 3)
     assert checkpoints.folder("watched/mine") == str(folder)
+
+
+def test_the_last_step_opens_without_the_snapshot_that_was_opened_before(folder: Path) -> None:
+    (folder / "snapshots" / "000012.safetensors").unlink()
+    app = app_at("train")
+    for step, snapshot in ((3, (True, 3)), (12, (False, None))):
+        app.select_slider(key="train-step").set_value(step).run()
+        app.button(key="train-open").click().run()
+        values = app.session_state["url"].values
+        assert (values["growth"], values["growth-step"]) == snapshot
+        app._page_hash = calc_hash("train")
+        app.run().run()
 
 
 def test_a_shared_app_without_trainers_shows_it_and_begins_nothing(

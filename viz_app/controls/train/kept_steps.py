@@ -94,7 +94,7 @@ def _is_kept(one: TrainingPictures) -> bool:
 
 
 def _model(one: TrainingPictures, step: int) -> dict[Parameter, Any]:
-    """Return what the URL holds of a run at a step."""
+    """Return what the URL holds of a run at a step; one without a snapshot is the last."""
     at_step = one.run.folder is not None and step in snapshots(one.run.folder)
-    snapshot = {SHOWS_SNAPSHOT: True, SNAPSHOT_STEP: step} if at_step else {}
+    snapshot = {SHOWS_SNAPSHOT: at_step, SNAPSHOT_STEP: step if at_step else None}
     return {CHECKPOINT: one.run.name, **snapshot}
