@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,17 @@ def test_a_number_at_the_bound_of_an_interval_is_in_the_one_above_it() -> None:
         ("0.00001 heads", 1, False),
         ("1,234,567 heads", 1, False),
     ]
+
+
+def test_the_right_order_has_a_bar_and_no_prediction_is_left_out() -> None:
+    form = {"kind": "order", "tokens": ["We", "drank", "tea", "."]}
+    orders = list(permutations(range(4)))[:12]
+    votes = [("-".join(map(str, order)), 1) for order in orders]
+    found = bars(form, votes, orders[10])
+    assert sum(n for _, n, _ in found) == 12
+    right = ", ".join(form["tokens"][i] for i in orders[10])
+    assert [bar for bar in found if bar[2]] == [(right, 1, True)]
+    assert found[-1] == ("other orders", 3, False)
 
 
 def test_the_most_frequent_orders_have_bars_and_cells_are_counted() -> None:
