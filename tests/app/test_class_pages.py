@@ -197,6 +197,16 @@ def test_the_table_of_predictions_runs_no_formula(code: str) -> None:
     assert class_route._csv(code).splitlines()[1] == "1,'=HYPERLINK(1),1"
 
 
+def test_the_table_tells_two_masks_of_as_many_cells_apart(code: str) -> None:
+    form = {"kind": "cells", "rows": ["a", "b"], "columns": ["a", "b"]}
+    open_classes().ask(code, "t" * 22, 1, form)
+    for person, mask in (("p" * 22, "10-11"), ("q" * 22, "11-01")):
+        open_classes().join(code, person)
+        open_classes().vote(code, person, 1, form, mask)
+    rows = class_route._csv(code).splitlines()[1:]
+    assert rows == ["1,3 of 4 cells: 10-11,1", "1,3 of 4 cells: 11-01,1"]
+
+
 def test_the_form_of_the_class_is_that_of_the_lesson(code: str) -> None:
     teacher = as_teacher(app_at("", **STEP, **{"class": code}))
     step = offered_lessons().named(LESSON).steps[0]

@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from viz_app.drawing.csv_file import csv_table
-from viz_app.lessons.form import value_of, words_of
+from viz_app.lessons.form import PredictionForm, value_of, words_of
+from viz_app.lessons.lesson import CELLS_STEP
 from viz_app.session import class_state, live, live_route
 from viz_app.session.classes import ClassError, open_classes
 from viz_app.session.live import LiveSession
@@ -80,8 +81,14 @@ async def _table(request: Request) -> Response:
 def _csv(code: str) -> str:
     rows = []
     for step, form, votes in open_classes().everything(code):
-        rows += [(step, words_of(form, value_of(form, prediction)), n) for prediction, n in votes]
+        rows += [(step, _in_table(form, prediction), n) for prediction, n in votes]
     return csv_table(("step", "prediction", "count"), rows)
+
+
+def _in_table(form: PredictionForm, prediction: str) -> str:
+    """Return a prediction in words, and which cells those are: "3 of 4 cells: 10-11"."""
+    told = words_of(form, value_of(form, prediction))
+    return f"{told}: {prediction}" if form["kind"] == CELLS_STEP else told
 
 
 def _session(request: Request) -> LiveSession | None:
