@@ -1,4 +1,4 @@
-"""Limits of the server process: open files, and repeated lines in its log."""
+"""Limits of the server process: open files, the head of a request, repeated lines in its log."""
 
 import logging
 import time
@@ -6,6 +6,7 @@ from contextlib import suppress
 
 LOG_SECONDS = 1.0
 N_REMEMBERED_LINES = 200  # lines
+MAX_HEAD = 2**21  # bytes of a request's head; Chromium loads no longer address
 
 
 def more_files() -> None:
@@ -25,6 +26,19 @@ def more_files() -> None:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
             return
+
+
+def longer_addresses() -> None:
+    """Read addresses of up to MAX_HEAD bytes, so that a page with a long text can be loaded again.
+
+    Without it uvicorn refuses most heads above 64 KiB, and Streamlit ignores a query above 512 KiB.
+    Streamlit has no option for either.
+    """
+    from streamlit.runtime.state import query_params  # the front process needs neither
+    from uvicorn.protocols.http import h11_impl
+
+    h11_impl.DEFAULT_MAX_INCOMPLETE_EVENT_SIZE = MAX_HEAD
+    query_params.CLIENT_STATE_QUERY_STRING_MAX_LENGTH = MAX_HEAD  # type: ignore[misc]
 
 
 class NoRepeats(logging.Filter):

@@ -38,6 +38,7 @@ async def _lifespan(app: st.App) -> AsyncIterator[None]:
     Streamlit itself opens one only for an app without routes.
     """
     bounds.more_files()
+    bounds.longer_addresses()
     bounds.no_repeats()
     asyncio.get_running_loop().run_in_executor(None, _open_first)
     if not st.get_option("server.headless"):

@@ -31,7 +31,6 @@ WORKER_VARIABLE = "ATTNSCOPE_WORKER"
 ADDRESS = "ATTNSCOPE_ADDRESS"  # environment variable: the address that the front listens on
 WORKER_COOKIE = "attnscope_worker"
 MAX_WORKERS = 64  # workers
-_HEAD = 64 * 1024  # bytes of a request's head
 _PATIENCE = 15.0  # s for a head to arrive and for a worker to be connected
 _PIECE = 64 * 1024  # bytes passed on at a time
 _LOOK = 0.25  # s between two looks at the workers
@@ -128,7 +127,7 @@ class _Front:
         bounds.more_files()
         try:
             listening = await asyncio.start_server(
-                self._connected, self.address or None, self.port, limit=_HEAD
+                self._connected, self.address or None, self.port, limit=bounds.MAX_HEAD
             )
         except OSError as error:
             raise ValueError(

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from websockets.asyncio.client import connect
@@ -16,6 +17,7 @@ from tests.benchmarks.serving import APP, served
 from tests.robustness import load
 from viz_app.drawing.payload import unpack
 from viz_app.session.live_route import PROTOCOL, SOCKETS
+from viz_app.session.parameters import LONGEST_TEXT
 
 PATIENCE = 240  # s, on a busy machine
 # Loaded by the server's Python before anything else: writes down every call to another machine, and lets none through.
@@ -71,6 +73,10 @@ async def refused(url: str, **how: object) -> bool:
             return False
     except InvalidStatus as error:
         return error.response.status_code == 403
+
+
+def test_a_page_with_the_longest_text_in_its_address_is_loaded_again(address: str) -> None:
+    assert status(address, f"/?text={quote('字' * LONGEST_TEXT)}") == 200
 
 
 def test_the_watch_sees_a_call(calls: Path, tmp_path: Path) -> None:

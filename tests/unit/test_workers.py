@@ -5,10 +5,13 @@ import socket
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import pytest
 
 from viz_app import workers
+from viz_app.bounds import MAX_HEAD
+from viz_app.session.parameters import LONGEST_TEXT
 from viz_app.workers import RequestHead, cookie, new_token
 
 Result = TypeVar("Result")
@@ -106,7 +109,7 @@ class _Front(workers._Front):
             worker.ready.set()
 
 
-async def _exchange(sent: bytes, *, limit: int = workers._HEAD) -> tuple[bytes, list[bytes]]:
+async def _exchange(sent: bytes, *, limit: int = MAX_HEAD) -> tuple[bytes, list[bytes]]:
     """Send bytes to a front before one echoing worker; what came back, and what the worker got."""
     got: list[bytes] = []
 
@@ -115,7 +118,7 @@ async def _exchange(sent: bytes, *, limit: int = workers._HEAD) -> tuple[bytes, 
         writer.write(b"answer")
         writer.close()
 
-    worker = await asyncio.start_server(echo, "127.0.0.1", 0)
+    worker = await asyncio.start_server(echo, "127.0.0.1", 0, limit=MAX_HEAD)
     front = _Front(worker.sockets[0].getsockname()[1])
     served = await asyncio.start_server(front._connected, "127.0.0.1", 0, limit=limit)
     reader, writer = await asyncio.open_connection(*served.sockets[0].getsockname())
@@ -136,8 +139,15 @@ def test_bytes_are_passed_on_and_a_second_request_never_reaches_a_worker() -> No
     assert got == [head("GET /a HTTP/1.1", "Connection: close")]
 
 
+def test_an_address_with_the_longest_text_is_passed_on() -> None:
+    text = quote("字" * LONGEST_TEXT)
+    answer, got = run(_exchange(head(f"GET /?text={text} HTTP/1.1")))
+    assert answer == b"answer"
+    assert got == [head(f"GET /?text={text} HTTP/1.1", "Connection: close")]
+
+
 def test_a_head_too_long_or_malformed_is_answered_by_the_front() -> None:
-    for bad in (b"GET /" + b"a" * 2 * workers._HEAD, head("nonsense")):
+    for bad in (b"GET /" + b"a" * MAX_HEAD, head("nonsense")):
         answer, got = run(_exchange(bad))
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert not got
