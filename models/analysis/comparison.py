@@ -298,7 +298,7 @@ def same_vocabulary(first: Tokenizer | None, second: Tokenizer | None) -> bool:
         return first is not None
     if first is None or second is None or first.vocab_size != second.vocab_size:
         return False
-    return first.backend.get_vocab() == second.backend.get_vocab()
+    return first.vocabulary == second.vocabulary
 
 
 def axis_of(first: Encoding, second: Encoding) -> Axis | None:

@@ -9,8 +9,9 @@ used; everything else in it must equal what this module creates.
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import tokenizers
 from tokenizers import decoders
@@ -304,6 +305,11 @@ class Tokenizer:
 
     def tokens(self, ids: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.token(i) for i in ids)
+
+    @cached_property
+    def vocabulary(self) -> tuple[Hashable, ...]:
+        """The token of each id; equal to that of a tokenizer with the same tokens."""
+        return self.tokens(range(self.vocab_size))
 
     def to_json(self) -> str:
         return self.backend.to_str(pretty=False)

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from small import random_gpt
 from small_scopes import HELD_OUT, MAKERS, as_scope, fields, scope_of
 
 import models
@@ -17,7 +18,10 @@ from models.analysis.comparison import (
     compare,
     head_distances,
     row_distances,
+    same_vocabulary,
 )
+from models.hub.own.tokenizer import OwnTokenizer
+from models.hub.tokenizer import IdTokenizer
 from models.runs.scope import Scope
 from models.tokenizers.encoding import Encoding
 from models.trace import Trace
@@ -35,6 +39,14 @@ def shipped(name: str) -> Scope:
 @cache
 def run_of(name: str, text: str = TEXT) -> Trace:
     return shipped(name).run(text)
+
+
+def ascii_of(text: str) -> list[int]:
+    return list(text.encode())
+
+
+def len_of(text: str) -> list[int]:
+    return [len(text)]
 
 
 def divergence(p: list[float], q: list[float]) -> float:
@@ -179,6 +191,23 @@ def test_another_tokenizer_is_compared_by_words() -> None:
 def test_other_texts_of_as_many_tokens_are_compared_by_position() -> None:
     (pair,) = compare(run_of("gpt", "The cat sat."), run_of("gpt", "The dog ran.")).kinds
     assert pair.how == POSITIONS
+
+
+def test_models_without_a_tokenizer_are_compared_by_position() -> None:
+    """Their tokens are the ids themselves."""
+    traces = [
+        as_scope(random_gpt(vocab_size=n), IdTokenizer({"pad": 0}, n), f"gpt {n}").run(text)
+        for n, text in ((11, "7 5"), (11, "8 6"), (13, "8 6"))
+    ]
+    assert compare(*traces[:2]).kinds[0].how == POSITIONS
+    with pytest.raises(ValueError, match="different texts in different vocabularies"):
+        compare(traces[0], traces[2])
+
+
+def test_functions_of_an_owner_are_a_vocabulary_of_their_own() -> None:
+    first, again, other = (OwnTokenizer(f, None, "text") for f in (ascii_of, ascii_of, len_of))
+    assert same_vocabulary(first, again)
+    assert not same_vocabulary(first, other)
 
 
 def test_kinds_of_other_names_that_read_the_same_text_belong_together() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from jaxtyping import Int
@@ -48,6 +48,11 @@ class OwnTokenizer(Tokenizer):
     @property
     def vocab_size(self) -> int:
         return 0
+
+    @property
+    def vocabulary(self) -> tuple[Hashable, ...]:
+        """The owner's functions; their tokens are not known."""
+        return self._encode, self._decode
 
     def special(self, name: str) -> tuple[int, str] | None:
         return None
@@ -137,6 +142,10 @@ class TextsTokenizer(OwnTokenizer):
         self.start: tuple[int, ...] = ()
         self._named = {} if end is None else {end: "</s>"}
         self.special_ids |= {} if end is None else {"end": end}
+
+    @property
+    def vocabulary(self) -> tuple[Hashable, ...]:
+        return self._encode_texts, self._decode
 
     def open_with(self, source: str) -> None:
         """Learn how a target begins: with the ids of an empty one. Raises InputError."""

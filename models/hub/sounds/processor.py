@@ -216,6 +216,10 @@ class FrameTokenizer(_ReadsSound):
     def vocab_size(self) -> int:
         return self._longest
 
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        return frame_times(self._longest, self.reader.step)
+
     def special(self, name: str) -> None:
         return
 
