@@ -25,6 +25,7 @@ from torch import Tensor
 
 from models.analysis.divergence import jensen_shannon
 from models.images.patches import PatchRow
+from models.sounds.frames import SoundRow
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import AttentionSite, Trace
 
@@ -33,6 +34,7 @@ WEIGHTS_AT_ONCE = 2**22  # weights worked on at once
 LEAST_LEFT = 0.002  # of a row; less than this is rounding
 OUTSIDE = -1  # the unit of a token that has no counterpart
 _WORD = re.compile(r"\S+")
+_READ: dict[type[Encoding], str] = {PatchRow: "an image", SoundRow: "a sound"}  # by a stream's row
 
 WordSpan = tuple[int, int]
 
@@ -279,17 +281,36 @@ def _paired(
     axes = []
     for a, b in zip(first.axes(ours[0]), second.axes(theirs[0]), strict=True):
         axis = axis_of(a, b)
-        is_other = axis is None or axis.how == POSITIONS
-        if is_other and isinstance(a, PatchRow) and isinstance(b, PatchRow):
-            sizes = " and ".join(f"{row.grid.rows} × {row.grid.columns}" for row in (a, b))
-            return f"the two runs cut their images into other patches, {sizes}"
-        if is_other and not same_vocabulary(first.model.tokenizer, second.model.tokenizer):
-            return "the two runs read different texts in different vocabularies"
+        if axis is None or axis.how == POSITIONS:
+            if reason := _why_unlike(a, b):
+                return reason
+            if isinstance(a, SoundRow):
+                return (
+                    f"the two runs read different sounds, of {len(a.ids)} and {len(b.ids)} frames"
+                )
+            if not same_vocabulary(first.model.tokenizer, second.model.tokenizer):
+                return "the two runs read different texts in different vocabularies"
         if axis is None:
             n, m = len(a.ids), len(b.ids)
             return f"the two runs read different texts, of {n} and {m} tokens"
         axes.append(axis)
     return KindPair(ours, theirs, *axes)
+
+
+def _why_unlike(first: Encoding, second: Encoding) -> str:
+    """Return why the tokens of two rows are not of the same kind; "" if they may be."""
+    kinds = [_READ.get(type(row), "a text") for row in (first, second)]
+    if kinds[0] != kinds[1]:
+        return f"one run reads {kinds[0]} and the other {kinds[1]}"
+    if isinstance(first, PatchRow) and isinstance(second, PatchRow):
+        sizes = [f"{row.grid.rows} × {row.grid.columns}" for row in (first, second)]
+        if sizes[0] != sizes[1]:
+            return f"the two runs cut their images into other patches, {' and '.join(sizes)}"
+        return "the two runs read other special tokens beside the patches of their images"
+    if isinstance(first, SoundRow) and isinstance(second, SoundRow) and first.step != second.step:
+        steps = f"{1000 * first.step:g} and {1000 * second.step:g} ms"
+        return f"the two runs cut their sounds into other frames, of {steps}"
+    return ""
 
 
 def same_vocabulary(first: Tokenizer | None, second: Tokenizer | None) -> bool:

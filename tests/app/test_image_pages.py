@@ -400,6 +400,19 @@ def test_other_patches_are_not_called_another_vocabulary(
     assert "vocabular" not in str(caught.value)
 
 
+def test_other_special_tokens_are_not_called_other_patches(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    save("DeiTForImageClassificationWithTeacher", tmp_path)
+    runs = [
+        models.load(folder, device="cpu").run(example(EXAMPLES[0]))
+        for folder in (folders[VIT], tmp_path)
+    ]
+    with pytest.raises(ValueError, match="other special tokens") as caught:
+        compare(*runs)
+    assert "cut" not in str(caught.value)
+
+
 def test_a_painted_mask_is_hatched_over_the_image(folders: dict[str, Path]) -> None:
     name = run_changes.mask_parameter("self").name
     app = opened(folders[VIT], "attention", site=FIRST, head="1", lock="q3", **{name: "f3.1"})

@@ -12,10 +12,15 @@ from sound_models import LETTERS, NAMES, READERS, save_reader, save_whisper_clas
 
 import models
 from models.analysis.checks import check_site
+from models.analysis.comparison import compare
 from models.analysis.layer_parts import check_parts, sublayer_effects
 from models.errors import CheckpointError, InputError
 from models.sounds import SoundFile, Waveform, decoded_sound, example_sound
 from models.trace.edits import MaskChange, for_kinds
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
+from viz_app.session.pinned import Pinned
+from viz_app.views.compare.payloads import CompareChoices, compare_payloads
 
 WHISPER = "WhisperForAudioClassification"
 SPELLER = "Wav2Vec2ForCTC"
@@ -247,3 +252,38 @@ def test_other_models_of_sounds_are_refused_with_the_reason(name: str, tmp_path:
 def test_a_text_is_no_sound(folders: dict[str, Path]) -> None:
     with pytest.raises(InputError, match="must be a sound file"):
         models.load(folders[SPELLER], device="cpu").run("four tones")
+
+
+def shortened(file: SoundFile, seconds: float) -> SoundFile:
+    sound = decoded_sound(file)
+    samples = sound.samples[: round(seconds * sound.rate)]
+    return SoundFile("short", Waveform(samples, sound.rate).as_wav())
+
+
+def test_why_a_sound_cannot_be_compared(folders: dict[str, Path], tmp_path: Path) -> None:
+    whole = example_sound()
+    short = shortened(whole, 1)
+    scope = models.load(folders[SPELLER], device="cpu")
+    save_reader(SPELLER, tmp_path / "slow", conv_stride=(5, 8, 16))
+    slow = models.load(tmp_path / "slow", device="cpu").run(whole)
+    first, second = scope.run(whole), scope.run(short)
+    lengths = [len(trace.streams["frames"].ids) for trace in (first, second)]
+    frames = f"different sounds, of {lengths[0]} and {lengths[1]} frames"
+    text = models.load("gpt", device="cpu").run("One two.")
+    for other, why in (
+        (second, frames),
+        (slow, "other frames, of 20 and 40 ms"),
+        (text, "one run reads a sound and the other a text"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            compare(first, other)
+    assert compare(second, scope.run(short)).largest_difference == 0
+
+
+def test_no_button_is_named_that_a_sound_does_not_have(folders: dict[str, Path]) -> None:
+    scope = models.load(folders[SPELLER], device="cpu")
+    run = CurrentRun(scope, scope.run(example_sound()))
+    pinned = Pinned(scope, None, (shortened(example_sound(), 1),))
+    why = compare_payloads(run, CompareChoices(pinned, Focus(), None))["distances"]["why"]
+    assert "different sounds" in why
+    assert "Same text" not in why

@@ -67,6 +67,8 @@ def _unable(message: str, is_error: bool = False) -> Pictures:
 
 def _other_lengths(run: CurrentRun, second: CurrentRun) -> str:
     """Say that the two runs read texts of other lengths, and what to do; "" if they do not."""
+    if not all(one.scope.model.reads_text for one in (run, second)):
+        return ""
     ours, theirs = (one.trace.streams[one.scope.model.fields[0].stream] for one in (run, second))
     if ours.text == theirs.text or len(ours.ids) == len(theirs.ids):
         return ""
