@@ -62,13 +62,19 @@ _FILE_READERS = {IMAGE_FIELD: read_image, SOUND_FIELD: read_sound}
 
 
 def _values(scope: Scope, texts: Sequence[str]) -> list[FieldInput]:
-    """Return the values of the first fields: texts, or the files at these paths."""
-    kinds = [one.kind for one in scope.model.fields if one.kind in (TEXT_FIELD, *_FILE_READERS)]
-    inputs: list[FieldInput] = list(texts)
-    for i, (text, kind) in enumerate(zip(texts, kinds, strict=False)):
-        if kind in _FILE_READERS:
-            inputs[i] = _FILE_READERS[kind](text)
-    return inputs
+    """Return the values of the first fields: texts, or the files at these paths.
+
+    Raises:
+        ValueError: there are more than the model reads, or a file cannot be read.
+    """
+    fields = [one for one in scope.model.fields if one.kind in (TEXT_FIELD, *_FILE_READERS)]
+    if len(texts) > len(fields):
+        titles = " and ".join(one.title for one in fields)
+        raise ValueError(f"{scope.name} takes {titles}, got {len(texts)} inputs")
+    return [
+        _FILE_READERS[field.kind](text) if field.kind in _FILE_READERS else text
+        for text, field in zip(texts, fields, strict=False)
+    ]
 
 
 def _answers(trace: Trace) -> Iterator[str]:

@@ -175,3 +175,16 @@ def test_a_masked_model_says_what_it_learned_from_and_how_well(bert, texts, caps
 def test_one_text_is_gone_on_from(capsys):
     status, text = run(capsys, "decode", "gpt", "Once", "upon", "--device", "cpu")
     assert (status, "gpt takes one prompt, got 2" in text) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "texts", "why"),
+    [
+        ("gpt-sentiment", ["nice", "film"], "gpt-sentiment takes text, got 2 inputs"),
+        ("bert-where", ["a", "b", "c"], "bert-where takes question and context, got 3 inputs"),
+        # its third field holds positions, which no text names
+        ("bert", ["a", "b", "c"], "bert takes text and second text, got 3 inputs"),
+    ],
+)
+def test_more_texts_than_a_model_reads_are_refused(model, texts, why, capsys):
+    assert run(capsys, "decode", model, *texts, "--device", "cpu") == (1, f"attnscope: {why}\n")
