@@ -16,6 +16,7 @@ from models.opening import folder_of, load
 from models.percent import percent
 from models.runs.inputs import FieldInput
 from models.runs.scope import Scope
+from models.sounds import SoundRow
 from models.sounds import read as read_sound
 from models.trace import Trace
 from models.trace.outputs import (
@@ -93,7 +94,10 @@ def _answers(trace: Trace) -> Iterator[str]:
     if ordered := [output for output in trace.outputs.values() if isinstance(output, TokenInOrder)]:
         yield from _in_order(ordered[0], trace.streams[ordered[0].stream].tokens)
     elif labelled := [o for o in trace.outputs.values() if isinstance(o, TokenClasses)]:
-        yield from _labelled(labelled[0], trace.streams[labelled[0].stream].tokens)
+        row = trace.streams[labelled[0].stream]
+        if isinstance(row, SoundRow):  # the classes are letters, which make up a text
+            yield trace.output
+        yield from _labelled(labelled[0], row.tokens)
     elif len(classes) + len(numbers) < len(trace.outputs):
         yield trace.output
     for output in trace.outputs.values():
@@ -106,8 +110,9 @@ def _answers(trace: Trace) -> Iterator[str]:
 
 
 def _labelled(output: TokenClasses, tokens: Sequence[str]) -> Iterator[str]:
-    for token, name, p in zip(tokens, output.predicted, output.log_probs.amax(-1), strict=True):
-        yield f"{token:16} {name} ({100 * float(p.exp()):.1f} %)"
+    best = output.log_probs.amax(-1).exp().tolist()
+    for token, name, p in zip(tokens, output.predicted, best, strict=True):
+        yield f"{token:16} {name} ({percent(p, 1)})"
 
 
 def _in_order(output: TokenInOrder, tokens: Sequence[str]) -> Iterator[str]:

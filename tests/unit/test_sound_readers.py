@@ -11,6 +11,7 @@ import transformers
 from sound_models import LETTERS, NAMES, READERS, save_reader, save_whisper_classifier
 
 import models
+from models import cli
 from models.analysis.checks import check_site
 from models.analysis.comparison import compare
 from models.analysis.layer_parts import check_parts, sublayer_effects
@@ -287,3 +288,15 @@ def test_no_button_is_named_that_a_sound_does_not_have(folders: dict[str, Path])
     why = compare_payloads(run, CompareChoices(pinned, Focus(), None))["distances"]["why"]
     assert "different sounds" in why
     assert "Same text" not in why
+
+
+def test_the_command_writes_the_spelled_text_before_its_letters(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    file = tmp_path / "x.wav"
+    file.write_bytes(example_sound().content)
+    trace = models.load(folders[SPELLER], device="cpu").run(example_sound())
+    assert cli.main(["decode", str(folders[SPELLER]), str(file), "--device", "cpu"]) == 0
+    text, *letters = capsys.readouterr().out.splitlines()
+    assert text == trace.output
+    assert len(letters) == len(trace.streams["frames"].ids)
