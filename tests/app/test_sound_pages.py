@@ -15,6 +15,8 @@ import models
 from models.sounds import SOUND_EXAMPLES, SoundFile, Waveform, decoded_sound, example_sound
 from viz_app.navigation import PAGES
 from viz_app.session import own_files
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.pinned import Pinned
 from viz_app.views.interventions import patch
 from viz_app.views.task import controls
 
@@ -185,6 +187,20 @@ def test_another_sound_and_a_typed_text_are_another_run(folder: Path) -> None:
     )
     run = typed.session_state["live session"].run.trace.next_token
     torch.testing.assert_close(run.log_probs, wanted, atol=2e-5, rtol=1e-5)
+
+
+def test_a_pinned_run_follows_a_typed_transcript_but_no_other_text(folder: Path) -> None:
+    scope, gpt, file = models.load(folder), models.load("gpt"), example_sound()
+    pinned = Pinned(scope, None, (file,))
+    typed, heard = scope.run(file, "the dog"), scope.run(file)
+    for run, wanted in (
+        (CurrentRun(scope, typed), typed),
+        (CurrentRun(scope, heard), heard),
+        (CurrentRun(gpt, gpt.run("the dog")), heard),
+    ):
+        ids = pinned.beside(run).trace.streams["transcript"].ids
+        assert ids == wanted.streams["transcript"].ids
+    assert typed.streams["transcript"].ids != heard.streams["transcript"].ids
 
 
 def test_the_note_counts_the_frames_that_are_heard(folder: Path) -> None:

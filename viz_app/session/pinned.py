@@ -141,16 +141,19 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
 
 
 def _texts_for(scope: Scope, run: CurrentRun) -> tuple[str, ...]:
-    """Return a run's texts for another model: the first one first, the others by field name.
+    """Return a run's texts for another model, by field name.
 
-    A run on a file has none.
+    What both models are given first, if it is a text, is the same text under any name.
     """
-    texts, fields = run.unchanged.trace.fields, scope.model.text_fields
-    if not fields:
-        return ()
-    first = next(iter(texts.values()))
-    first = "" if isinstance(first, FieldFile) else first
-    return (first, *(texts.get(field.name) or "" for field in fields[1:]))
+    values, ours, model = run.unchanged.trace.fields, run.scope.model, scope.model
+    texts = {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, str) and not isinstance(value, FieldFile)
+    }
+    if ours.reads_text and model.reads_text:
+        texts.setdefault(model.fields[0].name, texts[ours.fields[0].name])
+    return tuple(texts.get(field.name, "") for field in model.text_fields)
 
 
 def _parameters(run: CurrentRun) -> list[Parameter]:
