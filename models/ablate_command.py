@@ -15,7 +15,9 @@ from models.runs.scope import Scope
 from models.runs.sweep import Sweep
 from models.runs.text_loss import complete_streams
 from models.tasks import TASK_NAMES, DataError, Task, reopen_task
+from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import names, read_lines, read_pairs
+from models.tasks.text_files import is_table
 from models.tokenizers.base import Encoding
 
 MIN_ABLATION_TEXTS = 8  # texts in a sweep
@@ -45,8 +47,8 @@ def held_out(scope: Scope, paths: Sequence[Path] | None, limit: int) -> list[dic
     """Return the first held-out texts that the model can read.
 
     Without a file they are those that the checkpoint's record holds, or are generated. Data that
-    the model was trained on is split as in training; any other file is read whole: pairs, or one
-    text a line.
+    the model was trained on is split as in training; any other file is read whole: pairs, one
+    text a line, or a table of texts.
 
     Raises:
         ValueError: there are too few.
@@ -84,7 +86,26 @@ def yield_held_out(
     elif scope.model.translates:
         yield from read_pairs(paths)
     else:
-        yield from ([line] for path in paths for line in read_lines(path) if line.strip())
+        for path in paths:
+            yield from _read_texts(scope, path)
+
+
+def _read_texts(scope: Scope, path: Path) -> Iterator[Sequence[str]]:
+    """Yield the texts of each line, in the columns that `attnscope train` reads them from.
+
+    These are the first columns of a .tsv table or for a model of several texts, and all before the
+    label for a classifier. Any other line is one text.
+    """
+    fields = scope.model.text_fields
+    n_needed = max(1, sum(not field.optional for field in fields))
+    is_labelled = scope.task == ClassifyTask.name
+    has_columns = is_labelled or n_needed > 1 or is_table(path)
+    for line in read_lines(path):
+        if not line.strip():
+            continue
+        columns = [one.strip() for one in line.split("\t")] if has_columns else [line]
+        n = max(n_needed, len(columns) - 1) if is_labelled else n_needed
+        yield columns[: min(n, len(fields))]
 
 
 def _trained_on(scope: Scope, paths: Sequence[Path] | None) -> Task | None:

@@ -290,8 +290,8 @@ def _add_ablate(commands: Any) -> argparse.ArgumentParser:
         "--data",
         type=Path,
         **PAIR_FILES,
-        help="the training files, which are split again, or any files of held-out pairs or lines "
-        "(default: the texts in the checkpoint's record)",
+        help="the training files, which are split again, or any files of held-out pairs, lines or "
+        "tables as for training (default: the texts in the checkpoint's record)",
     )
     ablate.add_argument(
         "--limit", type=_positive, default=400, help="maximum number of texts (400)"
@@ -330,8 +330,8 @@ def _add_compare(commands: Any) -> argparse.ArgumentParser:
         "--data",
         type=Path,
         **PAIR_FILES,
-        help="the files A was trained on, which are split again, or any files of pairs or lines "
-        "(default: the texts in A's record)",
+        help="the files A was trained on, which are split again, or any files of pairs, lines or "
+        "tables as for training (default: the texts in A's record)",
     )
     compare.add_argument(
         "--limit", type=_positive, default=ADVISED, help=f"maximum number of texts ({ADVISED})"

@@ -6,19 +6,22 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from small import Reversal, random_gpt
+from small import Reversal, random_bert, random_gpt, words_of
 from small_scopes import LETTERS, as_scope, scope_of
 
 import models
 from models import cli
-from models.ablate_command import held_out
+from models.ablate_command import MIN_ABLATION_TEXTS, held_out
 from models.checkpoint import Checkpoint, add_to_record
+from models.compare_command import common_texts
 from models.errors import InputError
 from models.runs.scope import Scope
 from models.runs.sweep import Sweep, Swept
 from models.runs.text_loss import complete_streams
 from models.tasks.language import LanguageTask
 from models.trace.edits import HeadScale, Where
+
+QUESTION, STORY = "Where is Mary?", "Mary went to the garden."
 
 
 @pytest.fixture
@@ -126,6 +129,34 @@ def test_a_question_without_its_context_is_no_text_to_sweep(tmp_path):
     file.write_text("Where is Mary?\n" * 9)
     with pytest.raises(ValueError, match="holds 0 texts that bert-where can read"):
         held_out(scope, [file], 400)
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "line", "texts"),
+    [
+        ("bert-where", "a.txt", f"{QUESTION}\t{STORY}\tgarden", (QUESTION, STORY)),
+        ("gpt-sentiment", "a.txt", "A nice film. \tpositive", ("A nice film.",)),
+        ("gpt-sentiment", "a.tsv", "A nice film.\tpositive", ("A nice film.",)),
+        ("gpt-sentiment", "a.txt", "A nice film.", ("A nice film.",)),
+        ("bert", "a.tsv", "A nice film.\tpositive", ("A nice film.",)),
+        ("gpt", "a.txt", "A nice\tfilm.", ("A nice\tfilm.",)),
+    ],
+)
+def test_the_columns_of_a_table_are_those_of_training(model, name, line, texts, tmp_path):
+    scope, file = models.load(model, device="cpu"), tmp_path / name
+    file.write_text(f"{line}\n" * MIN_ABLATION_TEXTS)
+    rows = held_out(scope, [file], 400)
+    assert rows == [scope.streams(*texts)] * MIN_ABLATION_TEXTS
+    assert common_texts([scope], [file], 400) == [texts] * MIN_ABLATION_TEXTS
+
+
+def test_both_texts_before_a_label_are_read(tmp_path):
+    tokenizer = words_of("ab ba cd dc ef fe ga", "ag").for_classes()
+    model = random_bert(vocab_size=tokenizer.vocab_size, head="classes", classes="yes,no")
+    scope, file = as_scope(model, tokenizer, "pairs", task="classify"), tmp_path / "pairs.txt"
+    for line, texts in (("ab\tba\tyes", ("ab", "ba")), ("ab\tyes", ("ab",)), ("ab", ("ab",))):
+        file.write_text(f"{line}\n" * MIN_ABLATION_TEXTS)
+        assert held_out(scope, [file], 400)[0] == scope.streams(*texts)
 
 
 def test_a_translation_has_a_loss_only_with_its_target():
