@@ -245,7 +245,7 @@ def _add_decode(commands: Any) -> argparse.ArgumentParser:
         help="prediction order of an order-based model: every position of the text, from 0",
     )
     decode.add_argument("--how", choices=["greedy", "beam", "sample"], default="greedy")
-    decode.add_argument("--seed", type=int, default=1, help="random seed for --how sample")
+    decode.add_argument("--seed", type=_seed, default=1, help="random seed for --how sample")
     decode.set_defaults(run=print_commands.print_answer)
     return decode
 
@@ -306,7 +306,7 @@ def _add_ablate(commands: Any) -> argparse.ArgumentParser:
         "--orders", type=_positive, default=20, help="number of random orders of heads (20)"
     )
     ablate.add_argument(
-        "--seed", type=int, default=0, help="random seed of the orders and intervals (0)"
+        "--seed", type=_seed, default=0, help="random seed of the orders and intervals (0)"
     )
     ablate.add_argument(
         "--out", type=Path, help="where losses are kept, to stop and continue (ablate-NAME.json)"
@@ -343,7 +343,7 @@ def _add_compare(commands: Any) -> argparse.ArgumentParser:
         metavar="CHECKPOINT",
         help="two or more other checkpoints of the same recipe: how far apart their heads are",
     )
-    compare.add_argument("--seed", type=int, default=0, help="random seed of the intervals (0)")
+    compare.add_argument("--seed", type=_seed, default=0, help="random seed of the intervals (0)")
     compare.add_argument(
         "--out", type=Path, help="where everything is saved as JSON (compare-A-B.json)"
     )
@@ -372,7 +372,7 @@ def _add_survey(commands: Any) -> argparse.ArgumentParser:
     survey.add_argument("--limit", type=_positive, default=64, help="maximum number of texts (64)")
     survey.add_argument(
         "--seed",
-        type=_seed,
+        type=_seed_from_0,
         default=0,
         help="random seed of wrong words, trained models and intervals (0)",
     )
@@ -424,7 +424,13 @@ def _positive(text: str) -> int:
 
 
 def _seed(text: str) -> int:
-    if (number := int(text)) < 0:
+    if not -(2**63) <= (number := int(text)) < 2**63:
+        raise argparse.ArgumentTypeError(f"must be a number of 64 bits, not {text:.30}")
+    return number
+
+
+def _seed_from_0(text: str) -> int:
+    if (number := _seed(text)) < 0:
         raise argparse.ArgumentTypeError(f"must be at least 0, not {text}")
     return number
 

@@ -110,6 +110,19 @@ def test_sampling_differs_by_seed_and_is_the_same_for_one(folder, capsys):
     assert texts[0] == texts[1] != texts[2]
 
 
+@pytest.mark.parametrize("seed", [2**63, -(2**63) - 1, 10**30])
+def test_a_seed_that_no_generator_takes_is_refused_at_once(seed, capsys):
+    for words in (
+        ["decode", "gpt", "Once"],
+        ["ablate", "gpt"],
+        ["compare", "gpt", "gpt"],
+        ["survey", "recovery", "eng-fra"],
+    ):
+        with pytest.raises(SystemExit):
+            main([*words, f"--seed={seed}"])
+        assert "must be a number of 64 bits" in capsys.readouterr().err
+
+
 def test_translation_from_a_file_to_a_score(tmp_path, capsys):
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{e.source}\t{e.target}\n" for e in training_examples(1, 1, 211)))
