@@ -46,6 +46,9 @@ def run_compare(options: argparse.Namespace) -> int:
     if len(options.null) == 1:
         raise ValueError("--null needs at least two checkpoints, to compare them with each other")
     first, second = (load(name, device=device) for name in (options.first, options.second))
+    path = options.out or Path(f"compare-{first.name}-{second.name}.json")
+    if path.is_dir():
+        raise ValueError(f"--out must be a file, but {path} is a folder")
     others = [load(name, device=device) for name in options.null]
     texts = common_texts([first, second, *others], options.data, options.limit)
     pairs = [(first, second), *combinations(others, 2)]
@@ -56,9 +59,8 @@ def run_compare(options: argparse.Namespace) -> int:
     matches = {kind.kind: match_heads(kind, null_drawn.get(kind.kind, ())) for kind in distances}
     intervals = {kind.kind: _intervals(kind, options.seed) for kind in distances}
     saved = _saved(first, second, others, texts, distances, within, intervals, matches, null_drawn)
-    path = options.out or Path(f"compare-{first.name}-{second.name}.json")
-    write_bytes(path, json.dumps(saved, indent=1, ensure_ascii=False).encode())
     _report(first, second, len(texts), distances, intervals, matches)
+    write_bytes(path, json.dumps(saved, indent=1, ensure_ascii=False).encode())
     print(f"saved to {path}")
     return 0
 

@@ -115,6 +115,24 @@ def test_a_stopped_comparison_saves_nothing(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "found.json").exists()
 
 
+def test_a_folder_as_the_file_to_save_is_refused_before_the_work(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(compare_command, "runs", lambda *given: pytest.fail("work"))
+    assert command("dates", "dates", tmp_path) == 1
+    assert "is a folder" in capsys.readouterr().err
+
+
+def test_what_was_found_is_printed_if_saving_fails(tmp_path, capsys, monkeypatch):
+    def full(*given):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(compare_command, "write_bytes", full)
+    assert command("dates", "dates", tmp_path / "found.json", "--limit", 8) == 1
+    printed = capsys.readouterr()
+    assert "layer 1 head 1 → layer 1 head 1" in printed.out
+    assert "saved to" not in printed.out
+    assert "No space left" in printed.err
+
+
 def test_models_of_two_fields_are_compared_on_both(tmp_path, capsys):
     out = tmp_path / "found.json"
     assert command("bert-where", "bert-where", out, "--limit", 8) == 0
