@@ -29,12 +29,16 @@ class PatchGrid:
         return self.rows * self.columns
 
     @property
-    def tokens(self) -> tuple[str, ...]:
-        """The names of all tokens; "r2c3" is the patch in row 2, column 3, counted from 1."""
-        patches = (
+    def patches(self) -> tuple[str, ...]:
+        """The names of all patches; "r2c3" is in row 2, column 3, counted from 1."""
+        return tuple(
             f"r{row + 1}c{column + 1}" for row in range(self.rows) for column in range(self.columns)
         )
-        return (*self.before, *patches, *self.after)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The names of all tokens."""
+        return (*self.before, *self.patches, *self.after)
 
     def patch(self, token: int) -> tuple[int, int] | None:
         """Return the (row, column) of a token, from 0; None for a special one."""

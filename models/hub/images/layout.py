@@ -33,7 +33,7 @@ def patch_grid(
     """
     with torch.enable_grad():
         image = pixels.detach().clone().requires_grad_()
-        first = first_vectors(module, image)
+        first = first_vectors(module, pixel_values=image)
         if first is None or first.dim() != 3 or first.shape[0] != 1:
             raise CheckpointError(f"{NO_GRID}: its first layer reads no row of vectors")
         rows, columns = _sides(module, pixels)
@@ -42,25 +42,21 @@ def patch_grid(
             raise CheckpointError(
                 f"{NO_GRID}: it has {n:,} tokens, and the image {rows} × {columns} patches"
             )
-        reads = _Reads(first, image)
+        reads = Reads(first, image)
         n_before = next((i for i in range(n_special) if reads.box(i)), n_special)
         height, width = _patch_size(reads, rows, columns, n_before)
         n_after = n_special - n_before
         after = range(n - n_after, n)
         if any(reads.box(i) for i in after):
             raise CheckpointError(f"{NO_GRID}: its special tokens read pixels")
-        before = [_name(module, first, i) for i in range(n_before)]
-        grid = PatchGrid(
-            rows, columns, _distinct(before), _distinct([_name(module, first, i) for i in after])
-        )
+        before = special_names(module, first, range(n_before))
+        grid = PatchGrid(rows, columns, before, special_names(module, first, after))
         return grid, (rows * height, columns * width)
 
 
-def first_vectors(
-    module: Any, pixels: Float[Tensor, "batch channel height width"]
-) -> Tensor | None:
+def first_vectors(module: Any, **inputs: Tensor) -> Tensor | None:
     """Return the vectors that the first layer reads, as the library hands them out."""
-    output = module(pixel_values=pixels, output_hidden_states=True)
+    output = module(**inputs, output_hidden_states=True)
     states = getattr(output, "hidden_states", None) or getattr(
         getattr(output, "vision_model_output", None), "hidden_states", None
     )
@@ -77,41 +73,62 @@ def _sides(module: Any, pixels: Tensor) -> tuple[int, int]:
     return pixels.shape[-2] // height, pixels.shape[-1] // width
 
 
-class _Reads:
-    """The pixels that the first vectors depend on, by the gradient."""
+class Reads:
+    """The cells of an input that the first vectors depend on, by the gradient.
 
-    def __init__(self, first: Tensor, image: Tensor) -> None:
-        self._first, self._image = first, image
+    The last two axes of the input are its rows and columns.
+    """
+
+    def __init__(self, first: Tensor, cells: Tensor) -> None:
+        self._first, self._cells = first, cells
 
     def box(self, token: int) -> tuple[int, int, int, int] | None:
-        """Return (top, left, bottom, right) of a token's pixels; None if it depends on none."""
-        gradient = _gradients(self._first[0, token], [self._image])[0]
+        """Return (top, left, bottom, right) of a token's cells; None if it depends on none."""
+        gradient = _gradients(self._first[0, token], [self._cells])[0]
         if gradient is None or not bool(gradient.any()):
             return None
-        where = gradient[0].abs().sum(0).nonzero()
+        where = gradient.abs().flatten(0, -3).sum(0).nonzero()
         (top, left), (bottom, right) = where.amin(0).tolist(), where.amax(0).tolist()
         return top, left, bottom + 1, right + 1
 
 
-def _patch_size(reads: _Reads, rows: int, columns: int, first: int) -> tuple[int, int]:
-    """Return the height and width of a patch in pixels.
+def _patch_size(reads: Reads, rows: int, columns: int, first: int) -> tuple[int, int]:
+    """Return the height and width of a patch in pixels. Raises CheckpointError."""
+    corner = reads.box(first)
+    if corner is None:
+        raise CheckpointError(f"{NO_GRID}: a patch reads no pixels")
+    size = corner[2] - corner[0], corner[3] - corner[1]
+    check_places(reads, rows, columns, first, size, size, "pixels")
+    return size
 
-    Raises CheckpointError unless the corner patches and their neighbours read pixels in order.
+
+def check_places(
+    reads: Reads,
+    rows: int,
+    columns: int,
+    first: int,
+    size: tuple[int, int],
+    stride: tuple[int, int],
+    cells: str,
+) -> None:
+    """Raise CheckpointError unless the corner patches and their neighbours read `cells` in order.
+
+    Token `first` is the patch in the corner, and the next one begins a `stride` on.
     """
     places = {(0, 0), (0, columns - 1), (rows - 1, 0), (rows - 1, columns - 1)}
     places |= {(rows // 2, columns // 2), (0, min(1, columns - 1)), (min(1, rows - 1), 0)}
-    boxes = {place: reads.box(first + place[0] * columns + place[1]) for place in places}
-    corner = boxes[0, 0]
-    if corner is None:
-        raise CheckpointError(f"{NO_GRID}: a patch reads no pixels")
-    height, width = corner[2] - corner[0], corner[3] - corner[1]
-    for (row, column), box in boxes.items():
-        top, left = row * height, column * width
-        if box != (top, left, top + height, left + width):
+    for row, column in places:
+        top, left = row * stride[0], column * stride[1]
+        box = reads.box(first + row * columns + column)
+        if box != (top, left, top + size[0], left + size[1]):
             raise CheckpointError(
-                f"{NO_GRID}: the token of row {row + 1}, column {column + 1} reads other pixels"
+                f"{NO_GRID}: the token of row {row + 1}, column {column + 1} reads other {cells}"
             )
-    return height, width
+
+
+def special_names(module: nn.Module, first: Tensor, tokens: Sequence[int]) -> tuple[str, ...]:
+    """Return the names of special tokens, all different."""
+    return _distinct([_name(module, first, i) for i in tokens])
 
 
 def _name(module: nn.Module, first: Tensor, token: int) -> str:

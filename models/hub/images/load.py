@@ -66,7 +66,7 @@ def vision_model(
 
 def _position_table(model: ImageModel, trial: Tensor) -> PositionTable | None:
     """Return the vectors that are added to the tokens, or else looked up; None if none are."""
-    if (added := added_positions(model.module, trial)) is not None:
+    if (added := added_positions(model.module, pixel_values=trial)) is not None:
         return added
     n, d_model = len(model.grid.tokens), model.config.d_model
     table = table_looked_up(model, n, n, pixel_values=trial)

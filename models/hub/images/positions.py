@@ -1,4 +1,4 @@
-"""The position vectors of a vision model: learned ones that are added before its first layer."""
+"""The position vectors of a grid of patches: learned ones, added before the first layer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from models.hub.images.layout import first_vectors
 from models.hub.positions import PositionTable
 
 
-def added_positions(
-    module: Any, pixels: Float[Tensor, "1 channel height width"]
-) -> PositionTable | None:
+def added_positions(module: Any, **inputs: Tensor) -> PositionTable | None:
     """Return the parameter that is added to the tokens, a row for each; None if none is.
 
     A row is added if the gradient of a weighted token with respect to it is these weights, and
     with respect to all other rows 0.
     """
     with torch.enable_grad():
-        first = first_vectors(module, pixels)
+        first = first_vectors(module, **inputs)
         if first is None or not first.requires_grad:
             return None
         n, width = first.shape[1:]
