@@ -105,3 +105,21 @@ def save_whisper_classifier(folder: Path) -> Any:
         feature_size=MELS, chunk_length=SECONDS, hop_length=160, n_fft=400
     ).save_pretrained(folder)
     return module
+
+
+SPECTROGRAM = {"max_length": 64, "num_mel_bins": 32}  # columns, bands
+
+
+def save_spectrogram_reader(folder: Path, **sizes: Any) -> Any:
+    """Save a random classifier of overlapping patches of 16 × 16, one every 10, and return it."""
+    sizes = SPECTROGRAM | sizes
+    config = transformers.ASTConfig(
+        hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=31, **sizes, **NAMES
+    )  # fmt: skip
+    module = transformers.ASTForAudioClassification(config).eval()
+    randomise(module)
+    module.save_pretrained(folder)
+    transformers.ASTFeatureExtractor(
+        num_mel_bins=sizes["num_mel_bins"], max_length=sizes["max_length"]
+    ).save_pretrained(folder)
+    return module

@@ -24,8 +24,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from models.analysis.divergence import jensen_shannon
-from models.images.patches import PatchRow
-from models.sounds.frames import SoundRow
+from models.images.patches import PatchGrid, PatchRow
+from models.sounds import PatchedSound, SoundRow
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import AttentionSite, Trace
 
@@ -34,7 +34,11 @@ WEIGHTS_AT_ONCE = 2**22  # weights worked on at once
 LEAST_LEFT = 0.002  # of a row; less than this is rounding
 OUTSIDE = -1  # the unit of a token that has no counterpart
 _WORD = re.compile(r"\S+")
-_READ: dict[type[Encoding], str] = {PatchRow: "an image", SoundRow: "a sound"}  # by a stream's row
+_READ: dict[type[Encoding], str] = {  # by a stream's row
+    PatchRow: "an image",
+    SoundRow: "a sound",
+    PatchedSound: "a sound",
+}
 
 WordSpan = tuple[int, int]
 
@@ -302,15 +306,24 @@ def _why_unlike(first: Encoding, second: Encoding) -> str:
     kinds = [_READ.get(type(row), "a text") for row in (first, second)]
     if kinds[0] != kinds[1]:
         return f"one run reads {kinds[0]} and the other {kinds[1]}"
-    if isinstance(first, PatchRow) and isinstance(second, PatchRow):
-        sizes = [f"{row.grid.rows} × {row.grid.columns}" for row in (first, second)]
-        if sizes[0] != sizes[1]:
-            return f"the two runs cut their images into other patches, {' and '.join(sizes)}"
-        return "the two runs read other special tokens beside the patches of their images"
+    for kind, cut in ((PatchRow, "images"), (PatchedSound, "spectrograms")):
+        if isinstance(first, kind) and isinstance(second, kind):
+            return _why_unlike_patches(first.grid, second.grid, cut)
+    if isinstance(first, PatchedSound) != isinstance(second, PatchedSound):
+        return "one run reads frames of its sound and the other patches of a spectrogram"
     if isinstance(first, SoundRow) and isinstance(second, SoundRow) and first.step != second.step:
         steps = f"{1000 * first.step:g} and {1000 * second.step:g} ms"
         return f"the two runs cut their sounds into other frames, of {steps}"
     return ""
+
+
+def _why_unlike_patches(first: PatchGrid, second: PatchGrid, cut: str) -> str:
+    sizes = [f"{grid.rows} × {grid.columns}" for grid in (first, second)]
+    if sizes[0] != sizes[1]:
+        return f"the two runs cut their {cut} into other patches, {' and '.join(sizes)}"
+    if (first.before, first.after) == (second.before, second.after):
+        return f"the two runs cut their {cut} into other patches"
+    return f"the two runs read other special tokens beside the patches of their {cut}"
 
 
 def same_vocabulary(first: Tokenizer | None, second: Tokenizer | None) -> bool:

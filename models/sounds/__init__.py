@@ -6,13 +6,16 @@
 from models.sounds.examples import SOUND_EXAMPLES, example_sound
 from models.sounds.file import SoundFile, decoded_sound, read
 from models.sounds.frames import FrameIds, SoundRow
+from models.sounds.patches import PatchedSound, SpectrogramGrid
 from models.sounds.waveform import Waveform
 
 __all__ = [
     "SOUND_EXAMPLES",
     "FrameIds",
+    "PatchedSound",
     "SoundFile",
     "SoundRow",
+    "SpectrogramGrid",
     "Waveform",
     "decoded_sound",
     "example_sound",

@@ -1,14 +1,24 @@
 """Encoders of Hugging Face that classify or spell a sound: weights and answers are the library's."""
 
+import re
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from sound_models import LETTERS, NAMES, READERS, save_reader, save_whisper_classifier
+from sound_models import (
+    LETTERS,
+    NAMES,
+    READERS,
+    SPECTROGRAM,
+    save_reader,
+    save_spectrogram_reader,
+    save_whisper_classifier,
+)
 
 import models
 from models import cli
@@ -16,14 +26,25 @@ from models.analysis.checks import check_site
 from models.analysis.comparison import compare
 from models.analysis.layer_parts import check_parts, sublayer_effects
 from models.errors import CheckpointError, InputError
-from models.sounds import SoundFile, Waveform, decoded_sound, example_sound
-from models.trace.edits import MaskChange, for_kinds
+from models.hub.sounds.columns import SpectrogramColumns, spectrogram_columns
+from models.hub.sounds.layout import spectrogram_grid
+from models.hub.sounds.processor import SoundProcessor
+from models.runs.scope import Scope
+from models.sounds import (
+    PatchedSound,
+    SoundFile,
+    SpectrogramGrid,
+    Waveform,
+    decoded_sound,
+    example_sound,
+)
+from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.pinned import Pinned
 from viz_app.views.compare.payloads import CompareChoices, compare_payloads
 
-WHISPER = "WhisperForAudioClassification"
+WHISPER, AST = "WhisperForAudioClassification", "ASTForAudioClassification"
 SPELLER = "Wav2Vec2ForCTC"
 STEP = 320  # samples
 
@@ -34,7 +55,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name in READERS:
         save_reader(name, root / name)
     save_whisper_classifier(root / WHISPER)
-    return {name: root / name for name in (*READERS, WHISPER)}
+    save_spectrogram_reader(root / AST)
+    return {name: root / name for name in (*READERS, WHISPER, AST)}
 
 
 @torch.no_grad()
@@ -46,7 +68,7 @@ def library(folder: Path, name: str, file: SoundFile) -> Any:
     return module.eval()(**given, output_attentions=True)
 
 
-@pytest.mark.parametrize("name", [*READERS, WHISPER])
+@pytest.mark.parametrize("name", [*READERS, WHISPER, AST])
 def test_weights_and_answers_are_the_librarys(folders: dict[str, Path], name: str) -> None:
     scope = models.load(folders[name], device="cpu")
     for sound in ("four tones", "rising tone"):
@@ -76,12 +98,12 @@ def test_weights_and_answers_are_the_librarys(folders: dict[str, Path], name: st
             assert trace.output == NAMES["id2label"][int(made.logits[0].argmax())]
 
 
-@pytest.mark.parametrize("name", [SPELLER, "HubertForSequenceClassification", WHISPER])
+@pytest.mark.parametrize("name", [SPELLER, "HubertForSequenceClassification", WHISPER, AST])
 def test_the_layers_add_up(folders: dict[str, Path], name: str) -> None:
     scope = models.load(folders[name], device="cpu")
     trace = scope.run(example_sound())
     assert len(scope.model.sublayers) == 2 * len(trace.attention)
-    found = sublayer_effects(scope.model, trace, "frames", 2)
+    found = sublayer_effects(scope.model, trace, next(iter(trace.streams)), 2)
     checks = check_parts(scope.model, trace, found, 2)
     assert [check for check in checks if not check.passed] == []
 
@@ -222,11 +244,11 @@ def test_names_of_letters_come_from_the_folder_or_are_numbers(tmp_path: Path) ->
 
 
 REFUSED = {
-    "ASTForAudioClassification": (
-        "ASTConfig",
-        transformers.ASTFeatureExtractor(num_mel_bins=32, max_length=64),
-        {"max_length": 64, "num_mel_bins": 32},
-        "reads a spectrogram, but has no encoder of its columns",
+    "Wav2Vec2BertForSequenceClassification": (
+        "Wav2Vec2BertConfig",
+        transformers.SeamlessM4TFeatureExtractor(feature_size=8, num_mel_bins=8),
+        {"feature_projection_input_dim": 16},
+        "it reads a spectrogram, but not of one size for all sounds",
     ),
     "SEWForCTC": (
         "SEWConfig",
@@ -300,3 +322,167 @@ def test_the_command_writes_the_spelled_text_before_its_letters(
     text, *letters = capsys.readouterr().out.splitlines()
     assert text == trace.output
     assert len(letters) == len(trace.streams["frames"].ids)
+
+
+@pytest.fixture(scope="module")
+def patches(folders: dict[str, Path]) -> Scope:
+    return models.load(folders[AST], device="cpu")
+
+
+def wav(samples: np.ndarray) -> SoundFile:
+    return SoundFile("x", Waveform(samples.astype(np.float32), 16_000).as_wav())
+
+
+@torch.no_grad()
+def embedded(scope: Scope, features: torch.Tensor) -> torch.Tensor:
+    """The vectors that the first layer reads, by the library's module."""
+    return scope.model.module.audio_spectrogram_transformer.embeddings(features[None])[0]
+
+
+def told(row: PatchedSound, token: int) -> tuple[float, float, int, int]:
+    """The times and the bands that a token is said to read, by its words."""
+    said = re.fullmatch(r"([\d.]+) to ([\d.]+) s, bands (\d+) to (\d+)", row.grid.described(token))
+    assert said, row.tokens[token]
+    begin, end, low, high = said.groups()
+    return float(begin), float(end), int(low), int(high)
+
+
+def test_a_patch_reads_the_bands_and_columns_that_it_is_said_to(patches: Scope) -> None:
+    """By another number in each column and each band of the extractor's features in turn."""
+    row = patches.encode(example_sound())["spectrogram"]
+    features, n_columns, n_bands = row.ids.features, *SPECTROGRAM.values()
+    plain = embedded(patches, features)
+    reads: dict[str, list[list[int]]] = {}
+    for axis, n in enumerate((n_columns, n_bands)):
+        moved = []
+        for i in range(n):
+            other = features.clone()
+            other.select(axis, i).add_(1)
+            moved.append((embedded(patches, other) - plain).abs().amax(-1) > 0)
+        cells = torch.stack(moved)
+        reads["bands" if axis else "columns"] = [
+            cells[:, token].nonzero().flatten().tolist() for token in range(len(row.ids))
+        ]
+    assert row.tokens[:4] == ("[CLS]", "[distillation]", "0.0 s b1", "0.1 s b1")
+    assert row.tokens[-1] == "0.4 s b11"
+    for token in (0, 1):
+        assert reads["columns"][token] == reads["bands"][token] == []
+        assert row.grid.described(token) == ""
+    for token in range(2, len(row.ids)):
+        begin, end, low, high = told(row, token)
+        assert reads["columns"][token] == list(range(round(100 * begin), round(100 * end)))
+        assert reads["bands"][token] == list(range(low - 1, high))
+        assert row.tokens[token] == f"{begin:.1f} s b{low}"
+
+
+def test_a_click_changes_the_patches_of_its_time(patches: Scope) -> None:
+    """The window of a column goes on for 25 ms, of which the next column begins after 10."""
+    noise = 0.05 * np.random.default_rng(1).standard_normal(10_400)
+    rows = [patches.encode(wav(noise))["spectrogram"]]
+    for second in (0.005, 0.195, 0.305, 0.5):
+        clicked = noise.copy()
+        clicked[round(second * 16_000)] += 0.9
+        rows.append(patches.encode(wav(clicked))["spectrogram"])
+        both = (embedded(patches, row.ids.features) for row in (rows[0], rows[-1]))
+        moved = torch.sub(*both).abs().amax(-1) > 0
+        for token in range(2, len(moved)):
+            begin, end, *_ = told(rows[0], token)
+            assert bool(moved[token]) or not begin <= second < end
+            assert not moved[token] or begin <= second < end + 0.015
+
+
+@pytest.mark.parametrize("n", [400, 2_000, 2_079, 2_080, 5_000, 8_239, 8_240, 10_479, 32_000])
+def test_the_patches_after_a_sound_are_padding(patches: Scope, n: int) -> None:
+    """The extractor pads with what its normalisation makes of 0, and cuts what is too long."""
+    row = patches.encode(wav(0.3 * np.random.default_rng(2).standard_normal(n).clip(-3, 3)))
+    row, extractor = row["spectrogram"], transformers.ASTFeatureExtractor(num_mel_bins=32)
+    padding = -extractor.mean / (2 * extractor.std)
+    holds = (row.ids.features - padding).abs().amax(1) > 1e-6
+    assert int(holds.sum()) == min(64, 1 + (n - 400) // 160)
+    for token in range(2, len(row.ids)):
+        begin = round(100 * told(row, token)[0])
+        column = row.grid.patch(token)[1]
+        assert bool(holds[begin : begin + 16].any()) == (column < row.n_heard)
+
+
+def test_a_sound_too_short_for_one_column_is_refused_at_its_field(patches: Scope) -> None:
+    with pytest.raises(InputError, match="no patch of so short a sound") as error:
+        patches.run(wav(np.full(399, 0.1)))
+    assert error.value.field == "sound"
+
+
+def test_the_drawing_is_what_the_patches_read(patches: Scope) -> None:
+    row = patches.encode(example_sound("rising tone"))["spectrogram"]
+    read = row.ids.features[:56, :26].T  # no patch reads the last 8 columns and 6 bands
+    wanted = (read - read.min()) / (read.max() - read.min())
+    torch.testing.assert_close(row.spectrogram, wanted)
+
+
+def test_positions_of_patches_are_the_vectors_that_are_added(patches: Scope) -> None:
+    model = patches.model
+    added = model.module.audio_spectrogram_transformer.embeddings.position_embeddings[0]
+    assert model.config.positions == "learned"
+    assert torch.equal(model.positions.table, added)
+
+
+def test_patches_are_masked_and_heads_switched_off_as_by_hand(patches: Scope) -> None:
+    site, module = "audio_spectrogram_transformer.layers.1.attention", patches.model.module
+    row = patches.encode(example_sound())["spectrogram"]
+    cells = ((0, 3), (7, 0), (11, 11))
+    painted = patches.run(example_sound(), edits=for_kinds(self=MaskChange(block=cells)))
+    for attention in painted.attention.values():
+        weights = attention.weights()
+        assert all(weights[:, query, key].eq(0).all() for query, key in cells)
+        assert (weights.sum(-1) - 1).abs().max() < 1e-5
+    allowed = torch.ones(1, 1, 12, 12, dtype=torch.bool)
+    for cell in cells:
+        allowed[0, 0][cell] = False
+    with torch.no_grad():
+        by_hand = module(row.ids.features[None], attention_mask=allowed).logits[0]
+    torch.testing.assert_close(painted.outputs["classes"].logits, by_hand, atol=2e-5, rtol=1e-5)
+
+    def without_head(_: Any, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        kept = inputs[0].clone()
+        kept[..., 8:16] = 0  # of three heads with 8 numbers each
+        return (kept,)
+
+    off = patches.run(example_sound(), edits=[HeadOff(Where(site=site, heads=(1,)))])
+    hook = module.get_submodule(site).o_proj.register_forward_pre_hook(without_head)
+    with torch.no_grad():
+        by_hand = module(row.ids.features[None]).logits[0]
+    hook.remove()
+    torch.testing.assert_close(off.outputs["classes"].logits, by_hand, atol=2e-5, rtol=1e-5)
+
+
+class Patched(torch.nn.Module):
+    """Patches of 3 bands × 5 columns, one every 2 × 5, between special tokens; or in another order."""
+
+    def __init__(self, *, by_time: bool = False) -> None:
+        super().__init__()
+        self.projection = torch.nn.Conv2d(1, 7, (3, 5), (2, 5))
+        self.cls_token = torch.nn.Parameter(torch.randn(1, 1, 7))
+        self.end_token = torch.nn.Parameter(torch.randn(1, 1, 7))
+        self.by_time = by_time
+
+    def forward(self, spectrum: torch.Tensor, output_hidden_states: bool) -> Any:
+        grid = self.projection(spectrum[:, None])
+        vectors = (grid.mT if self.by_time else grid).flatten(2).mT
+        first = torch.cat([self.cls_token, vectors, self.end_token], 1)
+        return SimpleNamespace(hidden_states=(first,))
+
+
+def test_a_spectrogram_too_large_to_be_measured_is_refused(tmp_path: Path) -> None:
+    transformers.ASTFeatureExtractor(num_mel_bins=32, max_length=62_501).save_pretrained(tmp_path)
+    processor = SoundProcessor(tmp_path, transformers)
+    with pytest.raises(CheckpointError, match="has 2,000,032 cells; at most 2,000,000"):
+        spectrogram_columns(processor, (62_501, 32))
+
+
+def test_a_grid_is_measured_whatever_the_class_of_the_module_is() -> None:
+    columns = SpectrogramColumns(1, 23, 160, 400)
+    grid = spectrogram_grid(Patched(), "spectrum", torch.randn(1, 10, 23), columns, 8_000)
+    wanted = SpectrogramGrid(4, 4, ("[CLS]",), ("[end]",), (3, 5), (2, 5), 0.02)
+    assert grid == wanted
+    assert grid.described(7) == "0.20 to 0.30 s, bands 3 to 5"
+    with pytest.raises(CheckpointError, match="not the patches of one grid"):
+        spectrogram_grid(Patched(by_time=True), "spectrum", torch.randn(1, 10, 23), columns, 8_000)

@@ -1,4 +1,4 @@
-"""Match the frames of a speech model with the sound, measured before its first layer."""
+"""Match the tokens of a speech model with the sound, measured before its first layer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.errors import CheckpointError
+from models.hub.images.layout import (
+    MOST_SPECIAL,
+    NO_GRID,
+    Reads,
+    check_places,
+    first_vectors,
+    special_names,
+)
 from models.hub.sizes import MAX_HUB_TOKENS
+from models.hub.sounds.columns import SpectrogramColumns
+from models.sounds import SpectrogramGrid
 
+AlongAxes = tuple[int, int]  # along bands, along time
 NO_FRAMES = "its frames are not a row of equal steps through the sound"
 
 
@@ -47,3 +58,57 @@ def _middle(vector: Float[Tensor, " d_model"], inputs: Tensor) -> float | None:
     (gradient,) = torch.autograd.grad((vector * weights).sum(), inputs, retain_graph=True)
     columns = gradient[0].abs().sum(0).nonzero().flatten()
     return float(columns[0] + columns[-1]) / 2 if len(columns) else None
+
+
+def spectrogram_grid(
+    module: Any, name: str, features: Float[Tensor, "1 a b"], columns: SpectrogramColumns, rate: int
+) -> SpectrogramGrid:
+    """Return the tokens that a model makes of its input `name`, a spectrogram.
+
+    Size and stride of the patches are those of the bands and columns that the first ones read.
+
+    Raises:
+        CheckpointError: they are not the patches of one grid, with special tokens around it.
+    """
+    with torch.enable_grad():
+        cells = columns.by_bands(features).detach().clone().requires_grad_()
+        first = first_vectors(module, **{name: columns.by_bands(cells)})
+        if first is None or first.dim() != 3 or first.shape[0] != 1:
+            raise CheckpointError(f"{NO_GRID}: its first layer reads no row of vectors")
+        n, reads = first.shape[1], Reads(first, cells)
+        if n > MAX_HUB_TOKENS:
+            raise CheckpointError(f"{NO_GRID}: it has {n:,} tokens")
+        n_before = next((i for i in range(min(n, MOST_SPECIAL + 1)) if reads.box(i)), n)
+        size, stride, shape = _measured(reads, range(n_before, n), cells.shape[1:])
+        n_after = n - n_before - shape[0] * shape[1]
+        if not 0 <= n_after <= MOST_SPECIAL - n_before:
+            raise CheckpointError(
+                f"{NO_GRID}: it has {n:,} tokens, and the spectrogram {shape[0]} × {shape[1]} patches"
+            )
+        check_places(reads, *shape, n_before, size, stride, "bands and columns")
+        after = range(n - n_after, n)
+        if any(reads.box(i) for i in after):
+            raise CheckpointError(f"{NO_GRID}: its special tokens read the spectrogram")
+        before, end = (special_names(module, first, some) for some in (range(n_before), after))
+    return SpectrogramGrid(*shape, before, end, size, stride, columns.step / rate)
+
+
+def _measured(
+    reads: Reads, tokens: range, room: torch.Size
+) -> tuple[AlongAxes, AlongAxes, AlongAxes]:
+    """Return size and stride of the patches, and how many of them fit in bands and in columns."""
+    corner = reads.box(tokens[0]) if tokens else None
+    if corner is None:
+        raise CheckpointError(f"{NO_GRID}: no token reads the spectrogram")
+    size = corner[2] - corner[0], corner[3] - corner[1]
+    across = _begin(reads, tokens, 1, 1)
+    columns = 1 + (room[1] - size[1]) // across if across else 1
+    down = _begin(reads, tokens, columns, 0)
+    rows = 1 + (room[0] - size[0]) // down if down else 1
+    return size, (down or size[0], across or size[1]), (rows, columns)
+
+
+def _begin(reads: Reads, tokens: range, i: int, axis: int) -> int:
+    """Return where patch i begins along an axis; 0 if there is no such patch."""
+    box = reads.box(tokens[i]) if i < len(tokens) else None
+    return box[axis] if box else 0

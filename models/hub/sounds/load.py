@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from models.errors import CheckpointError, InputError
 from models.hub import confirm, probe
 from models.hub.close import close
 from models.hub.generation import generation_settings
+from models.hub.images.positions import added_positions
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps
-from models.hub.positions import table_looked_up
+from models.hub.positions import table_looked_up, told_of_equal
 from models.hub.python_tokenizer import PythonTokenizer
 from models.hub.sizes import MAX_HUB_TOKENS, HubConfig, encoder_sizes
-from models.hub.sounds.layout import sound_frames
+from models.hub.sounds.columns import spectrogram_columns
+from models.hub.sounds.layout import sound_frames, spectrogram_grid
 from models.hub.sounds.model import SoundWriter
 from models.hub.sounds.processor import (
     FrameReader,
@@ -33,13 +36,14 @@ from models.hub.sounds.processor import (
     SoundPythonTokenizer,
 )
 from models.hub.sounds.prompt import speech_prompt
-from models.hub.sounds.reader import SoundReader, SoundSpeller
+from models.hub.sounds.reader import SoundClassifier, SoundReader, SoundSpeller
+from models.hub.sounds.spectrogram import PatchReader, SpectrogramClassifier
 from models.hub.tokenizer import HubTokenizer, IdTokenizer
 from models.printable import printable
 from models.sounds import decoded_sound, example_sound
 from models.tokenizers.base import Tokenizer
 
-NO_FRAME_ATTENTION = "no attention between the frames of a sound was seen in a run, so there is nothing that could be shown"
+NO_SOUND_ATTENTION = "no attention between the parts of a sound was seen in a run, so there is nothing that could be shown"
 VOCABULARY = "vocab.json"
 MAX_LETTER = 20  # characters of the name of a class
 _READING = {
@@ -102,24 +106,70 @@ def opened_reader(
     """
     processor = SoundProcessor(folder, transformers)
     trial = processor.features(decoded_sound(example_sound()))
+    names = label_names(config)
+    if issubclass(kind, SoundClassifier) and trial.dim() == 2 and _column_encoder(module) is None:
+        return _opened_patches(module, processor, trial, names)
     count, step = _frames(module, processor, trial)
     longest = count(trial if trial.dim() == 2 else trial.new_zeros(_longest(processor)))
     if longest > MAX_HUB_TOKENS:
         raise CheckpointError(f"it makes {longest:,} frames of {processor.longest:g} s of sound")
     sizes = encoder_sizes(type(module).__name__, module, longest, False)
-    about: dict[str, Any] = {"names": label_names(config)}
+    about: dict[str, Any] = {"names": names}
     if issubclass(kind, SoundSpeller):
         about = {"names": _letters(folder, config), "blank": getattr(config, "pad_token_id", -1)}
     model = kind(module, sizes, reads=processor.reads, count_frames=count, trial=trial, **about)
+    _check_reader(model)
+    return model, FrameTokenizer(FrameReader(processor, count, step), longest)
+
+
+def _opened_patches(
+    module: Any, processor: SoundProcessor, trial: Float[Tensor, "a b"], names: list[str]
+) -> tuple[SpectrogramClassifier, FrameTokenizer]:
+    """Return a module as a classifier of the patches of a spectrogram. Raises CheckpointError."""
+    columns = spectrogram_columns(processor, tuple(trial.shape))
+    features = trial[None].to(module.device, module.dtype)
+    with _on_sound_alone():
+        grid = spectrogram_grid(module, processor.reads, features, columns, processor.rate)
+    n = len(grid.tokens)
+    sizes = encoder_sizes(type(module).__name__, module, n, False)
+    model = SpectrogramClassifier(
+        module, sizes, reads=processor.reads, count_frames=lambda _: n, trial=trial, names=names
+    )
+    _check_reader(model)
+    patches = slice(len(grid.before), len(grid.before) + grid.n_patches)
+    model.seen_order = told_of_equal(model, (torch.ones_like(features),), patches)
+    if (table := added_positions(module, **{processor.reads: features})) is not None:
+        model.positions, model.seen_order = table, BY_VECTORS
+        model.config = replace(sizes, positions="learned")
+    return model, FrameTokenizer(PatchReader(processor, grid, columns), n)
+
+
+def _check_reader(model: SoundReader) -> None:
+    """Raise CheckpointError unless a run shows attention; keep where its layers are."""
+    with _on_sound_alone():
+        probe.check_trial(model, NO_SOUND_ATTENTION)
+    confirm.record_layers(model, layer_maps(model.module))
+
+
+@contextmanager
+def _on_sound_alone() -> Iterator[None]:
+    """Turn any error of a run into a CheckpointError."""
     try:
-        probe.check_trial(model, NO_FRAME_ATTENTION)
+        yield
     except (CheckpointError, InputError) as error:
         raise CheckpointError(str(error)) from None
     except Exception as error:  # the library raises what it likes
-        first = next(iter(str(error).strip().splitlines()), "")
-        raise CheckpointError(f"it does not run on a sound alone ({first[:200]})") from None
-    confirm.record_layers(model, layer_maps(module))
-    return model, FrameTokenizer(FrameReader(processor, count, step), longest)
+        raise CheckpointError(f"it does not run on a sound alone ({_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "")[:200]
+
+
+def _column_encoder(module: Any) -> nn.Module | None:
+    """Return the encoder of a module that reads the columns of a spectrogram, if it has one."""
+    encoder = getattr(module, "encoder", None)
+    return encoder if isinstance(encoder, nn.Module) else None
 
 
 def _frames(
@@ -131,8 +181,8 @@ def _frames(
     """
     if trial.dim() == 2:
         features = trial[None].to(module.device, module.dtype)
-        encoder = getattr(module, "encoder", None)
-        if not isinstance(encoder, nn.Module):
+        encoder = _column_encoder(module)
+        if encoder is None:
             raise CheckpointError("it reads a spectrogram, but has no encoder of its columns")
         n_frames, step = sound_frames(encoder, features)
         return lambda features: n_frames, step * processor.longest / trial.shape[-1]
@@ -171,8 +221,7 @@ def _check_runs(module: nn.Module, features: torch.Tensor, sizes: HubConfig) -> 
     try:
         module(input_features=features, decoder_input_ids=ids)
     except Exception as error:  # the library raises what it likes
-        first = next(iter(str(error).strip().splitlines()), "")
-        raise CheckpointError(f"it does not run on a sound ({first[:200]})") from None
+        raise CheckpointError(f"it does not run on a sound ({_first_line(error)})") from None
 
 
 def _text_limit(module: Any, sizes: HubConfig) -> int:

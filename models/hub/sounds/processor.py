@@ -180,6 +180,14 @@ class FrameReader:
         picture = self.processor.picture(sound, features, n * self.step)
         return SoundRow.of(file, n, features, picture, digest, self.step, sound.seconds)
 
+    def token(self, i: int) -> str:
+        """Return the name of token i."""
+        return frame_times(i + 1, self.step)[-1]
+
+    def is_special(self, i: int) -> bool:
+        """Return True if token i is no part of the sound."""
+        return False
+
     def to_json(self) -> str:
         """Return what tells it from every other."""
         return json.dumps([self.processor.settings, self.step])
@@ -205,10 +213,10 @@ class _ReadsSound(Tokenizer):
 
 
 class FrameTokenizer(_ReadsSound):
-    """A feature extractor as a tokenizer: frames for tokens."""
+    """A feature extractor as a tokenizer: frames, or patches, for tokens."""
 
     def __init__(self, reader: FrameReader, longest: int) -> None:
-        """Take the number of frames of the longest sound."""
+        """Take the number of tokens of the longest sound."""
         self.reader, self._longest = reader, longest
         self.special_ids, self._of_bytes = {"pad": longest}, False
 
@@ -227,17 +235,17 @@ class FrameTokenizer(_ReadsSound):
         raise InputError("this model reads a sound, not a text", "sound")
 
     def words(self, text: str) -> None:
-        """None: frames make up no words."""
+        """None: the parts of a sound make up no words."""
         return
 
     def decode(self, ids: Any) -> str:
         return ""
 
     def token(self, i: int) -> str:
-        return "[pad]" if i == self.pad_id else frame_times(int(i) + 1, self.reader.step)[-1]
+        return "[pad]" if i == self.pad_id else self.reader.token(int(i))
 
     def is_special(self, i: int) -> bool:
-        return i == self.pad_id
+        return i == self.pad_id or self.reader.is_special(int(i))
 
     def to_json(self) -> str:
         return self.reader.to_json()

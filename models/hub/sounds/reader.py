@@ -61,7 +61,7 @@ class SoundReader(HubModel):
         return (self._trial[None].to(self.device, self.module.dtype),)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
-        features = [cast(FrameIds, row[FRAMES_STREAM].ids).features for row in rows]
+        features = [cast(FrameIds, row[self.streams[0]].ids).features for row in rows]
         if len({one.shape for one in features}) > 1:
             raise ValueError(NOT_ONE_LENGTH)
         return (torch.stack(features).to(self.device, self.module.dtype),)
@@ -69,7 +69,7 @@ class SoundReader(HubModel):
     def forward(self, sound: Float[Tensor, "batch ..."]) -> Answers:
         kind, n = self.kinds[0], self._count(sound[0])
         context = PassContext(
-            lambda frame: kind, n, n_key={FRAMES_STREAM: n}, groups=self.groups, n_rows=len(sound)
+            lambda frame: kind, n, n_key={kind.key_stream: n}, groups=self.groups, n_rows=len(sound)
         )
         return {CLASSES_OUTPUT: self.ask(context, **{self._reads: sound}).logits}
 
@@ -88,7 +88,9 @@ class SoundClassifier(SoundReader):
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
         logits = answers[CLASSES_OUTPUT]
-        return {CLASSES_OUTPUT: label_output(self.module, FRAMES_STREAM, None, self.names, logits)}
+        return {
+            CLASSES_OUTPUT: label_output(self.module, self.streams[0], None, self.names, logits)
+        }
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
