@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from app_parts import in_session, page_at, picker, picture, prose, said
-from sound_models import FRAMES, save, save_reader
+from app_parts import heatmap, in_session, page_at, picker, picture, plotly, prose, said
+from sound_models import FRAMES, save, save_reader, save_spectrogram_reader
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -89,10 +89,82 @@ def test_task_of_a_classifier_of_sounds_shows_classes_and_the_sound(
     header, arrays = picture(app, "pair")
     np.testing.assert_allclose(arrays["p"], p, atol=2e-6)
     assert [row[1][0] for row in header["rows"]] == ["tone", "noise", "speech"]
-    assert picture(app, "sound_map")[0]["ofFrames"]
+    assert picture(app, "sound_map")[0]["readsItself"]
     assert not picture(app, "sound_map")[0]["isInput"]  # it reads the waveform
     assert "The row of one frame is shown; click another in the sound." in prose(app)
     assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
+
+
+@pytest.fixture(scope="module")
+def spectrogram(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("patches") / "spectrogram"
+    save_spectrogram_reader(folder, max_length=256)
+    return folder
+
+
+@pytest.mark.parametrize(("view", "address"), places())
+def test_of_patches_of_a_sound_no_page_says_what_is_not_true(
+    spectrogram: Path, view: str, address: dict[str, str]
+) -> None:
+    app = opened(spectrogram, view, **address)
+    assert not app.exception
+    assert picker(app)["value"] == str(spectrogram)
+    told = prose(app)
+    for wrong in ("the image", "pixel", "frame", "silence", "without padding"):
+        assert wrong not in told or view in ("from-rnn", "lessons"), wrong
+    assert "sound is missing" not in told
+
+
+def test_over_the_spectrogram_are_the_librarys_weights(spectrogram: Path) -> None:
+    site = "audio_spectrogram_transformer.layers.1.attention"
+    app = opened(spectrogram, "attention", site=site, head="2", lock="q30")
+    header, arrays = picture(app, "sound_map")
+    module = transformers.ASTForAudioClassification.from_pretrained(
+        spectrogram, attn_implementation="eager"
+    ).eval()
+    sound = decoded_sound(example_sound())
+    given = transformers.ASTFeatureExtractor.from_pretrained(spectrogram)(
+        sound.samples, sampling_rate=sound.rate, return_tensors="pt"
+    )
+    with torch.no_grad():
+        made = module(**given, output_attentions=True)
+    n = 2 + 2 * 25
+    np.testing.assert_allclose(arrays["weights"].reshape(n, n), made.attentions[1][0, 2], atol=2e-6)
+    np.testing.assert_allclose(arrays["heads"], made.attentions[1][0, :, 30], atol=2e-6)
+    assert (header["rows"], header["columns"], header["before"], header["heard"]) == (2, 25, 2, 20)
+    assert header["queries"][30] == ["0.3 s b11", "0.30 to 0.46 s, bands 11 to 26", False]
+    assert header["queries"][1][2]  # special
+    read = given["input_values"][0, :256, :26].T.flip(0).numpy()
+    wanted = (read - read.min()) / (read.max() - read.min())
+    np.testing.assert_allclose(arrays["spectrogram"], 255 * wanted, atol=0.51)
+    note = str(said(app, f"note {SOUND}"))
+    assert "2.0 s: 2 × 20 patches, then 2 × 5 of padding; 52 tokens." in note
+    task = opened(spectrogram, "task")
+    assert "The row of one patch is shown; click another in the sound." in prose(task)
+    header, arrays = picture(task, "pair")
+    np.testing.assert_allclose(arrays["p"], made.logits[0].softmax(-1), atol=2e-6)
+    assert picture(task, "sound_map")[0]["query"] == 2 + 25 + 10  # in the middle of the sound
+
+
+def test_of_a_sound_that_is_cut_the_length_that_is_read_is_told(tmp_path: Path) -> None:
+    save_spectrogram_reader(tmp_path)
+    app = opened(tmp_path, "masks")
+    note = str(said(app, f"note {SOUND}"))
+    assert "The first 0.56 s of 2 s are read: 2 × 5 patches; 12 tokens." in note
+    assert "The sound runs alone, without padding." in prose(app)
+
+
+def test_the_positions_of_a_spectrogram_rise_with_the_bands(spectrogram: Path) -> None:
+    app = opened(spectrogram, "positions", **{"positions-section": "Grid of patches"})
+    figure = plotly(app, "positions-grid")
+    assert figure["layout"]["yaxis"]["autorange"] is True  # not reversed: row 1 is at the bottom
+    module = transformers.ASTForAudioClassification.from_pretrained(spectrogram)
+    table = module.audio_spectrogram_transformer.embeddings.position_embeddings[0, 2:].detach()
+    wanted = torch.cosine_similarity(table[25 + 2], table[24], dim=0)
+    cells = figure["data"][0]
+    y, x = cells["y"].index("row 2 with row 1"), cells["x"].index("column 3 with column 25")
+    assert heatmap(app, "positions-grid")[y, x] == pytest.approx(float(wanted), abs=1e-4)
+    assert "like the spectrogram, with the lowest bands in row 1" in prose(app)
 
 
 def library(folder: Path, file: SoundFile, ids: tuple[int, ...]) -> Any:
@@ -113,7 +185,7 @@ def test_the_picture_over_the_sound_has_the_librarys_weights(folder: Path) -> No
     app = opened(folder, "attention", site=CROSS, head="1", lock="q4")
     header, arrays = picture(app, "sound_map")
     wanted = library(folder, example_sound(), ids_of(app)).cross_attentions[1][0]
-    assert (header["query"], header["head"], header["ofFrames"]) == (4, 1, False)
+    assert (header["query"], header["head"], header["readsItself"]) == (4, 1, False)
     np.testing.assert_allclose(arrays["weights"], wanted[1], atol=2e-6)
     np.testing.assert_allclose(arrays["heads"], wanted[:, 4], atol=2e-6)
     assert not arrays["blocked"].any()
@@ -129,7 +201,7 @@ def test_task_of_a_writer_shows_what_the_chosen_token_attends_to_over_the_sound(
     header, arrays = picture(app, "sound_map")
     wanted = library(folder, example_sound(), ids_of(app))
     np.testing.assert_allclose(arrays["weights"], wanted.cross_attentions[1][0][1], atol=2e-6)
-    assert (header["query"], header["lock"], header["ofFrames"]) == (4, "q4", False)
+    assert (header["query"], header["lock"], header["readsItself"]) == (4, "q4", False)
     answers, numbers = picture(app, "answers")
     assert (answers["position"], answers["reading"]["title"], answers["reading"]["keys"]) == (
         4,
@@ -157,7 +229,7 @@ def test_frames_read_frames_and_the_loud_part_of_the_picture_is_the_sound(folder
     app = opened(folder, "attention", site=SELF, head="0")
     header, arrays = picture(app, "sound_map")
     wanted = library(folder, example_sound(), ids_of(app)).encoder_attentions[1][0]
-    assert (header["query"], header["ofFrames"]) == (50, True)
+    assert (header["query"], header["readsItself"]) == (50, True)
     np.testing.assert_allclose(arrays["weights"], wanted[0], atol=2e-6)
     levels = arrays["spectrogram"]
     assert levels.shape == (header["bands"], 200)

@@ -35,7 +35,8 @@ def sound(**header: Any) -> bytes:
     return pack(
         HEAD | {
             "queries": [["a", "", False], ["b", "", False]], "keys": [f"{k * STEP:.1f} s" for k in range(FRAMES)],
-            "ofFrames": False, "isInput": True, "step": STEP, "bands": 2, "heard": HEARD,
+            "readsItself": False, "isInput": True, "step": STEP, "bands": 2, "heard": HEARD,
+            "areFrames": True, "rows": 1, "columns": FRAMES, "before": 0, "size": [1, 1], "stride": [1, 1],
         } | header,
         spectrogram=np.stack([columns, columns[::-1]]).astype(np.uint8),
         weights=WEIGHTS, blocked=BLOCKED, heads=WEIGHTS, headsBlocked=BLOCKED,
@@ -112,7 +113,7 @@ def test_every_small_head_has_its_own_weights(map_of_sound: Stage) -> None:
 def test_a_frame_is_pointed_at_where_it_is_drawn(stage: Stage) -> None:
     square = np.resize(WEIGHTS, (FRAMES, FRAMES))
     frames = stage.change(
-        sound(ofFrames=True, queries=[[f"{k * STEP:.1f} s", "", False] for k in range(FRAMES)]),
+        sound(readsItself=True, queries=[[f"{k * STEP:.1f} s", "", False] for k in range(FRAMES)]),
         {"weights": square, "blocked": np.zeros_like(square, np.uint8)},
     )
     stage.mount("sound_map").show(frames)
@@ -121,6 +122,90 @@ def test_a_frame_is_pointed_at_where_it_is_drawn(stage: Stage) -> None:
     assert stage.data(".sound-map")["shown"] == "3"
     assert stage.text(".what") == "What the frame at 0.6 s attends to"
     assert stage.text(".reading").startswith("0.6 s gives 90 % of its attention to the sound")
+
+
+GRID_SIZE, GRID_STRIDE, GRID_ROWS, GRID_COLUMNS = (5, 6), (3, 4), 2, 3
+SPECIAL = 1
+
+
+def patches(**header: Any) -> bytes:
+    """Two rows of three overlapping patches after a special token; the last column is padding."""
+    n = SPECIAL + GRID_ROWS * GRID_COLUMNS
+    names = [["[CLS]", "", True], *([f"p{i}", f"extent {i}", False] for i in range(1, n))]
+    bands = GRID_STRIDE[0] + GRID_SIZE[0]
+    columns = (GRID_COLUMNS - 1) * GRID_STRIDE[1] + GRID_SIZE[1]
+    weights = np.full((n, n), 0.05, np.float32)
+    weights[0], weights[5] = [0.3, 0, 0.4, 0.2, 0.1, 0, 0], [0.1, 0.5, 0, 0.1, 0, 0.3, 0]
+    blocked = np.zeros((n, n), np.uint8)
+    return pack(
+        HEAD | {
+            "queries": names, "keys": [name for name, *_ in names], "readsItself": True, "isInput": True,
+            "step": 0.4, "bands": bands, "heard": 2, "areFrames": False, "rows": GRID_ROWS,
+            "columns": GRID_COLUMNS, "before": SPECIAL, "size": GRID_SIZE, "stride": GRID_STRIDE,
+        } | header,
+        spectrogram=np.zeros((bands, columns), np.uint8), weights=weights, blocked=blocked,
+        heads=weights[:2], headsBlocked=blocked[:2],
+    )  # fmt: skip
+
+
+def nearest(x: float, y: float, columns: int) -> tuple[int, int]:
+    """The row and column of the patch whose middle is nearest to a share of the picture, from below."""
+    bands, wide = (
+        (n - 1) * stride + size
+        for n, stride, size in zip((GRID_ROWS, columns), GRID_STRIDE, GRID_SIZE, strict=True)
+    )
+    middles = {
+        (row, column): (row * GRID_STRIDE[0] + GRID_SIZE[0] / 2, column * GRID_STRIDE[1] + 3)
+        for row in range(GRID_ROWS)
+        for column in range(columns)
+    }
+    return min(
+        middles,
+        key=lambda place: max(
+            abs(middles[place][0] - y * bands) / GRID_STRIDE[0],
+            abs(middles[place][1] - x * wide) / GRID_STRIDE[1],
+        ),
+    )
+
+
+def test_a_point_has_the_weight_of_the_patch_whose_middle_is_nearest(stage: Stage) -> None:
+    stage.mount("sound_map").show(patches())
+    assert stage.text(".what").startswith("What [CLS] attends to. Patches overlap")
+    box, over = stage.box(".cells"), stage.pixels(".cells")
+    row_of_cls = [0.3, 0, 0.4, 0.2, 0.1, 0, 0]
+    for x in (0.05, 0.35, 0.45, 0.55, 0.65, 0.95):
+        for y in (0.1, 0.4, 0.6, 0.9):  # from below
+            row, column = nearest(x, y, 2)
+            weight = row_of_cls[SPECIAL + row * GRID_COLUMNS + column]
+            seen = over.at(x * box["width"], (1 - y) * box["height"])
+            assert alike(seen, mixed(PAPER, ACCENT, COVER * weight), 2)
+            stage.move(".plain", x * box["width"], (1 - y) * box["height"])
+            shown = SPECIAL + row * GRID_COLUMNS + column
+            assert stage.data(".sound-map")["shown"] == str(shown)
+            assert stage.text(".what").startswith(f"What p{shown} (extent {shown}) attends to")
+
+
+def test_of_patches_the_special_token_and_the_padding_have_their_shares(stage: Stage) -> None:
+    stage.mount("sound_map").show(patches(query=5))
+    said = stage.text(".reading")
+    assert said.startswith(
+        "p5 gives 80 % of its attention to the sound, most to p1 0.500, p5 0.300"
+    )
+    assert "10 % is on the padding that is put after it" in said
+    assert stage.text(".queries button") == "[CLS] 10 %"
+    assert stage.text(".extent") == "Show all 1.4 s, with the padding after it"
+    stage.click(".extent")
+    assert stage.text(".extent") == "Show the sound alone, 1.0 s"
+
+
+def test_the_line_is_round_all_that_the_query_reads(stage: Stage) -> None:
+    stage.mount("sound_map").show(patches(query=5))  # of the upper row, second column
+    box = stage.box(".cells")
+    rect = stage.drawn(".cells", "frame")[0]
+    assert rect["y"] == pytest.approx(0, abs=1)
+    assert rect["h"] == pytest.approx(5 / 8 * box["height"], abs=1)
+    assert rect["x"] == pytest.approx(4 / 10 * box["width"], abs=2)
+    assert rect["w"] == pytest.approx(6 / 10 * box["width"], abs=3)
 
 
 def test_an_image_of_unknown_colours_is_not_called_the_image(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from models.analysis.joined_words import WordRow
 from models.printable import printable
 from models.runs.inputs import MASK
-from models.sounds import SoundRow
+from models.sounds import PatchedSound, SoundRow
 from models.tokenizers.base import Encoding, Tokenizer
 from models.tokenizers.special_tokens import UNKNOWN_TOKENS
 from models.trace import AttentionSite, Trace
@@ -47,6 +47,8 @@ class Label:
 
 def labels(encoding: Encoding) -> list[Label]:
     """Return one label for each token, in order."""
+    if isinstance(encoding, PatchedSound):
+        return [_patch_label(encoding, i) for i in range(len(encoding.tokens))]
     if isinstance(encoding, SoundRow):
         return [Label(token) for token in encoding.tokens]
     pairs = zip(encoding.tokens, encoding.offsets, strict=True)
@@ -54,6 +56,12 @@ def labels(encoding: Encoding) -> list[Label]:
     return (
         list(map(_with_pieces, plain, encoding.pieces)) if isinstance(encoding, WordRow) else plain
     )
+
+
+def _patch_label(row: PatchedSound, i: int) -> Label:
+    """Return the label of a patch, with all that it reads in the note, or of a special token."""
+    note = row.grid.described(i)
+    return Label(row.tokens[i], note) if note else special_label(row.tokens[i])
 
 
 def _with_pieces(word: Label, pieces: Sequence[str]) -> Label:

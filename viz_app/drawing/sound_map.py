@@ -5,7 +5,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from models.sounds import FrameIds, SoundRow
+from models.sounds import FrameIds, PatchedSound, SoundRow, SpectrogramGrid
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.cells import LARGEST_WHOLE
 from viz_app.drawing.held_query import held_query, pack_over_file
@@ -16,7 +16,7 @@ MAX_SPECTROGRAM_COLUMNS = 1500  # of the spectrogram that is sent
 
 
 def sound_of(trace: Trace, site: AttentionSite) -> SoundRow | None:
-    """Return the sound whose frames a site reads; None for any other site."""
+    """Return the sound whose frames or patches a site reads; None for any other site."""
     row = trace.streams.get(site.key_stream)
     return row if isinstance(row, SoundRow) else None
 
@@ -26,7 +26,15 @@ def shown_sound_query(trace: Trace, site: AttentionSite, lock: str) -> int:
     if (query := held_query(lock, site)) is not None:
         return query
     row = trace.streams[site.query_stream]
-    return (row.n_heard if isinstance(row, SoundRow) else site.n_query) // 2
+    if not isinstance(row, SoundRow):
+        return site.n_query // 2
+    grid = _grid(row)
+    return len(grid.before) + grid.rows // 2 * grid.columns + row.n_heard // 2
+
+
+def _grid(row: SoundRow) -> SpectrogramGrid:
+    """Return the grid of a sound's tokens: frames are patches as high as the spectrogram."""
+    return row.grid if isinstance(row, PatchedSound) else SpectrogramGrid(1, len(row.ids))
 
 
 def sound_map(
@@ -44,11 +52,17 @@ def sound_map(
     if row is None:
         raise ValueError(f"{site.name} reads no sound")
     query, levels, choice = shown_sound_query(trace, site, lock), _levels(row), scale or Scale()
-    queries, _ = axes_labels(trace, site)
+    (queries, _), grid = axes_labels(trace, site), _grid(row)
     header: dict[str, Any] = {
         "queries": [label.as_json() for label in queries],
         "keys": list(row.tokens),
-        "ofFrames": site.query_stream == site.key_stream,
+        "areFrames": not isinstance(row, PatchedSound),
+        "rows": grid.rows,
+        "columns": grid.columns,
+        "before": len(grid.before),
+        "size": grid.size,
+        "stride": grid.stride,
+        "readsItself": site.query_stream == site.key_stream,
         "isInput": cast(FrameIds, row.ids).features.dim() == 2,
         "step": row.step,
         "bands": len(levels),

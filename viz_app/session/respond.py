@@ -7,7 +7,7 @@ from models.architectures import Model
 from models.architectures.base import FILE_FIELDS, TEXT_FIELD, Field
 from models.checkpoint import CheckpointError
 from models.images import PatchRow
-from models.sounds import SoundRow
+from models.sounds import PatchedSound, SoundRow
 from models.tokenizers.base import Encoding
 from viz_app import checkpoints, words
 from viz_app.drawing.notes import refusal, small_print, strip
@@ -70,6 +70,8 @@ def _length(row: Encoding, n_ctx: int) -> str:
     """Return how long a stream is, in a sentence."""
     if isinstance(row, PatchRow):
         return words.grid(row.grid.rows, row.grid.columns, len(row.ids))
+    if isinstance(row, PatchedSound):
+        return words.patches_note(row)
     if isinstance(row, SoundRow):
         return words.frames_note(row.seconds, row.n_heard, len(row.ids), row.step)
     return words.length_note(row.tokens, n_ctx, row.unknown)

@@ -44,6 +44,7 @@ class Terms:
 _ANYWHERE = {  # streams whose name is the same in all tasks
     "patches": Stream("the image", "token"),
     "frames": Stream("the sound", "frame"),
+    "spectrogram": Stream("the sound", "token"),
     "transcript": Stream("the transcript so far", "token"),
 }
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from models.layers.similarity import SIMILARITIES
+from models.sounds import PatchedSound
 
 
 def length_note(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
@@ -22,6 +23,17 @@ def frames_note(seconds: float, n_heard: int, n_frames: int, step: float) -> str
     after = f", then {silent:,} of silence" if silent else ""
     frames = f"{n_heard:,} frame{'s' * (n_heard != 1)}"
     return f"{duration(seconds)}: {frames} of {1000 * step:g} ms{after}."
+
+
+def patches_note(row: PatchedSound) -> str:
+    """Return a sound's length: its patches that hold some of it, and those of padding."""
+    grid, read = row.grid, row.grid.extent[1] * row.grid.seconds
+    length = duration(row.seconds)
+    if row.n_heard == grid.columns and row.seconds > read:
+        length = f"The first {read:.4g} s of {row.seconds:.4g} s are read"
+    padding = grid.columns - row.n_heard
+    after = f", then {grid.rows:,} × {padding:,} of padding" if padding else ""
+    return f"{length}: {grid.rows:,} × {row.n_heard:,} patches{after}; {len(row.ids):,} tokens."
 
 
 def duration(seconds: float) -> str:

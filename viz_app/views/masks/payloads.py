@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 
 from models import InputError
 from models.analysis.checks import check_site
-from models.architectures.base import TEXT_FIELD
+from models.architectures.base import TEXT_FIELD, Field
 from models.runs.masked_comparison import MaskedRun
 from models.runs.scope import Texts
+from models.sounds import PatchedSound
 from models.trace import Trace
 from viz_app.drawing.cells import Tile
 from viz_app.drawing.extent import Scaled
@@ -44,18 +45,23 @@ class MaskChoices:
     tile: Tile = None
 
 
+def _alone(run: CurrentRun, field: Field) -> str:
+    """Return the note on the first field's value where no second one runs beside it."""
+    row = run.trace.streams[field.stream]
+    if isinstance(row, PatchedSound) and row.n_heard < row.grid.columns:
+        return masks_text.PADDED_SOUND
+    if field.kind == TEXT_FIELD:
+        return masks_text.NO_SECOND_TEXT
+    return masks_text.FILE_ALONE.format(field.kind)
+
+
 def mask_payloads(run: CurrentRun, choices: MaskChoices) -> Pictures:
     """Return the payloads of all components of the page."""
     original, view = masked_views(run, choices)
     first = run.scope.model.fields[0]
     stream = first.stream
     lengths = [len(member.trace.streams[stream].ids) for member in original]
-    alone = (
-        masks_text.NO_SECOND_TEXT
-        if first.kind == TEXT_FIELD
-        else masks_text.FILE_ALONE.format(first.kind)
-    )
-    note = masks_text.batch(lengths, stream) if choices.second else alone
+    note = masks_text.batch(lengths, stream) if choices.second else _alone(run, first)
     return {
         "note masks": small_print(choices.problem or note, bad=bool(choices.problem)),
         "mask_painter": Scaled(lambda extent: masks(view, extent=extent)),

@@ -1,4 +1,4 @@
-"""The section Grid of patches: how like the position vectors of an image's patches are."""
+"""The section Grid of patches: how like the position vectors of patches are, of image or sound."""
 
 from collections.abc import Sequence
 from math import ceil, isnan
@@ -9,7 +9,8 @@ import torch
 
 from models.analysis.checks import Check
 from models.analysis.grid_similarity import GridSimilarity, grid_similarity
-from models.images import PatchGrid, PatchRow
+from models.images import PatchRow
+from models.sounds import PatchedSound
 from viz_app import ui
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file
@@ -27,6 +28,7 @@ from viz_app.views.run_difference import Quantity
 
 MAX_TILES = 14  # tiles in a row or column; of a larger grid some patches are left out
 GRID_HEIGHT = 470  # px
+LIKE_IMAGE, LIKE_SPECTROGRAM = "the image", "the spectrogram, with the lowest bands in row 1"
 NO_IMAGE = "**This model reads no image.** A vision model has a position for each patch of a grid."
 TWO_STREAMS = (
     "**The grid is shown for a model that reads an image alone.** The positions of an image tower beside a text are not "
@@ -47,10 +49,10 @@ def find_grid(run: CurrentRun) -> View[None] | str:
     return PATCH_GRID_VIEW
 
 
-def _row(run: CurrentRun) -> PatchRow | None:
-    """Return the image of a run as a row of patches."""
+def _row(run: CurrentRun) -> PatchRow | PatchedSound | None:
+    """Return the image or the sound of a run as a row of patches."""
     streams = run.trace.streams.values()
-    return next((row for row in streams if isinstance(row, PatchRow)), None)
+    return next((row for row in streams if isinstance(row, PatchRow | PatchedSound)), None)
 
 
 def similarity_of(run: CurrentRun) -> GridSimilarity:
@@ -65,13 +67,23 @@ def _payloads(run: CurrentRun, choices: None) -> Pictures:
     title = f"Cosine of each patch's position vector with all patches': {run.scope.name}"
     note = caption(_about(run))
     return {
-        "positions-grid": mosaic(similarity, ui.page_look(), title, note),
+        "positions-grid": mosaic(similarity, ui.page_look(), title, note, rises=_is_sound(run)),
         "checks": check_rows(_checks(run, similarity)),
     }
 
 
-def mosaic(similarity: GridSimilarity, look: Look, title: str, note: str) -> go.Figure:
-    """Draw a tile for each patch, at its place in the image: its cosine with every patch."""
+def _is_sound(run: CurrentRun) -> bool:
+    return isinstance(_row(run), PatchedSound)
+
+
+def mosaic(
+    similarity: GridSimilarity, look: Look, title: str, note: str, *, rises: bool = False
+) -> go.Figure:
+    """Draw a tile for each patch, at its place in the grid: its cosine with every patch.
+
+    If the grid `rises`, as that of a spectrogram does, its first row is at the bottom and its
+    patches are as wide as there is room.
+    """
     down, across = tile_indices(similarity.rows), tile_indices(similarity.columns)
     cells = np.full(
         (len(down) * (similarity.rows + 1), len(across) * (similarity.columns + 1)), np.nan
@@ -88,6 +100,7 @@ def mosaic(similarity: GridSimilarity, look: Look, title: str, note: str) -> go.
         "hovertemplate": "%{y}, %{x}: <b>%{z:.4f}</b><extra></extra>", "hoverongaps": False,
     }  # fmt: skip
     side = {"type": "category", "tickmode": "array", "ticks": "", "constrain": "domain"}
+    down_from = {"autorange": True} if rises else {"scaleanchor": "x", "scaleratio": 1}
     return framed_figure(
         [trace],
         look,
@@ -96,7 +109,7 @@ def mosaic(similarity: GridSimilarity, look: Look, title: str, note: str) -> go.
         46,
         note=note,
         x=side | _ticks("column", across, similarity.columns),
-        y=side | _ticks("row", down, similarity.rows) | {"scaleanchor": "x", "scaleratio": 1},
+        y=side | _ticks("row", down, similarity.rows) | down_from,
     )
 
 
@@ -143,7 +156,7 @@ def _checks(run: CurrentRun, similarity: GridSimilarity) -> list[Check]:
     ]
 
 
-def explain_grid(similarity: GridSimilarity, special: Sequence[str]) -> str:
+def explain_grid(similarity: GridSimilarity, special: Sequence[str], like: str = LIKE_IMAGE) -> str:
     """Say what a tile shows, and whether patches beside each other are more alike here."""
     names = ("that share an edge", "elsewhere in one row or column", "of other rows and columns")
     means = (similarity.beside, similarity.in_line, similarity.elsewhere)
@@ -167,7 +180,7 @@ def explain_grid(similarity: GridSimilarity, special: Sequence[str]) -> str:
         n_tiles = len(tile_indices(similarity.rows)) * len(tile_indices(similarity.columns))
         fewer = f" {n_tiles} of {len(similarity.cosine)} patches have a tile."
     return (
-        "**Each tile belongs to one patch** and is laid out like the image. It shows the cosine of that patch's position "
+        f"**Each tile belongs to one patch** and is laid out like {like}. It shows the cosine of that patch's position "
         "vector with each patch's (Dosovitskiy et al. 2021). 1: the same direction, 0: a right angle, −1: the opposite."
         f"{left_out}{fewer}\n\n{text}"
     )
@@ -176,7 +189,8 @@ def explain_grid(similarity: GridSimilarity, special: Sequence[str]) -> str:
 def _text(run: CurrentRun, choices: None) -> str:
     row = _row(run)
     grid = row.grid if row else None
-    return explain_grid(similarity_of(run), (*grid.before, *grid.after) if grid else ())
+    like = LIKE_SPECTROGRAM if _is_sound(run) else LIKE_IMAGE
+    return explain_grid(similarity_of(run), (*grid.before, *grid.after) if grid else (), like)
 
 
 def _files(run: CurrentRun, choices: None) -> Sequence[File]:
@@ -184,7 +198,8 @@ def _files(run: CurrentRun, choices: None) -> Sequence[File]:
 
     def table(now: CurrentRun) -> str:
         similarity = similarity_of(now)
-        names = PatchGrid(similarity.rows, similarity.columns).tokens
+        row = _row(now)
+        names = row.grid.patches if row else ()
         rows = ([name, *line] for name, line in zip(names, similarity.cosine.tolist(), strict=True))
         return csv_table(["patch \\ patch", *names], rows)
 
@@ -198,7 +213,7 @@ def _files(run: CurrentRun, choices: None) -> Sequence[File]:
 
 
 def _about(run: CurrentRun) -> Facts:
-    """Return the facts of the model without the image: the vectors are the same for each."""
+    """Return the facts of the model without its input: the vectors are the same for each."""
     names = of_model(run.trace)
     return {name: fact for name, fact in facts(run.trace).items() if name in names}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from models.layers.masks import LOOK_AHEAD
 from models.percent import percent
-from models.sounds import SoundRow
+from models.sounds import PatchedSound, SoundRow
 from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
@@ -131,8 +131,10 @@ def _what_answers(
 ) -> str:
     """Return which token's vector the answer is read from, if it is one."""
     if output.position is None:
-        is_sound = isinstance(trace.streams[output.stream], SoundRow)
-        unit, file = ("frame", "sound") if is_sound else ("patch", "image")
+        row = trace.streams[output.stream]
+        is_sound = isinstance(row, SoundRow)
+        unit = "frame" if is_sound and not isinstance(row, PatchedSound) else "patch"
+        file = "sound" if is_sound else "image"
         return _SEVERAL.format(answer=answer, softmax=softmax, unit=unit, file=file)
     row = labels(trace.streams[output.stream])
     token, last = row[output.position], len(row) - 1
