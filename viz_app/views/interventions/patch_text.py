@@ -92,11 +92,7 @@ def too_long(noun: str) -> str:
     """Say that no part can be tried."""
     if noun == "text":
         return "These texts are too long to try every part at once. Shorten them."
-    return f"These {noun}s have too many {_token(noun)}s to try every part at once."
-
-
-def _token(noun: str) -> str:
-    return "frame" if noun == "sound" else "token"
+    return f"These {noun}s have too many tokens to try every part at once."
 
 
 def part_title(part: str, has_stream: bool, has_states: bool = True) -> str:
@@ -139,12 +135,12 @@ def unreadable_second(why: str) -> str:
 
 def counts(n: int, m: int, noun: str) -> str:
     """Say that two inputs cannot be aligned."""
-    return f"This {noun} has {n} {_token(noun)}s and the second {m}, and they cannot be aligned. Give both the same number."
+    return f"This {noun} has {n} tokens and the second {m}, and they cannot be aligned. Give both the same number."
 
 
 def alignment_sentence(n: int, m: int, n_aligned: int, noun: str) -> str:
     """Say how the positions of two inputs belong together."""
-    length = f"{m} {_token(noun)}{'s' * (m != 1)}"
+    length = f"{m} token{'s' * (m != 1)}"
     if n == m:
         return f"{length}, as many as this {noun}, so the positions match."
     how = "in time" if noun == "sound" else "at the common beginning and end"
@@ -167,7 +163,7 @@ def tried_positions(n_tried: int, n: int, noun: str, reads_one: bool) -> str:
 
 def heads_not_tried(noun: str) -> str:
     """Say that the heads of a long input are not tried."""
-    why = f"this {noun} has too many {_token(noun)}s"
+    why = f"this {noun} has too many tokens"
     return f"The heads are not tried: {'shorten the text to see them' if noun == 'text' else why}."
 
 
