@@ -437,7 +437,7 @@ class ForwardPass:
             projections if len(projections) == 3 else {},
             terms=explanation.terms,
             number=number,
-            dtype=q.dtype,
+            dtype=min(q.dtype, v.dtype, key=lambda dtype: dtype.itemsize),  # the less precise one
             edits=edits,
         )
         # its projections are complete with W_O, which comes next

@@ -186,7 +186,7 @@ class _HandWritten:
         head_out = attend(
             place.kind, place.name if at is None else at.site, causes.q, causes.k, causes.v, self.explained.mask,
             kernel=self.kernel,
-            weights=lambda mask: self.softmaxed(mask)[0],
+            weights=lambda mask: self.softmaxed(mask)[0].to(causes.v.dtype),
             record=self.record,
             number=place.number,
             heads=None if at is None else range(at.head, at.head + 1),
@@ -263,7 +263,7 @@ def _softmaxed(weighted_sum: WeightedSum, scores: By4, mask: Mask) -> tuple[By4,
     if (allowed := mask.allowed) is not None:
         scores = scores.masked_fill(~allowed, -torch.inf)
     placed = place_axes(scores, weighted_sum.roles.of_weights, softmax.layout, softmax.value.shape)
-    weights = softmax.of(placed)
+    weights = softmax.of(placed.to(softmax.args[0].dtype))  # a term may be of more precise numbers
     if allowed is not None:  # of a row without an open key softmax makes no number
         closed = ~allowed.any(-1, keepdim=True).expand(*scores.shape[:3], 1).expand_as(scores)
         own_closed = place_axes(

@@ -17,7 +17,9 @@ from models.hub.recording.by_hand.roles import WeightedSum
 from models.hub.recording.by_hand.steps import FollowedStep, ScoreProduct
 from models.hub.recording.masks import LOWEST
 
-_ROUNDINGS = 64  # of the largest score, by another order of scale, bias and mask
+# of the largest score: by another order of scale, bias and mask, and of the sums that are q·k;
+# half precision takes such sums in float32
+_ROUNDINGS, _ROUNDINGS_OF_HALF = 64, 8
 FourAxisScores = Float[Tensor, "batch head query key"]
 
 
@@ -67,10 +69,10 @@ def explain_scores(weighted_sum: WeightedSum) -> ExplainedScores | str:
     )
     if raw is None or masked is None:
         return "its scores have an axis besides texts, heads, queries and keys"
-    if (whole := _taken_apart(weighted_sum, root, step, raw, masked)) is not None:
-        return whole
-    capped = step.before(_TANH)
+    capped = step.before(_TANH)  # which small scores hardly tell from a scale
     if capped is not None and (whole := _capped(weighted_sum, root, step, capped, raw, masked)):
+        return whole
+    if (whole := _taken_apart(weighted_sum, root, step, raw, masked)) is not None:
         return whole
     return "what it does to q·k before the softmax is not a scale, an added term and a mask"
 
@@ -96,7 +98,7 @@ def _taken_apart(
         return None
     added = at_zero.masked_fill(~is_open, 0.0)
     result = ExplainedScores(raw, masked, factor, added, is_open)
-    return result if _holds(factor * raw + added, masked, is_open) else None
+    return result if _holds(factor * raw + added, result) else None
 
 
 def _capped(
@@ -116,7 +118,8 @@ def _capped(
     if inside is None or inside.numel() != 1:
         return None
     # far from 0 tanh is 1, which leaves the cap; at 0 the rest
-    far = step.again(torch.full_like(root.value, 1e9) * inside.sign().to(root.value.dtype))
+    most = min(1e9, torch.finfo(root.value.dtype).max)
+    far = step.again(torch.full_like(root.value, most) * inside.sign().to(root.value.dtype))
     at_zero = step.again(torch.zeros_like(root.value))
     far, at_zero = (weighted_sum.by_head(t, step.layout) for t in (far, at_zero))
     if far is None or at_zero is None:
@@ -128,7 +131,7 @@ def _capped(
         return None
     cap = float(caps[0])
     result = ExplainedScores(raw, masked, inside * cap, added, is_open, cap)
-    return result if _holds(cap * torch.tanh(inside * raw), masked, is_open) else None
+    return result if _holds(cap * torch.tanh(inside * raw), result) else None
 
 
 def _probed(function: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,12 +158,17 @@ def _shared(slope: FourAxisScores, is_open: Bool[Tensor, "batch head query key"]
     return None
 
 
-def _holds(
-    scores: FourAxisScores, masked: FourAxisScores, is_open: Bool[Tensor, "batch head query key"]
-) -> bool:
+def _holds(scores: FourAxisScores, explained: ExplainedScores) -> bool:
     """Return True if the scores are those that were softmaxed, and the blocked cells blocked."""
+    masked, is_open = explained.masked, explained.open
     if not torch.equal(masked > LOWEST, is_open) or not bool(is_open.any()):
         return False
     softmaxed = masked[is_open].float()
-    limit = _ROUNDINGS * torch.finfo(masked.dtype).eps * max(1.0, float(softmaxed.abs().max()))
+    rounding = max(_rounding(explained.raw.dtype), _rounding(masked.dtype))
+    limit = rounding * max(1.0, float(softmaxed.abs().max()))
     return bool(((scores[is_open].float() - softmaxed).abs() <= limit).all())
+
+
+def _rounding(dtype: torch.dtype) -> float:
+    """Return the relative error of scores whose steps are rounded to this dtype."""
+    return torch.finfo(dtype).eps * (_ROUNDINGS_OF_HALF if dtype.itemsize < 4 else _ROUNDINGS)
