@@ -79,10 +79,11 @@ class TwoStacks(HubModel):
 
     def _places(self, row: Tensor, memory: Tensor, is_token: Tensor, start: int) -> PassContext:
         _, self_attention, cross = self.kinds
+        encoding = [memory]
 
         def kind(frame: ModuleCall) -> SiteKind:
             """Return cross-attention for a module that was given the encoder's output."""
-            is_given = any(same_memory(t, memory) for t in frame.inputs)
+            is_given = any(same_memory(t, read) for t in frame.inputs for read in encoding)
             return cross if is_given else self_attention
 
         read, written = self.streams
@@ -96,6 +97,7 @@ class TwoStacks(HubModel):
             self.groups,
             n_rows=len(row),
             token_table=self.token_table,
+            memory=encoding,
         )
 
 

@@ -278,6 +278,42 @@ def test_a_text_is_at_most_as_long_as_every_part_reads(tmp_path: Path) -> None:
             scope.run("a b c d e f g h i j k l m n o p")
 
 
+def test_a_decoder_of_another_width_attends_to_the_source(tmp_path: Path) -> None:
+    """Even where source and target are equally long, which hides a wrong stream."""
+    sizes = _WIDE | {"vocab_size": 97}
+    wider = {"hidden_size": 2 * sizes["hidden_size"], "is_decoder": True}
+    parts = [
+        transformers.BertConfig(**sizes | more)
+        for more in ({}, wider | {"add_cross_attention": True})
+    ]
+    config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(*parts)
+    config.decoder_start_token_id = config.pad_token_id = 1
+    module = transformers.EncoderDecoderModel(config=config).eval()
+    with torch.no_grad():
+        for p in module.parameters():
+            p.normal_(std=0.3)
+    module.set_attn_implementation("eager")
+    module.save_pretrained(tmp_path)
+    library_tokenizer(tmp_path, 89)
+    trace = models.load(tmp_path, device="cpu").run("a b", "c d e")
+    source, target = (trace.streams[name].ids for name in ("source", "target"))
+    assert len(source) == len(target)
+    with torch.no_grad():
+        wanted = module(
+            input_ids=torch.tensor([source]),
+            decoder_input_ids=torch.tensor([target]),
+            output_attentions=True,
+        )
+    for kind, attentions in (
+        ("decoder_self", wanted.decoder_attentions),
+        ("cross", wanted.cross_attentions),
+    ):
+        sites = [site for site in trace.attention.values() if site.kind == kind]
+        assert [site.layer for site in sites] == list(range(len(attentions)))
+        for site, weights in zip(sites, attentions, strict=True):
+            assert (site.weights() - weights[0]).abs().max() < 1e-5
+
+
 def with_tensors(folder: Path, names: list[str]) -> None:
     """Add tensors of these names to a folder's weights."""
     path = folder / "model.safetensors"

@@ -213,6 +213,8 @@ class PassContext:
     token_table: Tensor | None = None  # the embedding matrix
     # paths at which there was an attention, where one `forward` makes several passes
     names: set[str] | None = None
+    # of a decoder: the finished encoding, then what is made of it before the first attention
+    memory: list[Tensor] = field(default_factory=list)
     # of a module whose attentions are told apart by where their rows come from
     provenance: Provenance | None = None
 

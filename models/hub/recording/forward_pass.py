@@ -252,6 +252,9 @@ class ForwardPass:
         Returns the result, which an edit may change if it is the attention's output.
         """
         self.linears.add(linear)
+        memory = self.context.memory
+        if memory and linear.x is memory[0] and not self.names:
+            memory.append(linear.y)  # for a decoder of another width
         last, self.last_attention = self.last_attention, None
         if last is None or not reads_joined(linear, last.head_out, last.versions):
             return linear.y
