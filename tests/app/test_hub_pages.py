@@ -290,6 +290,25 @@ def test_a_module_of_ones_own_is_what_the_app_opens_with(
     assert weights[0, 0] == 1  # it looks back only
 
 
+def test_a_module_whose_letters_know_no_line_break_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most scripts that read letters have a table of those of their own text."""
+    file = tmp_path / "mine.py"
+    lines = own_module_of_readme()
+    for old, new in (
+        ('list(text.encode("ascii"))', "[LETTERS.index(letter) for letter in text]"),
+        ('bytes(ids).decode("ascii")', "''.join(LETTERS[i % 9] for i in ids)"),
+    ):
+        assert old in lines
+        lines = lines.replace(old, new)
+    file.write_text("LETTERS = 'abcdefghi'\n" + lines, "utf-8")
+    monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")
+    app = app_at(text="badcafe")
+    assert not app.exception
+    assert [key for key, *_ in picture(app, "head")[0]["keys"]] == list("badcafe")
+
+
 def test_a_module_that_fails_is_said_beside_the_picker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,8 +110,12 @@ def example_choices(scope: Scope) -> list[str]:
 
 def holds_lines(scope: Scope) -> bool:
     """Return True if texts of this model may have several lines: its tokens encode a line break."""
-    tokenizer = scope.tokenizer
-    return bool(scope.model.text_fields) and tokenizer.decode(tokenizer.encode("\n").ids) == "\n"
+    if not scope.model.text_fields:
+        return False
+    try:
+        return scope.tokenizer.decode(scope.tokenizer.encode("\n").ids) == "\n"
+    except InputError:  # a module's own tokens may know no line break
+        return False
 
 
 def reads_text(scope: Scope, *texts: str) -> bool:
