@@ -13,6 +13,7 @@ import models
 from models.analysis.checks import check_site
 from models.hub.own.module import scope_of
 from models.trace.edits import MaskChange, for_kinds
+from viz_app.words import kind_title
 
 ROOT = Path(__file__).parents[2]
 LETTERS = "abcdefghijklmnop "
@@ -102,6 +103,16 @@ def test_a_scripts_decoder_is_shown_from_its_tokens_on_and_writes() -> None:
     for token in scope.write("badge", max_new=7).ids:
         assert token == int(module(torch.tensor([row]))[0][0, -1].argmax())
         row.append(token)
+
+
+def test_a_module_that_writes_is_not_called_masked_for_that() -> None:
+    """Its owner may have forgotten the mask."""
+    layer = nn.TransformerEncoderLayer(22, 2, 31, batch_first=True)
+    net = nn.Sequential(nn.Embedding(17, 22), layer, nn.Linear(22, 17))
+    (site,) = watched(net, decode=text).run("badge cafe").attention.values()
+    assert site.mask.layers == ()
+    assert (site.stack, site.role) == ("decoder", "self")
+    assert "masked" not in kind_title(site)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])

@@ -147,11 +147,14 @@ class OwnModel(HubModel):
         return InputError(f"{self.config.architecture}: {reason}", self.fields[0].name)
 
 
+_TITLE = "Decoder self-attention"  # whether a mask is in place, only a run tells
+
+
 class OwnWriter(OwnModel):
     """A module that predicts the next token at each position."""
 
     writes = "text"
-    kinds: tuple[SiteKind, ...] = CausalLM.kinds
+    kinds = (SiteKind("self", "decoder", "self", "text", "text", _TITLE),)
     answer_description = CausalLM.answer_description
     opening, written_masks, encode, longest = (
         CausalLM.opening,
@@ -198,7 +201,7 @@ class OwnTexts(OwnModel):
     streams = (FIRST_STREAM, SECOND_STREAM)
     kinds = (
         SiteKind("encoder_self", "encoder", "self", FIRST_STREAM, FIRST_STREAM),
-        SiteKind("decoder_self", "decoder", "self", SECOND_STREAM, SECOND_STREAM),
+        SiteKind("decoder_self", "decoder", "self", SECOND_STREAM, SECOND_STREAM, _TITLE),
         SiteKind("cross", "decoder", "cross", SECOND_STREAM, FIRST_STREAM),
         SiteKind("encoder_cross", "encoder", "cross", FIRST_STREAM, SECOND_STREAM),
     )
