@@ -39,7 +39,8 @@ def label_output(
 
 def label_names(config: Any) -> list[str]:
     """Return the name of each label by its index; LABEL_i where it has none, as in transformers."""
-    return [str(config.id2label.get(i, f"LABEL_{i}")) for i in range(len(config.id2label))]
+    names = [str(config.id2label.get(i, "")) for i in range(len(config.id2label))]
+    return [name if name.strip() else f"LABEL_{i}" for i, name in enumerate(names)]
 
 
 def labels_in_words(output: Output) -> str:

@@ -13,6 +13,7 @@ import models
 from models import Scope, edits
 from models.analysis.metrics import Divergence, LogProbability, logits_of
 from models.analysis.output_comparison import compare_outputs
+from models.hub.labels import label_names
 from models.percent import percent
 from models.print_commands import _answers
 from models.runs.attention_row import query_of
@@ -156,6 +157,12 @@ def test_numbers_of_a_regression_are_not_made_probabilities(tmp_path: Path) -> N
     pairs = ", ".join(f"{name} {v}" for name, v in zip(NAMES, numbers, strict=True))
     assert answer_line(trace) == ("the model's numbers", pairs)
     assert scope.model.answer_description == "4 numbers for the text"
+    assert "Its answer is 4 plain numbers" in no_picture(trace, first_output(trace))
+
+
+def test_a_label_whose_name_is_blank_has_its_number() -> None:
+    config = transformers.BertConfig(id2label={0: "good", 1: "", 2: " "}, label2id={"good": 0})
+    assert label_names(config) == ["good", "LABEL_1", "LABEL_2"]
 
 
 @pytest.mark.parametrize("problem", [None, "single_label_classification"])

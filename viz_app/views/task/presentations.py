@@ -79,7 +79,7 @@ _JUDGED = (
     "logit z. Their sum need not be 1.\n\n"
 )
 _GRADE = (
-    "**This model grades its input.** Its answer is a plain number, as in a regression, not a probability or a class. "
+    "**This model grades its input.** Its answer is {}, as in a regression, not a probability or a class. "
     "The page Attention shows which tokens attend to which."
 )
 
@@ -98,7 +98,8 @@ def no_picture(trace: Trace, output: Output) -> str:
     if isinstance(output, Similarity):
         return _alike(output)
     if isinstance(output, LabelValues):
-        return _GRADE
+        n = len(output.names)
+        return _GRADE.format("a plain number" if n == 1 else f"{n} plain numbers")
     if not isinstance(output, Numbers):
         return (
             f"**There is no picture of this kind of answer** ({type(output).__name__}). The answer itself is above. "
