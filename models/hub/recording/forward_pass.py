@@ -440,7 +440,7 @@ class ForwardPass:
             projections if len(projections) == 3 else {},
             terms=explanation.terms,
             number=number,
-            dtype=min(q.dtype, v.dtype, key=lambda dtype: dtype.itemsize),  # the less precise one
+            dtype=q.dtype if q.dtype.itemsize <= v.dtype.itemsize else v.dtype,
             edits=edits,
         )
         # its projections are complete with W_O, which comes next

@@ -69,12 +69,13 @@ def explain_scores(weighted_sum: WeightedSum) -> ExplainedScores | str:
     )
     if raw is None or masked is None:
         return "its scores have an axis besides texts, heads, queries and keys"
-    capped = step.before(_TANH)  # which small scores hardly tell from a scale
-    if capped is not None and (whole := _capped(weighted_sum, root, step, capped, raw, masked)):
-        return whole
-    if (whole := _taken_apart(weighted_sum, root, step, raw, masked)) is not None:
-        return whole
-    return "what it does to q·k before the softmax is not a scale, an added term and a mask"
+    whole = _taken_apart(weighted_sum, root, step, raw, masked)
+    is_half = raw.dtype.itemsize < 4  # which hardly tells a cap from a scale
+    if (whole is None or is_half) and (capped := step.before(_TANH)) is not None:
+        whole = _capped(weighted_sum, root, step, capped, raw, masked) or whole
+    return (
+        whole or "what it does to q·k before the softmax is not a scale, an added term and a mask"
+    )
 
 
 _TANH = frozenset({torch.tanh, Tensor.tanh, torch.nn.functional.tanh})
@@ -163,12 +164,9 @@ def _holds(scores: FourAxisScores, explained: ExplainedScores) -> bool:
     masked, is_open = explained.masked, explained.open
     if not torch.equal(masked > LOWEST, is_open) or not bool(is_open.any()):
         return False
-    softmaxed = masked[is_open].float()
-    rounding = max(_rounding(explained.raw.dtype), _rounding(masked.dtype))
-    limit = rounding * max(1.0, float(softmaxed.abs().max()))
+    softmaxed, dtype = masked[is_open].float(), masked.dtype
+    if explained.raw.dtype.itemsize < dtype.itemsize:
+        dtype = explained.raw.dtype
+    n_roundings = _ROUNDINGS_OF_HALF if dtype.itemsize < 4 else _ROUNDINGS
+    limit = n_roundings * torch.finfo(dtype).eps * max(1.0, float(softmaxed.abs().max()))
     return bool(((scores[is_open].float() - softmaxed).abs() <= limit).all())
-
-
-def _rounding(dtype: torch.dtype) -> float:
-    """Return the relative error of scores whose steps are rounded to this dtype."""
-    return torch.finfo(dtype).eps * (_ROUNDINGS_OF_HALF if dtype.itemsize < 4 else _ROUNDINGS)
