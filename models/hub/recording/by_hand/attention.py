@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -120,6 +121,9 @@ def _scaled(
     scale = 1.0 if factor is None else float(factor)
     if measured.cap is not None:
         return q, k, capped_dot(scale, measured.cap)
+    usual, dtype = q.shape[-1] ** -0.5, measured.raw.dtype
+    if dtype.itemsize < 4 and math.isclose(scale, usual, rel_tol=torch.finfo(dtype).eps):
+        scale = usual  # as the module divides, before its result is rounded
     return q, k, of_scale(scale, q.shape[-1])
 
 
