@@ -39,6 +39,7 @@ NO_ATTENTION_SEEN = (
     "it calls neither scaled_dot_product_attention nor multi_head_attention_forward, and no weights "
     "of a softmax could be followed to a product with values, so there is no attention to show"
 )
+_TITLE = "Decoder self-attention"  # whether a mask is in place, only a run tells
 
 
 class OwnModel(HubModel):
@@ -145,9 +146,6 @@ class OwnModel(HubModel):
     def refused(self, reason: str) -> InputError:
         """Return the error that names this module and its field."""
         return InputError(f"{self.config.architecture}: {reason}", self.fields[0].name)
-
-
-_TITLE = "Decoder self-attention"  # whether a mask is in place, only a run tells
 
 
 class OwnWriter(OwnModel):
