@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
@@ -42,6 +42,11 @@ class _OneEach(Edit, stored=False):
     def may_change(self, name: str) -> bool:
         return name in self.cells
 
+    def of_row(self, row: int) -> Edit | None:
+        cells, vectors = _in_row(self.cells, self.vectors, row)
+        heads, outputs = _in_row(self.heads, self.outputs, row)
+        return replace(self, cells=cells, vectors=vectors, heads=heads, outputs=outputs)
+
     def activation(
         self, value: Float[Tensor, "row token feature"], part: ActivationPart
     ) -> Float[Tensor, "row token feature"]:
@@ -71,6 +76,19 @@ class _OneEach(Edit, stored=False):
         outputs = self.outputs[part.site].to(head_out)
         head_out[rows, heads, queries[here] - start] = outputs[:, here]
         return head_out
+
+
+def _in_row(
+    places: PositionsByName, tensors: Mapping[str, Tensor], row: int
+) -> tuple[PositionsByName, Mapping[str, Tensor]]:
+    """Return the places of one batch row, as those of a batch of it alone, and their tensors."""
+    alone: dict[str, list[tuple[int, int]]] = {}
+    parts: dict[str, Tensor] = {}
+    for name, pairs in places.items():
+        if here := [i for i, (of, _) in enumerate(pairs) if of == row]:
+            alone[name] = [(0, pairs[i][1]) for i in here]
+            parts[name] = tensors[name][here]
+    return alone, parts
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from models.architectures.base import Answers, Architecture, Field
 from models.errors import IndistinctRowsError, InputError
 from models.hub.model import NUMBERS_OUTPUT, HubModel
+from models.hub.own.rows import keeps_rows_apart
 from models.hub.own.tokenizer import (
     TARGET_START,
     OwnEncoding,
@@ -52,6 +53,7 @@ class OwnModel(HubModel):
         self.call = call
         self.fields = (Field(name, "text"),)
         self.heads: dict[str, HeadPlace] | None = None  # of the last recorded run without edits
+        self._rows_apart: bool | None = None  # None until the first batch
         self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
 
     @property
@@ -106,8 +108,12 @@ class OwnModel(HubModel):
     ) -> Tensor | None:
         """Return the first tensor of the module's output, watched.
 
-        Raises InputError if the module fails, or if a recorded run shows no attention.
+        Raises:
+            InputError: the module fails, or a recorded run shows no attention.
+            IndistinctRowsError: it does not keep the rows of a batch apart.
         """
+        if context.n_rows > 1 and not self.keeps_rows_apart(inputs):
+            raise IndistinctRowsError(f"{self.config.architecture} reads one row at a time")
         if active() is not None and self.heads is None:  # an edit is of heads that were seen before
             with editing(()), record():
                 self.watched_call(context, inputs)
@@ -127,8 +133,15 @@ class OwnModel(HubModel):
             )
         if active() is None and forward_pass.recording is not None:
             self.heads = forward_pass.heads.places()
-        parts = output if isinstance(output, tuple | list) else (output,)
-        return next((part for part in parts if isinstance(part, Tensor)), None)
+        return _first_tensor(output)
+
+    def keeps_rows_apart(self, inputs: Sequence[Shaped[Tensor, "batch ..."]]) -> bool:
+        """Return True if the module answers each row of a batch as it does alone."""
+        if self._rows_apart is None:
+            self._rows_apart = keeps_rows_apart(
+                lambda *row: _first_tensor(self.call(self.module, *row)), inputs
+            )
+        return self._rows_apart
 
     def checked_logits(
         self, logits: Shaped[Tensor, ...] | None, row: Int[Tensor, "batch m"]
@@ -146,6 +159,11 @@ class OwnModel(HubModel):
     def refused(self, reason: str) -> InputError:
         """Return the error that names this module and its field."""
         return InputError(f"{self.config.architecture}: {reason}", self.fields[0].name)
+
+
+def _first_tensor(output: Any) -> Tensor | None:
+    parts = output if isinstance(output, tuple | list) else (output,)
+    return next((part for part in parts if isinstance(part, Tensor)), None)
 
 
 class OwnWriter(OwnModel):
@@ -176,7 +194,9 @@ class OwnWriter(OwnModel):
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        return self.forward(row)
+        if len(row) == 1 or self.keeps_rows_apart((row,)):
+            return self.forward(row)
+        return torch.cat([self.forward(one) for one in row.split(1)])
 
 
 FIRST_STREAM, SECOND_STREAM = "first text", "second text"
@@ -325,7 +345,10 @@ class OwnTranslator(OwnTexts):
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         source = memory[..., 0].long()
-        return self.forward(Given((source,), source.shape[1]), Given((row,), row.shape[1]))
+        if len(row) == 1 or self.keeps_rows_apart((source, row)):
+            return self.forward(Given((source,), source.shape[1]), Given((row,), row.shape[1]))
+        pairs = zip(memory.split(1), row.split(1), strict=True)
+        return torch.cat([self.decode(one, source, masks) for source, one in pairs])
 
     def forward(self, first: Given, second: Given) -> Float[Tensor, "batch m vocab"]:
         """Return the module's logits.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
@@ -26,6 +26,9 @@ class Gated(Edit, stored=False):
     @property
     def is_differentiated(self) -> bool:
         return True
+
+    def of_row(self, row: int) -> Edit | None:
+        return replace(self, gates={site: _of_row(t, row) for site, t in self.gates.items()})
 
     def value_weights(
         self, weights: Float[Tensor, "row head query key"], part: AttentionPart
@@ -77,6 +80,11 @@ class GivenWeights(Edit, stored=False):
     def is_differentiated(self) -> bool:
         return any(tensor.requires_grad for tensor in self.tensors.values())
 
+    def of_row(self, row: int) -> Edit | None:
+        tensors = {site: _of_row(t, row) for site, t in self.tensors.items()}
+        edit = super().of_row(row)
+        return None if edit is None else replace(edit, tensors=tensors)
+
     def weights(
         self, weights: Float[Tensor, "row head query key"], part: AttentionPart
     ) -> Float[Tensor, "row head query key"]:
@@ -87,6 +95,10 @@ class GivenWeights(Edit, stored=False):
         if imposed.shape[2] > 1:
             imposed = imposed[:, :, part.queries[0] : part.queries[-1] + 1]
         return torch.where(part.chosen(self.where), imposed, weights)
+
+
+def _of_row(t: Float[Tensor, "#row #head #query key"], row: int) -> Tensor:
+    return t if len(t) == 1 else t[row : row + 1]
 
 
 def _of_part(t: Float[Tensor, "#row #head #query key"], part: AttentionPart) -> Tensor:

@@ -1,0 +1,85 @@
+"""A module that reads one row of a batch: what is asked of many rows at once is asked of each alone."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from by_hand import HEADS, LETTERS, TEXT, WIDTH, Decoder, drawn, ids, split
+from torch import Tensor, nn
+
+import models
+from models.analysis import (
+    LogProbability,
+    cell_effects,
+    head_effects,
+    integrated_gradients,
+)
+from models.analysis.metrics import logits_of
+from models.trace.edits import HeadOff, Where
+
+METRIC = LogProbability(5)
+
+
+class MaskOfOneRow(nn.Module):
+    """torch's attention under a padding mask that is made for one row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(17, WIDTH), nn.Linear(WIDTH, 17)
+        self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+
+    def forward(self, row: Tensor) -> Tensor:
+        x, padding = self.embedding(row), torch.zeros(1, row.shape[1], dtype=torch.bool)
+        return self.head(x + self.attention(x, x, x, key_padding_mask=padding)[0])
+
+
+class FirstRow(MaskOfOneRow):
+    """Only the first row is read; its answer is taken for that of every row."""
+
+    def forward(self, row: Tensor) -> Tensor:
+        x, part = self.embedding(row), self.attention
+        q, k, v = (split(t)[0] for t in nn.functional.linear(x, part.in_proj_weight).chunk(3, -1))
+        mixed = (q @ k.mT).softmax(-1) @ v
+        return self.head(x + part.out_proj(mixed.transpose(0, 1).flatten(1))[None])
+
+
+def scope_of(make: Callable[[], nn.Module]) -> models.Scope:
+    return models.watch(
+        drawn(make()), encode=ids, decode=lambda row: "".join(LETTERS[i] for i in row)
+    )
+
+
+MAKERS = (MaskOfOneRow, FirstRow, partial(Decoder, "no batch"), partial(Decoder, "matmul"))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_each_head_has_the_effect_of_a_run_of_its_own(make: Callable[[], nn.Module]) -> None:
+    scope = scope_of(make)
+    run = scope.run(TEXT)
+    effects = head_effects(scope, run, METRIC, HeadOff)
+    for kind, paths in effects.sites.items():
+        for layer, path in enumerate(paths):
+            for head in range(HEADS):
+                alone = scope.run(TEXT, edits=[HeadOff(Where(site=path, heads=(head,)))])
+                expected = float(METRIC(logits_of(run.outputs), logits_of(alone.outputs)))
+                assert float(effects.values[kind][layer][head]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_beam_is_written_as_each_of_its_texts_alone() -> None:
+    whole, alone = (scope_of(partial(Decoder, form)) for form in ("matmul", "no batch"))
+    expected = whole.write("bad", "beam", max_new=5, width=3).ids
+    assert alone.write("bad", "beam", max_new=5, width=3).ids == expected
+
+
+def test_a_path_of_gradients_and_patched_cells_are_those_of_a_module_that_reads_batches() -> None:
+    whole, alone = (scope_of(partial(Decoder, form)) for form in ("matmul", "no batch"))
+    parts = []
+    for scope in (whole, alone):
+        run, other = scope.run(TEXT), scope.run("cabbage fa")
+        gradients = integrated_gradients(scope, run, METRIC, ["layers.0"], steps=3)
+        names = ["layers.0.attn_out", "layers.1.attn_out"]
+        parts.append((gradients, cell_effects(scope, run, METRIC, other, names)))
+    (expected, cells), (came, cells_alone) = parts
+    torch.testing.assert_close(came.parts, expected.parts, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(cells_alone, cells, atol=1e-4, rtol=1e-4)
