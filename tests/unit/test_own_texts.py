@@ -109,12 +109,12 @@ class Mixed(nn.Module):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         x, y = self.embedding(source), self.embedding(target)
         both = torch.cat([x, y], 1)
-        shifted = torch.zeros_like(y)
-        shifted[:, 1:] = y[:, :-1]
+        copied = torch.zeros_like(y)
+        copied[:, :] = y
         self.joined(both, both, both)
         self.latent(self.learned, x, x)
         self.blind(y + x.mean(1, keepdim=True), y, y)
-        return self.own(shifted, x, x)[0]
+        return self.own(copied, x, x)[0]
 
 
 def test_what_cannot_be_told_is_named_with_its_reason() -> None:

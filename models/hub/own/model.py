@@ -6,7 +6,7 @@ It writes if its owner says that it predicts the next token.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from models.architectures.base import Answers, Architecture, Field
 from models.errors import IndistinctRowsError, InputError
 from models.hub.model import NUMBERS_OUTPUT, HubModel
 from models.hub.own.rows import keeps_rows_apart
+from models.hub.own.token_rows import MOVED, Given, OnlyItself, misfits
 from models.hub.own.tokenizer import (
     TARGET_START,
     OwnEncoding,
@@ -25,13 +26,15 @@ from models.hub.own.tokenizer import (
     describe_error,
 )
 from models.hub.recording.context import HeadPlace, OneText, PassContext, TextStreams
+from models.hub.recording.forward_pass import ForwardPass
 from models.hub.recording.watch import watching
 from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM, EncoderDecoderLM
 from models.layers.cache import Cache
 from models.layers.masks import Masks, SiteKind
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace import record
+from models.trace import Recording, current, record
+from models.trace.edits import Where
 from models.trace.edits.active import active, editing
 from models.trace.outputs import Numbers, Output
 
@@ -54,6 +57,9 @@ class OwnModel(HubModel):
         self.fields = (Field(name, "text"),)
         self.heads: dict[str, HeadPlace] | None = None  # of the last recorded run without edits
         self._rows_apart: bool | None = None  # None until the first batch
+        self._told: set[str] = set()  # names of attentions that weigh tokens in their order
+        self._moved: dict[str, str] = {}  # name of another attention → the reason
+        self._untold: dict[tuple[int, ...], dict[str, str]] = {}  # the same, by numbers of tokens
         self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
 
     @property
@@ -99,41 +105,79 @@ class OwnModel(HubModel):
 
         Raises what `watched_call` raises.
         """
-        inputs = tensors or (text,)
-        origins = OneText(inputs, self.kinds[0], text.shape[1])
-        return self.watched_call(replace(self.pass_context(text), provenance=origins), inputs)
+        return self.watched_call([Given(tensors or (text,), text.shape[1], len(text))])
 
-    def watched_call(
-        self, context: PassContext, inputs: Sequence[Shaped[Tensor, "batch ..."]]
-    ) -> Tensor | None:
+    def context_of(self, texts: Sequence[Given]) -> PassContext:
+        """Return the context of a pass over these texts."""
+        (text,) = texts
+        row = torch.zeros(text.n_rows, text.n_tokens, dtype=torch.long, device=self.device)
+        origins = OneText(text.tensors, self.kinds[0], text.n_tokens)
+        return replace(self.pass_context(row), provenance=origins)
+
+    def watched_call(self, texts: Sequence[Given]) -> Tensor | None:
         """Return the first tensor of the module's output, watched.
 
         Raises:
             InputError: the module fails, or a recorded run shows no attention.
             IndistinctRowsError: it does not keep the rows of a batch apart.
         """
-        if context.n_rows > 1 and not self.keeps_rows_apart(inputs):
+        inputs, lengths = _tensors(texts), tuple(text.n_tokens for text in texts)
+        if max(text.n_rows for text in texts) > 1 and not self.keeps_rows_apart(inputs):
             raise IndistinctRowsError(f"{self.config.architecture} reads one row at a time")
         if active() is not None and self.heads is None:  # an edit is of heads that were seen before
             with editing(()), record():
-                self.watched_call(context, inputs)
-        context = replace(context, heads=self.heads or {})
+                self.watched_call(texts)
+        recording, state = current(), torch.get_rng_state()
+        before = None if recording is None or active() is not None else _copy(recording)
+        output, forward_pass = self._pass(texts)
+        if recording is not None and before is not None:
+            self.heads = forward_pass.heads.places()
+            if min(lengths) > 1 and not recording.attention.keys() <= self._told:
+                self._tell(texts, recording)
+                _restore(recording, before)
+                torch.set_rng_state(state)
+                output, forward_pass = self._pass(texts)
+        for reason in forward_pass.unreached.values():
+            raise self.refused(reason)
+        if recording is not None and not recording.attention:
+            raise self.refused(next(iter(recording.unrecorded.values()), NO_ATTENTION_SEEN))
+        return _first_tensor(output)
+
+    def _pass(self, texts: Sequence[Given]) -> tuple[Any, ForwardPass]:
+        """Return the module's output and the pass that watched it.
+
+        Raises as `watched_call` does if the module fails.
+        """
+        lengths = tuple(text.n_tokens for text in texts)
+        refused = self._moved | self._untold.get(lengths, {})
+        context = replace(self.context_of(texts), heads=self.heads or {}, misfits=refused)
         with watching(context) as forward_pass:
             try:
-                output = self.call(self.module, *inputs)
+                output = self.call(self.module, *_tensors(texts))
             except IndistinctRowsError:
                 raise
             except Exception as error:  # the module is its owner's and may raise anything
                 raise self.refused(f"cannot read this text ({describe_error(error)})") from error
-        for reason in forward_pass.unreached.values():
-            raise self.refused(reason)
-        if forward_pass.recording is not None and not forward_pass.recording.attention:
-            raise self.refused(
-                next(iter(forward_pass.recording.unrecorded.values()), NO_ATTENTION_SEEN)
-            )
-        if active() is None and forward_pass.recording is not None:
-            self.heads = forward_pass.heads.places()
-        return _first_tensor(output)
+        return output, forward_pass
+
+    def _tell(self, texts: Sequence[Given], recording: Recording) -> None:
+        """Learn which attentions of this recording do not weigh the tokens in their order."""
+
+        def run(others: Sequence[Given], names: Sequence[str]) -> Recording:
+            edits = [OnlyItself(Where(site=name)) for name in names]
+            with editing(edits), record() as further:
+                self._pass(others)
+            return further
+
+        with torch.no_grad():
+            reasons = misfits(run, texts, recording)
+        self._told |= recording.attention.keys() - reasons.keys()
+        lengths = tuple(text.n_tokens for text in texts)
+        heads = (self.heads or {}).items()
+        parts = {name: reasons[at.site] for name, at in heads if at.site in reasons}
+        for name, reason in (reasons | parts).items():
+            refused = self._moved if reason == MOVED else self._untold.setdefault(lengths, {})
+            refused[name] = reason
 
     def keeps_rows_apart(self, inputs: Sequence[Shaped[Tensor, "batch ..."]]) -> bool:
         """Return True if the module answers each row of a batch as it does alone."""
@@ -159,6 +203,21 @@ class OwnModel(HubModel):
     def refused(self, reason: str) -> InputError:
         """Return the error that names this module and its field."""
         return InputError(f"{self.config.architecture}: {reason}", self.fields[0].name)
+
+
+def _tensors(texts: Sequence[Given]) -> tuple[Tensor, ...]:
+    return tuple(t for text in texts for t in text.tensors)
+
+
+def _copy(recording: Recording) -> Recording:
+    parts = recording.activations, recording.attention, recording.unrecorded
+    return Recording(*map(dict, parts))
+
+
+def _restore(recording: Recording, before: Recording) -> None:
+    """Leave in a recording what it had before."""
+    recording.activations, recording.attention = before.activations, before.attention
+    recording.unrecorded = before.unrecorded
 
 
 def _first_tensor(output: Any) -> Tensor | None:
@@ -200,14 +259,6 @@ class OwnWriter(OwnModel):
 
 
 FIRST_STREAM, SECOND_STREAM = "first text", "second text"
-
-
-@dataclass(frozen=True)
-class Given:
-    """The inputs that one text gives a module, batch axis first, and its number of tokens."""
-
-    tensors: tuple[Tensor, ...]
-    n_tokens: int
 
 
 class OwnTexts(OwnModel):
@@ -253,29 +304,24 @@ class OwnTexts(OwnModel):
         if tensors:
             return Given(tensors, len(encodings[0].ids))
         ids = self.padded([e.ids for e in encodings], self.config.pad_id)
-        return Given((ids,), ids.shape[1])
+        return Given((ids,), ids.shape[1], len(ids))
 
     def forward(self, first: Given, second: Given) -> Any:
         """Return the first tensor of the module's output, or that of its input if there is none."""
-        output = self.watched_answer(first, second)
+        output = self.watched_call((first, second))
         return {NUMBERS_OUTPUT: second.tensors[0] if output is None else output}
 
-    def watched_answer(self, first: Given, second: Given) -> Tensor | None:
-        """Return the first tensor of the module's output, watched.
-
-        Raises what `watched_call` raises.
-        """
-        rows = dict(zip(self.streams, (first, second), strict=True))
+    def context_of(self, texts: Sequence[Given]) -> PassContext:
+        rows = dict(zip(self.streams, texts, strict=True))
         lengths = {name: each.n_tokens for name, each in rows.items()}
         tensors = {name: each.tensors for name, each in rows.items()}
-        context = PassContext(
+        return PassContext(
             lambda frame: self.kinds[1],
-            second.n_tokens,
+            texts[1].n_tokens,
             n_key=lengths,
-            n_rows=len(second.tensors[0]),
+            n_rows=len(texts[1].tensors[0]),
             provenance=TextStreams(tensors, self.kinds, lengths),
         )
-        return self.watched_call(context, (*first.tensors, *second.tensors))
 
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
@@ -346,7 +392,8 @@ class OwnTranslator(OwnTexts):
     ) -> Float[Tensor, "batch m vocab"]:
         source = memory[..., 0].long()
         if len(row) == 1 or self.keeps_rows_apart((source, row)):
-            return self.forward(Given((source,), source.shape[1]), Given((row,), row.shape[1]))
+            given = Given((source,), source.shape[1], len(source))
+            return self.forward(given, Given((row,), row.shape[1], len(row)))
         pairs = zip(memory.split(1), row.split(1), strict=True)
         return torch.cat([self.decode(one, source, masks) for source, one in pairs])
 
@@ -355,7 +402,7 @@ class OwnTranslator(OwnTexts):
 
         Raises InputError if its answer is not one for each position of the target.
         """
-        logits, (row,) = self.watched_answer(first, second), second.tensors
+        logits, (row,) = self.watched_call((first, second)), second.tensors
         return self.checked_logits(logits, row)
 
     def outputs(

@@ -13,14 +13,14 @@ from models.analysis.checks import ROUNDING, rounding_in
 
 @torch.no_grad()
 def keeps_rows_apart(
-    answer: Callable[..., Tensor | None], inputs: Sequence[Shaped[Tensor, "batch n ..."]]
+    answer: Callable[..., Tensor | None], inputs: Sequence[Shaped[Tensor, "batch ..."]]
 ) -> bool:
     """Return True if the first row and one of other tokens are answered together as each alone.
 
     `answer` is the module; it may read the first row only, or make a mask for one row.
     """
     row = [t[:1] for t in inputs]
-    other = [other_tokens(t) for t in row]
+    other = [replaced_tokens(t) for t in row]
     try:
         alone = [answer(*row), answer(*other)]
         together = answer(*(torch.cat(pair) for pair in zip(row, other, strict=True)))
@@ -31,7 +31,7 @@ def keeps_rows_apart(
     return all(_is_same(together[i : i + 1], one) for i, one in enumerate(alone))
 
 
-def other_tokens(t: Shaped[Tensor, "batch n ..."]) -> Shaped[Tensor, "batch n ..."]:
+def replaced_tokens(t: Shaped[Tensor, "batch n ..."]) -> Shaped[Tensor, "batch n ..."]:
     """Return an input with something else in the place of every token.
 
     It is what the token before has or, where that is equal, a neighbouring number.
