@@ -113,6 +113,51 @@ class Squared(Plain):
         return (scores / 4).square().softmax(-1)
 
 
+class Logged(Plain):
+    """A softmax by its logarithm."""
+
+    def weigh(self, scores: Tensor) -> Tensor:
+        return scores.log_softmax(-1).exp()
+
+
+class RaisedInPlace(Plain):
+    """A softmax by exp and a division, both in place."""
+
+    def weigh(self, scores: Tensor) -> Tensor:
+        scores = scores - scores.amax(-1, keepdim=True)
+        scores.exp_()
+        scores /= scores.sum(-1, keepdim=True)
+        return scores
+
+
+class EmptyAdded(Plain):
+    """Scores in one call that adds nothing of a tensor of whatever numbers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (t.flatten(0, 1) for t in self.heads(x))
+        nothing = torch.full((len(q), q.shape[1], k.shape[1]), torch.nan)
+        weights = torch.baddbmm(nothing, q, k.mT, beta=0, alpha=0.5).softmax(-1)
+        self.weights = weights.unflatten(0, (-1, HEADS))
+        return self.out((weights @ v).unflatten(0, (-1, HEADS)).transpose(1, 2).flatten(2))
+
+
+class Conjugate(Plain):
+    """Scores as the real part of a complex product."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x)
+        self.weights = (torch.complex(q, q) @ torch.complex(k, -k).mT).real.softmax(-1)
+        return self.out((self.weights @ v).transpose(1, 2).flatten(2))
+
+
+class Mapped(Plain):
+    """Each head of each text by itself, under torch.vmap."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        attend = torch.vmap(torch.vmap(lambda q, k, v: (q @ k.mT).softmax(-1) @ v))
+        return self.out(attend(*self.heads(x)).transpose(1, 2).flatten(2))
+
+
 class OverQueries(Plain):
     """A softmax over the queries, by a slip."""
 

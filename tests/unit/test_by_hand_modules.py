@@ -113,6 +113,9 @@ def test_an_edit_of_one_head_reaches_its_module_and_no_other(made: type[nn.Modul
         (written.Checkpointed(), "dot", {}),
         (written.SharedKeys(), "dot", {}),
         (written.UnusedHead(), "dot", {}),
+        (written.Logged(), "dot", {}),
+        (written.RaisedInPlace(), "dot", {}),
+        (written.EmptyAdded(), "dot times a constant", {"s": 0.5}),
     ],
     ids=lambda part: type(part).__name__ if isinstance(part, nn.Module) else "",
 )
@@ -161,8 +164,9 @@ def test_float64_is_recorded_and_shown_in_float32() -> None:
     [
         (written.Squared(), "is not a scale, an added term and a mask"),
         (written.Renormalised(), "changed between the softmax and the values"),
+        (written.Conjugate(), "could not be taken apart"),
     ],
-    ids=["squared", "renormalised"],
+    ids=["squared", "renormalised", "complex"],
 )
 @torch.no_grad()
 def test_scores_that_cannot_be_told_leave_the_weights_and_the_reason(
@@ -189,8 +193,9 @@ def test_scores_that_cannot_be_told_leave_the_weights_and_the_reason(
         (written.OverQueries(), "does not run over the axis that its values are summed over"),
         (written.OverHeads(), "does not run over the axis that its values are summed over"),
         (written.Linear(), "without a softmax"),
+        (written.Mapped(), "could not be taken apart"),
     ],
-    ids=["over the queries", "over the heads", "linear"],
+    ids=["over the queries", "over the heads", "linear", "vmap"],
 )
 @pytest.mark.parametrize("text", [TEXT, "fa"])
 def test_a_softmax_over_another_axis_is_said_and_not_drawn(

@@ -102,6 +102,76 @@ def test_heads_that_share_a_key_are_no_queries_of_a_single_token(text: str) -> N
     assert (site.n_heads, site.n_query, site.n_key) == (HEADS, len(text), len(text))
 
 
+class Otherwise(Part):
+    """Weights that meet the values in another way than by a product of two."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = split(self.q(x)), split(self.k(x)), split(self.v(x))
+        weights = (q @ k.mT / SIZE**0.5).softmax(-1)
+        if self.how == "residual":
+            return torch.baddbmm(x, (self.q(x) @ self.k(x).mT).softmax(-1), self.v(x))
+        if self.how == "mixed":
+            return self.out(joined(torch.einsum("hg,bgqk->bhqk", self.mix, weights) @ v))
+        if self.how == "mean":
+            return torch.einsum("bhqk,bkd->bqd", weights, self.v(x)) / HEADS
+        if self.how == "three":
+            matrix = self.out.weight.unflatten(1, (HEADS, SIZE))
+            return torch.einsum("bhqk,bhkd,ehd->bqe", weights, v, matrix)
+        if self.how == "broadcast":
+            return self.out(joined((weights[..., None] * v[:, :, None]).sum(3)))
+        # the library's function, and its weights once more beside it
+        self.shown = weights.mean(1)
+        return self.out(joined(F.scaled_dot_product_attention(q, k, v)))
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("mean", "no product of its weights with values"),
+        ("three", "no product of its weights with values"),
+        ("broadcast", "no product of its weights with values"),
+        ("residual", "adds something else"),
+        ("mixed", "a matrix mixes its weights"),
+    ],
+)
+def test_an_attention_that_cannot_be_shown_is_named(how: str, reason: str) -> None:
+    trace = models.watch(drawn(Stream(Part(), Otherwise(how))), encode=ids).run(TEXT)
+    assert (list(trace.attention), list(trace.unrecorded)) == (["parts.0"], ["parts.1"])
+    assert reason in trace.unrecorded["parts.1"]
+
+
+def test_weights_that_are_worked_out_beside_the_librarys_function_are_not_named() -> None:
+    scope = models.watch(drawn(Stream(Otherwise("twice"))), encode=ids)
+    for edits in ([], [HeadOff(Where(site="parts.0"), head=1)]):
+        trace = scope.run(TEXT, edits=edits)
+        assert (list(trace.attention), trace.unrecorded) == (["parts.0"], {})
+
+
+class ByMatrix(nn.Module):
+    """Queries, keys and values by einsum; or q·k by a matrix between the tokens themselves."""
+
+    def __init__(self, general: bool) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Parameter(torch.randn(WIDTH, HEADS, SIZE)) for _ in range(3))
+        self.between, self.general = nn.Parameter(torch.randn(WIDTH, WIDTH)), general
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.general:
+            return (x @ self.between @ x.mT).softmax(-1) @ x
+        q, k, v = (torch.einsum("bnd,dhs->bhns", x, w) for w in (self.q, self.k, self.v))
+        return joined((q @ k.mT).softmax(-1) @ v)
+
+
+@pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_product_with_a_matrix_is_no_attention_however_long_the_text(
+    general: bool, more: int
+) -> None:
+    n = (WIDTH if general else SIZE) + more
+    trace = models.watch(drawn(Stream(ByMatrix(general))), encode=ids).run((TEXT * 3)[:n])
+    assert (list(trace.attention), trace.unrecorded) == (["parts.0"], {})
+
+
 def test_texts_that_cannot_be_told_from_heads_are_edited_one_by_one() -> None:
     class HeadsFirst(nn.Module):
         """Heads on the axis of the texts, those of a head side by side."""

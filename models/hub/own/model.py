@@ -210,8 +210,9 @@ def _tensors(texts: Sequence[Given]) -> tuple[Tensor, ...]:
 
 
 def _copy(recording: Recording) -> Recording:
-    parts = recording.activations, recording.attention, recording.unrecorded
-    return Recording(*map(dict, parts))
+    return Recording(
+        dict(recording.activations), dict(recording.attention), dict(recording.unrecorded)
+    )
 
 
 def _restore(recording: Recording, before: Recording) -> None:

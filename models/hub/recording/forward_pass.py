@@ -45,6 +45,7 @@ from models.trace.lazy import LazyLinear
 from models.trace.recorder import LARGEST_KEPT, free_name
 from models.trace.site import layer_of
 
+NESTED = "its tokens are in a nested tensor, whose cells cannot be read"
 WHOLE_MODULE = "the module itself"  # the name of what happens outside all parts of a module
 
 
@@ -109,7 +110,9 @@ class ForwardPass:
         """
         q, n_query, n_key = call.q, call.q.shape[2], call.k.shape[2]
         n_rows = self.context.n_rows
-        if q.shape[0] > n_rows and self.has_lengths(q, call.k):
+        if q.is_nested:
+            place = NESTED
+        elif q.shape[0] > n_rows and self.has_lengths(q, call.k):
             place = (
                 f"its batch has {len(q)} rows, where the run has {n_rows} text{'s' * (n_rows > 1)}"
             )

@@ -251,12 +251,12 @@ def watching(context: PassContext, by_functions: bool = False) -> Iterator[Forwa
     forward_pass = ForwardPass(context)
     forward_pass.by_functions = by_functions and forward_pass.edits is None
     token = _pass.set(forward_pass)
+    watch = _functions_watched() if forward_pass.by_functions else Watch(forward_pass)
     try:
-        with (
-            run_uncompiled(),
-            _functions_watched() if forward_pass.by_functions else Watch(forward_pass),
-        ):
+        with run_uncompiled(), watch:
             yield forward_pass
+        if isinstance(watch, Watch):
+            watch.by_hand.name_unsummed()
         forward_pass.name_unrecorded()
     finally:
         _pass.reset(token)

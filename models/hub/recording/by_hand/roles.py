@@ -25,6 +25,7 @@ from models.hub.recording.by_hand.steps import (
     layout_of,
 )
 
+ADDED = "the call that weighs its values adds something else to their sum"
 WRONG_AXIS = "its softmax does not run over the axis that its values are summed over"
 
 
@@ -94,7 +95,9 @@ def roles_of(
     of_values = layout_of(values, others, axes)
     key = resolve_axis(softmax.layout[softmax.dim])
     summed = [atom for label in product.summed for atom in resolve_axis(axes[label])]
-    if set(summed) != set(key) or product.added is not None:
+    if product.added is not None:
+        return ADDED
+    if set(summed) != set(key):
         return WRONG_AXIS
     shared = [atom for axis in of_values for atom in axis]
     weights = [a for axis in softmax.layout for a in resolve_axis(axis) if a not in key]

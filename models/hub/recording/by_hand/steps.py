@@ -29,6 +29,9 @@ from models.hub.recording.projections import LINEAR, same_memory
 
 SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax})
 EXP = frozenset({torch.exp, Tensor.exp, Tensor.exp_})
+LOG_SOFTMAX = frozenset(
+    {F.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
+)
 _MOST = 32  # tensors that are followed at a time, each alive only until then
 
 
@@ -60,6 +63,7 @@ class Softmax:
     value: Tensor
     layout: AxisOrder
     is_overwritten: bool = False  # by a function that changed it in place
+    path: str = ""  # of the module that takes it, if it is one of queries and keys
 
     def raw(self) -> Tensor:
         """Return the softmax as it was."""
@@ -123,8 +127,15 @@ class FollowedStep:
 class Steps:
     """The scores and weights of a pass that are on their way, by the identity of their tensors."""
 
-    def __init__(self, lengths: Collection[int], provenance: Provenance | None = None) -> None:
-        self._lengths, self._provenance = lengths, provenance
+    def __init__(
+        self,
+        lengths: Collection[int],
+        provenance: Provenance | None = None,
+        path: Callable[[], str] = str,
+    ) -> None:
+        self._lengths, self._provenance, self._path = lengths, provenance, path
+        # softmaxes of queries and keys of the input that no sum has taken yet, by identity
+        self.unsummed: dict[int, Softmax] = {}
         self._steps: dict[int, FollowedStep] = {}
         self._cut: dict[int, tuple[Tensor, Softmax]] = {}  # what is left of weights, by identity
         # weights that a sum took, by identity, with the place of that
@@ -144,12 +155,15 @@ class Steps:
         parts = [self._cut.get(id(t)) for t in _flat(args)]
         whole = list({id(part[1]): part[1] for part in parts if part is not None}.values())
         ids = {id(softmax) for softmax in whole}
+        self.unsummed = {key: root for key, root in self.unsummed.items() if key not in ids}
         self._cut = {key: part for key, part in self._cut.items() if id(part[1]) not in ids}
         return whole
 
     def forget(self, root: Root) -> None:
         """Follow no longer what comes from this product or softmax."""
         self._steps = {key: step for key, step in self._steps.items() if step.root is not root}
+        if self.unsummed:
+            self.unsummed.pop(id(root), None)
 
     def use(self, softmax: Softmax, place: object) -> None:
         """Follow weights that the sum at this place has taken only to see whether another does."""
@@ -197,6 +211,13 @@ class Steps:
         layout = fresh(result.shape) if scores is None else scores.layout
         args = (z, *args[1:])
         root = Softmax(scores, dim % result.dim(), func, args, kwargs, result, layout)
+        if (
+            scores is not None
+            and self._provenance is not None
+            and self._is_of_pairs(scores, root.dim)
+        ):
+            root.path = self._path()
+            self.unsummed[id(root)] = root
         self._add(FollowedStep(root, None, (), {}, result, layout))
 
     def _product(
@@ -222,7 +243,16 @@ class Steps:
         added, beta, alpha = product.added
         start = FollowedStep(root, None, (), {}, value, layout)
         self._add(
-            FollowedStep(root, lambda s: beta * added + alpha * s, (start,), {}, result, layout)
+            FollowedStep(
+                root,
+                lambda s: (
+                    beta * added + alpha * s if beta else alpha * s
+                ),  # as torch, of any numbers
+                (start,),
+                {},
+                result,
+                layout,
+            )
         )
 
     def _step(
@@ -246,6 +276,10 @@ class Steps:
             if isinstance(first.root, Softmax) and same_memory(value, first.value):
                 self._cut[id(value)] = value, first.root
             return
+        if self.unsummed:  # of several softmaxes together the first is followed for all
+            others = {id(step.root) for arg in _flat(args) if (step := self.of(arg)) is not None}
+            for key in others - {id(first.root)}:
+                self.unsummed.pop(key, None)
         taken = [self._taken(arg, first.root) for arg in args]
         named_args = {name: self._taken(arg, first.root) for name, arg in kwargs.items()}
         self._add(FollowedStep(first.root, func, taken, named_args, value, layout))
@@ -267,6 +301,26 @@ class Steps:
         if provenance is None or not isinstance(root, ScoreProduct):
             return 0
         return sum(bool(provenance.of(t)) for t in (root.product.a, root.product.b))
+
+    def _is_of_pairs(self, step: FollowedStep, dim: int) -> bool:
+        """Return True if scores are one for each pair of tokens, whose keys are along `dim`."""
+        sizes = list(step.value.shape)
+        is_long = sizes.pop(dim) in self._lengths and not set(sizes).isdisjoint(self._lengths)
+        return is_long and self.is_of_keys(step, dim)
+
+    def is_of_keys(self, step: FollowedStep, dim: int) -> bool:
+        """Return True if scores are a product of two tensors of the input, and `dim` of one alone.
+
+        A product with a parameter makes no scores, and an axis of both is that of texts or heads.
+        """
+        root = step.root
+        if not isinstance(root, ScoreProduct) or self._n_origins(step) < 2:
+            return False
+        a, b = (
+            {atom for axis in side for atom in resolve_axis(axis)}
+            for side in (root.of_a, root.of_b)
+        )
+        return not (set(resolve_axis(step.layout[dim])) & a & b)
 
     def _copy_of_cut(self, args: Sequence[Any], result: Any) -> None:
         """Follow a part of weights to a tensor of as many numbers."""
@@ -305,8 +359,12 @@ class Steps:
 def softmax_of(step: FollowedStep, dim: int) -> FollowedStep | None:
     """Return weights that exp and a division made as a softmax over an axis, if they are one."""
     z = step.before(EXP)
+    if z is not None and z.func in LOG_SOFTMAX:  # which takes off what a softmax leaves out anyway
+        z = step.before(LOG_SOFTMAX)
     if z is None or not isinstance(step.root, ScoreProduct) or z.value.shape != step.value.shape:
         return None
+    if step.root.is_overwritten:
+        z = replace(z, value=z.again(step.root.raw()))
     expected = torch.softmax(z.value, dim)
     if not torch.allclose(expected, step.value, rtol=1e-5, atol=1e-7):
         return None

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from models.errors import IndistinctRowsError
-from models.hub.recording.by_hand.attention import attend_by_hand, causes_of
+from models.hub.recording.by_hand.attention import Causes, attend_by_hand, causes_of
 from models.hub.recording.by_hand.explained import explain_scores
 from models.hub.recording.by_hand.given import record_given
 from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
-from models.hub.recording.by_hand.roles import WeightedSum, roles_of
+from models.hub.recording.by_hand.roles import WRONG_AXIS, WeightedSum, roles_of
 from models.hub.recording.by_hand.steps import (
     EXP,
     FollowedStep,
@@ -22,12 +23,16 @@ from models.hub.recording.by_hand.steps import (
     Steps,
     softmax_of,
 )
+from models.trace import AttentionSite
 
 if TYPE_CHECKING:
     from models.hub.recording.forward_pass import ForwardPass
 
 CUT = "its weights are cut or put in another order between the softmax and the values"
 NO_SOFTMAX = "its scores weigh the values without a softmax"
+NOT_TAKEN_APART = "its scores could not be taken apart"
+MIXED = "a matrix mixes its weights between the softmax and the values"
+NO_SUM = "no product of its weights with values could be followed"
 
 
 class ByHand:
@@ -35,7 +40,8 @@ class ByHand:
 
     def __init__(self, forward_pass: ForwardPass) -> None:
         self.forward_pass = forward_pass
-        self.steps = Steps(forward_pass.lengths, forward_pass.context.provenance)
+        provenance = forward_pass.context.provenance
+        self.steps = Steps(forward_pass.lengths, provenance, lambda: forward_pass.frame.path)
 
     def called(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -61,6 +67,15 @@ class ByHand:
         attended = self._attended(attention, func, args, kwargs)
         self.steps.forget(attention.softmax)
         return attended
+
+    def name_unsummed(self) -> None:
+        """Name each softmax of queries and keys that no sum has taken, unless it is shown."""
+        recording = self.forward_pass.recording
+        sites = [] if recording is None else list(recording.attention.values())
+        for softmax in self.steps.unsummed.values():
+            is_shown = any(_are_weights(softmax.raw(), site) for site in sites)
+            if not is_shown:  # by a function beside which they are computed once more
+                self.forward_pass.unshown.add(softmax.path, NO_SUM, softmax.raw())
 
     def _name_second_use(self, product: Product) -> None:
         """Name a product with weights that have weighed values before, which edits do not reach."""
@@ -95,20 +110,42 @@ class ByHand:
         dim = labels.index(product.summed[0])
         if (weights := softmax_of(step, dim)) is not None:
             return weights, is_a
-        is_over_tokens = step.value.shape[dim] in self.forward_pass.lengths
-        is_named = self.forward_pass.context.provenance is not None or step.before(EXP) is not None
-        if is_over_tokens and is_named:
+        if step.value.shape[dim] not in self.forward_pass.lengths:
+            return None
+        provenance = self.forward_pass.context.provenance
+        if self.steps.is_of_keys(step, dim) if provenance else step.before(EXP) is not None:
             self._leave(step, NO_SOFTMAX)
         return None
 
     def _roles(self, product: Product, step: FollowedStep, is_a: bool) -> WeightedSum | str:
-        n_rows = self.forward_pass.context.n_rows
-        return roles_of(product, step, is_a, n_rows, self.forward_pass.lengths)
+        context, lengths = self.forward_pass.context, self.forward_pass.lengths
+        attention = roles_of(product, step, is_a, context.n_rows, lengths)
+        other = product.b if is_a else product.a
+        if attention == WRONG_AXIS and context.provenance and not context.provenance.of(other):
+            return MIXED
+        return attention
 
     def _leave(self, step: FollowedStep, reason: str) -> None:
         path, is_softmax = self.forward_pass.frame.path, isinstance(step.root, Softmax)
         self.forward_pass.unshown.add(path, reason, step.value, is_softmax)
         self.steps.forget(step.root)
+
+    def _causes(self, weighted_sum: WeightedSum) -> Causes | str:
+        """Return what the weights are made of, or the reason why it cannot be told."""
+        try:
+            explanation = explain_scores(weighted_sum)
+            if isinstance(explanation, str):
+                return explanation
+            return causes_of(weighted_sum, explanation, self.forward_pass.linears)
+        except Exception:  # steps of the module's, on other numbers; complex, or under torch.vmap
+            return NOT_TAKEN_APART
+
+    def _given(self, weighted_sum: WeightedSum, reason: str) -> str:
+        """Record the weights alone; return why they are not recorded, empty if they are."""
+        try:
+            return record_given(self.forward_pass, weighted_sum, reason)
+        except Exception:  # under torch.vmap no number can be read
+            return reason
 
     def _attended(
         self,
@@ -119,12 +156,7 @@ class ByHand:
     ) -> tuple[Any, Tensor]:
         """Return the weighted sum, recorded by its causes, its weights alone, or named."""
         forward_pass, used = self.forward_pass, weighted_sum.weights.value
-        explanation = explain_scores(weighted_sum)
-        causes = (
-            explanation
-            if isinstance(explanation, str)
-            else causes_of(weighted_sum, explanation, forward_pass.linears)
-        )
+        causes = self._causes(weighted_sum)
         queries = weighted_sum.softmax.args[0] if isinstance(causes, str) else causes.queries
         if isinstance(causes, str):
             if weighted_sum.roles.is_assumed and forward_pass.edits is not None:
@@ -133,7 +165,7 @@ class ByHand:
                     f"{forward_pass.frame.path or 'the module itself'} cannot be edited in a batch of {n}: {causes}"
                 )
             result = func(*args, **kwargs)
-            if reason := record_given(forward_pass, weighted_sum, causes):
+            if reason := self._given(weighted_sum, causes):
                 self._leave(weighted_sum.weights, reason)
             return result, queries
         n_query, n_key = causes.softmaxed.shape[2:]
@@ -148,3 +180,12 @@ class ByHand:
         return attend_by_hand(
             forward_pass, place, weighted_sum, causes, func, args, kwargs
         ), queries
+
+
+def _are_weights(t: Tensor, site: AttentionSite) -> bool:
+    """Return True if a softmax is that of a recorded attention, as it was before any edit."""
+    weights = site.weights()
+    if weights.numel() * len(site.out) != t.numel():
+        return False
+    own = t.reshape(-1, *weights.shape)[0].to(weights).nan_to_num()  # of a row without open keys
+    return bool(site.edits) or torch.allclose(own, weights, atol=1e-4)
