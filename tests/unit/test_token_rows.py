@@ -87,6 +87,15 @@ class FusedMoved(Usual):
         return self.out(joined(F.scaled_dot_product_attention(q, k, v))).roll(-1, 1)
 
 
+class MovedRenormalised(Usual):
+    """Attention of which weights alone are known, over tokens turned round."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.heads(x.flip(1))
+        weights = (q @ k.mT).softmax(-1) ** 2
+        return self.out(joined(weights / weights.sum(-1, keepdim=True) @ v)).flip(1)
+
+
 class Shifted(Usual):
     """Each token has its place after itself."""
 
@@ -138,7 +147,14 @@ def test_a_module_that_reads_texts_of_one_length_only_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [Moved, FusedMoved, Shifted, lambda: Moved([1, 0]), lambda: Moved([0, 1, 2, 4, 3])]
+    "make",
+    [
+        Moved,
+        FusedMoved,
+        Shifted,
+        lambda: Moved([1, 0]),
+        lambda: Moved([0, 1, 2, 4, 3]),
+    ],
 )
 @pytest.mark.parametrize("text", ["badge", TEXT])
 def test_tokens_that_the_module_moves_are_not_shown_as_the_texts(make: type, text: str) -> None:
@@ -147,6 +163,12 @@ def test_tokens_that_the_module_moves_are_not_shown_as_the_texts(make: type, tex
     assert list(trace.attention) == ["parts.1"]
     assert list(trace.unrecorded) == ["parts.0", "parts.2"]
     assert {"places" in reason for reason in trace.unrecorded.values()} == {True}
+
+
+def test_moved_tokens_are_not_shown_where_weights_alone_are_known() -> None:
+    trace = scope_of(Usual(), MovedRenormalised()).run(TEXT)
+    assert list(trace.attention) == ["parts.0"]
+    assert "places" in trace.unrecorded["parts.1"]
 
 
 def test_an_edit_does_not_reach_what_is_not_shown() -> None:

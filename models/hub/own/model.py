@@ -17,7 +17,7 @@ from models.architectures.base import Answers, Architecture, Field
 from models.errors import IndistinctRowsError, InputError
 from models.hub.model import NUMBERS_OUTPUT, HubModel
 from models.hub.own.rows import keeps_rows_apart
-from models.hub.own.token_rows import MOVED, Given, OnlyItself, misfits
+from models.hub.own.token_rows import MOVED, Given, OnlyItself, Seen, misfits
 from models.hub.own.tokenizer import (
     TARGET_START,
     OwnEncoding,
@@ -133,7 +133,7 @@ class OwnModel(HubModel):
         if recording is not None and before is not None:
             self.heads = forward_pass.heads.places()
             if min(lengths) > 1 and not recording.attention.keys() <= self._told:
-                self._tell(texts, recording)
+                self._tell(texts, _seen(forward_pass))
                 _restore(recording, before)
                 torch.set_rng_state(state)
                 output, forward_pass = self._pass(texts)
@@ -160,18 +160,17 @@ class OwnModel(HubModel):
                 raise self.refused(f"cannot read this text ({describe_error(error)})") from error
         return output, forward_pass
 
-    def _tell(self, texts: Sequence[Given], recording: Recording) -> None:
-        """Learn which attentions of this recording do not weigh the tokens in their order."""
+    def _tell(self, texts: Sequence[Given], sites: Mapping[str, Seen]) -> None:
+        """Learn which of these attentions do not weigh the tokens in their order."""
 
-        def run(others: Sequence[Given], names: Sequence[str]) -> Recording:
+        def run(others: Sequence[Given], names: Sequence[str]) -> Mapping[str, Seen]:
             edits = [OnlyItself(Where(site=name)) for name in names]
-            with editing(edits), record() as further:
-                self._pass(others)
-            return further
+            with editing(edits), record():
+                return _seen(self._pass(others)[1])
 
         with torch.no_grad():
-            reasons = misfits(run, texts, recording)
-        self._told |= recording.attention.keys() - reasons.keys()
+            reasons = misfits(run, texts, sites)
+        self._told |= sites.keys() - reasons.keys()
         lengths = tuple(text.n_tokens for text in texts)
         heads = (self.heads or {}).items()
         parts = {name: reasons[at.site] for name, at in heads if at.site in reasons}
@@ -207,6 +206,11 @@ class OwnModel(HubModel):
 
 def _tensors(texts: Sequence[Given]) -> tuple[Tensor, ...]:
     return tuple(t for text in texts for t in text.tensors)
+
+
+def _seen(forward_pass: ForwardPass) -> dict[str, Seen]:
+    sites = {} if forward_pass.recording is None else forward_pass.recording.attention
+    return {name: Seen(site, forward_pass.given_values.get(name)) for name, site in sites.items()}
 
 
 def _copy(recording: Recording) -> Recording:

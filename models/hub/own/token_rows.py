@@ -16,7 +16,7 @@ from torch import Tensor
 
 from models.hub.own.rows import replaced_tokens
 from models.layers.masks import Mask, MaskLayer
-from models.trace import AttentionSite, Recording
+from models.trace import AttentionSite
 from models.trace.edits.base import AttentionPart, Edit
 
 ENOUGH = 8  # tokens of a text that shows the order
@@ -69,25 +69,40 @@ class OnlyItself(Edit, stored=False):
         return Mask([MaskLayer("itself", allowed[None, None])], mask.start)
 
 
-# texts, names of the attentions that mix nothing → the pass
-RecordedPass = Callable[[Sequence[Given], Sequence[str]], Recording]
+@dataclass(frozen=True)
+class Seen:
+    """An attention of a recorded pass, and its values if weights alone are known."""
+
+    site: AttentionSite
+    values: Float[Tensor, "#batch key_head key d_v"] | None = None
+
+    @property
+    def rows(self) -> tuple[Tensor, ...]:
+        """Tensors whose third axis should be that of the tokens."""
+        if self.site.has_causes:
+            return self.site.q.float(), self.site.k.float()
+        return () if self.values is None else (self.values.float(),)
 
 
-def misfits(run: RecordedPass, texts: Sequence[Given], recording: Recording) -> dict[str, str]:
+Sites = Mapping[str, Seen]
+# texts, names of the attentions that mix nothing → those of the pass
+RecordedPass = Callable[[Sequence[Given], Sequence[str]], Sites]
+
+
+def misfits(run: RecordedPass, texts: Sequence[Given], sites: Sites) -> dict[str, str]:
     """Return name → reason of each attention that is not known to weigh the tokens in order.
 
-    `recording` is that of the texts. `run` makes further passes; it raises ValueError if the module
+    `sites` are those of the texts. `run` makes further passes; it raises ValueError if the module
     cannot read them.
     """
-    sites = recording.attention
-    orders = _orders(run, texts, {name: site for name, site in sites.items() if site.has_causes})
+    orders = _orders(run, texts, sites)
     reasons = {name: MOVED for name, order in orders.items() if order.is_moved}
     doubtful = [
         name
-        for name, site in sites.items()
+        for name, seen in sites.items()
         if name not in reasons
-        and not site.projections
-        and not (name in orders and orders[name].is_exact)
+        and not seen.site.projections
+        and not (name in orders and seen.site.has_causes and orders[name].is_exact)
     ]
     return reasons | _untold(run, texts, sites, doubtful)
 
@@ -111,38 +126,36 @@ class _Order:
         return bool((lacks & (self.changed & ~self.expected).any(0)).any())
 
 
-def _orders(
-    run: RecordedPass, texts: Sequence[Given], sites: Mapping[str, AttentionSite]
-) -> dict[str, _Order]:
+def _orders(run: RecordedPass, texts: Sequence[Given], sites: Sites) -> dict[str, _Order]:
     """Return the order of the rows of each of these attentions, if it can be measured."""
-    if not sites:
-        return {}
+    explained = [name for name, seen in sites.items() if seen.site.has_causes]
     short = tuple(min(text.n_tokens, ENOUGH) for text in texts)
     whole = tuple(text.n_tokens for text in texts)
-    for names, n_tokens in product((list(sites), []), dict.fromkeys((short, whole))):
+    for names, n_tokens in product((explained, []), dict.fromkeys((short, whole))):
         try:
             pairs = zip(texts, n_tokens, strict=True)
             orders = _measured(run, [text.resized(n) for text, n in pairs], names)
         except ValueError:
             continue
-        if sites.keys() <= orders.keys():
-            return {name: orders[name] for name in sites}
+        if orders.keys() >= {name for name, seen in sites.items() if seen.rows}:
+            return {name: order for name, order in orders.items() if name in sites}
     return {}
 
 
 def _measured(run: RecordedPass, texts: Sequence[Given], names: Sequence[str]) -> dict[str, _Order]:
     """Return the orders that show when each half of the tokens is changed by the bits of places."""
-    before = {name: _rows(site) for name, site in run(texts, names).attention.items()}
+    before = {name: seen.rows for name, seen in run(texts, names).items()}
     changed: dict[str, list[Tensor]] = {name: [] for name in before}
     expected: dict[str, list[Tensor]] = {name: [] for name in before}
     for bit in range((max(text.n_tokens for text in texts) - 1).bit_length()):
         for half in (0, 1):
             halves = [(torch.arange(text.n_tokens) >> bit) % 2 == half for text in texts]
             pairs = zip(texts, halves, strict=True)
-            sites = run([text.changed(places) for text, places in pairs], names).attention
+            sites = run([text.changed(places) for text, places in pairs], names)
             for name in before.keys() & sites.keys():
-                after = _rows(sites[name])
-                both = list(zip(before[name], after, strict=True))
+                both = list(zip(before[name], sites[name].rows, strict=True))
+                if not both:
+                    continue
                 changed[name].append(torch.cat([_has_changed(*pair) for pair in both]))
                 places = [torch.arange(t.shape[2]) for t, _ in both]
                 expected[name].append(torch.cat([(p >> bit) % 2 == half for p in places]))
@@ -151,10 +164,6 @@ def _measured(run: RecordedPass, texts: Sequence[Given], names: Sequence[str]) -
         for name, each in changed.items()
         if each
     }
-
-
-def _rows(site: AttentionSite) -> tuple[Tensor, Tensor]:
-    return site.q.float(), site.k.float()
 
 
 def _has_changed(
@@ -167,7 +176,7 @@ def _has_changed(
 def _untold(
     run: RecordedPass,
     texts: Sequence[Given],
-    sites: Mapping[str, AttentionSite],
+    sites: Sites,
     names: Sequence[str],
 ) -> dict[str, str]:
     """Return the reason against each of these attentions that no text of another length has."""
@@ -180,7 +189,7 @@ def _untold(
             continue
         try:
             pairs = zip(texts, lengths, strict=True)
-            others = run([text.resized(n) for text, n in pairs], []).attention
+            others = run([text.resized(n) for text, n in pairs], [])
         except ValueError:
             continue
         has_run = True
@@ -192,10 +201,10 @@ def _untold(
     if has_run:
         return dict.fromkeys(names, UNTOLD)
     n_tokens = {text.n_tokens for text in texts}
-    return {name: ALIKE for name in names if _features(sites[name]) & n_tokens}
+    return {name: ALIKE for name in names if _features(sites[name].site) & n_tokens}
 
 
-def _n_beside(name: str, sites: Mapping[str, AttentionSite]) -> int:
+def _n_beside(name: str, sites: Sites) -> int:
     """Return the number of attentions in the same module, which share its name but for a number."""
     return sum(other.partition(" (")[0] == name.partition(" (")[0] for other in sites)
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 CUT = "its weights are cut or put in another order between the softmax and the values"
 NO_SOFTMAX = "its scores weigh the values without a softmax"
 NOT_TAKEN_APART = "its scores could not be taken apart"
-MIXED = "a matrix mixes its weights between the softmax and the values"
-NO_SUM = "no product of its weights with values could be followed"
+WEIGHTS_MIXED = "a matrix mixes its weights between the softmax and the values"
+NOT_SUMMED = "no product of its weights with values could be followed"
 
 
 class ByHand:
@@ -75,7 +75,7 @@ class ByHand:
         for softmax in self.steps.unsummed.values():
             is_shown = any(_are_weights(softmax.raw(), site) for site in sites)
             if not is_shown:  # by a function beside which they are computed once more
-                self.forward_pass.unshown.add(softmax.path, NO_SUM, softmax.raw())
+                self.forward_pass.unshown.add(softmax.path, NOT_SUMMED, softmax.raw())
 
     def _name_second_use(self, product: Product) -> None:
         """Name a product with weights that have weighed values before, which edits do not reach."""
@@ -122,7 +122,7 @@ class ByHand:
         attention = roles_of(product, step, is_a, context.n_rows, lengths)
         other = product.b if is_a else product.a
         if attention == WRONG_AXIS and context.provenance and not context.provenance.of(other):
-            return MIXED
+            return WEIGHTS_MIXED
         return attention
 
     def _leave(self, step: FollowedStep, reason: str) -> None:
