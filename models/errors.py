@@ -6,7 +6,11 @@ class CheckpointError(ValueError):
 
 
 class IndistinctRowsError(ValueError):
-    """An edited batch has as many rows as an attention has heads, and their axes look alike."""
+    """The rows of a batch cannot be kept apart, so that each has to be run alone.
+
+    An edited batch has as many rows as an attention has heads, and their axes look alike; or a
+    module of the user's own reads one row at a time.
+    """
 
 
 class InputError(ValueError):

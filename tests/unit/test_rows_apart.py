@@ -17,6 +17,7 @@ from models.analysis import (
 )
 from models.analysis.metrics import logits_of
 from models.trace.edits import HeadOff, Where
+from models.trace.edits.watched import GivenWeights
 
 METRIC = LogProbability(5)
 
@@ -83,3 +84,16 @@ def test_a_path_of_gradients_and_patched_cells_are_those_of_a_module_that_reads_
     (expected, cells), (came, cells_alone) = parts
     torch.testing.assert_close(came.parts, expected.parts, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(cells_alone, cells, atol=1e-4, rtol=1e-4)
+
+
+def test_weights_given_for_each_row_are_put_in_its_own_run() -> None:
+    rows = torch.rand(3, HEADS, len(TEXT), len(TEXT)).softmax(-1)
+    answers = []
+    for form in ("matmul", "no batch"):
+        scope = scope_of(partial(Decoder, form))
+        streams = scope.run(TEXT).streams
+        edit = GivenWeights(Where(site="layers.0"), tensors={"layers.0": rows})
+        outputs = scope.outputs_batch([streams] * len(rows), [edit])
+        answers.append([logits_of(one) for one in outputs])
+    torch.testing.assert_close(answers[1], answers[0], atol=1e-5, rtol=1e-4)
+    assert (answers[0][0] - answers[0][2]).abs().max() > 1e-3
