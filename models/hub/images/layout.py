@@ -126,7 +126,9 @@ def check_places(
             )
 
 
-def special_names(module: nn.Module, first: Tensor, tokens: Sequence[int]) -> tuple[str, ...]:
+def special_names(
+    module: nn.Module, first: Float[Tensor, "batch token d_model"], tokens: Sequence[int]
+) -> tuple[str, ...]:
     """Return the names of special tokens, all different."""
     return _distinct([_name(module, first, i) for i in tokens])
 
