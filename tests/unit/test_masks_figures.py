@@ -298,8 +298,8 @@ def run(
 
 
 @pytest.mark.parametrize(("before", "after", "said"), [
-    (-4.0, -2.5, "−4.00 → −2.50 nats, 1.50 nats more likely."), (-2.5, -4.0, "−2.50 → −4.00 nats, 1.50 nats less likely."),
-    (-0.2, -0.1, "−0.200 → −0.100 nats, 0.100 nats more likely."), (-2.5, -2.5, "−2.50 → −2.50 nats, as before."),
+    (-4.0, -2.5, "−4.00 → −2.50 nats, 1.50 higher."), (-2.5, -4.0, "−2.50 → −4.00 nats, 1.50 lower."),
+    (-0.2, -0.1, "−0.200 → −0.100 nats, 0.100 higher."), (-2.5, -2.5, "−2.50 → −2.50 nats, as before."),
     (-2.5, -2.5001, "−2.50 → −2.50 nats, less than 0.001 apart."),
 ])  # fmt: skip
 def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, said: str) -> None:

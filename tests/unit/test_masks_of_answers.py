@@ -91,7 +91,7 @@ def test_hidden_tokens_are_told_and_a_typed_mask_by_the_first_guess() -> None:
     assert header["effect"]["given"] == "Hidden token"
     assert header["effect"]["sums"] == pytest.approx([sum(given.before), sum(given.after)])
     assert arrays["logAfter"].tolist() == pytest.approx(given.after)
-    likelier = "more likely" if sum(given.after) > sum(given.before) else "less likely"
+    likelier = "higher" if sum(given.after) > sum(given.before) else "lower"
     words = ", ".join(label.text for label in given.labels)
     (line,) = (
         line

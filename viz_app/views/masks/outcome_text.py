@@ -60,7 +60,7 @@ def effect(log_probs: LogProbChange, trace: Trace) -> str:
         )
     before, after = log_probs.sums
     change = after - before
-    difference = f"{nats(abs(change))} nats {'more likely' if change > 0 else 'less likely'}"
+    difference = f"{nats(abs(change))} {'higher' if change > 0 else 'lower'}"
     if abs(change) < 0.0005:
         difference = "as before" if change == 0 else "less than 0.001 apart"
     what, names = log_probs.what, ", ".join(label.text for label in log_probs.labels)
