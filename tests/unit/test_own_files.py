@@ -67,10 +67,10 @@ def test_an_image_that_is_sent_is_the_session_s(session):
     assert "\u202e" not in file
 
 
-def test_a_session_keeps_the_last_two(session):
-    references = [post(session, picture(shade)).json()["reference"] for shade in (1, 2, 3, 2)]
-    assert list(session.files) == [references[2], references[1]]
-    assert references[3] == references[1]
+def test_a_session_keeps_the_last_three(session):
+    references = [post(session, picture(shade)).json()["reference"] for shade in (1, 2, 3, 4, 2)]
+    assert list(session.files) == [references[2], references[3], references[1]]
+    assert references[4] == references[1]
 
 
 BAD = {

@@ -261,7 +261,7 @@ def test_sounds_of_different_lengths_are_aligned_in_time(tmp_path: Path) -> None
     n, m = (len(one.trace.streams["frames"].ids) for one in both(run, second).sides("needed"))
     assert n < m
     said = drawn[PATCH_NOTE]["rows"][0][1]
-    assert f"{m} frames; this sound has {n}. Aligned in time: {n}." in said
+    assert f"{m} tokens; this sound has {n}. Aligned in time: {n}." in said
     this, other = (panel["grid"]["aligned"] for panel in drawn["patch"]["panels"])
     assert this == [True] * n
     assert other == [i < n for i in range(m)]
