@@ -34,11 +34,6 @@ WEIGHTS_AT_ONCE = 2**22  # weights worked on at once
 LEAST_LEFT = 0.002  # of a row; less than this is rounding
 OUTSIDE = -1  # the unit of a token that has no counterpart
 _WORD = re.compile(r"\S+")
-_READ: dict[type[Encoding], str] = {  # by a stream's row
-    PatchRow: "an image",
-    SoundRow: "a sound",
-    PatchedSound: "a sound",
-}
 
 WordSpan = tuple[int, int]
 
@@ -289,6 +284,8 @@ def _paired(
             if reason := _why_unlike(a, b):
                 return reason
             if isinstance(a, SoundRow):
+                if a.text == b.text:
+                    return f"the two runs cut the sound into {len(a.ids)} and {len(b.ids)} frames"
                 return (
                     f"the two runs read different sounds, of {len(a.ids)} and {len(b.ids)} frames"
                 )
@@ -303,7 +300,7 @@ def _paired(
 
 def _why_unlike(first: Encoding, second: Encoding) -> str:
     """Return why the tokens of two rows are not of the same kind; "" if they may be."""
-    kinds = [_READ.get(type(row), "a text") for row in (first, second)]
+    kinds = [_kind_of(row) for row in (first, second)]
     if kinds[0] != kinds[1]:
         return f"one run reads {kinds[0]} and the other {kinds[1]}"
     for kind, cut in ((PatchRow, "images"), (PatchedSound, "spectrograms")):
@@ -313,17 +310,24 @@ def _why_unlike(first: Encoding, second: Encoding) -> str:
         return "one run reads frames of its sound and the other patches of a spectrogram"
     if isinstance(first, SoundRow) and isinstance(second, SoundRow) and first.step != second.step:
         steps = f"{1000 * first.step:g} and {1000 * second.step:g} ms"
-        return f"the two runs cut their sounds into other frames, of {steps}"
+        return f"the two runs cut their sounds into frames of {steps}"
     return ""
+
+
+def _kind_of(row: Encoding) -> str:
+    """Return what a row of tokens is of."""
+    if isinstance(row, SoundRow):
+        return "a sound"
+    return "an image" if isinstance(row, PatchRow) else "a text"
 
 
 def _why_unlike_patches(first: PatchGrid, second: PatchGrid, cut: str) -> str:
     sizes = [f"{grid.rows} × {grid.columns}" for grid in (first, second)]
     if sizes[0] != sizes[1]:
-        return f"the two runs cut their {cut} into other patches, {' and '.join(sizes)}"
+        return f"the two runs cut their {cut} into different patches, {' and '.join(sizes)}"
     if (first.before, first.after) == (second.before, second.after):
-        return f"the two runs cut their {cut} into other patches"
-    return f"the two runs read other special tokens beside the patches of their {cut}"
+        return f"the two runs cut their {cut} into different patches"
+    return f"the two runs have different special tokens beside the patches of their {cut}"
 
 
 def same_vocabulary(first: Tokenizer | None, second: Tokenizer | None) -> bool:

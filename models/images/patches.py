@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -35,7 +36,7 @@ class PatchGrid:
             f"r{row + 1}c{column + 1}" for row in range(self.rows) for column in range(self.columns)
         )
 
-    @property
+    @cached_property
     def tokens(self) -> tuple[str, ...]:
         """The names of all tokens."""
         return (*self.before, *self.patches, *self.after)

@@ -40,10 +40,15 @@ class FrameIds(tuple[int, ...]):
         return hash((len(self), self.digest))
 
 
-def frame_times(n: int, step: float) -> tuple[str, ...]:
-    """Return the names of n frames that stand `step` s apart: "0.42 s", where each begins."""
+def frame_time(i: int, step: float) -> str:
+    """Return the name of frame i of those that begin `step` s apart: "0.42 s", where it begins."""
     digits = next((d for d in range(1, 6) if abs(round(step, d) - step) < 1e-9), 6)
-    return tuple(f"{i * step:.{digits}f} s" for i in range(n))
+    return f"{i * step:.{digits}f} s"
+
+
+def frame_times(n: int, step: float) -> tuple[str, ...]:
+    """Return the names of the first n frames that begin `step` s apart."""
+    return tuple(frame_time(i, step) for i in range(n))
 
 
 @dataclass(frozen=True)

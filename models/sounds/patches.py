@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.images.patches import PatchGrid
-from models.sounds.frames import FrameIds, SoundRow, frame_times
+from models.sounds.frames import FrameIds, SoundRow, frame_time, frame_times
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class SpectrogramGrid(PatchGrid):
         if (place := self.patch(token)) is None:
             return ""
         low, begin = (at * stride for at, stride in zip(place, self.stride, strict=True))
-        first, end = (frame_times(at + 1, self.seconds)[-1] for at in (begin, begin + self.size[1]))
+        first, end = (frame_time(at, self.seconds) for at in (begin, begin + self.size[1]))
         return f"{first[:-2]} to {end}, bands {low + 1} to {low + self.size[0]}"
 
 

@@ -395,7 +395,7 @@ def test_other_patches_are_not_called_another_vocabulary(
         monkeypatch.setitem(image_models._SIZES, "patch_size", size)
         save(VIT, tmp_path / str(size))
         runs.append(models.load(tmp_path / str(size), device="cpu").run(image))
-    with pytest.raises(ValueError, match="into other patches") as caught:
+    with pytest.raises(ValueError, match="into different patches") as caught:
         compare(*runs)
     assert "vocabular" not in str(caught.value)
 
@@ -408,7 +408,7 @@ def test_other_special_tokens_are_not_called_other_patches(
         models.load(folder, device="cpu").run(example(EXAMPLES[0]))
         for folder in (folders[VIT], tmp_path)
     ]
-    with pytest.raises(ValueError, match="other special tokens") as caught:
+    with pytest.raises(ValueError, match="have different special tokens") as caught:
         compare(*runs)
     assert "cut" not in str(caught.value)
 

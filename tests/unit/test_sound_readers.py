@@ -1,8 +1,10 @@
 """Encoders of Hugging Face that classify or spell a sound: weights and answers are the library's."""
 
 import re
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from time import process_time
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,6 +35,7 @@ from models.runs.scope import Scope
 from models.sounds import (
     PatchedSound,
     SoundFile,
+    SoundRow,
     SpectrogramGrid,
     Waveform,
     decoded_sound,
@@ -295,12 +298,34 @@ def test_why_a_sound_cannot_be_compared(folders: dict[str, Path], tmp_path: Path
     text = models.load("gpt", device="cpu").run("One two.")
     for other, why in (
         (second, frames),
-        (slow, "other frames, of 20 and 40 ms"),
+        (slow, "into frames of 20 and 40 ms"),
         (text, "one run reads a sound and the other a text"),
     ):
         with pytest.raises(ValueError, match=why):
             compare(first, other)
     assert compare(second, scope.run(short)).largest_difference == 0
+
+
+def test_two_cuts_of_one_sound_are_not_called_different_sounds(folders: dict[str, Path]) -> None:
+    trace = models.load(folders[SPELLER], device="cpu").run(example_sound())
+    row = trace.streams["frames"]
+    n = len(row.ids)
+    shorter = SoundRow.of(
+        row.text, n - 1, row.ids.features, row.spectrogram, row.digest, row.step, row.seconds
+    )
+    other = replace(trace, streams={"frames": shorter})
+    with pytest.raises(ValueError, match=f"cut the sound into {n} and {n - 1} frames"):
+        compare(trace, other)
+
+
+def test_the_vocabulary_of_a_reader_names_its_tokens(folders: dict[str, Path]) -> None:
+    for name, first in ((AST, "[CLS]"), ("HubertForSequenceClassification", "0.00 s")):
+        scope = models.load(folders[name], device="cpu")
+        trace = scope.run(example_sound())
+        tokens = next(iter(trace.streams.values())).tokens
+        vocabulary = trace.model.tokenizer.vocabulary
+        assert vocabulary[: len(tokens)] == tokens
+        assert vocabulary[0] == first
 
 
 def test_no_button_is_named_that_a_sound_does_not_have(folders: dict[str, Path]) -> None:
@@ -484,5 +509,9 @@ def test_a_grid_is_measured_whatever_the_class_of_the_module_is() -> None:
     wanted = SpectrogramGrid(4, 4, ("[CLS]",), ("[end]",), (3, 5), (2, 5), 0.02)
     assert grid == wanted
     assert grid.described(7) == "0.20 to 0.30 s, bands 3 to 5"
+    begin = process_time()
+    wide = SpectrogramGrid(1, 10**7, size=(3, 5), stride=(2, 5), seconds=0.02)
+    assert wide.described(9_999_999) == "999999.90 to 1000000.00 s, bands 1 to 3"
+    assert process_time() - begin < 1  # without the names of the patches before it
     with pytest.raises(CheckpointError, match="not the patches of one grid"):
         spectrogram_grid(Patched(by_time=True), "spectrum", torch.randn(1, 10, 23), columns, 8_000)

@@ -28,7 +28,7 @@ from models.sounds import (
     example_sound,
 )
 from models.sounds.file import MAX_SOUND_SECONDS
-from models.sounds.frames import frame_times
+from models.sounds.frames import frame_time
 from models.tokenizers.base import Encoding, Tokenizer
 
 EXTRACTOR_MISSING = f"{PREPROCESSOR} is missing, so nothing says how a sound becomes the numbers that this model reads"
@@ -182,7 +182,7 @@ class FrameReader:
 
     def token(self, i: int) -> str:
         """Return the name of token i."""
-        return frame_times(i + 1, self.step)[-1]
+        return frame_time(i, self.step)
 
     def is_special(self, i: int) -> bool:
         """Return True if token i is no part of the sound."""
@@ -223,10 +223,6 @@ class FrameTokenizer(_ReadsSound):
     @property
     def vocab_size(self) -> int:
         return self._longest
-
-    @property
-    def vocabulary(self) -> tuple[str, ...]:
-        return frame_times(self._longest, self.reader.step)
 
     def special(self, name: str) -> None:
         return
