@@ -25,7 +25,7 @@ from models.runs.scope import Scope
 from models.tokenizers import words
 from models.tokenizers.base import Tokenizer
 from models.trace import AttentionSite, Trace
-from models.trace.edits import Edit, HeadOff, MaskChange, Where
+from models.trace.edits import Edit, HeadOff, MaskChange, Patch, Where
 from viz_app.drawing.labels import axes_labels, labels
 from viz_app.drawing.overview import all_codes, overview
 from viz_app.drawing.payload import unpack
@@ -453,7 +453,19 @@ def test_files_of_words_say_that_changes_are_counted_in_tokens(run: Trace) -> No
     cell = "self: forbidden (query, key) (2, 0)"
     assert changed(run, forbidden) == cell
     assert changed(join_words(run), forbidden) == f"{cell} (counted in tokens, not words)"
-    assert changed(join_words(run), off) == changed(run, off)
+    at_position = replace(off, where=replace(off.where, queries=(1,)))
+    name = changed(run, at_position)
+    assert changed(join_words(run), at_position) == f"{name} (counted in tokens, not words)"
+    fields = tuple(run.fields.values())
+    whole_heads = (
+        off,
+        replace(off, baseline="mean"),
+        Patch(off.where, of="head output", fields=fields),
+    )
+    for edit in whole_heads:  # whose names count no token
+        assert changed(join_words(run), edit) == changed(run, edit)
+    aligned = replace(whole_heads[-1], alignment=((1, 2),))
+    assert "counted in tokens" in changed(join_words(run), aligned)
 
 
 def test_pictures_and_files_say_that_words_were_joined(run: Trace) -> None:

@@ -63,7 +63,7 @@ def facts(trace: Trace, **more: str) -> Facts:
 def _changes(trace: Trace) -> str:
     """Return what was changed; if tokens are joined to words, say that they are counted in it."""
     changes = "; ".join(map(provenance.change_name, trace.edits))
-    in_tokens = is_joined(trace) and any(edit.depends_on_positions for edit in trace.edits)
+    in_tokens = is_joined(trace) and any(edit.names_positions for edit in trace.edits)
     return f"{changes} (counted in tokens, not words)" if in_tokens else changes
 
 
@@ -97,7 +97,7 @@ def of_two(first: Trace, second: Trace, **more: str) -> Facts:
 def merge_facts(ours: Facts, theirs: Facts) -> Facts:
     """Return the facts of two runs or models as one.
 
-    What differs is told of each, with "(first)" or "(second)" in the name.
+    Facts that differ are listed for each, with "(first)" or "(second)" in the name.
     """
     both: dict[str, str] = {}
     for name in ours | theirs:

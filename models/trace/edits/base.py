@@ -190,9 +190,14 @@ class Edit:
         return False
 
     @property
+    def names_positions(self) -> bool:
+        """True if its description counts tokens."""
+        return self.where.queries is not None
+
+    @property
     def depends_on_positions(self) -> bool:
         """True if what it does to a token may depend on the token's position."""
-        return self.where.queries is not None
+        return self.names_positions
 
     @property
     def is_differentiated(self) -> bool:

@@ -37,7 +37,7 @@ class SetWeights(Edit):
         return not self.cells
 
     @property
-    def depends_on_positions(self) -> bool:
+    def names_positions(self) -> bool:
         return True
 
     def weights(
@@ -81,7 +81,7 @@ class ZeroValue(Edit):
             raise ValueError(f"tokens are counted from 0 to {FARTHEST}, got {self.token}")
 
     @property
-    def depends_on_positions(self) -> bool:
+    def names_positions(self) -> bool:
         return True
 
     def value_weights(

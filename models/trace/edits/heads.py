@@ -61,6 +61,10 @@ class HeadOff(Edit):
         return tuple((text,) if isinstance(text, str) else text for text in self.texts)
 
     @property
+    def names_positions(self) -> bool:
+        return super().names_positions or self.baseline == "offset"
+
+    @property
     def depends_on_positions(self) -> bool:
         return super().depends_on_positions or self.baseline not in ("zero", "uniform")
 

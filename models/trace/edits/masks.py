@@ -86,9 +86,9 @@ class MaskChange(Edit):
         )
 
     @property
-    def depends_on_positions(self) -> bool:
+    def names_positions(self) -> bool:
         is_painted = bool(self.block or self.allow)
-        return super().depends_on_positions or is_painted or self.preset != "none"
+        return super().names_positions or is_painted or self.preset != "none"
 
     def mask(self, mask: Mask, part: AttentionPart) -> Mask:
         whole = self.apply(mask, len(part.queries), part.n_key, part.device)

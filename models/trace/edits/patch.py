@@ -85,6 +85,10 @@ class Patch(Edit):
         object.__setattr__(self, "where", where)
 
     @property
+    def names_positions(self) -> bool:
+        return super().names_positions or bool(self.alignment)
+
+    @property
     def depends_on_positions(self) -> bool:
         return True
 
