@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 import models
 from models.analysis.comparison import compare
 from models.images import EXAMPLES, ImageFile, decoded, example
-from models.trace.edits import Patch, Where
+from models.trace.edits import Patch, Where, to_text
 from viz_app.navigation import PAGES
 from viz_app.session import own_files, run_changes, url_state
 from viz_app.views.interventions import patch
@@ -184,6 +184,14 @@ def test_a_second_image_of_ones_own_is_patched_from_and_named_in_a_link_elsewher
     told = prose(elsewhere)
     assert "patch-image: a link cannot hold an image file" in told
     assert "edits: a link cannot hold a file" in told
+
+
+def test_of_a_patch_from_a_text_no_file_is_told(folders: dict[str, Path]) -> None:
+    where = Where(activation="decoder.layers.0.resid_post", queries=(1,))
+    edits = to_text((Patch(where, fields=("The dog.",)),))
+    told = prose(opened(folders[VIT], "interventions", **PATCH, edits=edits))
+    assert "edits must be of parts that this run has" in told
+    assert "cannot hold a file" not in told
 
 
 def test_a_patch_from_a_file_is_left_out_of_a_model_that_reads_no_such_file(

@@ -48,7 +48,7 @@ def _unread_forced(text: str) -> str:
     """Name the first part of a text that forces no token, and what a part must be."""
     for i, part in enumerate(text.split(",")):
         if i >= MOST_PAIRS:
-            return f"must be at most {MOST_PAIRS} parts"
+            return f"must have at most {MOST_PAIRS} parts"
         if part and not _read_forced(part):
             quoted = part[: url_state.MAX_QUOTED_VALUE]
             return f"must be position:token parts, positions from 1, not {quoted}"
@@ -76,7 +76,7 @@ MASK_KINDS = ("encoder_self", "decoder_self", "cross", "self", "content", "query
 MASK_CHANGES = {kind: mask_parameter(kind) for kind in MASK_KINDS}
 
 
-NO_FILE_TO_PATCH = "a link cannot hold a file, so what was taken from its run is left out"
+NO_FILE_TO_PATCH = "a link cannot hold a file, so the patches from its run are left out"
 LONGEST_EDITS, MOST_EDITS = 50_000, 200  # characters of the notation, and edits in it
 MOST_TEXTS = 32  # other texts that the edits of an address may have run
 
@@ -196,13 +196,14 @@ def other_similarity(scope: Scope, of: Of = _itself) -> str:
 def _edits(original: CurrentRun, of: Of) -> Edits:
     """Return the session's edits, without those of heads that this trace does not have."""
     parameter, trace = of(EDITS), original.trace
-    edits = url_state.get(parameter)
     readable = with_patched_files(parameter, original.scope)
+    edits = url_state.get(parameter)
     others = tuple(edit for edit in readable if _exists(edit, trace))
-    if len(readable) < len(edits):
-        url_state.note_unfit(parameter, f"{parameter.name}: {NO_FILE_TO_PATCH}")
-    elif len(others) < len(edits):
+    n_existing = sum(_exists(edit, trace) for edit in edits)
+    if n_existing < len(edits):
         url_state.note_unfit(parameter, f"{parameter.name} must be of parts that this run has")
+    elif len(others) < n_existing:
+        url_state.note_unfit(parameter, f"{parameter.name}: {NO_FILE_TO_PATCH}")
     return (*mask_edits(trace, of), *others)
 
 
