@@ -23,6 +23,7 @@ from models.analysis.jacobian_reach import (
 from models.analysis.layer_timing import Timing
 from models.tokenizers.base import Encoding
 from viz_app.drawing import states
+from viz_app.drawing.frame import LINE_COLOURS
 from viz_app.drawing.labels import Label
 from viz_app.drawing.look import DARK, LIGHT, Look
 from viz_app.drawing.payload import unpack
@@ -33,6 +34,7 @@ from viz_app.views.from_rnn import files as files
 from viz_app.views.from_rnn import learners as from_rnn_learners
 from viz_app.views.from_rnn import maps as maps
 from viz_app.views.from_rnn import pair
+from viz_app.views.from_rnn.families import FAMILY_STYLES, line_styles
 from viz_app.views.from_rnn.learners import Learner
 
 SOURCE = Encoding("abc", (4, 5, 6, 2), ("a", "b", "c", "</s>"), ((0, 1), (1, 2), (2, 3), None))
@@ -644,3 +646,12 @@ def test_the_states_files_say_what_they_hold() -> None:
         np.testing.assert_array_equal(
             held["decoder.states"], trace.activations["decoder.states"].value[0].numpy()
         )
+
+
+def test_what_has_no_family_looks_like_none_while_other_colours_last() -> None:
+    n_free = len(LINE_COLOURS) - len(FAMILY_STYLES)
+    styles = line_styles([SELF_ATTENTION, *[""] * n_free])
+    assert styles[0] == FAMILY_STYLES[SELF_ATTENTION]
+    assert not set(map(str, styles[1:])) & set(map(str, FAMILY_STYLES.values()))
+    more = line_styles([SELF_ATTENTION, *[""] * (len(LINE_COLOURS) - 1)])
+    assert len(set(map(str, more))) == len(LINE_COLOURS)

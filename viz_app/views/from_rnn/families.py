@@ -25,7 +25,8 @@ def line_styles(families: Sequence[str]) -> list[LineStyle]:
     Several lines of one family have its colour and different dashes.
     """
     taken = [FAMILY_STYLES[name] for name in dict.fromkeys(families) if name]
-    free = [style for style in _STYLES if style not in taken] or _STYLES
+    avoided = FAMILY_STYLES.values() if taken else ()  # as long as there are others
+    free = sorted((s for s in _STYLES if s not in taken), key=lambda s: s in avoided) or _STYLES
     styles: list[LineStyle] = []
     others = 0
     for i, name in enumerate(families):
