@@ -35,7 +35,7 @@ def sound(**header: Any) -> bytes:
     return pack(
         HEAD | {
             "queries": [["a", "", False], ["b", "", False]], "keys": [f"{k * STEP:.1f} s" for k in range(FRAMES)],
-            "readsItself": False, "isInput": True, "step": STEP, "bands": 2, "heard": HEARD,
+            "readsItself": False, "isInput": True, "step": STEP, "seconds": HEARD * STEP, "bands": 2, "heard": HEARD,
             "areFrames": True, "rows": 1, "columns": FRAMES, "before": 0, "size": [1, 1], "stride": [1, 1],
         } | header,
         spectrogram=np.stack([columns, columns[::-1]]).astype(np.uint8),
@@ -77,7 +77,7 @@ def test_the_axis_tells_the_time_of_the_frame_above(map_of_sound: Stage) -> None
 
 
 def test_a_short_sound_is_offered_with_its_length(stage: Stage) -> None:
-    stage.mount("sound_map").show(sound(heard=2, step=0.02))
+    stage.mount("sound_map").show(sound(heard=2, step=0.02, seconds=0.04))
     stage.click(".extent")
     assert stage.text(".extent") == "Show the sound alone, 0.04 s"
 
@@ -140,7 +140,7 @@ def patches(**header: Any) -> bytes:
     return pack(
         HEAD | {
             "queries": names, "keys": [name for name, *_ in names], "readsItself": True, "isInput": True,
-            "step": 0.4, "bands": bands, "heard": 2, "areFrames": False, "rows": GRID_ROWS,
+            "step": 0.4, "seconds": 0.9, "bands": bands, "heard": 2, "areFrames": False, "rows": GRID_ROWS,
             "columns": GRID_COLUMNS, "before": SPECIAL, "size": GRID_SIZE, "stride": GRID_STRIDE,
         } | header,
         spectrogram=np.zeros((bands, columns), np.uint8), weights=weights, blocked=blocked,
@@ -195,7 +195,7 @@ def test_of_patches_the_special_token_and_the_padding_have_their_shares(stage: S
     assert stage.text(".queries button") == "[CLS] 10 %"
     assert stage.text(".extent") == "Show all 1.4 s, with the padding after it"
     stage.click(".extent")
-    assert stage.text(".extent") == "Show the sound alone, 1.0 s"
+    assert stage.text(".extent") == "Show the sound alone, 0.9 s"
 
 
 def test_the_line_is_round_all_that_the_query_reads(stage: Stage) -> None:

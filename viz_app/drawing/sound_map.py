@@ -65,6 +65,7 @@ def sound_map(
         "readsItself": site.query_stream == site.key_stream,
         "isInput": cast(FrameIds, row.ids).features.dim() == 2,
         "step": row.step,
+        "seconds": row.seconds,
         "bands": len(levels),
         "heard": row.n_heard,
         "scale": ROW_SCALE if choice.name == AUTO else choice.name,

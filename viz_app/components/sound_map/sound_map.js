@@ -120,12 +120,12 @@ class SoundMap extends OverFile {
   }
 
   paintExtent() {
-    const { heard, columns } = this.picture;
-    const long = (n) => `${this.seconds(n) < 1 ? Number(this.seconds(n).toFixed(2)) : this.seconds(n).toFixed(1)} s`;
+    const { heard, columns, seconds } = this.picture;
+    const long = (s) => `${s < 1 ? Number(s.toFixed(2)) : s.toFixed(1)} s`;
     this.extent.hidden = heard === columns;
     this.extent.textContent = this.showsAll
-      ? `Show the sound alone, ${long(heard)}`
-      : `Show all ${long(columns)}, with the ${this.after} after it`;
+      ? `Show the sound alone, ${long(Math.min(seconds, this.seconds(heard)))}`
+      : `Show all ${long(this.seconds(columns))}, with the ${this.after} after it`;
   }
 
   // What n columns of tokens last.
