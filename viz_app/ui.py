@@ -93,13 +93,13 @@ def screen() -> Screen:
     return Screen(bool(url_state.get(PRESENT)), live_session().window)
 
 
-def fit_to_screen(chart: Chart, *, grows: bool = True, more: int = 0) -> Chart:
+def fit_to_screen(chart: Chart, *, grows: bool = True, extra_px: int = 0) -> Chart:
     """Return the chart as the visitor's screen shows it.
 
-    One that does not grow leaves the room to the picture below it. It is `more` px taller where it
-    is presented.
+    One that does not grow leaves the room to the picture below it. It is `extra_px` px taller where
+    it is presented.
     """
-    return fitted(chart, screen(), grows=grows, more=more)
+    return fitted(chart, screen(), grows=grows, extra_px=extra_px)
 
 
 def is_dark() -> bool:

@@ -121,11 +121,11 @@ def _title(lines: Sequence[str], height: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-def fitted(chart: Chart, screen: Screen, *, grows: bool = True, more: int = 0) -> Chart:
+def fitted(chart: Chart, screen: Screen, *, grows: bool = True, extra_px: int = 0) -> Chart:
     """Return the chart with the letters that the screen asks for, and as tall as it has room for.
 
     A chart that does not grow is always as tall as it was made. An Altair chart of one plot is
-    `more` px taller where it is presented, except on a phone.
+    `extra_px` px taller where it is presented, except on a phone.
     """
     if isinstance(chart, go.Figure):
         return _fitted_figure(chart, screen)
@@ -134,8 +134,8 @@ def fitted(chart: Chart, screen: Screen, *, grows: bool = True, more: int = 0) -
     if not is_usual:
         if grows:
             _grow(chart, screen)
-            if more and screen.is_presented and screen.window != "phone":
-                chart.height += more
+            if extra_px and screen.is_presented and screen.window != "phone":
+                chart.height += extra_px
         _enlarge(chart, screen)
     letters, titles = screen.letters, screen.title_letters
     sizes = {"labelFontSize": letters, "titleFontSize": titles}

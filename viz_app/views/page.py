@@ -53,7 +53,7 @@ class Plot:
     picture: str
     file: str = ""
     fits: bool = True  # as wide as its column; False: its own width
-    more: int = 0  # px that an Altair chart is taller by where it is presented without a pinned run
+    extra_px: int = 0  # added to an Altair chart's height when presented without a pinned run
     caption: str = ""
 
 

@@ -172,7 +172,7 @@ class OneRun:
             )
         else:
             width = "stretch" if cell.fits else "content"
-            chart = ui.fit_to_screen(picture, more=0 if self.is_half else cell.more)
+            chart = ui.fit_to_screen(picture, extra_px=0 if self.is_half else cell.extra_px)
             st.altair_chart(chart, key=key, width=width)
         if cell.caption:
             st.caption(cell.caption)

@@ -45,7 +45,7 @@ class MaskChoices:
     tile: Tile = None
 
 
-def _alone(run: CurrentRun, field: Field) -> str:
+def _single_input_note(run: CurrentRun, field: Field) -> str:
     """Return the note on the first field's value where no second one runs beside it."""
     row = run.trace.streams[field.stream]
     if isinstance(row, PatchedSound) and row.n_heard < row.grid.columns:
@@ -61,7 +61,7 @@ def mask_payloads(run: CurrentRun, choices: MaskChoices) -> Pictures:
     first = run.scope.model.fields[0]
     stream = first.stream
     lengths = [len(member.trace.streams[stream].ids) for member in original]
-    note = masks_text.batch(lengths, stream) if choices.second else _alone(run, first)
+    note = masks_text.batch(lengths, stream) if choices.second else _single_input_note(run, first)
     return {
         "note masks": small_print(choices.problem or note, bad=bool(choices.problem)),
         "mask_painter": Scaled(lambda extent: masks(view, extent=extent)),

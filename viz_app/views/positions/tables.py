@@ -170,14 +170,14 @@ def _lay_out_curves(
     run: CurrentRun, choices: TableChoices, pictures: Pictures
 ) -> Sequence[PageCell]:
     view, only_tables = table_view(run, choices), _only_tables(run)
-    more = (95, 30) if only_tables else (120, 55)  # what a presentation leaves
+    extra_px = (95, 30) if only_tables else (120, 55)  # what a presentation leaves
     turns = [Prose(say.NO_WAVES)]
     if view.waves is not None:
         sentence = say.wavelengths_sentence(view.waves, len(view.table))
-        turns = [Plot("positions-waves", more=more[1], caption=sentence)]
+        turns = [Plot("positions-waves", extra_px=extra_px[1], caption=sentence)]
     return [
         *only_tables,
-        Columns((1.7, 1), ([Plot("positions-curves", more=more[0])], turns), stack=True),
+        Columns((1.7, 1), ([Plot("positions-curves", extra_px=extra_px[0])], turns), stack=True),
         Foot((1, 1)),
     ]
 
