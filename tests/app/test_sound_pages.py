@@ -1,5 +1,6 @@
 """A speech model: every page and section opens on a sound, and the picture over the sound has the library's weights."""
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,27 @@ def test_of_patches_of_a_sound_no_page_says_what_is_not_true(
     assert "sound is missing" not in told
 
 
+@pytest.mark.parametrize(
+    ("section", "limit"),
+    [
+        ("Heads", "payloads.MAX_HEADS_WORK"),
+        ("Attribution", "attribution.MAX_ATTRIBUTED_TOKENS"),
+        ("Is attention explanation?", "explanation.MAX_EXPLAINED_TOKENS"),
+    ],
+)
+def test_of_a_sound_of_many_tokens_no_shorter_text_is_asked_for(
+    spectrogram: Path, section: str, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = defaultdict(lambda: 9) if section == "Attribution" else 9
+    monkeypatch.setattr(f"viz_app.views.interventions.{limit}", n)
+    app = opened(spectrogram, "interventions", **{"interventions-section": section})
+    assert not app.exception
+    told = prose(app) + "".join(one.proto.json for one in app.get("bidi_component"))
+    assert "This sound has too many tokens" in told
+    assert "too long" not in told
+    assert "horter text" not in told
+
+
 def test_over_the_spectrogram_are_the_librarys_weights(spectrogram: Path) -> None:
     site = "audio_spectrogram_transformer.layers.1.attention"
     app = opened(spectrogram, "attention", site=site, head="2", lock="q30")
@@ -129,6 +151,7 @@ def test_over_the_spectrogram_are_the_librarys_weights(spectrogram: Path) -> Non
     with torch.no_grad():
         made = module(**given, output_attentions=True)
     n = 2 + 2 * 25
+    assert header["seconds"] == pytest.approx(2.0)  # which the 20 columns outlast
     np.testing.assert_allclose(arrays["weights"].reshape(n, n), made.attentions[1][0, 2], atol=2e-6)
     np.testing.assert_allclose(arrays["heads"], made.attentions[1][0, :, 30], atol=2e-6)
     assert (header["rows"], header["columns"], header["before"], header["heard"]) == (2, 25, 2, 20)

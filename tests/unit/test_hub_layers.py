@@ -423,7 +423,7 @@ def test_of_a_text_too_long_for_it_the_page_says_so(
     monkeypatch.setattr("viz_app.views.layer.payloads.MAX_INNER_NUMBERS", 22 * 10)
     long = CurrentRun(scope, run(scope))
     assert recording_error(long) == text.recording_too_long(11, 10)
-    with pytest.raises(models.InputError, match="up to 10 tokens; this one has 11"):
+    with pytest.raises(models.InputError, match="up to 10 tokens; this run has 11"):
         on_screen(layer_payloads(long, LayerChoices("text", 0, 0)))
     short = CurrentRun(scope, scope.run("5 6 7"))
     assert recording_error(short) == ""

@@ -35,7 +35,7 @@ NOTHING_LABEL = "[nothing]"  # that a model generates
 SAME_HEAD = "with the same head"
 WITH_HELP = "Compare each head with the one of the same layer and number, or all with one head."
 COMPARE_TOO_LONG = (
-    "This text is too long to compare every head: {} tokens, and at most {} are compared."
+    "This run has too many tokens to compare every head: {}, and at most {} are compared."
 )
 OTHER_LENGTHS = "The two texts have {} and {} tokens, so their cells do not match. Choose Same text above to compare the heads."
 COMPARED_SINK_NOTE = "What a row leaves to no token counts as one more key."

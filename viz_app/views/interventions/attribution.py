@@ -93,7 +93,7 @@ def _problem(run: CurrentRun, choices: AttributionChoices) -> str:
     longest = max(len(row.ids) for row in run.trace.streams.values())
     most = MAX_ATTRIBUTED_TOKENS[choices.method]
     if longest > most:
-        return text.ATTRIBUTION_TOO_LONG.format(longest, most)
+        return text.too_many_tokens(page_text.noun_of(run.scope.model), longest, most)
     return "" if has_numbers(run, choices) else text.NO_SUM
 
 

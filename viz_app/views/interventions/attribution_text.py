@@ -30,7 +30,6 @@ METHOD_UNITS = {
     ROLLOUT_METHOD: "share",
     FLOW_METHOD: "flow",
 }
-ATTRIBUTION_TOO_LONG = "This text is too long for this attribution: {} tokens, and at most {} are followed. Choose another or a shorter text."
 NO_SUM = "With this change, the logits of this token are no sum of what heads and other parts add."
 AS_IT_IS = "Nothing is changed. Choose the {} to follow."
 ROW_SUM_CHECK = "Largest distance of a row's sum from 1"
@@ -60,6 +59,12 @@ each path allows (Abnar and Zuidema 2020). Both say where information may come f
 def attribution_answer(method: str) -> str:
     """Return what the picture of a method shows."""
     return MIXED if method in (ROLLOUT_METHOD, FLOW_METHOD) else TOWARDS
+
+
+def too_many_tokens(noun: str, n: int, most: int) -> str:
+    """Say that a method has no numbers of a run of n tokens."""
+    remedy = "Choose another or a shorter text." if noun == "text" else "Choose another."
+    return f"This {noun} has too many tokens for this attribution: {n}, and at most {most} are followed. {remedy}"
 
 
 def row_label(layer: int, kind: str) -> str:

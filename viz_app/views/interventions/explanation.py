@@ -47,7 +47,9 @@ def find_explanation(run: CurrentRun) -> View[RowChoices] | str:
     if not decisions(trace):
         return page_text.no_answer(run.scope.model)
     if max(len(row.ids) for row in trace.streams.values()) > MAX_EXPLAINED_TOKENS:
-        return text.EXPLANATION_TOO_LONG.format(most=MAX_EXPLAINED_TOKENS)
+        return text.EXPLANATION_TOO_LONG.format(
+            noun=page_text.noun_of(run.scope.model), most=MAX_EXPLAINED_TOKENS
+        )
     return OTHER_WEIGHTS if _kinds(trace) else text.NO_ROW
 
 

@@ -7,7 +7,7 @@ NO_ROW = (
     "No single row of this model's attention leads to its answer, so no row can be tried with other weights. "
     "Open a model that predicts one token at each query."
 )
-EXPLANATION_TOO_LONG = "This text is too long to try other weights: at most {most} tokens."
+EXPLANATION_TOO_LONG = "This {noun} has too many tokens to try other weights; the limit is {most}."
 OWN_MODEL = "This model"
 NOW = "This model, edited"
 EXPLANATION_NAMES = {

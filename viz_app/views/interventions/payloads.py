@@ -139,7 +139,9 @@ def head_board(what: Asked, choices: HeadOffChoices, effects: HeadEffects | None
     return {
         "title": text.board_title(choices.metric, what.token),
         **saving(file_name(trace, "heads-off"), facts(trace)),
-        "sentence": text.HEADS_TOO_LONG if effects is None else _sentence(what, effects, signed),
+        "sentence": text.HEADS_TOO_LONG.format(text.noun_of(what.after.scope.model))
+        if effects is None
+        else _sentence(what, effects, signed),
         "legend": ""
         if effects is None
         else text.BOARD_LEGEND[choices.metric].format(option_noun(trace)),

@@ -11,7 +11,7 @@ NO_HELD_OUT_TEXT = (
     "for the {noun} that is shown. Choose another {noun} above to see whether the same heads matter there."
 )
 HEADS_TOO_LONG = (
-    "This text is too long to try every head at once. Click a head to see what it does."
+    "This {} has too many tokens to try every head at once. Click a head to see what it does."
 )
 BASELINE_NAMES = {
     "zero": "nothing",

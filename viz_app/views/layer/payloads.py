@@ -110,7 +110,7 @@ def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
 
 
 def recording_error(run: CurrentRun) -> str:
-    """Return the error for a text too long to be recorded; "" if it is short enough."""
+    """Return the error for a run too long to be recorded; "" if it is short enough."""
     longest = max(len(row.ids) for row in run.trace.streams.values())
     return (
         ""

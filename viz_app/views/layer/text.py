@@ -286,8 +286,8 @@ def _place_of_norms(sublayers: Sequence[Sublayer]) -> str:
 
 
 def recording_too_long(n: int, most: int) -> str:
-    """Return the error for a text too long to be recorded, for a third-party model."""
-    return f"The inside of this model's layers is kept for texts of up to {most} tokens; this one has {n}. Shorten it."
+    """Return the error for a run too long to be recorded, for a third-party model."""
+    return f"The inside of this model's layers is kept for up to {most} tokens; this run has {n}."
 
 
 def no_layers(is_recurrent: bool, instead: str) -> str:
