@@ -425,7 +425,7 @@ def _positive(text: str) -> int:
 
 def _seed(text: str) -> int:
     if not -(2**63) <= (number := int(text)) < 2**63:
-        raise argparse.ArgumentTypeError(f"must be a number of 64 bits, not {text:.30}")
+        raise argparse.ArgumentTypeError(f"must be a 64-bit integer, not {text:.30}")
     return number
 
 

@@ -120,7 +120,7 @@ def test_a_seed_that_no_generator_takes_is_refused_at_once(seed, capsys):
     ):
         with pytest.raises(SystemExit):
             main([*words, f"--seed={seed}"])
-        assert "must be a number of 64 bits" in capsys.readouterr().err
+        assert "must be a 64-bit integer" in capsys.readouterr().err
 
 
 def test_translation_from_a_file_to_a_score(tmp_path, capsys):

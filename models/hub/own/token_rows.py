@@ -21,9 +21,9 @@ from models.trace.edits.base import AttentionPart, Edit
 
 ENOUGH = 8  # tokens of a text that shows the order
 MOVED = "its queries or keys are not at the places of their tokens"
-UNTOLD = "a text of another length has no such weights, so it is unknown whether it weighs tokens"
+UNTOLD = "an input of another length has no such weights, so they may not be weights of tokens"
 ALIKE = (
-    "a head has as many features as the text has tokens, so it is unknown whether it weighs tokens"
+    "the input has as many tokens as a head has features, so its weights may be those of features"
 )
 
 

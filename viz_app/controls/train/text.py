@@ -17,7 +17,7 @@ TRAIN_HELP = (
     "draw the picture. Once the run rests, the slider goes back over the steps whose weights were kept.\n\n"
     "**The chart** has the training loss of each batch, and the held-out loss and score at each validation. "
     "The vertical line is the step of the picture.\n\n"
-    "On **repeat**, each kept step but 0 has an induction score (Olsson et al. 2022). A letter comes again, and the best head attends "
+    "On **repeat**, each kept step except step 0 has an induction score (Olsson et al. 2022). A letter comes again, and the best head attends "
     "to the letter that followed it the first time. The score is that weight, at the distance where it is smallest. "
     "A band marks its jump, the shortest stretch with half of its rise. Is there one with a single layer? "
     "Set **Layers** to 1 and compare.\n\n"

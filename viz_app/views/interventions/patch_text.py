@@ -18,10 +18,7 @@ LABEL_HELP = (
     "A text that differs in one word shows most. With the same number of tokens every position has its counterpart. "
     "Otherwise the common beginning and the common end are aligned. Parts that are already taken stay those of the text they came from."
 )
-FILE_HELP = (
-    "Each part replaces its counterpart in the {noun} above. Parts that are already taken stay those of the "
-    "{noun} they came from."
-)
+FILE_HELP = "Choose the {noun} of the other run. Parts already taken still come from the {noun} they were taken from."
 PART_TITLES = {
     "residual": "Residual stream",
     FEED_FORWARD_PART: "Feed-forward",

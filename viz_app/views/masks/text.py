@@ -91,7 +91,7 @@ def _while_writing(site: AttentionSite) -> str:
 
 NO_SECOND_TEXT = "No second text: the first runs alone, without padding."
 FILE_ALONE = "The {} runs alone, without padding."
-PADDED_SOUND = "The sound runs alone. The model reads the padding after it like the rest."
+PADDED_SOUND = "The sound runs alone. The model also attends to the padding after it."
 
 
 def second_help(model: Model) -> str:
