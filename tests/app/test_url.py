@@ -27,6 +27,7 @@ from viz_app.session.parameters import (
     declared_parameters,
     replace_surrogates,
 )
+from viz_app.session.run_changes import MOST_PAIRS
 
 APP = Path(viz_app.__file__).with_name("app.py")
 PARAMETERS = list(declared_parameters().values())
@@ -338,6 +339,12 @@ def test_a_part_of_forced_tokens_that_is_left_out_is_named(force: str, part: str
     assert len(told) < 250
     whole = opened("decoding", force="2:14,")
     assert not [p for p in whole.get("bidi_component") if p.proto.id.endswith("-note address")]
+
+
+def test_of_too_many_forced_tokens_the_limit_is_told() -> None:
+    app = opened("decoding", force=",".join(["2:14"] * (MOST_PAIRS + 1)))
+    told = said(app, "note address")["rows"][0][1]
+    assert f"force must have at most {MOST_PAIRS} parts" in told
 
 
 def test_an_address_that_asks_for_what_is_there_is_not_spoken_of() -> None:

@@ -129,6 +129,7 @@ def test_weights_of_features_are_not_drawn_as_weights_of_tokens(make: type, n: i
     trace = scope_of(Usual(), make()).run(TEXT[:n])
     assert list(trace.attention) == ["parts.0"]
     assert list(trace.unrecorded) == ["parts.1"]
+    assert "text" not in trace.unrecorded["parts.1"]  # an image has tokens, too
     with pytest.raises(InputError):
         scope_of(make()).run(TEXT[:n])
 
