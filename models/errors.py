@@ -19,3 +19,8 @@ class InputError(ValueError):
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
         self.field = field
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, cut to 200 characters."""
+    return next(iter(str(error).strip().splitlines()), "")[:200]

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.parse import parse_qs
 
 import numpy as np
 import pyarrow as pa
@@ -156,6 +157,12 @@ def points(app: AppTest, title: str) -> list[dict[str, list]]:
 def said(app: AppTest, key: str) -> dict[str, Any]:
     """The look and the rows of a piece of plain text."""
     return json.loads(component(app, key).json)
+
+
+def address_of(app: AppTest) -> dict[str, list[str]]:
+    """The address that the browser is told to write."""
+    query = json.loads(component(app, "live").json)["address"]["query"]
+    return parse_qs(query, keep_blank_values=True)
 
 
 def of_key(found: Iterable[Any], key: str) -> Any:

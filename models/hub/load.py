@@ -45,6 +45,7 @@ from models.hub.routing import find_routings
 from models.hub.sizes import HubConfig, check_dtype, check_settings, hub_sizes, missing_in
 from models.hub.sounds import load as sounds
 from models.hub.sounds.model import SoundWriter
+from models.hub.sounds.open_reader import opened_reader
 from models.hub.sounds.reader import SoundReader
 from models.hub.token_types import TokenTypes, given_types
 from models.hub.tokenizer import (
@@ -132,7 +133,7 @@ def _wrapped(
             private, plan.ask, module, plan.config, gives_weights, transformers_library()
         )
     if issubclass(plan.ask, SoundReader):
-        return sounds.opened_reader(private, plan.ask, module, plan.config, transformers_library())
+        return opened_reader(private, plan.ask, module, plan.config, transformers_library())
     library = library_tokenizer(private)
     two = issubclass(plan.ask, TextImageModel)
     if two:

@@ -4,11 +4,10 @@ import io
 import json
 import shutil
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
-from app_parts import PATIENCE, component, prose, said
+from app_parts import PATIENCE, address_of, prose, said
 from PIL import Image
 from small import Reversal, reversal_trainer
 from streamlit.testing.v1 import AppTest
@@ -222,9 +221,7 @@ def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(
     for step, wanted in ((0, "0"), (125, "0.5"), (1000, "90.1"), (4000, "100")):
         page.select_slider(key="growth-step").set_value(step).run()
         assert not page.exception
-        assert parse_qs(json.loads(component(page, "live").json)["address"]["query"])[
-            "growth-step"
-        ] == [str(step)]
+        assert address_of(page)["growth-step"] == [str(step)]
         assert f"{kept[str(step)]['scores']['held-out exact match']:g}" == wanted
         score = f"held-out exact match {wanted} % over 2,000 cases"
         assert f"weights after {step:,} steps" in line(page)

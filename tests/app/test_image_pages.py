@@ -6,14 +6,23 @@ import shutil
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import image_models
 import numpy as np
 import pytest
 import torch
 import transformers
-from app_parts import component, in_session, of_key, page_at, picker, picture, prose, said
+from app_parts import (
+    address_of,
+    component,
+    in_session,
+    of_key,
+    page_at,
+    picker,
+    picture,
+    prose,
+    said,
+)
 from image_models import save, save_with_text
 from streamlit.testing.v1 import AppTest
 
@@ -109,12 +118,6 @@ PATCH = {"interventions-section": "Patch"}
 CELL = "vit.layers.0.resid_post", 7
 
 
-def query_of(app: AppTest) -> dict[str, str]:
-    """The address that the browser is told to write."""
-    query = json.loads(component(app, "live").json)["address"]["query"]
-    return dict(parse_qsl(query, keep_blank_values=True))
-
-
 def patched_by_hand(folder: Path, this: ImageFile, other: ImageFile) -> torch.Tensor:
     """The library's probabilities of the first image, with CELL taken from the second."""
     module = transformers.ViTForImageClassification.from_pretrained(folder).eval()
@@ -149,14 +152,14 @@ def test_a_cell_taken_from_a_second_image_comes_back_from_its_link(
     wanted = patched_by_hand(folders[VIT], this, other)
     torch.testing.assert_close(probabilities_of(app), wanted, atol=2e-6, rtol=0)
     assert not torch.allclose(wanted, library(folders[VIT], EXAMPLES[0])[0].logits[0].softmax(-1))
-    again = page_at("interventions", **query_of(app))
+    again = page_at("interventions", **address_of(app))
     torch.testing.assert_close(probabilities_of(again), wanted, atol=2e-6, rtol=0)
     drawn = json.loads(component(again, "patch").json)["panels"][0]["grid"]
     assert drawn["taken"][drawn["names"].index(CELL[0])][CELL[1]]
     with in_session(again):
         patch.toggle_part("needed", "cell", *CELL)
     again.run()
-    assert "edits" not in query_of(again)
+    assert "edits" not in address_of(again)
 
 
 def test_a_second_image_of_ones_own_is_patched_from_and_named_in_a_link_elsewhere(
@@ -174,9 +177,9 @@ def test_a_second_image_of_ones_own_is_patched_from_and_named_in_a_link_elsewher
     app.run()
     wanted = patched_by_hand(folders[VIT], example(EXAMPLES[0]), own)
     torch.testing.assert_close(probabilities_of(app), wanted, atol=2e-6, rtol=0)
-    link = {name: value for name, value in query_of(app).items() if name != "checkpoint"}
-    assert link["patch-image"] == reference
-    assert reference in link["edits"]
+    link = {name: value for name, value in address_of(app).items() if name != "checkpoint"}
+    assert link["patch-image"] == [reference]
+    assert reference in link["edits"][0]
     elsewhere = opened(folders[VIT], "interventions", **link)
     plain = library(folders[VIT], EXAMPLES[0])[0].logits[0].softmax(-1)
     torch.testing.assert_close(probabilities_of(elsewhere), plain, atol=2e-6, rtol=0)

@@ -1,12 +1,10 @@
 """Every page with a model that does not write: it draws what applies, and says in a sentence what does not."""
 
-import json
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import pytest
 import torch
-from app_parts import all_passed, component, page_at, pick_model, picture, prose, said
+from app_parts import address_of, all_passed, page_at, pick_model, picture, prose, said
 from small import random_bert, words_of
 from streamlit.testing.v1 import AppTest
 
@@ -93,10 +91,6 @@ def test_pages_of_writing_say_that_it_does_not_and_offer_models_that_do(
     assert offered
 
 
-def address(app: AppTest) -> dict[str, list[str]]:
-    return parse_qs(json.loads(component(app, "live").json)["address"]["query"])
-
-
 def test_a_link_hides_the_tokens_that_it_names_on_every_page(scopes: dict[str, Scope]) -> None:
     scope, asked = scopes["pretraining"], {"text": "Mary went to the garden.", "second_text": ""}
     for name, key in (("task", "guesses"), ("attention", "head")):
@@ -105,7 +99,7 @@ def test_a_link_hides_the_tokens_that_it_names_on_every_page(scopes: dict[str, S
         )  # 7 is [SEP], 99 beyond the text
         header, arrays = picture(app, key)
         assert dict(said(app, "written")["rows"])["source"] == "Mary [MASK] to [MASK] garden."
-        assert address(app)["masked"] == ["2", "4", "7", "99"]
+        assert address_of(app)["masked"] == ["2", "4", "7", "99"]
         trace = scope.run("Mary went to the garden.", masked=(2, 4))
         if name == "task":
             assert [mask["position"] for mask in header["masks"]] == [2, 4]
@@ -131,7 +125,7 @@ def test_what_was_hidden_is_let_go_with_another_example_or_model(scopes: dict[st
             box.set_value(box.options[0]).run()
         else:
             pick_model(app, str(scopes["span"].path))
-        assert "masked" not in address(app)
+        assert "masked" not in address_of(app)
         assert not app.exception
 
 

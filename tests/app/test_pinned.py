@@ -1,15 +1,13 @@
 """A pinned run beside the current one: on every page, by the model and text that its address names, on one scale."""
 
 import gc
-import json
 import shutil
 from pathlib import Path
-from urllib.parse import parse_qs
 from weakref import ref
 
 import numpy as np
 import pytest
-from app_parts import PATIENCE, app_at, component, in_session, picture, prose, said
+from app_parts import PATIENCE, address_of, app_at, component, in_session, picture, prose, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -128,7 +126,7 @@ def test_pin_and_unpin_go_by_the_address() -> None:
         pin_bar.toggle_pin(live.live_session(), True)
         _page("attention", {})
 
-    address = said_address(app)
+    address = address_of(app)
     assert not any(name.startswith("pin.") for name in address)
     again = AppTest.from_function(pin, default_timeout=PATIENCE)
     for parameter, value in {"checkpoint": "eng-fra", "similarity": "cosine"}.items():
@@ -136,18 +134,11 @@ def test_pin_and_unpin_go_by_the_address() -> None:
     again.run()  # nothing to pin before the first run
     again.run()
     assert not again.exception
-    address = said_address(again)
+    address = address_of(again)
     assert address["pin.checkpoint"] == ["eng-fra"]
     assert address["pin.similarity"] == ["cosine"]
     assert address["pin.source"] == [again.text_area(key="source").value]
     assert session is not None
-
-
-def said_address(app: AppTest) -> dict[str, list[str]]:
-    """The query string that the run asks the browser to write."""
-    import json
-
-    return parse_qs(json.loads(component(app, "live").json)["address"]["query"])
 
 
 def test_nothing_of_a_pinned_run_is_left_to_the_next() -> None:
@@ -158,8 +149,7 @@ def test_nothing_of_a_pinned_run_is_left_to_the_next() -> None:
         pinned.unpin()
     app.button(key="compare-model-bert").click().run()
     assert not app.exception
-    query = parse_qs(json.loads(component(app, "live").json)["address"]["query"])
-    named = {name: value for name, value in query.items() if name.startswith("pin.")}
+    named = {name: value for name, value in address_of(app).items() if name.startswith("pin.")}
     assert named == {"pin.checkpoint": ["bert"]}
 
 
@@ -236,7 +226,7 @@ def test_back_to_a_pinned_model_that_takes_long_leaves_nothing_of_the_one_before
 ) -> None:
     folder = shutil.copytree(models.opening.shipped_folder() / "dates", tmp_path / "slow")
     app = opened("attention", **PINNED, **{"pin.similarity": "cosine"})
-    assert said_address(app)["pin.similarity"] == ["cosine"]
+    assert address_of(app)["pin.similarity"] == ["cosine"]
     ready, looks = opening.Opening.ready, iter([False])
     monkeypatch.setattr(
         opening.Opening, "ready", lambda self, seconds: next(looks, True) and ready(self, 60)
@@ -249,7 +239,7 @@ def test_back_to_a_pinned_model_that_takes_long_leaves_nothing_of_the_one_before
     assert "opening-pinned progress" in keys_of(app)
     monkeypatch.setattr(url_state, "_is_history_navigation", lambda: False)
     app.run()
-    address = said_address(app)
+    address = address_of(app)
     assert address["pin.checkpoint"] == [str(folder)]
     assert not address.keys() & {"pin.similarity", "pin.source"}
 

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 import models
 from models.decoding.runs import Method, autoregressive
+from viz_app import words
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
@@ -78,7 +79,7 @@ def test_a_run_minus_itself_is_zero(name: str) -> None:
         assert values.size
         assert not values.any()
         name = header["title"].split(": this run minus")[0]
-        assert EQUAL.format(f"{name[:1].lower()}{name[1:]}") in note(app)
+        assert EQUAL.format(words.lower_first(name)) in note(app)
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -1,12 +1,10 @@
 """The Task page through the entry file: a link shows its position and its head, and what the URL says unfit shows the default."""
 
-import json
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
-from app_parts import all_passed, app_at, component, of_key, picture, prose
+from app_parts import address_of, all_passed, app_at, of_key, picture, prose
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -30,10 +28,6 @@ def opened(**params: str) -> AppTest:
     return app
 
 
-def address(app: AppTest) -> dict[str, list[str]]:
-    return parse_qs(json.loads(component(app, "live").json)["address"]["query"])
-
-
 def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
     app = opened(task_position="3", site=SELF, head="2")
     header, arrays = picture(app, "answers")
@@ -45,7 +39,7 @@ def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
     assert [
         of_key(app.button_group, f"which-{part}").value for part in ("kind", "layer", "head")
     ] == ["decoder_self", 1, 3]
-    assert address(app)["task-position"] == ["3"]
+    assert address_of(app)["task-position"] == ["3"]
     purpose = "This model writes a date in ISO format."
     assert f"{purpose} Held-out exact match 100 % over 2,000 cases." in prose(app)
 
@@ -64,7 +58,7 @@ def test_another_head_is_chosen_here_and_stands_in_the_url(trace: models.Trace) 
         arrays["weights"], trace.attention[SELF].weights(2)[5].numpy(), atol=1e-6
     )
     assert header["position"] == 5
-    assert (address(app)["site"], address(app)["head"]) == ([SELF], ["2"])
+    assert (address_of(app)["site"], address_of(app)["head"]) == ([SELF], ["2"])
 
 
 def test_of_the_encoders_heads_none_answers() -> None:
@@ -72,7 +66,7 @@ def test_of_the_encoders_heads_none_answers() -> None:
     kinds, layers = (of_key(app.button_group, f"which-{part}") for part in ("kind", "layer"))
     assert (kinds.value, layers.value) == ("cross", 2)
     assert (kinds.options, layers.options) == (["Decoder self", "Cross"], ["1", "2"])
-    assert address(app)["site"] == [
+    assert address_of(app)["site"] == [
         "encoder.layers.1.self_attn"
     ]  # what is chosen elsewhere stays chosen
 

@@ -5,10 +5,9 @@ import json
 import random
 import string
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import pytest
-from app_parts import app_at, component, pick_model, picker, picture, said
+from app_parts import address_of, app_at, component, pick_model, picker, picture, said
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
@@ -53,13 +52,6 @@ def widgets(app: AppTest) -> dict[str, object]:
     kinds = "text_area selectbox number_input slider select_slider multiselect toggle button_group".split()
     found = {element.key: element.value for kind in kinds for element in app.get(kind)}
     return {name: value for name, value in found.items() if name in declared_parameters()}
-
-
-def address(app: AppTest) -> dict[str, list[str]]:
-    """What the browser is told to write into its address."""
-    return parse_qs(
-        json.loads(component(app, "live").json)["address"]["query"], keep_blank_values=True
-    )
 
 
 def steps(app: AppTest) -> int:
@@ -259,7 +251,7 @@ def test_what_a_widget_cannot_read_gives_the_default_and_leaves_the_url(
     page: str, name: str, value: str | list[str], section: dict[str, str]
 ) -> None:
     app = opened(page, **{name: value}, **section)
-    assert name not in address(app)
+    assert name not in address_of(app)
     assert widgets(app)[name] == fresh(page, **section)[name]
 
 
@@ -297,7 +289,7 @@ def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
     if value:
         assert "No model called" in said(app, "note address")["rows"][0][1]
         pick_model(app, "dates")
-        assert address(app)["checkpoint"] == ["dates"]
+        assert address_of(app)["checkpoint"] == ["dates"]
         assert "-note address" not in str(app.get("bidi_component"))
 
 
@@ -384,12 +376,12 @@ def test_what_is_asked_for_stands_in_the_url_and_shows_the_same_again(
 ) -> None:
     app = opened(page, **asked)
     own = {name: declared_parameters()[name].default for name in asked}
-    written = address(app)
+    written = address_of(app)
     for name, value in asked.items():
         if str(own[name]) != value:
             assert written[name] == ([value] if isinstance(value, str) else value)
     again = opened(page, **written)
-    assert address(again) == written
+    assert address_of(again) == written
     assert widgets(again) == widgets(app)
 
 
@@ -398,10 +390,10 @@ def test_the_choices_of_a_page_outlive_a_visit_to_another() -> None:
     app.slider(key="positions-length").set_value(8).run()
     app._page_hash = calc_hash("decoding")
     app.run()
-    assert not {"positions-section", "positions-length"} & address(app).keys()
+    assert not {"positions-section", "positions-length"} & address_of(app).keys()
     app._page_hash = calc_hash("positions")
     app.run()
-    assert address(app)["positions-length"] == ["8"]
+    assert address_of(app)["positions-length"] == ["8"]
     assert widgets(app)["positions-length"] == 8
 
 
@@ -445,7 +437,7 @@ def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     app.run()
     assert not app.exception
-    written = address(app)
+    written = address_of(app)
     assert (written["site"], written["head"], written["source"]) == (
         ["decoder.layers.1.cross_attn"],
         ["2"],
@@ -462,4 +454,4 @@ def test_a_rerun_with_an_older_url_is_not_led_back_by_it() -> None:
         # as a browser says it that asked before it was told
         app.query_params["source"] = "3 May 1999"
         app.text_area(key="source").set_value(source).run()
-        assert address(app)["source"] == [source]
+        assert address_of(app)["source"] == [source]

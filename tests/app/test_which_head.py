@@ -1,11 +1,9 @@
 """Layer and head are chosen by one control on every page, wherever else they were chosen and however many there are."""
 
-import json
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import pytest
-from app_parts import PATIENCE, app_at, component, of_key
+from app_parts import PATIENCE, address_of, app_at, component, of_key
 from streamlit.testing.v1 import AppTest
 
 import viz_app
@@ -31,10 +29,6 @@ def opened(page: str, **params: str) -> AppTest:
     return app_at(page, **{"checkpoint": "dates", "source": "3 May 1999", **params})
 
 
-def address(app: AppTest) -> dict[str, list[str]]:
-    return parse_qs(json.loads(component(app, "live").json)["address"]["query"])
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_the_head_of_a_link_stands_in_the_control_of_every_page(page: str) -> None:
     params, parts = PAGES[page]
@@ -47,7 +41,7 @@ def test_the_head_of_a_link_stands_in_the_control_of_every_page(page: str) -> No
     assert drawn == [f"which-{part}" for part in parts.split()]
     of_key(app.button_group, "which-head").set_value(4).run()
     assert not app.exception
-    assert address(app)["head"] == ["3"]
+    assert address_of(app)["head"] == ["3"]
     assert of_key(app.button_group, "which-head").value == 4
 
 
@@ -90,7 +84,7 @@ def test_a_chosen_similarity_is_named_on_every_page_and_undone_there(page: str) 
         assert "scaled dot" in undo[0].label
         undo[0].click().run()
         assert not [button for button in app.button if button.key == "undo-similarity"]
-        assert "similarity" not in address(app)
+        assert "similarity" not in address_of(app)
 
 
 @pytest.mark.parametrize("page", ["attention", "interventions"])
@@ -105,4 +99,4 @@ def test_changes_that_do_not_fit_the_text_are_named_and_undone(page: str) -> Non
     assert [button.key for button in app.button if "undo-" in str(button.key)] == [
         "undo-similarity"
     ]
-    assert "edits" not in address(app)
+    assert "edits" not in address_of(app)

@@ -92,6 +92,11 @@ def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
+def lower_first(text: str) -> str:
+    """Return the text with a small first letter, for the middle of a sentence."""
+    return f"{text[:1].lower()}{text[1:]}"
+
+
 def join_names(names: Sequence[str]) -> str:
     """Join names for a sentence: "a, b and c"."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -1,5 +1,6 @@
 """The payloads of the page Decoding: both runs step by step, the beam as a tree, the checks."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,9 +14,10 @@ from models.runs.scope import Scope
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing.extent import Scaled
-from viz_app.drawing.labels import labels, token_label
+from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.drawing.notes import check_rows, rows, small_print, strip
 from viz_app.drawing.provenance import site_name
+from viz_app.drawing.stamp import Facts
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -123,7 +125,7 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
     story, tokenizer = compare_decoding(run, choices)[1], run.scope.tokenizer
     serial, about = story.serial, decoding_facts(story, tokenizer)
     steps = [token_label(tokenizer, token) for token in serial.taken]
-    shared = {"number of steps": len(serial)}
+    shared: dict[str, Hashable] = {"number of steps": len(serial)}
     quantities = [
         Quantity(
             "the probabilities of the next token",
@@ -140,24 +142,34 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
         )
     ]
     if choices.reading.cross:
-        site, head = run.trace.attention[choices.reading.cross], choices.reading.head
-        keys = labels(run.trace.streams[site.key_stream])
-        of_head = "mean" if head is None else f"head{head + 1}"
-        quantities.append(
-            Quantity(
-                f"the weights over the source, {_place(site, head)}",
-                "weight",
-                serial.weights(site.name, head),
-                steps,
-                "step",
-                columns=keys.__getitem__,
-                of_columns="key",
-                same=shared | {f"number of {site.key_stream} tokens": len(keys)},
-                file=f"decoding.{site_name(site)}.{of_head}",
-                about=about,
-            )
-        )
+        quantities.append(_cross_quantity(run, choices.reading, serial, steps, shared, about))
     return quantities
+
+
+def _cross_quantity(
+    run: CurrentRun,
+    reading: ShownAttention,
+    serial: Run,
+    steps: list[Label],
+    shared: dict[str, Hashable],
+    about: Facts,
+) -> Quantity:
+    """Return the weights of each step over a source."""
+    site, head = run.trace.attention[reading.cross], reading.head
+    keys = labels(run.trace.streams[site.key_stream])
+    of_head = "mean" if head is None else f"head{head + 1}"
+    return Quantity(
+        f"the weights over the source, {_place(site, head)}",
+        "weight",
+        serial.weights(site.name, head),
+        steps,
+        "step",
+        columns=keys.__getitem__,
+        of_columns="key",
+        same=shared | {f"number of {site.key_stream} tokens": len(keys)},
+        file=f"decoding.{site_name(site)}.{of_head}",
+        about=about,
+    )
 
 
 def _place(site: AttentionSite, head: int | None) -> str:
@@ -166,7 +178,7 @@ def _place(site: AttentionSite, head: int | None) -> str:
         place = f"{words.layer_place(site)}, mean over its heads"
     else:
         place = words.head_place(site, head)
-    return f"{place[:1].lower()}{place[1:]}"
+    return words.lower_first(place)
 
 
 def decoding_choices_within(

@@ -79,7 +79,12 @@ def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
     for part in view.parts:
         role = text.role(part.sublayer)
         names.append(Label(role, text.layer_name(part.sublayer)))
-    same = {f"number of {choices.stream} tokens": len(view.tokens)}
+    shared: dict[str, Any] = {
+        "same": {f"number of {choices.stream} tokens": len(view.tokens)},
+        "weights": run.unchanged.scope.fingerprint,
+        "note": LEARNED_APART,
+        "about": facts(run.trace),
+    }
     first, last = view.layer[0].sublayer, view.layer[-1].sublayer
     after = f"layer {text.layer_name(last)}" if last.layer is not None else "the last layer"
     return [
@@ -89,22 +94,16 @@ def layer_quantities(run: CurrentRun, choices: LayerChoices) -> list[Quantity]:
             torch.stack([view.parts[0].before, *(part.after for part in view.parts)]),
             names,
             "stop",
-            same=same,
-            weights=run.unchanged.scope.fingerprint,
-            note=LEARNED_APART,
             file=f"{first.stack}.token{view.position + 1}.residual-stream",
-            about=facts(run.trace),
+            **shared,
         ),
         Quantity(
             f"the residual stream of all {choices.stream} tokens after {after}",
             "value",
             run.trace.activations[last.after].value[0],
             view.tokens,
-            same=same,
-            weights=run.unchanged.scope.fingerprint,
-            note=LEARNED_APART,
             file=counted_from_one(last.after),
-            about=facts(run.trace),
+            **shared,
         ),
     ]
 

@@ -9,6 +9,7 @@ from models.runs.masked_comparison import MaskedRun
 from models.runs.scope import Texts
 from models.sounds import PatchedSound
 from models.trace import Trace
+from viz_app import words
 from viz_app.drawing.cells import Tile
 from viz_app.drawing.extent import Scaled
 from viz_app.drawing.notes import check_rows, small_print, strip
@@ -98,7 +99,7 @@ def mask_quantities(run: CurrentRun, choices: MaskChoices) -> list[Quantity]:
     head = f"{site_name(site)}.head{view.head + 1}"
     return [
         Quantity(
-            f"the {name}, {view.title[:1].lower()}{view.title[1:]}",
+            f"the {name}, {words.lower_first(view.title)}",
             unit,
             values,
             queries,

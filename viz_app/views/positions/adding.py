@@ -193,7 +193,8 @@ def _text(run: CurrentRun, choices: AddingChoices) -> str:
 
 def products_title(config: object, head: str) -> str:
     """Title the products of both with W_Q of this head, and say if they are the model's own."""
-    title = f"Both through W_Q of {head[:1].lower()}{head[1:]}, without its bias: the same numbers"
+    of_head = words.lower_first(head)
+    title = f"Both through W_Q of {of_head}, without its bias: the same numbers"
     if config.positions == "none":
         return f"{title} (this model itself adds no p)"
     return (

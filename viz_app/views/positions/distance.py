@@ -190,7 +190,7 @@ def _quantities(run: CurrentRun, choices: DistanceChoices) -> list[Quantity]:
     distances = [Label(str(distance)) for distance in pairs.distance.tolist()]
     return [
         Quantity(
-            f"the scores by distance, {place[:1].lower()}{place[1:]}",
+            f"the scores by distance, {words.lower_first(place)}",
             "score",
             values,
             names,

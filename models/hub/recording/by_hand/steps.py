@@ -242,18 +242,12 @@ class Steps:
             return
         added, beta, alpha = product.added
         start = FollowedStep(root, None, (), {}, value, layout)
-        self._add(
-            FollowedStep(
-                root,
-                lambda s: (
-                    beta * added + alpha * s if beta else alpha * s
-                ),  # as torch, of any numbers
-                (start,),
-                {},
-                result,
-                layout,
-            )
-        )
+
+        def with_added(scores: Tensor) -> Tensor:
+            scaled = alpha * scores
+            return beta * added + scaled if beta else scaled  # torch, too, ignores `added` at 0
+
+        self._add(FollowedStep(root, with_added, (start,), {}, result, layout))
 
     def _step(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
