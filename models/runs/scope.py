@@ -33,7 +33,6 @@ from models.scores import of_weights, without_scores
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, record
 from models.trace.edits import Edit, Edits, editing, effective, of_row
-from models.trace.edits.watched import Nudged
 from models.trace.outputs import Output
 from models.weights import weights_digest
 
@@ -272,8 +271,8 @@ class Scope:
                 try:
                     answers = self._edited_pass(_with_one_more(rows, edits), edits)
                 except IndistinctRowsError:
-                    if len(rows) == 1 or any(isinstance(edit, Nudged) for edit in edits):
-                        raise  # an edit that collects gradients over the batch
+                    if len(rows) == 1:
+                        raise
                     return [
                         self.outputs_batch([row], of_row(edits, i), gradients=gradients)[0]
                         for i, row in enumerate(rows)

@@ -16,8 +16,9 @@ from models.analysis import (
     integrated_gradients,
 )
 from models.analysis.metrics import logits_of
+from models.errors import IndistinctRowsError
 from models.trace.edits import HeadOff, Where
-from models.trace.edits.watched import GivenWeights
+from models.trace.edits.watched import GivenWeights, Nudged
 
 METRIC = LogProbability(5)
 
@@ -84,6 +85,13 @@ def test_a_path_of_gradients_and_patched_cells_are_those_of_a_module_that_reads_
     (expected, cells), (came, cells_alone) = parts
     torch.testing.assert_close(came.parts, expected.parts, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(cells_alone, cells, atol=1e-4, rtol=1e-4)
+
+
+def test_gradients_collected_over_a_batch_are_not_taken_row_by_row() -> None:
+    scope = scope_of(partial(Decoder, "no batch"))
+    streams = scope.run(TEXT).streams
+    with pytest.raises(IndistinctRowsError, match="gradients"):
+        scope.outputs_batch([streams] * 2, [Nudged()], gradients=True)
 
 
 def test_weights_given_for_each_row_are_put_in_its_own_run() -> None:

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from models.errors import IndistinctRowsError
 from models.trace.edits.base import AttentionPart, Edit
 from models.trace.edits.material import PartsOfHeads
 
@@ -55,6 +56,10 @@ class Nudged(Edit, stored=False):
     def forget(self) -> None:
         for kept in (self.head_zeros, self.head_outs):
             kept.clear()
+
+    def of_row(self, row: int) -> Edit | None:
+        """Raise IndistinctRowsError: what it collects is of the whole batch."""
+        raise IndistinctRowsError("gradients are collected over all rows, so none is run alone")
 
     def head_out(
         self, head_out: Float[Tensor, "row head query d_head"], part: AttentionPart
