@@ -36,6 +36,21 @@ class Vision(nn.Module):
         return self.head((x + self.out(mixed.transpose(1, 2).flatten(2)))[:, 0])
 
 
+class FeaturesOfPatches(Vision):
+    """Features attend to features (XCiT), as many in a head as there are tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.cls = nn.Conv2d(3, 14, 4, stride=4), nn.Parameter(torch.ones(1, 1, 14))
+        self.qkv, self.head = nn.Linear(14, 42), nn.Linear(14, 3)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = torch.cat([self.cls, self.patches(pixels).flatten(2).transpose(1, 2)], 1)
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 7)).permute(2, 0, 3, 4, 1)
+        mixed = F.scaled_dot_product_attention(q, k, v)
+        return self.head((x + mixed.flatten(1, 2).mT)[:, 0])
+
+
 def vision() -> Vision:
     torch.manual_seed(2)
     module = Vision().eval()
@@ -61,6 +76,14 @@ def test_weights_and_logits_are_the_module_s_own() -> None:
         assert (site.weights() - module.weights[0]).abs().max() < 1e-6
         assert torch.equal(trace.outputs["classes"].logits, logits[0])
         assert trace.output == NAMES[int(logits.argmax())]
+
+
+def test_an_attention_of_features_is_refused_in_words_that_fit_an_image() -> None:
+    torch.manual_seed(2)
+    scope = models.watch(FeaturesOfPatches().eval(), encode_image=encode_image, classes=NAMES)
+    with pytest.raises(InputError, match="as many tokens as a head has features") as error:
+        scope.run(example())
+    assert "text" not in str(error.value)
 
 
 def test_its_tokens_are_the_patches_and_the_image_is_the_one_that_was_given() -> None:

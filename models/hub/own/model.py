@@ -17,7 +17,7 @@ from models.architectures.base import Answers, Architecture, Field
 from models.errors import IndistinctRowsError, InputError
 from models.hub.model import NUMBERS_OUTPUT, HubModel
 from models.hub.own.rows import keeps_rows_apart
-from models.hub.own.token_rows import MOVED, Given, OnlyItself, Seen, misfits
+from models.hub.own.token_rows import MOVED, Given, OnlyItself, RecordedAttention, misfits
 from models.hub.own.tokenizer import (
     TARGET_START,
     OwnEncoding,
@@ -57,9 +57,11 @@ class OwnModel(HubModel):
         self.fields = (Field(name, "text"),)
         self.heads: dict[str, HeadPlace] | None = None  # of the last recorded run without edits
         self._rows_apart: bool | None = None  # None until the first batch
-        self._told: set[str] = set()  # names of attentions that weigh tokens in their order
-        self._moved: dict[str, str] = {}  # name of another attention → the reason
-        self._untold: dict[tuple[int, ...], dict[str, str]] = {}  # the same, by numbers of tokens
+        # names of attentions that weigh tokens in their order
+        self._ordered_sites: set[str] = set()
+        self._moved_sites: dict[str, str] = {}  # name of another attention → the reason
+        # the same, by numbers of tokens
+        self._unclear_sites: dict[tuple[int, ...], dict[str, str]] = {}
         self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
 
     @property
@@ -132,8 +134,8 @@ class OwnModel(HubModel):
         output, forward_pass = self._pass(texts)
         if recording is not None and before is not None:
             self.heads = forward_pass.heads.places()
-            if min(lengths) > 1 and not recording.attention.keys() <= self._told:
-                self._tell(texts, _seen(forward_pass))
+            if min(lengths) > 1 and not recording.attention.keys() <= self._ordered_sites:
+                self._check_token_order(texts, _recorded_attentions(forward_pass))
                 _restore(recording, before)
                 torch.set_rng_state(state)
                 output, forward_pass = self._pass(texts)
@@ -149,7 +151,7 @@ class OwnModel(HubModel):
         Raises as `watched_call` does if the module fails.
         """
         lengths = tuple(text.n_tokens for text in texts)
-        refused = self._moved | self._untold.get(lengths, {})
+        refused = self._moved_sites | self._unclear_sites.get(lengths, {})
         context = replace(self.context_of(texts), heads=self.heads or {}, misfits=refused)
         with watching(context) as forward_pass:
             try:
@@ -160,22 +162,28 @@ class OwnModel(HubModel):
                 raise self.refused(f"cannot read this text ({describe_error(error)})") from error
         return output, forward_pass
 
-    def _tell(self, texts: Sequence[Given], sites: Mapping[str, Seen]) -> None:
+    def _check_token_order(
+        self, texts: Sequence[Given], sites: Mapping[str, RecordedAttention]
+    ) -> None:
         """Learn which of these attentions do not weigh the tokens in their order."""
 
-        def run(others: Sequence[Given], names: Sequence[str]) -> Mapping[str, Seen]:
+        def run(others: Sequence[Given], names: Sequence[str]) -> Mapping[str, RecordedAttention]:
             edits = [OnlyItself(Where(site=name)) for name in names]
             with editing(edits), record():
-                return _seen(self._pass(others)[1])
+                return _recorded_attentions(self._pass(others)[1])
 
         with torch.no_grad():
             reasons = misfits(run, texts, sites)
-        self._told |= sites.keys() - reasons.keys()
+        self._ordered_sites |= sites.keys() - reasons.keys()
         lengths = tuple(text.n_tokens for text in texts)
         heads = (self.heads or {}).items()
         parts = {name: reasons[at.site] for name, at in heads if at.site in reasons}
         for name, reason in (reasons | parts).items():
-            refused = self._moved if reason == MOVED else self._untold.setdefault(lengths, {})
+            refused = (
+                self._moved_sites
+                if reason == MOVED
+                else self._unclear_sites.setdefault(lengths, {})
+            )
             refused[name] = reason
 
     def keeps_rows_apart(self, inputs: Sequence[Shaped[Tensor, "batch ..."]]) -> bool:
@@ -208,9 +216,12 @@ def _tensors(texts: Sequence[Given]) -> tuple[Tensor, ...]:
     return tuple(t for text in texts for t in text.tensors)
 
 
-def _seen(forward_pass: ForwardPass) -> dict[str, Seen]:
+def _recorded_attentions(forward_pass: ForwardPass) -> dict[str, RecordedAttention]:
     sites = {} if forward_pass.recording is None else forward_pass.recording.attention
-    return {name: Seen(site, forward_pass.given_values.get(name)) for name, site in sites.items()}
+    return {
+        name: RecordedAttention(site, forward_pass.values_by_site.get(name))
+        for name, site in sites.items()
+    }
 
 
 def _copy(recording: Recording) -> Recording:

@@ -70,7 +70,7 @@ class OnlyItself(Edit, stored=False):
 
 
 @dataclass(frozen=True)
-class Seen:
+class RecordedAttention:
     """An attention of a recorded pass, and its values if weights alone are known."""
 
     site: AttentionSite
@@ -84,7 +84,7 @@ class Seen:
         return () if self.values is None else (self.values.float(),)
 
 
-Sites = Mapping[str, Seen]
+Sites = Mapping[str, RecordedAttention]
 # texts, names of the attentions that mix nothing → those of the pass
 RecordedPass = Callable[[Sequence[Given], Sequence[str]], Sites]
 
@@ -99,10 +99,10 @@ def misfits(run: RecordedPass, texts: Sequence[Given], sites: Sites) -> dict[str
     reasons = {name: MOVED for name, order in orders.items() if order.is_moved}
     doubtful = [
         name
-        for name, seen in sites.items()
+        for name, attention in sites.items()
         if name not in reasons
-        and not seen.site.projections
-        and not (name in orders and seen.site.has_causes and orders[name].is_exact)
+        and not attention.site.projections
+        and not (name in orders and attention.site.has_causes and orders[name].is_exact)
     ]
     return reasons | _untold(run, texts, sites, doubtful)
 
@@ -128,7 +128,7 @@ class _Order:
 
 def _orders(run: RecordedPass, texts: Sequence[Given], sites: Sites) -> dict[str, _Order]:
     """Return the order of the rows of each of these attentions, if it can be measured."""
-    explained = [name for name, seen in sites.items() if seen.site.has_causes]
+    explained = [name for name, attention in sites.items() if attention.site.has_causes]
     short = tuple(min(text.n_tokens, ENOUGH) for text in texts)
     whole = tuple(text.n_tokens for text in texts)
     for names, n_tokens in product((explained, []), dict.fromkeys((short, whole))):
@@ -137,14 +137,14 @@ def _orders(run: RecordedPass, texts: Sequence[Given], sites: Sites) -> dict[str
             orders = _measured(run, [text.resized(n) for text, n in pairs], names)
         except ValueError:
             continue
-        if orders.keys() >= {name for name, seen in sites.items() if seen.rows}:
+        if orders.keys() >= {name for name, attention in sites.items() if attention.rows}:
             return {name: order for name, order in orders.items() if name in sites}
     return {}
 
 
 def _measured(run: RecordedPass, texts: Sequence[Given], names: Sequence[str]) -> dict[str, _Order]:
     """Return the orders that show when each half of the tokens is changed by the bits of places."""
-    before = {name: seen.rows for name, seen in run(texts, names).items()}
+    before = {name: attention.rows for name, attention in run(texts, names).items()}
     changed: dict[str, list[Tensor]] = {name: [] for name in before}
     expected: dict[str, list[Tensor]] = {name: [] for name in before}
     for bit in range((max(text.n_tokens for text in texts) - 1).bit_length()):

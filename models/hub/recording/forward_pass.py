@@ -96,7 +96,7 @@ class ForwardPass:
         self.lengths = {context.n_query, *context.n_key.values()}  # numbers of tokens of the run
         self.unshown, self.heads = UnshownSums(), FollowedHeads()
         # name of an attention of which weights alone are known → its values, by head
-        self.given_values: dict[str, Tensor] = {}
+        self.values_by_site: dict[str, Tensor] = {}
         self.unreached: dict[str, str] = {}  # an attention that edits do not reach → the reason
 
     def attend(

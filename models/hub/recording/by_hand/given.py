@@ -35,7 +35,7 @@ def record_given(forward_pass: ForwardPass, weighted_sum: WeightedSum, reason: s
             f"no change reaches {place.title}, of which only weights are known: {reason}"
         )
     if forward_pass.recording is not None:
-        forward_pass.given_values[place.name] = values
+        forward_pass.values_by_site[place.name] = values
         site = as_site(place.name, place.kind, place.number, weights.detach().clone(), forward_pass)
         forward_pass.recording.attention[place.name] = replace(site, why_given=reason)
     return ""
