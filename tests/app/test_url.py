@@ -329,6 +329,8 @@ def test_a_part_of_forced_tokens_that_is_left_out_is_named(force: str, part: str
     told = said(app, "note address")["rows"][0][1]
     assert f"force must be position:token parts, positions from 1, not {part}" in told
     assert len(told) < 250
+    many = said(opened("decoding", force=",".join(["2:14"] * 201)), "note address")
+    assert "force must have at most 200 parts" in many["rows"][0][1]
     whole = opened("decoding", force="2:14,")
     assert not [p for p in whole.get("bidi_component") if p.proto.id.endswith("-note address")]
 

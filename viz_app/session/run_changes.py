@@ -213,10 +213,10 @@ def with_patched_files(parameter: Parameter[Edits], scope: Scope) -> Edits:
     Left out are patches from a file that this session does not keep, or that the model cannot read.
     """
     edits = url_state.get(parameter)
-    found = tuple(_with_file(edit, scope) for edit in edits)
-    if found != edits:
-        url_state.set_value(parameter, found)
-    return tuple(edit for edit in found if _has_its_files(edit, scope))
+    resolved = tuple(_with_file(edit, scope) for edit in edits)
+    if resolved != edits:
+        url_state.set_value(parameter, resolved)
+    return tuple(edit for edit in resolved if _has_its_files(edit, scope))
 
 
 def _has_its_files(edit: Edit, scope: Scope) -> bool:
