@@ -197,6 +197,34 @@ def test_of_a_patch_from_a_text_no_file_is_told(folders: dict[str, Path]) -> Non
     assert "cannot hold a file" not in told
 
 
+def test_a_patch_holds_its_file_only_as_long_as_the_session_keeps_it(
+    folders: dict[str, Path],
+) -> None:
+    app = opened(folders[VIT], "interventions", **PATCH)
+    session = app.session_state["live session"]
+    own = []
+    for angle in range(90, 90 + own_files.MAX_OWN_FILES + 1):
+        content = BytesIO()
+        decoded(example(EXAMPLES[1])).rotate(angle).save(content, "PNG")
+        own.append(content.getvalue())
+    reference, _ = own_files.keep_file(session, own[0], "mine.png")
+    app.run().selectbox(key="patch-image").set_value(reference).run()
+    with in_session(app):
+        patch.toggle_part("needed", "cell", *CELL)
+    app.run()
+    patched = probabilities_of(app)
+    for content in own[1:]:
+        own_files.keep_file(session, content, "other.png")
+    app.run()
+    plain = library(folders[VIT], EXAMPLES[0])[0].logits[0].softmax(-1)
+    torch.testing.assert_close(probabilities_of(app), plain, atol=2e-6, rtol=0)
+    with in_session(app):
+        (edit,) = url_state.get(run_changes.EDITS)
+    assert edit.fields == (reference,)
+    own_files.keep_file(session, own[0], "mine again.png")
+    torch.testing.assert_close(probabilities_of(app.run()), patched, atol=2e-6, rtol=0)
+
+
 def test_a_patch_from_a_file_is_left_out_of_a_model_that_reads_no_such_file(
     folders: dict[str, Path],
 ) -> None:

@@ -96,10 +96,19 @@ def keep_file(
 
 def reference_of(file: FieldFile) -> str:
     """Return what refers to a file in the URL: the name of an example, or a digest."""
-    for kind in FILE_KINDS.values():
-        if isinstance(file, kind.made) and file in map(kind.example, kind.examples):
-            return str(file)
-    return _own_reference(file)
+    return str(file) if _is_example(file) else _own_reference(file)
+
+
+def is_kept(session: LiveSession, file: FieldFile) -> bool:
+    """Return True for an example, and for a file that the session still keeps."""
+    return file in session.files.values() or _is_example(file)
+
+
+def _is_example(file: FieldFile) -> bool:
+    return any(
+        isinstance(file, kind.made) and file in map(kind.example, kind.examples)
+        for kind in FILE_KINDS.values()
+    )
 
 
 def _own_reference(file: FieldFile) -> str:

@@ -211,6 +211,7 @@ def with_patched_files(parameter: Parameter[Edits], scope: Scope) -> Edits:
     """Return the edits of a parameter, their patches with the files that an address refers to.
 
     Left out are patches from a file that this session does not keep, or that the model cannot read.
+    They refer to it until it is kept again, so that they hold no more files than the session.
     """
     edits = url_state.get(parameter)
     resolved = tuple(_with_file(edit, scope) for edit in edits)
@@ -233,10 +234,13 @@ def _has_its_files(edit: Edit, scope: Scope) -> bool:
 def _with_file(edit: Edit, scope: Scope) -> Edit:
     if not isinstance(edit, Patch):
         return edit
-    values = list(edit.fields)
+    session, values = live.live_session(), list(edit.fields)
+    for i, value in enumerate(values):
+        if isinstance(value, FieldFile) and not own_files.is_kept(session, value):
+            values[i] = own_files.reference_of(value)
     for i, (field, value) in enumerate(zip(scope.model.fields, values, strict=False)):
         if field.kind in FILE_KINDS and isinstance(value, str) and not isinstance(value, FieldFile):
-            values[i] = own_files.file_at(live.live_session(), field.kind, value) or value
+            values[i] = own_files.file_at(session, field.kind, value) or value
     return edit if values == list(edit.fields) else replace(edit, fields=tuple(values))
 
 
