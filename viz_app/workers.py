@@ -33,13 +33,11 @@ WORKER_COOKIE = "attnscope_worker"
 MAX_WORKERS = 64  # workers
 _PATIENCE = 15.0  # s for a head to arrive and for a worker to be connected
 _PIECE = 64 * 1024  # bytes passed on at a time
-_MAX_LONG_HEADS = 16  # heads above _PIECE bytes that are read at a time
 _LOOK = 0.25  # s between two looks at the workers
 _PAUSE = 2.0  # s before a worker that ended while it started is started again
 _ARRIVAL = 10.0  # s in which a newcomer's page opens its sockets
 _TOKEN = re.compile(rb"(?<![\w.-])(\d{1,2})\.[\w-]{22}(?![\w.-])")
 _CHOSEN = re.compile(rb"(?:^|;)\s*" + WORKER_COOKIE.encode() + rb"=(\d{1,2})\s*(?:;|$)")
-_END_OF_HEAD = b"\r\n\r\n"
 _BAD = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _AWAY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
@@ -70,7 +68,7 @@ class RequestHead:
     """
 
     def __init__(self, head: bytes) -> None:
-        line, *lines = head.removesuffix(_END_OF_HEAD).split(b"\r\n")
+        line, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
         if line.count(b" ") != 2 or any(text[:1] in (b" ", b"\t") for text in lines):
             raise ValueError("not the head of an HTTP request")
         headers = [(text.partition(b":")[0].strip().lower(), text) for text in lines]
@@ -124,13 +122,12 @@ class _Front:
         self.address, self.port, self.flags = address, port, flags
         self.workers = [_Worker(number, n, address, flags) for number in range(n)]
         self.arrivals: deque[tuple[float, _Worker]] = deque()
-        self.n_long_heads = 0  # that are being read
 
     async def serve(self, browser: bool) -> None:
         bounds.more_files()
         try:
             listening = await asyncio.start_server(
-                self._connected, self.address or None, self.port, limit=_PIECE
+                self._connected, self.address or None, self.port, limit=bounds.MAX_HEAD
             )
         except OSError as error:
             raise ValueError(
@@ -159,12 +156,10 @@ class _Front:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass one connection to its worker, until either side ends it."""
         try:
-            request = RequestHead(await asyncio.wait_for(self._head(reader), _PATIENCE))
-        except ValueError:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _PATIENCE)
+            request = RequestHead(head)
+        except (ValueError, asyncio.LimitOverrunError):
             await _end(writer, _BAD)
-            return
-        except BusyError:
-            await _end(writer, _AWAY)
             return
         except (asyncio.TimeoutError, asyncio.IncompleteReadError, OSError):
             await _end(writer)
@@ -183,25 +178,6 @@ class _Front:
         finally:
             worker.connections -= 1
 
-    async def _head(self, reader: asyncio.StreamReader) -> bytes:
-        """Return the head of a connection's first request.
-
-        Raises:
-            ValueError: it is longer than MAX_HEAD.
-            BusyError: it is long, and as many long ones as there may be are being read.
-        """
-        try:
-            return await reader.readuntil(_END_OF_HEAD)
-        except asyncio.LimitOverrunError as error:
-            n_whole = error.consumed  # bytes that hold no part of the end
-        if self.n_long_heads >= _MAX_LONG_HEADS:
-            raise BusyError
-        self.n_long_heads += 1
-        try:
-            return await _long_head(reader, n_whole)
-        finally:
-            self.n_long_heads -= 1
-
     def _worker(self, number: int | None) -> _Worker:
         """Return the worker of this number; for a newcomer, the one with the fewest people."""
         if number is not None and number < len(self.workers):
@@ -213,10 +189,6 @@ class _Front:
         least = min(self.workers, key=lambda w: max(w.connections, arriving.count(w)))
         self.arrivals.append((now, least))
         return least
-
-
-class BusyError(Exception):
-    """As many long heads as there may be are being read."""
 
 
 class _Worker:
@@ -286,22 +258,6 @@ def _end_with_front() -> None:
         front.join()
         common_folder.remove()
         os._exit(1)
-
-
-async def _long_head(reader: asyncio.StreamReader, n_whole: int) -> bytes:
-    """Return a head that the reader cannot hold at once, and of which it holds n_whole bytes."""
-    head = bytearray()
-    while len(head) + n_whole <= bounds.MAX_HEAD:
-        head += await reader.readexactly(n_whole)
-        try:
-            head += await reader.readuntil(_END_OF_HEAD)
-        except asyncio.LimitOverrunError as error:
-            n_whole = error.consumed
-            continue
-        if len(head) <= bounds.MAX_HEAD:
-            return bytes(head)
-        break
-    raise ValueError(f"a head has at most {bounds.MAX_HEAD:,} bytes")
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

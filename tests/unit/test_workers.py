@@ -109,7 +109,7 @@ class _Front(workers._Front):
             worker.ready.set()
 
 
-async def _exchange(sent: bytes, *, limit: int = workers._PIECE) -> tuple[bytes, list[bytes]]:
+async def _exchange(sent: bytes, *, limit: int = MAX_HEAD) -> tuple[bytes, list[bytes]]:
     """Send bytes to a front before one echoing worker; what came back, and what the worker got."""
     got: list[bytes] = []
 
@@ -147,53 +147,10 @@ def test_an_address_with_the_longest_text_is_passed_on() -> None:
 
 
 def test_a_head_too_long_or_malformed_is_answered_by_the_front() -> None:
-    for bad in (head("GET /" + "a" * MAX_HEAD), head("nonsense")):
+    for bad in (b"GET /" + b"a" * MAX_HEAD, head("nonsense")):
         answer, got = run(_exchange(bad))
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert not got
-
-
-@pytest.mark.parametrize("n", range(workers._PIECE - 6, workers._PIECE + 3))
-def test_an_end_that_lies_in_two_pieces_is_seen(n: int) -> None:
-    line = "GET / HTTP/1.1"
-    sent = head(line, "A: " + "a" * (n - len(line) - 5))
-    for rest in (b"", b"body" * workers._PIECE):
-        _, got = run(_exchange(sent + rest))
-        assert got == [sent[:-2] + b"Connection: close\r\n\r\n"]
-
-
-def test_few_long_heads_are_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_MAX_LONG_HEADS", 2)
-    long = b"GET /" + b"a" * (workers._PIECE + 10)
-
-    async def ask() -> tuple[bytes, bytes, bytes]:
-        front = _Front(_closed_port())
-        served = await asyncio.start_server(front._connected, "127.0.0.1", 0, limit=workers._PIECE)
-        address = served.sockets[0].getsockname()
-        held = [await asyncio.open_connection(*address) for _ in range(2)]
-        for _, writer in held:
-            writer.write(long)
-        while front.n_long_heads < 2:
-            await asyncio.sleep(0.001)
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(long)
-        refused = await reader.read()
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(head("nonsense"))
-        short = await reader.read()
-        held[0][1].write(head("", ""))
-        ended = await held[0][0].read()
-        assert front.n_long_heads == 1
-        held[1][1].close()
-        while front.n_long_heads:
-            await asyncio.sleep(0.001)
-        served.close()
-        return refused, short, ended
-
-    refused, short, ended = run(ask())
-    assert refused.startswith(b"HTTP/1.1 503 ")
-    assert short.startswith(b"HTTP/1.1 400 ")
-    assert ended.startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_head_that_never_ends_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
