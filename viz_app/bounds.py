@@ -6,7 +6,7 @@ from contextlib import suppress
 
 LOG_SECONDS = 1.0
 N_REMEMBERED_LINES = 200  # lines
-MAX_HEAD = 2**21  # bytes of a request's head; Chromium loads no longer address
+MAX_HEAD = 2**18  # bytes of a request's head: an address with any text that is read whole
 
 
 def more_files() -> None:
@@ -31,14 +31,11 @@ def more_files() -> None:
 def longer_addresses() -> None:
     """Read addresses of up to MAX_HEAD bytes, so that a page with a long text can be loaded again.
 
-    Without it uvicorn refuses most heads above 64 KiB, and Streamlit ignores a query above 512 KiB.
-    Streamlit has no option for either.
+    uvicorn refuses most heads above 64 KiB, and Streamlit has no option for it.
     """
-    from streamlit.runtime.state import query_params  # the front process needs neither
-    from uvicorn.protocols.http import h11_impl
+    from uvicorn.protocols.http import h11_impl  # the front process does not need it
 
     h11_impl.DEFAULT_MAX_INCOMPLETE_EVENT_SIZE = MAX_HEAD
-    query_params.CLIENT_STATE_QUERY_STRING_MAX_LENGTH = MAX_HEAD  # type: ignore[misc]
 
 
 class NoRepeats(logging.Filter):

@@ -1,18 +1,14 @@
-"""The bounds of the serving process: open files, addresses, and repeated lines in its log."""
+"""The bounds of the serving process: open files, and repeated lines in its log."""
 
 import logging
 import subprocess
 import sys
 from collections.abc import Iterator
-from urllib.parse import urlencode
 
 import pytest
-from streamlit.runtime.state import query_params
-from uvicorn.protocols.http import h11_impl
 
 from viz_app import bounds
 from viz_app.bounds import NoRepeats
-from viz_app.session.parameters import LONGEST_TEXT
 
 resource = pytest.importorskip("resource")
 
@@ -57,19 +53,6 @@ def test_a_limit_that_the_system_does_not_grant_is_followed_by_a_smaller_one(
 def test_a_system_without_such_limits_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
     bounds.more_files()
-
-
-def test_an_address_with_the_longest_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streamlit's part of it; tests/processes/test_served.py has the server's."""
-    limits = (
-        (query_params, "CLIENT_STATE_QUERY_STRING_MAX_LENGTH"),
-        (h11_impl, "DEFAULT_MAX_INCOMPLETE_EVENT_SIZE"),
-    )
-    for module, limit in limits:
-        monkeypatch.setattr(module, limit, getattr(module, limit))  # restored after the test
-    bounds.longer_addresses()
-    address = urlencode({"text": "字" * LONGEST_TEXT})
-    assert query_params.sanitize_query_string(address) == address
 
 
 class Lines(logging.Handler):

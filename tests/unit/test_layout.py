@@ -135,7 +135,6 @@ def test_only_the_session_looks_into_the_url() -> None:
     assert looking == {
         "session/url_state.py",
         *("handout.py", "static_pages/crawl.py"),  # which set the address of a page
-        "bounds.py",  # which sets how long it may be
     }
     assert not [
         path for path in APP.rglob("*.py") if re.search(r"\bbind=", path.read_text("utf-8"))
