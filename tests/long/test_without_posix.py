@@ -26,7 +26,8 @@ def is_ours():
     frame = sys._getframe(2)
     while frame and "importlib" in frame.f_code.co_filename:
         frame = frame.f_back
-    return bool(frame) and Path(frame.f_code.co_filename).is_relative_to(ROOT)
+    path = Path(frame.f_code.co_filename) if frame else Path()
+    return path.is_relative_to(ROOT) and "site-packages" not in path.parts
 
 class Hidden:
     def find_spec(self, name, *_):
