@@ -315,7 +315,7 @@ def _why_unlike(first: Encoding, second: Encoding) -> str:
 
 
 def _kind_of(row: Encoding) -> str:
-    """Return what a row of tokens is of."""
+    """Return the kind of input that a row of tokens stands for, with its article."""
     if isinstance(row, SoundRow):
         return "a sound"
     return "an image" if isinstance(row, PatchRow) else "a text"

@@ -13,16 +13,14 @@ def keys(page: Page) -> list[str]:
     )
 
 
+def open_head(page: Page, **choices: str) -> None:
+    """A head of gpt over a text with a word of several tokens."""
+    text = "The unbelievably hungry doggy"
+    go(page, "", ".head[data-painted]", checkpoint="gpt", text=text, site=SITE, head="2", **choices)
+
+
 def test_the_switch_joins_and_one_press_of_back_parts(shared_page: Page) -> None:
-    go(
-        shared_page,
-        "",
-        ".head[data-painted]",
-        checkpoint="gpt",
-        text="The unbelievably hungry doggy",
-        site=SITE,
-        head="2",
-    )
+    open_head(shared_page)
     tokens = len(keys(shared_page))
     assert tokens == 12
     switch = shared_page.get_by_role("checkbox", name="Merge sub-words into words")
@@ -48,16 +46,7 @@ def test_the_switch_joins_and_one_press_of_back_parts(shared_page: Page) -> None
 
 
 def test_a_held_word_stays_held_on_the_other_pages(shared_page: Page) -> None:
-    go(
-        shared_page,
-        "",
-        ".head[data-painted]",
-        checkpoint="gpt",
-        text="The unbelievably hungry doggy",
-        site=SITE,
-        head="2",
-        words="true",
-    )
+    open_head(shared_page, words="true")
     shared_page.locator('.head svg rect[data-side="query"][data-index="3"]').click()
     in_url(shared_page, "lock", "q3")
     pages = shared_page.get_by_test_id("stTopNav")

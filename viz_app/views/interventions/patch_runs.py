@@ -89,11 +89,11 @@ class Two:
 
     @property
     def noun(self) -> str:
-        """What both runs are of: "text", "image" or "sound"."""
+        """The kind of input that both runs read: "text", "image" or "sound"."""
         return noun_of(self.this.scope.model)
 
     def noun_at(self, stream: str) -> str:
-        """Return what a stream is of: what the runs are of, or the text written from a file."""
+        """Return the kind of input of a stream: that of the runs, or the text that they write."""
         return self.noun if stream == self.this.scope.model.fields[0].stream else "text"
 
     @property
