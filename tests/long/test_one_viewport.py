@@ -269,6 +269,40 @@ def test_a_presented_page_beside_a_lesson_that_was_left_ends_within_the_viewport
     assert shared_page.evaluate(HIDDEN) <= 0
 
 
+# a step of a lesson, its page, and parts of the picture, the last of which is waited for
+BESIDE_A_LESSON = [
+    ("3-heads", "1", "interventions", [".board td button", ".outcome"]),
+    (
+        "4-masks",
+        "2",
+        "masks",
+        [".masks .effect .switch", ".masks .paintable", ".masks .effect .foot"],
+    ),
+]
+
+
+@pytest.mark.parametrize("screen", [PRESENTED, ON_A_WALL])
+@pytest.mark.parametrize(("lesson", "step", "path", "parts"), BESIDE_A_LESSON)
+def test_a_presented_page_beside_a_lesson_ends_within_the_viewport(
+    shared_page: Page, lesson: str, step: str, path: str, parts: list[str], screen: tuple
+) -> None:
+    width, height, present = screen
+    resized(shared_page, width, height)
+    link = {"lesson": lesson, "lesson-step": step, "present": present, "checkpoint": "eng-fra"}
+    go(shared_page, path, parts[-1], **link, source="I am cold.")
+    rested(shared_page)
+    assert shared_page.evaluate(HIDDEN) <= 0
+    lesson_box, *found = boxes(shared_page, ".lesson", *parts)
+    assert all(box["left"] >= lesson_box["right"] for box in found)
+    if path == "masks":
+        switch, painted, foot = found
+        assert painted["right"] <= switch["left"] == foot["left"]
+        shared_page.locator(".masks .switch").get_by_text("Tokens").click()
+        (tokens,) = boxes(shared_page, ".masks .tokens .scroll")
+        assert switch["bottom"] <= tokens["top"]
+        assert tokens["bottom"] <= height
+
+
 # path, its model, whether it is presented, and the picture
 WITH_DETAILS = [
     ("inside", "eng-fra", "", ".walk .stage"), ("inside", "eng-fra", "1", ".walk .stage"),
