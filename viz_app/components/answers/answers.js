@@ -29,9 +29,7 @@ class Answers {
     write(".most", most);
     write(".how", how);
     write(".summary", picture.summary);
-    root.querySelector(".ramp").style.background = `linear-gradient(to right, ${
-      theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
-    })`;
+    root.querySelector(".ramp").style.background = rampGradient(theme);
     this.answer(picture, write);
     root.querySelector(".reading").hidden = !picture.reading.title && !picture.reading.note; // it is drawn over a sound
     this.row.show(picture.reading, picture.arrays.weights, picture.arrays.allowed, theme);

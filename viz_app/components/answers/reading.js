@@ -1,6 +1,6 @@
 // The row of attention of a token that answers: the tokens it could read, shaded by weight, hatched where they are masked.
 function paint(element, share, theme) {
-  const code = 1 + Math.round(254 * Math.min(1, Math.max(0, share)));
+  const code = weightCode(share);
   element.style.background = css(theme.ramp[code]);
   element.style.color = theme.on(code);
 }

@@ -1,6 +1,6 @@
 // Two rows of tokens to click: who reads, and what is read. The keys are as strong as the chosen query's weights.
 function shade(button, weight, blocked, theme) {
-  const code = 1 + Math.round(254 * weight);
+  const code = weightCode(weight);
   button.style.background = blocked.length
     ? `repeating-linear-gradient(135deg, transparent 0 4px, ${theme.line} 4px 5px)`
     : css(theme.ramp[code]);

@@ -75,6 +75,11 @@ function rampOf(background, accent) {
   return ramp;
 }
 
+// The code of a weight, or of another share between 0 and 1.
+const weightCode = (share) => 1 + Math.round(254 * Math.min(1, Math.max(0, share)));
+
+const rampGradient = ({ ramp }) => `linear-gradient(to right, ${ramp.filter((_, i) => i % 32 === 1).concat([ramp[255]]).map(css)})`;
+
 const linear = (v) => (v <= 10.31475 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4);
 const encoded = (v) => 255 * Math.min(1, Math.max(0, v <= 0.0031308 ? 12.92 * v : 1.055 * v ** (1 / 2.4) - 0.055));
 

@@ -62,7 +62,7 @@ class Difference extends Fitted {
         differs = name === "difference",
         [queries, keys] = differs ? [picture.queries, picture.keys] : picture.labels[n];
       const blocked = (i) => (name === "first" ? blockedFirst[i] : name === "second" ? blockedSecond[i] : blockedFirst[i] && blockedSecond[i]);
-      const codes = Uint8Array.from(values, (v, i) => (blocked(i) ? 0 : 1 + (differs ? signedCode(v, scale) : Math.round(v * 254))));
+      const codes = Uint8Array.from(values, (v, i) => (blocked(i) ? 0 : differs ? 1 + signedCode(v, scale) : weightCode(v)));
       board.show({
         name: `${picture.title}. ${this.names[n]}`,
         value: (q, k) => (codes[q * cols + k] ? values[q * cols + k] : "blocked"),

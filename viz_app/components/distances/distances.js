@@ -22,9 +22,7 @@ class Distances {
     root.querySelector(".sentence").textContent = sentence;
     root.querySelector(".says").textContent = legend;
     root.querySelector(".most").textContent = picture.largest.toFixed(2);
-    root.querySelector(".key").style.background = `linear-gradient(to right, ${
-      theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
-    })`;
+    root.querySelector(".key").style.background = rampGradient(theme);
     const shape = JSON.stringify(kinds.map(({ sites, heads, note }) => [sites, heads, note]));
     if (shape !== this.shape) this.cells = headTables(this.tables, kinds, (...of) => this.cell(...of));
     this.shape = shape;
@@ -55,7 +53,7 @@ class Distances {
       const value = values[row][head];
       button.hidden = value === null; // a layer may have fewer heads than another
       if (value === null) return;
-      const code = 1 + Math.round(254 * Math.min(1, Math.max(0, value / largest)));
+      const code = weightCode(value / largest);
       button.textContent = value.toFixed(2).replace(/^0\./, ".").replace(/^\.00$/, value === 0 ? "0" : ".00");
       button.className = reference?.site === site && reference.head === head ? "reference" : "";
       Object.assign(button.style, { background: css(theme.ramp[code]), color: theme.on(code) });

@@ -42,7 +42,7 @@ class Head extends Fitted {
     picture.weights = picture.arrays.weights;
     this.switches.show(picture);
     picture.strengths = strengthsOf(picture);
-    picture.codes = Uint8Array.from(picture.strengths, (s, i) => (picture.arrays.blocked[i] ? 0 : 1 + Math.round(s * 254)));
+    picture.codes = Uint8Array.from(picture.strengths, (s, i) => (picture.arrays.blocked[i] ? 0 : weightCode(s)));
     const { site, head, rows, cols, lock } = picture, another = this.picture?.site !== site || this.picture.head !== head;
     Object.assign(this, { picture, theme });
     if (another || this.waiting === lock) this.waiting = undefined;

@@ -161,7 +161,7 @@ class Heatmap {
   legend(context) {
     const { theme, picture, ratio } = this, y = this.height - 18, x = MARGIN.side;
     for (let i = 0; i < 110; i++) {
-      const [r, g, b] = theme.ramp[1 + Math.round((i / 109) * 254)];
+      const [r, g, b] = theme.ramp[weightCode(i / 109)];
       context.fillStyle = `rgb(${r} ${g} ${b})`;
       context.fillRect(x + i, y, 1.5, 10);
     }

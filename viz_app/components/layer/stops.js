@@ -105,7 +105,7 @@ class Stops extends Rows {
     const n = Math.max(1, Math.min(stop.best.length, Math.floor(wide / (6.4 * this.letters)))), each = wide / n - 4;
     stop.best.slice(0, n).forEach(([label, p], i) => {
       const left = x + i * (each + 4),
-        code = 1 + Math.round(254 * p),
+        code = weightCode(p),
         number = tight(p),
         room = this.measure(number) * (this.letters / 12.5) + 6;
       this.put(

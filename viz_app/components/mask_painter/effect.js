@@ -85,7 +85,7 @@ class Effect {
         : name === "after"
         ? arrays.blockedAfter[i]
         : arrays.blockedBefore[i] && arrays.blockedAfter[i]);
-      const codes = Uint8Array.from(values, (v, i) => (blocked(i) ? 0 : 1 + (differs ? signedCode(v, scale) : Math.round(v * 254))));
+      const codes = Uint8Array.from(values, (v, i) => (blocked(i) ? 0 : differs ? 1 + signedCode(v, scale) : weightCode(v)));
       const packed = differs ? Uint32Array.from([0, ...signed.packed]) : plain;
       board.show({
         name: `${effect.title}, ${name}`,

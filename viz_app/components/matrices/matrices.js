@@ -108,7 +108,7 @@ class Matrices {
             if (Math.abs(values[i]) > Math.abs(best)) best = values[i];
           }
         }
-        const shown = matrix.weights ? weights[1 + Math.round(254 * best)] : ramp.packed[signedCode(best, matrix.scale)];
+        const shown = matrix.weights ? weights[weightCode(best)] : ramp.packed[signedCode(best, matrix.scale)];
         out[y * canvas.width + x] = open ? shown : (x + y) % period === 0 ? hatch : paper;
       }
     }

@@ -42,9 +42,7 @@ class Overview extends Fitted {
   explain(theme) {
     this.explained = theme;
     const hatch = css(theme.hatch);
-    this.root.querySelector(".bar").style.background = `linear-gradient(to right, ${
-      theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
-    })`;
+    this.root.querySelector(".bar").style.background = rampGradient(theme);
     this.root.querySelector(".hatch").style.background = `repeating-linear-gradient(135deg, ${hatch} 0 1px, ${theme.background} 1px 3px)`;
   }
 

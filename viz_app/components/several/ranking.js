@@ -46,7 +46,7 @@ class Ranking {
     row.dataset.head = number;
     measures.forEach(({ id }, i) => {
       const value = arrays[id]?.[number], place = row.children[i + 1] ?? put(row, "td");
-      const code = value === undefined ? 0 : 1 + Math.round(254 * Math.min(1, id === "entropy" ? value / widest : value));
+      const code = value === undefined ? 0 : weightCode(id === "entropy" ? value / widest : value);
       place.textContent = value === undefined ? "–" : value.toFixed(2);
       place.title = value === undefined ? "" : exact(value);
       place.style.background = value === undefined ? "" : css(this.theme.ramp[code]);

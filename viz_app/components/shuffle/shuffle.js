@@ -149,7 +149,7 @@ class Shuffle extends Fitted {
       const y = this.rowAt(i);
       if (i % this.every === 0) this.name(group, token, left - 6, y, "end", left - 10, `${i} `);
       for (let s = 0; s < stages; s++) {
-        const value = values[i * stages + s], code = 1 + Math.round(254 * Math.min(1, value / unrelated)), x = left + s * cell;
+        const value = values[i * stages + s], code = weightCode(value / unrelated), x = left + s * cell;
         const place = { x, y: y - pitch / 2, width: cell - 1, height: Math.max(1, pitch - 1), fill: css(theme.ramp[code]) };
         const said = `${i} ${token[0]}, ${part.stages[s]}: moved by ${exact(value)} of its length`;
         Object.assign(this.put(group, "rect", place, said).dataset, { map: part.array, row: i, stage: s, value: exact(value) });
@@ -172,7 +172,7 @@ class Shuffle extends Fitted {
         y: top,
         width: width / 64 + 0.5,
         height: 9,
-        fill: css(theme.ramp[1 + Math.round((i / 63) * 254)]),
+        fill: css(theme.ramp[weightCode(i / 63)]),
       });
     }
     putSvg(group, "rect", { x: left, y: top, width, height: 9, fill: "none", stroke: theme.line });

@@ -24,9 +24,7 @@ class SpanMap extends Fitted {
     write("most", most);
     write("unit", unit);
     write("ruled", picture.ruled);
-    this.root.querySelector(".ramp").style.background = `linear-gradient(to right, ${
-      theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)
-    })`;
+    this.root.querySelector(".ramp").style.background = rampGradient(theme);
     const names = numbered(picture.tokens, picture.offset), value = (r, c) => (c < r ? picture.ruled : this.value(r, c));
     const name = `${picture.title} Rows: ${picture.axes[0]}, columns: ${picture.axes[1]}, ${unit}`;
     describe(this.canvas, { name, rows: names, columns: names, value });
@@ -41,8 +39,7 @@ class SpanMap extends Fitted {
   }
 
   code(value) {
-    const share = 1 - value / this.picture.least;
-    return 1 + Math.round(254 * Math.min(1, Math.max(0, share)));
+    return weightCode(1 - value / this.picture.least);
   }
 
   draw(whole) {

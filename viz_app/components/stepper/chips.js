@@ -30,7 +30,7 @@ class Chips {
   }
 
   paint(chip, label, weight, state, theme) {
-    const [name, value] = chip.children, code = state === "open" ? 1 + Math.round(weight * 254) : 0;
+    const [name, value] = chip.children, code = state === "open" ? weightCode(weight) : 0;
     chip.dataset.state = state;
     chip.dataset.weight = state === "open" ? exact(weight) : "";
     name.textContent = state === "unknown" ? " " : shorten(label[0], 14);

@@ -158,7 +158,7 @@ class Table {
     const x0 = Math.round(column.x * ratio), wide = Math.max(1, Math.round(column.width * ratio));
     const top = Math.round((y + 3) * ratio), tall = Math.round((this.pitch - 6) * ratio);
     const scale = row.scale ?? column.scale, weights = column.colours === "weights";
-    const colour = (v) => (weights ? css(theme.ramp[1 + Math.round((254 * v) / scale)]) : ramp.css[signedCode(v, scale)]);
+    const colour = (v) => (weights ? css(theme.ramp[weightCode(v / scale)]) : ramp.css[signedCode(v, scale)]);
     context.save();
     context.setTransform(1, 0, 0, 1, 0, 0);
     if (size <= wide) {
@@ -188,7 +188,7 @@ class Table {
 
   weight(value, column, y, row) {
     if (row.blocked?.length) return this.hatched(column, y, "0");
-    const code = 1 + Math.round(254 * value);
+    const code = weightCode(value);
     return this.box(column, y, css(this.theme.ramp[code]), this.theme.on(code), value.toFixed(value < 0.0995 && value > 0 ? 3 : 2), row);
   }
 
