@@ -364,9 +364,9 @@ def test_pointing_at_the_drawing_says_the_exact_number(stage: Stage) -> None:
         assert stage.text(".tip") == said
         assert not stage.hidden(".tip")
         tip = stage.box(".tip")
-        assert tip["top"] == pytest.approx(box["top"] + box["height"] / 2 + 16, abs=1)
+        assert tip["top"] == pytest.approx(box["top"] + box["height"] / 2 + 18, abs=1)
         assert tip["left"] == pytest.approx(
-            min(box["left"] + box["width"] / 2 + 14, root["right"] - tip["width"]), abs=1
+            min(box["left"] + box["width"] / 2 + 16, root["right"] - tip["width"]), abs=1
         )
     stage.move("svg", 3, 3)
     assert stage.hidden(".tip")

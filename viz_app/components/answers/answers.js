@@ -33,7 +33,8 @@ class Answers {
     this.answer(picture, write);
     root.querySelector(".reading").hidden = !picture.reading.title && !picture.reading.note; // it is drawn over a sound
     this.row.show(picture.reading, picture.arrays.weights, picture.arrays.allowed, theme);
-    Object.assign(root.dataset, { position: picture.position, kind: picture.kind, painted: (Number(root.dataset.painted) || 0) + 1 });
+    Object.assign(root.dataset, { position: picture.position, kind: picture.kind });
+    countPaint(root);
   }
 
   answer({ answer, arrays }, write) {

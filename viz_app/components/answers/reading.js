@@ -5,13 +5,6 @@ function paint(element, share, theme) {
   element.style.color = theme.on(code);
 }
 
-// As many children as `n`, each made by `make` when there are too few: an element that stays keeps the keyboard.
-function children(parent, n, make) {
-  while (parent.children.length > n) parent.lastChild.remove();
-  while (parent.children.length < n) make(parent);
-  return [...parent.children];
-}
-
 class ReadRow {
   // In a section with a heading, or in a new one at the end of `parent`.
   constructor(section) {

@@ -43,7 +43,8 @@ class Beam {
       this.cross.show(`${picture.cross}: what it attended to in ${picture.sourceName} (${picture.reading})`, picture.source, cross, theme);
     }
     if (self) this.self.show(`Self-attention: what it attended to in its own text (${picture.reading})`, picture.read, self, theme);
-    Object.assign(this.root.dataset, { step: step + 1, rank: rank + 1, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, { step: step + 1, rank: rank + 1 });
+    countPaint(this.root);
   }
 
   // Brings the node into sight without moving the page.

@@ -27,7 +27,7 @@ class Board {
     if (shape !== this.shape) this.cells = headTables(this.tables, kinds, (...of) => this.cell(...of));
     this.shape = shape;
     kinds.forEach((kind, k) => kind.sites.forEach((site, row) => this.fill(kind, k, site, row)));
-    root.dataset.painted = (Number(root.dataset.painted) || 0) + 1;
+    countPaint(root);
   }
 
   cell(place, site, head) {

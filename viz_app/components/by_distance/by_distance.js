@@ -22,7 +22,7 @@ class ByDistance extends Fitted {
     describe(this.svg, { name: picture.title, rows, columns, value: (r, c) => curves[columns[c]][r] });
     this.tip.hidden = true;
     this.fit();
-    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+    countPaint(this.root);
   }
 
   draw(whole) {
@@ -72,19 +72,18 @@ class ByDistance extends Fitted {
     write(axes[1], 0, 0, { "text-anchor": "middle", transform: `translate(12 ${(ROOM.top + floor) / 2}) rotate(-90)` });
   }
 
-  point({ clientX, clientY }) {
+  point(event) {
     const { tip, picture: { arrays: { distance } } } = this,
       box = this.root.getBoundingClientRect(),
       wide = this.width / this.scale - ROOM.left - ROOM.right;
-    const share = ((clientX - box.left) / this.scale - ROOM.left) / wide,
+    const share = ((event.clientX - box.left) / this.scale - ROOM.left) / wide,
       i = Math.round(Math.min(1, Math.max(0, share)) * (distance.length - 1));
     this.rule.setAttribute("x1", this.x(i));
     this.rule.setAttribute("x2", this.x(i));
     this.rule.setAttribute("stroke-opacity", 0.35);
     tip.textContent = this.sentence(i);
     tip.hidden = false;
-    tip.style.left = `${Math.max(0, Math.min(clientX - box.left + 14, this.width - tip.offsetWidth))}px`;
-    tip.style.top = `${clientY - box.top + 16}px`;
+    placeTip(tip, this.root, event);
   }
 
   sentence(i) {

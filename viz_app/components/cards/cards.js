@@ -17,7 +17,7 @@ class Cards {
       return section;
     }));
     if (python) this.root.prepend(this.reference(python));
-    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+    countPaint(this.root);
   }
 
   reference({ label, href }) {

@@ -12,18 +12,17 @@ function fill(root, picture, theme, tell) {
   reads.textContent = reads.title = picture.queryAxis;
   read.textContent = read.title = picture.keyAxis;
   const offer = (parent, labels, chosen, send) => {
-    const there = [...parent.children].slice(0, labels.length);
-    while (parent.children.length > labels.length) parent.lastChild.remove();
-    return labels.map(([text, note, special], i) => {
-      const button = there[i] ?? put(parent, "button");
+    const buttons = children(parent, labels.length, () => put(parent, "button"));
+    labels.forEach(([text, note, special], i) => {
+      const button = buttons[i];
       button.type = "button";
       button.textContent = text;
       button.className = special ? "special" : "";
       button.title = note;
       button.setAttribute("aria-pressed", i === chosen);
       button.onclick = () => send(i);
-      return button;
     });
+    return buttons;
   };
   offer(queries, picture.queries, picture.query, (query) => tell({ query, key: -1 }));
   const made = offer(keys, picture.keys, picture.key, (key) => tell({ query: picture.query, key }));
@@ -38,7 +37,8 @@ function fill(root, picture, theme, tell) {
     const on = parent.querySelector('[aria-pressed="true"]');
     if (on) parent.scrollLeft = Math.max(0, on.offsetLeft - parent.offsetLeft - parent.clientWidth / 2);
   }
-  Object.assign(root.dataset, { query: picture.query, key: picture.key, painted: (Number(root.dataset.painted) || 0) + 1 });
+  Object.assign(root.dataset, { query: picture.query, key: picture.key });
+  countPaint(root);
 }
 
 function mount({ data, parentElement, setTriggerValue }) {

@@ -28,7 +28,7 @@ class Classes {
       bars.show(run.rows.map(([id, label, mark], j) => ({ id, label, mark, p: arrays.p[first + j], rank: arrays.ranks[first + j] })));
       start += run.rows.length;
     });
-    root.dataset.painted = (Number(root.dataset.painted) || 0) + 1;
+    countPaint(root);
   }
 }
 

@@ -75,11 +75,3 @@ function widthIn(font) {
   context.font = font;
   return (text) => context.measureText(text).width;
 }
-
-function put(parent, tag, className, text) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
-  parent.append(element);
-  return element;
-}

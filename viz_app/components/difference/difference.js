@@ -31,8 +31,8 @@ class Difference extends Fitted {
       site: picture.site,
       head: picture.head,
       distance: exact(picture.distance),
-      painted: (Number(root.dataset.painted) || 0) + 1,
     });
+    countPaint(root);
   }
 
   answers(answers) {
@@ -96,9 +96,7 @@ class Difference extends Fitted {
       put(line, "td", "", this.names[n]);
       put(line, "td", "", plain(arrays[name][cell]));
     });
-    const box = this.root.getBoundingClientRect();
-    tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 16, this.root.clientWidth - tip.offsetWidth))}px`;
-    tip.style.top = `${event.clientY - box.top + 18}px`;
+    placeTip(tip, this.root, event);
   }
 
   // The three pictures beside each other.

@@ -32,7 +32,7 @@ class Distances {
     const list = root.querySelector(".reasons");
     list.replaceChildren();
     for (const reason of reasons) put(list, "li", "", reason);
-    root.dataset.painted = (Number(root.dataset.painted) || 0) + 1;
+    countPaint(root);
   }
 
   cell(place, site, head) {

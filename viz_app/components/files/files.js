@@ -4,9 +4,9 @@
 function mount({ data, parentElement }) {
   const root = parentElement.querySelector(".downloads"), note = root.querySelector("p"), frame = fetching();
   const list = root.querySelector("ul");
-  while (list.children.length > data.files.length) list.lastChild.remove();
+  const lines = children(list, data.files.length, () => put(put(list, "li"), "a"));
   data.files.forEach(({ label, url }, i) => {
-    const link = list.children[i]?.firstChild ?? put(put(list, "li"), "a");
+    const link = lines[i].firstChild;
     if (link.textContent !== label) link.textContent = label;
     link.href = url;
     link.onclick = (event) => {

@@ -28,17 +28,16 @@ class Guesses {
     root.querySelector(".said").textContent = picture.note;
     this.tokens(picture);
     this.masks(picture, theme);
-    Object.assign(root.dataset, { masks: picture.masks.length, hidden: own.join(" "), painted: (Number(root.dataset.painted) || 0) + 1 });
+    Object.assign(root.dataset, { masks: picture.masks.length, hidden: own.join(" ") });
+    countPaint(root);
   }
 
   tokens({ tokens, states, segments }) {
     const breaks = segments.findIndex((segment) => segment > 0);
     if (this.breaks !== breaks) this.row.replaceChildren();
     this.breaks = breaks;
-    const wanted = tokens.length + (breaks > 0), all = [...this.row.children];
-    while (all.length > wanted) all.pop().remove();
-    while (all.length < wanted) all.push(all.length === breaks ? put(this.row, "span", "break") : chip(this.row));
-    this.chips = all.filter((element) => element.tagName === "BUTTON");
+    const add = (row) => (row.children.length === breaks ? put(row, "span", "break") : chip(row));
+    this.chips = children(this.row, tokens.length + (breaks > 0), add).filter((element) => element.tagName === "BUTTON");
     this.chips.forEach((button, i) => {
       button.disabled = states[i] === "fixed" || states[i] === "mask";
       button.className = `place${tokens[i][2] ? " special" : ""}${states[i] === "mask" ? " typed" : ""}`;

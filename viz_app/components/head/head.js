@@ -61,8 +61,8 @@ class Head extends Fitted {
       block: picture.block,
       first: picture.first.join(" "),
       scale: picture.scale,
-      painted: (Number(this.root.dataset.painted) || 0) + 1,
     });
+    countPaint(this.root);
   }
 
   // Where the lines would be below the map (on a phone, beside a pinned run), they are shown when they are asked for.
@@ -206,10 +206,7 @@ class Head extends Fitted {
       ? `masked (${masks.join(", ")})`
       : [hidden, picture.queries[spot.query][1], picture.keys[spot.key][1]].filter(Boolean).join("; ");
     Object.assign(tip.dataset, { query: spot.query, key: spot.key, weight: exact(picture.weights[cell]) });
-    const box = this.root.getBoundingClientRect();
-    const x = event.clientX - box.left, y = event.clientY - box.top;
-    tip.style.left = `${Math.max(0, Math.min(x + 16, this.width - tip.offsetWidth))}px`;
-    tip.style.top = `${y + 18}px`;
+    placeTip(tip, this.root, event);
   }
 }
 

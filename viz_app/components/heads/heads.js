@@ -23,7 +23,8 @@ class Heads {
     this.width = 0;
     this.layout();
     const { site, head, query } = picture;
-    Object.assign(this.root.dataset, { site, head, query, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, { site, head, query });
+    countPaint(this.root);
   }
 
   layout() {

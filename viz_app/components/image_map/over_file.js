@@ -37,7 +37,8 @@ class OverFile extends Fitted {
     this.layHeads();
     this.fit();
     const { site, head } = picture;
-    Object.assign(this.root.dataset, { site, head, query: this.query, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, { site, head, query: this.query });
+    countPaint(this.root);
   }
 
   useKeys(move) {
@@ -117,9 +118,7 @@ class OverFile extends Fitted {
     this.tip.querySelector(".where").textContent = `${this.name(this.shown())} → ${this.keyName(key)}`;
     this.tip.querySelector(".value").textContent = masks.length ? `masked (${masks.join(", ")})` : `weight ${exact(weights[key])}`;
     Object.assign(this.tip.dataset, { query: this.shown(), key, weight: exact(weights[key]) });
-    const box = this.root.getBoundingClientRect();
-    this.tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 16, this.width - this.tip.offsetWidth))}px`;
-    this.tip.style.top = `${event.clientY - box.top + 18}px`;
+    placeTip(this.tip, this.root, event);
   }
 }
 

@@ -26,26 +26,24 @@ class Layer {
     Object.assign(this.root.dataset, {
       position: picture.position,
       layer: picture.oneTitle,
-      painted: (Number(this.root.dataset.painted) || 0) + 1,
     });
+    countPaint(this.root);
   }
 
-  // In the same buttons, so that the one with the focus keeps it.
   tokens() {
     const line = this.root.querySelector(".tokens"), { tokens, position } = this.picture;
-    while (line.children.length > tokens.length) line.lastChild.remove();
+    const buttons = children(line, tokens.length, () => put(line, "button"));
     tokens.forEach(([text, note, special], i) => {
-      const button = line.children[i] ?? put(line, "button");
-      Object.assign(button, {
+      Object.assign(buttons[i], {
         type: "button",
         textContent: text,
         className: special ? "special" : "",
         title: note,
         onclick: () => this.tell({ token: i }),
       });
-      button.setAttribute("aria-pressed", i === position);
+      buttons[i].setAttribute("aria-pressed", i === position);
     });
-    const chosen = line.children[position];
+    const chosen = buttons[position];
     line.scrollLeft = Math.max(0, chosen.offsetLeft - line.offsetLeft - line.clientWidth / 2);
   }
 

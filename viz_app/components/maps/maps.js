@@ -25,10 +25,11 @@ class Maps {
     this.root.querySelector(".title").textContent = picture.title;
     this.tip.hidden = true;
     const parts = [...picture.maps, ...(picture.bars ? [picture.bars] : [])];
-    while (this.place.children.length > parts.length) this.place.lastChild.remove();
-    this.views = parts.map((part, i) => this.figure(this.place.children[i] ?? this.empty(), part));
+    const figures = children(this.place, parts.length, () => this.empty());
+    this.views = parts.map((part, i) => this.figure(figures[i], part));
     this.layout();
-    Object.assign(this.root.dataset, { rows: picture.rows.length, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, { rows: picture.rows.length });
+    countPaint(this.root);
   }
 
   empty() {
@@ -222,9 +223,7 @@ class Maps {
       put(line, "td", "", value === 0 && other.part.none ? `0: ${other.part.none}` : exact(value));
       if (other === view) Object.assign(this.tip.dataset, { row: r, col: c ?? "", value: exact(value) });
     }
-    const box = this.root.getBoundingClientRect();
-    this.tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 16, this.width - this.tip.offsetWidth))}px`;
-    this.tip.style.top = `${event.clientY - box.top + 18}px`;
+    placeTip(this.tip, this.root, event);
   }
 
   outline({ part, marks }, spot) {

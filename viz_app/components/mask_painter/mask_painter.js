@@ -36,8 +36,8 @@ class Masks {
       before: effect.sums[0],
       after: effect.sums[1],
       wrote: effect.outputs[1],
-      painted: (Number(this.root.dataset.painted) || 0) + 1,
     });
+    countPaint(this.root);
     this.root.values = arrays;
   }
 
@@ -91,9 +91,7 @@ class Masks {
     const why = tip.querySelector(".why");
     why.replaceChildren();
     for (const line of where === "mask" ? this.reasons(spot, open) : this.numbers(spot)) put(why, "div", "", line);
-    const box = this.root.getBoundingClientRect(), x = event.clientX - box.left;
-    tip.style.left = `${Math.max(0, Math.min(x + 16, this.width - tip.offsetWidth))}px`;
-    tip.style.top = `${event.clientY - box.top + 18}px`;
+    placeTip(tip, this.root, event);
   }
 
   reasons(spot, open) {

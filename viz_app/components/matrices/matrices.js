@@ -35,7 +35,8 @@ class Matrices {
         this.pooled ? " Where numbers are finer than pixels, a pixel shows the one furthest from 0." : ""
       }`;
     const { site, head, convention, first } = picture, query = picture.query + first[0], key = picture.key + first[1];
-    Object.assign(this.root.dataset, { site, head, query, key, convention, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, { site, head, query, key, convention });
+    countPaint(this.root);
   }
 
   equation(place, { title, formula, terms, size }) {

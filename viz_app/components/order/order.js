@@ -36,8 +36,8 @@ class InOrder {
     Object.assign(root.dataset, {
       order: picture.order.join(" "),
       position: picture.position,
-      painted: (Number(root.dataset.painted) || 0) + 1,
     });
+    countPaint(root);
   }
 
   layout() {
@@ -59,10 +59,9 @@ class InOrder {
   chips() {
     const { tokens, arrays, expected, position } = this.picture, current = this.row.getRootNode().activeElement;
     const focused = this.row.contains(current) ? Number(current.dataset.position) : null;
-    while (this.row.children.length > this.order.length) this.row.lastChild.remove();
-    while (this.row.children.length < this.order.length) this.chip();
+    const buttons = children(this.row, this.order.length, () => this.chip());
     this.order.forEach((place, turn) => {
-      const button = this.row.children[turn], [name, bits, guess] = button.children, label = tokens[place];
+      const button = buttons[turn], [name, bits, guess] = button.children, label = tokens[place];
       button.dataset.position = place;
       button.dataset.bits = exact(arrays.surprisal[place]);
       button.classList.toggle("special", label[2]);

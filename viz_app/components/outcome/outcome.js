@@ -22,7 +22,7 @@ class Outcome {
     offerDecisions(this.part("decisions"), picture.decisions, (position) => send({ position }));
     this.distribution(picture);
     this.part("fact").textContent = picture.fact;
-    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+    countPaint(this.root);
   }
 
   distribution({ asked, option, options }) {

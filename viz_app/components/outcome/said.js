@@ -12,16 +12,14 @@ function sayAnswers(box, answers) {
 }
 
 function offerDecisions(box, decisions, choose) {
-  const all = box.children;
-  while (all.length > decisions.length) box.lastChild.remove();
-  while (all.length < decisions.length) {
+  const buttons = children(box, decisions.length, () => {
     const button = put(box, "button");
     button.type = "button";
     put(button, "b");
     put(button, "small");
-  }
+  });
   decisions.forEach(({ label, change = null, chosen }, i) => {
-    const button = all[i], [token, number] = button.children;
+    const button = buttons[i], [token, number] = button.children;
     token.textContent = shorten(label[0], 16);
     number.textContent = change === null ? "" : brief(change);
     button.title = [label[0], label[1], change === null ? "" : `${plain(change)} nats`].filter(Boolean).join(", ");

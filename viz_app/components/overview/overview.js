@@ -57,7 +57,7 @@ class Overview extends Fitted {
     this.root.querySelector(".most").textContent = this.strongest();
     this.pooled.textContent = `Each pixel = largest weight of ${pooled} × ${pooled}.`;
     this.pooled.style.visibility = pooled > 1 ? "visible" : "hidden"; // its room is kept: nothing below may jump
-    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+    countPaint(this.root);
   }
 
   // What the strongest colour means. Rows of very many keys are drawn by their own largest weight, lest all be pale.

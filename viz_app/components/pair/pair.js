@@ -18,7 +18,8 @@ class Pair {
     root.querySelector(".panels").hidden = Boolean(picture.waiting);
     root.querySelector(".files").hidden = Boolean(picture.waiting);
     if (!picture.waiting) this.answer(picture, theme, write);
-    Object.assign(root.dataset, { waiting: Boolean(picture.waiting), painted: (Number(root.dataset.painted) || 0) + 1 });
+    Object.assign(root.dataset, { waiting: Boolean(picture.waiting) });
+    countPaint(root);
   }
 
   answer({ fact, rows, blocks, segments, reading, arrays }, theme, write) {

@@ -41,7 +41,7 @@ class Patch {
     if (shape !== this.shape) this.build(panels);
     this.shape = shape;
     panels.forEach((panel, i) => this.fill(panel, this.parts[i]));
-    root.dataset.painted = (Number(root.dataset.painted) || 0) + 1;
+    countPaint(root);
   }
 
   build(panels) {

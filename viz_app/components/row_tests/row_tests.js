@@ -40,7 +40,7 @@ class RowTests {
       head.textContent = shorten(text, 14);
       head.title = [text, note].filter(Boolean).join(", ");
     });
-    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+    countPaint(this.root);
   }
 
   build({ keys, columns }) {

@@ -51,7 +51,7 @@ class Scatter extends Fitted {
       });
     });
     this.fit();
-    root.dataset.painted = (Number(root.dataset.painted) || 0) + 1;
+    countPaint(root);
   }
 
   // Its height follows the window's.

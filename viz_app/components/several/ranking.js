@@ -8,8 +8,8 @@ class Ranking {
     Object.assign(this, { picture, theme });
     const { measures, measure, order } = picture, chosen = measures.find((one) => one.id === measure) ?? measures[0];
     this.headings(measures, chosen);
-    while (this.body.children.length > order.length) this.body.lastChild.remove();
-    order.forEach((number, place) => this.row(this.body.children[place] ?? put(this.body, "tr"), number, measures));
+    const rows = children(this.body, order.length, (body) => put(body, "tr"));
+    order.forEach((number, place) => this.row(rows[place], number, measures));
     const told = this.root.querySelector(".measure");
     told.querySelector("b").textContent = `${chosen.name}, ${chosen.unit}:`;
     setFormula(told.querySelector(".formula"), chosen.formula);

@@ -39,8 +39,8 @@ class Several {
       measure,
       query,
       chosen: chosen.join(" "),
-      painted: (Number(this.root.dataset.painted) || 0) + 1,
     });
+    countPaint(this.root);
   }
 
   // The lines as a table for each ticked head.

@@ -78,7 +78,7 @@ class Shuffle extends Fitted {
     this.place.style.height = `${most * scale}px`;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.setAttribute("height", height * scale);
-    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+    countPaint(this.root);
   }
 
   write(group, text, x, y, how = {}, room = Infinity) {
@@ -223,9 +223,7 @@ class Shuffle extends Fitted {
     tip.hidden = !said;
     if (!said) return;
     tip.textContent = said;
-    const box = this.root.getBoundingClientRect();
-    tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 14, this.width - tip.offsetWidth))}px`;
-    tip.style.top = `${event.clientY - box.top + 16}px`;
+    placeTip(tip, this.root, event);
   }
 }
 

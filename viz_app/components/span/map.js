@@ -90,7 +90,6 @@ class SpanMap extends Fitted {
     this.tip.querySelector(".where").textContent = `${axes[0]}: ${offset + r} ${tokens[r][0]}; ${axes[1]}: ${offset + c} ${tokens[c][0]}`;
     this.tip.querySelector(".value").textContent = open ? `ln p ${exact(value)}, p ${exact(Math.fround(Math.exp(value)))}` : ruled;
     Object.assign(this.tip.dataset, { row: r, col: c, value: open ? exact(value) : "" });
-    this.tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 14, this.width - this.tip.offsetWidth))}px`;
-    this.tip.style.top = `${event.clientY - box.top + 16}px`;
+    placeTip(this.tip, this.root, event);
   }
 }

@@ -29,7 +29,8 @@ class SpanView {
         theme,
       )
     );
-    Object.assign(root.dataset, { start: picture.answer[0], end: picture.answer[1], painted: (Number(root.dataset.painted) || 0) + 1 });
+    Object.assign(root.dataset, { start: picture.answer[0], end: picture.answer[1] });
+    countPaint(root);
   }
 }
 

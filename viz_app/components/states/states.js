@@ -34,7 +34,8 @@ class States extends Fitted {
     describe(this.canvas, { name: title, rows: places, columns: numbers, value: (r, c) => arrays.states[r * columns + c] });
     this.tip.hidden = true;
     this.fit();
-    Object.assign(this.root.dataset, { rows: picture.rows.length, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, { rows: picture.rows.length });
+    countPaint(this.root);
   }
 
   draw(whole) {
@@ -150,13 +151,12 @@ class States extends Fitted {
     const c = Math.floor(((event.clientX - box.left) / scale - ROOM.left) / this.side);
     this.tip.hidden = r < 0 || r >= rows.length || c < 0 || c >= columns;
     if (this.tip.hidden) return;
-    const [text, note] = rows[r], whole = this.root.getBoundingClientRect(), place = numbered ? text : `${r + 1}, ${text}`;
+    const [text, note] = rows[r], place = numbered ? text : `${r + 1}, ${text}`;
     this.tip.querySelector(".where").textContent = `${what} ${place}${note ? ` (${note})` : ""}: ${
       names ? names[c][0] : `number ${c + 1} of ${columns}`
     }`;
     this.tip.querySelector(".number").textContent = plain(arrays.states[r * columns + c]);
-    this.tip.style.left = `${Math.max(0, Math.min(event.clientX - whole.left + 16, this.width - this.tip.offsetWidth))}px`;
-    this.tip.style.top = `${event.clientY - whole.top + 18}px`;
+    placeTip(this.tip, this.root, event);
   }
 }
 

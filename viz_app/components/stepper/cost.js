@@ -128,9 +128,7 @@ class Cost {
 
   fill({ text, boxes }, said, kept, now, all) {
     text.textContent = said;
-    while (boxes.children.length > all) boxes.lastChild.remove();
-    while (boxes.children.length < all) put(boxes, "i");
-    [...boxes.children].forEach((box, i) => (box.className = i < kept ? "kept" : i < kept + now ? "now" : "later"));
+    children(boxes, all, () => put(boxes, "i")).forEach((box, i) => (box.className = i < kept ? "kept" : i < kept + now ? "now" : "later"));
     Object.assign(boxes.dataset, { kept, now });
   }
 }

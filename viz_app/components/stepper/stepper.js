@@ -52,7 +52,7 @@ class Stepper {
     this.size = "";
     this.layout();
     this.root.dataset.family = picture.family;
-    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+    countPaint(this.root);
   }
 
   // The prompt, which both runs go on from; its last token is what they read first.

@@ -42,7 +42,7 @@ class Versions {
     this.part("bottleneck").hidden = !picture.bottleneck;
     if (picture.bottleneck) this.columns(picture.bottleneck, picture.arrays.change);
     this.layout();
-    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+    countPaint(this.root);
   }
 
   source() {

@@ -278,13 +278,6 @@ function inWords(row, column) {
   return `${value.length} numbers from ${Math.min(...value).toPrecision(3)} to ${Math.max(...value).toPrecision(3)}`;
 }
 
-// Puts a tip beside the pointer, inside the component.
-function placeTip(tip, root, event) {
-  const box = root.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-  tip.style.left = `${Math.max(0, Math.min(x + 16, root.clientWidth - tip.offsetWidth))}px`;
-  tip.style.top = `${y + 18}px`;
-}
-
 // The rows of Concat(b)·W_O: one a head, then the bias, where there is one, their sum, and the stream it is added to.
 function headRows(picture) {
   const { arrays, n_heads, d_model, headScales } = picture;

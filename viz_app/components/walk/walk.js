@@ -55,17 +55,16 @@ class Walk {
     const heading = this.root.querySelector(".title");
     heading.textContent = heading.title = picture.title;
     this.root.querySelector(".chip").style.background = headColour(picture.head);
-    const names = this.root.querySelector(".names");
-    picture.stages.forEach((stage, i) => { // in the same buttons, so that the one with the focus keeps it
-      const button = names.children[i] ?? put(names, "button", "", stage.name);
-      Object.assign(button, { type: "button", title: stage.title, textContent: stage.name, onclick: () => this.go(i) });
+    const buttons = children(this.root.querySelector(".names"), picture.stages.length, (names) => put(names, "button"));
+    picture.stages.forEach((stage, i) => {
+      Object.assign(buttons[i], { type: "button", title: stage.title, textContent: stage.name, onclick: () => this.go(i) });
     });
-    while (names.children.length > picture.stages.length) names.lastChild.remove();
     this.tip.hidden = true;
     this.width = 0;
     this.layout();
     const { site, head, query, key } = picture;
-    Object.assign(this.root.dataset, { site, head, query, key, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, { site, head, query, key });
+    countPaint(this.root);
   }
 
   layout() {
