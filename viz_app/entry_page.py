@@ -13,6 +13,8 @@ import streamlit as st
 from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from viz_app.session import routes
+
 _HERE = Path(__file__).parent
 
 
@@ -24,7 +26,7 @@ class EntryPage:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        base = re.escape(_base())
+        base = re.escape(routes.base_path())
         self.pages = re.compile(f"{base}/(?!reference/?$)([a-z][a-z-]*/?)?")
         self.content = entry_page()
 
@@ -40,14 +42,9 @@ class EntryPage:
 def entry_page() -> str:
     """Return Streamlit's page, told where its server is, with the app's style."""
     page = Path(st.__file__).with_name("static") / "index.html"
-    where = f"new URL({json.dumps(_base() or '/')}, location.origin).href"
+    where = f"new URL({json.dumps(routes.base_path() or '/')}, location.origin).href"
     script = f"<script>window.__streamlit = {{ BACKEND_BASE_URL: {where} }}</script>"
     style, first = (_HERE.joinpath(n).read_text("utf-8") for n in ("style.css", "first_paint.js"))
     end = f"<style>{style}</style><script>{first}</script></body>"
     content = page.read_text("utf-8").replace("<head>", f"<head>{script}", 1)
     return content.replace("</body>", end, 1)
-
-
-def _base() -> str:
-    base = st.get_option("server.baseUrlPath").strip("/")
-    return f"/{base}" if base else ""

@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from viz_app import workers
+from viz_app.session import routes
 
 # environment variable: additional names of this server, separated by commas
 ALLOWED = "ATTNSCOPE_ALLOW_HOST"
@@ -108,8 +109,7 @@ def _is_number(name: str) -> bool:
 
 
 def _is_closed(path: str) -> bool:
-    base = st.get_option("server.baseUrlPath").strip("/")
-    inner = f"{path.removeprefix(f'/{base}' if base else '')}/"
+    inner = f"{path.removeprefix(routes.base_path())}/"
     return inner.startswith(tuple(f"{route}/" for route in CLOSED))
 
 

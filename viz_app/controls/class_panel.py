@@ -13,7 +13,7 @@ from viz_app.host_guard import EVERYWHERE
 from viz_app.lessons.form import form_of
 from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.picture import InClass, comparable
-from viz_app.session import class_route, class_state, lesson_state, live, live_route
+from viz_app.session import class_route, class_state, lesson_state, live, routes
 from viz_app.session.classes import Standing, open_classes, spaced_code
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
@@ -56,7 +56,7 @@ def draw_class(
     picture = {
         "leads": leads,
         "code": spaced_code(standing.code),
-        "join": f"{live_route.under_base('lessons')}?{class_state.CLASS.name}={standing.code}",
+        "join": f"{routes.under_base('lessons')}?{class_state.CLASS.name}={standing.code}",
         "host": _host(),
         "stage": standing.stage,
         "is_released": standing.is_released,

@@ -7,7 +7,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import BaseRoute, Route
 
 from viz_app.reference import pages
-from viz_app.session import live_route
+from viz_app.session import routes
 
 NAME = "reference"
 
@@ -19,10 +19,10 @@ async def _page(request: Request) -> Response:
 
 
 async def _index(_: Request) -> Response:
-    return RedirectResponse(f"{live_route.under_base(NAME)}/{pages.INDEX_PAGE}")
+    return RedirectResponse(f"{routes.under_base(NAME)}/{pages.INDEX_PAGE}")
 
 
 def reference_routes() -> list[BaseRoute]:
     """Return the routes; all pages are known beforehand, and no path reaches the file system."""
-    path = live_route.under_base(NAME)
+    path = routes.under_base(NAME)
     return [Route(path, _index), Route(f"{path}/", _index), Route(f"{path}/{{path:path}}", _page)]

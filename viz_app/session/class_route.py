@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from viz_app.drawing.csv_file import csv_table
 from viz_app.lessons.form import PredictionForm, value_of, words_of
 from viz_app.lessons.lesson import CELLS_STEP
-from viz_app.session import class_state, live, live_route
+from viz_app.session import class_state, routes
 from viz_app.session.classes import ClassError, open_classes
 from viz_app.session.live import LiveSession
 
@@ -28,7 +28,7 @@ _waiting: Counter[str] = Counter()  # requests in progress, by session token
 
 async def _news(request: Request) -> Response:
     """Answer with the news of the class, once they differ from the version in the path."""
-    session = _session(request)
+    session = routes.session_of(request)
     if session is None or not session.member.person:
         return PlainTextResponse("There is no such session.", 404)
     if _waiting[session.token] >= MAX_CLASS_REQUESTS:
@@ -70,7 +70,7 @@ def _touch(session: LiveSession) -> None:
 
 async def _table(request: Request) -> Response:
     """Answer with all predictions of the class that the session leads."""
-    session = _session(request)
+    session = routes.session_of(request)
     if session is None or not await asyncio.to_thread(class_state.leads_class, session):
         return PlainTextResponse("Only the teacher of a class can see its predictions.", 404)
     return PlainTextResponse(
@@ -91,13 +91,9 @@ def _in_table(form: PredictionForm, prediction: str) -> str:
     return f"{told}: {prediction}" if form["kind"] == CELLS_STEP else told
 
 
-def _session(request: Request) -> LiveSession | None:
-    return live.by_token(request.headers.get("authorization", "").removeprefix("Bearer "))
-
-
 def class_path() -> str:
     """Return the URL path of the news, which the version that a page has follows."""
-    return live_route.under_base("class")
+    return routes.under_base("class")
 
 
 def table_path() -> str:

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from models import InputError
 from viz_app import checkpoints, workers
 from viz_app.drawing.stamp import Facts, FileContent, stamped_pieces
-from viz_app.session import live, live_route
+from viz_app.session import live, routes
 
 MAX_DOWNLOADS = 2  # simultaneous downloads of one session; each is computed while it is sent
 DOWNLOADS_BUSY = (
@@ -122,7 +122,7 @@ async def _answer(request: Request) -> Response:
 
 
 def _path() -> str:
-    return live_route.under_base("file")
+    return routes.under_base("file")
 
 
 def download_routes() -> list[BaseRoute]:

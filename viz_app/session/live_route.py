@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-import streamlit as st
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from viz_app.session import cache, live, process
+from viz_app.session import cache, live, process, routes
 from viz_app.session.lanes import LaneRequest, Lanes, Reply, TypedTexts, are_long
 from viz_app.session.live import LiveSession, by_token
 from viz_app.session.parameters import LONGEST_TEXT, replace_surrogates
@@ -128,13 +127,7 @@ _lanes = Lanes(_answer)
 
 def socket_path() -> str:
     """Return the socket's URL path."""
-    return under_base("live")
-
-
-def under_base(name: str) -> str:
-    """Return the URL path of one of the app's own routes, below Streamlit's base path."""
-    base = st.get_option("server.baseUrlPath").strip("/")
-    return f"/{base}/{name}" if base else f"/{name}"
+    return routes.under_base("live")
 
 
 def socket_routes() -> list[BaseRoute]:

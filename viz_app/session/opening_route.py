@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from viz_app.session import live, live_route
+from viz_app.session import routes
 from viz_app.session.opening import Opening
 
 OPENING_LOOK_SECONDS = 0.25  # s that a request waits for an opening to end
@@ -24,7 +24,7 @@ async def _tell(request: Request) -> Response:
 
     `ready` is True if it has ended or the session no longer waits for it.
     """
-    session = live.by_token(request.headers.get("authorization", "").removeprefix("Bearer "))
+    session = routes.session_of(request)
     if session is None:
         return PlainTextResponse("There is no such session.", 404)
     number = request.path_params["number"]
@@ -54,7 +54,7 @@ async def _ended(pending: Opening, seconds: float) -> None:
 
 def opening_path() -> str:
     """Return the route's URL path, which the number of an opening follows."""
-    return live_route.under_base("opening")
+    return routes.under_base("opening")
 
 
 def opening_routes() -> list[BaseRoute]:

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from viz_app.session import live_route, run_owners, uploads
+from viz_app.session import routes, run_owners, uploads
 from viz_app.session.live import LiveSession
 from viz_app.trainers import own_data
 
@@ -27,7 +27,7 @@ def _keep(session: LiveSession, content: bytes, request: Request) -> dict[str, s
 
 def own_data_path(kind: str = "{kind}") -> str:
     """Return the route's URL path for a kind of data."""
-    return live_route.under_base(f"own-data/{kind}")
+    return routes.under_base(f"own-data/{kind}")
 
 
 def own_data_routes() -> list[BaseRoute]:

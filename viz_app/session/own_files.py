@@ -20,7 +20,7 @@ from models.field_file import FieldFile
 from models.images.file import MAX_IMAGE_BYTES
 from models.sounds.file import MAX_SOUND_BYTES
 from viz_app import words
-from viz_app.session import live_route, uploads, url_state
+from viz_app.session import routes, uploads, url_state
 from viz_app.session.cache import store
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Parameter
@@ -182,7 +182,7 @@ async def _take(request: Request) -> Response:
 
 def own_files_path() -> str:
     """Return the route's URL path."""
-    return live_route.under_base("own-file")
+    return routes.under_base("own-file")
 
 
 def own_files_routes() -> list[BaseRoute]:

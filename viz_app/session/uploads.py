@@ -10,7 +10,7 @@ from collections.abc import Callable
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from viz_app.session import live
+from viz_app.session import routes
 from viz_app.session.live import LiveSession
 
 UPLOAD_SECONDS = 60.0  # s in which a file must have arrived
@@ -29,13 +29,12 @@ async def receive_file(
     `keep` raises ValueError for what is wrong with it. A session that may not send one, or is not
     known, is answered that there is none.
     """
-    token = request.headers.get("authorization", "").removeprefix("Bearer ")
-    session = live.by_token(token)
+    session = routes.session_of(request)
     if session is None or not may(session):
         return PlainTextResponse("There is no such session.", 404)
-    if _sending[token]:
+    if _sending[session.token]:
         return JSONResponse({"error": UPLOAD_BUSY}, 429)
-    _sending[token] += 1
+    _sending[session.token] += 1
     try:
         content = await asyncio.wait_for(_content(request, largest), UPLOAD_SECONDS)
         message = await asyncio.to_thread(keep, session, content, request)
@@ -44,7 +43,7 @@ async def receive_file(
     except (ValueError, OSError) as error:
         return JSONResponse({"error": _message(error)}, 422)
     finally:
-        del _sending[token]
+        del _sending[session.token]
     return JSONResponse(message, headers={"Cache-Control": "no-store"})
 
 
