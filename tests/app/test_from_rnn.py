@@ -34,7 +34,7 @@ from models.analysis.layer_timing import Timing
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.checkpoint import save_checkpoint
 from viz_app.controls import measuring
-from viz_app.controls.layer_choice import MAX_JACOBIAN_TOKENS, layer_text_too_long
+from viz_app.controls.layer_choice import layer_text_too_long
 from viz_app.drawing.look import LIGHT
 from viz_app.drawing.payload import unpack
 from viz_app.session.cache import opened as opened_models
@@ -158,7 +158,7 @@ def test_what_is_the_same_for_every_run_or_has_no_scale_stands_beside_a_pinned_r
 def test_a_pinned_text_too_long_for_jacobians_is_said_beside_the_picture(shipped):
     pinned = {"pin.checkpoint": "eng-fra-rnn", "pin.source": "ab" * 40}
     at = page("eng-fra", "What reaches what", **pinned)
-    assert layer_text_too_long(81, MAX_JACOBIAN_TOKENS) in prose(at)
+    assert layer_text_too_long(81) in prose(at)
     assert "from-rnn-maps" in pictures(at)
 
 
@@ -305,12 +305,12 @@ def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
     at = page("eng-fra")
     before = payload(at, "from-rnn-maps")[1]["map0"]
     at.text_area(key="source").set_value("ab" * 40).run()
-    assert layer_text_too_long(81, MAX_JACOBIAN_TOKENS) in notes(at)
+    assert layer_text_too_long(81) in notes(at)
     np.testing.assert_array_equal(payload(at, "from-rnn-maps")[1]["map0"], before)
     at.text_area(key="source").set_value("ba").run()
     assert payload(at, "from-rnn-maps")[1]["map0"].shape == (3, 3)
     alone = page("eng-fra", source="ab" * 40)
-    assert layer_text_too_long(81, MAX_JACOBIAN_TOKENS) in notes(alone)
+    assert layer_text_too_long(81) in notes(alone)
     assert not [c for c in alone.get("bidi_component") if c.proto.id.endswith("from-rnn-maps")]
 
 

@@ -31,7 +31,7 @@ def block(n: int) -> np.ndarray:
 
 
 def size(value: object) -> int:
-    return sum(held_parts(value).values())
+    return sum(held_parts(value)[0].values())
 
 
 # --- how large a value is
@@ -78,14 +78,14 @@ def test_a_run_holds_its_tensors_and_its_models_weights() -> None:
     tensors = {
         t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in every_tensor(trace)
     }
-    found = {key[1]: value for key, value in held_parts(trace).items() if isinstance(key, tuple)}
+    found = {key[1]: value for key, value in held_parts(trace)[0].items() if isinstance(key, tuple)}
     assert {address: n for address, n in found.items() if n} == {
         address: n for address, n in tensors.items() if n
     }
     weights = sum(4 * p.numel() for p in scope.model.parameters())
     assert weights < size(scope) < weights + 2 * MEGABYTE
-    held = held_parts(scope)
-    assert sum(n for part, n in held_parts(trace).items() if part not in held) < size(
+    held = held_parts(scope)[0]
+    assert sum(n for part, n in held_parts(trace)[0].items() if part not in held) < size(
         trace
     )  # W_Q … are the model's own
 
@@ -262,7 +262,7 @@ def test_the_count_is_right_after_many_values_have_come_and_gone() -> None:
         held = {}
         for entries in (kept._long, kept._others):
             for entry in entries.values():
-                held |= held_parts(entry.value)
+                held |= held_parts(entry.value)[0]
         assert kept.bytes == sum(held.values()) <= kept.budget
     assert len(kept) > 3
 

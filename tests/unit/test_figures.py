@@ -148,7 +148,7 @@ def test_the_overview_shows_every_head_of_every_site(trace: Trace) -> None:
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_pooling_keeps_the_largest_weight_and_hatches_only_wholly_masked_blocks(k: int) -> None:
     site = random_trace(11, 17).attention["decoder.layers.0.self_attn"]
-    codes = pooled_codes([site], k)[0]
+    codes = pooled_codes([site], k)[0][0]
     weights, allowed = site.weights(), site.allowed()
     for h in range(site.n_heads):
         for r in range(codes.shape[1]):
@@ -215,7 +215,7 @@ def test_a_mask_of_one_head_is_drawn_in_that_head_only() -> None:
     allowed = torch.ones(1, site.n_heads, 7, 7, dtype=torch.bool)
     allowed[0, 1, 3, 2] = False
     site = replace(site, mask=Mask([look_ahead(7, 7), MaskLayer("drawn by hand", allowed)]))
-    codes = pooled_codes([site], 1)[0]
+    codes = pooled_codes([site], 1)[0][0]
     assert codes[1, 3, 2] == 0
     assert codes[0, 3, 2] > 0
     assert blocked_bits(site, 1)[3, 2] == 2
@@ -234,7 +234,7 @@ def test_weights_that_an_edit_sets_are_drawn_of_all_heads(
     one = SetWeights(Where(site=name, heads=(0,), queries=(0,)), cells=((1, 1.0),))
     trace = letters().run_batch([("ab", "cde")], edits=[even, one])[0]
     sites = [trace.attention[f"decoder.layers.{i}.cross_attn"] for i in range(2)]
-    codes = pooled_codes(sites, k)[1]
+    codes = pooled_codes(sites, k)[0][1]
     assert sites[1].n_key == 3
     assert (codes[2] == 1 + round(254 / 3)).all()
     assert codes[0, 0, 1 // k] == 255

@@ -161,8 +161,8 @@ def test_the_bytes_of_an_image_count_in_the_budget_of_all_runs(session, monkeypa
     n = len(noise.getvalue())
     post(session, noise.getvalue())
     assert cache.bytes >= n
-    assert byte_cache.held_parts(ImageFile("x", noise.getvalue()))
-    assert sum(byte_cache.held_parts({"image": ImageFile("x", noise.getvalue())}).values()) >= n
+    assert byte_cache.held_parts(ImageFile("x", noise.getvalue()))[0]
+    assert sum(byte_cache.held_parts({"image": ImageFile("x", noise.getvalue())})[0].values()) >= n
 
 
 def test_an_unknown_reference_is_the_example(session, monkeypatch):

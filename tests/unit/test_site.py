@@ -185,10 +185,10 @@ def test_checks_a_few_rows_at_a_time_say_what_they_say_at_once(site, monkeypatch
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_a_long_texts_heads_are_pooled_a_few_rows_at_a_time(site, monkeypatch, k):
-    whole = overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k)
+    whole, _ = overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k)
     monkeypatch.setattr(overview, "LARGEST_AT_ONCE", 2 * N_KEY)
     monkeypatch.setattr(pooling, "SLAB", 2 * N_KEY)
-    assert torch.equal(overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k), whole)
+    assert torch.equal(overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k)[0], whole)
 
 
 def test_the_sharpest_head_reads_most_words_decidedly_but_itself_and_the_first():

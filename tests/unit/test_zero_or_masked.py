@@ -101,7 +101,7 @@ def test_in_the_overview_a_weight_of_0_has_the_first_colour(
     site: AttentionSite, k: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(overview, "LARGEST_AT_ONCE", most)
-    codes = overview.pooled_codes([site], k)[0, HEAD]
+    codes = overview.pooled_codes([site], k)[0][0, HEAD]
     masked = torch.tensor([[bool(cell) for cell in row] for row in reasons(site, k)])
     assert torch.equal(codes == 0, masked)
     assert (codes == 1).sum() > 0

@@ -50,9 +50,7 @@ def choose_layers(run: CurrentRun) -> Layers:
     )
     if short_source(run) is None:
         n = len(run.trace.streams["source"].ids)
-        ui.show_note(
-            st.container(), layer_text_too_long(n, MAX_JACOBIAN_TOKENS), bad=True, key="from-rnn"
-        )
+        ui.show_note(st.container(), layer_text_too_long(n), bad=True, key="from-rnn")
         model, last = st.session_state.get(_KEPT, ("", None))
         return Layers(width, depth, seed, last if model == run.scope.fingerprint else None)
     st.session_state[_KEPT] = run.scope.fingerprint, run
@@ -65,6 +63,8 @@ def short_source(run: CurrentRun) -> Encoding | None:
     return source if len(source.ids) <= MAX_JACOBIAN_TOKENS else None
 
 
-def layer_text_too_long(n: int, most: int) -> str:
+def layer_text_too_long(n: int) -> str:
     """Return the error message for a text that is too long."""
-    return f"This sentence has {n} tokens; the Jacobian is computed for at most {most}."
+    return (
+        f"This sentence has {n} tokens; the Jacobian is computed for at most {MAX_JACOBIAN_TOKENS}."
+    )

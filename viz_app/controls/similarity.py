@@ -3,12 +3,9 @@
 import streamlit as st
 
 from models.layers.similarity import SIMILARITIES
-from viz_app.components.catalogue import PLAIN
-from viz_app.components.mounting import show
-from viz_app.controls.similarity_text import SIMILARITY_NOTE
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import Pictures, noted_value
+from viz_app.session.live import noted_value
 from viz_app.session.run_changes import SIMILARITY_CHANGE
 
 _WIDTH = 190  # px
@@ -40,9 +37,3 @@ def choose_similarity(run: CurrentRun) -> None:
     )
     if name:
         st.badge("not trained this way", icon=":material/warning:", color="orange")
-
-
-def note_similarity(pictures: Pictures) -> None:
-    """Draw the note on the swapped similarity, if the pictures have one."""
-    if SIMILARITY_NOTE in pictures:
-        show(PLAIN, pictures[SIMILARITY_NOTE], key=SIMILARITY_NOTE)

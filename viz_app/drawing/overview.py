@@ -97,9 +97,9 @@ def _codes_of(sites: Sequence[AttentionSite], side: int) -> Codes:
         alike = list(alike)
         step = max(1, LARGEST_AT_ONCE // (n_heads * sites[0].n_query * sites[0].n_key))
         for i in range(0, len(alike), step):
-            weights = pooled_sites(alike[i : i + step], k)
-            largest += weights.amax((-2, -1)).clamp(min=0).tolist()
-            codes.append(pad(_codes(weights, is_by_row(sites[0])), (0, 0, 0, 0, 0, most - n_heads)))
+            of_sites, of_heads = pooled_codes(alike[i : i + step], k)
+            codes.append(pad(of_sites, (0, 0, 0, 0, 0, most - n_heads)))
+            largest += of_heads
     return Codes(k, torch.cat(codes).numpy(), largest)
 
 
@@ -108,12 +108,15 @@ def side_for(n_heads: int) -> int:
     return min(MAX_THUMBNAIL_SIDE, math.isqrt(LARGEST_BYTES // max(n_heads, 1)))
 
 
-def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
-    """Return (site, head, query/k, key/k) uint8: 0 if masked, else 1 + largest weight × 254.
+def pooled_codes(sites: Sequence[AttentionSite], k: int) -> tuple[Tensor, list[list[float]]]:
+    """Return the codes (site, head, query/k, key/k) and the largest weight of each head by site.
 
-    The weights of a long row are divided by its largest (`is_by_row`).
+    A code is 0 if masked, else 1 + largest weight × 254. The weights of a long row are divided by
+    its largest (`is_by_row`).
     """
-    return _codes(pooled_sites(sites, k), is_by_row(sites[0]))
+    weights = pooled_sites(sites, k)
+    largest = weights.amax((-2, -1)).clamp(min=0).tolist()
+    return _codes(weights, is_by_row(sites[0])), largest
 
 
 def pooled_sites(sites: Sequence[AttentionSite], k: int) -> Tensor:

@@ -62,17 +62,13 @@ def budget(variable: str = BUDGET_VARIABLE) -> int:
     return int(megabytes * MEGABYTE)
 
 
-def held_parts(value: object, excluded: Collection[int] = ()) -> Parts:
+def held_parts(value: object, excluded: Collection[int] = ()) -> tuple[Parts, set[int]]:
     """Return the bytes of everything a value holds, each storage and each large object once.
 
-    The keys are identities, which are valid while the value exists. Small objects count with the
-    value itself; objects whose identity is `excluded`, and what they refer to, do not count.
+    The second result holds the identities of all its objects except tensors. The keys are
+    identities, too, and valid while the value exists. Small objects count with the value itself;
+    objects whose identity is `excluded`, and what they refer to, do not count.
     """
-    return _walk(value, excluded)[0]
-
-
-def _walk(value: object, excluded: Collection[int]) -> tuple[Parts, set[int]]:
-    """Return the parts of a value, and the identities of all its objects except tensors."""
     sizes: Parts = {}
     visited: set[int] = set()
     small = 0
@@ -207,7 +203,7 @@ class ByteCache:
     ) -> None:
         try:
             value = make()
-            sizes, visited = _walk(value, () if is_shared else self._shared)
+            sizes, visited = held_parts(value, () if is_shared else self._shared)
         except BaseException as error:
             with self._lock:
                 del self._under_way[key]

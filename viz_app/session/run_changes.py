@@ -283,12 +283,6 @@ def undo_change(change: str, kinds: tuple[str, ...] = ()) -> None:
         url_state.set_value(parameter, parameter.default)
 
 
-def undo_changes(kinds: tuple[str, ...] = ()) -> None:
-    """Undo every change."""
-    for change in _parameters(kinds):
-        undo_change(change, kinds)
-
-
 def _parameters(kinds: tuple[str, ...]) -> dict[str, list[Parameter]]:
     masks = [mask_parameter(kind) for kind in dict.fromkeys((*MASK_KINDS, *kinds))]
     return {

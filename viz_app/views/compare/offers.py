@@ -42,7 +42,7 @@ def _of_this_model(run: CurrentRun, site: str, head: int) -> Iterator[Offer]:
     model, spec = run.scope.model, run.spec
     unchanged = run.unchanged.scope
     if not spec.is_unchanged:
-        yield _offer("This model unchanged", "unchanged", partial(_pin_unchanged))
+        yield _offer("This model unchanged", "unchanged", _pin_unchanged)
     steps = [step for step in unchanged.snapshots if step != spec.model.step]
     if steps:
         step = steps[len(steps) // 2]

@@ -21,7 +21,6 @@ from viz_app import ui, words
 from viz_app.components.catalogue import MAPS
 from viz_app.controls import pick, which_head
 from viz_app.controls.layer_choice import (
-    MAX_JACOBIAN_TOKENS,
     Layers,
     choose_layers,
     layer_text_too_long,
@@ -88,9 +87,7 @@ def layers_within(layers: Layers, other: CurrentRun) -> Layers:
     """
     if short_source(other) is None:
         n = len(other.trace.streams["source"].ids)
-        raise InputError(
-            layer_text_too_long(n, MAX_JACOBIAN_TOKENS), other.scope.model.fields[0].name
-        )
+        raise InputError(layer_text_too_long(n), other.scope.model.fields[0].name)
     return Layers(layers.width, layers.depth, layers.seed, other)
 
 

@@ -54,8 +54,6 @@ MEANINGS = {
 }
 HINT = "Click a cell or a head to take it from the other {noun}, or drag it onto the other grid."
 NOTHING_PATCHED = "Nothing is patched yet: click a cell or a head."
-NO_CELLS = "This model has no residual stream, so only its heads are tried."
-NO_FEED_FORWARD = "This model has no feed-forward sublayer."
 PATCH_EXPLANATION = """Each cell is one run of the model in which **that part alone** comes from the other run. This is activation
 patching (Zhang and Nanda 2024). Its number is the change of what is measured: after minus before.
 
