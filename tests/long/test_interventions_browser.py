@@ -153,6 +153,7 @@ def test_a_sweep_runs_in_the_page_is_stopped_and_goes_on(shared_page: Page) -> N
     expect(stop).to_be_enabled()
     stop.click()
     expect(shared_page.get_by_text("passes: stopped")).to_be_visible()
+    expect(stop).to_be_disabled()
     start.click()
     head = shared_page.locator(".board td button")
     expect(head).to_have_count(1, timeout=240_000)

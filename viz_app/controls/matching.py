@@ -76,8 +76,7 @@ def matching(first: Scope, second: Scope) -> None:
     if matched_heads(first, second) is not None:
         return
     key = _key(first, second)
-    work = _MATCHINGS.of(key)
-    is_running = work is not None and not work.is_stopped
+    is_running = _MATCHINGS.is_running(key)
     with pick.control_row("matching", "small"):
         pick.button(
             "Compare over held-out texts",

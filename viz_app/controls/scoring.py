@@ -29,9 +29,9 @@ def scoring(run: CurrentRun) -> None:
     if not scope.held_out:
         return
     key = (scope.fingerprint, run.spec.edits)
-    work, result = _SCORINGS.of(key), _SCORINGS.result(key)
+    is_running, result = _SCORINGS.is_running(key), _SCORINGS.result(key)
     with pick.control_row("score", "small"):
-        if work is not None and not work.is_stopped:
+        if is_running:
             pick.button("Stop", "if-score-stop", _SCORINGS.stop, icon=":material/stop:")
         else:
             pick.button(

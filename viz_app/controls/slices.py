@@ -40,12 +40,12 @@ class Slices:
         """Return the result of the work of this key, None without one."""
         return st.session_state.get(self._finished, {}).get(key)
 
-    def of(self, key: Hashable) -> SlicedWork | None:
-        """Return the unfinished work of this key; that of another key is given up."""
+    def is_running(self, key: Hashable) -> bool:
+        """Return True if the work of this key goes on; that of another key is given up."""
         work = self._work
         if work is not None and work.key != key:
             work = st.session_state[self._running] = None
-        return work
+        return work is not None and not work.is_stopped
 
     def start(self, key: Hashable, inputs: Any, begin: Callable[[], SlicedWork]) -> None:
         """Begin, or go on with work on the same inputs."""

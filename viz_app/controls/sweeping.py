@@ -39,7 +39,7 @@ def sweeping(scope: Scope, baseline: str) -> None:
     """
     if sweep_results(scope, baseline) is not None:
         return
-    work = _SWEEPS.of((scope.fingerprint, baseline))
+    is_running = _SWEEPS.is_running((scope.fingerprint, baseline))
     texts, error = _texts(scope)
     with pick.control_row("sweep", "small"):
         pick.button(
@@ -50,10 +50,10 @@ def sweeping(scope: Scope, baseline: str) -> None:
             ),
             type="primary",
             icon=":material/play_arrow:",
-            disabled=len(texts) < MIN_SWEPT_TEXTS or (work is not None and not work.is_stopped),
+            disabled=is_running or len(texts) < MIN_SWEPT_TEXTS,
         )
         pick.button(
-            "Stop", "if-sweep-stop", _SWEEPS.stop, icon=":material/stop:", disabled=work is None
+            "Stop", "if-sweep-stop", _SWEEPS.stop, icon=":material/stop:", disabled=not is_running
         )
     if error:
         st.error(error)
