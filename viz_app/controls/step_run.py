@@ -14,9 +14,8 @@ from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.lesson_state import changes_texts
 from viz_app.session.live import LiveSession
-from viz_app.session.parameters import Parameter
+from viz_app.session.parameters import Of, Parameter, itself
 from viz_app.session.pinned import of_pinned
-from viz_app.session.run_changes import Of
 from viz_app.session.url_state import CHECKPOINT
 
 IS_OPENING = "The model of this step is being opened."
@@ -92,7 +91,7 @@ class _Asked:
     can_change: bool
 
     @classmethod
-    def of(cls, query: Query, run: CurrentRun, name: str | None, of: Of = lambda p: p) -> "_Asked":
+    def of(cls, query: Query, run: CurrentRun, name: str | None, of: Of = itself) -> "_Asked":
         """Return the run of an address; `name` is the menu name of the run's model."""
         fields = run.scope.model.fields
         checkpoint = CHECKPOINT.from_query(query) or _first_name()

@@ -23,7 +23,7 @@ from viz_app import words
 from viz_app.session import routes, uploads, url_state
 from viz_app.session.cache import store
 from viz_app.session.live import LiveSession
-from viz_app.session.parameters import Parameter
+from viz_app.session.parameters import Of, Parameter, itself
 
 MAX_OWN_FILES = 3  # files of a session: one shown, one pinned beside it, one to patch from
 FILE_NOT_IN_LINK = "a link cannot hold {a} file, so the example is shown"
@@ -133,23 +133,19 @@ def file_choices(session: LiveSession, kind: str) -> dict[str, str]:
 
 
 def with_files(
-    session: LiveSession, fields: Sequence[Field], chosen: Sequence[Any], of: Any = None
+    session: LiveSession, fields: Sequence[Field], chosen: Sequence[Any], of: Of = itself
 ) -> tuple[Any, ...]:
     """Return the values of fields that are not typed, with the files that they refer to.
 
-    `of` gives the parameter that holds the choice, if not the field's own.
+    `of` gives the parameter that holds the choice.
     """
     untyped = [field for field in fields if field.kind != TEXT_FIELD]
     return tuple(
-        _file(session, FILE_KINDS[field.kind], (of or _same)(url_state.parameter_of(field)), value)
+        _file(session, FILE_KINDS[field.kind], of(url_state.parameter_of(field)), value)
         if field.kind in FILE_FIELDS
         else value
         for field, value in zip(untyped, chosen, strict=True)
     )
-
-
-def _same(parameter: Parameter) -> Parameter:
-    return parameter
 
 
 def _file(

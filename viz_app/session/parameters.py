@@ -259,3 +259,11 @@ class Notation(Parameter[Any]):
 
     def format(self, value: object) -> list[str]:
         return [replace_surrogates(self.write(value))]
+
+
+Of = Callable[[Parameter], Parameter]  # maps a parameter to the one that is read instead
+
+
+def itself(parameter: Parameter) -> Parameter:
+    """Return the parameter: nothing is read instead of it."""
+    return parameter

@@ -5,7 +5,7 @@ holds them all.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
@@ -19,7 +19,7 @@ from viz_app.drawing.sites import by_kind
 from viz_app.session import live, mask_notation, own_files, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.own_files import FILE_KINDS
-from viz_app.session.parameters import Choice, Notation, Parameter, Switch
+from viz_app.session.parameters import Choice, Notation, Of, Parameter, Switch, itself
 from viz_app.session.remembered import forget, recall, remember
 
 SHOWS_SNAPSHOT, SNAPSHOT_STEP = Switch("growth"), Choice("growth-step", is_step=False)
@@ -112,14 +112,7 @@ def _write_edits(edits: Edits) -> str:
 EDITS = Notation("edits", (), True, read=_read_edits, write=_write_edits)
 
 
-Of = Callable[[Parameter], Parameter]  # maps a parameter to the one that is read instead
-
-
-def _itself(parameter: Parameter) -> Parameter:
-    return parameter
-
-
-def clear_forced(run: CurrentRun, of: Of = _itself) -> None:
+def clear_forced(run: CurrentRun, of: Of = itself) -> None:
     """Clear the forced tokens if they were forced on other inputs than those of this run.
 
     While another model is being opened, the run on the screen is not the one that they belong to.
@@ -143,10 +136,10 @@ def clear_forced(run: CurrentRun, of: Of = _itself) -> None:
 
 def forced_were_cleared() -> bool:
     """Return True if a change of the source cleared forced tokens and none was forced since."""
-    return bool(recall(_cleared(_itself)))
+    return bool(recall(_cleared(itself)))
 
 
-def force_anew(of: Of = _itself) -> None:
+def force_anew(of: Of = itself) -> None:
     """Let the forced tokens belong to the inputs of the next run, whatever they are."""
     remember(_cleared(of), False)
     forget(_forced_on(of))
@@ -160,7 +153,7 @@ def _cleared(of: Of) -> str:
     return f"{of(FORCED_CHANGE).name} cleared"
 
 
-def chosen_spec(original: CurrentRun, of: Of = _itself) -> RunSpec:
+def chosen_spec(original: CurrentRun, of: Of = itself) -> RunSpec:
     """Return the run's spec with the session's changes, except those its model does not support.
 
     `of` maps each parameter to the one that is read instead.
@@ -179,7 +172,7 @@ def chosen_spec(original: CurrentRun, of: Of = _itself) -> RunSpec:
     )
 
 
-def chosen_step(scope: Scope, of: Of = _itself) -> int | None:
+def chosen_step(scope: Scope, of: Of = itself) -> int | None:
     """Return the chosen training step; None for the final weights."""
     steps = scope.snapshots
     if not steps or not url_state.get(of(SHOWS_SNAPSHOT)):
@@ -187,7 +180,7 @@ def chosen_step(scope: Scope, of: Of = _itself) -> int | None:
     return url_state.chosen_option(of(SNAPSHOT_STEP), steps, steps[-1])
 
 
-def other_similarity(scope: Scope, of: Of = _itself) -> str:
+def other_similarity(scope: Scope, of: Of = itself) -> str:
     """Return the chosen similarity; "" for the model's own, or if it cannot be exchanged."""
     trained_with, name = scope.model.similarity, url_state.get(of(SIMILARITY_CHANGE))
     return name if trained_with and name in SIMILARITIES and name != trained_with else ""
@@ -254,7 +247,7 @@ def _exists(edit: Edit, trace: Trace) -> bool:
     return bool(met) and all(site.has_causes and highest < site.n_heads for site in met)
 
 
-def mask_edits(trace: Trace, of: Of = _itself) -> Edits:
+def mask_edits(trace: Trace, of: Of = itself) -> Edits:
     """Return the session's mask changes for the kinds of attention in this trace.
 
     A layer that a link lifts by a name of its own is left out if no mask here has it.
