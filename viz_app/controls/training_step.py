@@ -8,7 +8,6 @@ from viz_app import ui
 from viz_app.components.catalogue import PLAYER
 from viz_app.components.mounting import show
 from viz_app.controls.step_payloads import learned_line
-from viz_app.drawing.look import look
 from viz_app.drawing.loss_curve import LOSSES_CAPTION, loss_curve, two_losses
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
@@ -49,7 +48,7 @@ def choose_step(run: CurrentRun) -> None:
                 st.caption(two_losses(record, getattr(run.scope.config, "dropout", 0.0)))
         slot = st.container(key="growth-note")
     with right:
-        colours = look(st.context.theme.type)
+        colours = ui.page_look()
         chart = loss_curve(record.get("curve", []), step, colours.accent, colours.quiet)
         st.altair_chart(ui.fit_to_screen(chart, grows=False), key="growth-loss")
     if run.spec.model.step == step:  # else it could not be opened; the change bar shows the error

@@ -1,14 +1,12 @@
 """The encoder states of an RNN: a row for each token, a column for each number of the state."""
 
-import io
-
 import numpy as np
 
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.csv_file import csv_table
-from viz_app.drawing.export import stream_tokens
+from viz_app.drawing.export import npz_file, stream_tokens
 from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
 from viz_app.drawing.labels import labels, number_labels
 from viz_app.drawing.payload import pack
@@ -85,6 +83,4 @@ def states_npz(trace: Trace) -> bytes:
         name: trace.activations[name].value[0].numpy()
         for name in ("encoder.states", "decoder.states")
     }
-    out = io.BytesIO()
-    np.savez_compressed(out, **stream_tokens(trace), **states)
-    return out.getvalue()
+    return npz_file({**stream_tokens(trace), **states})

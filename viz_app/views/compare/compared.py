@@ -49,6 +49,15 @@ class Compared:
         """Layer and head in the second run."""
         return self.reference or self.chosen
 
+    @property
+    def head_names(self) -> tuple[str, str]:
+        """The names of both heads."""
+        first, second = self.site, self.pair.second[self.opposite[0]]
+        return (
+            text.compared_head_name(first, self.chosen[1]),
+            text.compared_head_name(second, self.opposite[1]),
+        )
+
     def about(self, **more: str) -> Facts:
         """Return the facts of both runs, or of the one whose heads are compared, and `more`."""
         if self.is_one_run:

@@ -65,8 +65,7 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
 
 def _names(what: Compared) -> list[str]:
     """Return what the two maps are called."""
-    ours = text.compared_head_name(what.site, what.chosen[1])
-    theirs = text.compared_head_name(what.pair.second[what.opposite[0]], what.opposite[1])
+    ours, theirs = what.head_names
     if what.is_one_run:
         return [ours, theirs]
     if ours == theirs:
@@ -77,8 +76,7 @@ def _names(what: Compared) -> list[str]:
 
 def _difference(what: Compared) -> str:
     """Return which head's weights are subtracted from which."""
-    ours = text.compared_head_name(what.site, what.chosen[1])
-    theirs = text.compared_head_name(what.pair.second[what.opposite[0]], what.opposite[1])
+    ours, theirs = what.head_names
     if what.is_one_run:
         return f"{ours} minus {theirs}"
     return f"{ours} (first) minus {theirs} (second)"
@@ -86,8 +84,7 @@ def _difference(what: Compared) -> str:
 
 def _heading(what: Compared) -> str:
     """Return the name of both heads."""
-    ours = text.compared_head_name(what.site, what.chosen[1])
-    theirs = text.compared_head_name(what.pair.second[what.opposite[0]], what.opposite[1])
+    ours, theirs = what.head_names
     return ours if ours == theirs else f"{ours} and {theirs}"
 
 
