@@ -4,6 +4,7 @@ import itertools
 import math
 import os
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -15,7 +16,7 @@ from small_runs import edited
 
 import models
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
-from models.trace.edits import HeadOff, MaskChange, SetWeights, Where
+from models.trace.edits import HeadOff, MaskChange, SetWeights, Where, from_text
 from viz_app.controls.lesson_panel import LESSON_PAGE_NAMES, offered_lessons
 from viz_app.lessons import library
 from viz_app.lessons.lesson import Lesson
@@ -450,6 +451,10 @@ def test_a_head_whose_loss_falls_is_not_counted_as_raising_it() -> None:
 
 # lesson, what its question takes for granted, the run, a reading, and what it finds
 GRANTED = [
+    ("1-one-vector", "on 2 or 3 words?", "eng-fra-rnn", "run.stored(by_length/0/least)", "2"),
+    ("1-one-vector", "on 2 or 3 words?", "eng-fra-rnn", "run.stored(by_length/0/most)", "3"),
+    ("1-one-vector", "of 12 words or more", "eng-fra-rnn", "run.stored(by_length/5/least)", "12"),
+    ("1-one-vector", "long sentences keep", "eng-fra-bahdanau", "run.stored(by_length/5/least)", "12"),
     ("2-alignment", "Before “noir” the model wrote “chat”.", "eng-fra-bahdanau", "run.decision(1)", "chat"),
     ("2-alignment", "The model writes “Le”", "eng-fra-bahdanau", "run.decision(0)", "Le"),
     ("3-heads", "The model has 54 heads.", "eng-fra", "run.heads", "54"),
@@ -465,6 +470,45 @@ def test_what_a_question_takes_for_granted_is_so(
 ) -> None:
     assert words in (library.SHIPPED_LESSONS / f"{lesson}.md").read_text("utf-8")
     assert found(reading, run_of(model, "The black cat is here.")) == value
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_all_heads_of_a_kind_are_as_many_as_the_question_says(number: int) -> None:
+    step = offered_lessons().named("3-heads").steps[number - 1]
+    scope = models.load("eng-fra")
+    text = step.query["source"][0]
+    edits = from_text(step.then["edits"][0])
+    run = CurrentRun(scope, scope.run(text, edits=edits), original=run_of("eng-fra", text))
+    assert f"ll {found('run.heads_off', run)} heads of " in step.question
+    kinds = {(name.split(".")[0], name.split(".")[-1]) for name in run.trace.attention}
+    off = {edit.where.site for edit in edits}
+    assert off in [
+        {name for name in run.trace.attention if (name.split(".")[0], name.split(".")[-1]) == kind}
+        for kind in kinds
+    ]
+
+
+@pytest.mark.parametrize(("number", "word"), [(1, "Un"), (2, "Nous"), (3, "Nous")])
+def test_a_forced_word_is_the_one_that_the_question_names(number: int, word: str) -> None:
+    step = offered_lessons().named("5-one-wrong-word").steps[number - 1]
+    assert f"“{word}”" in step.question
+    token = int(step.then["force"][0].partition(":")[2])
+    assert models.load("eng-fra").tokenizer.tokens([token]) == (f"▁{word}",)
+
+
+@pytest.mark.parametrize(
+    ("source", "option"),
+    [("The black cat is here.", "Three words or more"), ("We are here.", "Fewer than three words")],
+)
+def test_how_many_words_change_is_the_option_that_holds(source: str, option: str) -> None:
+    """Of the words after a forced first one; the option names no word that the model need not write."""
+    step = offered_lessons().named("5-one-wrong-word").steps[1]
+    original = run_of("eng-fra", source)
+    forced = replace(original.spec, forced=((0, int(step.then["force"][0].partition(":")[2])),))
+    run = CurrentRun(original.scope, original.trace, spec=forced, original=original)
+    new = Counter(found("run.writes", run).split()) - Counter(found("run.writes", original).split())
+    assert step.prediction.options[step.happened.words(finder(run, None))] == option
+    assert (new.total() < 3) == (option == "Fewer than three words")
 
 
 def revealed(lesson: str, step: int, run: CurrentRun, pinned: CurrentRun | None = None) -> str:
@@ -648,8 +692,8 @@ def test_what_is_said_of_frozen_weights_follows_the_survey() -> None:
         assert f"The gain over its own is {100 * over_learned:+.0f} points (95 % interval" in said
         ends = [f"{100 * (over_learned + end):+.0f}" for end in (-0.05, 0.05)]
         assert f"{' to '.join(ends)} points" in said
-        assert ("So the weights tell another model" in said) == (over_learned > 0.05)
-        assert ("do not show that the weights tell" in said) == (over_learned < 0.05)
+        assert ("So the frozen weights help the small model more" in said) == (over_learned > 0.05)
+        assert ("do not show that the frozen weights help" in said) == (over_learned < 0.05)
         assert ("They hold more than the order of the words. With" in said) == (
             over_diagonal > 0.05
         )

@@ -1,4 +1,4 @@
-"""Reading lesson files: Markdown whose fields stand one to a line.
+"""Read lesson files: Markdown with one field per line.
 
     # How many heads can go?
     What a model answers when its heads are switched off one by one.
