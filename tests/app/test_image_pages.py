@@ -193,7 +193,7 @@ def test_of_a_patch_from_a_text_no_file_is_told(folders: dict[str, Path]) -> Non
     where = Where(activation="decoder.layers.0.resid_post", queries=(1,))
     edits = to_text((Patch(where, fields=("The dog.",)),))
     told = prose(opened(folders[VIT], "interventions", **PATCH, edits=edits))
-    assert "edits must be of parts that this run has" in told
+    assert "edits names a part that cannot be edited here" in told
     assert "cannot hold a file" not in told
 
 

@@ -177,9 +177,9 @@ def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(sc
 
 
 @pytest.mark.parametrize(("order", "why"), [
-    ("3-3-1", "order must name no number twice"),
-    ("3-x-1", "order must be whole numbers from 1 to 10,000, hyphens between them"),
-    ("0-1-2", "order must be whole numbers from 1 to 10,000, hyphens between them"),
+    ("3-3-1", "order must not repeat a number"),
+    ("3-x-1", "order must be whole numbers from 1 to 10,000, separated by hyphens"),
+    ("0-1-2", "order must be whole numbers from 1 to 10,000, separated by hyphens"),
 ])  # fmt: skip
 def test_an_order_of_the_address_that_is_none_is_named_beside_its_box(scope, order, why):
     app = opened(scope, "task", order=order, text="bad")

@@ -160,7 +160,7 @@ def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) 
         (mean, ["x"], "a-switch must be mean or false"),
         (wide, ["x"], "a-share must be a number from 0.05 to 1"),
         (Choice("a-choice", "b", options=("b", "c")), ["x"], "a-choice must be one of b, c"),
-        (Text("a-text", pattern="[qk]"), ["x"], r"a-text must be of the form \[qk\]"),
+        (Text("a-text", pattern="[qk]", form="q or k"), ["x"], "a-text must be q or k"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"^{message}$"):
             one.parse(texts)
@@ -170,6 +170,15 @@ def test_a_name_is_one_parameters() -> None:
     with pytest.raises(ValueError, match="'head' is declared twice"):
         Text("head")
     assert declared_parameters()["head"] is FOCUS_HEAD
+
+
+def test_a_text_of_a_pattern_says_its_form_in_words() -> None:
+    texts = [one for one in declared_parameters().values() if isinstance(one, Text)]
+    patterned = [one for one in texts if one.why_invalid(["\n"])]
+    assert {"lock", "tile", "class"} <= {one.name for one in patterned}
+    for one in patterned:
+        assert one.form
+        assert one.pattern not in one.why_invalid(["\n"])
 
 
 def test_texts_have_whole_characters() -> None:
@@ -296,16 +305,17 @@ def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
 @pytest.mark.parametrize(("page", "asked", "why"), [
     ("", {"site": "decoder.layers.9.self_attn"}, "site must be an attention of this model, not decoder.layers.9.self_attn"),
     ("", {"site": "decoder.layers.0.self_attn", "head": "99"}, "head must be below 4 here"),
-    ("", {"site": "decoder.layers.0.self_attn", "lock": "k99"}, "lock must be a token that is there"),
+    ("", {"site": "decoder.layers.0.self_attn", "lock": "k99"}, "lock names a token beyond the last one"),
+    ("", {"lock": "x3"}, "lock must be like q3 (query) or k0 (key)"),
     ("", {"growth": "true", "growth-step": "3"}, "growth-step must be one of 0,"),
     ("inside", {"inside-view": "dance"}, "inside-view must be one of walk,"),
     ("decoding", {"step": "many"}, "step must be a whole number from 1 to 99999"),
-    ("decoding", {"force": "x"}, "force says nothing that can be read"),
-    ("masks", {"decoder-mask": "painted"}, "decoder-mask says nothing that can be read"),
-    ("", {"edits": r'[{"type":"HeadOff","where":{"site":"\ud800"}}]'}, "edits says nothing that can be read"),
-    ("", {"edits": '[{"type":"HeadOff","where":{"site":"no.such"}}]'}, "edits must be of parts that this run has"),
-    ("masks", {"decoder-mask": "no:stride"}, "decoder-mask must lift layers that this run has"),
-    ("", {"edits": '[{"type":"HeadScale","factor":1%s}]' % ("0" * 400)}, "edits says nothing that can be read"),
+    ("decoding", {"force": "x"}, "force could not be read"),
+    ("masks", {"decoder-mask": "painted"}, "decoder-mask could not be read"),
+    ("", {"edits": r'[{"type":"HeadOff","where":{"site":"\ud800"}}]'}, "edits could not be read"),
+    ("", {"edits": '[{"type":"HeadOff","where":{"site":"no.such"}}]'}, "edits names a part that cannot be edited here"),
+    ("masks", {"decoder-mask": "no:stride"}, "decoder-mask removes a layer that this mask lacks"),
+    ("", {"edits": '[{"type":"HeadScale","factor":1%s}]' % ("0" * 400)}, "edits could not be read"),
 ])  # fmt: skip
 def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(
     page: str, asked: dict, why: str

@@ -5,7 +5,9 @@ from viz_app.session import url_state
 from viz_app.session.parameters import Text
 
 # "query.key", or "" for the whole text
-CHOSEN_TILE = Text("tile", is_step=True, pattern=r"[0-9]{1,5}\.[0-9]{1,5}|")
+CHOSEN_TILE = Text(
+    "tile", is_step=True, pattern=r"[0-9]{1,5}\.[0-9]{1,5}|", form="query.key, such as 3.12"
+)
 
 
 def tile() -> Tile:

@@ -18,7 +18,9 @@ from viz_app.session.classes import CODE_DIGITS, ClassError, Standing, open_clas
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Text
 
-CLASS = Text("class", pattern=rf"[0-9]{{0,{CODE_DIGITS}}}")
+CLASS = Text(
+    "class", pattern=rf"[0-9]{{0,{CODE_DIGITS}}}", form=f"a code of at most {CODE_DIGITS} digits"
+)
 PERSON_COOKIE = "attnscope_person"
 WRONG, PER = 10, 60.0  # wrong codes that a session may try in so many seconds
 ENDED = "The class has ended. The lesson stays open."

@@ -17,7 +17,7 @@ from viz_app.session.url_state import (
 )
 
 FOCUS_SITE, FOCUS_HEAD = Text("site", is_step=True), Whole("head", is_step=True)
-FOCUS_LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
+FOCUS_LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|", form="like q3 (query) or k0 (key)")
 _PICKED = "picked-head"  # the site and head that were picked last
 _HELD_WORD = "held-word"  # the held token, if it is counted in words
 
@@ -83,7 +83,7 @@ def chosen_focus(trace: Trace, *, in_words: bool = False) -> tuple[AttentionSite
         focus.lock,
         ""
         if focus.lock == requested.lock or not is_present
-        else "lock must be a token that is there",
+        else "lock names a token beyond the last one",
     )
     return site, focus
 

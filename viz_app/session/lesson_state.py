@@ -8,7 +8,12 @@ from viz_app.session import pinned, run_changes, url_state
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Notation, Text, Whole, declared_parameters
 
-LESSON_NAME = Text("lesson", is_step=True, pattern=r"[\w-]{0,60}")
+LESSON_NAME = Text(
+    "lesson",
+    is_step=True,
+    pattern=r"[\w-]{0,60}",
+    form="a name of at most 60 letters, digits, _ and -",
+)
 LESSON_STEP = Whole("lesson-step", 1, is_step=True, low=1, high=MOST_STEPS)
 # of the session and not of what a page shows
 LESSON_KEYS = ("lesson", "lesson-step", "predicted", "present", "class")

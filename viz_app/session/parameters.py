@@ -40,7 +40,7 @@ class Parameter(Generic[ParameterValue]):
     def __post_init__(self) -> None:
         if self._declared.setdefault(self.name, self) != self:
             raise ValueError(
-                f"the parameter {self.name!r} is declared twice, as two different things"
+                f"the parameter {self.name!r} is declared twice with different definitions"
             )
 
     def from_url(self, texts: list[str]) -> ParameterValue:
@@ -90,10 +90,11 @@ def declared_parameters() -> Mapping[str, Parameter]:
 
 @dataclass(frozen=True)
 class Text(Parameter[str | None]):
-    """A text, optionally one that matches `pattern` in full."""
+    """A text, optionally one that matches `pattern` in full; `form` describes such a text."""
 
     default: str | None = ""
     pattern: str = r"[\s\S]*"
+    form: str = ""
 
     def limited(self, value: str | None) -> str | None:
         return value[:LONGEST_TEXT] if value else value
@@ -102,7 +103,7 @@ class Text(Parameter[str | None]):
         if len(text) > LONGEST_TEXT:
             raise ValueError(f"{self.name} {typed_text_too_long(len(text))}")
         if not re.fullmatch(self.pattern, text):
-            raise ValueError(f"{self.name} must be of the form {self.pattern}")
+            raise ValueError(f"{self.name} must be {self.form}")
         return text
 
 
@@ -222,10 +223,10 @@ class Order(Parameter[tuple[int, ...] | None]):
             for number in numbers
         ):
             raise ValueError(
-                f"{self.name} must be whole numbers from 1 to {self.high + 1:,}, hyphens between them"
+                f"{self.name} must be whole numbers from 1 to {self.high + 1:,}, separated by hyphens"
             )
         if len(set(numbers)) < len(numbers):
-            raise ValueError(f"{self.name} must name no number twice")
+            raise ValueError(f"{self.name} must not repeat a number")
         return tuple(int(number) - 1 for number in numbers)
 
     def format(self, value: tuple[int, ...]) -> list[str]:
@@ -250,7 +251,7 @@ class Notation(Parameter[Any]):
     def parse_one(self, text: str) -> object:
         value = self.read(text)
         if text and value == self.default:
-            raise ValueError(f"{self.name} says nothing that can be read")
+            raise ValueError(f"{self.name} could not be read")
         return value
 
     def left_out(self, texts: list[str]) -> str:

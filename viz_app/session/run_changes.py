@@ -194,7 +194,7 @@ def _edits(original: CurrentRun, of: Of) -> Edits:
     others = tuple(edit for edit in readable if _exists(edit, trace))
     n_existing = sum(_exists(edit, trace) for edit in edits)
     if n_existing < len(edits):
-        url_state.note_unfit(parameter, f"{parameter.name} must be of parts that this run has")
+        url_state.note_unfit(parameter, f"{parameter.name} names a part that cannot be edited here")
     elif len(others) < n_existing:
         url_state.note_unfit(parameter, f"{parameter.name}: {NO_FILE_TO_PATCH}")
     return (*mask_edits(trace, of), *others)
@@ -250,7 +250,7 @@ def _exists(edit: Edit, trace: Trace) -> bool:
 def mask_edits(trace: Trace, of: Of = itself) -> Edits:
     """Return the session's mask changes for the kinds of attention in this trace.
 
-    A layer that a link lifts by a name of its own is left out if no mask here has it.
+    A layer that a link removes by name is left out if no mask here has it.
     """
     changes = {}
     for kind, sites in by_kind(trace):
@@ -259,7 +259,9 @@ def mask_edits(trace: Trace, of: Of = itself) -> Edits:
         known = {LOOK_AHEAD, PADDING, *(layer.name for site in sites for layer in site.mask.layers)}
         lifted = tuple(name for name in change.removed_layers if name in known)
         if lifted != change.removed_layers:
-            url_state.note_unfit(parameter, f"{parameter.name} must lift layers that this run has")
+            url_state.note_unfit(
+                parameter, f"{parameter.name} removes a layer that this mask lacks"
+            )
             change = replace(change, removed_layers=lifted)
         changes[kind] = change
     return for_kinds(**changes)

@@ -37,14 +37,17 @@ MOST_POSITIONS = 512
 MAX_QUOTED_VALUE = 40  # characters of an invalid value that are quoted in its message
 # an example, or a file that a session keeps (own_files.py)
 _OWN = "own-[0-9a-f]{12}"
-_IMAGES, _SOUNDS = ("|".join((*names, _OWN)) for names in (EXAMPLES, SOUND_EXAMPLES))
+_IMAGES, _SOUNDS = (
+    {"pattern": "|".join((*names, _OWN)), "form": f"{', '.join(names)} or a file of this session"}
+    for names in (EXAMPLES, SOUND_EXAMPLES)
+)
 # kind of field → factory of its parameter, from name and default; other kinds have no parameter
 _PARAMETERS: dict[str, Callable[[str, str | None], Parameter]] = {
     TEXT_FIELD: lambda name, default: Text(name, default=default),
     POSITIONS_FIELD: lambda name, default: Several(name, is_step=True, most=MOST_POSITIONS),
     ORDER_FIELD: lambda name, default: Order(name, is_step=True),
-    IMAGE_FIELD: lambda name, default: Text(name, default=None, is_step=True, pattern=_IMAGES),
-    SOUND_FIELD: lambda name, default: Text(name, default=None, is_step=True, pattern=_SOUNDS),
+    IMAGE_FIELD: lambda name, default: Text(name, default=None, is_step=True, **_IMAGES),
+    SOUND_FIELD: lambda name, default: Text(name, default=None, is_step=True, **_SOUNDS),
 }
 
 
@@ -233,7 +236,7 @@ def correct_value(parameter: Parameter[UrlValue], value: UrlValue) -> None:
     if session.standing and differs:
         session.standing[1].pop(parameter.name, None)
     use_fallback(
-        parameter, value, f"{parameter.name} must be one that this run has" if differs else ""
+        parameter, value, f"{parameter.name} does not fit this model and text" if differs else ""
     )
 
 

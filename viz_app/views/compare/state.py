@@ -7,7 +7,12 @@ from viz_app.session.focus import pick_head
 from viz_app.session.parameters import Text
 from viz_app.views.compare.compared import ComparedHead
 
-REFERENCE_HEAD = Text("compare-head", pattern=r"[^\s:]{1,200}:[0-9]{1,5}|", is_step=True)
+REFERENCE_HEAD = Text(
+    "compare-head",
+    is_step=True,
+    pattern=r"[^\s:]{1,200}:[0-9]{1,5}|",
+    form="an attention and a head, such as decoder.layers.0.self_attn:3",
+)
 
 
 def other_head() -> ComparedHead | None:
