@@ -46,7 +46,7 @@ def test_the_offer_to_shorten_keeps_all_that_fits_and_shows_what_it_cuts() -> No
     offer = shortening_offer(scope, (text, ""), field)
     keep = offer["keep"]
     assert len(scope.encode(text[:keep], None)[field.stream].ids) == 9
-    assert (offer["offer"], offer["rest"]) == ("Use the first 9", f"“{text[keep:]}”")
+    assert (offer["offer"], offer["rest"]) == ("Use the first 9 tokens", f"“{text[keep:]}”")
     assert shortening_offer(scope, (text[:keep], ""), field) == {}
 
 

@@ -77,7 +77,7 @@ def test_the_old_model_stays_and_answers_until_the_new_one_stands(
     page.get_by_role("textbox", name="Date, in any format").fill("4 June 2001")
     expect(page.locator(".written .source")).to_have_text("4 June 2001")
     expect(page.locator(".head")).to_have_attribute("data-site", site)
-    bar.get_by_role("button", name="Stop").click()
+    bar.get_by_role("button", name="Cancel").click()
     expect(bar.get_by_text("tensors placed")).to_have_count(0)
     expect(page.locator(".picker #detail")).to_have_attribute("title", re.compile("Transformer"))
     in_url(page, "checkpoint", "dates")

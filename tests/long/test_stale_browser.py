@@ -87,7 +87,7 @@ def test_a_text_that_is_too_long_is_cut_by_a_button(
     source(page, "text").fill(LONG)
     note = page.get_by_role("alert")
     expect(note).to_contain_text("429 tokens; this model reads at most 128")
-    button = note.get_by_role("button", name="Use the first 128")
+    button = note.get_by_role("button", name="Use the first 128 tokens")
     expect(button).to_be_in_viewport()
     cut = note.locator(".rest")
     expect(cut).to_be_in_viewport()

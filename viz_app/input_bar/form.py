@@ -171,7 +171,7 @@ def _help(scope: Scope | None, field: Field) -> dict[str, str]:
     """Return the placeholder and the help of an optional text, by how the model uses it."""
     if scope and not scope.model.reads_text:
         return {
-            "placeholder": "empty: the model writes it",
+            "placeholder": "Leave empty: the model writes",
             "help": (
                 "Leave empty: the model writes what it hears. Type a text and the model reads yours instead (teacher "
                 "forcing)."
@@ -179,22 +179,22 @@ def _help(scope: Scope | None, field: Field) -> dict[str, str]:
         }
     if scope is None or scope.model.translates:
         return {
-            "placeholder": "empty: the model writes it",
+            "placeholder": "Leave empty: the model writes",
             "help": (
-                "Leave empty: the model translates. Type a text and the model reads yours instead (teacher "
+                "Leave empty: the model writes this text. Type a text and the model reads yours instead (teacher "
                 "forcing)."
             ),
         }
     if scope.model.continues and scope.model.can_write:
         return {
-            "placeholder": "empty: the text ends here",
+            "placeholder": "Leave empty: the text ends here",
             "help": "Read directly after the text above, as if the model had written it (teacher forcing). Begin with"
             " a space to begin a new word.",
         }
     if field.stream != scope.model.fields[0].stream:
-        return {"placeholder": "empty: one choice fewer"}
+        return {"placeholder": "Leave empty: one choice fewer"}
     return {
-        "placeholder": "empty: one text alone",
+        "placeholder": "Leave empty: one text alone",
         "help": (
             "Leave it empty and the model reads one text. Type, and it reads both in one row and predicts the "
             "second, too."

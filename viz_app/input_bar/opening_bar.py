@@ -70,4 +70,4 @@ def bar(
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key=key):
         show(OPENING_BAR, progress, key=f"{key} progress", on_ready=lambda: None)
         if stop:
-            st.button("Stop", key=f"stop-{key}", on_click=noted(stop), help=says)
+            st.button("Cancel", key=f"stop-{key}", on_click=noted(stop), help=says)

@@ -22,7 +22,7 @@ def shortening_offer(scope: Scope, texts: Sequence[str], field: Field) -> dict[s
     rest = text[keep:].strip()
     return {
         "keep": keep,
-        "offer": f"Use the first {scope.model.stream_limit(field.stream)}",
+        "offer": f"Use the first {scope.model.stream_limit(field.stream):,} tokens",
         "rest": f"“{rest[:N_SHOWN_CHARACTERS]}{'…' * (len(rest) > N_SHOWN_CHARACTERS)}”",
     }
 

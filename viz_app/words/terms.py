@@ -136,7 +136,7 @@ _BY_TASK = {
     "span": _SPAN,
     "classify": _CLASSIFY,
 }
-ONE_TEXT = "Does it follow the first?"
+ONE_TEXT = "Type a second text: the model predicts whether it follows the first."
 
 
 def terms(task: str, languages: Sequence[str] = ()) -> Terms:
