@@ -167,11 +167,11 @@ def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(
 ) -> None:
     own, others = (
         "show this model's own position vectors",
-        "This one was not seen to use position vectors",
+        "This one shows no position vectors",
     )
     asked = {"positions-section": "Shuffle test"}
     assert own in prose(opened(folders["GPT2LMHeadModel"], "positions", **asked))
-    assert "It turns its queries and keys" in prose(
+    assert "It rotates its queries and keys" in prose(
         opened(folders["LlamaForCausalLM"], "positions", **asked)
     )
     assert others in prose(opened(folders["GptOssForCausalLM"], "positions", **asked))

@@ -80,7 +80,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_the_rotation_is_shown_and_borne_out(folders: dict[str, Path], name: str) -> None:
     said = prose(opened(folders[name], "Rotation"))
     assert "✗" not in said
-    assert "the model turns by these angles" in said
+    assert "the model rotates by these angles" in said
     pairs, part = (
         (2, "the first 4 of its 16 numbers, in 2 pairs")
         if "NeoX" in name
@@ -269,7 +269,14 @@ def test_files_hold_the_numbers_of_the_pictures(folders: dict[str, Path]) -> Non
         rotated_pair(site, rotation, 1, 5, 2),
     )
     rows = list(csv.reader(io.StringIO(files.distances_csv(found, alone))))
-    assert rows[0] == ["distance", "pairs", "mean", "least", "largest", "one query and key, turned"]
+    assert rows[0] == [
+        "distance",
+        "pairs",
+        "mean",
+        "least",
+        "largest",
+        "one query and key, rotated",
+    ]
     assert rows[5] == [
         "-2",
         "5",

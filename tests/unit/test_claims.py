@@ -172,7 +172,7 @@ def test_the_claims_of_a_recurrent_shuffle_test():
     order, stages = (0, 1, 3, 2, 4), ("forwards", "backwards")
     change = torch.tensor([[0.0, 0.0, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5, 0.0]])
     test = shuffled(change, order, stages)
-    before, behind = "what is read before cannot change", "nor what is read before, backwards"
+    before, behind = "what is read before cannot change", "the same, reading backwards"
     same = "the same run as on the other pages"
     checks = positions_claims.recurrent_checks(test, test.original)
     assert [(c.name, c.passed, c.limit) for c in checks] == [

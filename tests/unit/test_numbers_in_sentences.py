@@ -216,7 +216,7 @@ def test_looking_ahead(before: float, after: float, same: bool, said: tuple[str,
 
 def test_names_and_lengths_of_waves() -> None:
     assert [positions.wavelength_text(wave) for wave in (6.2832, 99.94, 123.4, 62_831.9, 1e9)] == [
-        "6.3", "99.9", "123", "62,832", "endless",
+        "6.3", "99.9", "123", "62,832", "infinite",
     ]  # fmt: skip
     assert positions.dimension("paper", 4, 6.2832) == "dimension 4: sin, wavelength 6.3"
     assert positions.dimension("paper", 5, 6.2832) == "dimension 5: cos, wavelength 6.3"

@@ -71,7 +71,7 @@ def test_the_page_claims_no_more_than_the_run_shows(
     assert "has no position vectors" not in answer  # each of these models is told the order
     assert ("look-ahead mask" in answer) == (by == BY_VECTORS and model.stack == "decoder")
     assert ("a term for the distance" in answer) == (by == BY_SCORES)
-    assert ("turns each query" in answer) == (model.rotation(2) is not None)
+    assert ("rotates each query" in answer) == (model.rotation(2) is not None)
     help_, table = text.own_help("none", by), text.explain_table("paper", "none", by)
     for sentence in (help_, table):
         assert ("at all" in sentence) == (by == BY_MASK)

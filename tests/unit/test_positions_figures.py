@@ -417,7 +417,7 @@ def test_a_state_that_knows_what_comes_later_fails() -> None:
     original = torch.ones(2, 6, 4)
     names = [
         "what is read before cannot change",
-        "nor what is read before, backwards",
+        "the same, reading backwards",
         "the same run as on the other pages",
     ]
 

@@ -110,7 +110,7 @@ def recurrent_checks(test: ShuffleTest, recorded: Tensor) -> list[Check]:
     if len(test.stages) > 1:
         checks.append(
             Check(
-                "nor what is read before, backwards",
+                "the same, reading backwards",
                 _largest(change[1, last + 1 :]),
                 1e-6,
                 "Reading backwards: largest change of a state after the last moved token",
@@ -145,19 +145,19 @@ def queries(both: Concatenated, bias: Tensor, q: Tensor) -> Check:
 
 
 def rotation_checks(turns: Rotation, dtype: torch.dtype) -> list[Check]:
-    """Check that a run bears the angles out, and that each position turns on by the same."""
+    """Check that a run confirms the angles, and that each position adds the same rotation."""
     n, angles = len(turns.cos), turns.angles
     uneven = float((angles - angles[1] * torch.arange(n, dtype=torch.float64)[:, None]).abs().max())
     return [
         Check(
-            "the model turns by these angles",
+            "the model rotates by these angles",
             turns.miss,
             rounding_in(dtype),
             "One token at several positions, all layers and heads: largest relative difference of q and k from "
-            "position 0's, turned",
+            "position 0's, rotated",
         ),
         Check(
-            "each position turns on by the same",
+            "each position adds the same rotation",
             uneven,
             2e-6 * n,
             "Largest difference from position × first angle, in radians",
@@ -179,7 +179,7 @@ def rotated_pair_checks(
     other_scores = one_pair.scores(shift)
     return [
         Check(
-            "turned back and again, q and k are the recorded ones",
+            "rotating q and k back and forth restores them",
             one_pair.miss,
             limit,
             "Largest difference of any of their numbers",
@@ -194,7 +194,7 @@ def rotated_pair_checks(
             "only the distance counts",
             float((other_scores - scores[: len(other_scores)]).abs().max()),
             limit,
-            f"Largest change of any score when query and key are moved on together by {shift}",
+            f"Largest change of any score when query and key are shifted together by {shift}",
         ),
     ]
 

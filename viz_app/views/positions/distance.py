@@ -91,7 +91,7 @@ class DistanceView:
 
     @cached_property
     def one_pair(self) -> RotatedPair | None:
-        """None of a model that turns nothing."""
+        """None of a model that rotates nothing."""
         turns = self.run.scope.model.rotation(max(2, len(self.tokens)))
         if turns is None:
             return None
@@ -205,7 +205,7 @@ def _quantities(run: CurrentRun, choices: DistanceChoices) -> list[Quantity]:
 
 
 def _checks(view: DistanceView) -> list[Check]:
-    """Check that the head's weights are what the model used, and what turning claims."""
+    """Check that the head's weights are what the model used, and what rotation claims."""
     used, (query, key) = [check_used(view.site)], view.places
     if view.one_pair is None:
         return used

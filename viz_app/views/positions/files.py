@@ -136,7 +136,7 @@ def distances_csv(all_pairs: ScoresByDistance, one_pair: RotatedPair | None) -> 
         scores = dict(enumerate(one_pair.scores().tolist()))
         columns.append([scores.get(distance, "") for distance in columns[0]])
     return csv_table(
-        [*names, *["one query and key, turned"] * (one_pair is not None)],
+        [*names, *["one query and key, rotated"] * (one_pair is not None)],
         zip(*columns, strict=True),
     )
 

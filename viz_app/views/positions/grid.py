@@ -1,4 +1,4 @@
-"""The section Grid of patches: how like the position vectors of patches are, of image or sound."""
+"""The section Grid of patches: how similar the position vectors of image or sound patches are."""
 
 from collections.abc import Sequence
 from math import ceil, isnan
@@ -31,8 +31,8 @@ GRID_HEIGHT = 470  # px
 LIKE_IMAGE, LIKE_SPECTROGRAM = "the image", "the spectrogram, with the lowest bands in row 1"
 NO_IMAGE = "**This model reads no image.** A vision model has a position for each patch of a grid."
 TWO_STREAMS = (
-    "**The grid is shown for a model that reads an image alone.** The positions of an image tower beside a text are not "
-    "looked for."
+    "**The grid is shown for a model that reads an image alone.** The positions of an image encoder beside a text are "
+    "not shown."
 )
 NO_PATCH_TABLE = "**No position vectors are known for the patches of this model.** None of its parameters was seen to be added."
 

@@ -1,4 +1,4 @@
-"""Positions: how does the model know the order? One section of the page at a time."""
+"""Positions: how does the model know word order? One section of the page at a time."""
 
 from models.architectures import Model
 from models.architectures.base import BY_MASK, BY_SCORES, BY_STATES, BY_TURNING, UNSEEN
@@ -25,8 +25,8 @@ def positions_answer(model: Model) -> str:
         return "Each score gets a term for the distance between the two tokens. No vector is added to a token."
     if model.rotation(2) is not None:
         return (
-            "It turns each query and each key by angles that grow with its position. So a score depends on the "
-            "distance between two tokens."
+            "This model rotates each query and key by angles that grow with its position. So a score depends on "
+            "the distance between two tokens."
         )
     if model.order_from in (BY_TURNING, UNSEEN):
         return f"This model {NO_TABLE_REASONS[model.order_from]}."

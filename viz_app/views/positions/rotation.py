@@ -23,14 +23,14 @@ from viz_app.views.positions.tables import LOW, WAVELENGTH_REACH, WAVELENGTH_TIT
 from viz_app.views.positions.text import wavelength_text
 from viz_app.views.run_difference import Quantity
 
-_OTHERS = "Rotary positions turn each query and each key by angles that depend on its position."
+_OTHERS = "Rotary positions rotate each query and key by angles that depend on its position."
 _NONE = f"**This model has no rotary positions.** {_OTHERS}"
 _UNKNOWN = f"**No rotary positions were found in this model.** {_OTHERS}"
 ROTATED_PAIRS_TITLE = "pair of dimensions"
 
 
 def no_rotation(model: Model) -> str:
-    """Explain why no angles are shown of a model that is not known to turn its queries and keys."""
+    """Explain why no angles are shown: the model is not known to rotate its queries and keys."""
     return _NONE if model.order_from in (BY_SCORES, BY_MASK) else _UNKNOWN
 
 
@@ -41,7 +41,7 @@ def within_half_a_turn(angles: Tensor) -> Tensor:
 
 
 def find_rotation(run: CurrentRun) -> View[int] | str:
-    """Return the view of a model that turns its queries and keys; of another, that it does not."""
+    """Return the view of a model that rotates its queries and keys, or why there is none."""
     return no_rotation(run.scope.model) if run.scope.model.rotation(2) is None else ROTATION
 
 
@@ -50,7 +50,7 @@ def _payloads(run: CurrentRun, n: int) -> Pictures:
     angles = charts.heatmap(
         within_half_a_turn(turns.angles),
         ui.page_look(),
-        f"By which angle each pair is turned at each position: {run.scope.name}",
+        f"Rotation angle of each pair at each position: {run.scope.name}",
         ("position", ROTATED_PAIRS_TITLE),
         LOW,
         0.5,
@@ -86,7 +86,7 @@ def _text(run: CurrentRun, n: int) -> str:
 
 
 def explain_rotation(turns: Rotation, d_head: int, n: int) -> str:
-    """Say what is turned, and how fast."""
+    """Explain what is rotated, and how fast."""
     pairs, waves = turns.n_pairs, turns.wavelengths
     rest = d_head - 2 * pairs
     what = (
@@ -100,7 +100,7 @@ def explain_rotation(turns: Rotation, d_head: int, n: int) -> str:
         else ""
     )
     return (
-        f"**Each query and each key is turned**, in every layer and head, by these angles: {what}, in {pairs} pairs. "
+        f"**Each query and each key is rotated**, in every layer and head, by these angles: {what}, in {pairs} pairs. "
         f"Pair i is dimensions i and i + {pairs}.{left}{longer} The fastest pair completes a turn in "
         f"{wavelength_text(float(waves.min()))} positions, the slowest in {wavelength_text(float(waves.max()))}. "
         f"{int((waves <= n).sum())} of {pairs} complete one within the {n} positions shown. The product of a query and"

@@ -27,8 +27,8 @@ NO_TABLE_REASONS = {
     BY_STATES: "has no position vectors: its states carry the order",
     BY_SCORES: "adds no position vectors: each score has a term for the distance between the two tokens",
     BY_TURNING: "adds no position vectors: its queries and keys depend on the positions of their tokens",
-    BY_VECTORS: "adds its positions to the vectors of the tokens, but not from a table that was found",
-    UNSEEN: "was not seen to use position vectors, or anything else that gives it the order",
+    BY_VECTORS: "adds positions to the token vectors, but no table of them was found",
+    UNSEEN: "shows no position vectors and no other source of word order",
 }
 RECURRENT = (
     "**This model has no position vectors, and needs none.** It is an RNN: each state is made from the previous one "
@@ -58,7 +58,7 @@ _NOT_ATTENDING = (
 _OWN_VECTORS = "the other sections show this model's own position vectors."
 _NO_VECTORS = "the other sections show the vectors that other models add. This one {}."
 _TURNED = (
-    "this model looks up no position vectors. It turns its queries and keys, as the sections **Rotation** and **Score"
+    "this model looks up no position vectors. It rotates its queries and keys, as the sections **Rotation** and **Score"
     " by distance** show."
 )
 
@@ -263,7 +263,7 @@ def dimension(formula: str, dim: int, wavelength: float | None) -> str:
 def wavelength_text(wavelength: float) -> str:
     """Write a wavelength in positions."""
     return (
-        "endless"
+        "infinite"
         if wavelength >= NEVER
         else f"{wavelength:,.1f}"
         if wavelength < 100
@@ -273,8 +273,10 @@ def wavelength_text(wavelength: float) -> str:
 
 def wavelengths_sentence(waves: Tensor, n: int) -> str:
     """Compare the wavelengths with the length shown."""
-    full, endless = int((waves <= n).sum()), int((waves >= NEVER).sum())
-    rest = f" {endless} dimensions have a wavelength over 10⁹ and are not drawn." if endless else ""
+    full, infinite = int((waves <= n).sum()), int((waves >= NEVER).sum())
+    rest = (
+        f" {infinite} dimensions have a wavelength over 10⁹ and are not drawn." if infinite else ""
+    )
     return (
         f"{full} of {len(waves)} dimensions complete a turn within {n} positions and tell near positions apart. The "
         f"slower ones tell distant positions apart.{rest}"
