@@ -107,11 +107,11 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Loss:
-    """Change of the mean negative log-probability of the labels, in nats a token."""
+    """Change of the mean negative log-probability of the labels, in nats per token."""
 
     labels: tuple[int, ...]  # of the first positions, in order
     name = "change of the loss"
-    unit = "nats a token"
+    unit = "nats per token"
 
     def __call__(
         self, before: Float[Tensor, "row option"], after: Float[Tensor, "row option"]

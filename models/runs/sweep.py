@@ -37,7 +37,7 @@ EncodingByStream = Mapping[str, Encoding]
 
 @dataclass(frozen=True)
 class HeadResult:
-    """The effect of a head on the loss, in nats a token; positive: the model needs it.
+    """The effect of a head on the loss, in nats per token; positive: the model needs it.
 
     The interval and p (`sign_flips`) are those of the reported half of the texts. `is_marked` says
     that the effect on the other half is significant after Holm's correction over all heads, and has
@@ -64,7 +64,7 @@ class Swept:
     """The results of a sweep: the effect of each head, largest first, and of heads off together.
 
     `curves` are by kind and share of heads off, the least important first: the change of the loss
-    in nats a token in that order, and the lowest, upper median and highest of `n_orders` random
+    in nats per token in that order, and the lowest, upper median and highest of `n_orders` random
     orders.
     """
 

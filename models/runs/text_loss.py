@@ -16,8 +16,8 @@ from models.trace.outputs import MaskedToken, NextToken, Output, TokenInOrder
 
 TOKEN_LOSS, MASKED_LOSS, ANSWER_LOSS = "tokens", "masked", "answer"
 LOSS_UNITS = {
-    TOKEN_LOSS: "nats a token",
-    MASKED_LOSS: "nats a masked token",
+    TOKEN_LOSS: "nats per token",
+    MASKED_LOSS: "nats per masked token",
     ANSWER_LOSS: "nats an answer",
 }
 LOSS_MASKED_SHARE = 0.15  # of the tokens of a text that are masked (Devlin et al. 2019)

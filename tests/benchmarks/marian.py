@@ -150,7 +150,7 @@ class AsItComes(Learner):
 
 @torch.no_grad()
 def gap_between_losses(batch: Batch) -> float:
-    """Between theirs and ours of one model, in nats a token."""
+    """Between theirs and ours of one model, in nats per token."""
     model = marian(ENG_FRA, "sdpa")
     learners = [learner(model, [batch]) for learner in (AsItComes, MarianLearner)]
     model.eval()
@@ -164,7 +164,9 @@ def training(rounds: int, n_batches: int) -> list[Result]:
     batches, results = random_batches(ENG_FRA.vocab_size, 2048, n_batches), []
     tokens = sum(int((b.labels != NO_LABEL).sum()) for b in batches)
     if (gap := gap_between_losses(batches[0])) > 1e-4:
-        raise ValueError(f"the two losses should be the same, but differ by {gap:.2g} nats a token")
+        raise ValueError(
+            f"the two losses should be the same, but differ by {gap:.2g} nats per token"
+        )
     torch.manual_seed(1)
     for what, aim, learner in (("", "≥ 1.15", AsItComes), (" and our loss", "≥ 1", MarianLearner)):
         rivals = learner(marian(ENG_FRA, "sdpa"), batches), Learner(Transformer(ENG_FRA), batches)

@@ -32,7 +32,7 @@ PLAN = plan_for("translation", "transformer", N_TRAIN)
 
 Measured = tuple[
     float, float
-]  # validation loss in nats a token, entropy of the cross-attention over its largest
+]  # validation loss in nats per token, entropy of the cross-attention over its largest
 
 
 def caption_like(path: str, n_train: int) -> tuple[list[Pair], list[Pair], int]:

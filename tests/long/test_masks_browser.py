@@ -139,7 +139,7 @@ def test_lifting_look_ahead_tells_what_was_measured(opened: Page, dates: Scope) 
         dates, for_kinds(decoder_self=MaskChange(removed_layers=(LOOK_AHEAD,)))
     )
     compare(opened, before, after)
-    settled(opened, f"{-before.log_prob / 11:.3f} → {-after.log_prob / 11:.3f} nats a token")
+    settled(opened, f"{-before.log_prob / 11:.3f} → {-after.log_prob / 11:.3f} nats per token")
 
 
 def test_another_mask_is_chosen_and_a_word_forbidden_by_its_column(

@@ -110,8 +110,8 @@ def test_an_edit_that_a_text_cannot_take_names_the_text(scopes) -> None:
     [
         ("BLEU", (-2.0, -3.0, -1.0), "worse"),
         ("BLEU", (2.0, 1.0, 3.0), "better"),
-        ("loss in nats a token", (0.5, 0.4, 0.6), "worse"),
-        ("loss in nats a token", (-0.5, -0.6, -0.4), "better"),
+        ("loss in nats per token", (0.5, 0.4, 0.6), "worse"),
+        ("loss in nats per token", (-0.5, -0.6, -0.4), "better"),
         ("BLEU", (-2.0, -3.0, 0.5), "no clear change"),
     ],
 )

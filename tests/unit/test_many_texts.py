@@ -141,10 +141,10 @@ def test_the_table_and_the_curves_hold_every_number(run, swept):
 @pytest.mark.parametrize(
     ("name", "unit", "said"),
     [
-        ("bert", "nats a masked token", "15 % of the tokens are masked"),
+        ("bert", "nats per masked token", "15 % of the tokens are masked"),
         ("gpt-sentiment", "nats an answer", "the answer with all heads on"),
         ("bert-where", "nats an answer", "without labels"),
-        ("gpt", "nats a token", "their own tokens"),
+        ("gpt", "nats per token", "their own tokens"),
     ],
 )
 def test_the_loss_of_each_kind_of_model_is_named(name, unit, said):

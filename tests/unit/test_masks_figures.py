@@ -325,7 +325,7 @@ def test_whether_looking_ahead_helped(
     new = replace(new, trace=view.after.trace)
     said = outcome_text.look_ahead_effect(old, new, ahead, Transformer.kinds)
     assert [w for w in ("falls", "rises", "no difference") if f"{w} " in said] == [word]
-    assert f"{loss} nats a token" in said
+    assert f"{loss} nats per token" in said
     assert ("stays the same" in said) == same
     assert ("comes out differently" in said) == (not same)
     assert (
@@ -444,8 +444,8 @@ def test_what_is_the_models_own_names_all_layers_of_its_mask(
 
 
 @pytest.mark.parametrize(("cells", "said"), [
-    ((), ""), (((0, 0), (3, 5)), ""), (((4, 0),), "Cross: 1 painted cell lies beyond these texts, clipped off until they grow."),
-    (((4, 0), (0, 6), (3, 5)), "Cross: 2 painted cells lie beyond these texts, clipped off until they grow."),
+    ((), ""), (((0, 0), (3, 5)), ""), (((4, 0),), "Cross: 1 painted cell lies beyond these texts and applies once they are long enough."),
+    (((4, 0), (0, 6), (3, 5)), "Cross: 2 painted cells lie beyond these texts and apply once they are long enough."),
 ])  # fmt: skip
 def test_cells_that_are_clipped_are_counted(cells: tuple, said: str) -> None:
     assert (
@@ -465,7 +465,7 @@ def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
     both = run_masked(scope, [("abc", "edc")])[0], run_masked(scope, [("abc", "edc")], beyond)[0]
     told = painter.painted_outcome(MaskView(*both, beyond, "cross", CROSS, 2, TERMS))
     assert told[-2:] == [
-        "Encoder self: 1 painted cell lies beyond these texts, clipped off until they grow.",
+        "Encoder self: 1 painted cell lies beyond these texts and applies once they are long enough.",
         said.replace("“e”", "“e → d”"),
     ]
     assert masks_text.empty_rows_note(run.trace.attention[OWN], "Decoder self", TARGET) == ""

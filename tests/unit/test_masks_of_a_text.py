@@ -166,7 +166,7 @@ def test_the_story_is_of_the_text_and_of_how_it_goes_on(scope: Scope) -> None:
     assert wrote.startswith(f"Under these masks the model continues with: {view.after.output}")
     assert effect.startswith(f"Log-probability of the text “{FIRST}{FOLLOWS}”: ")
     old, new = (-run.log_prob / 8 for run in (view.before, view.after))
-    assert f"{old:.3f} → {new:.3f} nats a token" in cheat
+    assert f"{old:.3f} → {new:.3f} nats per token" in cheat
     assert ("falls" in cheat, "rises" in cheat) == (new < old, new > old)
     assert "loss on the given text" in cheat
     for line in (changed, wrote, effect, cheat):

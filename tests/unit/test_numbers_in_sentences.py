@@ -197,9 +197,9 @@ def test_whose_weights_and_which_cell() -> None:
 
 
 @pytest.mark.parametrize(("before", "after", "same", "said"), [
-    (-4.0, -2.0, True, ("falls (1.000 → 0.500 nats a token)", "helps")),
-    (-2.0, -4.0, False, ("it rises (0.500 → 1.000 nats a token)", "has not learned to use later tokens")),
-    (-2.0, -2.001, True, ("no difference", "(0.500 → 0.500 nats a token)")),
+    (-4.0, -2.0, True, ("falls (1.000 → 0.500 nats per token)", "helps")),
+    (-2.0, -4.0, False, ("it rises (0.500 → 1.000 nats per token)", "has not learned to use later tokens")),
+    (-2.0, -2.001, True, ("no difference", "(0.500 → 0.500 nats per token)")),
 ])  # fmt: skip
 def test_looking_ahead(before: float, after: float, same: bool, said: tuple[str, ...]) -> None:
     old, new = (

@@ -80,7 +80,7 @@ def look_ahead_effect(
         return ""
     given_text = f"given {ahead[0]}"
     old, new = (-run.log_prob / len(run.labels) for run in (before, after))
-    loss = f"{old:.3f} → {new:.3f} nats a token"
+    loss = f"{old:.3f} → {new:.3f} nats per token"
     if abs(new - old) < 0.0005:
         loss_sentence = f"That makes no difference to the loss on the {given_text} ({loss})."
     elif new < old:

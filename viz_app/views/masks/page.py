@@ -1,4 +1,4 @@
-"""Masks: who may see whom, and why?
+"""Masks: which tokens may attend to which, and what if we change that?
 
 Every mask in layers, one to paint on, and what the model then does.
 """

@@ -220,8 +220,10 @@ def _change(kind: SiteKind, change: MaskChange) -> str:
 def painted_outside(name: str, change: MaskChange, n_query: int, n_key: int) -> str:
     """Return how many painted cells lie outside the current texts; "" if none."""
     n = sum(q >= n_query or k >= n_key for q, k in (*change.block, *change.allow))
-    subject = "1 painted cell lies" if n == 1 else f"{n} painted cells lie"
-    return f"{name}: {subject} beyond these texts, clipped off until they grow." if n else ""
+    lie, apply = (
+        ("1 painted cell lies", "applies") if n == 1 else (f"{n} painted cells lie", "apply")
+    )
+    return f"{name}: {lie} beyond these texts and {apply} once they are long enough." if n else ""
 
 
 def empty_rows_note(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
