@@ -336,6 +336,9 @@ def test_what_the_parts_of_a_layer_do_is_read_from_them(
         assert ("feed-forward" in said) == feeds
         assert (" add" in said) == adds or "nothing is added" in said
         assert ("replace" in said or "in its place" in said) != adds
+    bare = [replace(sublayer, adds=False) for sublayer in sublayers]
+    assert ("feed-forward each replace the token's" in text.layer_answer(bare)) == feeds
+    assert ("Attention replaces the token's" in text.layer_answer(bare)) != feeds
     assert "In a Transformer" in text.layer_answer(())
 
 
@@ -517,5 +520,5 @@ def test_each_norm_has_its_own_words() -> None:
         "This model has no layers of this kind. One recurrent step after the other"
     )
     assert text.no_layers(False, "") == (
-        "This model does not reveal what its layers add to a stream. It is not known through which of its modules the stream goes."
+        "This model does not reveal what its layers add to a stream. The app could not tell which modules its residual stream passes through."
     )

@@ -226,6 +226,8 @@ def test_without_a_bias_of_W_O_the_heads_alone_make_the_output(trace, at):
     np.testing.assert_allclose(arrays["sizes"], sizes, rtol=1e-6)
     assert "bias" not in header["sentence"]
     assert "+ bias" not in inside_text.explain_view("heads", at.site, TERMS)
+    matrices_text = inside_text.explain_view("matrices", at.site, TERMS)
+    assert "every key. Further terms of each score: position and segment. No" in matrices_text
     assert [row[0] for row in csv.reader(io.StringIO(files.heads_csv(trace, at)))][-2:] == [
         "output",
         "stream",

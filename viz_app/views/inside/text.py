@@ -133,14 +133,14 @@ def _explained(view: str, site: AttentionSite, t: words.Terms) -> str:
         bool(site.projections) and site.projections["W_O"][1] is not None,
     )
     and_terms = (
-        f", to which {words.join_names([f'a {term.name} term' for term in site.terms])} come"
+        f" Further terms of each score: {words.join_names([term.name for term in site.terms])}."
         if site.terms
         else ""
     )
     return {
         "walk": f"{words.where_from(site, t)}\n\n{words.how_to_read(site)}",
         "matrices": "All steps of the walk for all tokens at once. One product, $Q K^\\top$, compares every query with"
-        f" every key{and_terms}. None has to wait for another, so attention runs in parallel. Papers "
+        f" every key.{and_terms} No query has to wait for another, so attention runs in parallel. Papers "
         "mostly write a token as a row, $A = Q K^\\top$ with softmax over each row. Many lecture notes "
         "write it as a column, $A = K^\\top Q$ with softmax over each column. The numbers are the same, "
         "transposed.",

@@ -66,7 +66,7 @@ _READ = {
 }
 _READ_CLASSES = " to its classes, predicted from this token"
 INSIDE_UNKNOWN = "What happens inside this feed-forward is not recorded."
-ROUTER_UNKNOWN = "This feed-forward is a mixture of experts. To which of them a token goes could not be confirmed, so it is not shown."
+ROUTER_UNKNOWN = "This feed-forward is a mixture of experts. Which experts a token goes to could not be confirmed, so none is shown."
 # beside the classes of a model that writes
 _BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is predicted)"
 
@@ -77,7 +77,8 @@ def layer_answer(sublayers: Sequence[Sublayer]) -> str:
         return "In a Transformer, attention and feed-forward each add a vector to the token's own."
     parts = _parts(sublayers).capitalize()
     if not all(sublayer.adds for sublayer in sublayers):
-        return f"{parts} replaces the token's vector: nothing is added to it."
+        each = "each replace" if " and " in parts else "replaces"
+        return f"{parts} {each} the token's vector; nothing is added to it."
     each = "each add" if " and " in parts else "adds"
     return f"{parts} {each} a vector to the token's own."
 
@@ -298,8 +299,8 @@ def no_layers(is_recurrent: bool, instead: str) -> str:
         "one and the next token. Nothing is added to a stream."
         if is_recurrent
         else (
-            "This model does not reveal what its layers add to a stream. It is not known through which of its "
-            "modules the stream goes."
+            "This model does not reveal what its layers add to a stream. The app could not tell which modules its "
+            "residual stream passes through."
         )
     )
     return why + other
