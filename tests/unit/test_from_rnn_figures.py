@@ -621,7 +621,7 @@ def test_the_states_as_a_picture(bidirectional: bool) -> None:
         "title": "The title",
         "extent": {"state": float(np.abs(values).max())},
         **saving(f"{trace.model.name}.encoder-states", facts(trace)),
-        "axis": "which number of the state",
+        "axis": "state dimension",
         "columns": 14 if bidirectional else 7,
         "rows": [["a", "", False], ["b", "", False], ["c", "", False], END],
         "limit": float(max(values.max(), -values.min())),

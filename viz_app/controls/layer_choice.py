@@ -46,7 +46,7 @@ def choose_layers(run: CurrentRun) -> Layers:
         "Seed of untrained layers",
         COMPARED_SEED,
         width=170,
-        help="A layer that no model here has trained is newly initialised with this seed, and is named so.",
+        help="A layer that no model here has trained gets random weights from this seed and is marked untrained.",
     )
     if short_source(run) is None:
         n = len(run.trace.streams["source"].ids)

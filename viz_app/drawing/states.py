@@ -29,7 +29,7 @@ def encoder_states(
     header = {
         "title": title,
         **saving(file_name(trace, "encoder-states"), facts(trace)),
-        "axis": "which number of the state",
+        "axis": "state dimension",
         "columns": d,
         "rows": [label.as_json() for label in labels(trace.streams["source"])],
         "extent": largest,

@@ -40,8 +40,8 @@ TABLE_NOTE = (
     "number of layers that pair would need, however many are stacked above."
 )
 UNMEASURED = (
-    f"The button lets each layer read random vectors at {len(TIMED_LENGTHS)} lengths. They go from {TIMED_LENGTHS[0]} to "
-    f"{TIMED_LENGTHS[-1]:,} tokens, each twice the one before. The plot shows the median time. Both axes are logarithmic. A "
+    f"The button times each layer on random vectors at {len(TIMED_LENGTHS)} lengths, doubling from {TIMED_LENGTHS[0]} to "
+    f"{TIMED_LENGTHS[-1]:,} tokens. The plot shows the median time. Both axes are logarithmic. A "
     "straight line means that time grows as a power of n; the steeper, the higher the power. Where it is flat, the "
     "fixed cost of a call outweighs the rest."
 )
@@ -79,12 +79,10 @@ def _payloads(run: CurrentRun, choices: CostChoices) -> Pictures:
     if choices.layers.source is None or choices.picture != STEPS_PICTURE:
         return {}
     reaches = _reaches(choices.layers)
-    waits = "Who must wait: the positions each sequential step computes"
+    waits = "Positions computed at each sequential step"
     return {
         "from-rnn-schedule": charts.scaled_schedule(reaches, waits),
-        "from-rnn-paths": charts.scaled_path_lengths(
-            reaches, "How many steps from one token to another"
-        ),
+        "from-rnn-paths": charts.scaled_path_lengths(reaches, "Path length between two tokens"),
     }
 
 

@@ -67,7 +67,7 @@ def _records() -> dict[str, list[dict]]:
 
 def _lengths(run: CurrentRun, choices: None) -> Pictures:
     records = _records()
-    title = "Does a longer sentence lose more?"
+    title = "BLEU by sentence length"
     families = {scope.name: family(scope.model) for scope in _scopes()}
     return {"from-rnn-lengths": charts.length_chart(records, title, families)} if records else {}
 
