@@ -123,7 +123,7 @@ def test_the_question_leads_to_the_weight_that_it_names(page: Page, site: Path) 
 def test_what_needs_the_model_says_so_and_changes_nothing(page: Page, site: Path) -> None:
     page.goto((site / "bert" / "task.html").as_uri())
     token = page.get_by_role("group", name="Tokens to hide").get_by_role("button").nth
-    guesses = page.locator(".st-key-guesses").get_by_role("heading", name="Expected for")
+    guesses = page.locator(".st-key-guesses").get_by_role("heading", name="Prediction for")
     expect(guesses).to_have_count(1)
     token(1).click()
     expect(guesses).to_have_count(2)

@@ -448,7 +448,7 @@ TRAINING = {"scores": {"held-out perplexity": 33.987, "bits per byte": 1.5, "cas
         ("translation", ["de", "en"], "This model translates German to English."),
         ("translation", [], "This model translates text."),
         ("dates", [], "This model writes a date in ISO format."),
-        ("letters", [], "This model predicts how probable each token is as the next one."),
+        ("letters", [], "This model predicts the probability of every possible next token."),
     ],
 )
 def test_what_a_model_is_for_follows_from_its_task(
@@ -486,7 +486,7 @@ def test_a_model_of_a_task_that_nobody_knows_is_for_what_its_output_says() -> No
         == "This model reads one text and writes another."
     )
     heard = replace(closed, stream="transcript")
-    assert text.purpose_and_score(heard, {}) == "This model writes what is said in a sound."
+    assert text.purpose_and_score(heard, {}) == "This model transcribes speech."
 
 
 def test_of_many_classes_the_share_is_of_those_that_are_listed() -> None:

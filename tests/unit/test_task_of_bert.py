@@ -157,7 +157,7 @@ def label_of(token: str) -> str:
 
 def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     (header, arrays) = pictures(run_of("pretraining", "Mary [MASK] to the garden."))["guesses"]
-    assert header["masks"][0]["title"] == "Expected for [MASK]"
+    assert header["masks"][0]["title"] == "Prediction for [MASK]"
     assert header["note"] == "1 masked token, typed as [MASK] above."
     assert len(header["masks"][0]["rows"]) == 10 == len(arrays["p"])
     (header, _) = pictures(run_of("pretraining", "Mary [MASK] to the garden.", SECOND))["guesses"]
@@ -168,7 +168,7 @@ def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     assert [mask["position"] for mask in header["masks"]] == list(range(1, 9))
     assert (
         header["note"]
-        == "10 masked tokens. Click one again to unmask it. The first 8 are worked out below."
+        == "10 masked tokens. Click one again to unmask it. Only the first 8 are shown below."
     )
 
 

@@ -25,10 +25,10 @@ TEXT_ENDS = "The text ends here: nothing follows yet."
 READING_SCALE = "Shaded by weight, 0 to 1; hatched = masked."
 NO_ATTENTION_ROW = "This model has no attention, so no row of weights belongs to its answer."
 CONTINUES, WRITES = (
-    "predicts how probable each token is as the next one",
+    "predicts the probability of every possible next token",
     "reads one text and writes another",
 )
-WRITES_SOUND = "writes what is said in a sound"
+WRITES_SOUND = "transcribes speech"
 ONE_STEP_PREDICTION = "reads its input whole and predicts in one step"
 ROW_NOTE = "Its attention row shows what one head attended to."
 SURPRISAL_NOTE = f"""
@@ -167,7 +167,7 @@ def masks_note(n: int, n_typed: int, n_shown: int) -> str:
     """Return the number of hidden tokens, `n_typed` of them as [MASK], and how to change them."""
     if not n:
         return "Nothing is hidden. Click a token, or type [MASK] in the text above."
-    more = f" The first {n_shown} are worked out below." * (n > n_shown)
+    more = f" Only the first {n_shown} are shown below." * (n > n_shown)
     count = f"{n} masked token{'s' * (n != 1)}"
     if n_typed == n:
         return f"{count}, typed as [MASK] above.{more}"
@@ -177,9 +177,8 @@ def masks_note(n: int, n_typed: int, n_shown: int) -> str:
 
 def guess_title(name: str, i: int, n: int) -> str:
     """Return the title of the i-th of n [MASK] tokens; `name` is its hidden token, or ""."""
-    return (
-        f"{f'{i + 1} of {n}: e' if n > 1 else 'E'}xpected for {f'“{name}”' if name else '[MASK]'}"
-    )
+    title = f"Prediction for {f'“{name}”' if name else '[MASK]'}"
+    return f"{i + 1} of {n}: {words.lower_first(title)}" if n > 1 else title
 
 
 N_NAMED_CLASSES = 10  # classes that are named
