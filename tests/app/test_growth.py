@@ -274,14 +274,14 @@ def test_under_another_similarity_no_score_is_said(
     trained = said(page, "trained")["rows"][0][1]
     assert trained == (
         "Trained for 4,000 steps on generated examples. That was with the scaled dot similarity. No score was measured "
-        "with additive, which is used here. What additive learns in addition was never trained with these weights and is "
-        "as in a new model: W, U and v are drawn at random."
+        "with additive, which is used here. The additive similarity's own parameters are untrained: W, U and v are drawn "
+        "at random."
     )
     assert "exact match" not in prose(page)
 
 
 def test_what_is_said_under_the_slider() -> None:
     assert words.at_step(2000, {"held-out exact match": 98.4, "cases": 2000}) == (
-        "The line above and all pictures below are of the weights after 2,000 steps, reading the same text as the finished model. "
+        "Shown: the weights after 2,000 steps, on the same text as the finished model. "
         "Score of these weights: held-out exact match 98.4 % over 2,000 cases."
     )

@@ -42,9 +42,8 @@ def test_a_row_is_said_to_add_up_to_1_only_if_all_of_it_is_shown(
     for site in trace.attention.values():
         sums = site.weights().sum(-1)
         assert 0 < sums.min() < 0.9
-        assert "add up to at most 1. Of some rows a part goes to no token" in words.how_to_read(
-            site
-        )
+        said = words.how_to_read(site)
+        assert "add up to at most 1. Some rows leave part of their weight to no token" in said
     whole = hub_scope("BertForMaskedLM").run("3 4 5")
     for site in whole.attention.values():
         assert "they add up to 1." in words.how_to_read(site)

@@ -90,7 +90,8 @@ def test_what_a_row_adds_up_to_is_what_its_weights_add_up_to(runs: Runs, name: s
         empty = (sums == 0).all(0)
         torch.testing.assert_close(sums[:, ~empty], torch.ones_like(sums[:, ~empty]))
         said, n = words.how_to_read(site), int(empty.sum())
-        assert ("may attend to nothing. There all are 0" in said) == (n > 0)
+        whose = "its" if n == 1 else "their"
+        assert (f"may attend to nothing. All {whose} weights are 0" in said) == (n > 0)
         if n:
             assert (
                 f"except in the {'one row' if n == 1 else f'{n} rows'} that may attend to nothing"

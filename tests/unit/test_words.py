@@ -329,7 +329,7 @@ def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_
     if not first:
         assert said == measured
         return
-    never = f" What {name} learns in addition was never trained with these weights and is as in a new model: "
+    never = f" The {name} similarity's own parameters are untrained: "
     assert said.startswith(measured + never)
     begun = said.removeprefix(measured + never)
     assert re.findall(r"\bt\b|[MWUv]\b", begun)[: len(first)] == [

@@ -32,8 +32,8 @@ def choose_similarity(run: CurrentRun) -> None:
         format_func=lambda name: (
             f"{name} (own)" if name == own_name else f"{name}: {SIMILARITIES[name].formula}"
         ),
-        help="How query and key are compared. With any but the model's own, the weights are used in a way they were"
-        " not trained for. Learned numbers of that similarity (t, M, or W, U and v) start as in a new model.",
+        help="How query and key are compared. With another similarity, the weights are used in a way they were not"
+        " trained for. Its own parameters (t, M, or W, U and v) are at their initial values.",
     )
     if name:
         st.badge("not trained this way", icon=":material/warning:", color="orange")

@@ -87,9 +87,9 @@ def leaves_a_part(site: AttentionSite) -> bool:
 def add_up(site: AttentionSite) -> str:
     """Return the sum of a row's weights in words, naming how many rows are all zeros."""
     if leaves_a_part(site):
-        return "up to at most 1. Of some rows a part goes to no token"
+        return "up to at most 1. Some rows leave part of their weight to no token"
     n = count_empty_rows(site)
     if not n:
         return "up to 1"
-    rows = "the one row that" if n == 1 else f"the {n} rows that"
-    return f"up to 1, except in {rows} may attend to nothing. There all are 0"
+    rows, whose = ("the one row", "its") if n == 1 else (f"the {n} rows", "their")
+    return f"up to 1, except in {rows} that may attend to nothing. All {whose} weights are 0"

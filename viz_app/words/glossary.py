@@ -4,14 +4,12 @@ import re
 from html import escape
 
 GLOSSARY = {
-    "token": (
-        "A piece of text that the model takes as one: a word or part of one, a character, a sign. “·” is a space."
-    ),
+    "token": "The unit of text that a model reads: a word, part of a word, or a character. “·” is a space.",
     "head": "One of several attentions that work side by side in a layer, each with its own weights.",
     "layer": "One of several parts of a model that are built alike. Each reads the output of the one before.",
     "query": "The vector of the token that attends: what it looks for.",
     "key": "The vector of a token that may be attended to: what it is found by.",
-    "value": "The vector of a token that may be attended to: what it hands over.",
+    "value": "The vector of a token that may be attended to: what it contributes.",
     "vector": "A row of numbers: here, what the model knows of a token.",
     "weight": "In a picture of attention: the share of one token in what another attends to. Of a model: one of the "
     "numbers set by training.",
@@ -28,7 +26,7 @@ GLOSSARY = {
     "nat": "The unit of information with natural logarithms: ln 2 = 0.69 nats are 1 bit.",
     "bit": "The unit of information: 1 bit decides between two equally likely things.",
     "surprisal": "How unexpected a token was: the negative logarithm of its probability.",
-    "perplexity": "Between how many equally likely tokens a model in effect has to choose.",
+    "perplexity": "The number of equally likely tokens that a model is in effect choosing among.",
     "logit": "A number for each possible answer, such as each token of the vocabulary; softmax turns them into probabilities.",
     "residual stream": "The vector of a token on its way through the layers. Each part reads it and, with residual "
     "connections, adds to it.",

@@ -61,8 +61,8 @@ def no_snapshots(snapshots: Sequence[int]) -> str:
 def at_step(step: int, scores: dict) -> str:
     """Describe the page at an earlier training step: which weights it shows, and their scores."""
     return (
-        f"The line above and all pictures below are of {after_steps(step)}, reading the same text as the finished "
-        f"model. Score of these weights: {score_summary(scores) or 'not measured'}."
+        f"Shown: {after_steps(step)}, on the same text as the finished model. "
+        f"Score of these weights: {score_summary(scores) or 'not measured'}."
     )
 
 
@@ -185,8 +185,7 @@ def _untrained(name: str) -> str:
     """Note that a swapped-in similarity has untrained parameters; "" if it has no parameters."""
     initial_values = SIMILARITIES[name].initialisation
     return (
-        f" What {name} learns in addition was never trained with these weights and is as in a new model: "
-        f"{initial_values}."
+        f" The {name} similarity's own parameters are untrained: {initial_values}."
         if initial_values
         else ""
     )
