@@ -164,7 +164,7 @@ def test_a_hostile_folder_is_named_and_the_page_stays(folder: Path, damage: str)
     lines = status(app) + str(said(app, "note train-weights-line") if damage not in ("binary", "gone") else "")  # fmt: skip
     expected = {
         "binary": "not readable as JSON",
-        "gone": "no run is there yet",
+        "gone": "no run yet",
         "another model": "cannot be drawn",
         "markup": "cannot be drawn",
     }

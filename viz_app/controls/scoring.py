@@ -59,7 +59,7 @@ def _scoring(run: CurrentRun, key: ScoreKey) -> SlicedWork:
 
 
 def score_sentence(score: EditedScore) -> str:
-    """Say how the score changes, and whether the interval holds 0."""
+    """Say how the score changes, and whether the interval contains 0."""
     change = score.change
     digits = 3 if score.is_loss else 1
     was, now = (f"{value:.{digits}f}" for value in (score.before, score.after))
@@ -68,7 +68,7 @@ def score_sentence(score: EditedScore) -> str:
     )
     metric = score.metric if score.is_loss else f"{score.metric} in %"
     if change.low <= 0 <= change.high:
-        verdict = "no clear change, since the interval holds 0"
+        verdict = "no clear change, since the interval contains 0"
     else:
         is_better = (change.mean < 0) == score.is_loss
         verdict = "**better** with your edits" if is_better else "**worse** with your edits"

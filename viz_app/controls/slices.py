@@ -20,7 +20,7 @@ class SlicedWork:
     """Work in progress, stopped, or ended with an error; `steps` returns its result."""
 
     key: Hashable
-    inputs: Any  # work on others begins anew
+    inputs: Any  # work on others starts again
     steps: Generator[int, None, Any]  # yields how many are done
     n: int
     unit: str  # of what is counted, such as "texts"
@@ -84,7 +84,7 @@ class Slices:
             if not work.error:
                 st.session_state[self._running] = None
             st.rerun()  # ends the periodic reruns of the fragment
-        status = "stopped; press the button to go on" if work.is_stopped else work.doing
+        status = "stopped; press the button to continue" if work.is_stopped else work.doing
         st.progress(work.done / work.n, f"{work.done} of {work.n} {work.unit}: {status}")
 
     def _ends_within(self, work: SlicedWork, seconds: float) -> bool:

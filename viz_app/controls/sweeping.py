@@ -20,7 +20,7 @@ MIN_SWEPT_TEXTS = 8  # texts of a sweep
 MAX_SWEPT_TEXTS = 256
 LIVE_SWEPT_PER_PASS = 8  # texts in one pass, so that it can be stopped soon
 SWEPT_TEXTS = Text("if-texts")
-TEXTS_LABEL = "Held-out texts, one a line (the fields of a pair apart by a tab)"
+TEXTS_LABEL = "Held-out texts, one per line (a tab between the two texts of a pair)"
 _SWEEPS = Slices("if-sweep")  # by weights and baseline
 
 

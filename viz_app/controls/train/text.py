@@ -17,8 +17,8 @@ TRAIN_HELP = (
     "draw the picture. Once the run rests, the slider goes back over the steps whose weights were kept.\n\n"
     "**The chart** has the training loss of each batch, and the held-out loss and score at each validation. "
     "The vertical line is the step of the picture.\n\n"
-    "On **repeat**, each kept step except step 0 has an induction score (Olsson et al. 2022). A letter comes again, and the best head attends "
-    "to the letter that followed it the first time. The score is that weight, at the distance where it is smallest. "
+    "On **repeat**, each kept step except step 0 has an induction score (Olsson et al. 2022). When a letter repeats, an induction head "
+    "attends to the letter that followed it before. The score is the best head's weight there, at the distance where it is smallest. "
     "A band marks its jump, the shortest stretch with half of its rise. Is there one with a single layer? "
     "Set **Layers** to 1 and compare.\n\n"
     "**Start** begins a new run with the settings above. The run before stays beside it: change one thing, and compare. "
@@ -26,10 +26,10 @@ TRAIN_HELP = (
 )
 OFF = "This app was started without trainers. `attnscope --share --trainers 1` allows one run at a time."
 NO_TRAINERS = "This app was started without trainers."
-NO_DATA = "The recipe follows the size of your data."
+NO_DATA = "Add your data first: the recipe depends on its size."
 NOTHING_TRAINED = "Nothing is trained yet. Press **Start**."
 NO_ATTENTION_TO_WATCH = "This model has no attention: one vector carries the whole source."
-TOO_LARGE = "This attention has too many weights to be watched."
+TOO_LARGE = "This attention is too large to draw during training."
 MAX_MESSAGE_SHOWN = 300  # characters of a message
 STARTING_TEXT = "The trainer is starting …"
 ONLY_IN_TERMINAL = (
@@ -40,7 +40,7 @@ STATE_NAMES = {
     states.RUNNING: "Training",
     states.PAUSING: "Pausing after this step",
     states.PAUSED: "Paused",
-    states.TRAINED: "Trained; it is being scored on the test cases",
+    states.TRAINED: "Trained; scoring on the test cases",
     states.STOPPED: "Stopped; Resume continues from here",
     states.DONE: "Done",
 }
@@ -50,11 +50,7 @@ def status(run: TrainingRun, place: int) -> str:
     """Return where a run is, in one line."""
     if run.state == states.WAITING:
         runs = "run" if place == 1 else "runs"
-        return (
-            f"Waiting: {place} {runs} before yours."
-            if place
-            else "The trainer is free in a moment."
-        )
+        return f"Waiting: {place} {runs} before yours." if place else "Your run starts in a moment."
     if run.state == states.FAILED:
         return f"The run failed: {run.message}."
     if run.state == states.STARTING:
@@ -63,7 +59,7 @@ def status(run: TrainingRun, place: int) -> str:
 
 
 def storage_note(run: TrainingRun) -> str:
-    """Return where a run on own data is kept, and how the command line goes on with it."""
+    """Return where a run on own data is kept, and how to continue it on the command line."""
     assert run.folder is not None
     where = f"Kept in {run.folder} (without --runs DIR, until the app ends)"
     return printable(f"{where}. On the command line: {run.settings.resumed(run.folder)}")
@@ -79,7 +75,7 @@ def watched_status(run: WatchedRun) -> str:
 
 def _watched_state(run: WatchedRun) -> str:
     if run.state == states.WAITING:
-        return "no run is there yet; `attnscope train` begins one."
+        return "no run yet; start one with `attnscope train`."
     if run.state == states.STARTING:
         return "the trainer is starting …"
     progress = f"step {run.step:,} of {run.steps:,}{last_scores(run)}"
@@ -87,12 +83,12 @@ def _watched_state(run: WatchedRun) -> str:
         return f"not training: its process ended before the last step · {progress}. {_resumed(run)}"
     if run.state == states.DONE:
         return f"{'done' if run.is_scored else 'trained, but never scored'} · {progress}"
-    words = "training" if run.state == states.RUNNING else "trained; it is being scored"
+    words = "training" if run.state == states.RUNNING else "trained; scoring"
     return f"{words} · {progress}. {ONLY_IN_TERMINAL}"
 
 
 def _resumed(run: WatchedRun) -> str:
-    """Return how the command line goes on with a run."""
+    """Return how to continue a run on the command line."""
     words = [word for word in run.command.split() if word not in ("--overwrite", "--resume")]
     command = printable(" ".join([*words, "--resume"]))
     is_short = run.command and len(command) <= MAX_MESSAGE_SHOWN

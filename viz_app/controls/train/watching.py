@@ -122,7 +122,7 @@ def _fits(weights: np.ndarray, site: AttentionSite) -> bool:
 
 
 def _chart(now: Training, step: int) -> dict:
-    """Return the chart, made anew at most once a second while only the run goes on.
+    """Return the chart, redrawn at most once a second while only the run changes.
 
     It is empty before the first point.
     """
