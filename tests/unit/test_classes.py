@@ -96,9 +96,9 @@ def test_a_pupil_predicts_once(held: Classes) -> None:
 REFUSED = {
     "before joining": ("a stranger", 1, CHOICE, "yes", "not joined"),
     "another step": ("pupil 0", 2, CHOICE, "yes", "moved on"),
-    "another text": ("pupil 0", 1, TOKEN, "1", "another text"),
-    "no option": ("pupil 0", 1, CHOICE, "perhaps", "another run"),
-    "markup": ("pupil 0", 1, CHOICE, "<script>alert(1)</script>", "another run"),
+    "another text": ("pupil 0", 1, TOKEN, "1", "a different text"),
+    "no option": ("pupil 0", 1, CHOICE, "perhaps", "a different run"),
+    "markup": ("pupil 0", 1, CHOICE, "<script>alert(1)</script>", "a different run"),
     "a megabyte": ("pupil 0", 1, CHOICE, "yes" * 350_000, "too long"),
 }
 
@@ -218,7 +218,7 @@ def test_a_prediction_is_read(form: dict, said: str, value: object, words: str) 
     ],
 )
 def test_what_does_not_fit_the_form_is_refused(form: dict, said: str) -> None:
-    with pytest.raises(ValueError, match="another run"):
+    with pytest.raises(ValueError, match="a different run"):
         value_of(form, said)
 
 

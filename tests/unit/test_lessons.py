@@ -769,7 +769,7 @@ def test_nothing_is_told_before_a_prediction() -> None:
 def test_a_prediction_of_another_step_is_said_to_be_one() -> None:
     lesson = parsed(LESSON)
     run = run_of("eng-fra", "We like him.")
-    assert "another run" in lesson_picture(lesson, 1, {1: "perhaps"}, run, run, True)["error"]
+    assert "a different run" in lesson_picture(lesson, 1, {1: "perhaps"}, run, run, True)["error"]
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ def test_too_much_is_not_read_to_its_end(session):
 
     answer = post(session, endless())  # type: ignore[arg-type]
     assert answer.status_code == 422
-    assert "More than 5,000,000 bytes" in answer.json()["error"]
+    assert "larger than 5 MB" in answer.json()["error"]
     assert session.own_data is None
 
 

@@ -42,7 +42,7 @@ def follow_class(session: LiveSession) -> Standing | None:
         return standing
     lesson = offered_lessons().named(standing.lesson)
     if lesson is None or standing.step > len(lesson.steps):
-        class_state.leave_class(session, f"There is no lesson {standing.lesson} any more.")
+        class_state.leave_class(session, f"Lesson {standing.lesson} is no longer available.")
         return None
     session.member.stage = standing.stage
     lesson_state.open_in_class(lesson, standing.step, session, standing.is_released)

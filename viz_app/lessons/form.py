@@ -89,7 +89,7 @@ def value_of(form: PredictionForm, prediction: str) -> Any:
             return places
         if kind == TOKEN_STEP and len(places) == 1 and places[0] < n:
             return places[0]
-    raise ValueError("the prediction fits another run")
+    raise ValueError("the prediction was made for a different run")
 
 
 def words_of(form: PredictionForm, value: Any) -> str:
@@ -118,7 +118,7 @@ def with_unit(number: str, unit: str) -> str:
 
 
 def any_prediction(form: PredictionForm) -> str:
-    """Return a prediction of this form, to see what is told after one."""
+    """Return a prediction of this form, to see what is revealed after one."""
     kind = form["kind"]
     if kind == CHOOSE_STEP:
         return form["options"][0][0]

@@ -12,7 +12,7 @@ CHOOSE_STEP, TOKEN_STEP, NUMBER_STEP, ORDER_STEP, CELLS_STEP = (
     "order",
     "cells",
 )
-# kind of prediction → what stands after its name in the file
+# kind of prediction → what comes after its name in the file
 STEP_KINDS = {
     CHOOSE_STEP: "",
     TOKEN_STEP: "a stream of tokens",

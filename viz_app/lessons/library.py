@@ -50,5 +50,5 @@ def library(pages: Collection[str], parameters: Mapping[str, Parameter]) -> Libr
 def _read(
     path: Path, version: FileVersion, pages: tuple[str, ...], parameters: frozenset
 ) -> Lesson:
-    """Read a file anew where its version has changed."""
+    """Reread a file whose version has changed."""
     return read_lesson(path, pages, dict(parameters))

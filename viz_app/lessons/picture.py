@@ -18,9 +18,9 @@ from viz_app.lessons.readings import finder, numbered, plain_token
 from viz_app.lessons.sentence import ReadingValue
 from viz_app.session.current_run import CurrentRun
 
-RUN_MOVED = "Choose “Show again”: the run on the screen is another one."
+RUN_MOVED = "Choose “Show again” to return to this step's run."
 TEACHER_SHOWS = "Your teacher will show what happened."
-LED = "Pupils predict now. “Show what happened” shows it to everyone."
+LED = "Pupils predict now. “Show what happened” reveals the result to everyone."
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ _READING = re.compile(r"([a-z]+)\.([a-z_]+)(?:\(([^()]*)\))?")
 _NUMBER = re.compile(r"-?[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _RATIO = "{:.2f}".format
 _TEXT = re.compile(r"'([^']*)'")
-# no sign within a name or a number: signs stand between spaces
+# no sign within a name or a number: signs are between spaces
 _PAIR = re.compile(r"(?P<left>'[^']*'|[^'?|]+?) (?P<sign>[-/=<>]) (?P<right>'[^']*'|[^'?|]+)")
 
 
@@ -58,7 +58,7 @@ class Placeholder:
     chooses: bool = False
 
     def value(self, find: FindReading) -> ReadingValue:
-        """Return what stands in this place.
+        """Return the value of this placeholder.
 
         Raises:
             ValueError: the operands cannot be compared or subtracted.

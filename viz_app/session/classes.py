@@ -43,7 +43,7 @@ class ClassError(ValueError):
 
 @dataclass(frozen=True)
 class Standing:
-    """A class as it stands: the step that is open, and if its reveal is shown."""
+    """The state of a class: the open step, and whether its reveal is shown."""
 
     code: str
     lesson: str
@@ -88,7 +88,7 @@ class Classes:
         return code
 
     def standing(self, code: str) -> Standing | None:
-        """Return a class as it stands; None if there is none of this code."""
+        """Return the state of a class; None if there is none of this code."""
         with self._open() as db:
             row = db.execute(
                 "SELECT lesson, class.step, released FROM class LEFT JOIN step USING (code, step) "
@@ -138,7 +138,7 @@ class Classes:
         return n
 
     def ask(self, code: str, teacher: str, step: int, form: PredictionForm) -> None:
-        """Say what there is to predict with in a step; the first form stays.
+        """Set the prediction form of a step; the first form stays.
 
         Raises:
             ClassError: the person does not lead the class, or the form is too long.
@@ -146,14 +146,14 @@ class Classes:
         self._check_led(code, teacher)
         text = _written(form)
         if len(text) > LONGEST_FORM or not 1 <= step <= MOST_STEPS:
-            raise ClassError("This text is too long for a class to predict with.")
+            raise ClassError("This step is too long to use in a class.")
         with self._open() as db:
             db.execute(
                 "INSERT OR IGNORE INTO step (code, step, form) VALUES (?, ?, ?)", (code, step, text)
             )
 
     def form(self, code: str, step: int) -> PredictionForm | None:
-        """Return what there is to predict with in a step; None until the teacher's page has it."""
+        """Return the prediction form of a step; None until the teacher's page has set it."""
         with self._open() as db:
             row = db.execute(
                 "SELECT form FROM step WHERE code = ? AND step = ?", (code, step)
@@ -176,7 +176,7 @@ class Classes:
         if expected is None:
             raise ClassError("Your teacher's page is still opening. Predict again in a moment.")
         if _written(form) != _written(expected):
-            raise ClassError("The class predicts for another text. Choose “Show again”.")
+            raise ClassError("Your class is predicting for a different text. Choose “Show again”.")
         if len(prediction) > MAX_PREDICTION:
             raise ClassError("The prediction is too long.")
         try:

@@ -1,4 +1,4 @@
-"""Downloads over a route of their own: a file is made while it is sent, once somebody asks for it.
+"""Downloads over a route of their own: a file is made while it is sent, when it is requested.
 
 A link stays good as long as its session, and the file is that of the run then shown. Streamlit's
 download button would hold whole files until the session ends, and forgets its file at every rerun:
@@ -27,9 +27,7 @@ from viz_app.drawing.stamp import Facts, FileContent, stamped_pieces
 from viz_app.session import live, routes
 
 MAX_DOWNLOADS = 2  # simultaneous downloads of one session; each is computed while it is sent
-DOWNLOADS_BUSY = (
-    f"{MAX_DOWNLOADS} files are being sent to you; take this one when they have arrived."
-)
+DOWNLOADS_BUSY = f"{MAX_DOWNLOADS} downloads are running; try this one when they have finished."
 GONE = "This file is no longer offered; open its page again and take it there."
 _KEY = "downloads"
 _running: Counter[str] = Counter()  # downloads in progress, by session token

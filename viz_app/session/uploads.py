@@ -15,7 +15,7 @@ from viz_app.session.live import LiveSession
 
 UPLOAD_SECONDS = 60.0  # s in which a file must have arrived
 SLOWLY = "The file did not arrive in time."
-UPLOAD_BUSY = "A file of yours is being read already."
+UPLOAD_BUSY = "Another of your files is still being read."
 _sending: Counter[str] = Counter()  # requests in progress, by session token
 
 KeepFile = Callable[[LiveSession, bytes, Request], dict[str, str]]
@@ -57,10 +57,14 @@ async def _content(request: Request, largest: int) -> bytes:
     async for part in request.stream():
         content += part
         if len(content) > largest:
-            raise ValueError(f"More than {largest:,} bytes.")
+            raise ValueError(f"The file is larger than {largest / 1e6:g} MB.")
     return bytes(content)
 
 
 def _message(error: Exception) -> str:
     """Return the message of an error; one of the machine does not say where its folders are."""
-    return f"It cannot be kept: {error.strerror}" if isinstance(error, OSError) else str(error)
+    return (
+        f"The file could not be saved: {error.strerror}"
+        if isinstance(error, OSError)
+        else str(error)
+    )

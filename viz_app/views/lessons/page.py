@@ -14,9 +14,9 @@ from viz_app.views.page import Page, PageCell, ShownComponent, View, Widget
 LESSONS_QUESTION = "Lessons: what do you expect?"
 LESSONS_ANSWER = "Each lesson asks you to predict what a model does, then shows it on the running model. Pick one."
 LESSONS_HELP = (
-    "A lesson is a row of questions. You commit to a prediction first. Then the page changes, and what happened is "
-    "read from the run on the screen. Another model or text gives other answers. Everything on the page can be used "
-    "meanwhile. *Show again* brings the step's run back. The link in the address bar leads back to this "
+    "A lesson is a series of questions. You predict first; then the page changes and shows what the model did. "
+    "Another model or text gives other answers. You can use everything on the page during a lesson. "
+    "*Show again* brings the step's run back. The link in the address bar leads back to this "
     "point.\n\nAn example is one sentence made for its question: it shows what can happen, not how often. Where a "
     "question is about how often, the numbers are of held-out sentences, with their count.\n\n`attnscope --lessons DIR`"
     " adds lessons of your own, a Markdown file each. The README describes their format."
