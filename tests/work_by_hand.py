@@ -1,4 +1,4 @@
-"""Multiply–adds of a `decode` call by formula, term by term, for the tests of the counted ones."""
+"""Multiply-adds of a `decode` call by formula, term by term, for the tests of the counted ones."""
 
 from models.architectures import Config
 from models.architectures.attention_only import AttentionOnlyConfig

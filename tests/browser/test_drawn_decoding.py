@@ -979,7 +979,7 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
         ) == ["1" if i <= step else "0.35" for i in range(7)]
     name, svg = stage.saved_svg(".cost .svg")
     assert name == "one.decoding.work.svg"
-    assert list(svg)[1].text == "Multiply–adds of each decoding step"
+    assert list(svg)[1].text == "Multiply-adds of each decoding step"
 
 
 @pytest.mark.parametrize(
@@ -993,7 +993,7 @@ def test_numbers_of_any_size_are_short(stage: Stage, work: list[int]) -> None:
         work=header["work"] | {"cached": work, "uncached": work, "parallel": work[2]},
     )
     go(stage, 0)
-    assert f": {millions(work[0])} multiply–adds" in stage.text(".sum")
+    assert f": {millions(work[0])} multiply-adds" in stage.text(".sum")
     assert stage.text(".sum").endswith(f"{millions(work[2])}.")
 
 

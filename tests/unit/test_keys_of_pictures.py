@@ -18,7 +18,7 @@ KEYS = {
     "head/lines.js": ("head/head.js", "arrows((down, right)", "head/head.js", "press an arrow key"),
     "walk/table.js": ("walk/walk.js", "useKeys(this.table.cells", "walk/walk.js", "press ↑ or ↓"),
     "board/board.js": ("board/board.js", "ArrowRight: scale(", "board/board.js", "← and →"),
-    "stepper/lanes.js": ("stepper/stepper.html", 'type="range"', "stepper/stepper.html", "one step on"),
+    "stepper/lanes.js": ("stepper/stepper.html", 'type="range"', "stepper/stepper.html", "Next step"),
     "several/strands.js": ("several/strands.js", "ArrowDown: () => this.step(1)", "several/several.js", "↑ or ↓"),
     "matrices/matrices.js": ("choice/choice.js", "button.onclick", "matrices/matrices.js", "tokens above"),
     "mask_painter/board.js": ("mask_painter/brush.js", "this.toggle()", "mask_painter/brush.js", "keys: arrows and Space"),

@@ -19,7 +19,7 @@ from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name_part
 from viz_app.drawing.stamp import Facts, merge_facts, saving
 
-DIFFERENCE_CHROME_PX = 498  # px of the window that stand above the pictures and below them
+DIFFERENCE_CHROME_PX = 498  # px of the window above and below the pictures
 KEYS = ("difference 1", "difference 2")  # of the pictures
 DIFFERENCE_NOTE = "difference note"
 NO_DIFFERENCE = "There is no difference to show: {}."
@@ -90,7 +90,7 @@ def differences(
     names.
     """
     if len(first) != len(second):
-        return _none("the two runs are shown by other pictures here")
+        return _none("this page draws different pictures for the two runs")
     both = list(zip(KEYS, zip(first, second, strict=True), strict=False))
     reasons = {key: reason for key, pair in both if (reason := why_none(*pair))}
     pairs = {key: pair for key, pair in both if key not in reasons}

@@ -1,6 +1,6 @@
 // Which keys and values are computed at a step and which are kept, and how the work of a step grows without the cache.
 const WITHOUT = "#E69F00";
-const HOLLOW = { fill: WITHOUT, "fill-opacity": 0.15, stroke: WITHOUT }; // told apart without colours, too
+const HOLLOW = { fill: WITHOUT, "fill-opacity": 0.15, stroke: WITHOUT }; // distinguishable without colours, too
 
 class Cost {
   constructor(root) {
@@ -21,7 +21,7 @@ class Cost {
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.marks = [];
     if (!picture.work || this.width <= 0) return; // a model whose products are not counted; or another picture is shown
-    this.note.textContent = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes.";
+    this.note.textContent = "Multiply-adds of the decoder's matrix products at each step, counted from the model's sizes.";
     this.svg.replaceChildren();
     const { cached, uncached } = picture.work, steps = cached.length;
     const left = 58, top = 22, floor = this.height - 22, most = picture.most;
@@ -62,7 +62,7 @@ class Cost {
     const total = (row) => row.slice(0, now + 1).reduce((a, b) => a + b, 0);
     const [spent, would] = [total(cached), total(uncached)];
     this.sum.textContent =
-      `${now ? `Steps 1 to ${now + 1} together` : "Step 1"}: ${millions(spent)} multiply–adds with the cache, ${millions(would)} without (${
+      `${now ? `Steps 1 to ${now + 1} together` : "Step 1"}: ${millions(spent)} multiply-adds with the cache, ${millions(would)} without (${
         (would / spent).toFixed(1)
       } ×). ` +
       WORDING[this.picture.family].sum(this.picture.parallel.n, millions(parallel));

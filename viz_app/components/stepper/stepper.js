@@ -22,7 +22,7 @@ class Stepper {
     root.querySelector(".on").onclick = () => this.rest(this.step + 1);
     offer(
       root.querySelector(".cost .files"),
-      () => [this.cost.svg, "Multiply–adds of each decoding step", { ...this.picture, file: `${this.picture.file}.work` }, this.theme],
+      () => [this.cost.svg, "Multiply-adds of each decoding step", { ...this.picture, file: `${this.picture.file}.work` }, this.theme],
     );
     this.views = Object.fromEntries(["next", "attention", "work"].map((name) => [name, root.querySelector(`.views .${name}`)]));
     for (const [name, button] of Object.entries(this.views)) button.onclick = () => (this.look(name), this.draw());

@@ -25,7 +25,7 @@ COMPARE_ANSWER = (
     "The stronger the colour, the further apart. Click a head for both maps and their difference."
 )
 NO_TEXT_TO_COMPARE = (
-    "**This model reads no text**, so no texts are held out over which heads could be compared. The section **This "
+    "**This model reads no text**, so there are no held-out texts to compare heads on. The section **This "
     "text** compares them on the {} that is shown."
 )
 NO_HEADS_TO_COMPARE = "This model has no attention, so there are no heads to compare."
@@ -34,9 +34,7 @@ PINNED_HEAD = "Head of the pinned run"
 NOTHING_LABEL = "[nothing]"  # that a model generates
 SAME_HEAD = "with the same head"
 WITH_HELP = "Compare each head with the one of the same layer and number, or all with one head."
-COMPARE_TOO_LONG = (
-    "This run has too many tokens to compare every head: {}, and at most {} are compared."
-)
+COMPARE_TOO_LONG = "This run has {} tokens; every head can be compared for at most {}."
 OTHER_LENGTHS = "The two texts have {} and {} tokens, so their cells do not match. Choose Same text above to compare the heads."
 COMPARED_SINK_NOTE = "What a row leaves to no token counts as one more key."
 COMPARED_BY_NOTE = {
@@ -44,7 +42,7 @@ COMPARED_BY_NOTE = {
     WORDS: "The tokens differ, so heads are compared by words: the mean over a word's queries, the sum over its keys.",
     POSITIONS: "The texts differ but have equally many tokens, so heads are compared by position.",
 }
-OTHER_TASK = "Trained for other tasks, so the answers are not compared."
+OTHER_TASK = "Trained for different tasks, so the answers are not compared."
 UNKNOWN_TASK = "The task of one model is not recorded, so the answers are not compared."
 MAX_WORD_IN_SENTENCE = 24  # characters in a sentence
 OTHER_TOKENS = "[other tokens]"
@@ -69,7 +67,8 @@ KIND_LACKS = "{} has no attention that can be compared with this one on every te
 NO_NULL = "There are no other seeds of this recipe to show how close matches usually are."
 ONE_HEAD = "The model has one head of this kind."
 MATCHES_HELP = """**Distance.** The mean Jensen–Shannon divergence of rows in bits over texts that this model holds out from its training. Both
-models read the same target. Edits and masks of a run take no part; its training step and similarity do.
+models read the same target. A run's edits and masks are ignored; its training step and
+similarity are used.
 
 **Match.** Heads are matched one to one, over all layers, at the least total distance (the Hungarian algorithm). The **margin** is
 how much further the nearest other head is; below 0, another head is nearer and matched elsewhere.
