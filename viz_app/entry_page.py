@@ -2,7 +2,7 @@
 
 It is Streamlit's page with one line before its scripts: where the server is. Without it the browser
 looks for the server below the path of the page first, and each load logs two requests that fail. At
-its end are the app's style, there from the first paint on, and what shows the app once it stands.
+its end are the app's style, for the first paint, and the script that reveals the app once rendered.
 """
 
 import json
@@ -40,7 +40,7 @@ class EntryPage:
 
 
 def entry_page() -> str:
-    """Return Streamlit's page, told where its server is, with the app's style."""
+    """Return Streamlit's page with its server's address and the app's style."""
     page = Path(st.__file__).with_name("static") / "index.html"
     where = f"new URL({json.dumps(routes.base_path() or '/')}, location.origin).href"
     script = f"<script>window.__streamlit = {{ BACKEND_BASE_URL: {where} }}</script>"

@@ -1,5 +1,5 @@
-// What a browser shows first is an outline of the app (style.css). The app takes its place when all parts of its page are there and stand
-// still, so that nothing on it moves; or, where a model takes long to open, when that is said.
+// What a browser shows first is an outline of the app (style.css). It is replaced by the app once all parts of the page are there and at
+// rest, so that nothing moves; or, where a model takes long to open, once the page shows that.
 (() => {
   const STILL = 3, PATIENCE = 3_000, LONGEST = 20_000; // frames in which nothing moves; ms that an opening model has; ms in all
   const root = document.documentElement, find = (one) => document.querySelector(`[data-testid=${one}]`);

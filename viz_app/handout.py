@@ -78,7 +78,7 @@ class Paper:
 
 
 def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
-    """Run the pages of a lesson, and return what stands on paper of it.
+    """Run the pages of a lesson, and return its printed form.
 
     Raises:
         ValueError: a step cannot be shown.

@@ -29,7 +29,7 @@ function say({ says, code }, value) {
 }
 
 // What fits itself to the height of a window fits itself to the frame as it is at first: one that grew with it would never end.
-// By name: the least height, what else stands in the frame, and the most, as in head.css, mask_painter.css and difference.css.
+// By name: the least height, that of everything else in the frame, and the most, as in head.css, mask_painter.css and difference.css.
 function hold() {
   const parts = { head: [380, 285, 900], board: [250, 445, 400], difference: [170, 300, 480] };
   for (const [name, [least, beside, most]] of Object.entries(parts))

@@ -61,7 +61,7 @@ async def _when_new(session: LiveSession, version: str) -> Response:
 
 
 def _touch(session: LiveSession) -> None:
-    """Count the person as there."""
+    """Mark the person as present."""
     try:
         open_classes().join(session.member.code, session.member.person)
     except ClassError:  # full since

@@ -43,7 +43,7 @@ class ModelTexts:
         scope = self.scope
         terms = words.terms(scope.task, scope.training.get("languages", ()))
         pairs = zip(scope.model.text_fields, self.texts, strict=True)
-        # what stands in brackets in a label says how to type
+        # the part in brackets of a label says how to type
         return [(terms.label(field.name).partition(" (")[0], text) for field, text in pairs if text]
 
 

@@ -1,4 +1,4 @@
-"""Where the pictures and texts of a page stand, as nodes that static.js builds."""
+"""The layout of a page's pictures and texts, as nodes that static.js builds."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,9 +1,9 @@
 // A static page: the stills that Python has drawn beforehand, and what leads from one to another. A still is the page at one address of
-// the app; its address here is what stands after "#". What has no still needs the app, and the page says so.
+// the app; its address here is the part after "#". What has no still needs the app, and the page says so.
 const pictures = document.querySelector(".pictures"), drawn = document.querySelector("#drawn");
 const { stills, layouts, kept, objects, arrays, says } = await unpacked(drawn);
 const parts = new Map(); // key → its part
-let still, held = { token: "" }; // the still that stands; the token held in a head
+let still, held = { token: "" }; // the current still; the token held in a head
 
 // What a page shows at an address. Parts that stay keep their element, and with it what was chosen in them.
 function show(next) {
@@ -92,7 +92,7 @@ function answer(key, trigger, value) {
 
 const fits = (values, value) => Object.entries(values).every(([name, one]) => JSON.stringify(one) === JSON.stringify(value[name]));
 
-// A part that has moved ahead of an answer which does not come is made anew.
+// A part that has moved ahead of an answer which does not come is rebuilt.
 function again(key) {
   const { place } = parts.get(key), other = mounted(key, pictures);
   place.replaceWith(other.place);

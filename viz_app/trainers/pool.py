@@ -1,4 +1,4 @@
-"""The trainers of this server: whose run begins, and whose ends because nobody is there."""
+"""The trainers of this server: which run starts, and which ends because its session is gone."""
 
 import os
 import threading

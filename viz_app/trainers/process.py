@@ -1,4 +1,4 @@
-"""A trainer: `attnscope train` in a process of its own, told what to do over its stdin."""
+"""A trainer: `attnscope train` in a process of its own, commanded over its stdin."""
 
 import base64
 import json

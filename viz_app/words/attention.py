@@ -34,7 +34,7 @@ def kind_short(site: AttentionSite) -> str:
 
 
 def kind_subtitle(site: AttentionSite, t: Terms) -> str:
-    """Return a sentence that names who reads and what is read: "the translation reads itself"."""
+    """Return the streams of queries and keys: "the translation so far → itself"."""
     query, key = t.of(site.query_stream), t.of(site.key_stream)
     return f"{query.text} → {'itself' if site.query_stream == site.key_stream else key.text}"
 
@@ -42,7 +42,7 @@ def kind_subtitle(site: AttentionSite, t: Terms) -> str:
 def layer_place(site: AttentionSite) -> str:
     """Return the stack and layer of a site for display, counted from 1: "Decoder layer 2".
 
-    A role of the model's own stands in place of the stack: "Query stream, layer 2".
+    A role of the model's own replaces the stack: "Query stream, layer 2".
     """
     side = site.site_kind.side
     if is_alignment(site):

@@ -50,7 +50,7 @@ class Strip {
     };
   }
 
-  // What stands before the first place: nobody expected it.
+  // The token before the first position has no prediction.
   open(button, label) {
     Object.assign(button, {
       type: "button",

@@ -13,7 +13,7 @@ class Tree {
     this.scale = scaleOf();
     this.across = this.scale > 1 ? CLOSE : NODE.across;
     const width = NODE.left * 2 + (steps.length - 1) * this.across + NODE.wide, height = NODE.top + most * NODE.down;
-    const held = this.svg.contains(this.svg.getRootNode().activeElement); // the keyboard stays in a tree that is drawn anew
+    const held = this.svg.contains(this.svg.getRootNode().activeElement); // the keyboard focus stays in a tree that is redrawn
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.setAttribute("width", width);

@@ -1,5 +1,5 @@
 // What a canvas or a drawing shows, as a table behind it that a screen reader walks: a row, a column and a value. It is made once the picture is
-// at rest, since nobody waits for it; of a matrix that is too wide to walk it holds the values furthest from 0 of each row.
+// at rest, since it is not urgent; of a matrix that is too wide to walk it holds the values furthest from 0 of each row.
 const WALKED = 40, STRONGEST = 5, AT_REST = 250; // columns of a whole table; values in a row of another; ms
 
 // A part of a picture: {name, rows, columns, value(r, c)}: names as texts, values as numbers, or as texts where there is no number.

@@ -1,5 +1,5 @@
-// The keys that an element makes use of: { key: action }. An action returns false where it has no use for its key just now. All
-// other keys, and every key together with Ctrl, Alt, Meta or Shift, are left to the browser: Tab leaves, F5 loads anew.
+// The keys that an element handles: { key: action }. An action returns false if it does not handle its key just now. All
+// other keys, and every key together with Ctrl, Alt, Meta or Shift, are left to the browser: Tab leaves, F5 reloads.
 function useKeys(element, actions) {
   element.onkeydown = (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey || event.shiftKey || !Object.hasOwn(actions, event.key)) return;

@@ -1,6 +1,6 @@
 // A component shows what Streamlit's reruns send, and while someone types what comes over the live socket (viz_app/session/live.py and live_route.py).
-// Both say of which edition it is, [edit, rerun]; what is older than what stands there is not shown any more.
-let themes = new WeakMap(); // element → its colours, until Streamlit shows it anew, as it does when they change
+// Both come with their edition, [edit, rerun]; an older edition never replaces a newer one.
+let themes = new WeakMap(); // element → its colours, until Streamlit remounts it, as it does when they change
 // key → { edition, data, rerun, show } of each component on the page; `rerun` is the { edition, data } that the last rerun sent
 const pictures = (window.attnscopePictures ??= new Map());
 

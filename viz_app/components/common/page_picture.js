@@ -1,4 +1,4 @@
-// A picture that is made of parts of the page, as a drawing: its boxes, shades, lines and words where they stand. What scrolls is in it
+// Parts of the page as a drawing: boxes, shades, lines and words at their positions. What scrolls is in it
 // whole; what only serves the screen, as buttons and hints, is not (data-screen-only).
 const LEFT_OUT = "script, style, .files, .tip, .behind, .ghost, [data-screen-only]";
 const COLOUR = /(?:rgba?|color|oklab|oklch|lab|lch|hsla?)\([^()]*\)/g;
@@ -71,7 +71,7 @@ class Sheet {
     }
   }
 
-  // The drawing is as large as what stands in it.
+  // The drawing grows to hold this box.
   reach(box) {
     this.left = Math.min(this.left, box.left);
     this.top = Math.min(this.top, box.top);
@@ -172,7 +172,7 @@ function cutOf(element) {
   }
 }
 
-// The lines in which a text stands on the page: {text, left, top, right, bottom}.
+// The lines of a text as laid out on the page: {text, left, top, right, bottom}.
 function linesOf(node) {
   const lines = [], range = document.createRange();
   let at = 0;

@@ -51,7 +51,7 @@ function sharply(draw, take) {
   }
 }
 
-// How much larger a picture stands on the page than its own lengths say: 1, and more while the page is presented (style.css).
+// How much larger a picture is on the page than its own lengths: 1, and more while the page is presented (style.css).
 const scaleOf = () => Number(getComputedStyle(document.documentElement).getPropertyValue("--attnscope-scale")) || 1;
 
 // Gives a canvas its size, in CSS pixels or, at another `scale` than 1, in lengths that are so much larger on the page; empties it

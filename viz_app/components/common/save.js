@@ -1,4 +1,4 @@
-// Pictures as files. A `picture` has the file's name, a `caption` to stand under it and, `about` it, all that is known of its
+// Pictures as files. A `picture` has the file's name, a `caption` for below it and, `about` it, all that is known of its
 // numbers (drawing/stamp.py).
 const BAND = 30, EDGE = 8; // px: the title's line, the room beside words
 const NOTE = { size: 12, line: 17 }, KEY = { wide: 120, tall: 10, line: 22 };

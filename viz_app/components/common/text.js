@@ -45,7 +45,7 @@ function fit(text, room, measure) {
   return shown;
 }
 
-// What an axis is, written with its arrow: all of it, or where there is no room for that, only what stands before its colon.
+// What an axis is, written with its arrow: all of it, or where there is no room for that, only the part before its colon.
 function fitAxis(axis, withArrow, room, measure) {
   const whole = withArrow(axis);
   return measure(whole) <= room ? whole : fit(withArrow(axis.split(": ")[0]), room, measure);

@@ -88,7 +88,7 @@ class Heatmap {
     this.tall = Math.min(y, LARGEST_CELL, Math.max(TALLEST * x, LEAST_CELL));
   }
 
-  // What a cell stands for, and where to find what it does not show.
+  // What a cell covers, and where to find what it does not show.
   explain(pixels) {
     const { block, rows, cols, size, first, joins } = this.picture,
       pooled = pixels > 1 ? ` Each pixel = largest of ${pixels} × ${pixels} cells.` : "";

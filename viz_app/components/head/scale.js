@@ -17,8 +17,8 @@ function strengthsOf({ arrays, rows, cols, scale, hidden }) {
   return found;
 }
 
-// The switches over the picture: the scale, and whether [start] and [end] are hidden. What is chosen stands at once; an older
-// answer of Python does not take it back.
+// The switches over the picture: the scale, and whether [start] and [end] are hidden. The choice shows at once; an older
+// answer from Python does not undo it.
 class Switches {
   constructor(root, choose) {
     this.select = root.querySelector(".scale");

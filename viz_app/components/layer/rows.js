@@ -129,7 +129,7 @@ class Rows extends Fitted {
     this.put("rect", { x, y: y + 3, width: wide, height: this.line - 6, fill: "none", stroke: this.theme.line });
   }
 
-  // A place that says on hover what stands there; `say` is given how far along it the pointer is, from 0 to 1.
+  // An area that shows on hover what is there; `say` gets how far along it the pointer is, from 0 to 1.
   place(x, y, wide, say, parent) {
     const pad = this.put("rect", { x, y, width: wide, height: this.line, fill: "transparent" }, undefined, parent);
     pad.onpointermove = (event) => {

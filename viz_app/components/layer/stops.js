@@ -19,7 +19,7 @@ class Stops extends Rows {
     this.fit();
   }
 
-  // Where the columns stand: names, then four of one width, then the tokens; on a narrow page without the less telling ones.
+  // Where the columns are: names, then four of one width, then the tokens; on a narrow page without the less telling ones.
   columns(width) {
     const { picture } = this, says = Boolean(picture.answer), narrow = width < 420;
     const name = 24 + Math.min(100 * scaleOf() + 34, Math.max(88, width * 0.2)), cell = Math.max(46, Math.min(92, width * 0.085));

@@ -1,5 +1,5 @@
 // Writes Python's address over the browser's: a deliberate step as an entry of the history, to which Back returns, all else over
-// the entry that stands. Where Back or Forward has led since, only a run that found the address there has something to say of it.
+// the current entry. After Back or Forward, only a run that started from that address may write it.
 // What Streamlit itself reads of the address ("embed") stays.
 class History {
   constructor() {

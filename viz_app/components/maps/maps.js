@@ -241,7 +241,7 @@ class Maps {
     context.strokeRect(this.left + spot.c * side, this.top + spot.r * tall, side, tall);
   }
 
-  // All pictures as one, as they stand on the page.
+  // All pictures as one, as laid out on the page.
   download() {
     const [whole, context, box] = blankAs(this.place, this.theme);
     for (const { figure, cells, part } of this.views) {
@@ -259,7 +259,7 @@ class Maps {
   }
 }
 
-// How far up the colour map a value stands, from 0 at white to 1 at the largest.
+// How far up the colour map a value is, from 0 at white to 1 at the largest.
 const SHARES = {
   linear: (value, least, largest) => value / largest,
   root: (value, least, largest) => Math.sqrt(value / largest),

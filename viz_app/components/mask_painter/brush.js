@@ -1,5 +1,5 @@
-// The chosen mask, to paint on. A stroke forbids or allows, as its first cell is open or blocked; Python hears of it when
-// the pointer is let go, and is told all painted cells, so that no stroke can be lost.
+// The chosen mask, to paint on. A stroke forbids or allows, as its first cell is open or blocked; When the pointer
+// is released, Python receives all painted cells, so that no stroke can be lost.
 class Brush {
   constructor(section, forms, on) {
     this.on = on;

@@ -1,4 +1,4 @@
-// The same head as matrix products. A dimension has one length wherever it stands, so that inner sides meet; the row and
+// The same head as matrix products. A dimension has the same length everywhere, so that inner sides meet; the row and
 // the column convention are the same numbers, transposed. Pointing at a product outlines the row and column it comes from.
 // Where a dimension counts tokens its length is the same however many there are: nothing moves while one types.
 // In a low window, on a phone, and beside larger letters, all are shorter, so that as many products as possible are in sight; the rest scrolls below the title.
@@ -157,7 +157,7 @@ class Matrices {
     band.style.height = `${Math.max(h, 3) + 2}px`;
   }
 
-  // The chosen weight, and the query's row or column, wherever they stand.
+  // The chosen weight, and the query's row or column, wherever they are.
   hold() {
     const { query, key } = this.picture;
     for (const view of this.figures) {
@@ -181,7 +181,7 @@ class Matrices {
     return [...(signed.length ? [signedKey(theme, said)] : []), ...weights];
   }
 
-  // All equations as one picture, as they stand on the page, with what is scrolled out of sight.
+  // All equations as one picture, as laid out on the page, with what is scrolled out of sight.
   download() {
     for (const scrolled of this.place.querySelectorAll(".terms, .before")) scrolled.scrollLeft = 0;
     const [whole, context, box] = blankAs(this.place, this.theme, this.place.querySelectorAll(".terms > *"));
@@ -198,7 +198,7 @@ class Matrices {
   }
 }
 
-// The text of an element as it stands on the page, low and high parts small; returns where it ends.
+// The text of an element as laid out on the page, its sub- and superscripts small; returns where it ends.
 function writeMarked(context, element, x, y, font) {
   const size = parseFloat(getComputedStyle(element).fontSize);
   for (const part of element.childNodes) {

@@ -1,6 +1,6 @@
 // All heads at a glance. Hover names a head and enlarges it, a click or the arrow keys choose one.
-const GAP_TO_ZOOM = 6, ZOOMED = 216, ZOOM_FRAME = 20; // px: over the zoom, its picture, and what stands round that
-const NARROW = 700, FINGER = 40; // px: the window in which the chosen head stands below, not beside; what a finger hits
+const GAP_TO_ZOOM = 6, ZOOMED = 216, ZOOM_FRAME = 20; // px: above the zoom, its picture, and the frame around it
+const NARROW = 700, FINGER = 40; // px: the window below which the chosen head is under the pictures, not beside them; a target for a finger
 
 class Overview extends Fitted {
   constructor(root) {
@@ -27,7 +27,7 @@ class Overview extends Fitted {
     this.fit();
   }
 
-  // What is switched stands at once; an older answer of Python does not take it back.
+  // The choice shows at once; an older answer from Python does not undo it.
   switch() {
     const { joined, joins, cannot, switches } = this.picture;
     if (this.joining === joined) this.joining = undefined;
@@ -66,8 +66,8 @@ class Overview extends Fitted {
     return !byRow ? "1 weight" : byRow === this.picture.blocks.length ? "largest of its row" : "1 weight; of a long row its largest";
   }
 
-  // So much for one row of pictures that all blocks, stacked this high, fit the window beside the head; where the head stands below
-  // them, so much that a finger finds one.
+  // The height of one row of pictures: all blocks, stacked this high, fit the window beside the head; where the head is below
+  // them, a picture is large enough for a finger.
   rowHeight(stacked) {
     if (window.innerWidth < NARROW) return FINGER + GAP;
     const most = Math.max(...this.picture.blocks.map((block) => block.layers.length));

@@ -59,7 +59,7 @@ class Patch {
     });
   }
 
-  // The width of a head's cell with which the boards of all kinds of attention stand side by side, if one is wide enough.
+  // The width of a head's cell at which the boards of all kinds of attention fit side by side, if one is wide enough.
   headCell(boards, kinds) {
     const heads = kinds.reduce((n, { heads }) => n + heads, 0), names = 64 * scaleOf();
     if (heads > NUMBERED) return HEAD.least;

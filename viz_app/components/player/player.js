@@ -1,6 +1,6 @@
-// Plays the steps from the one that stands, or from the first if that is the last; stops at the last. The next is asked for some
+// Plays the steps from the current one, or from the first if that is the last; stops at the last. The next is asked for some
 // time after the one before it, with all its pictures, has come, so that a slow machine leaves none out.
-const BEAT = 900; // ms that a step stands
+const BEAT = 900; // ms that a step is shown
 const LAST = "live"; // the component that a rerun shows last
 
 class Player {
@@ -16,7 +16,7 @@ class Player {
     const at = steps.indexOf(step);
     this.status.textContent = `${at + 1} of ${steps.length}`;
     if (this.isPlaying && isNew) {
-      if (step !== this.pending || at === steps.length - 1) this.pause(); // somebody has moved the slider, or it is done
+      if (step !== this.pending || at === steps.length - 1) this.pause(); // the slider was moved, or this is the last step
       else this.wait(steps[at + 1]);
     }
     this.name();

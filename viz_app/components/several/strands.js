@@ -1,5 +1,5 @@
 // The lines of several heads between the same two rows of tokens: a head keeps its colour, and besides has a line style and ends a
-// little lower than the one before, so that no head is told from another by its colour alone.
+// little lower than the one before, so that colour is never the only difference between two heads.
 const STYLES = ["", "7 4", "2 3", "10 3 2 3"], FAINT = 0.05, STEPS = 20, LEAST = 12, APART = 3.2, ROOF = 24;
 
 class Strands extends Fitted {
@@ -84,7 +84,7 @@ class Strands extends Fitted {
     }, text);
   }
 
-  // The tokens of one side, as many as keep their size; each is pointed at where it stands or would stand.
+  // The tokens of one side, as many as keep their size; each is pointed at where it is or would be.
   column(side, labels, room) {
     const pitch = this.pitch[side], size = Math.max(LEAST, Math.min(14, pitch * 0.7)), every = Math.ceil((size + 2) / pitch);
     const measure = widthIn(`${size}px ${this.theme.font}`), left = side === "query", x = left ? this.left : this.right;

@@ -1,4 +1,4 @@
-// A row of tokens coloured by how much each is read; the numbers stand under them.
+// A row of tokens coloured by their weight, with the numbers below.
 class Chips {
   constructor(parent, side) {
     this.title = put(parent, "div", "what");
@@ -14,7 +14,7 @@ class Chips {
 
   // weights[i] for the tokens that may be read; from `open` on they are masked, from `known` on not there yet.
   show(title, labels, weights, theme, { open = labels.length, known = labels.length } = {}) {
-    const [what, ...whose] = title.split(" ("); // the rest is said on hover where there is little room
+    const [what, ...whose] = title.split(" ("); // where there is little room, the rest shows on hover
     this.title.replaceChildren(what);
     if (whose.length) put(this.title, "span", "whose", ` (${whose.join(" (")}`);
     this.title.title = title;

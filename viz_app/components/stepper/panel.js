@@ -6,11 +6,11 @@ class Panel {
     this.bars = new Bars(section, force);
     const entropy = put(section, "div", "entropy");
     this.entropy = { text: put(entropy, "span"), bar: put(put(entropy, "span", "track"), "i"), most: put(entropy, "span", "quiet") };
-    section.append(this.lead); // after what it explains, so that the bars stand as high as they can
+    section.append(this.lead); // below the part it explains, so that the bars start as high as possible
     this.parts = put(section, "div", "parts");
   }
 
-  // Rows of tokens where there is attention, strips where there are states; made anew when the model is of another kind.
+  // Rows of tokens where there is attention, strips where there are states; rebuilt for a model of another kind.
   furnish({ cross, own, vectors }) {
     const kind = JSON.stringify([cross, own, vectors.map(({ name }) => name)]);
     if (kind === this.kind) return;

@@ -1,4 +1,4 @@
-// What the two runs are called and what is said of them. A Transformer's decoder does all positions of a given text at
+// The names of the two runs, and their sentences. A Transformer's decoder does all positions of a given text at
 // once; a recurrence makes one state from the one before, whether its text is given or its own.
 const WORDING = {
   attention: {

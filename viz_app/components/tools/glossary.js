@@ -1,6 +1,6 @@
 // Explains the field's words and symbols on hover, wherever they are: in prose, in a formula, in a component. The
 // entries lie on the page (viz_app/words/glossary.py). A user's own text is not explained, nor what has a title of its own.
-const REST = 200; // ms that the pointer rests before anything is said
+const REST = 200; // ms that the pointer rests before an entry shows
 const OWN = "textarea, input, [title]:not(abbr), .token, .source, .output, button.place, .read, .keys, .chips, .who, svg, canvas";
 const FORMULA = ".katex, .formula, [data-formula]";
 const TEX = {
@@ -106,7 +106,7 @@ function meant(element, x, y, known) {
   return null;
 }
 
-// What a formula says in one line, with _ and ^ before what stands low and high.
+// A formula in one line, with _ and ^ before subscripts and superscripts.
 function sourceOf(formula) {
   const written = formula.querySelector("annotation")?.textContent ?? formula.dataset.formula ?? formula.textContent;
   let plain = written.replace(/\\(mathrm|text|mathbf|hat)\{([^}]*)\}/g, (_, how, inner) => (how === "hat" ? `${inner}\u0302` : inner));
@@ -115,7 +115,7 @@ function sourceOf(formula) {
 }
 
 const escaped = (name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-// A name where it stands for itself: no letter on either side, and no mark over its last one.
+// A name on its own: no letter on either side, and no mark over its last one.
 const alone = (name) => new RegExp(`(?<![A-Za-z])${escaped(name)}(?![A-Za-z\u0300-\u036f])`, "gu");
 
 function inFormula(source, { symbol, letter }) {

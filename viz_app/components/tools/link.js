@@ -1,5 +1,5 @@
-// A link to the very view that stands: the browser's address, with what stands in the text boxes of the `fields`, of which Streamlit
-// may not have heard yet.
+// A link to the current view: the browser's address, with the texts in the boxes of the `fields`, which Streamlit
+// may not know yet.
 function linkOf(address, fields) {
   const link = new URL(address);
   for (const name of fields) {

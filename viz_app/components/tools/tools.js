@@ -65,7 +65,7 @@ class Tools {
     if (!this.pin.disabled) this.tell("pin", !this.pinned);
   }
 
-  // P and K, where nobody types. The element that has the keyboard may lie within a component.
+  // P and K, unless someone is typing. The element that has the keyboard may lie within a component.
   key(event) {
     const held = event.ctrlKey || event.altKey || event.metaKey || event.shiftKey || event.repeat || event.defaultPrevented;
     const typed = event.composedPath()[0].closest?.(

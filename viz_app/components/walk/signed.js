@@ -17,7 +17,7 @@ function signedRamp(theme) {
 
 const signedCode = (value, scale) => SIGNED_STEPS + Math.round(SIGNED_STEPS * Math.max(-1, Math.min(1, scale ? value / scale : 0)));
 
-// The key to signed colours, whose ends are ±`most`; without it they stand elsewhere in the picture.
+// The key to signed colours, whose ends are ±`most`; without it the picture shows them elsewhere.
 const signedKey = (theme, says, most = "") => ({ colours: signedRamp(theme).css, least: `−${most}`, most: `+${most}`, says });
 
 // The value with the largest size among values[start … end).

@@ -50,7 +50,7 @@ class Table {
     this.focus(null);
   }
 
-  // The height of a row: what a finger hits on a phone, else so that all of them stand in the window.
+  // The height of a row: on a phone a target for a finger, else such that all of them fit the window.
   pitchOf(lines) {
     if (window.innerWidth < NARROW) return ROW.finger;
     return Math.max(ROW.least, Math.min(ROW.own, Math.floor(this.room() / lines)));

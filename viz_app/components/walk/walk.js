@@ -1,5 +1,5 @@
-// The walk from two vectors to one weight and on to what the head hands over. All stages are here from the start, so that
-// stepping is immediate; only where one stopped is told to Python, for the URL.
+// The walk from two vectors to one weight and on to the output of the head. All stages are here from the start, so that
+// stepping is immediate; Python hears only where the walk stopped, for the URL.
 const TELL_AFTER = 350; // ms of rest
 
 // How wide a column is, how much of the spare room it takes, and when it is left out for want of room (the highest first).

@@ -1,1 +1,1 @@
-"""The page Attention: who reads whom?"""
+"""The page Attention: which token attends to which?"""

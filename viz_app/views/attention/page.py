@@ -1,4 +1,4 @@
-"""Attention: who reads whom? All heads, then one head as a map and as lines."""
+"""Attention: which token attends to which? All heads, then one head as a map and as lines."""
 
 from collections.abc import Sequence
 from dataclasses import replace

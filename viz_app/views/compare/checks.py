@@ -1,4 +1,4 @@
-"""The checks of the distance shown: by a second formula, against itself and turned round."""
+"""The checks of the distance shown: by a second formula, against itself and swapped."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ CLOSE = 1e-5  # bits between two routes to one distance
 
 
 def distance_checks(what: Compared) -> list[Check]:
-    """Check the distance by a second route, against itself and turned round."""
+    """Check the distance by a second route, against itself and swapped."""
     first, second = what.maps
     itself = row_distances(first, first).nan_to_num(0.0)
     turned = float(row_distances(second, first).nanmean().nan_to_num(0.0))

@@ -207,7 +207,7 @@ def _unit_lengths(names: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def _constants(site: AttentionSite) -> tuple[str, str, str]:
-    """Return what stands before and behind the product Q Kᵀ, and what is done to it."""
+    """Return the factors before and after the product Q Kᵀ, and what is done to it."""
     name, learned = site.similarity.name, site.similarity.learned
     if name == "scaled dot":
         return "", " / √d_{k}", f"/ √{site.d_head}"

@@ -1,4 +1,4 @@
-"""Inside a head: how does this one weight come about? From two tokens' vectors to the number."""
+"""Inside a head: how is one attention weight computed? From two tokens' vectors to the number."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -49,7 +49,7 @@ MAX_ATTRIBUTED_TOKENS = {
     text.ROLLOUT_METHOD: 256,
     text.FLOW_METHOD: 24,
 }  # tokens
-ATTRIBUTION_CHROME_PX = 430  # px of the window that stand above the picture and below it
+ATTRIBUTION_CHROME_PX = 430  # px of the window above and below the picture
 
 
 def find_attribution(run: CurrentRun) -> View[AttributionChoices] | str:

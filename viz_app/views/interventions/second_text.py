@@ -14,7 +14,7 @@ from viz_app.input_bar.examples import readable_examples
 from viz_app.session.own_files import FILE_KINDS
 from viz_app.views.interventions.patch_runs import reads_same, second_fields
 
-# a word → one that may stand in its place; each pair is tried in this order, and both ways
+# a word → one that may replace it; each pair is tried in this order, and both ways
 WORD_PAIRS = (
     ("She", "He"), ("she", "he"), ("dog", "cat"), ("boy", "girl"), ("him", "her"), ("I", "You"), ("We", "They"),
     ("good", "bad"), ("like", "hate"), ("cold", "great"), ("was", "is"), ("I was", "I am"), ("years", "days"), ("long", "short"),

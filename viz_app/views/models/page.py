@@ -28,9 +28,7 @@ from viz_app.views.page import Checks, Page, PageCell, ShownComponent, View
 CARD_PAGE = "task"  # the page that a card opens
 REFERENCE = "reference/index.html"  # viz_app/reference
 
-Card = tuple[
-    tuple[int, str], dict[str, Any], list[np.ndarray]
-]  # the group that it stands in, what is said, the masks
+Card = tuple[tuple[int, str], dict[str, Any], list[np.ndarray]]  # its group, its texts, the masks
 
 
 def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:

@@ -1,4 +1,4 @@
-"""Task: what is this model for? A picture of each type of output, and what one head read for it."""
+"""Task: what is this model trained to do? A picture of each type of output, and a head's row."""
 
 from collections.abc import Sequence
 
