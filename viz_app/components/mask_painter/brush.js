@@ -1,4 +1,4 @@
-// The chosen mask, to paint on. A stroke forbids or allows, as its first cell is open or blocked; When the pointer
+// The chosen mask, to paint on. A stroke forbids or allows, as its first cell is open or blocked. When the pointer
 // is released, Python receives all painted cells, so that no stroke can be lost.
 class Brush {
   constructor(section, forms, on) {
