@@ -7,7 +7,7 @@ from app_parts import PATIENCE, address_of, app_at, component, of_key
 from streamlit.testing.v1 import AppTest
 
 import viz_app
-from models.trace.edits import Patch, Where, to_text
+from models.trace.edits import HeadOff, Patch, Where, to_text
 
 APP = Path(viz_app.__file__).with_name("app.py")
 SITE, HEAD = "decoder.layers.1.self_attn", "2"
@@ -100,3 +100,11 @@ def test_changes_that_do_not_fit_the_text_are_named_and_undone(page: str) -> Non
         "undo-similarity"
     ]
     assert "edits" not in address_of(app)
+
+
+@pytest.mark.parametrize("section", ["Heads", "Is attention explanation?"])
+def test_a_head_is_undone_beside_another_change_of_the_run(section: str) -> None:
+    edits = to_text([HeadOff(Where(site=SITE, heads=(1,)))])
+    app = opened("interventions", interventions_section=section, edits=edits, similarity="cosine")
+    undo = [button.key for button in app.button if "undo-" in str(button.key)]
+    assert undo == ["undo-similarity", "undo-edit-0"]

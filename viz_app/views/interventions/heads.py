@@ -45,7 +45,7 @@ def list_edits(run: CurrentRun) -> None:
     edits = [edit for edit in run.spec.edits if not isinstance(edit, MaskChange)]
     if not edits:
         return
-    with pick.control_row("changes", "small"):
+    with pick.control_row("head-edits", "small"):
         for i, edit in enumerate(edits[:MAX_EDIT_BUTTONS]):
             _undo(
                 words.edit_label(edit, run.trace.attention),
