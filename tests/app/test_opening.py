@@ -230,6 +230,38 @@ def test_who_needs_a_model_that_others_gave_up_opens_it(
     assert slow.calls == 2
 
 
+class HandingOver:
+    """A lock; whoever waits for it goes on the moment it is first released."""
+
+    def __init__(self, next_one: Callable[[], object]) -> None:
+        self._lock, self._waiting = threading.Lock(), [next_one]
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *raised: object) -> None:
+        self._lock.release()
+        if self._waiting:
+            self._waiting.pop()()
+
+
+def test_who_comes_while_an_opening_is_given_up_does_not_wait_for_that_one(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = opening.opening_for(slow.name, "a session that gives up")
+    assert slow.at.wait(60)
+    came: list[Opening | None] = []
+    monkeypatch.setattr(
+        opening,
+        "_lock",
+        HandingOver(lambda: came.append(opening.opening_for(slow.name, "another"))),
+    )
+    one.give_up("a session that gives up")
+    slow.free.set()
+    assert came[0].ready(60)
+    assert opening.result(came[0]).name == slow.name
+
+
 def test_the_old_model_stays_until_the_new_one_stands(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

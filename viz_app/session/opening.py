@@ -72,7 +72,7 @@ class Opening:
             if self.waiting:
                 return
             self._abandoned.set()
-        _forget(self)
+            _remove(self)  # under the same lock, so that no session joins it any more
         self.future.cancel()
 
     def _open(self) -> Scope:
@@ -135,8 +135,12 @@ def result(opening: Opening) -> Scope:
 
 def _forget(opening: Opening) -> None:
     with _lock:
-        if _under_way.get(opening.key) is opening:
-            del _under_way[opening.key]
+        _remove(opening)
+
+
+def _remove(opening: Opening) -> None:
+    if _under_way.get(opening.key) is opening:
+        del _under_way[opening.key]
 
 
 def try_again() -> None:
