@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -14,12 +15,13 @@ from app_parts import app_at, component, pick_model, said
 from streamlit.testing.v1 import AppTest
 
 import viz_app
-from models import Scope
+from models import Scope, Trace
 from viz_app.components import stamp_payload
 from viz_app.drawing.payload import unpack
 from viz_app.session import cache, live, live_route, process, respond
 from viz_app.session.byte_cache import ByteCache
 from viz_app.session.cache import runs, store
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.lanes import Lanes
 from viz_app.session.live import LiveSession, Pictures
 
@@ -441,6 +443,53 @@ def test_a_closed_page_holds_no_run_and_one_that_comes_back_has_it_again(
     assert session.run.trace.fields["source"] == AFTER
     assert session.change is change  # of the same model
     assert not app.run().exception
+
+
+class ClosedWhileRead(LiveSession):
+    """A session whose page is closed the moment somebody sees that it has a run."""
+
+    held: CurrentRun | None = None
+
+    @property
+    def _run(self) -> CurrentRun | None:
+        run = self.held
+        if run is not None and threading.current_thread() is threading.main_thread():
+            closing = threading.Thread(target=self.put_aside)
+            closing.start()
+            closing.join(0.1)  # or until the lock is free
+        return run
+
+    @_run.setter
+    def _run(self, run: CurrentRun | None) -> None:
+        self.held = run
+
+
+def test_a_page_that_closes_while_its_run_is_read_takes_no_run_away() -> None:
+    dates = cache.scope("dates")
+    session = ClosedWhileRead()
+    session.run = run = CurrentRun(dates, dates.run(AFTER))
+    assert session.run is run
+
+
+def test_a_page_closes_while_its_last_run_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop of all sockets closes it: it must not wait for a model's run."""
+    dates = cache.scope("dates")
+    session = LiveSession()
+    session.run = CurrentRun(dates, trace := dates.run(AFTER))
+    session.put_aside()
+    closed: list[bool] = []
+
+    def close_meanwhile(*asked: object) -> Trace:
+        closing = threading.Thread(target=session.put_aside)
+        closing.start()
+        closing.join(1)
+        closed.append(not closing.is_alive())
+        return trace
+
+    monkeypatch.setattr(cache, "given_trace", close_meanwhile)
+    stale = session.keep_last()
+    assert closed == [True]
+    assert (stale.trace, stale.stale) == (trace, True)
 
 
 def test_memory_is_given_back_after_a_rerun_with_a_long_text(

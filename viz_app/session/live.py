@@ -82,10 +82,16 @@ class LiveSession:
     @property
     def run(self) -> CurrentRun | None:
         """The last run of the unchanged model that could be shown, recomputed if put aside."""
-        if self._run is None and self._aside is not None:
-            scope, values, stale = self._aside
-            self.run = CurrentRun(scope, cache.given_trace(scope, *values), stale)
-        return self._run
+        with self._lock:
+            run, aside = self._run, self._aside
+        if run is None and aside is not None:
+            scope, values, stale = aside
+            run = CurrentRun(scope, cache.given_trace(scope, *values), stale)  # not under the lock
+            with self._lock:
+                if self._aside is aside:  # no other run was shown in the meantime
+                    self.run = run
+                run = self._run or run
+        return run
 
     @run.setter
     def run(self, run: CurrentRun | None) -> None:
@@ -143,16 +149,20 @@ class LiveSession:
 
     def keep_last(self) -> CurrentRun | None:
         """Keep showing the last run, marked as stale; None if there is none."""
+        run = self.run
         with self._lock:
-            self.run = replace(self.run, stale=True) if self.run else None
-            return self.run
+            if run := self._run or run:
+                self.run = run = replace(run, stale=True)
+        return run
 
     def drafts(self, scope: Scope) -> tuple[tuple[int, ...], ...]:
         """Return recent outputs of this model, likely to be generated again.
 
         They are the draft tokens of models.decoding.generate.
         """
-        return tuple(self._written) if self.run and self.run.scope is scope else ()
+        run = self.run
+        with self._lock:
+            return tuple(self._written) if run and run.scope is scope else ()
 
     def begin(self) -> None:
         """Begin a rerun, whose pictures are newer than all before it."""
