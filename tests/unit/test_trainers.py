@@ -1,6 +1,7 @@
 """Runs that the app trains: their bounds, their queue, their folder, and whose they are."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from viz_app import checkpoints
 from viz_app.controls.train import text
 from viz_app.session import run_owners
 from viz_app.trainers import folders, pool, tickets
+from viz_app.trainers import run as run_module
 from viz_app.trainers.example_pictures import ExamplePictures
 from viz_app.trainers.pool import Pool
 from viz_app.trainers.process import reported_weights
@@ -196,6 +198,40 @@ def test_the_run_of_a_closed_page_ends_and_so_does_one_that_rests_while_others_w
     trainers.submit(three)
     until(lambda: two.state == STOPPED and three.state == RUNNING, 5)
     three.stop()
+
+
+def test_a_run_that_cannot_be_queued_any_more_fails_and_later_ones_begin():
+    trainers = Pool(1, lambda owner: True)
+    one, two, three = (Unstarted(COPY, owner) for owner in "abc")
+    trainers.submit(one)
+    until(lambda: one.state == RUNNING)
+    trainers.submit(two)
+    shutil.rmtree(folders.root())
+    until(lambda: two.state == FAILED, 5)
+    assert two.message == "No such file or directory"
+    trainers.submit(three)
+    until(lambda: three.state == RUNNING, 5)
+    for run in (one, three):
+        run.stop()
+
+
+def test_an_error_about_one_session_holds_up_no_other():
+    there = {"b": True}
+    trainers = Pool(2, there.__getitem__)  # fails for a
+    one, two = (Unstarted(COPY, owner) for owner in "ab")
+    trainers.submit(one)
+    trainers.submit(two)
+    until(lambda: two.state == RUNNING, 5)
+    for run in (one, two):
+        run.stop()
+
+
+def test_a_run_that_is_stopped_just_before_its_turn_does_not_begin(monkeypatch):
+    monkeypatch.setattr(run_module, "TrainingProcess", lambda *arguments: pytest.fail("it began"))
+    run = TrainingRun(COPY, "a")
+    run.stop()
+    run.start()
+    assert (run.state, run.folder) == (STOPPED, None)
 
 
 def test_without_trainers_nothing_begins():

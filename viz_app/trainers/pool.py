@@ -1,5 +1,6 @@
 """The trainers of this server: which run starts, and which ends because its session is gone."""
 
+import logging
 import os
 import threading
 import time
@@ -18,6 +19,7 @@ ORPHAN_SECONDS = 60.0  # s after which the run of a closed page ends
 PAUSED_SECONDS = 60.0  # s after which a paused run ends, if others wait
 MOST_WAITING = 200  # runs in the queue
 FULL = f"{MOST_WAITING} runs are waiting already; try again later"
+_log = logging.getLogger(__name__)
 
 
 def trainers() -> int:
@@ -79,22 +81,27 @@ class Pool:
             with self._lock:
                 runs = list(self._runs.items())
             for owner, run in runs:
-                self._advance(owner, run)
+                try:
+                    self._advance(owner, run)
+                except Exception:  # the other runs go on
+                    _log.exception("a run could not be advanced")
             time.sleep(RUNS_LOOK_SECONDS)
 
     def _advance(self, owner: str, run: TrainingRun) -> None:
-        now = time.monotonic()
-        if self._is_there(owner):
-            self._seen[owner] = now
         if not run.is_active:
             with self._lock:
                 if self._runs.get(owner) is run:
                     del self._runs[owner]
-        elif now - self._seen[owner] > ORPHAN_SECONDS or self._rests_too_long(run, now):
+            return
+        now = time.monotonic()
+        if self._is_there(owner):
+            self._seen[owner] = now
+        if now - self._seen[owner] > ORPHAN_SECONDS or self._rests_too_long(run, now):
             run.stop()
-        elif run.state == WAITING and run.ticket and run.ticket.before < self.n:
+        elif run.state == WAITING and (ticket := run.ticket):
             try:
-                run.start()
+                if ticket.before < self.n:
+                    run.start()
             except OSError as error:
                 run.fail(f"{error.strerror or error}")
 

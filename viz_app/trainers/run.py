@@ -91,8 +91,10 @@ class TrainingRun:
         return example_fields(self.settings.opened, model)
 
     def start(self) -> None:
-        """Begin to train, or go on from the saved state."""
+        """Begin to train, or go on from the saved state; nothing if it was stopped meanwhile."""
         with self._lock:
+            if self.state != WAITING:
+                return
             if self.folder is None:
                 self.folder = folders.create(f"{self.settings.task}-{self.settings.model}")
             self.settings.prepare(self.folder)
