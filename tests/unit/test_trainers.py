@@ -5,8 +5,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +23,7 @@ from models.training.recipe import snapshot_steps
 from models.training.recipes import PLANS
 from viz_app import checkpoints
 from viz_app.controls.train import text
-from viz_app.session import run_owners
+from viz_app.session import run_owners, training
 from viz_app.trainers import folders, pool, tickets
 from viz_app.trainers import run as run_module
 from viz_app.trainers.example_pictures import ExamplePictures
@@ -294,6 +298,34 @@ def test_in_a_shared_app_a_run_is_its_session_s_alone(monkeypatch):
         with pytest.raises(checkpoints.CheckpointError) as refused:
             checkpoints.folder(name)
         assert str(refused.value) == checkpoints.NOT_OFFERED
+
+
+# what there is one of
+
+ONCE = {
+    "the trainers": (run_owners, "Pool", run_owners.pool, ()),
+    "the watched run": (run_owners, "WatchedRun", run_owners._watched, ("runs",)),
+    "its pictures": (training, "ExamplePictures", training._pictures, ("run",)),
+    "the folder of runs": (tempfile, "mkdtemp", folders._temporary, ()),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_sessions_that_come_at_once_share(name, monkeypatch):
+    module, maker, shared, arguments = ONCE[name]
+    both = threading.Barrier(2)
+
+    def make(*given, **options):
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # until the other thread is here, too
+        return str(time.monotonic_ns())
+
+    monkeypatch.setattr(module, maker, make)
+    shared.cache_clear()
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(shared, *arguments) for _ in range(2)]
+        assert asked[0].result() == asked[1].result()
+    shared.cache_clear()
 
 
 # a trainer

@@ -1,12 +1,12 @@
 """Whose runs are whose. Streamlit's session of this rerun is the owner of what it starts."""
 
 import os
-from functools import cache
 from pathlib import Path
 
 from streamlit.runtime import exists, get_instance
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from viz_app.singletons import made_once
 from viz_app.trainers import folders
 from viz_app.trainers.pool import Pool, trainers
 from viz_app.trainers.watched import WatchedRun
@@ -26,7 +26,7 @@ def is_there(owner: str) -> bool:
     return not exists() or get_instance().is_active_session(owner)
 
 
-@cache
+@made_once
 def pool() -> Pool:
     """Return the trainers of this process."""
     return Pool(trainers(), is_there)
@@ -56,6 +56,6 @@ def watched_run() -> WatchedRun | None:
     return _watched(folder) if folder else None
 
 
-@cache
+@made_once
 def _watched(folder: str) -> WatchedRun:
     return WatchedRun(Path(folder))

@@ -1,7 +1,6 @@
 """The run that a session trains or watches, the run before it, and what is shown of them."""
 
 from dataclasses import dataclass
-from functools import cache
 
 import streamlit as st
 
@@ -9,6 +8,7 @@ from models.trace import AttentionSite
 from viz_app.drawing.sites import by_kind
 from viz_app.session import run_owners, url_state
 from viz_app.session.parameters import Choice
+from viz_app.singletons import made_once
 from viz_app.trainers.example_pictures import ExamplePictures
 from viz_app.trainers.run import STOPPED, TrainingRun
 from viz_app.trainers.settings import RunSettings
@@ -131,7 +131,7 @@ def _watched() -> TrainingPictures | None:
     return TrainingPictures(run, _pictures(run)) if run else None
 
 
-@cache
+@made_once
 def _pictures(run: WatchedRun) -> ExamplePictures:
     """Return the pictures of the watched run, shared by all sessions."""
     return ExamplePictures(run)

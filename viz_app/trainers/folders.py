@@ -4,10 +4,10 @@ import atexit
 import os
 import shutil
 import tempfile
-from functools import cache
 from pathlib import Path
 
 from models.training.run_folder import is_claimed
+from viz_app.singletons import made_once
 
 RUNS_VARIABLE = "ATTNSCOPE_RUNS"  # environment variable: the folder of --runs
 MAX_RUNS_BYTES = 1_000_000_000  # bytes of all runs
@@ -15,7 +15,7 @@ MAX_RUNS = 300  # runs
 TRAINED_PREFIX = "trained/"  # of a run's name in the menu of models
 
 
-@cache
+@made_once
 def _temporary() -> Path:
     """Return a folder that goes with this process."""
     folder = Path(tempfile.mkdtemp(prefix="attnscope-runs-"))
