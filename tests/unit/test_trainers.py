@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import streamlit
 import torch
 from small_runs import assert_same_run
 
@@ -290,8 +291,11 @@ def test_in_a_shared_app_a_run_is_its_session_s_alone(monkeypatch):
     mine, theirs = a_run("copy-1", 9, 2), a_run("copy-2", 9, 1)
     assert checkpoints.folder("trained/copy-2") == str(theirs)
     monkeypatch.setenv(checkpoints.SHARED_VARIABLE, "1")
-    monkeypatch.setattr(run_owners, "_owned", {"me": {mine}, "them": {theirs}})
     monkeypatch.setattr(run_owners, "session_id", lambda: "me")
+    state: dict[str, set[Path]] = {}
+    monkeypatch.setattr(streamlit, "session_state", state)
+    run_owners.grant_run(mine)
+    assert set().union(*state.values()) == {mine}, "it goes with the session"
     assert checkpoints.folder("trained/copy-1") == str(mine)
     assert "trained/copy-2" not in checkpoints.available()
     for name in ("trained/copy-2", "trained/../runs/copy-1", str(mine), "trained/nowhere"):

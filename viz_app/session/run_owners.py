@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import streamlit as st
 from streamlit.runtime import exists, get_instance
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
@@ -12,7 +13,7 @@ from viz_app.trainers.pool import Pool, trainers
 from viz_app.trainers.watched import WatchedRun
 
 WATCHED = "ATTNSCOPE_WATCH"  # environment variable: the folder of `attnscope watch`
-_owned: dict[str, set[Path]] = {}  # session → folders of its runs
+_KEY = "owned runs"  # in the session's state: the folders of its runs
 
 
 def session_id() -> str:
@@ -34,7 +35,7 @@ def pool() -> Pool:
 
 def grant_run(folder: Path) -> None:
     """Let this session open a run."""
-    _owned.setdefault(session_id(), set()).add(folder)
+    st.session_state.setdefault(_KEY, set()).add(folder)
 
 
 def offered_runs(is_shared: bool) -> dict[str, Path]:
@@ -44,7 +45,7 @@ def offered_runs(is_shared: bool) -> dict[str, Path]:
     """
     every = folders.all_runs()
     if is_shared:
-        mine = _owned.get(session_id(), set())
+        mine = st.session_state.get(_KEY, set()) if session_id() else set()
         every = {name: folder for name, folder in every.items() if folder in mine}
     run = watched_run()
     return every | ({run.name: run.folder} if run and run.can_be_opened else {})

@@ -36,7 +36,6 @@ class Pool:
     def __init__(self, n: int, is_there: Callable[[str], bool]) -> None:
         self.n, self._is_there = n, is_there
         self._runs: dict[str, TrainingRun] = {}  # by their session
-        self._seen: dict[str, float] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -66,7 +65,7 @@ class Pool:
             if tickets.count_waiting(folders.root()) >= MOST_WAITING:
                 raise ValueError(FULL)
             run.state, run.message, run.ticket = WAITING, "", Ticket(folders.root())
-            self._runs[run.owner], self._seen[run.owner] = run, time.monotonic()
+            self._runs[run.owner], run.seen = run, time.monotonic()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._look, daemon=True)
                 self._thread.start()
@@ -95,8 +94,8 @@ class Pool:
             return
         now = time.monotonic()
         if self._is_there(owner):
-            self._seen[owner] = now
-        if now - self._seen[owner] > ORPHAN_SECONDS or self._rests_too_long(run, now):
+            run.seen = now
+        if now - run.seen > ORPHAN_SECONDS or self._rests_too_long(run, now):
             run.stop()
         elif run.state == WAITING and (ticket := run.ticket):
             try:

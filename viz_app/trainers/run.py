@@ -45,6 +45,7 @@ class TrainingRun:
     speed: int = 0  # steps a second; 0: no limit
     site: str = ""  # whose attention is watched
     rests_since: float = 0.0  # when it came to rest
+    seen: float = 0.0  # when its page was last known to be open
     begun: int = 1  # a run of this object is always the same one
     _steps: int = 0  # asked for before it started
     _lock: threading.RLock = field(default_factory=threading.RLock)
