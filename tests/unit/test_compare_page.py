@@ -246,9 +246,14 @@ def test_another_tokenizer_is_said_to_be_compared_by_words() -> None:
 
 
 def test_answers_are_kept_apart_for_a_reason_that_is_known() -> None:
-    assert text.tasks_apart("mlm", "mlm") == text.tasks_apart("", "") == ""
+    run, other = run_of("gpt"), models.load("bert", device="cpu")
+    choices = CompareChoices(Pinned(other, None, ()), Focus(), None)
+    del other.training["task"]
+    header, _ = unpack(compare_payloads(run, choices)["difference"])
+    assert header["verdict"] == text.UNKNOWN_TASK
+    assert text.tasks_apart("unknown", "mlm") == text.UNKNOWN_TASK
     assert text.tasks_apart("mlm", "language") == text.OTHER_TASK
-    assert text.tasks_apart("mlm", "") == text.tasks_apart("", "mlm") == text.UNKNOWN_TASK
+    assert text.tasks_apart("mlm", "mlm") == text.tasks_apart("unknown", "unknown") == ""
 
 
 def test_one_head_of_the_pinned_run() -> None:

@@ -88,7 +88,7 @@ def _at(compared: comparison.Comparison, focus: ComparedHead) -> Compared:
 
 def _drawn(what: Compared, run_a: Trace, run_b: Trace) -> bytes:
     first, second = (answer_line(run)[1].split(" ") for run in (run_a, run_b))
-    apart = tasks_apart(*(run.model.training.get("task", "") for run in (run_a, run_b)))
+    apart = tasks_apart(*(run.model.training.get("task", "unknown") for run in (run_a, run_b)))
     return difference(what, of_both(first, second, NOTEBOOK, apart))
 
 

@@ -168,7 +168,7 @@ def tasks_apart(first: str, second: str) -> str:
     """Say why the answers of models with these tasks are not compared; "" if they are."""
     if first == second:
         return ""
-    return OTHER_TASK if first and second else UNKNOWN_TASK
+    return UNKNOWN_TASK if "unknown" in (first, second) else OTHER_TASK
 
 
 def parting(first: Sequence[str], second: Sequence[str]) -> int:
