@@ -142,7 +142,12 @@ def _shown(
         app.query_params[name] = list(texts)
     end = time.monotonic() + OPENING_SECONDS
     while True:
-        app.run()
+        try:
+            app.run()
+        except RuntimeError:  # AppTest's own, after OPENING_SECONDS
+            raise ValueError(
+                f"{lesson.name}, question {number}: its page did not open within {OPENING_SECONDS:g} s"
+            ) from None
         parts = _parts(app)
         if LESSON_KEY in parts or app.exception or time.monotonic() > end:
             break
@@ -175,7 +180,7 @@ def _printed(page: bytes, browser: str) -> bytes:
     """Return the page as PDF.
 
     Raises:
-        ValueError: the browser prints nothing.
+        ValueError: the browser prints nothing, or not in time.
     """
     with tempfile.TemporaryDirectory() as folder:
         html, pdf = Path(folder, "handout.html"), Path(folder, "handout.pdf")
@@ -185,9 +190,14 @@ def _printed(page: bytes, browser: str) -> bytes:
             *(browser, "--headless", "--disable-gpu", f"--user-data-dir={folder}/browser", *root),
             *("--no-pdf-header-footer", "--virtual-time-budget=20000", f"--print-to-pdf={pdf}"),
         ]
-        subprocess.run(
-            [*command, html.as_uri()], capture_output=True, timeout=OPENING_SECONDS, check=False
-        )
+        try:
+            subprocess.run(
+                [*command, html.as_uri()], capture_output=True, timeout=OPENING_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise ValueError(
+                f"{browser} printed nothing within {OPENING_SECONDS:g} s; write the HTML file and print that"
+            ) from None
         if not pdf.is_file():
             raise ValueError(f"{browser} printed nothing; write the HTML file and print that")
         return pdf.read_bytes()

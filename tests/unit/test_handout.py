@@ -1,12 +1,16 @@
 """A lesson on paper: what stands in it and what does not, and what the command refuses."""
 
+import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from viz_app import command, handout
+from models import InputError
+from viz_app import checkpoints, command, handout
 from viz_app.components.catalogue import LESSON
+from viz_app.controls import handout_files
 from viz_app.controls.lesson_panel import LESSON_KEY, offered_lessons
 from viz_app.lessons.document import StepOnPaper, lesson_document
 from viz_app.lessons.form import any_prediction, value_of
@@ -78,3 +82,56 @@ def test_the_command_names_the_lessons_and_the_missing_browser(
     assert attnscope(monkeypatch, "handout", "6-positions", "--out", out) == 1
     assert "print it" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def late(*command: object, **options: object) -> None:
+    raise subprocess.TimeoutExpired("browser", 600)
+
+
+def test_a_lesson_whose_page_or_print_takes_too_long_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subprocess, "run", late)
+    with pytest.raises(ValueError, match="chromium printed nothing within 600 s"):
+        handout._printed(b"<p>", "chromium")
+    monkeypatch.setattr(handout, "OPENING_SECONDS", 1e-3)
+    lesson = offered_lessons().lessons[0]
+    with pytest.raises(ValueError, match=f"{lesson.name}, question 1: its page did not open"):
+        handout.on_paper(lesson, False)
+
+
+def test_a_download_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", late)
+    with pytest.raises(InputError, match=handout_files.HANDOUT_TOOK_TOO_LONG):
+        handout_files.handout_files("6-positions")[0].make()
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_shared_app_tells_no_visitor_what_its_process_wrote(
+    is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(checkpoints.SHARED_VARIABLE, "1" if is_shared else "")
+    failed = subprocess.CompletedProcess("", 1, stderr=b"OSError: /home/teacher/lessons")
+    monkeypatch.setattr(subprocess, "run", lambda *command, **options: failed)
+    with pytest.raises(InputError) as refused:
+        handout_files.handout_files("6-positions")[0].make()
+    assert ("/home/teacher" in str(refused.value)) == (not is_shared)
+
+
+def test_one_handout_at_a_time_is_made_in_all_server_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process shares no module with another one; here, a module of its own stands for it."""
+    spec = importlib.util.spec_from_file_location("of_another_process", handout_files.__file__)
+    other = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(other)
+    monkeypatch.setattr(other, "_make", lambda *asked: "made")
+
+    def make(*asked: object) -> str:
+        with pytest.raises(InputError, match=other.HANDOUT_BUSY):
+            other._content("6-positions", False)
+        return "made"
+
+    monkeypatch.setattr(handout_files, "_make", make)
+    assert handout_files._content("6-positions", True) == "made"
+    assert other._content("6-positions", False) == "made"

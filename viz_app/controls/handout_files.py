@@ -1,20 +1,25 @@
 """The handouts of a lesson as downloads; each is made by a process of its own, one at a time."""
 
+import logging
 import os
 import subprocess
 import sys
 import tempfile
-import threading
 from functools import partial
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 import viz_app
 from models import InputError
+from viz_app import checkpoints
+from viz_app.common_folder import common_folder
 from viz_app.session.downloads import Download
 
 HANDOUT_SECONDS = 600.0  # s for a handout to be made
 HANDOUT_BUSY = "Another handout is being made; try again in a minute."
-_one = threading.Lock()
+HANDOUT_TOOK_TOO_LONG = "The handout took too long to make; try again later."
+_log = logging.getLogger(__name__)
 
 
 def handout_files(lesson: str) -> list[Download]:
@@ -34,12 +39,11 @@ def _content(lesson: str, has_answers: bool) -> str:
     Raises:
         InputError: another one is being made, or this one cannot be made.
     """
-    if not _one.acquire(blocking=False):
-        raise InputError(HANDOUT_BUSY)
     try:
-        return _make(lesson, has_answers)
-    finally:
-        _one.release()
+        with FileLock(common_folder() / "handout.lock", timeout=0):  # of all server processes
+            return _make(lesson, has_answers)
+    except Timeout:
+        raise InputError(HANDOUT_BUSY, "") from None
 
 
 def _make(lesson: str, has_answers: bool) -> str:
@@ -49,15 +53,21 @@ def _make(lesson: str, has_answers: bool) -> str:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "handout.html")
         command = [sys.executable, "-m", "viz_app.command", "handout", lesson, "--out", str(out)]
-        ended = subprocess.run(
-            [*command, *["--answers"] * has_answers],
-            cwd=folder,  # whose files hide no package
-            env={**os.environ, "PYTHONPATH": paths},
-            capture_output=True,
-            timeout=HANDOUT_SECONDS,
-            check=False,
-        )
+        try:
+            ended = subprocess.run(
+                [*command, *["--answers"] * has_answers],
+                cwd=folder,  # whose files hide no package
+                env={**os.environ, "PYTHONPATH": paths},
+                capture_output=True,
+                timeout=HANDOUT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise InputError(HANDOUT_TOOK_TOO_LONG, "") from None
         if ended.returncode:
-            last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise InputError(last[0] if last else "the handout could not be made")
+            errors = ended.stderr.decode(errors="replace").strip()
+            _log.error("the handout of %s could not be made: %s", lesson, errors)
+            # in a shared app, they are not for a visitor: they may name folders of this machine
+            last = [] if checkpoints.is_shared() else errors.splitlines()[-1:]
+            raise InputError(last[0] if last else "The handout could not be made.", "")
         return out.read_text("utf-8")
