@@ -11,7 +11,6 @@ from pathlib import Path
 import models
 from models import Scope
 from models.checkpoint import CheckpointError
-from models.checkpoint_files import CHECKPOINT_FILES
 from models.hub.files import config
 from models.hub.own.module import scope_of
 from models.printable import printable
@@ -166,13 +165,16 @@ def _is_model(folder: Path) -> bool:
 
 
 def _is_within(path: Path, root: Path) -> bool:
-    files = [
-        path,
-        *(path / name for name in CHECKPOINT_FILES),
-        *path.glob("*"),
-        *path.glob("snapshots/*"),
-    ]
     try:
-        return all(file.resolve().is_relative_to(root) for file in files)
+        may_lead_out = [path, *_links_and_folders(path), *_links_and_folders(path / "snapshots")]
+        return all(file.resolve().is_relative_to(root) for file in may_lead_out)
     except (OSError, RuntimeError):  # a link in a circle
         return False
+
+
+def _links_and_folders(folder: Path) -> list[Path]:
+    """Return what in a folder is no plain file, none if there is no such folder."""
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return [Path(entry) for entry in entries if not entry.is_file(follow_symlinks=False)]

@@ -246,6 +246,24 @@ def strange_names(shelf: Path, elsewhere: Path) -> list[str]:
     return [name for name in out if name]
 
 
+def test_a_link_among_the_snapshots_is_followed_and_plain_files_cost_no_look(
+    shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The menu looks through every folder at every rerun."""
+    snapshots = shelf / "mine" / "snapshots"
+    snapshots.mkdir()
+    for number in range(100):
+        (snapshots / f"{number}.safetensors").touch()
+        (shelf / "group" / "dates" / f"{number}.txt").touch()
+    resolve, resolved = Path.resolve, []
+    monkeypatch.setattr(Path, "resolve", lambda path: (resolved.append(path), resolve(path))[1])
+    assert "shelf/mine" in checkpoints.available()
+    assert len(resolved) < 50
+    (snapshots / "1.safetensors").unlink()
+    (snapshots / "1.safetensors").symlink_to(elsewhere / "model.safetensors")
+    assert "shelf/mine" not in checkpoints.available()
+
+
 def test_shared_it_says_the_same_of_every_name_that_is_not_offered(
     shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
