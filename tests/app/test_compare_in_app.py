@@ -1,10 +1,16 @@
 """The page Compare in the app: every offer gives a comparison at one click, and the address holds it."""
 
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 from app_parts import page_at, picture, said
 from streamlit.testing.v1 import AppTest
+
+from models.opening import shipped_folder
+from viz_app import checkpoints
+from viz_app.input_bar import menu
 
 SITE = "decoder.layers.2.cross_attn"
 OFFERS = {
@@ -42,6 +48,22 @@ def test_every_offer_is_a_comparison_at_one_click(name: str) -> None:
         # a head that is off changes what comes after it; nothing comes after the last layer
         assert differs == (key != "compare-text") or key == "compare-off"
         assert header["answers"][1]["whose"] == "Pinned run"
+
+
+def test_models_are_offered_by_their_attention_whatever_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpt, rnn = (shipped_folder() / name for name in ("gpt", "dates-rnn"))
+    for name, of in {"my-rnn": gpt, "b": rnn}.items():
+        (folder := tmp_path / name).mkdir()
+        for file in ("config.json", "training.json"):
+            shutil.copy(of / file, folder)
+    monkeypatch.setenv(checkpoints.MODELS_VARIABLE, str(tmp_path))
+    of_gpt = offers(page_at("compare", checkpoint="gpt"))
+    assert f"compare-model-{tmp_path.name}/my-rnn" in of_gpt
+    attends = {entry.name: entry.attends for entry in menu.menu_entries()}
+    assert not attends[f"{tmp_path.name}/b"]
+    assert attends[f"{tmp_path.name}/my-rnn"]
 
 
 def test_a_changed_run_is_compared_with_the_model_unchanged() -> None:

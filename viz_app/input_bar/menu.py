@@ -32,6 +32,7 @@ class Entry:
     detail: str
     group: str
     rank: tuple[Any, ...]  # sorts the menu
+    attends: bool = True  # False if the model is known to have no attention
 
     def as_json(self) -> dict[str, str]:
         """Return what the picker shows of it."""
@@ -93,10 +94,11 @@ def _of_folder(name: str, folder: str, group: str) -> Entry:
         return Entry(name, cache.description(folder).family.name, group, (1, 0, group, False, name))
     config, training = read_config(path), cache.description(folder).training
     family = family_of(config)
-    n_parameters = sum(p.numel() for p in weights.blank(config).parameters())
+    blank = weights.blank(config)
+    n_parameters, attends = sum(p.numel() for p in blank.parameters()), bool(blank.kinds)
     detail = " · ".join([*_facts(training, config), size_text(n_parameters)])
     if group:
-        return Entry(name, detail, group, (1, 0, group, False, name))
+        return Entry(name, detail, group, (1, 0, group, False, name), attends)
     task = training.get("task", "")
     rank = (
         0,
@@ -105,7 +107,7 @@ def _of_folder(name: str, folder: str, group: str) -> Entry:
         TASK_NAMES.index(task) if task in TASK_NAMES else len(TASK_NAMES),
     )
     title = words.as_sentence(family.name).removesuffix(".")
-    return Entry(name, detail, title, (*rank, len(family.name), name))
+    return Entry(name, detail, title, (*rank, len(family.name), name), attends)
 
 
 def _facts(training: dict[str, Any], config: Any) -> Iterator[str]:

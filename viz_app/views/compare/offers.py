@@ -97,8 +97,8 @@ def _blocks(change: MaskChange, site: AttentionSite) -> bool:
 def _models(run: CurrentRun) -> Iterator[Offer]:
     """Offer other checkpoints of the task, and one of another family that reads the same text."""
     current, task = live.live_session().picked, run.scope.task
-    names = [entry.name for entry in menu.menu_entries() if entry.name != current]
-    same = [name for name in names if _task(name) == task != "unknown" and _attends(name)]
+    names = [one.name for one in menu.menu_entries() if one.name != current and one.attends]
+    same = [name for name in names if _task(name) == task != "unknown"]
     for name in same[:MOST_MODELS]:
         yield _offer(name, f"model-{name}", partial(_pin_model, name))
     texts = sum(not field.optional for field in run.scope.model.text_fields)
@@ -115,11 +115,6 @@ def _models(run: CurrentRun) -> Iterator[Offer]:
 def _task(name: str) -> str:
     description = menu.menu_description(name)
     return description.training.get("task", "") if description else ""
-
-
-def _attends(name: str) -> bool:
-    """Return True unless the model is known to have no attention."""
-    return not name.endswith("-rnn")
 
 
 def _offer(label: str, key: str, action: Callable[[], None], help: str = "") -> Offer:
