@@ -7,6 +7,7 @@ import string
 from pathlib import Path
 
 import pytest
+import streamlit
 from app_parts import address_of, app_at, component, pick_model, picker, picture, said
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -430,6 +431,20 @@ def test_a_deliberate_step_is_counted_once_and_typing_and_sliding_are_none() -> 
     app.multiselect(key="positions-dims").set_value([1, 2]).run()
     app.run()
     assert steps(app) == 3
+
+
+def test_a_correction_in_a_preview_is_undone_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamlit, "session_state", {})
+    url_state.begin_page("attention")
+    url_state.set_value(FOCUS_HEAD, 3)
+    url_state.publish()
+    before = url_state._session().standing
+    assert before[1][FOCUS_HEAD.name] == ["3"]
+    with url_state.preview_choices():
+        url_state.correct_value(FOCUS_HEAD, 1)
+        assert FOCUS_HEAD.name not in url_state._session().standing[1]
+    assert url_state._session().standing[1][FOCUS_HEAD.name] == ["3"]
+    assert url_state.get(FOCUS_HEAD) == 3
 
 
 def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,7 +234,8 @@ def correct_value(parameter: Parameter[UrlValue], value: UrlValue) -> None:
     """Replace a value that no longer fits the other choices, without counting it as a step."""
     session, differs = _session(), value != get(parameter)
     if session.standing and differs:
-        session.standing[1].pop(parameter.name, None)
+        page, texts = session.standing  # replaced, so that preview_choices can undo it
+        session.standing = page, {n: text for n, text in texts.items() if n != parameter.name}
     use_fallback(
         parameter, value, f"{parameter.name} does not fit this model and text" if differs else ""
     )
