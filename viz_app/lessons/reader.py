@@ -104,7 +104,7 @@ class _Reader:
         (number, title), *lines = parts[0]
         head = self.fields(lines, ("minutes",))
         minutes = self.one_line(head, "minutes", number)
-        if not minutes[1].isdecimal() or not 1 <= int(minutes[1][:3]) <= LONGEST_LESSON:
+        if not re.fullmatch("[1-9][0-9]?", minutes[1]) or int(minutes[1]) > LONGEST_LESSON:
             raise self.fail(minutes[0], f"minutes is a whole number from 1 to {LONGEST_LESSON}")
         if not 1 <= len(parts) - 1 <= MOST_STEPS:
             raise self.fail(number, f"a lesson has 1 to {MOST_STEPS} steps: ## Question")
