@@ -221,7 +221,9 @@ class IdTokenizer(Tokenizer):
         for word in text.replace(",", " ").split():
             start = text.index(word, at)
             at = start + len(word)
-            if not (word.isascii() and word.isdigit() and int(word[:9]) < self._size):
+            if not (
+                word.isascii() and word.isdigit() and len(word) < 10 and int(word) < self._size
+            ):
                 expected = f"token ids from 0 to {self._size - 1}"
                 raise ValueError(
                     f"this model came without a tokenizer: type {expected}, not {word[:20]!r}"

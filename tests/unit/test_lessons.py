@@ -368,8 +368,9 @@ def test_a_missing_thing_is_said() -> None:
             found(expression, run)
     with pytest.raises(ValueError, match="no run is pinned"):
         found("pinned.output", run)
-    with pytest.raises(ValueError, match="no number"):
-        found("run.stored(scores/there is none)", run)
+    for path in ("scores/there is none", "curve/00000099999/loss"):
+        with pytest.raises(ValueError, match="no number"):
+            found(f"run.stored({path})", run)
 
 
 def test_surprise_puts_tokens_in_order() -> None:

@@ -7,6 +7,7 @@ and tokens count from 0, as in addresses and in Python.
 
 import inspect
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -390,7 +391,9 @@ def stored(run: CurrentRun, path: str) -> ReadingValue:
     for name in path.split("/")[:LONGEST_PATH]:
         if isinstance(entry, Mapping):
             entry = entry.get(name)
-        elif isinstance(entry, list) and name.isdecimal() and int(name[:6]) < len(entry):
+        elif (
+            isinstance(entry, list) and re.fullmatch("[0-9]{1,6}", name) and int(name) < len(entry)
+        ):
             entry = entry[int(name)]
         else:
             entry = None
