@@ -37,7 +37,9 @@ from viz_app.controls import measuring
 from viz_app.controls.layer_choice import layer_text_too_long
 from viz_app.drawing.look import LIGHT
 from viz_app.drawing.payload import unpack
+from viz_app.session import reference_models
 from viz_app.session.cache import opened as opened_models
+from viz_app.session.current_run import CurrentRun
 from viz_app.views.from_rnn import charts, files
 from viz_app.views.from_rnn import cost as cost_text
 from viz_app.views.from_rnn import learning as say
@@ -193,6 +195,16 @@ def test_a_model_alone_stands_too(alone, section):
         3 if reaches else 0,
         1 if reaches else 0,
     )
+
+
+def test_the_records_of_all_shipped_models_are_read_once(monkeypatch):
+    scope = models.load("reverse-unmasked", device="cpu")
+    run = CurrentRun(scope, scope.run("abcde", "edc"))
+    assert reference_models.of_same_data(run, lambda scope: False) is None
+    read, loads = [], json.loads
+    monkeypatch.setattr(json, "loads", lambda text: (read.append(text), loads(text))[1])
+    assert reference_models.of_same_data(run, lambda scope: False) is None
+    assert read == []
 
 
 def test_three_models_of_the_same_data_write_side_by_side(shipped, tmp_path):

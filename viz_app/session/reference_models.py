@@ -3,7 +3,6 @@
 They are shipped checkpoints of the same task and tokens.
 """
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -60,9 +59,7 @@ def of_same_data(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | Non
 
 def _record(name: str) -> tuple[str, object]:
     """Return the task and the data of a shipped checkpoint from its record, without opening it."""
-    record = json.loads(
-        (models.opening.shipped_folder() / name / "training.json").read_text("utf-8")
-    )
+    record = cache.description(name).training
     return record.get("task", ""), record.get("data")
 
 
