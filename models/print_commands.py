@@ -97,7 +97,7 @@ def _answers(trace: Trace) -> Iterator[str]:
         row = trace.streams[labelled[0].stream]
         if isinstance(row, SoundRow):  # the classes are letters, which make up a text
             yield trace.output
-        yield from _labelled(labelled[0], row.tokens)
+        yield from _labelled(labelled[0], labelled[0].parts or row.tokens)
     elif len(classes) + len(numbers) < len(trace.outputs):
         yield trace.output
     for output in trace.outputs.values():

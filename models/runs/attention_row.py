@@ -72,16 +72,20 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
             f"{output.stream} tokens: none of its rows belongs to one word"
         )
     if isinstance(output, MaskedToken):
-        places: Sequence[int] = output.positions
+        places: Sequence[int | None] = output.positions
     elif isinstance(output, ClassProbabilities | JudgedLabels):
         places = (output.position or 0,) * len(output.logits.reshape(-1, output.logits.shape[-1]))
-    elif isinstance(output, NextToken | TokenInOrder | TokenClasses):
+    elif isinstance(output, TokenClasses):
+        places = [output.source(row) for row in range(len(output.logits))]
+    elif isinstance(output, NextToken | TokenInOrder):
         places = range(len(output.logits))
     else:
         raise ValueError(f"the answer of type {type(output).__name__} has no row of its own")
     if not 0 <= decision < len(places):
         raise ValueError(f"decisions are 0 to {len(places) - 1}, got {decision}")
-    if not 0 <= (query := places[decision]) < site.n_query:
+    if (query := places[decision]) is None:
+        raise ValueError("this part of the answer is read from no token")
+    if not 0 <= query < site.n_query:
         raise ValueError(f"{site.name} has {site.n_query} queries, got {query}")
     return query
 

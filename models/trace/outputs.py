@@ -196,11 +196,13 @@ class LabelValues:
 
 @dataclass(frozen=True)
 class TokenClasses:
-    """A class of each token of a stream."""
+    """A class of each token of a stream, or of each part that a token of a sound has."""
 
     stream: str
     names: tuple[str, ...]
-    logits: Float[Tensor, "n n_classes"]  # one row per token
+    logits: Float[Tensor, "n n_classes"]  # one row per token, or per part
+    parts: tuple[str, ...] = ()  # where each part begins, if they are not the tokens
+    sources: tuple[int | None, ...] = ()  # token whose vector each part is read from; None for none
 
     @cached_property
     def log_probs(self) -> Float[Tensor, "n n_classes"]:
@@ -211,6 +213,10 @@ class TokenClasses:
     def predicted(self) -> tuple[str, ...]:
         """Name of the most probable class of each token."""
         return tuple(self.names[i] for i in self.logits.argmax(-1).tolist())
+
+    def source(self, row: int) -> int | None:
+        """Return the token whose vector a row is read from; None if there is none."""
+        return self.sources[row] if self.parts else row
 
 
 @dataclass(frozen=True)

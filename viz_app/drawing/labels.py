@@ -10,7 +10,7 @@ from models.sounds import PatchedSound, SoundRow
 from models.tokenizers.base import Encoding, Tokenizer
 from models.tokenizers.special_tokens import UNKNOWN_TOKENS
 from models.trace import AttentionSite, Trace
-from models.trace.outputs import NextToken
+from models.trace.outputs import NextToken, TokenClasses
 
 SPACE_MARK = "·"
 LONELY = {
@@ -56,6 +56,11 @@ def labels(encoding: Encoding) -> list[Label]:
     return (
         list(map(_with_pieces, plain, encoding.pieces)) if isinstance(encoding, WordRow) else plain
     )
+
+
+def answer_labels(trace: Trace, output: TokenClasses) -> list[Label]:
+    """Return one label for each row of an answer: of its token, or of its part of the sound."""
+    return [Label(part) for part in output.parts] or labels(trace.streams[output.stream])
 
 
 def _patch_label(row: PatchedSound, i: int) -> Label:

@@ -162,7 +162,7 @@ def _choice(trace: Trace, output: ChoiceProbabilities) -> tuple[str, str]:
 
 
 def _token_classes(trace: Trace, output: TokenClasses) -> tuple[str, str]:
-    return "the class of each token", trace.output
+    return f"the class of each {'part' if output.parts else 'token'}", trace.output
 
 
 def _span(trace: Trace, output: Span) -> tuple[str, str]:

@@ -18,7 +18,14 @@ from models.trace.outputs import (
     TokenInOrder,
     first_choices,
 )
-from viz_app.drawing.labels import Label, labels, token_label, token_text, written_labels
+from viz_app.drawing.labels import (
+    Label,
+    answer_labels,
+    labels,
+    token_label,
+    token_text,
+    written_labels,
+)
 from viz_app.drawing.notes import first_output
 
 
@@ -141,10 +148,12 @@ def _judged(trace: Trace, output: JudgedLabels) -> list[Decision]:
 
 
 def _classes(trace: Trace, output: TokenClasses) -> list[Decision]:
-    names = labels(trace.streams[output.stream])
+    """Return the decisions that are read from a token: no change reaches a part after the last."""
+    names = answer_labels(trace, output)
     return [
         Decision(i, best, Label(f"{label.text}: {output.names[best]}"))
         for i, (best, label) in enumerate(zip(first_choices(output.logits), names, strict=True))
+        if output.source(i) is not None
     ]
 
 

@@ -10,7 +10,14 @@ from models.runs.inputs import FieldInput
 from models.tokenizers.base import Encoding
 from models.trace import Trace
 from models.trace.edits import Edit, Edits, Patch, Where
-from models.trace.outputs import ClassProbabilities, JudgedLabels, MaskedToken, NextToken, Span
+from models.trace.outputs import (
+    ClassProbabilities,
+    JudgedLabels,
+    MaskedToken,
+    NextToken,
+    Span,
+    TokenClasses,
+)
 from viz_app.drawing.notes import first_output
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -274,7 +281,8 @@ def _other_row(trace: Trace, other: Trace, row: int) -> int | None:
         return None
     if isinstance(output, NextToken) and row == len(output.logits) - 1:
         return n - 1
-    pairs = alignment(trace, other, stream)
+    of_parts = isinstance(output, TokenClasses) and output.parts
+    pairs = () if of_parts else alignment(trace, other, stream)
     aligned = dict(pairs).get(row) if pairs else row
     return aligned if aligned is not None and aligned < n else None
 

@@ -14,7 +14,7 @@ from models.trace import AttentionSite
 from models.trace.edits import Edits
 from models.trace.outputs import ClassProbabilities, Output, TokenClasses
 from viz_app import words
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import answer_labels
 from viz_app.drawing.over_file import reads_file
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
@@ -30,6 +30,7 @@ from viz_app.views.task.reading import (
     TaskChoices,
     attention_row_payload,
     check_row,
+    no_row,
     reading_site,
 )
 
@@ -160,18 +161,18 @@ def _score(scores: dict[str, Any]) -> str:
     return run_score(summary, scores.get(TEXT_PERPLEXITY))
 
 
-TOKENS_TITLE = "The most probable class of each token"
-CLASS_SCALE = ["0", "1  probability of the class", "Click a token to see all its classes."]
+CLASS_SCALE = ["0", "1  probability of the class"]
+NO_TOKEN = "This part comes after the last token, so it is read from none."
 N_COUNTED_CLASSES = 4  # classes that the summary counts
 
 
-def class_counts(predicted: Sequence[str]) -> str:
-    """Return the number of tokens in each class, special tokens included."""
+def class_counts(predicted: Sequence[str], unit: str) -> str:
+    """Return the number of tokens, or other units, in each class, special tokens included."""
     counts = Counter(predicted).most_common()
     each = [f"{name} {n}" for name, n in counts[:N_COUNTED_CLASSES]]
     more = len(counts) - N_COUNTED_CLASSES
     other = f" and {more} other class{'es' * (more > 1)}" * (more > 0)
-    return f"{len(predicted)} tokens: {', '.join(each)}{other}."
+    return f"{len(predicted)} {unit}s: {', '.join(each)}{other}."
 
 
 def token_classes_title(token: str, special: bool) -> str:
@@ -201,8 +202,8 @@ def token_classes(run: CurrentRun, output: TokenClasses, choices: TaskChoices) -
     site, head = reading_site(run.trace, output.stream, choices.focus)
     position = chosen_token(run, output, choices)
     checks = check_softmax(output.logits, output.log_probs)
-    if site is not None:
-        checks.append(check_row(site, head, position))
+    if site is not None and (source := output.source(position)) is not None:
+        checks.append(check_row(site, head, source))
     return {"answers": _payload(run, output, position, site, head)}, checks
 
 
@@ -219,20 +220,23 @@ def chosen_token(run: CurrentRun, output: TokenClasses, choices: TaskChoices) ->
 def _payload(
     run: CurrentRun, output: TokenClasses, position: int, site: AttentionSite | None, head: int
 ) -> bytes:
-    tokens, p = labels(run.trace.streams[output.stream]), output.log_probs.exp()
+    tokens, p = answer_labels(run.trace, output), output.log_probs.exp()
     token, best = tokens[position], p[position].topk(min(N_LISTED_CLASSES, len(output.names)))
-    attention_row, row = attention_row_payload(run, site, head, position)
+    source, unit = output.source(position), "part" if output.parts else "token"
+    attention_row, row = (
+        no_row(NO_TOKEN) if source is None else attention_row_payload(run, site, head, source)
+    )
     listed = best.indices.tolist()
     header: dict[str, Any] = {
         "kind": "classes",
-        "title": TOKENS_TITLE,
+        "title": f"The most probable class of each {unit}",
         **saving(file_name(run.trace, "classes-of-tokens"), facts(run.trace)),
         "opening": None,
         "places": [label.as_json() for label in tokens],
         "classes": list(output.predicted),
         "position": position,
-        "scale": CLASS_SCALE,
-        "summary": class_counts(output.predicted),
+        "scale": [*CLASS_SCALE, f"Click a {unit} to see all its classes."],
+        "summary": class_counts(output.predicted, unit),
         "answer": {
             "title": token_classes_title(token.text, token.special),
             "rows": [[i, [output.names[i], "", False], ""] for i in listed],

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from models.analysis.distributions import entropy_bits, expectation
 from viz_app.drawing.csv_file import csv_table
-from viz_app.drawing.labels import labels, token_label
+from viz_app.drawing.labels import answer_labels, labels, token_label
 from viz_app.drawing.notes import first_output
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task.masked import guesses, own_labels
@@ -99,7 +99,7 @@ def _probabilities_csv(run: CurrentRun, column: str) -> str:
 def token_classes_csv(run: CurrentRun, choices: TaskChoices) -> str:
     """Return a row for each token: position, most probable class, probabilities of all classes."""
     output = first_output(run.trace)
-    tokens = labels(run.trace.streams[output.stream])
+    tokens = answer_labels(run.trace, output)
     rows = [
         [i, f"{i} {token.text}", name, *p]
         for i, (token, name, p) in enumerate(

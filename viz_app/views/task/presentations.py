@@ -1,5 +1,6 @@
 """The picture, explanation and table of each type of output; others are described in words."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -56,6 +57,10 @@ _SOFTMAX = ", and softmax makes them probabilities"
 _TOKENS = (
     "**Every token answers** for itself. From its last vector the model makes a logit for each class, and softmax "
     f"makes them probabilities.{{names}} {ROW_NOTE}"
+)
+_PARTS = (
+    "**Every token answers** for {n} parts of the sound, one after the other. From its last vector the model makes a "
+    f"logit for each class and part, and softmax makes them probabilities. {ROW_NOTE}"
 )
 _BEGIN_INSIDE = " B- marks the first token of a name, I- the tokens that continue it, O what is outside all names."
 
@@ -149,6 +154,8 @@ def _what_answers(
 
 
 def explain_token_classes(trace: Trace, output: TokenClasses, pair_output: str) -> str:
+    if output.parts:
+        return _PARTS.format(n=Counter(output.sources)[0])
     marked = any(name.startswith(("B-", "I-")) for name in output.names)
     return _TOKENS.format(names=_BEGIN_INSIDE * marked)
 
