@@ -76,7 +76,9 @@ class Sum:
 def find_adding(run: CurrentRun) -> View[AddingChoices] | str:
     """Return the view of a model whose first attention reads the sum, or why there is none."""
     model, trace = run.scope.model, run.trace
-    if not model.is_recurrent and _first(run) in trace.attention:
+    summed = {f"{model.stack}.{name}" for name in ("embedding", "position")}
+    is_there = _first(run) in trace.attention and summed <= set(trace.activations)
+    if not model.is_recurrent and is_there:
         return ADDING_VIEW
     reads = model.fields[0].stream
     attends = any(s.query_stream == s.key_stream == reads for s in trace.attention.values())
