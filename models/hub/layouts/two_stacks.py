@@ -1,7 +1,7 @@
 """Layouts of an encoder and a decoder that reads it."""
 
 from models.hub.layer_paths import AttnPaths, FFPaths, LayerGroup
-from models.hub.layouts.entries import LayerGroups
+from models.hub.layouts.entries import LayerGroups, mlp
 
 SELF_PATHS, _CROSS = (
     AttnPaths("self_attn", "self_attn_layer_norm"),
@@ -61,6 +61,28 @@ def _two_of(feed_forward: str, norm: str, above: str) -> LayerGroups:
     )
 
 
+def _moonshine() -> LayerGroups:
+    attention, after = AttnPaths("self_attn", "input_layernorm"), "post_attention_layernorm"
+    inside = mlp(after, "fc1", "activation_fn", "fc2")
+    parts = attention, AttnPaths("encoder_attn", after), FFPaths("mlp", "final_layernorm", "mlp")
+    return (
+        LayerGroup("encoder.layers.{}", (attention, inside), last_norm="encoder.layer_norm"),
+        LayerGroup("decoder.layers.{}", parts, last_norm="decoder.norm"),
+    )
+
+
+def _speech_t5() -> LayerGroups:
+    feed_forward = FFPaths(
+        "feed_forward", "final_layer_norm", "feed_forward",
+        "feed_forward.intermediate_dense", "feed_forward.intermediate_act_fn", "feed_forward.output_dense",
+    )  # fmt: skip
+    encoder = AttnPaths("attention", "layer_norm"), feed_forward
+    return (
+        LayerGroup("encoder.wrapped_encoder.layers.{}", encoder, "post"),
+        LayerGroup("decoder.wrapped_decoder.layers.{}", (SELF_PATHS, _CROSS, feed_forward), "post"),
+    )
+
+
 TWO_STACKS: tuple[LayerGroups, ...] = (
     _two("post"),
     _two("pre", "layer_norm"),
@@ -70,4 +92,6 @@ TWO_STACKS: tuple[LayerGroups, ...] = (
     _t5(""),
     _two_of("ffn", "ff_layer_norm", ""),
     _two_of("ffn", "ffn_layer_norm", "text_"),
+    _moonshine(),
+    _speech_t5(),
 )
