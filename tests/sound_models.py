@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import torch
 import transformers
 from hub_models import library_tokenizer
@@ -74,23 +75,84 @@ READERS = {
     "Wav2Vec2ForSequenceClassification": "Wav2Vec2Config",
     "HubertForSequenceClassification": "HubertConfig",
     "UniSpeechSatForSequenceClassification": "UniSpeechSatConfig",
+    "SEWForSequenceClassification": "SEWConfig",
     "Wav2Vec2ForCTC": "Wav2Vec2Config",
     "HubertForCTC": "HubertConfig",
     "WavLMForCTC": "WavLMConfig",
     "Data2VecAudioForCTC": "Data2VecAudioConfig",
+    "UniSpeechForCTC": "UniSpeechConfig",
+    "Wav2Vec2ConformerForCTC": "Wav2Vec2ConformerConfig",
+    "SEWForCTC": "SEWConfig",
+    "SEWDForCTC": "SEWDConfig",
+    "Wav2Vec2BertForCTC": "Wav2Vec2BertConfig",
+    "Wav2Vec2BertForSequenceClassification": "Wav2Vec2BertConfig",
 }
+BANDS = 10  # of a spectrogram that is as long as its sound
+# configuration → sizes beside those of an encoder
+_OWN = {
+    "SEWConfig": {"squeeze_factor": 2, "num_conv_pos_embeddings": 16},
+    "SEWDConfig": {
+        "squeeze_factor": 2, "num_conv_pos_embeddings": 16, "max_position_embeddings": 64, "position_buckets": 16,
+    },
+    "Wav2Vec2ConformerConfig": {"conv_depthwise_kernel_size": 5},
+    "Wav2Vec2BertConfig": {"conv_depthwise_kernel_size": 5, "feature_projection_input_dim": 2 * BANDS},
+}  # fmt: skip
 
 
 def save_reader(name: str, folder: Path, **sizes: Any) -> Any:
     """Save a random encoder that classifies or spells a sound, and return it."""
     labels = {"vocab_size": len(LETTERS), "pad_token_id": 0} if "CTC" in name else NAMES
-    config = getattr(transformers, READERS[name])(**(_ENCODER | labels | sizes))
+    made = getattr(transformers, READERS[name])
+    config = made(**(_ENCODER | _OWN.get(READERS[name], {}) | labels | sizes))
     module = getattr(transformers, name)(config).eval()
     randomise(module, 0.2)
     module.save_pretrained(folder)
-    transformers.Wav2Vec2FeatureExtractor(do_normalize=True).save_pretrained(folder)
+    extractor = (
+        transformers.SeamlessM4TFeatureExtractor(feature_size=BANDS, num_mel_bins=BANDS)
+        if made is transformers.Wav2Vec2BertConfig
+        else transformers.Wav2Vec2FeatureExtractor(do_normalize=True)
+    )
+    extractor.save_pretrained(folder)
     if "CTC" in name:
         (folder / "vocab.json").write_text(json.dumps(LETTERS), "utf-8")
+    return module
+
+
+# class → configuration, sizes of its encoder, and feature extractor; with a tokenizer instead of letters
+SPELLERS: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "ParakeetForCTC": (
+        "ParakeetCTCConfig",
+        {"num_attention_heads": 3, "subsampling_conv_channels": 8},
+        transformers.ParakeetFeatureExtractor,
+    ),
+    "LasrForCTC": (
+        "LasrCTCConfig",
+        {"num_attention_heads": 2, "subsampling_conv_channels": 8},
+        transformers.LasrFeatureExtractor,
+    ),
+}
+
+
+def save_speller(name: str, folder: Path) -> Any:
+    """Save a random model that spells with pieces of words, and return it."""
+    config, own, extractor = SPELLERS[name]
+    sizes = {
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "intermediate_size": 31,
+        "conv_kernel_size": 5,
+    }
+    made = getattr(transformers, config)(
+        vocab_size=len(LETTERS), pad_token_id=0, encoder_config=sizes | own | {"num_mel_bins": 16}
+    )
+    module = getattr(transformers, name)(made).eval()
+    randomise(module, 0.2)
+    module.save_pretrained(folder)
+    extractor(feature_size=16).save_pretrained(folder)
+    pieces = {piece.replace("b", "▁b"): i for piece, i in LETTERS.items()}
+    tokenizers.Tokenizer(tokenizers.models.WordLevel(pieces, "a")).save(
+        str(folder / "tokenizer.json")
+    )
     return module
 
 
@@ -104,6 +166,50 @@ def save_whisper_classifier(folder: Path) -> Any:
     transformers.WhisperFeatureExtractor(
         feature_size=MELS, chunk_length=SECONDS, hop_length=160, n_fft=400
     ).save_pretrained(folder)
+    return module
+
+
+_WRITER = {
+    "vocab_size": VOCABULARY, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 2,
+}  # fmt: skip
+# class → configuration, sizes and feature extractor; the sound that they read is as long as it is
+WRITERS: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "Speech2TextForConditionalGeneration": (
+        "Speech2TextConfig",
+        {
+            "encoder_layers": 3, "decoder_layers": 2, "d_model": 24, "encoder_attention_heads": 2, "conv_channels": 14,
+            "decoder_attention_heads": 3, "encoder_ffn_dim": 31, "decoder_ffn_dim": 37, "max_source_positions": 211,
+            "max_target_positions": 61, "input_feat_per_channel": MELS,
+        },
+        transformers.Speech2TextFeatureExtractor(feature_size=MELS, num_mel_bins=MELS),
+    ),
+    "MoonshineForConditionalGeneration": (
+        "MoonshineConfig",
+        {
+            "hidden_size": 24, "intermediate_size": 31, "encoder_num_hidden_layers": 3, "decoder_num_hidden_layers": 2,
+            "encoder_num_attention_heads": 3, "decoder_num_attention_heads": 3, "max_position_embeddings": 61,
+        },
+        transformers.Wav2Vec2FeatureExtractor(do_normalize=False),
+    ),
+    "SpeechT5ForSpeechToText": (
+        "SpeechT5Config",
+        _ENCODER | {
+            "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 3, "decoder_attention_heads": 2,
+            "encoder_ffn_dim": 31, "decoder_ffn_dim": 37, "max_text_positions": 61, "positional_dropout": 0.0,
+        },
+        transformers.SpeechT5FeatureExtractor(),
+    ),
+}  # fmt: skip
+
+
+def save_writer(name: str, folder: Path) -> Any:
+    """Save a random model that writes from a sound of any length, and return it."""
+    config, sizes, extractor = WRITERS[name]
+    module = getattr(transformers, name)(getattr(transformers, config)(**_WRITER, **sizes)).eval()
+    randomise(module, 0.2)
+    module.save_pretrained(folder)
+    extractor.save_pretrained(folder)
+    library_tokenizer(folder, VOCABULARY - 8)
     return module
 
 

@@ -147,12 +147,16 @@ def _without_origin(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _ORIGIN}
 
 
+ENCODER_CONFIGS = "vision_config", "encoder_config"  # of a part that is the encoder
+
+
 def encoder_sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConfig:
     """Return the sizes of an encoder of images or sounds.
 
     Raises CheckpointError if it has not one of each.
     """
-    config = getattr(module.config, "vision_config", module.config)
+    parts = (getattr(module.config, name, None) for name in ENCODER_CONFIGS)
+    config = next(filter(None, parts), module.config)
     required = ("num_attention_heads", "hidden_size", "num_hidden_layers")
     if odd := [key for key in required if not isinstance(getattr(config, key, None), int)]:
         raise CheckpointError(
@@ -206,6 +210,7 @@ LIMITS = (
     "max_encoder_position_embeddings",
     "max_seq_len",
     "max_target_positions",
+    "max_text_positions",
 )
 
 

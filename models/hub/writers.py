@@ -67,11 +67,13 @@ class TwoStacks(HubModel):
         from transformers.modeling_outputs import MoEModelOutputWithPastAndCrossAttentions as Memory
 
         _, self_attention, cross = self.kinds
+        encoding = Memory(last_hidden_state=memory)  # has the fields of every encoder
+        encoding.attention_mask = None  # but one, with which Moonshine's encoder hands on its mask
         return self._ask(
             self.module,
             self._places(row, memory, is_token, start),
             {"decoder_attentions": self_attention, "cross_attentions": cross},
-            encoder_outputs=Memory(last_hidden_state=memory),  # has the fields of every encoder
+            encoder_outputs=encoding,
             decoder_input_ids=row.masked_fill(row == self.config.pad_id, self.config.fill_id),
             **inputs,
             **({} if bool(is_token.all()) else {"attention_mask": is_token.long()}),

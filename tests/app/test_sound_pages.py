@@ -9,7 +9,16 @@ import pytest
 import torch
 import transformers
 from app_parts import heatmap, in_session, page_at, picker, picture, plotly, prose, said
-from sound_models import FRAMES, save, save_reader, save_spectrogram_reader
+from sound_models import (
+    FRAMES,
+    SPELLERS,
+    WRITERS,
+    save,
+    save_reader,
+    save_spectrogram_reader,
+    save_speller,
+    save_writer,
+)
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -55,14 +64,20 @@ def test_every_page_and_section_opens(folder: Path, view: str, address: dict[str
         assert wrong not in told or view in ("from-rnn", "lessons"), wrong
 
 
-ENCODERS = ("Wav2Vec2ForCTC", "HubertForSequenceClassification")
+ENCODERS = (
+    "Wav2Vec2ForCTC",
+    "HubertForSequenceClassification",
+    "SEWForCTC",
+    "Wav2Vec2BertForSequenceClassification",
+    "Speech2TextForConditionalGeneration",
+)
 
 
 @pytest.fixture(scope="module")
 def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("encoders")
     for name in ENCODERS:
-        save_reader(name, root / name)
+        (save_writer if name in WRITERS else save_reader)(name, root / name)
     return {name: root / name for name in ENCODERS}
 
 
@@ -75,6 +90,56 @@ def test_every_page_opens_on_an_encoder(encoders: dict[str, Path], name: str, vi
     told = prose(app) + "".join(one.proto.json for one in app.get("bidi_component"))
     assert "sound is missing" not in told
     assert "the image" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "view", "section"),
+    [
+        (
+            "SEWForCTC",
+            "interventions",
+            "Is attention explanation?",
+        ),  # asks for a row of each answer
+        ("ParakeetForCTC", "positions", "Added or concatenated"),  # its layers have our names
+    ],
+)
+def test_a_section_opens_of_what_a_run_has(
+    name: str, view: str, section: str, tmp_path: Path
+) -> None:
+    assert section in PAGES[view].views
+    (save_speller if name in SPELLERS else save_reader)(name, tmp_path)
+    app = opened(tmp_path, view, **{f"{view}-section": section})
+    assert not app.exception
+    assert picker(app)["value"] == str(tmp_path)
+
+
+def test_task_shows_every_letter_and_the_row_of_the_frame_that_it_is_read_from(
+    encoders: dict[str, Path],
+) -> None:
+    site, name = "sew.encoder.layers.1.attention", "SEWForCTC"
+    app = opened(encoders[name], "task", site=site, head="2", **{"task-position": "35"})
+    run = app.session_state["live session"].run.trace
+    module = transformers.SEWForCTC.from_pretrained(encoders[name], attn_implementation="eager")
+    given = run.streams["frames"].ids.features[None]
+    with torch.no_grad():
+        made = module.eval()(input_values=given, output_attentions=True)
+    header, arrays = picture(app, "answers")
+    assert len(header["places"]) == len(made.logits[0]) == 99
+    assert header["places"][35][0] == "0.70 s"  # of 20 ms each
+    assert header["summary"].startswith("99 parts: ")
+    p = made.logits[0].softmax(-1)
+    np.testing.assert_allclose(arrays["probability"], p.max(-1).values, atol=2e-6)
+    np.testing.assert_allclose(arrays["p"], p[35].sort(descending=True).values, atol=2e-6)
+    np.testing.assert_allclose(arrays["weights"], made.attentions[1][0, 2, 17], atol=2e-6)
+    assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
+    assert "answers** for 2 parts of the sound" in prose(app)
+    last = opened(encoders[name], "task", site=site, **{"task-position": "98"})
+    header, arrays = picture(last, "answers")
+    assert (header["reading"]["keys"], len(arrays["weights"])) == ([], 0)
+    assert (
+        header["reading"]["note"]
+        == "This part comes after the last token, so it is read from none."
+    )
 
 
 def test_task_of_a_classifier_of_sounds_shows_classes_and_the_sound(

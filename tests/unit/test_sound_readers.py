@@ -246,31 +246,13 @@ def test_names_of_letters_come_from_the_folder_or_are_numbers(tmp_path: Path) ->
         assert names == wanted
 
 
-REFUSED = {
-    "Wav2Vec2BertForSequenceClassification": (
-        "Wav2Vec2BertConfig",
-        transformers.SeamlessM4TFeatureExtractor(feature_size=8, num_mel_bins=8),
-        {"feature_projection_input_dim": 16},
-        "it reads a spectrogram, but not of one size for all sounds",
-    ),
-    "SEWForCTC": (
-        "SEWConfig",
-        transformers.Wav2Vec2FeatureExtractor(),
-        {"squeeze_factor": 2, "conv_dim": (16,), "conv_stride": (320,), "conv_kernel": (400,),
-         "num_feat_extract_layers": 1, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2},
-        "its attention cannot be shown: it asks for 49 × 49 cells, where the run has 99 × 99 tokens|99 × 99",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_other_models_of_sounds_are_refused_with_the_reason(name: str, tmp_path: Path) -> None:
-    config_name, extractor, own, wanted = REFUSED[name]
-    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
-    config = getattr(transformers, config_name)(**sizes, intermediate_size=31, vocab_size=6, **own)
-    getattr(transformers, name)(config).save_pretrained(tmp_path)
-    extractor.save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match=wanted) as error:
+@pytest.mark.parametrize("name", ["Wav2Vec2ForCTC", "Wav2Vec2BertForCTC"])
+def test_answers_of_several_frames_are_refused_with_their_numbers(
+    name: str, tmp_path: Path
+) -> None:
+    """An adapter makes one answer of three neighbouring frames."""
+    save_reader(name, tmp_path, add_adapter=True, num_adapter_layers=1, output_hidden_size=24)
+    with pytest.raises(CheckpointError, match="makes 50 answers of 99 frames") as error:
         models.load(tmp_path, device="cpu")
     assert "object has no attribute" not in str(error.value)
 

@@ -5,7 +5,6 @@ A column holds a sound of n samples if noise of this length gives it other numbe
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from math import prod
 
@@ -15,14 +14,12 @@ from torch import Tensor
 
 from models.errors import CheckpointError
 from models.hub.sounds.processor import SoundProcessor
+from models.hub.sounds.rows import NO_COLUMNS, NO_SIZE, TRIED_LENGTHS
+from models.hub.sounds.steps import equal_steps
 from models.sounds import Waveform
 from models.sounds.file import MAX_SOUND_SECONDS
 
-NO_COLUMNS = "the columns of its spectrogram are not equal steps through the sound"
-NO_SIZE = "it reads a spectrogram, but not of one size for all sounds"
-TRIED_LENGTHS = 0.25, 0.5  # s, of sounds that fill different numbers of columns
 MAX_CELLS = 2_000_000  # of a spectrogram, which is made many times over to measure it
-_MEASURED = 40  # columns between which the step is measured
 
 
 @dataclass(frozen=True)
@@ -67,16 +64,8 @@ def spectrogram_columns(processor: SoundProcessor, shape: tuple[int, ...]) -> Sp
     if len(growing) != 1:
         raise CheckpointError(NO_COLUMNS)
     axis = growing[0]
-    last = sounds.held(longer, axis)
-    begin = max(1, last - _MEASURED)
-    lengths = range(longer + 1)
-    first, end = (
-        bisect_left(lengths, n, key=lambda length: sounds.held(length, axis)) for n in (begin, last)
-    )
-    step, rest = divmod(end - first, max(1, last - begin))
-    if step < 1 or rest:
-        raise CheckpointError(NO_COLUMNS)
-    columns = SpectrogramColumns(axis, shape[axis], step, first - (begin - 1) * step)
+    steps = equal_steps(lambda length: sounds.held(length, axis), short, longer, NO_COLUMNS)
+    columns = SpectrogramColumns(axis, shape[axis], steps.step, steps.first)
     full = min(columns.samples(columns.n), len(noise))
     if any(sounds.held(n, axis) != columns.held(n) for n in (full, full - 1)):
         raise CheckpointError(NO_COLUMNS)

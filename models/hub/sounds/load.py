@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from models.architectures.base import BY_VECTORS
 from models.errors import CheckpointError, first_line
@@ -19,6 +19,7 @@ from models.hub.layouts import layer_maps
 from models.hub.positions import table_looked_up
 from models.hub.python_tokenizer import PythonTokenizer
 from models.hub.sizes import HubConfig
+from models.hub.sounds.frames import SoundFrames, check_unpadded, measured_frames
 from models.hub.sounds.layout import sound_frames
 from models.hub.sounds.model import SoundWriter
 from models.hub.sounds.processor import (
@@ -50,19 +51,18 @@ def opened_sound(
     """
     processor = SoundProcessor(folder, transformers)
     trial = processor.features(decoded_sound(example_sound()))
-    if processor.reads != "input_features" or trial.dim() != 2:
-        raise CheckpointError("it writes from a sound, but reads no spectrogram of one size")
-    features = trial[None].to(module.device, module.dtype)
-    _check_runs(module, features, sizes)
-    n_frames, step = sound_frames(module.get_encoder(), features)
-    seconds = step * processor.longest / trial.shape[-1]
+    reads, encoder = processor.reads, module.get_encoder()
+    sound = {reads: trial[None].to(module.device, module.dtype)}
+    _check_runs(module, sound, sizes)
+    frames = _frames(encoder, processor, trial, sound)
     tokenizer = make(_READING)
-    tokenizer.reader = FrameReader(processor, lambda features: n_frames, seconds)
+    tokenizer.reader = FrameReader(processor, frames.count, frames.step)
     text_limit = _text_limit(module, sizes)
     model = SoundWriter(
         module,
-        replace(sizes, n_ctx=max(n_frames, text_limit)),
-        n_frames=n_frames,
+        replace(sizes, n_ctx=max(frames.longest, text_limit)),
+        reads=reads,
+        frames=frames,
         trial=trial,
         prompt=speech_prompt(module, sizes.vocab_size),
         text_limit=text_limit,
@@ -77,18 +77,31 @@ def opened_sound(
     _check_two_steps(model)
     probe.choose_cache(model)
     confirm.record_layers(model, layer_maps(module))
-    table = table_looked_up(model, n_frames, n_frames, input_features=model.trial)
+    table = table_looked_up(model, frames.count(trial), frames.longest, **{reads: model.trial})
     if table is not None:
         model.positions, model.seen_order = table, BY_VECTORS
         model.config = replace(model.config, positions="learned" if table.is_learned else "fixed")
     return model, tokenizer
 
 
+def _frames(
+    encoder: Any, processor: SoundProcessor, trial: Tensor, sound: dict[str, Tensor]
+) -> SoundFrames:
+    """Return the frames that an encoder makes. Raises CheckpointError."""
+    if trial.dim() == 1 or processor.rows is not None:
+        frames = measured_frames(encoder, processor)
+        check_unpadded(encoder, processor)
+        return frames
+    n_frames, step = sound_frames(encoder, sound[processor.reads])
+    seconds = step * processor.longest / trial.shape[-1]
+    return SoundFrames(lambda features: n_frames, seconds, n_frames)
+
+
 @torch.no_grad()
-def _check_runs(module: nn.Module, features: torch.Tensor, sizes: HubConfig) -> None:
-    ids = torch.tensor([[max(0, sizes.start_id)]], device=features.device)
+def _check_runs(module: nn.Module, sound: dict[str, Tensor], sizes: HubConfig) -> None:
+    ids = torch.tensor([[max(0, sizes.start_id)]], device=next(iter(sound.values())).device)
     try:
-        module(input_features=features, decoder_input_ids=ids)
+        module(**sound, decoder_input_ids=ids)
     except Exception as error:  # the library raises what it likes
         raise CheckpointError(f"it does not run on a sound ({first_line(error)})") from None
 
@@ -104,7 +117,9 @@ def _check_two_steps(model: SoundWriter) -> None:
     """Raise CheckpointError if encoder and decoder one by one give other logits than one call."""
     ids = probe.short_text(model.module, model.config, 7)
     features, text = model.repeated(ids)
-    expected = model.module(input_features=features, decoder_input_ids=text, use_cache=False).logits
+    expected = model.module(
+        **{model.reads: features}, decoder_input_ids=text, use_cache=False
+    ).logits
     if not close(model, model(features, text), expected):
         raise CheckpointError(
             "its decoder gives other logits from a finished encoding than in one call with its encoder"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from models.architectures.base import SOUND_FIELD, Field, LogitsProcessor
 from models.hub.recording.context import PassContext
+from models.hub.sounds.frames import SoundFrames
 from models.hub.sounds.processor import SoundHubTokenizer
 from models.hub.sounds.prompt import Prompt
 from models.hub.writers import EncoderDecoderLM, after_start, of_library
@@ -20,7 +21,16 @@ from models.sounds import FrameIds
 from models.tokenizers.base import Encoding, Tokenizer
 
 FRAMES_STREAM, TRANSCRIPT_STREAM = "frames", "transcript"
+NOT_ONE_LENGTH = "sounds of different lengths cannot run as one batch"
 SOUND_CROSS = SiteKind("cross", "decoder", "cross", TRANSCRIPT_STREAM, FRAMES_STREAM)
+
+
+def stacked(rows: Sequence[FrameIds]) -> Float[Tensor, " batch *shape"]:
+    """Return the numbers of several sounds of one size as a batch. Raises ValueError."""
+    features = [row.features for row in rows]
+    if len({one.shape for one in features}) > 1:
+        raise ValueError(NOT_ONE_LENGTH)
+    return torch.stack(features)
 
 
 class SoundWriter(EncoderDecoderLM):
@@ -37,28 +47,29 @@ class SoundWriter(EncoderDecoderLM):
         SiteKind("decoder_self", "decoder", "self", TRANSCRIPT_STREAM, TRANSCRIPT_STREAM),
         SOUND_CROSS,
     )
-    pads = False  # all its sounds are of one length
+    pads = False
     answer_description = "the text spoken in a sound, token by token"
 
     def __init__(
         self,
         *args: Any,
-        n_frames: int,
-        trial: Float[Tensor, "band time"],
+        reads: str,
+        frames: SoundFrames,
+        trial: Float[Tensor, "*shape"],
         prompt: Prompt,
         text_limit: int,
         **settings: Any,
     ) -> None:
-        """Wrap a module that reads `n_frames` frames and writes up to `text_limit` tokens.
+        """Wrap a module that makes `frames` of its input and writes up to `text_limit` tokens.
 
-        `trial` is what it reads of the sound that it is tried out with.
+        `reads` is the name of the input, and `trial` the sound that it is tried out with.
         """
         super().__init__(*args, **settings)
-        self.n_frames, self._trial = n_frames, trial
+        self.reads, self.frames, self._trial = reads, frames, trial
         self.prompt, self.text_limit = prompt, text_limit
 
     @property
-    def trial(self) -> Float[Tensor, "1 band time"]:
+    def trial(self) -> Float[Tensor, " 1 *shape"]:
         return self._trial[None].to(self.device, self.module.dtype)
 
     def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
@@ -69,9 +80,8 @@ class SoundWriter(EncoderDecoderLM):
         """Return the trial sound, and its reverse in every second row."""
         return torch.cat([self.trial, self.trial.flip(-1)]).repeat(len(ids), 1, 1)[: len(ids)]
 
-    def encoder_inputs(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "batch band time"]:
-        features = torch.stack([cast(FrameIds, row).features for row in rows])
-        return features.to(self.device, self.module.dtype)
+    def encoder_inputs(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, " batch *shape"]:
+        return stacked([cast(FrameIds, row) for row in rows]).to(self.device, self.module.dtype)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         texts = [row[TRANSCRIPT_STREAM].ids for row in rows]
@@ -80,24 +90,24 @@ class SoundWriter(EncoderDecoderLM):
         )
 
     def forward(
-        self, sound: Float[Tensor, "batch band time"], text: Int[Tensor, "batch m"]
+        self, sound: Float[Tensor, " batch *shape"], text: Int[Tensor, "batch m"]
     ) -> Float[Tensor, "batch m vocab"]:
         masks = self.written_masks(sound, text)
         return self.decode(text, self.encode(sound, masks), masks)
 
-    def opening(self, inputs: Float[Tensor, "batch band time"]) -> Int[Tensor, "batch 1"]:
+    def opening(self, inputs: Float[Tensor, " batch *shape"]) -> Int[Tensor, "batch 1"]:
         return torch.full((len(inputs), 1), self.config.start_id, device=inputs.device)
 
-    def encode(self, inputs: Float[Tensor, "batch band time"], masks: Masks) -> Tensor:
-        kind, n = self.kinds[0], self.n_frames
+    def encode(self, inputs: Float[Tensor, " batch *shape"], masks: Masks) -> Tensor:
+        kind, n = self.kinds[0], self.frames.count(inputs[0])
         context = PassContext(
             lambda frame: kind, n, n_key={FRAMES_STREAM: n}, groups=self.groups, n_rows=len(inputs)
         )
-        output = self._ask(self.reader, context, {"attentions": kind}, input_features=inputs)
+        output = self._ask(self.reader, context, {"attentions": kind}, **{self.reads: inputs})
         return output.last_hidden_state
 
     def written_masks(
-        self, inputs: Float[Tensor, "batch band time"], row: Int[Tensor, "batch m"], start: int = 0
+        self, inputs: Float[Tensor, " batch *shape"], row: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
         """Return no layers: no frame is padding, and the model makes its look-ahead mask."""
         return {SOUND_CROSS.name: Mask([], start)}
@@ -123,7 +133,7 @@ class SoundWriter(EncoderDecoderLM):
         ).logits
 
     def stream_limit(self, stream: str) -> int:
-        return self.n_frames if stream == FRAMES_STREAM else self.text_limit
+        return self.frames.longest if stream == FRAMES_STREAM else self.text_limit
 
     def longest(self, n_given: int) -> int:
         """Return half of what the decoder holds, as Whisper's own code does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +14,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.architectures.base import BY_VECTORS
+from models.checkpoint_files import TOKENIZER
 from models.errors import CheckpointError, InputError, first_line
 from models.hub import confirm, probe
 from models.hub.images.positions import added_positions
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps
 from models.hub.positions import told_of_equal
-from models.hub.sizes import MAX_HUB_TOKENS, encoder_sizes
+from models.hub.sizes import encoder_sizes
 from models.hub.sounds.columns import spectrogram_columns
+from models.hub.sounds.frames import (
+    SoundFrames,
+    answers_per_frame,
+    check_unpadded,
+    measured_frames,
+)
 from models.hub.sounds.layout import sound_frames, spectrogram_grid
 from models.hub.sounds.processor import (
     FrameReader,
@@ -48,19 +55,35 @@ def opened_reader(
     processor = SoundProcessor(folder, transformers)
     trial = processor.features(decoded_sound(example_sound()))
     names = label_names(config)
-    if issubclass(kind, SoundClassifier) and trial.dim() == 2 and _column_encoder(module) is None:
+    is_of_one_size = trial.dim() == 2 and processor.rows is None
+    if issubclass(kind, SoundClassifier) and is_of_one_size and _column_encoder(module) is None:
         return _opened_patches(module, processor, trial, names)
-    count, step = _frames(module, processor, trial)
-    longest = count(trial if trial.dim() == 2 else trial.new_zeros(_longest(processor)))
-    if longest > MAX_HUB_TOKENS:
-        raise CheckpointError(f"it makes {longest:,} frames of {processor.longest:g} s of sound")
-    sizes = encoder_sizes(type(module).__name__, module, longest, False)
+    with _on_sound_alone():
+        if is_of_one_size:
+            frames = _columns(module, processor, trial)
+        else:
+            frames = measured_frames(module, processor)
+            check_unpadded(module, processor)
+    sizes = encoder_sizes(type(module).__name__, module, frames.longest, False)
     about: dict[str, Any] = {"names": names}
     if issubclass(kind, SoundSpeller):
-        about = {"names": _letters(folder, config), "blank": getattr(config, "pad_token_id", -1)}
-    model = kind(module, sizes, reads=processor.reads, count_frames=count, trial=trial, **about)
+        about = {
+            "names": _letters(folder, config, transformers),
+            "blank": getattr(config, "pad_token_id", -1),
+        }
+        about["per_frame"] = _answers_per_frame(module, processor.reads, trial, frames)
+    model = kind(
+        module, sizes, reads=processor.reads, count_frames=frames.count, trial=trial, **about
+    )
     _check_reader(model)
-    return model, FrameTokenizer(FrameReader(processor, count, step), longest)
+    return model, FrameTokenizer(FrameReader(processor, frames.count, frames.step), frames.longest)
+
+
+def _answers_per_frame(module: Any, reads: str, trial: Tensor, frames: SoundFrames) -> int:
+    """Return the number of answers of each frame. Raises CheckpointError."""
+    inputs = {reads: trial[None].to(module.device, module.dtype)}
+    with _on_sound_alone():
+        return answers_per_frame(module, inputs, frames.count(trial))
 
 
 def _opened_patches(
@@ -109,44 +132,29 @@ def _column_encoder(module: Any) -> nn.Module | None:
     return encoder if isinstance(encoder, nn.Module) else None
 
 
-def _frames(
-    module: Any, processor: SoundProcessor, trial: Float[Tensor, "*shape"]
-) -> tuple[Callable[[Tensor], int], float]:
-    """Return what counts the frames of features, and the seconds between two.
+def _columns(
+    module: Any, processor: SoundProcessor, trial: Float[Tensor, "band time"]
+) -> SoundFrames:
+    """Return the frames that an encoder makes of a spectrogram of one size.
 
     Raises CheckpointError if they do not go on by equal steps.
     """
-    if trial.dim() == 2:
-        features = trial[None].to(module.device, module.dtype)
-        encoder = _column_encoder(module)
-        if encoder is None:
-            raise CheckpointError("it reads a spectrogram, but has no encoder of its columns")
-        n_frames, step = sound_frames(encoder, features)
-        return lambda features: n_frames, step * processor.longest / trial.shape[-1]
-    lengths = getattr(module, "_get_feat_extract_output_lengths", None)
-    samples = getattr(module.config, "inputs_to_logits_ratio", None)
-    if lengths is None or not isinstance(samples, int) or samples < 16:
-        raise CheckpointError("it does not say how many frames it makes of a waveform")
-
-    def count(features: Float[Tensor, " sample"]) -> int:
-        return int(lengths(torch.tensor(len(features))))
-
-    more = count(trial[: len(trial) - 10 * samples])
-    if count(trial) - more != 10:
-        raise CheckpointError("its frames are not a row of equal steps through the sound")
-    return count, samples / processor.rate
+    encoder = _column_encoder(module)
+    if encoder is None:
+        raise CheckpointError("it reads a spectrogram, but has no encoder of its columns")
+    n_frames, step = sound_frames(encoder, trial[None].to(module.device, module.dtype))
+    seconds = step * processor.longest / trial.shape[-1]
+    return SoundFrames(lambda features: n_frames, seconds, n_frames)
 
 
-def _longest(processor: SoundProcessor) -> int:
-    """Return the samples of the longest sound."""
-    return round(processor.longest * processor.rate)
-
-
-def _letters(folder: Path, config: Any) -> list[str]:
-    """Return the name of each class: its letter in vocab.json, or else its number."""
+def _letters(folder: Path, config: Any, transformers: Any) -> list[str]:
+    """Return the name of each class: its letter in vocab.json or its token, or else its number."""
     path, names = folder / VOCABULARY, {}
     if path.is_file():
         content = json.loads(path.read_text("utf-8"))
         if isinstance(content, dict):
             names = {i: str(name)[:MAX_LETTER] for name, i in content.items() if isinstance(i, int)}
+    elif (folder / TOKENIZER).is_file():
+        library = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / TOKENIZER))
+        names = {i: name[:MAX_LETTER] for name, i in library.get_vocab().items()}
     return [printable(names.get(i, str(i))) for i in range(config.vocab_size)]

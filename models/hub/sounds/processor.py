@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -18,6 +19,7 @@ from torch import Tensor
 from models.errors import CheckpointError, InputError
 from models.hub.files import PREPROCESSOR
 from models.hub.python_tokenizer import PythonTokenizer
+from models.hub.sounds.rows import SpectrogramRows, spectrogram_rows
 from models.hub.tokenizer import HubTokenizer, IdTokenizer
 from models.sounds import (
     SOUND_EXAMPLES,
@@ -72,6 +74,7 @@ class SoundProcessor:
     """The library's feature extractor of a folder.
 
     `reads` is the name of the input that it makes, and `longest` the seconds of a sound that fit.
+    `rows` are those of a spectrogram that is as long as its sound, None for others.
     """
 
     def __init__(self, folder: Path, transformers: Any) -> None:
@@ -96,41 +99,70 @@ class SoundProcessor:
             raise CheckpointError(
                 f"its feature extractor makes {' × '.join(map(str, features.shape))} numbers of a sound"
             )
+        self.rows = self._measured_rows(features.shape[1]) if features.dim() == 2 else None
 
     def features(self, sound: Waveform) -> Float[Tensor, "*shape"]:
         """Return what the model reads of a sound. Raises CheckpointError."""
-        return self._extract(sound.at(self.rate))[1]
+        return self._extract(sound.at(self.rate), padded=self.rows is None)[1]
 
-    def _extract(self, sound: Waveform) -> tuple[str, Tensor]:
+    def inputs(self, sound: Waveform) -> dict[str, Tensor]:
+        """Return all that the extractor makes of a sound, padding and its mask included.
+
+        Raises CheckpointError.
+        """
+        return dict(self._made(sound.at(self.rate)))
+
+    def _made(self, sound: Waveform) -> Any:
         try:
-            features = self._library(
-                sound.samples,
-                sampling_rate=self.rate,
-                return_tensors="pt",
-                return_attention_mask=False,
-            )
+            with np.errstate(divide="ignore", invalid="ignore"):  # of a sound too short for a norm
+                return self._library(sound.samples, sampling_rate=self.rate, return_tensors="pt")
         except Exception as error:  # the library raises what it likes
             is_of_library = isinstance(error, AttributeError | TypeError | KeyError)
             reason = "" if is_of_library else f": {error!s:.200}"
             raise CheckpointError(f"{PREPROCESSOR} cannot be used for a sound{reason}") from None
-        inputs = {
-            name: features[name] for name in ("input_features", "input_values") if name in features
-        }
+
+    def _extract(self, sound: Waveform, padded: bool = True) -> tuple[str, Tensor]:
+        """Return the name of the model's input and its numbers, with the padding if `padded`."""
+        made = self._made(sound)
+        inputs = {name: made[name] for name in ("input_features", "input_values") if name in made}
         name, value = next(iter(inputs.items()), ("", None))
         if not isinstance(value, Tensor) or value.shape[:1] != (1,) or not value.isfinite().all():
             raise CheckpointError("its feature extractor makes no row of numbers of a sound")
-        return name, value[0].float()
+        value, mask = value[0].float(), made.get("attention_mask")
+        if not padded and mask is not None:
+            n = int(mask.sum())
+            if not bool(mask[0, :n].all()):
+                raise CheckpointError("its feature extractor puts padding before a sound")
+            value = value[:n]
+        return name, value
+
+    def _measured_rows(self, width: int) -> SpectrogramRows | None:
+        """Return the rows of a spectrogram that is as long as its sound. Raises CheckpointError."""
+        bands = getattr(self._library, "num_mel_bins", None)
+        bands = bands or getattr(self._library, "feature_size", None)
+
+        def extract(samples: np.ndarray, padded: bool = True) -> Tensor:
+            return self._extract(Waveform(samples, self.rate), padded)[1]
+
+        return spectrogram_rows(
+            extract,
+            lambda samples: extract(samples, padded=False),
+            self.rate,
+            bands if isinstance(bands, int) else width,
+        )
 
     def picture(
         self, sound: Waveform, features: Float[Tensor, "*shape"], seconds: float
     ) -> Float[Tensor, "band time"]:
         """Return the spectrogram to draw: what the model reads, or that of its waveform.
 
-        That of a waveform ends after `seconds`, where the model's last frame ends.
+        It ends after `seconds`, where the model's last frame ends.
         """
         bands = features
         if features.dim() == 1:
             bands = _spectrogram(sound.at(self.rate).samples, round(seconds * self.rate))
+        elif self.rows is not None:
+            bands = self.rows.picture(features, seconds * self.rate)
         least, most = bands.amin(), bands.amax()
         return (bands - least) / (most - least).clamp(min=1e-6)
 

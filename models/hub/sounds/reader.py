@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, cast
 
-import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
@@ -14,15 +13,17 @@ from models.architectures.base import CLASSES_OUTPUT, SOUND_FIELD, Answers, Fiel
 from models.hub.labels import describe_labels, label_output, labels_in_words
 from models.hub.model import HubModel
 from models.hub.recording.context import PassContext
-from models.hub.sounds.model import FRAMES_STREAM
+from models.hub.sounds.model import FRAMES_STREAM, stacked
 from models.hub.sounds.processor import FrameTokenizer
 from models.layers.masks import SiteKind
-from models.sounds import FrameIds
+from models.sounds import FrameIds, SoundRow
+from models.sounds.frames import frame_times
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.outputs import Output, TokenClasses
 
 BETWEEN_WORDS = "|"  # the letter for a space (wav2vec 2.0, Baevski et al. 2020)
-NOT_ONE_LENGTH = "sounds of different lengths cannot run as one batch"
+BEFORE_WORD = "▁"  # a space within a piece of a word (SentencePiece, Kudo and Richardson 2018)
+_OF_PARTS = "a letter or none for each of {} parts of a frame; joined, they are a text"
 
 
 class SoundReader(HubModel):
@@ -61,10 +62,8 @@ class SoundReader(HubModel):
         return (self._trial[None].to(self.device, self.module.dtype),)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
-        features = [cast(FrameIds, row[self.streams[0]].ids).features for row in rows]
-        if len({one.shape for one in features}) > 1:
-            raise ValueError(NOT_ONE_LENGTH)
-        return (torch.stack(features).to(self.device, self.module.dtype),)
+        sounds = stacked([cast(FrameIds, row[self.streams[0]].ids) for row in rows])
+        return (sounds.to(self.device, self.module.dtype),)
 
     def forward(self, sound: Float[Tensor, "batch ..."]) -> Answers:
         kind, n = self.kinds[0], self._count(sound[0])
@@ -103,10 +102,25 @@ class SoundSpeller(SoundReader):
 
     answer_description = "a letter or none for each frame of the sound; joined, they are a text"
 
+    def __init__(self, *args: Any, per_frame: int = 1, **settings: Any) -> None:
+        """Take the number of letters that are read from each frame, one after the other."""
+        super().__init__(*args, **settings)
+        self.per_frame = per_frame
+        if per_frame > 1:
+            self.answer_description = _OF_PARTS.format(per_frame)
+
     def outputs(
         self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Output]:
-        return {CLASSES_OUTPUT: TokenClasses(FRAMES_STREAM, self.names, answers[CLASSES_OUTPUT])}
+        row, logits = cast(SoundRow, streams[FRAMES_STREAM]), answers[CLASSES_OUTPUT]
+        parts: dict[str, Any] = {}
+        if self.per_frame > 1:
+            frames = [i // self.per_frame for i in range(len(logits))]
+            parts = {
+                "parts": frame_times(len(logits), row.step / self.per_frame),
+                "sources": tuple(i if i < len(row.ids) else None for i in frames),
+            }
+        return {CLASSES_OUTPUT: TokenClasses(FRAMES_STREAM, self.names, logits, **parts)}
 
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
@@ -114,4 +128,5 @@ class SoundSpeller(SoundReader):
         """Return the most probable letters: repeated ones once, and without the blank."""
         best = cast(TokenClasses, outputs[CLASSES_OUTPUT]).logits.argmax(-1).tolist()
         letters = [self.names[i] for i, _ in groupby(best) if i != self.blank]
-        return "".join(" " if one == BETWEEN_WORDS else one for one in letters).strip()
+        text = "".join(" " if one == BETWEEN_WORDS else one for one in letters)
+        return text.replace(BEFORE_WORD, " ").strip()
