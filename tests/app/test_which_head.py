@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 import viz_app
 from models.trace.edits import HeadOff, Patch, Where, to_text
+from viz_app.views.interventions.page import INTERVENTIONS_SECTIONS
 
 APP = Path(viz_app.__file__).with_name("app.py")
 SITE, HEAD = "decoder.layers.1.self_attn", "2"
@@ -108,3 +109,17 @@ def test_a_head_is_undone_beside_another_change_of_the_run(section: str) -> None
     app = opened("interventions", interventions_section=section, edits=edits, similarity="cosine")
     undo = [button.key for button in app.button if "undo-" in str(button.key)]
     assert undo == ["undo-similarity", "undo-edit-0"]
+
+
+UNDO_KEY = {"Patch": "undo-patch-0", "Many texts": "undo-edits", "Attribution": "undo-edits"}
+
+
+@pytest.mark.parametrize("section", ["", *INTERVENTIONS_SECTIONS])
+def test_every_section_of_interventions_names_an_edit_once(section: str) -> None:
+    edits = to_text([HeadOff(Where(site=SITE, heads=(1,)))])
+    app = opened("interventions", edits=edits, **{"interventions-section": section})
+    assert not app.exception
+    undo = [str(button.key) for button in app.button if "undo-" in str(button.key)]
+    assert undo == [UNDO_KEY.get(section, "undo-edit-0")]
+    app.button(undo[0]).click().run()
+    assert "edits" not in address_of(app)

@@ -214,9 +214,9 @@ class Page:
 
     `leads_to` takes a run and the choices of its view. The default of `section` is "": the first
     view that there is of a run. `shows_changes` is False on a page that compares models as they
-    were trained; `names` are the changes of a run that the page itself shows and undoes
-    (RunSpec.without). `opens_on` maps a task to the example that this page has first, which
-    replaces an untouched example of another page.
+    were trained; `names` are the changes of a run that a section itself shows and undoes
+    (RunSpec.without), by the section's name in the address. `opens_on` maps a task to the example
+    that this page has first, which replaces an untouched example of another page.
     """
 
     title: str
@@ -226,5 +226,5 @@ class Page:
     leads_to: Callable[[CurrentRun, Any], NextQuestion]
     section: Choice | None = None
     shows_changes: bool = True
-    names: tuple[str, ...] = ()
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     opens_on: Mapping[str, str] = field(default_factory=dict)

@@ -30,7 +30,9 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
 
     Return how its pictures are made of another run; None if they cannot be made at every key.
     """
-    run = show_changes(session, original, is_changed=page.shows_changes, named=page.names)
+    section = url_state.get(page.section) if page.section else ""
+    named = page.names.get(section, ())
+    run = show_changes(session, original, is_changed=page.shows_changes, named=named)
     ui.headline(page.question, page.answer(run))
     find = page.views[_section(page, run)]
     view = find(run)

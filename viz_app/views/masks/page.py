@@ -98,5 +98,5 @@ MASKS_PAGE = Page(
     lambda run: text.MASKS_ANSWER if run.trace.attention and run.scope.model.can_edit_masks else "",
     {"": _find},
     lambda run, choices: onward.what_if(run),
-    names=("masks",),
+    names={"": ("masks",)},
 )
