@@ -151,7 +151,7 @@ def generate(
     *,
     max_new: int | None = None,
     forced: Forced = (),
-    drafts: Sequence[Sequence[int]] = (),
+    draft_tokens: Sequence[Sequence[int]] = (),
     use_cache: bool = True,
     recorded: bool = False,
     edits: Sequence[Edit] = (),
@@ -163,7 +163,7 @@ def generate(
     that the random stream does not shift. Each record is yielded before the next token is computed.
     `edits` and `memory` as in `Incremental`.
 
-    `drafts` are guesses at the text, the best last. They change nothing but the time: several
+    `draft_tokens` are guesses at the text, the best last. They change nothing but the time: several
     tokens that a draft predicts are read in one pass, and are kept as far as the model would have
     chosen them (blockwise parallel decoding, Stern et al. 2018; drafts from existing texts, He et
     al. 2023). They are ignored in recorded or uncached runs and with recurrent states.
@@ -176,7 +176,7 @@ def generate(
             model, model.encoder_inputs([inputs]), use_cache=use_cache, edits=edits, memory=memory
         )
         row = run.opening
-    usable = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
+    usable = [list(draft) for draft in draft_tokens] if run.goes_back and not recorded else []
     while len(prefix) < limit and not any(end in prefix for end in ends):
         guess = _propose_continuation(prefix, usable)[: limit - 1 - len(prefix)]
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:

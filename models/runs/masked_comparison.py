@@ -36,16 +36,16 @@ def run_masked(
     scope: Scope,
     requests: Sequence[Texts],
     edits: Sequence[Edit] = (),
-    written: Sequence[Sequence[int]] = (),
+    generated_tokens: Sequence[Sequence[int]] = (),
     most: int | None = None,
 ) -> list[MaskedRun]:
     """Run inputs in one padded batch under edits; return one result each.
 
     A missing target is generated under the model's own masks first. `most` is the maximum number of
-    tokens generated for comparison, by default the model's. `written` and errors as in
+    tokens generated for comparison, by default the model's. `generated_tokens` and errors as in
     `Scope.run_batch`.
     """
-    traces = scope.run_batch(requests, edits=edits, written=written)
+    traces = scope.run_batch(requests, edits=edits, generated_tokens=generated_tokens)
     if not scope.model.can_write:
         return [MaskedRun(trace, (), (), trace.output, ()) for trace in traces]
     stream = scope.model.fields[0].stream
@@ -77,7 +77,7 @@ def _masked_run(scope: Scope, trace: Trace, n_given: int, most: int | None) -> M
             if model.continues
             else (row[1:], (config.pad_id,) * (n_given - len(input_ids)))
         )
-        how = {"max_new": room, "edits": trace.edits, "drafts": [draft]}
+        how = {"max_new": room, "edits": trace.edits, "draft_tokens": [draft]}
         padded = (*input_ids, *padding) if padding else input_ids
         steps = decoding.greedy(model, padded, **how)
         output = tuple(step.token for step in steps)

@@ -28,7 +28,7 @@ from models.runs.edit_checks import (
 from models.runs.held_out import HeldOut
 from models.runs.inputs import FieldInput, InputError, Texts
 from models.runs.materials import needs_material, with_material
-from models.runs.writing import Written, generated_encoding, write_text, written_rows
+from models.runs.writing import GeneratedText, generate_rows, generated_encoding, write_text
 from models.scores import of_weights, without_scores
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, record
@@ -41,7 +41,7 @@ HELD_OUT_BATCH = 16  # of them in one recorded pass
 
 Rows = Sequence[Mapping[str, Encoding]]  # of a batch, each with its streams
 
-__all__ = ["InputError", "Scope", "Texts", "Written"]
+__all__ = ["GeneratedText", "InputError", "Scope", "Texts"]
 
 
 class Scope:
@@ -166,7 +166,7 @@ class Scope:
         self,
         *values: FieldInput,
         edits: Sequence[Edit] = (),
-        drafts: Sequence[Sequence[int]] = (),
+        draft_tokens: Sequence[Sequence[int]] = (),
         **named: FieldInput,
     ) -> Trace:
         """Return one recorded forward pass over the model's fields, given in order or by name.
@@ -174,7 +174,7 @@ class Scope:
         `run(source, target)` suits an encoder-decoder, `run(text)` a language model,
         `run(question=…, context=…)` a model that answers questions. Without a target an
         encoder-decoder generates one first. `edits` apply to the pass, not to that generation.
-        `drafts` of the generated text save time (models.decoding.generate).
+        `draft_tokens` of the generated text save time (models.decoding.generate).
 
         Raises:
             InputError: a field cannot be read.
@@ -182,23 +182,23 @@ class Scope:
         """
         request = self._in_order(values, named)
         if not edits:
-            return self.run_each([request], drafts)[0]
-        return self.run_batch([request], edits=edits, drafts=drafts[-1:])[0]
+            return self.run_each([request], draft_tokens)[0]
+        return self.run_batch([request], edits=edits, draft_by_row=draft_tokens[-1:])[0]
 
     def run_batch(
         self,
         requests: Sequence[Texts],
         *,
         edits: Sequence[Edit] = (),
-        drafts: Sequence[Sequence[int]] = (),
-        written: Sequence[Sequence[int]] = (),
+        draft_by_row: Sequence[Sequence[int]] = (),
+        generated_tokens: Sequence[Sequence[int]] = (),
     ) -> list[Trace]:
         """Run several inputs in one padded batch; return one Trace each, padded to the longest.
 
         A field may hold an encoded text, such as another run's `trace.streams["target"]`. `edits`
         apply to every row, or to the rows they name, but not to the text that the model generates
-        first. `drafts` and `written` have one entry per row; a row known to be `written` is not
-        generated again.
+        first. `draft_by_row` and `generated_tokens` have one entry per row; a row with tokens in
+        `generated_tokens` is not generated again.
 
         Raises:
             InputError: a field cannot be read.
@@ -212,8 +212,8 @@ class Scope:
             self._with_own_words(texts, draft, ids)
             for texts, draft, ids in zip(
                 requests,
-                drafts or [()] * len(requests),
-                written or [None] * len(requests),
+                draft_by_row or [()] * len(requests),
+                generated_tokens or [None] * len(requests),
                 strict=True,
             )
         ]
@@ -234,8 +234,8 @@ class Scope:
                     self.run_batch(
                         [request],
                         edits=of_row(edits, i),
-                        drafts=drafts[i : i + 1],
-                        written=written[i : i + 1],
+                        draft_by_row=draft_by_row[i : i + 1],
+                        generated_tokens=generated_tokens[i : i + 1],
                     )[0]
                     for i, request in enumerate(requests)
                 ]
@@ -324,12 +324,12 @@ class Scope:
         return outputs
 
     def run_each(
-        self, requests: Sequence[Texts], drafts: Sequence[Sequence[int]] = ()
+        self, requests: Sequence[Texts], draft_tokens: Sequence[Sequence[int]] = ()
     ) -> list[Trace]:
         """Run several inputs at once; return the traces that `run` would, up to rounding.
 
         They share one batch, which costs little more than one input; its padding is cut off.
-        `drafts` as in `run`, for a single input.
+        `draft_tokens` as in `run`, for a single input.
 
         Raises:
             InputError: a field cannot be read.
@@ -350,7 +350,7 @@ class Scope:
         with torch.no_grad(), record() as recording:
             memory = self.model.encode(inputs, self.model.written_masks(inputs, nothing))
         if not all(target_stream in row for row in rows):
-            generated = written_rows(self.model, self.tokenizer, given_rows, memory, drafts)
+            generated = generate_rows(self.model, self.tokenizer, given_rows, memory, draft_tokens)
             rows = [
                 row if target_stream in row else row | {target_stream: mine}
                 for row, mine in zip(rows, generated, strict=True)
@@ -362,7 +362,7 @@ class Scope:
             )
         return self._traces(requests, rows, answers, recording)
 
-    def write(self, value: FieldInput, how: str = "greedy", **settings: Any) -> Written:
+    def write(self, value: FieldInput, how: str = "greedy", **settings: Any) -> GeneratedText:
         """Generate from a source or a prompt with "greedy", "sample" (needs seed=) or "beam".
 
         `settings` go to that decoder.
@@ -435,7 +435,7 @@ class Scope:
         """Return the streams of these fields, generating the one that was not given."""
         streams = self.streams(*texts)
         if self.model.can_write and self.model.writes not in streams:
-            generated = self.write(texts[0], drafts=[draft]).ids if ids is None else ids
+            generated = self.write(texts[0], draft_tokens=[draft]).ids if ids is None else ids
             streams[self.model.writes] = generated_encoding(self.model, self.tokenizer, generated)
         return streams
 

@@ -52,17 +52,17 @@ class SurveyedMean:
 
 
 @dataclass(frozen=True)
-class WrittenWord:
-    """A word of a written text, as its tokenizer splits words."""
+class GeneratedWord:
+    """A word of a generated text, as its tokenizer splits words."""
 
     text: str
-    start: int  # its first token among those written
+    start: int  # its first token among those generated
     ids: tuple[int, ...]
     is_spaced: bool  # after a space, or at the start
 
 
-def words_written(ids: Sequence[int], tokenizer: Tokenizer) -> list[WrittenWord]:
-    """Return the words of written tokens up to </s>; punctuation is left out."""
+def generated_words(ids: Sequence[int], tokenizer: Tokenizer) -> list[GeneratedWord]:
+    """Return the words of generated tokens up to </s>; punctuation is left out."""
     ids = tuple(ids[: ids.index(tokenizer.end_id)] if tokenizer.end_id in ids else ids)
     row = tokenizer.spell(ids)
     opening, words = len(row.ids) - len(ids), []
@@ -72,7 +72,7 @@ def words_written(ids: Sequence[int], tokenizer: Tokenizer) -> list[WrittenWord]
         if any(map(str.isalnum, text)):
             start = spans[0][0]
             is_spaced = start == 0 or row.text[start].isspace() or row.text[start - 1].isspace()
-            words.append(WrittenWord(text, first - opening, row.ids[first:end], is_spaced))
+            words.append(GeneratedWord(text, first - opening, row.ids[first:end], is_spaced))
     return words
 
 
@@ -80,8 +80,8 @@ def words_written(ids: Sequence[int], tokenizer: Tokenizer) -> list[WrittenWord]
 class Slip:
     """A wrong word in a translation: what followed the right one, and what follows this one."""
 
-    right: WrittenWord
-    wrong: WrittenWord
+    right: GeneratedWord
+    wrong: GeneratedWord
     before: tuple[str, ...]  # the words after the right one
     after: tuple[str, ...]  # the words that the model writes after the wrong one
 
@@ -104,8 +104,8 @@ REPLACED_WORDS: Mapping[str, Callable[[int], int]] = {  # of n words
 
 
 def draw_wrong_word(
-    texts: Sequence[Sequence[WrittenWord]], i: int, place: str, seed: int
-) -> WrittenWord:
+    texts: Sequence[Sequence[GeneratedWord]], i: int, place: str, seed: int
+) -> GeneratedWord:
     """Draw a wrong word for text i from the words at this place in all texts.
 
     It is one of the distinct words that differ from the right one and, like it, follow a space or
@@ -127,14 +127,14 @@ def draw_wrong_word(
 
 
 def make_slip(
-    scope: Scope, source: Encoding, words: Sequence[WrittenWord], right: int, wrong: WrittenWord
+    scope: Scope, source: Encoding, words: Sequence[GeneratedWord], right: int, wrong: GeneratedWord
 ) -> Slip:
     """Force a wrong word in place of one of a translation's words; the model writes the rest."""
     start = words[right].start
     end = start + len(wrong.ids)
     forced = dict(zip(range(start, end), wrong.ids, strict=True))
     token_ids = [step.token for step in greedy(scope.model, source.ids, forced=forced)]
-    after = [w.text for w in words_written(token_ids, scope.tokenizer) if w.start >= end]
+    after = [w.text for w in generated_words(token_ids, scope.tokenizer) if w.start >= end]
     before = [word.text for word in words[right + 1 :]]
     return Slip(words[right], wrong, tuple(before), tuple(after))
 
@@ -161,7 +161,7 @@ def survey_recovery(
     for i, source in enumerate(sources):
         largest_id = scope.tokenizer.vocab_size - 1
         token_ids = parts.numbers(f"text {i}", largest_id, partial(_translated, scope, source))
-        words = words_written(tuple(map(int, token_ids)), scope.tokenizer)
+        words = generated_words(tuple(map(int, token_ids)), scope.tokenizer)
         originals += [(source, words)] * (len(words) >= MIN_WORDS)
         progress(done := done + 1, n)
     if len(originals) < 2:
@@ -189,7 +189,7 @@ def _translated(scope: Scope, source: Encoding) -> Sequence[int]:
 def _measured_slip(
     scope: Scope,
     source: Encoding,
-    texts: Sequence[Sequence[WrittenWord]],
+    texts: Sequence[Sequence[GeneratedWord]],
     i: int,
     place: str,
     seed: int,

@@ -14,7 +14,7 @@ from models.tokenizers.base import Encoding, Tokenizer
 
 
 @dataclass(frozen=True)
-class Written:
+class GeneratedText:
     """A generated text with its step records."""
 
     text: str
@@ -24,7 +24,7 @@ class Written:
 
 def write_text(
     model: Model, tokenizer: Tokenizer, ids: tuple[int, ...], how: str, **settings: Any
-) -> Written:
+) -> GeneratedText:
     """Generate from these tokens with "greedy", "sample" or "beam"; `settings` go to the decoder.
 
     Raises:
@@ -39,22 +39,22 @@ def write_text(
         tokens = tuple(s.token for s in steps)
     else:
         raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
-    return Written(tokenizer.decode(tokens), tokens, steps)
+    return GeneratedText(tokenizer.decode(tokens), tokens, steps)
 
 
-def written_rows(
+def generate_rows(
     model: Model,
     tokenizer: Tokenizer,
     inputs: Sequence[Sequence[int]],
     memory: Float[Tensor, "batch n d_memory"] | None,
-    drafts: Sequence[Sequence[int]],
+    draft_tokens: Sequence[Sequence[int]],
 ) -> list[Encoding]:
     """Return a greedily generated text for each row; only a single row can use a draft."""
     if len(inputs) > 1:
         limits = [model.longest(len(row)) for row in inputs]
         rows = decoding.greedy_batch(model, model.encoder_inputs(inputs), memory, limits)
         return [generated_encoding(model, tokenizer, ids) for ids in rows]
-    steps = decoding.greedy(model, inputs[0], drafts=drafts, memory=memory)
+    steps = decoding.greedy(model, inputs[0], draft_tokens=draft_tokens, memory=memory)
     return [generated_encoding(model, tokenizer, [step.token for step in steps])]
 
 

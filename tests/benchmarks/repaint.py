@@ -61,7 +61,7 @@ def _run(scope: Scope, text: str) -> None:
 def _run_masked(scope: Scope, text: str) -> None:
     """One run, then the batch of the text and a second one."""
     ids = scope.run(text).streams["target"].ids[1:]
-    run_masked(scope, [(text, None), (SECOND, SECOND_TARGET)], written=(ids, ()))
+    run_masked(scope, [(text, None), (SECOND, SECOND_TARGET)], generated_tokens=(ids, ()))
 
 
 def _run_decoding(scope: Scope, text: str) -> None:

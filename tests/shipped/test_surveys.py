@@ -15,9 +15,9 @@ from models.runs.surveys import (
     MIN_WORDS,
     REPLACED_WORDS,
     draw_wrong_word,
+    generated_words,
     make_slip,
     survey_recovery,
-    words_written,
 )
 from models.trace.edits import SetWeights, Where
 
@@ -61,7 +61,7 @@ def test_translations_recover_as_often_as_recorded() -> None:
         )
 
     translated = [(source, scope.write(source).ids) for source in sources[:12]]
-    split = [(*one, words_written(one[1], scope.tokenizer)) for one in translated]
+    split = [(*one, generated_words(one[1], scope.tokenizer)) for one in translated]
     kept = [one for one in split if len(one[2]) >= MIN_WORDS]
     for i, (source, own, words) in enumerate(kept[:CHECKED]):
         for place, replaced in REPLACED_WORDS.items():

@@ -163,7 +163,7 @@ def test_a_draft_changes_nothing_that_is_written(draft, use_cache):
     model, how = random_model(seed=3), {"max_new": 20, "forced": {19: END}, "use_cache": use_cache}
     plain, drafted = (
         list(greedy(model, SOURCE, **how)),
-        list(greedy(model, SOURCE, drafts=[draft], **how)),
+        list(greedy(model, SOURCE, draft_tokens=[draft], **how)),
     )
     assert [(s.index, s.prefix, s.token) for s in drafted] == [
         (s.index, s.prefix, s.token) for s in plain
@@ -173,7 +173,8 @@ def test_a_draft_changes_nothing_that_is_written(draft, use_cache):
             step.log_probs, by_hand(model, step.prefix), atol=1e-4, rtol=1e-4
         )
     lucky = (
-        list(sample(model, SOURCE, seed=5, temperature=3.0, drafts=[d], **how)) for d in (draft, ())
+        list(sample(model, SOURCE, seed=5, temperature=3.0, draft_tokens=[d], **how))
+        for d in (draft, ())
     )
     assert len({tuple(step.token for step in steps) for steps in lucky}) == 1
 
@@ -186,7 +187,7 @@ def test_nothing_is_written_after_the_end_though_a_draft_goes_on():
     how = {"max_new": 29, "forced": {19: END}}
     after = [int(by_hand(model, (*WRITTEN, *tail)).argmax()) for tail in ((), (5,))]
     for draft in ([*WRITTEN, *after], [*WRITTEN, after[0], *beyond], [*WRITTEN, *WRITTEN]):
-        steps = list(greedy(model, SOURCE, drafts=[draft], **how))
+        steps = list(greedy(model, SOURCE, draft_tokens=[draft], **how))
         assert [step.token for step in steps] == WRITTEN
 
 
@@ -218,7 +219,7 @@ def test_what_a_draft_guesses_right_is_read_in_one_pass(endless, monkeypatch, dr
         "decode",
         lambda model, target, *rest: passes.append(target.shape[1]) or decode(model, target, *rest),
     )
-    steps = greedy(endless, SOURCE, max_new=12, forced=WANTED, drafts=drafts)
+    steps = greedy(endless, SOURCE, max_new=12, forced=WANTED, draft_tokens=drafts)
     assert [step.token for step in steps] == WANTED
     assert passes == positions
 
@@ -231,14 +232,17 @@ def test_what_a_draft_guesses_right_is_read_in_one_pass(endless, monkeypatch, dr
 def test_a_draft_changes_nothing_for_other_models_either(model):
     plain = [step.token for step in greedy(model, SOURCE, max_new=12)]
     for draft in (plain, [*plain[:3], 9, 9]):
-        assert [step.token for step in greedy(model, SOURCE, max_new=12, drafts=[draft])] == plain
+        assert [
+            step.token for step in greedy(model, SOURCE, max_new=12, draft_tokens=[draft])
+        ] == plain
 
 
 def test_a_draft_is_not_read_where_a_position_sees_the_ones_after_it(endless):
     ahead = for_kinds(decoder_self=MaskChange(removed_layers=(LOOK_AHEAD,)))
     plain = [step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead)]
     assert [
-        step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead, drafts=[plain[::-1]])
+        step.token
+        for step in greedy(endless, SOURCE, max_new=9, edits=ahead, draft_tokens=[plain[::-1]])
     ] == plain
 
 

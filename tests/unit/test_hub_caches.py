@@ -88,7 +88,7 @@ def test_it_writes_what_generate_writes(
     assert (model.can_cache, model.can_go_back) == keeps
     wanted = generated(scope, given)
     drafts = [[*wanted[:2], wanted[2] + 1, *wanted[3:]]]
-    for how in ({}, {"drafts": drafts}, {"use_cache": False}):
+    for how in ({}, {"draft_tokens": drafts}, {"use_cache": False}):
         steps = models.decoding.greedy(model, given, max_new=MOST, **how)
         assert [step.token for step in steps] == wanted, how
     stepwise = runs.autoregressive(model, given, runs.Method(max_new=MOST)).run
@@ -180,7 +180,7 @@ def test_a_model_that_writes_its_own_padding_counts_it_alike_with_and_without_a_
         wanted = step_by_step(model.module, given)
         assert wanted.count(1) < MOST
     drafts = [[*wanted[:2], wanted[2] + 1, *wanted[3:]]]
-    for how in ({}, {"drafts": drafts}, {"use_cache": False}):
+    for how in ({}, {"draft_tokens": drafts}, {"use_cache": False}):
         steps = models.decoding.greedy(model, given, max_new=MOST, **how)
         assert [step.token for step in steps] == wanted, how
     stepwise = runs.autoregressive(model, given, runs.Method(max_new=MOST)).run

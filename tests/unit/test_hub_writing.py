@@ -211,7 +211,9 @@ def test_settings_that_depend_on_the_text_are_those_of_generate(
     torch.testing.assert_close(
         torch.stack([s.log_probs for s in steps]), again.log_probs, atol=1e-5, rtol=1e-4
     )
-    drafted = models.decoding.greedy(scope.model, given, max_new=MOST, drafts=[free, own[:4], own])
+    drafted = models.decoding.greedy(
+        scope.model, given, max_new=MOST, draft_tokens=[free, own[:4], own]
+    )
     assert [step.token for step in drafted] == own
     run = runs.autoregressive(scope.model, given, runs.Method(max_new=MOST)).run
     assert run.choices.argmax(-1).tolist() == own == list(run.taken)

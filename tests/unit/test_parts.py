@@ -476,15 +476,15 @@ def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
     session.scope = scope
     own, given = scope.run("abc"), scope.run("abc", "ed")
     session.show(CurrentRun(scope, given))
-    assert session.drafts(scope) == ()  # what was given is not what it wrote
+    assert session.draft_tokens(scope) == ()  # what was given is not what it wrote
     session.show(CurrentRun(scope, own))
     session.show(CurrentRun(scope, own))
-    assert session.drafts(scope) == (own.streams["target"].ids[1:],)
+    assert session.draft_tokens(scope) == (own.streams["target"].ids[1:],)
     other = letters(n_ctx=13)
-    assert session.drafts(other) == ()
+    assert session.draft_tokens(other) == ()
     session.scope = other
     session.show(CurrentRun(other, given))
-    assert session.drafts(other) == session.drafts(scope) == ()
+    assert session.draft_tokens(other) == session.draft_tokens(scope) == ()
 
 
 @pytest.mark.parametrize(("family", "texts", "under"), [

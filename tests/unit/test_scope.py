@@ -148,7 +148,7 @@ def test_without_a_target_the_model_writes_one(scope):
 def test_a_draft_leaves_the_trace_as_it_is(scope):
     plain = scope.run("abc")
     for draft in (plain.streams["target"].ids[1:], plain.streams["target"].ids[1:4], (5, 6)):
-        drafted = scope.run("abc", drafts=[draft])
+        drafted = scope.run("abc", draft_tokens=[draft])
         assert (drafted.streams, drafted.output, drafted.teacher_forced) == (
             plain.streams,
             plain.output,

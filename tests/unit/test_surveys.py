@@ -20,15 +20,15 @@ from models.runs.explanation import Adversary, adversary, permuted_weights
 from models.runs.scope import Scope
 from models.runs.surveys import (
     MIN_WORDS,
+    GeneratedWord,
     Slip,
     SurveyedMean,
-    WrittenWord,
     draw_wrong_word,
+    generated_words,
     make_slip,
     rows_of_words,
     survey_recovery,
     survey_weights,
-    words_written,
 )
 from models.scores import of_weights, without_scores
 from models.tokenizers.base import END, Encoding
@@ -133,8 +133,8 @@ def test_a_model_that_repeats_another_letter_never_recovers(aligned, monkeypatch
     assert {(one.mean, one.low, one.high) for one in found.values()} == {(0.0, 0.0, 0.0)}
 
 
-def word(text: str, spaced: bool = True) -> WrittenWord:
-    return WrittenWord(text, 0, tuple(map(ord, text)), spaced)
+def word(text: str, spaced: bool = True) -> GeneratedWord:
+    return GeneratedWord(text, 0, tuple(map(ord, text)), spaced)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_wrong_word_differs_and_begins_like_the_right_one() -> None:
 def test_words_are_those_of_the_tokenizer_without_punctuation() -> None:
     scope = models.load("eng-fra")
     written = scope.write("Can we make one of those?")
-    words = words_written(written.ids, scope.tokenizer)
+    words = generated_words(written.ids, scope.tokenizer)
     assert written.text == "Pouvons-nous en faire une ?"
     assert [one.text for one in words] == ["Pouvons", "nous", "en", "faire", "une"]
     assert [one.is_spaced for one in words] == [True, False, True, True, True]

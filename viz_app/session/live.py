@@ -155,7 +155,7 @@ class LiveSession:
                 self.run = run = replace(run, stale=True)
         return run
 
-    def drafts(self, scope: Scope) -> tuple[tuple[int, ...], ...]:
+    def draft_tokens(self, scope: Scope) -> tuple[tuple[int, ...], ...]:
         """Return recent outputs of this model, likely to be generated again.
 
         They are the draft tokens of models.decoding.generate.

@@ -29,7 +29,7 @@ def run_texts(session: LiveSession, *texts: str) -> tuple[CurrentRun | None, dic
     fields = boxes(scope.model)
     notes = {field.name: small_print("") for field in fields}
     try:
-        trace = cache.trace(scope, texts, session.drafts(scope), session.chosen)
+        trace = cache.trace(scope, texts, session.draft_tokens(scope), session.chosen)
     # CheckpointError: the checkpoint may have been replaced since it was opened
     except (models.InputError, CheckpointError) as error:
         message = checkpoints.error_message(error)

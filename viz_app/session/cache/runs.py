@@ -27,8 +27,8 @@ from viz_app.session.lanes import are_long
 ChosenTokens = tuple[Any, ...]
 MAX_BATCHED_TOKENS = 64  # tokens of the longest text that may share a batch
 # Smallest batch of texts for models that generate an output. Two texts finish sooner one after the
-# other at the same cost, because a single run starts from a draft (LiveSession.drafts). Measured
-# with eng-fra, ms of CPU per edit: single 23; in batches of 2, 3, 4, 8: 22, 19, 17, 13.
+# other at the same cost, because a single run starts from draft tokens. Measured with eng-fra,
+# ms of CPU per edit: single 23; in batches of 2, 3, 4, 8: 22, 19, 17, 13.
 FEWEST_WRITTEN = 3
 
 # Concurrent short runs only wait for the interpreter lock, at every torch operation; long ones
@@ -39,12 +39,12 @@ _one_run, _one_long_run = threading.Lock(), threading.Lock()
 def trace(
     scope: Scope,
     texts: tuple[str, ...],
-    drafts: tuple[tuple[int, ...], ...] = (),
+    draft_tokens: tuple[tuple[int, ...], ...] = (),
     choice: ChosenTokens = (),
 ) -> Trace:
     """Return the run of a model on the texts of its boxes and the `choice` values of other fields.
 
-    `drafts` as in models.Scope.run.
+    `draft_tokens` as in models.Scope.run.
 
     Raises:
         InputError: the model cannot read them.
@@ -53,7 +53,7 @@ def trace(
 
     def run() -> Trace:
         with _one_long_run if are_long(values) else _one_run:
-            return scope.run(*values, drafts=drafts)
+            return scope.run(*values, draft_tokens=draft_tokens)
 
     return cached(scope, "trace", values, make=run)
 
@@ -256,10 +256,10 @@ def masked_runs(
     scope: Scope,
     requests: tuple[tuple[str | Encoding | None, ...], ...],
     edits: Edits,
-    written: tuple[tuple[int, ...], ...] = (),
+    generated_tokens: tuple[tuple[int, ...], ...] = (),
     most: int | None = None,
 ) -> list[MaskedRun]:
-    """Return the runs of a batch under these edits; `written` and `most` as in run_masked.
+    """Return the runs of a batch under these edits; `generated_tokens` and `most` as in run_masked.
 
     Raises:
         InputError: the model cannot read an input.
@@ -270,5 +270,5 @@ def masked_runs(
         requests,
         edits,
         most,
-        make=lambda: run_masked(scope, requests, edits, written, most),
+        make=lambda: run_masked(scope, requests, edits, generated_tokens, most),
     )
