@@ -21,7 +21,7 @@ from models.sounds import read as read_sound
 from models.trace import Trace
 from models.trace.outputs import (
     ClassProbabilities,
-    JudgedLabels,
+    MultiLabelProbabilities,
     Numbers,
     TokenClasses,
     TokenInOrder,
@@ -101,7 +101,7 @@ def _answers(trace: Trace) -> Iterator[str]:
     elif len(classes) + len(numbers) < len(trace.outputs):
         yield trace.output
     for output in trace.outputs.values():
-        if isinstance(output, JudgedLabels):
+        if isinstance(output, MultiLabelProbabilities):
             pairs = zip(output.names, output.probabilities.tolist(), strict=True)
             yield ", ".join(f"{one} {percent(p, 1)}" for one, p in pairs) + ", each on its own"
     for name, output in classes.items():

@@ -90,18 +90,18 @@ def integrated_gradients(
 
 @dataclass(frozen=True, eq=False)
 class AttributionPatching:
-    """The effect of patching each head from another run, guessed by a gradient and exact.
+    """The effect of patching each head from another run, estimated by a gradient and exact.
 
     Both hold layer × head by kind of attention.
     """
 
-    guessed: dict[str, Float[Tensor, "layer head"]]
+    estimated: dict[str, Float[Tensor, "layer head"]]
     exact: dict[str, Float[Tensor, "layer head"]]
 
     @property
     def pairs(self) -> Float[Tensor, "2 head"]:
-        """The guessed and the exact effects of all heads that have both."""
-        both = [torch.cat([t.flatten() for t in x.values()]) for x in (self.guessed, self.exact)]
+        """The estimated and the exact effects of all heads that have both."""
+        both = [torch.cat([t.flatten() for t in x.values()]) for x in (self.estimated, self.exact)]
         pairs = torch.stack(both).double()
         return pairs[:, pairs.isfinite().all(0)]
 
@@ -115,16 +115,16 @@ class AttributionPatching:
 def attribution_patching(
     scope: Runner, run: Trace, other: Trace, metric: Metric
 ) -> AttributionPatching:
-    """Return the guessed effect of patching each head beside the exact one.
+    """Return the estimated effect of patching each head beside the exact one.
 
     Raises:
         ValueError: the runs differ in their numbers of tokens.
     """
     exact = head_effects(scope, run, metric, partial(Patch, from_run=other))
-    return AttributionPatching(guessed_effects(scope, run, other, exact), exact.values)
+    return AttributionPatching(estimated_effects(scope, run, other, exact), exact.values)
 
 
-def guessed_effects(
+def estimated_effects(
     scope: Runner,
     run: Trace,
     other: Trace,
@@ -143,7 +143,7 @@ def guessed_effects(
     # of a recurrent decoder: a patch replaces all queries' outputs, none follows an earlier one
     if recurrent := {name for name, parts in nudged.head_zeros.items() if parts.n_steps > 1}:
         nudged, change = _nudged(scope, run, exact.metric, frozenset(recurrent))
-    guessed = {kind: torch.full_like(values, torch.nan) for kind, values in exact.values.items()}
+    estimated = {kind: torch.full_like(values, torch.nan) for kind, values in exact.values.items()}
     for kind, paths in exact.sites.items():
         for layer, path in enumerate(paths):
             site, parts = run.attention[path], nudged.head_zeros[path]
@@ -156,8 +156,8 @@ def guessed_effects(
             )
             ours, theirs = (list(one) for one in zip(*pairs, strict=True)) if pairs else ([], [])
             moved = other.attention[path].out[0][:, theirs] - site.out[0][:, ours]
-            guessed[kind][layer, : len(moved)] = (gradient[:, ours] * moved).sum((-1, -2))
-    return guessed
+            estimated[kind][layer, : len(moved)] = (gradient[:, ours] * moved).sum((-1, -2))
+    return estimated
 
 
 def _nudged(

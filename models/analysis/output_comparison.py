@@ -7,8 +7,8 @@ from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
-    JudgedLabels,
     MaskedToken,
+    MultiLabelProbabilities,
     Output,
     Span,
     TokenClasses,
@@ -68,7 +68,9 @@ def _class(trace: Trace, before: ClassProbabilities, after: ClassProbabilities) 
     return OutputComparison("class", (before.predicted,), (False,), *both)
 
 
-def _judged(trace: Trace, before: JudgedLabels, after: JudgedLabels) -> OutputComparison:
+def _judged(
+    trace: Trace, before: MultiLabelProbabilities, after: MultiLabelProbabilities
+) -> OutputComparison:
     """Compare whether each label holds, as it more probably did before."""
     best = before.logits.argmax(-1, keepdim=True)
     both = (
@@ -106,7 +108,7 @@ _OF: dict[type[Output], Callable[..., OutputComparison]] = {
     MaskedToken: _hidden,
     ClassProbabilities: _class,
     ChoiceProbabilities: _class,
-    JudgedLabels: _judged,
+    MultiLabelProbabilities: _judged,
     TokenClasses: _labels,
     Span: _answer,
 }

@@ -30,7 +30,7 @@ FILE_FIELDS = IMAGE_FIELD, SOUND_FIELD
 
 # How a model knows the order of its tokens: by added position vectors, a term of each score,
 # rotated queries and keys, a recurrent state, its mask alone, or by means that a run does not show
-BY_VECTORS, BY_SCORES, BY_TURNING, BY_STATES = "vectors", "scores", "turning", "states"
+BY_VECTORS, BY_SCORES, BY_ROTATION, BY_STATES = "vectors", "scores", "rotation", "states"
 BY_MASK, UNSEEN = "mask", "unseen"
 
 
@@ -154,7 +154,7 @@ class Architecture(nn.Module, metaclass=_Named):
         return None
 
     @property
-    def order_from(self) -> str:
+    def order_source(self) -> str:
         """The means by which the model knows the order of its tokens."""
         if self.is_recurrent:
             return BY_STATES

@@ -82,7 +82,7 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     yield from _experts(scope)
     if model.rotation(2) is not None:
         yield "the angles that rotate its queries and keys at each position are shown"
-    none = "no table of them was found" if model.order_from in _MAY_ADD else "the model adds none"
+    none = "no table of them was found" if model.order_source in _MAY_ADD else "the model adds none"
     yield (
         "its position vectors are shown"
         if model.positions is not None

@@ -16,9 +16,9 @@ from models.hub.images.model import ImageClassifier, ImageModel
 from models.hub.images.text_image import TextImageModel
 from models.hub.model import HubModel
 from models.hub.readers import Classifier, MaskedLM, QuestionAnswering, TokenClassifier
-from models.hub.sounds.model import SoundWriter
-from models.hub.sounds.reader import SoundClassifier, SoundSpeller
-from models.hub.writers import CausalLM, EncoderDecoderLM, is_two_stacks
+from models.hub.sounds.model import SpeechToText
+from models.hub.sounds.reader import CTCModel, SoundClassifier
+from models.hub.writers import CausalLM, EncoderDecoderLM, is_encoder_decoder
 
 N_LONG, N_SHORT = 5, 3  # tokens of the runs
 _SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
@@ -72,7 +72,7 @@ def _run(module: Any, n: int) -> None:
     """Run a model on n tokens, which its decoder is given too if it has one."""
     ids = torch.arange(3, 3 + n)[None] % max(2, getattr(module.config, "vocab_size", N_LONG + 3))
     ids = ids.to(next(module.parameters()).device)
-    module(input_ids=ids, **({"decoder_input_ids": ids} if is_two_stacks(module) else {}))
+    module(input_ids=ids, **({"decoder_input_ids": ids} if is_encoder_decoder(module) else {}))
 
 
 def _does_not_run(module: nn.Module, n: int, error: Exception) -> str:
@@ -136,7 +136,7 @@ HUB_KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
     ("MODEL_FOR_CTC_MAPPING_NAMES", "AutoModelForCTC", SoundSpeller),
     ("MODEL_MAPPING_NAMES", "AutoModel", HubModel),
     ("MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES", "AutoModelForTextEncoding", HubModel),
-    ("MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES", "AutoModelForSpeechSeq2Seq", SoundWriter),
+    ("MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES", "AutoModelForSpeechSeq2Seq", SpeechToText),
     (
         "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES",
         "AutoModelForAudioClassification",

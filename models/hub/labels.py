@@ -8,7 +8,12 @@ from typing import Any, cast
 from jaxtyping import Float
 from torch import Tensor
 
-from models.trace.outputs import ClassProbabilities, JudgedLabels, LabelValues, Output
+from models.trace.outputs import (
+    ClassProbabilities,
+    MultiLabelProbabilities,
+    Output,
+    RegressionValues,
+)
 
 MULTI_LABEL, REGRESSION = "multi_label_classification", "regression"  # in transformers' configs
 
@@ -28,13 +33,13 @@ def label_output(
     position: int | None,
     names: tuple[str, ...],
     logits: Float[Tensor, " label"],
-) -> ClassProbabilities | JudgedLabels | LabelValues:
+) -> ClassProbabilities | MultiLabelProbabilities | RegressionValues:
     """Return the classes of a row, or the labels that the model does not compare."""
     if compares_labels(module, names):
         return ClassProbabilities(stream, position, names, logits)
     if _are_judged(module):
-        return JudgedLabels(stream, position, names, logits)
-    return LabelValues(stream, names, logits)
+        return MultiLabelProbabilities(stream, position, names, logits)
+    return RegressionValues(stream, names, logits)
 
 
 def label_names(config: Any) -> list[str]:
@@ -45,7 +50,7 @@ def label_names(config: Any) -> list[str]:
 
 def labels_in_words(output: Output) -> str:
     """Return the name of the class, the labels that hold, or the values of labels."""
-    if isinstance(output, JudgedLabels | LabelValues):
+    if isinstance(output, MultiLabelProbabilities | RegressionValues):
         return output.in_words
     return cast(ClassProbabilities, output).predicted
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from models.hub.model import HubModel
-from models.hub.writers import TwoStacks
+from models.hub.writers import HubEncoderDecoder
 
 LENGTHS = 3, 5  # of the two runs, in tokens
 
@@ -52,7 +52,7 @@ class _Table(NamedTuple):
 
 def _readers(model: HubModel, table: _Table) -> Sequence[str]:
     """Return the streams whose positions are looked up in a table."""
-    if not isinstance(model, TwoStacks):
+    if not isinstance(model, HubEncoderDecoder):
         return model.streams
     return model.streams[:1] if table.by_reader else model.streams[1:]
 

@@ -32,7 +32,7 @@ from models.hub.kinds import model_kind, why_it_does_not_run, why_nothing_is_sho
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps, rotary_paths
 from models.hub.lengths import stream_limits
-from models.hub.model import BACKWARDS, READER, HubModel
+from models.hub.model import CAUSAL_SELF, READER, HubModel
 from models.hub.python_tokenizer import PythonTokenizer, target_vocabulary
 from models.hub.readers import (
     ORIGINAL_OR_REPLACED,
@@ -44,7 +44,7 @@ from models.hub.readers import (
 from models.hub.routing import find_routings
 from models.hub.sizes import HubConfig, check_dtype, check_settings, hub_sizes, missing_in
 from models.hub.sounds import load as sounds
-from models.hub.sounds.model import SoundWriter
+from models.hub.sounds.model import SpeechToText
 from models.hub.sounds.open_reader import opened_reader
 from models.hub.sounds.reader import SoundReader
 from models.hub.token_types import TokenTypes, given_types
@@ -60,11 +60,11 @@ from models.hub.trial import client as trials
 from models.hub.weights import check_unread, open_module
 from models.hub.writers import (
     CausalLM,
+    EncoderDecoderClassifier,
     EncoderDecoderLM,
-    TwoStackClassifier,
-    TwoStackReader,
-    TwoStacks,
-    is_two_stacks,
+    EncoderDecoderReader,
+    HubEncoderDecoder,
+    is_encoder_decoder,
 )
 from models.tokenizers.base import Tokenizer
 
@@ -140,7 +140,7 @@ def _wrapped(
         check_towers(module)
     reader = module.get_submodule(TEXT_TOWER) if two else module
     sizes = _known_sizes(plan.name, reader, plan.config, library, gives_weights)
-    if issubclass(plan.ask, SoundWriter):
+    if issubclass(plan.ask, SpeechToText):
         return sounds.opened_sound(
             private,
             module,
@@ -157,7 +157,7 @@ def _wrapped(
             private, module, sizes, library, special, transformers_library()
         )
     model = _running(plan.ask, module, plan.config, sizes, tokenizer)
-    if not isinstance(model, TwoStacks) and not model.can_write:
+    if not isinstance(model, HubEncoderDecoder) and not model.can_write:
         model.token_types = _token_types(plan.config, module, library, tokenizer)
     return model, tokenizer
 
@@ -342,19 +342,19 @@ def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type
     """
     if kind in (CausalLM, EncoderDecoderLM):
         # a class for both may read what an encoder makes of a sound
-        kind = EncoderDecoderLM if is_two_stacks(module) else CausalLM
+        kind = EncoderDecoderLM if is_encoder_decoder(module) else CausalLM
     if kind is CausalLM and not probe.looks_back_only(module, sizes):
         return HubModel
     if kind is MaskedLM:
         return probe.pretrained_kind(module, sizes)
-    if not is_two_stacks(module) or issubclass(kind, TwoStacks):
+    if not is_encoder_decoder(module) or issubclass(kind, HubEncoderDecoder):
         return kind
     if kind not in (Classifier, HubModel):
         raise CheckpointError(
             f"{sizes.architecture} has an encoder and a decoder; of such models, only those that write, classify or "
             "make vectors can be opened"
         )
-    return TwoStackClassifier if kind is Classifier else TwoStackReader
+    return EncoderDecoderClassifier if kind is Classifier else EncoderDecoderReader
 
 
 def _hub_model(
@@ -372,7 +372,7 @@ def _hub_model(
         settings |= {"names": ORIGINAL_OR_REPLACED}
     elif kind is TokenClassifier:
         settings |= {"names": names}
-    elif kind is TwoStackClassifier:
+    elif kind is EncoderDecoderClassifier:
         settings |= {"names": names, "position": -1}
     elif kind is Classifier:
         position = probe.answering_position(module, sizes)
@@ -396,7 +396,7 @@ def _hub_model(
         and probe.answers_beside_a_longer_text(model)
     )
     if model.kinds == (READER,) and not probe.looks_ahead(model):
-        model.kinds = (BACKWARDS,)
+        model.kinds = (CAUSAL_SELF,)
     if model.can_write:
         probe.choose_cache(model)
         begin = 0 if model.continues else int(model.config.first_id >= 0)
@@ -409,6 +409,6 @@ def _hub_model(
     if (table := positions.position_table(model)) is not None:
         model.positions = table
         model.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
-    model.seen_order = positions.told_by(model)
+    model.order_source = positions.find_order_source(model)
     probe.choose_route(model, model.repeated(probe.short_text(module, sizes, 5)))
     return model

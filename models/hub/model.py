@@ -40,12 +40,12 @@ from models.trace.outputs import Numbers, Output
 
 NUMBERS_OUTPUT = "numbers"
 READER = SiteKind("self", "encoder", "self", "text", "text")
-BACKWARDS = SiteKind(
+CAUSAL_SELF = SiteKind(
     "self", "decoder", "self", "text", "text"
 )  # each token reads itself and what stands before it
 
 
-class Turning(Protocol):
+class RotaryPositions(Protocol):
     """The rotary positions of a model (models.hub.positions)."""
 
     def rotation(self, n: int) -> Rotation | None: ...
@@ -67,6 +67,7 @@ class HubModel(Architecture):
     fields = (Field("text", "text", before=OPENING, after=CLOSING),)
     streams: ClassVar[tuple[str, ...]] = ("text",)
     kinds = (READER,)
+    order_source: str = UNSEEN  # a run of equal tokens shows it (positions.find_order_source)
     can_drop_positions = False
     module: Any  # of a class of its library, with attributes of its own
     answer_description = "vectors, for other programs to read"
@@ -84,7 +85,7 @@ class HubModel(Architecture):
         self.token_types: TokenTypes | None = None  # passed along with each text
         self.taps = Taps()
         self.limits: Mapping[str, int] = {}  # longest row by stream (lengths.stream_limits)
-        self.rotary: Turning | None = None
+        self.rotary: RotaryPositions | None = None
         self.misfits: dict[
             str, str
         ] = {}  # name of an attention → the reason (probe.check_recorded)
@@ -92,7 +93,6 @@ class HubModel(Architecture):
         self.unused: Sequence[str] = ()  # unused tensors in its files (weights.open_module)
         self.shows_causes = False  # of all that it attends with (probe.check_recorded)
         self.by_functions = False  # a few functions tell enough of it (probe.choose_route)
-        self.seen_order = UNSEEN  # by order.told_by
         self.record_layers(None)
         self.fields = (
             type(self).fields
@@ -155,11 +155,6 @@ class HubModel(Architecture):
     @property
     def first_reads_sum(self) -> bool:
         return False
-
-    @property
-    def order_from(self) -> str:
-        """The means that a run of equal tokens shows."""
-        return self.seen_order
 
     @property
     def last_norm(self) -> nn.Module:

@@ -16,7 +16,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from models.analysis.checks import rounding_in
-from models.architectures.base import BY_MASK, BY_SCORES, BY_TURNING, BY_VECTORS, UNSEEN
+from models.architectures.base import BY_MASK, BY_ROTATION, BY_SCORES, BY_VECTORS, UNSEEN
 from models.hub.model import HubModel
 from models.hub.probe import short_text
 from models.hub.recording.context import PassContext
@@ -89,18 +89,18 @@ _OFF_CIRCLE = 0.01  # what half-precision numbers may miss
 
 
 @torch.no_grad()
-def told_by(model: HubModel) -> str:
-    """Return one of the ways in models.architectures.base; see `told_of_equal`."""
+def find_order_source(model: HubModel) -> str:
+    """Return one of the ways in models.architectures.base; see `order_source_of_equal_inputs`."""
     if model.positions is not None:
         return BY_VECTORS
     config = model.config
     token = next(i for i in range(config.vocab_size) if i not in (config.fill_id, config.end_id))
     ids = torch.full((1, min(PROBED_LENGTH, config.n_ctx)), token, device=model.device)
-    return told_of_equal(model, model.repeated(ids))
+    return order_source_of_equal_inputs(model, model.repeated(ids))
 
 
 @torch.no_grad()
-def told_of_equal(
+def order_source_of_equal_inputs(
     model: HubModel, inputs: Sequence[Shaped[Tensor, "batch ..."]], tokens: slice = ALL_TOKENS
 ) -> str:
     """Return what tells a model the order of inputs that are all equal, or are at these `tokens`.
@@ -113,20 +113,20 @@ def told_of_equal(
     sites = [s for s in recording.attention.values() if s.kind == model.kinds[0].name]
     close = rounding_in(model.module.dtype)
     for site in sites:  # the first that tells: the layers after it read what it has made of that
-        if site.has_causes and (told := _told_at(site, tokens, close)):
-            return told
+        if site.has_causes and (source := _source_at(site, tokens, close)):
+            return source
     if not sites or recording.unrecorded or any(_uneven(site, tokens, close) for site in sites):
         return UNSEEN
     return BY_MASK
 
 
-def _told_at(site: AttentionSite, tokens: slice, close: float) -> str:
+def _source_at(site: AttentionSite, tokens: slice, close: float) -> str:
     """Return what tells one attention the order of equal tokens; empty if nothing does."""
     q, k, v = (part[:, :, tokens] for part in (site.q, site.k, site.v))
     if not _equal(v, 2, close):
         return BY_VECTORS
     if not _equal(q, 2, close) or not _equal(k, 2, close):
-        return BY_TURNING
+        return BY_ROTATION
     return BY_SCORES if _varies(site, tokens, close) else ""
 
 

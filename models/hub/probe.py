@@ -17,7 +17,7 @@ from models.hub.kinds import why_nothing_is_shown
 from models.hub.model import HubModel
 from models.hub.readers import Discriminator, MaskedLM
 from models.hub.sizes import HubConfig
-from models.hub.writers import CausalLM, TwoStackReader
+from models.hub.writers import CausalLM, EncoderDecoderReader
 from models.layers.cache import Cache
 from models.trace import AttentionSite, Recording, record
 
@@ -382,7 +382,7 @@ def choose_shift(model: HubModel) -> None:
     Raises CheckpointError if the module then gives its decoder another row than its text, shifted
     by one token.
     """
-    if not isinstance(model, TwoStackReader):
+    if not isinstance(model, EncoderDecoderReader):
         return
     ids, rows = short_text(model.module, model.config, 5), list[Tensor]()
     if int(ids[0, -1]) == model.config.start_id:

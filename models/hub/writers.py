@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from models.architectures.base import NEXT_TOKEN, Answers, Architecture, Field
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF
 from models.hub.labels import label_output
-from models.hub.model import BACKWARDS, NUMBERS_OUTPUT, HubModel
+from models.hub.model import CAUSAL_SELF, NUMBERS_OUTPUT, HubModel
 from models.hub.readers import CLASSES_OUTPUT, Classifier, OutputHead
 from models.hub.recording.context import ModuleCall, PassContext
 from models.hub.recording.projections import same_memory
@@ -27,7 +27,7 @@ from models.trace.outputs import Numbers, Output
 SHIFTED = "decoder input"
 
 
-class TwoStacks(HubModel):
+class HubEncoderDecoder(HubModel):
     """An encoder and a decoder.
 
     `kinds` are encoder self-attention, decoder self-attention and cross-attention, in this order.
@@ -103,7 +103,7 @@ class TwoStacks(HubModel):
         )
 
 
-class TwoStackReader(TwoStacks):
+class EncoderDecoderReader(HubEncoderDecoder):
     """A model whose decoder reads the encoder's text, shifted by one token, and makes vectors."""
 
     streams = ("text", SHIFTED)
@@ -137,7 +137,7 @@ class TwoStackReader(TwoStacks):
         return {NUMBERS_OUTPUT: Numbers(SHIFTED, tuple(vectors.shape))}
 
 
-class TwoStackClassifier(TwoStackReader, Classifier):
+class EncoderDecoderClassifier(EncoderDecoderReader, Classifier):
     """A class of the text, read from the decoder's state at the end token."""
 
     fields = (
@@ -165,7 +165,7 @@ class TwoStackClassifier(TwoStackReader, Classifier):
         return {CLASSES_OUTPUT: label_output(self.module, SHIFTED, end, self.names, logits)}
 
 
-def is_two_stacks(module: nn.Module) -> bool:
+def is_encoder_decoder(module: nn.Module) -> bool:
     """Report whether a module takes a row for a decoder besides its input."""
     return "decoder_input_ids" in inspect.signature(module.forward).parameters
 
@@ -222,7 +222,7 @@ class CausalLM(HubModel):
 
     fields = (Field("text", "text", before=OPENING), Field("continuation", "text", optional=True))
     writes = "text"
-    kinds = (BACKWARDS,)
+    kinds = (CAUSAL_SELF,)
     answer_description = "the next token; it continues a text"
     uncounted: int | None = None  # a token that takes no position (probe.choose_cache)
     head: OutputHead | None = None  # where more than a matrix makes the logits (confirm.py)
@@ -289,7 +289,7 @@ class CausalLM(HubModel):
     outputs, answer = Architecture.outputs, Architecture.answer
 
 
-class EncoderDecoderLM(TwoStacks):
+class EncoderDecoderLM(HubEncoderDecoder):
     """A source is read once, a target is written from it."""
 
     fields = (

@@ -22,8 +22,8 @@ from models.trace.edits.watched import GivenWeights
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
-    JudgedLabels,
     MaskedToken,
+    MultiLabelProbabilities,
     NextToken,
     Output,
     TokenClasses,
@@ -62,7 +62,7 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
     output = next(
         (one for one in trace.outputs.values() if getattr(one, "logits", None) is not None), None
     )
-    of_row = isinstance(output, ClassProbabilities | JudgedLabels)
+    of_row = isinstance(output, ClassProbabilities | MultiLabelProbabilities)
     several = of_row and output.position is None
     if output is None or several or isinstance(output, ChoiceProbabilities):
         raise ValueError("this answer is read from several tokens at once, not from one row")
@@ -73,7 +73,7 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
         )
     if isinstance(output, MaskedToken):
         places: Sequence[int | None] = output.positions
-    elif isinstance(output, ClassProbabilities | JudgedLabels):
+    elif isinstance(output, ClassProbabilities | MultiLabelProbabilities):
         places = (output.position or 0,) * len(output.logits.reshape(-1, output.logits.shape[-1]))
     elif isinstance(output, TokenClasses):
         places = [output.source(row) for row in range(len(output.logits))]

@@ -134,7 +134,7 @@ class ChoiceProbabilities(ClassProbabilities):
 
 
 @dataclass(frozen=True)
-class JudgedLabels:
+class MultiLabelProbabilities:
     """The probability of each label of the whole row: several may hold, or none.
 
     The model was trained to tell of each label on its own whether it holds.
@@ -179,7 +179,7 @@ class JudgedLabels:
 
 
 @dataclass(frozen=True)
-class LabelValues:
+class RegressionValues:
     """A number for each label of the whole row, which is the answer, as in a regression."""
 
     stream: str

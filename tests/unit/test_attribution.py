@@ -18,7 +18,7 @@ from models.analysis import (
     rollout,
     value_zeroing,
 )
-from models.analysis.attribution import IntegratedGradients, guessed_effects
+from models.analysis.attribution import IntegratedGradients, estimated_effects
 from models.analysis.cells import head_slope, part_effects
 from models.analysis.metrics import logits_of
 from models.runs.scope import Scope
@@ -92,19 +92,19 @@ def test_attribution_patching_beside_exact_patching(scopes, family):
     run = scope.run(*fields(scope, TEXT))
     other = scope.run(*fields(scope, OTHER))
     both = attribution_patching(scope, run, other, METRIC)
-    assert {kind: t.shape for kind, t in both.guessed.items()} == {
+    assert {kind: t.shape for kind, t in both.estimated.items()} == {
         k: t.shape for k, t in both.exact.items()
     }
     assert -1 <= both.r <= 1
     itself = attribution_patching(scope, run, run, METRIC)
     # as a batch and alone, a matrix product may round otherwise
     assert all(
-        t.abs().max() < 1e-4 for found in (itself.guessed, itself.exact) for t in found.values()
+        t.abs().max() < 1e-4 for found in (itself.estimated, itself.exact) for t in found.values()
     )
     if family == "gpt":  # what reads the last layer's head outputs is all but linear near the run
         last = both.exact["self"][-1]
         assert torch.sign(last[last.abs().argmax()]) == torch.sign(
-            both.guessed["self"][-1][last.abs().argmax()]
+            both.estimated["self"][-1][last.abs().argmax()]
         )
 
 
@@ -120,14 +120,14 @@ def test_a_guess_is_the_slope_towards_the_other_run(scopes, family):
         pairs = {scope.model.fields[0].stream: [(0, 0), *((n - i, m - i) for i in (2, 1))]}
         _, exact = part_effects(scope, run, METRIC, other, (), pairs)
         assert exact is not None
-        guessed = guessed_effects(scope, run, other, exact, pairs)
+        estimated = estimated_effects(scope, run, other, exact, pairs)
         largest = 0.0
         for kind, paths in exact.sites.items():
             for layer, path in enumerate(paths):
                 aligned = pairs.get(run.attention[path].query_stream, ())
                 for head in range(run.attention[path].n_heads):
                     slope = head_slope(scope, run, METRIC, other, (path, head), aligned, 1e-3)
-                    value = float(guessed[kind][layer, head])
+                    value = float(estimated[kind][layer, head])
                     assert slope == pytest.approx(value, rel=0.02, abs=2e-3), (path, head)
                     largest = max(largest, abs(value))
         assert largest > 0.02
@@ -143,7 +143,7 @@ def test_heads_of_a_module_whose_intermediates_cannot_be_changed_are_guessed():
     both = attribution_patching(scope, run, other, metric)
     last = list(run.attention)[-1], 0
     slope = head_slope(scope, run, metric, other, last, ((3, 3),), 1e-2)
-    guess = float(both.guessed["self"][1, 0])
+    guess = float(both.estimated["self"][1, 0])
     assert guess == pytest.approx(slope, rel=0.02)
     assert abs(guess) > 1e-3
 

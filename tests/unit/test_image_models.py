@@ -185,7 +185,7 @@ def test_position_vectors_are_those_that_the_library_adds(
 ) -> None:
     """Another route than the gradient: without them, the first vectors are less by these numbers."""
     model = opened(folders[name]).model
-    assert model.order_from == NOT_ADDED.get(name, "vectors")
+    assert model.order_source == NOT_ADDED.get(name, "vectors")
     assert (model.positions is not None) == (name in ADDED or name.startswith("CLIP"))
     if name not in ADDED:
         return

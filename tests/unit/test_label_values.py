@@ -17,7 +17,12 @@ from models.hub.labels import label_names
 from models.percent import percent
 from models.print_commands import _answers
 from models.runs.attention_row import query_of
-from models.trace.outputs import ChoiceProbabilities, ClassProbabilities, JudgedLabels, LabelValues
+from models.trace.outputs import (
+    ChoiceProbabilities,
+    ClassProbabilities,
+    MultiLabelProbabilities,
+    RegressionValues,
+)
 from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import answer_line, first_output
 from viz_app.drawing.payload import unpack
@@ -65,7 +70,7 @@ def test_one_number_is_no_class_of_100_percent(tmp_path: Path) -> None:
     scope = opened(tmp_path, 1)
     trace = scope.run(*TEXTS)
     output, (wanted,) = first_output(trace), logits(scope, trace).tolist()
-    assert isinstance(output, LabelValues)
+    assert isinstance(output, RegressionValues)
     assert output.values.tolist() == pytest.approx([wanted], abs=1e-5)
     said = f"{wanted:.3f}".replace("-", "−")
     assert answer_line(trace) == ("the model's number", said)
@@ -86,7 +91,7 @@ def test_labels_judged_one_by_one_have_their_sigmoid(tmp_path: Path) -> None:
     scope = opened(tmp_path, 4, "multi_label_classification")
     trace = scope.run(TEXTS[0])
     output, wanted = first_output(trace), logits(scope, trace)
-    assert isinstance(output, JudgedLabels)
+    assert isinstance(output, MultiLabelProbabilities)
     p = 1 / (1 + (-wanted.double()).exp())
     torch.testing.assert_close(output.probabilities.double(), p, rtol=1e-4, atol=1e-6)
     assert abs(float(p.sum()) - 1) > 0.01
@@ -128,7 +133,7 @@ def test_judged_labels_are_drawn_with_the_row_that_they_are_read_from(tmp_path: 
 
 
 def test_a_wrong_probability_of_a_label_fails_its_check() -> None:
-    output = JudgedLabels("text", 0, NAMES, torch.tensor([-2.0, 0.5, 1.0, 3.0]))
+    output = MultiLabelProbabilities("text", 0, NAMES, torch.tensor([-2.0, 0.5, 1.0, 3.0]))
     assert all(check.passed for check in check_answer(output))
     output.__dict__["probabilities"] = output.values.softmax(-1)
     assert not any(check.passed for check in check_answer(output))
@@ -137,7 +142,7 @@ def test_a_wrong_probability_of_a_label_fails_its_check() -> None:
 def test_of_many_labels_the_most_probable_are_listed() -> None:
     values = torch.linspace(-3, 3, 23)
     names = tuple(f"n{i}" for i in range(23))
-    outputs = {"classes": JudgedLabels("text", 0, names, values)}
+    outputs = {"classes": MultiLabelProbabilities("text", 0, names, values)}
     scope = models.load("gpt", device="cpu")
     trace = replace(scope.run("The boy"), outputs=outputs)
     label, listed = answer_line(trace)

@@ -15,9 +15,9 @@ from test_hub_shapes import LED
 import models
 from models.architectures.base import (
     BY_MASK,
+    BY_ROTATION,
     BY_SCORES,
     BY_STATES,
-    BY_TURNING,
     BY_VECTORS,
     UNSEEN,
 )
@@ -36,10 +36,10 @@ TOLD_BY = {
     "AlbertForMaskedLM": BY_VECTORS,
     "MarianMTModel": BY_VECTORS,
     "OPTForCausalLM": BY_VECTORS,
-    "LlamaForCausalLM": BY_TURNING,
-    "MistralForCausalLM": BY_TURNING,
-    "GPTNeoXForCausalLM": BY_TURNING,
-    "ModernBertForMaskedLM": BY_TURNING,
+    "LlamaForCausalLM": BY_ROTATION,
+    "MistralForCausalLM": BY_ROTATION,
+    "GPTNeoXForCausalLM": BY_ROTATION,
+    "ModernBertForMaskedLM": BY_ROTATION,
     "T5ForConditionalGeneration": BY_SCORES,
     "BloomForCausalLM": BY_SCORES,
     "XLNetForSequenceClassification": BY_SCORES,
@@ -55,10 +55,10 @@ def opened(hub_scope: Callable[[str], models.Scope]) -> dict[str, models.Scope]:
 @pytest.mark.parametrize("name", TOLD_BY)
 def test_a_run_shows_what_tells_the_order(opened: dict[str, models.Scope], name: str) -> None:
     model = opened[name].model
-    assert model.order_from == TOLD_BY[name]
+    assert model.order_source == TOLD_BY[name]
     assert (model.positions is not None) == (TOLD_BY[name] == BY_VECTORS)
     if name != "GptOssForCausalLM":
-        assert model.rotation(2) is None or TOLD_BY[name] == BY_TURNING
+        assert model.rotation(2) is None or TOLD_BY[name] == BY_ROTATION
 
 
 @pytest.mark.parametrize("name", TOLD_BY)
@@ -75,7 +75,7 @@ def test_the_page_claims_no_more_than_the_run_shows(
     help_, table = text.own_help("none", by), text.explain_table("paper", "none", by)
     for sentence in (help_, table):
         assert ("at all" in sentence) == (by == BY_MASK)
-        assert ("queries and keys" in sentence) == (by == BY_TURNING)
+        assert ("queries and keys" in sentence) == (by == BY_ROTATION)
     assert ("do not attend to each other" in adding.not_added(model, attends=True)) is False
     rotation = no_rotation(model)
     assert ("has no rotary positions" in rotation) == (by == BY_SCORES)
@@ -114,7 +114,7 @@ def test_a_table_of_angles_is_not_one_of_vectors(tmp_path: Path) -> None:
     read = module(torch.full((1, 5), 7), output_hidden_states=True).hidden_states[0]
     assert torch.equal(read, read[:, :1].expand_as(read))
     scope = models.load(tmp_path, device="cpu")
-    assert (scope.model.order_from, scope.config.positions) == (BY_TURNING, "none")
+    assert (scope.model.order_source, scope.config.positions) == (BY_ROTATION, "none")
     assert not any("position" in name for name in scope.run("5 6 7").activations)
 
 
@@ -134,7 +134,7 @@ def test_vectors_of_no_known_table_are_not_denied(
     read = module(torch.full((1, 5), 7), output_hidden_states=True).hidden_states[0]
     assert not torch.allclose(read[0, 0], read[0, 1])
     scope = models.load(tmp_path, device="cpu")
-    assert scope.model.order_from == BY_VECTORS
+    assert scope.model.order_source == BY_VECTORS
     line = list(capabilities(scope, scope.run("5 6 7")))[-1]
     assert line == "position vectors are not shown: no table of them was found"
     for name in ("T5ForConditionalGeneration", "LlamaForCausalLM"):
@@ -172,9 +172,9 @@ def test_equal_tokens_without_positions_are_alike_and_nothing_is_found() -> None
         inner = slice(0, 5)  # the end mark is another token
         alike = all(torch.allclose(t[0, :, inner], t[0, :, :1]) for t in (site.q, site.k, site.v))
         assert alike == (positions == "none")
-        assert scope.model.order_from == (BY_MASK if positions == "none" else BY_VECTORS)
-    assert letters("recurrent").model.order_from == BY_STATES
-    assert models.load("xlnet", device="cpu").model.order_from == BY_SCORES
+        assert scope.model.order_source == (BY_MASK if positions == "none" else BY_VECTORS)
+    assert letters("recurrent").model.order_source == BY_STATES
+    assert models.load("xlnet", device="cpu").model.order_source == BY_SCORES
 
 
 def test_a_module_that_nobody_described_is_claimed_nothing_of(tmp_path: Path) -> None:
@@ -183,5 +183,5 @@ def test_a_module_that_nobody_described_is_claimed_nothing_of(tmp_path: Path) ->
         torch.nn.Embedding(128, 12), torch.nn.TransformerEncoderLayer(12, 2, 17, batch_first=True)
     ).eval()
     scope = models.watch(net, encode=lambda typed: list(typed.encode("ascii")))
-    assert scope.model.order_from == UNSEEN
+    assert scope.model.order_source == UNSEEN
     assert "has no position vectors" not in page.positions_answer(scope.model)

@@ -44,7 +44,7 @@ def test_the_guesses_and_r_are_those_of_the_analysis(name: str) -> None:
     for panel, side in zip(drawn(name)["scatter"]["panels"], ("needed", "enough"), strict=True):
         base, source = two.sides(side)
         found = attribution_patching(base.scope, base.trace, source.trace, two.metric(side))
-        guesses = torch.cat([values.flatten() for values in found.guessed.values()]).tolist()
+        guesses = torch.cat([values.flatten() for values in found.estimated.values()]).tolist()
         assert [point["guess"] for point in panel["points"]] == pytest.approx(guesses, abs=1e-4)
         points = torch.tensor([[p["exact"], p["guess"]] for p in panel["points"]]).double().T
         r = float(torch.corrcoef(points)[0, 1])
@@ -59,10 +59,10 @@ def test_the_largest_guess_is_the_slope_of_two_passes(name: str) -> None:
 
 
 def test_a_guess_turned_round_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = patch_gradient.cache.cached_guessed_effects
+    whole = patch_gradient.cache.cached_estimated_effects
     monkeypatch.setattr(
         patch_gradient.cache,
-        "cached_guessed_effects",
+        "cached_estimated_effects",
         lambda *args: {kind: -values for kind, values in whole(*args).items()},
     )
     lines = drawn("eng-fra")["checks"]["rows"]

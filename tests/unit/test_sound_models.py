@@ -302,7 +302,7 @@ def test_position_vectors_are_the_encoders_sinusoids(
     k, i = torch.arange(FRAMES)[:, None], torch.arange(11)
     angles = k * torch.exp(-np.log(10_000) / 10 * i)
     torch.testing.assert_close(table, torch.cat([angles.sin(), angles.cos()], 1), atol=1e-5, rtol=0)
-    assert (scope.config.positions, scope.model.order_from) == ("fixed", "vectors")
+    assert (scope.config.positions, scope.model.order_source) == ("fixed", "vectors")
     given, encoder = features(folder), library.get_encoder()
     with torch.no_grad():
         before = encoder(given, output_hidden_states=True).hidden_states[0]

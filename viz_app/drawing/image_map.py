@@ -6,7 +6,7 @@ import numpy as np
 
 from models.images import PatchRow
 from models.trace import AttentionSite, Trace
-from models.trace.outputs import ClassProbabilities, JudgedLabels
+from models.trace.outputs import ClassProbabilities, MultiLabelProbabilities
 from viz_app.drawing.cells import LARGEST_WHOLE
 from viz_app.drawing.held_query import held_query, pack_over_file
 from viz_app.drawing.labels import labels
@@ -27,7 +27,10 @@ def shown_query(trace: Trace, site: AttentionSite, lock: str) -> int:
     if (query := held_query(lock, site)) is not None:
         return query
     for output in trace.outputs.values():
-        if isinstance(output, ClassProbabilities | JudgedLabels) and output.position is not None:
+        if (
+            isinstance(output, ClassProbabilities | MultiLabelProbabilities)
+            and output.position is not None
+        ):
             return output.position
     row = trace.streams[site.query_stream]
     if not isinstance(row, PatchRow):

@@ -9,12 +9,12 @@ from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
-    JudgedLabels,
-    LabelValues,
     MaskedToken,
+    MultiLabelProbabilities,
     NextToken,
     Numbers,
     Output,
+    RegressionValues,
     Span,
     TokenClasses,
     TokenInOrder,
@@ -194,11 +194,11 @@ def _numbers(trace: Trace, output: Numbers) -> tuple[str, str]:
     return "the model outputs", f"{' × '.join(f'{n:,}' for n in output.shape)} numbers"
 
 
-def _label_values(trace: Trace, output: LabelValues) -> tuple[str, str]:
+def _label_values(trace: Trace, output: RegressionValues) -> tuple[str, str]:
     return f"the model's number{'s' * (len(output.values) > 1)}", output.in_words
 
 
-def _judged(trace: Trace, output: JudgedLabels) -> tuple[str, str]:
+def _judged(trace: Trace, output: MultiLabelProbabilities) -> tuple[str, str]:
     p = output.probabilities
     best = p.argsort(descending=True, stable=True)[:MAX_LISTED_LABELS].tolist()
     listed = ", ".join(f"{output.names[i]} {words.percent(float(p[i]))}" for i in best)
@@ -215,7 +215,7 @@ def _other(trace: Trace, output: Output) -> tuple[str, str]:
 _ANSWERS: dict[type, Callable[..., tuple[str, str]]] = {
     NextToken: _expected, MaskedToken: _masked, ClassProbabilities: _classed, Span: _span,
     TokenInOrder: _in_order, Numbers: _numbers, ChoiceProbabilities: _choice, TokenClasses: _token_classes,
-    JudgedLabels: _judged, LabelValues: _label_values,
+    MultiLabelProbabilities: _judged, RegressionValues: _label_values,
 }  # fmt: skip
 
 

@@ -28,7 +28,12 @@ from models.hub.images.text_image import (
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps
 from models.hub.lengths import stream_limits
-from models.hub.positions import PositionTable, table_looked_up, told_by, told_of_equal
+from models.hub.positions import (
+    PositionTable,
+    find_order_source,
+    order_source_of_equal_inputs,
+    table_looked_up,
+)
 from models.hub.probe import check_recorded, check_trial, choose_route, looks_ahead, short_text
 from models.hub.sizes import HubConfig, encoder_sizes
 from models.hub.tokenizer import CLOSING, OPENING
@@ -56,9 +61,9 @@ def vision_model(
     check_trial(model, NO_PATCH_ATTENTION)
     confirm.record_layers(model, layer_maps(module))
     patches = slice(len(grid.before), len(grid.before) + grid.n_patches)
-    model.seen_order = told_of_equal(model, (torch.ones_like(trial),), patches)
+    model.order_source = order_source_of_equal_inputs(model, (torch.ones_like(trial),), patches)
     if (table := _position_table(model, trial)) is not None:
-        model.positions, model.seen_order = table, BY_VECTORS
+        model.positions, model.order_source = table, BY_VECTORS
         model.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
     choose_route(model, model.repeated(torch.empty(0)))
     return model, PatchTokenizer(processor, grid, read_size)
@@ -70,7 +75,7 @@ def _position_table(model: ImageModel, trial: Tensor) -> PositionTable | None:
         return added
     n, d_model = len(model.grid.tokens), model.config.d_model
     table = table_looked_up(model, n, n, pixel_values=trial)
-    if model.seen_order != BY_VECTORS or table is None or table.table.shape != (n, d_model):
+    if model.order_source != BY_VECTORS or table is None or table.table.shape != (n, d_model):
         return None
     return table
 
@@ -103,7 +108,7 @@ def opened_with_text(
     model.filler = filler_of(model, torch.tensor([row], device=ids.device), library)
     if not looks_ahead(model, model.kinds[0].name):
         model.kinds = (replace(model.kinds[0], stack="decoder"), model.kinds[1])
-    model.seen_order = told_by(model)
+    model.order_source = find_order_source(model)
     choose_route(model, model.repeated(ids))
     return model, tokenizer
 

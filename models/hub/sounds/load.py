@@ -21,7 +21,7 @@ from models.hub.python_tokenizer import PythonTokenizer
 from models.hub.sizes import HubConfig
 from models.hub.sounds.frames import SoundFrames, check_unpadded, measured_frames
 from models.hub.sounds.layout import sound_frames
-from models.hub.sounds.model import SoundWriter
+from models.hub.sounds.model import SpeechToText
 from models.hub.sounds.processor import (
     FrameReader,
     SoundHubTokenizer,
@@ -43,7 +43,7 @@ _READING = {
 
 def opened_sound(
     folder: Path, module: Any, sizes: HubConfig, make: Callable[..., Any], transformers: Any
-) -> tuple[SoundWriter, Tokenizer]:
+) -> tuple[SpeechToText, Tokenizer]:
     """Return a module as a model that writes what it hears.
 
     `make` builds the tokenizer, given the mapping from a class of tokenizer to the one that reads
@@ -58,7 +58,7 @@ def opened_sound(
     tokenizer = make(_READING)
     tokenizer.reader = FrameReader(processor, frames.count, frames.step)
     text_limit = _text_limit(module, sizes)
-    model = SoundWriter(
+    model = SpeechToText(
         module,
         replace(sizes, n_ctx=max(frames.longest, text_limit)),
         reads=reads,
@@ -79,7 +79,7 @@ def opened_sound(
     confirm.record_layers(model, layer_maps(module))
     table = table_looked_up(model, frames.count(trial), frames.longest, **{reads: model.trial})
     if table is not None:
-        model.positions, model.seen_order = table, BY_VECTORS
+        model.positions, model.order_source = table, BY_VECTORS
         model.config = replace(model.config, positions="learned" if table.is_learned else "fixed")
     return model, tokenizer
 
@@ -113,7 +113,7 @@ def _text_limit(module: Any, sizes: HubConfig) -> int:
 
 
 @torch.no_grad()
-def _check_two_steps(model: SoundWriter) -> None:
+def _check_two_steps(model: SpeechToText) -> None:
     """Raise CheckpointError if encoder and decoder one by one give other logits than one call."""
     ids = probe.short_text(model.module, model.config, 7)
     features, text = model.repeated(ids)

@@ -33,7 +33,7 @@ def stacked(rows: Sequence[FrameIds]) -> Float[Tensor, " batch *shape"]:
     return torch.stack(features)
 
 
-class SoundWriter(EncoderDecoderLM):
+class SpeechToText(EncoderDecoderLM):
     """A sound is read once, a text is written from it (Whisper, Radford et al. 2022)."""
 
     fields = (

@@ -20,7 +20,7 @@ from models.hub import confirm, probe
 from models.hub.images.positions import added_positions
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps
-from models.hub.positions import told_of_equal
+from models.hub.positions import order_source_of_equal_inputs
 from models.hub.sizes import encoder_sizes
 from models.hub.sounds.columns import spectrogram_columns
 from models.hub.sounds.frames import (
@@ -35,7 +35,7 @@ from models.hub.sounds.processor import (
     FrameTokenizer,
     SoundProcessor,
 )
-from models.hub.sounds.reader import SoundClassifier, SoundReader, SoundSpeller
+from models.hub.sounds.reader import CTCModel, SoundClassifier, SoundReader
 from models.hub.sounds.spectrogram import PatchReader, SpectrogramClassifier
 from models.printable import printable
 from models.sounds import decoded_sound, example_sound
@@ -66,7 +66,7 @@ def opened_reader(
             check_unpadded(module, processor)
     sizes = encoder_sizes(type(module).__name__, module, frames.longest, False)
     about: dict[str, Any] = {"names": names}
-    if issubclass(kind, SoundSpeller):
+    if issubclass(kind, CTCModel):
         about = {
             "names": _letters(folder, config, transformers),
             "blank": getattr(config, "pad_token_id", -1),
@@ -101,9 +101,9 @@ def _opened_patches(
     )
     _check_reader(model)
     patches = slice(len(grid.before), len(grid.before) + grid.n_patches)
-    model.seen_order = told_of_equal(model, (torch.ones_like(features),), patches)
+    model.order_source = order_source_of_equal_inputs(model, (torch.ones_like(features),), patches)
     if (table := added_positions(module, **{processor.reads: features})) is not None:
-        model.positions, model.seen_order = table, BY_VECTORS
+        model.positions, model.order_source = table, BY_VECTORS
         model.config = replace(sizes, positions="learned")
     return model, FrameTokenizer(PatchReader(processor, grid, columns), n)
 

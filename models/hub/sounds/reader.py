@@ -97,7 +97,7 @@ class SoundClassifier(SoundReader):
         return labels_in_words(outputs[CLASSES_OUTPUT])
 
 
-class SoundSpeller(SoundReader):
+class CTCModel(SoundReader):
     """A letter for each frame, joined to a text (CTC, Graves et al. 2006)."""
 
     answer_description = "a letter or none for each frame of the sound; joined, they are a text"

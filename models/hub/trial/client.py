@@ -40,7 +40,7 @@ _ENVIRONMENT = {
 }  # fmt: skip
 
 
-class _Nursery:
+class _ForkServer:
     """The process that forks for each trial."""
 
     def __init__(self) -> None:
@@ -107,27 +107,27 @@ def _content_of(folder: Path, dtype: str) -> str:
 
 
 verdicts = _Verdicts()
-_nursery: _Nursery | None = None
+_fork_server: _ForkServer | None = None
 _lock = threading.Lock()
 
 
 def start_ahead() -> None:
     """Start the process for trials, so that it is ready when one is due."""
-    global _nursery
+    global _fork_server
     if not _CAN_FORK:
         return
     with _lock:
-        if _nursery is None:
-            _nursery = _Nursery()
+        if _fork_server is None:
+            _fork_server = _ForkServer()
 
 
 def _end() -> None:
     """End the process for trials; another starts when one is due."""
-    global _nursery
+    global _fork_server
     with _lock:
-        if _nursery is not None:
-            _nursery.end()
-            _nursery = None
+        if _fork_server is not None:
+            _fork_server.end()
+            _fork_server = None
 
 
 def pass_trial(folder: Path, dtype: str) -> int:
@@ -174,8 +174,8 @@ def _send(descriptors: list[int]) -> None:
     for _ in range(2):  # the process may have ended, having had nothing to do
         start_ahead()
         with _lock, contextlib.suppress(OSError):
-            if _nursery is not None:
-                socket.send_fds(_nursery.control, [b"t"], descriptors)
+            if _fork_server is not None:
+                socket.send_fds(_fork_server.control, [b"t"], descriptors)
                 return
         _end()
     raise CheckpointError("the process in which it would be tried out does not start")

@@ -27,7 +27,7 @@ from models.hub.images.model import ImageModel
 from models.hub.images.processor import ImageProcessor
 from models.hub.images.text_image import TEXT_TOWER, TextImageModel
 from models.hub.sizes import hub_sizes
-from models.hub.sounds.model import SoundWriter
+from models.hub.sounds.model import SpeechToText
 from models.hub.sounds.processor import SoundProcessor
 from models.hub.sounds.reader import SoundReader
 from models.hub.trial import tokenizer as tokenizer_trial
@@ -126,7 +126,7 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
         shape = ImageProcessor(folder, load.transformers_library()).shape
         begin("config.json", BUILDING_SECONDS)
         inputs = {"pixel_values": torch.zeros(1, *shape, device="meta")}
-    if issubclass(plan.ask, SoundWriter | SoundReader):
+    if issubclass(plan.ask, SpeechToText | SoundReader):
         begin(files.PREPROCESSOR, ANSWERING_SECONDS)
         processor = SoundProcessor(folder, load.transformers_library())
         features = processor.features(decoded_sound(example_sound()))
@@ -155,7 +155,7 @@ def _blank_text(plan: load.OpeningPlan) -> dict[str, Any]:
     ids = torch.zeros(1, 3, dtype=torch.long, device="meta")
     if issubclass(plan.ask, TextImageModel):
         return {"input_ids": ids}
-    if issubclass(plan.ask, SoundWriter):
+    if issubclass(plan.ask, SpeechToText):
         return {"decoder_input_ids": ids, "use_cache": False}
     target = {"decoder_input_ids": ids} if plan.config.is_encoder_decoder else {}
     return {"input_ids": ids, "use_cache": False, **target}

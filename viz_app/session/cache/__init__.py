@@ -1,7 +1,7 @@
 """Results kept between reruns and shared by all sessions; read-only by convention."""
 
 from viz_app.session.cache.findings import (
-    cached_guessed_effects,
+    cached_estimated_effects,
     cached_head_effects,
     cached_part_effects,
     cached_reach,
@@ -39,7 +39,7 @@ from viz_app.session.cache.runs import (
 
 __all__ = [
     "autoregression",
-    "cached_guessed_effects",
+    "cached_estimated_effects",
     "cached_head_effects",
     "cached_part_effects",
     "cached_reach",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 import torch
 
 from models import Scope, Trace
-from models.analysis.attribution import guessed_effects as guesses_of
+from models.analysis.attribution import estimated_effects as guesses_of
 from models.analysis.cells import part_effects as parts_of
 from models.analysis.effects import HeadEffects
 from models.analysis.effects import head_effects as head_effects_of
@@ -165,7 +165,7 @@ def cached_part_effects(
     )
 
 
-def cached_guessed_effects(
+def cached_estimated_effects(
     scope: Scope,
     trace: Trace,
     other: Trace,

@@ -9,8 +9,8 @@ from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
-    JudgedLabels,
     MaskedToken,
+    MultiLabelProbabilities,
     NextToken,
     Output,
     Span,
@@ -71,7 +71,7 @@ def option_noun(trace: Trace) -> str:
         return "choice"
     if isinstance(output, ClassProbabilities | TokenClasses):
         return "class"
-    return "answer" if isinstance(output, JudgedLabels) else "token"
+    return "answer" if isinstance(output, MultiLabelProbabilities) else "token"
 
 
 def decision_words(trace: Trace) -> list[str]:
@@ -79,7 +79,7 @@ def decision_words(trace: Trace) -> list[str]:
     output = first_output(trace)
     if isinstance(output, Span):
         return output.text.split(" ")
-    if isinstance(output, JudgedLabels):
+    if isinstance(output, MultiLabelProbabilities):
         return list(output.holding)
     names = getattr(output, "predicted", ())
     return [names] if isinstance(names, str) else [token_text(name) for name in names]
@@ -90,7 +90,7 @@ def option_label(trace: Trace, option: int, row: int) -> Label:
     output = first_output(trace)
     if isinstance(output, Span):
         return labels(trace.streams[output.stream])[option]
-    if isinstance(output, JudgedLabels):
+    if isinstance(output, MultiLabelProbabilities):
         return Label(output.option_name(row, option == 1))
     names = getattr(output, "names", None)
     if names:
@@ -141,7 +141,7 @@ def _class(trace: Trace, output: ClassProbabilities) -> list[Decision]:
     return [Decision(0, int(output.logits.argmax()), Label(output.predicted))]
 
 
-def _judged(trace: Trace, output: JudgedLabels) -> list[Decision]:
+def _judged(trace: Trace, output: MultiLabelProbabilities) -> list[Decision]:
     best = first_choices(output.logits)
     labels = enumerate(zip(best, output.likelier, strict=True))
     return [Decision(i, option, Label(name)) for i, (option, name) in labels]
@@ -172,7 +172,7 @@ _DECISIONS: dict[type[Output], Callable[..., list[Decision]]] = {
     MaskedToken: _masked,
     TokenInOrder: _in_order,
     ClassProbabilities: _class,
-    JudgedLabels: _judged,
+    MultiLabelProbabilities: _judged,
     TokenClasses: _classes,
     Span: _span,
 }

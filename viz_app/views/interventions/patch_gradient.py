@@ -32,7 +32,7 @@ class Point:
 
 
 def both_of(measured: PatchEffects, side: str) -> AttributionPatching | None:
-    """Return the guessed and the exact effects on one side; None if no head was tried."""
+    """Return the estimated and the exact effects on one side; None if no head was tried."""
     two, exact = measured.two, measured.effects[side].heads
     if exact is None:
         return None
@@ -42,8 +42,8 @@ def both_of(measured: PatchEffects, side: str) -> AttributionPatching | None:
         for name in base.trace.streams
         if (pairs_of_stream := two.pairs(side, name))
     }
-    guessed = cache.cached_guessed_effects(base.scope, base.trace, source.trace, exact, pairs)
-    return AttributionPatching(guessed, exact.values)
+    estimated = cache.cached_estimated_effects(base.scope, base.trace, source.trace, exact, pairs)
+    return AttributionPatching(estimated, exact.values)
 
 
 def points_of(measured: PatchEffects, side: str) -> list[Point]:
@@ -56,7 +56,7 @@ def points_of(measured: PatchEffects, side: str) -> list[Point]:
         for kind, sites in exact.sites.items()
         for site, *rows in zip(
             sites,
-            *(measured.shown(side, x[kind]) for x in (both.exact, both.guessed)),
+            *(measured.shown(side, x[kind]) for x in (both.exact, both.estimated)),
             strict=True,
         )
         for head, (value, guess) in enumerate(zip(*rows, strict=True))

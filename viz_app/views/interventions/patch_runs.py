@@ -12,7 +12,7 @@ from models.trace import Trace
 from models.trace.edits import Edit, Edits, Patch, Where
 from models.trace.outputs import (
     ClassProbabilities,
-    JudgedLabels,
+    MultiLabelProbabilities,
     MaskedToken,
     NextToken,
     Span,
@@ -273,7 +273,7 @@ def _other_row(trace: Trace, other: Trace, row: int) -> int | None:
     n = len(logits_of(other.outputs))
     if isinstance(output, ClassProbabilities):
         return 0
-    if isinstance(output, MaskedToken | Span | JudgedLabels):
+    if isinstance(output, MaskedToken | Span | MultiLabelProbabilities):
         n_ours = len(logits_of(trace.outputs))
         return row if n == n_ours else None
     stream = getattr(output, "stream", None)

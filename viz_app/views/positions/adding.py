@@ -233,12 +233,12 @@ def not_added(model: Model, attends: bool) -> str:
     """
     if model.is_recurrent:
         return POSITIONS_NOT_ADDED
-    if model.order_from == BY_SCORES:
+    if model.order_source == BY_SCORES:
         return RELATIVE_ONLY
     if not attends:
         return NOT_ATTENDED
     has_table = model.positions is not None
-    return _UNKNOWN.format(_NO_SUM if has_table else f"it {NO_TABLE_REASONS[model.order_from]}")
+    return _UNKNOWN.format(_NO_SUM if has_table else f"it {NO_TABLE_REASONS[model.order_source]}")
 
 
 def _files(run: CurrentRun, choices: AddingChoices) -> Sequence[File]:

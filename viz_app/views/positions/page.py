@@ -1,7 +1,7 @@
 """Positions: how does the model know word order? One section of the page at a time."""
 
 from models.architectures import Model
-from models.architectures.base import BY_MASK, BY_SCORES, BY_STATES, BY_TURNING, UNSEEN
+from models.architectures.base import BY_MASK, BY_ROTATION, BY_SCORES, BY_STATES, UNSEEN
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
 from viz_app.views import onward
@@ -16,27 +16,27 @@ POSITIONS_QUESTION = "Positions: how does the model know word order?"
 
 def positions_answer(model: Model) -> str:
     """Say how this model knows the order of what it reads, in one or two sentences."""
-    if model.order_from == BY_STATES:
+    if model.order_source == BY_STATES:
         return (
             "This model reads one token after the other, so the order is in its states. It has no position "
             "vectors."
         )
-    if model.order_from == BY_SCORES:
+    if model.order_source == BY_SCORES:
         return "Each score gets a term for the distance between the two tokens. No vector is added to a token."
     if model.rotation(2) is not None:
         return (
             "This model rotates each query and key by angles that grow with its position. So a score depends on "
             "the distance between two tokens."
         )
-    if model.order_from in (BY_TURNING, UNSEEN):
-        return f"This model {NO_TABLE_REASONS[model.order_from]}."
+    if model.order_source in (BY_ROTATION, UNSEEN):
+        return f"This model {NO_TABLE_REASONS[model.order_source]}."
     alone = "Attention alone ignores order."
     if model.stack == "decoder":
         alone = "The look-ahead mask gives some order: each token attends only to those before it."
     added = "a position vector is added to each token."
     begin = "In addition, " if model.stack == "decoder" else "So "
     without = "This model has no position vectors. In others, "
-    return f"{alone} {without if model.order_from == BY_MASK else begin}{added}"
+    return f"{alone} {without if model.order_source == BY_MASK else begin}{added}"
 
 
 def _leads_to(run: CurrentRun, choices: object) -> NextQuestion:

@@ -31,7 +31,7 @@ ROTATED_PAIRS_TITLE = "pair of dimensions"
 
 def no_rotation(model: Model) -> str:
     """Explain why no angles are shown: the model is not known to rotate its queries and keys."""
-    return _NONE if model.order_from in (BY_SCORES, BY_MASK) else _UNKNOWN
+    return _NONE if model.order_source in (BY_SCORES, BY_MASK) else _UNKNOWN
 
 
 def within_half_a_turn(angles: Tensor) -> Tensor:

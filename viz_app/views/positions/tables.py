@@ -109,7 +109,7 @@ def _choose(run: CurrentRun) -> TableChoices:
     names = {
         name: key for key, name in say.TABLE_NAMES.items() if key != say.OWN_TABLE or kind != "none"
     }
-    about = say.own_help(kind, run.scope.model.order_from)
+    about = say.own_help(kind, run.scope.model.order_source)
     with left:
         formula = names[pick.pick_few("Table", CHOSEN_TABLE, list(names), help=about)]
     with middle:
@@ -223,7 +223,7 @@ def _only_tables(run: CurrentRun) -> list[PageCell]:
 
 
 def _text(run: CurrentRun, choices: TableChoices) -> str:
-    return say.explain_table(choices.formula, position_kind(run), run.scope.model.order_from)
+    return say.explain_table(choices.formula, position_kind(run), run.scope.model.order_source)
 
 
 def _files(run: CurrentRun, choices: TableChoices) -> Sequence[File]:

@@ -6,9 +6,9 @@ from models.analysis.shuffle import ShuffleTest
 from models.architectures import Model
 from models.architectures.base import (
     BY_MASK,
+    BY_ROTATION,
     BY_SCORES,
     BY_STATES,
-    BY_TURNING,
     BY_VECTORS,
     UNSEEN,
 )
@@ -26,7 +26,7 @@ NO_TABLE_REASONS = {
     BY_MASK: "has no position vectors at all",
     BY_STATES: "has no position vectors: its states carry the order",
     BY_SCORES: "adds no position vectors: each score has a term for the distance between the two tokens",
-    BY_TURNING: "adds no position vectors: its queries and keys depend on the positions of their tokens",
+    BY_ROTATION: "adds no position vectors: its queries and keys depend on the positions of their tokens",
     BY_VECTORS: "adds positions to the token vectors, but no table of them was found",
     UNSEEN: "shows no position vectors and no other source of word order",
 }
@@ -119,7 +119,7 @@ def not_shuffled(model: Model) -> str:
         if model.positions is not None
         else _TURNED
         if model.rotation(2) is not None
-        else _NO_VECTORS.format(NO_TABLE_REASONS[model.order_from])
+        else _NO_VECTORS.format(NO_TABLE_REASONS[model.order_source])
     )
     if model.stack == "decoder":
         return _NOT_SHUFFLED + vectors
@@ -219,24 +219,24 @@ def size(n: int, d_model: int) -> str:
     return f"{n} positions × {d_model} dimensions"
 
 
-def own_help(kind: str, order_from: str) -> str:
+def own_help(kind: str, order_source: str) -> str:
     """Name the loaded model's positions, beside the picker."""
     if kind == "none":
-        return f"This model {NO_TABLE_REASONS[order_from]}."
+        return f"This model {NO_TABLE_REASONS[order_source]}."
     return f"This model's positions are {kind}."
 
 
-def explain_table(formula: str, kind: str, order_from: str) -> str:
+def explain_table(formula: str, kind: str, order_source: str) -> str:
     """Explain the table on the screen in words and symbols.
 
-    `kind` is the loaded model's, `order_from` what tells it the order.
+    `kind` is the loaded model's, `order_source` what tells it the order.
     """
     if formula != OWN_TABLE:
         text = f"**{TABLE_NAMES[formula]}.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n$${LATEX[formula]}$$\n\n{WHAT[formula]}"
         if kind == "learned":
             text += f" The loaded model learned its vectors instead: pick “{TABLE_NAMES[OWN_TABLE]}” to see them."
         return text + (
-            f" The loaded model {NO_TABLE_REASONS[order_from]}." if kind == "none" else ""
+            f" The loaded model {NO_TABLE_REASONS[order_source]}." if kind == "none" else ""
         )
     if kind == "learned":
         return (

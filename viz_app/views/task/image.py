@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from models.trace.outputs import ClassProbabilities, JudgedLabels
+from models.trace.outputs import ClassProbabilities, MultiLabelProbabilities
 from viz_app.drawing.over_file import over_file
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
@@ -22,11 +22,11 @@ from viz_app.views.task.reading import (
 
 
 def file_answer(
-    run: CurrentRun, output: ClassProbabilities | JudgedLabels, choices: TaskChoices
+    run: CurrentRun, output: ClassProbabilities | MultiLabelProbabilities, choices: TaskChoices
 ) -> DrawnOutput:
     """Draw the classes or labels, and one head over the file; return their checks."""
     site, head = reading_site(run.trace, output.stream, choices.focus)
-    bars, are_judged = answer_bars(output), isinstance(output, JudgedLabels)
+    bars, are_judged = answer_bars(output), isinstance(output, MultiLabelProbabilities)
     reading, arrays = no_row()  # it is drawn over the file
     header: dict[str, Any] = {
         "title": text.LABELS_TITLE if are_judged else text.CLASS_TITLE,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from models.analysis.checks import Check
-from models.trace.outputs import ChoiceProbabilities, ClassProbabilities, JudgedLabels
+from models.trace.outputs import ChoiceProbabilities, ClassProbabilities, MultiLabelProbabilities
 from viz_app.drawing.labels import labels
 from viz_app.drawing.over_file import reads_file
 from viz_app.drawing.payload import pack
@@ -40,7 +40,9 @@ def draw_choices(run: CurrentRun, output: ChoiceProbabilities, choices: TaskChoi
     return _drawn(run, output, choices, text.CHOICE_TITLE, fact, text.CHOICE_BLOCKS)
 
 
-def draw_labels(run: CurrentRun, output: JudgedLabels, choices: TaskChoices) -> DrawnOutput:
+def draw_labels(
+    run: CurrentRun, output: MultiLabelProbabilities, choices: TaskChoices
+) -> DrawnOutput:
     """Draw the row's labels, each judged on its own, and return their checks."""
     if output.position is None or reads_file(run.trace, output.stream):
         return file_answer(run, output, choices)
@@ -50,7 +52,7 @@ def draw_labels(run: CurrentRun, output: JudgedLabels, choices: TaskChoices) -> 
 
 def _drawn(
     run: CurrentRun,
-    output: ClassProbabilities | JudgedLabels,
+    output: ClassProbabilities | MultiLabelProbabilities,
     choices: TaskChoices,
     title: str,
     fact: str,

@@ -11,12 +11,12 @@ from models.trace import Trace
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
-    JudgedLabels,
-    LabelValues,
     MaskedToken,
+    MultiLabelProbabilities,
     NextToken,
     Numbers,
     Output,
+    RegressionValues,
     Similarity,
     Span,
     TokenClasses,
@@ -102,7 +102,7 @@ def no_picture(trace: Trace, output: Output) -> str:
     """Explain, in Markdown, why there is no picture of an output."""
     if isinstance(output, Similarity):
         return _alike(output)
-    if isinstance(output, LabelValues):
+    if isinstance(output, RegressionValues):
         n = len(output.names)
         return _GRADE.format("a plain number" if n == 1 else f"{n} plain numbers")
     if not isinstance(output, Numbers):
@@ -128,12 +128,12 @@ def explain_classes(trace: Trace, output: ClassProbabilities, pair_output: str) 
     return _what_answers(trace, output, "class", _SOFTMAX)
 
 
-def explain_judged(trace: Trace, output: JudgedLabels, pair_output: str) -> str:
+def explain_judged(trace: Trace, output: MultiLabelProbabilities, pair_output: str) -> str:
     return _JUDGED + _what_answers(trace, output, "label", "")
 
 
 def _what_answers(
-    trace: Trace, output: ClassProbabilities | JudgedLabels, answer: str, softmax: str
+    trace: Trace, output: ClassProbabilities | MultiLabelProbabilities, answer: str, softmax: str
 ) -> str:
     """Return which token's vector the answer is read from, if it is one."""
     if output.position is None:
@@ -202,7 +202,7 @@ PRESENTATIONS: dict[type, OutputPresentation] = {
     MaskedToken: OutputPresentation(draw_masked, explain_masked, "All guesses, CSV", files.masked_csv),
     ClassProbabilities: OutputPresentation(class_probabilities, explain_classes, "All classes, CSV", files.classes_csv),
     ChoiceProbabilities: OutputPresentation(draw_choices, _always(text.CHOICE_NOTE), "All choices, CSV", files.classes_csv),
-    JudgedLabels: OutputPresentation(draw_labels, explain_judged, "All labels, CSV", files.labels_csv),
+    MultiLabelProbabilities: OutputPresentation(draw_labels, explain_judged, "All labels, CSV", files.labels_csv),
     TokenClasses: OutputPresentation(token_classes, explain_token_classes, "All tokens, CSV", files.token_classes_csv),
     Span: OutputPresentation(draw_span, _always(text.SPAN_NOTE), "The spans, CSV", files.span_csv),
     TokenInOrder: OutputPresentation(draw_in_order, _always(text.ORDER_NOTE), "The predictions, CSV", files.in_order_csv),

@@ -9,7 +9,7 @@ import torch
 from models.analysis.checks import Check, check_sums
 from models.analysis.distributions import check_softmax
 from models.trace import AttentionSite, Trace
-from models.trace.outputs import ClassProbabilities, JudgedLabels
+from models.trace.outputs import ClassProbabilities, MultiLabelProbabilities
 from viz_app.drawing.labels import labels
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
@@ -118,13 +118,13 @@ class AnswerBars:
     arrays: dict[str, np.ndarray]
 
 
-def answer_bars(output: ClassProbabilities | JudgedLabels) -> AnswerBars:
+def answer_bars(output: ClassProbabilities | MultiLabelProbabilities) -> AnswerBars:
     """Return the bars of an answer: in the model's order, or of many names the most probable."""
     p = output.probabilities
     listed = list(range(len(p)))
     if len(p) > text.N_NAMED_CLASSES:
         listed = p.argsort(descending=True, stable=True)[: text.N_NAMED_CLASSES].tolist()
-    if isinstance(output, JudgedLabels):
+    if isinstance(output, MultiLabelProbabilities):
         marked, mark = set((output.values > 0).nonzero().flatten().tolist()), text.HOLDS
         ranks = torch.ones(len(listed))  # labels are not held against each other
     else:
@@ -134,7 +134,7 @@ def answer_bars(output: ClassProbabilities | JudgedLabels) -> AnswerBars:
     return AnswerBars(rows, {"p": p[listed].numpy(), "ranks": ranks.numpy().astype(np.int32)})
 
 
-def check_answer(output: ClassProbabilities | JudgedLabels) -> list[Check]:
+def check_answer(output: ClassProbabilities | MultiLabelProbabilities) -> list[Check]:
     """Check an answer's probabilities against its logits."""
     if isinstance(output, ClassProbabilities):
         logits = output.logits[None]

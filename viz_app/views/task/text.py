@@ -11,7 +11,7 @@ from models.trace import AttentionSite
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,
-    JudgedLabels,
+    MultiLabelProbabilities,
     NextToken,
     Output,
     TokenInOrder,
@@ -187,7 +187,7 @@ LABELS_TITLE = "Labels, each judged on its own"
 JUDGED_CHECK = "each label's probability is the sigmoid of its logit"
 
 
-def labels_fact(output: JudgedLabels) -> str:
+def labels_fact(output: MultiLabelProbabilities) -> str:
     """Return how many labels hold, and of many the number that is listed."""
     n, n_holding = len(output.names), len(output.holding)
     of = f"{n_holding} of {n:,} labels hold{'s' * (n_holding == 1)}: probability above 50 %."
