@@ -16,7 +16,7 @@ measured_on                                digest of the weights of scores and b
                                            (models/weights.py)
 snapshot_scores                            {step: {"scores", "measured_on"}}, each of that form
 ablation                                   results of `attnscope ablate --record`
-                                           (models.runs.sweep.Swept), and "measured_on"
+                                           (models.runs.sweep.SweepResult), and "measured_on"
 surveys                                    {name: {"measured_on", "seed", "means": {name: {"unit",
                                            "mean", "low", "high", "n_texts"}}}}: results of
                                            `attnscope survey --record` (models.runs.surveys)

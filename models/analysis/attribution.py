@@ -13,7 +13,7 @@ from models.analysis.effects import HeadEffects, Runner, head_effects
 from models.analysis.metrics import Metric, logits_of
 from models.trace import Trace
 from models.trace.edits import Patch
-from models.trace.edits.watched import Gated, Nudged
+from models.trace.edits.watched import HeadOutputGradients, WeightGates
 
 N_PATH_STEPS = 32  # of the path of integrated gradients
 
@@ -28,7 +28,7 @@ def attention_gradients(
     """
     gates = _ones(run, list(_with_causes(run)))
     before = logits_of(scope.outputs_batch([run.streams], run.edits)[0])
-    edits = (*run.edits, Gated(gates=gates))
+    edits = (*run.edits, WeightGates(gates=gates))
     outputs = scope.outputs_batch([run.streams], edits, gradients=True)
     change = metric(before, logits_of(outputs[0])).sum()
     grads = torch.autograd.grad(change, list(gates.values()), allow_unused=True)
@@ -75,12 +75,12 @@ def integrated_gradients(
         for name, ones in _ones(run, names).items()
     }
     before = logits_of(scope.outputs_batch([run.streams], run.edits)[0])
-    edits = (*run.edits, Gated(gates=gates))
+    edits = (*run.edits, WeightGates(gates=gates))
     outputs = scope.outputs_batch([run.streams] * steps, edits, gradients=True)
     changes = torch.stack([metric(before, logits_of(one)).sum() for one in outputs])
     grads = torch.autograd.grad((changes * shares).sum(), list(gates.values()), allow_unused=True)
     none = {name: torch.zeros_like(gate[:1]).detach() for name, gate in gates.items()}
-    off = scope.outputs_batch([run.streams], (*run.edits, Gated(gates=none)))[0]
+    off = scope.outputs_batch([run.streams], (*run.edits, WeightGates(gates=none)))[0]
     parts = {
         name: torch.zeros_like(none[name][0]) if grad is None else grad.sum(0)
         for name, grad in zip(gates, grads, strict=True)
@@ -162,9 +162,9 @@ def estimated_effects(
 
 def _nudged(
     scope: Runner, run: Trace, metric: Metric, held: frozenset[str] = frozenset()
-) -> tuple[Nudged, Float[Tensor, ""]]:
+) -> tuple[HeadOutputGradients, Float[Tensor, ""]]:
     """Return the edit by whose zeros the metric can be differentiated, and the metric."""
-    nudged = Nudged(held=held)
+    nudged = HeadOutputGradients(held=held)
     before = logits_of(scope.outputs_batch([run.streams], run.edits)[0])
     outputs = scope.outputs_batch([run.streams], (*run.edits, nudged), gradients=True)
     return nudged, metric(before, logits_of(outputs[0])).sum()

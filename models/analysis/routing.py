@@ -28,7 +28,7 @@ class Experts(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Routed:
+class TokenRouting:
     """One token in a mixture of experts, whose choices are ordered by weight, largest first.
 
     `outputs` is what each expert makes of the token, computed again with this expert alone; `total`
@@ -59,7 +59,9 @@ def routings(model: object) -> Mapping[str, Experts]:
     return getattr(model, "routings", {})
 
 
-def token_routing(trace: Trace, experts: Experts, activation: str, position: int) -> Routed | None:
+def token_routing(
+    trace: Trace, experts: Experts, activation: str, position: int
+) -> TokenRouting | None:
     """Return the experts of one token; None if the run is too long for them to be recorded.
 
     `activation` names the output of the whole feed-forward.
@@ -75,4 +77,4 @@ def token_routing(trace: Trace, experts: Experts, activation: str, position: int
     x = activations[experts.reads].value[0, position]
     outputs = experts.outputs(x[None], experts_of_token[None])[0].float().cpu()
     beside = activations[activation].value[0, position] - total
-    return Routed(experts.n_experts, experts_of_token, weights, outputs, total, beside)
+    return TokenRouting(experts.n_experts, experts_of_token, weights, outputs, total, beside)

@@ -17,7 +17,7 @@ from models.layers.positions import Positions
 from models.layers.rotation import Rotation
 from models.layers.sublayers import Sublayer
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace import Placed, tap
+from models.trace import TracedModule, tap
 from models.trace.outputs import NextToken, Output, first_choices
 
 NEXT_TOKEN = "next token"  # output of every model that generates text
@@ -99,7 +99,7 @@ class _Named(type):
     def __call__(cls, *args: Any, **options: Any) -> Any:
         model = super().__call__(*args, **options)
         for path, part in model.named_modules():
-            if isinstance(part, Placed):
+            if isinstance(part, TracedModule):
                 part.path = path
         return model
 
@@ -318,7 +318,7 @@ class Architecture(nn.Module, metaclass=_Named):
         """Return the longest row of a stream, in tokens."""
         return self.config.n_ctx
 
-    def longest(self, n_given: int) -> int:
+    def max_new_tokens(self, n_given: int) -> int:
         """Return the maximum number of tokens to generate after `n_given` input tokens."""
         raise NotImplementedError
 

@@ -61,7 +61,7 @@ class EncoderDecoder(Architecture):
         """Return the masks of a source and the target so far, for queries from `start` on."""
         return self.masks(inputs, row, start)
 
-    def longest(self, n_given: int) -> int:
+    def max_new_tokens(self, n_given: int) -> int:
         """Return twice the length of the source plus 20, at most n_ctx."""
         return min(2 * n_given + 20, self.config.n_ctx - 1)
 

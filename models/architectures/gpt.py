@@ -255,6 +255,6 @@ class GPT(Architecture):
             else super().readout(x, output)
         )
 
-    def longest(self, n_given: int) -> int:
+    def max_new_tokens(self, n_given: int) -> int:
         """Return the number of positions left."""
         return self.config.n_ctx - n_given

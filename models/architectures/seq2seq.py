@@ -29,7 +29,7 @@ from models.layers.cache import Cache
 from models.layers.dropout import Dropout
 from models.layers.masks import Mask, Masks, SiteKind
 from models.layers.similarity import LearnedSimilarity, masked_softmax
-from models.trace import Placed, current, tap
+from models.trace import TracedModule, current, tap
 from models.trace.attend import Attending
 from models.trace.recorder import TokenEditor, token_editor
 
@@ -168,7 +168,7 @@ class Encoder(nn.Module):
         return torch.cat([memory[:, -1, : self.d_hidden], memory[:, 0, self.d_hidden :]], dim=-1)
 
 
-class Alignment(Placed):
+class Alignment(TracedModule):
     """c_i = Σ_j α_ij h_j with α_i = softmax(v·tanh(W s_{i−1} + U h_j)) (Bahdanau et al. 2015).
 
     Attention with one head, whose keys and values are both the h_j.
@@ -208,7 +208,7 @@ class Alignment(Placed):
         return c[:, 0]
 
 
-class Decoder(Placed):
+class Decoder(TracedModule):
     """s_1 … s_m from h_m; with an alignment one step at a time."""
 
     path = "decoder"

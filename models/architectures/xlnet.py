@@ -22,7 +22,7 @@ from models.layers.relative import RelativeAttention
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding
-from models.trace import Placed, tap
+from models.trace import TracedModule, tap
 from models.trace.outputs import Output, TokenInOrder
 
 XLNET_CONTENT = SiteKind("content", "encoder", "content", "text", "text")
@@ -59,7 +59,7 @@ class XLNetConfig:
         return cls(vocab_size)
 
 
-class TwoStreamLayer(Placed):
+class TwoStreamLayer(TracedModule):
     """Attention and feed-forward, each inside Add & Norm (post-LN), for two streams of states.
 
     The content stream h and the query stream g share all weights, and both attend to h (Yang et al.

@@ -238,7 +238,7 @@ def greedy_batch(
         run.opening,
     )
     if limits is None:
-        limits = [model.longest(inputs.shape[-1])] * len(inputs)
+        limits = [model.max_new_tokens(inputs.shape[-1])] * len(inputs)
     last = torch.tensor(limits, device=inputs.device) - 1
     ended = last < 0
     forced = [model.forced_by_position(limit) for limit in limits]

@@ -130,7 +130,7 @@ def limit_of(model: Model, inputs: Sequence[int], max_new: int | None) -> int:
         ValueError: `max_new` is below 1.
     """
     if max_new is None:
-        return model.longest(len(inputs))
+        return model.max_new_tokens(len(inputs))
     if max_new < 1:
         raise ValueError(f"max_new must be at least 1, not {max_new}")
     n_opening = model.opening(model.encoder_inputs([inputs])).shape[1]
@@ -143,7 +143,7 @@ def check_room_to_generate(model: Model, inputs: Sequence[int]) -> None:
     Raises:
         ValueError: they do not.
     """
-    if model.longest(len(inputs)) < 1:
+    if model.max_new_tokens(len(inputs)) < 1:
         raise ValueError(
             f"{len(inputs)} tokens leave no room to generate: the model reads at most {model.config.n_ctx}"
         )

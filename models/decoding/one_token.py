@@ -20,7 +20,7 @@ from models.layers.attention import MultiHeadAttention
 from models.layers.blocks import ACTIVATIONS, AddNorm, CrossLayer, SelfLayer, Stack
 from models.layers.cache import Cache
 from models.layers.masks import Mask
-from models.trace import Placed
+from models.trace import TracedModule
 from models.trace.edits.active import active
 from models.trace.recorder import current
 
@@ -44,7 +44,7 @@ def for_single_token(model: Model) -> Model:
     nothing is written onto the model. It is made at the first call, and again after a weight has
     changed. A third-party model, or one on another device, is returned unchanged.
     """
-    if model.device.type != "cpu" or not any(isinstance(m, Placed) for m in model.modules()):
+    if model.device.type != "cpu" or not any(isinstance(m, TracedModule) for m in model.modules()):
         return model
     weights = (*model.parameters(), *model.buffers())
     state = [(w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights]

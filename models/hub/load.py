@@ -32,7 +32,7 @@ from models.hub.kinds import model_kind, why_it_does_not_run, why_nothing_is_sho
 from models.hub.labels import label_names
 from models.hub.layouts import layer_maps, rotary_paths
 from models.hub.lengths import stream_limits
-from models.hub.model import CAUSAL_SELF, READER, HubModel
+from models.hub.model import BIDIRECTIONAL_SELF, CAUSAL_SELF, HubModel
 from models.hub.python_tokenizer import PythonTokenizer, target_vocabulary
 from models.hub.readers import (
     ORIGINAL_OR_REPLACED,
@@ -395,7 +395,7 @@ def _hub_model(
         and not probe.turns_by_length(model)
         and probe.answers_beside_a_longer_text(model)
     )
-    if model.kinds == (READER,) and not probe.looks_ahead(model):
+    if model.kinds == (BIDIRECTIONAL_SELF,) and not probe.looks_ahead(model):
         model.kinds = (CAUSAL_SELF,)
     if model.can_write:
         probe.choose_cache(model)

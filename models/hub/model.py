@@ -39,7 +39,7 @@ from models.trace import current
 from models.trace.outputs import Numbers, Output
 
 NUMBERS_OUTPUT = "numbers"
-READER = SiteKind("self", "encoder", "self", "text", "text")
+BIDIRECTIONAL_SELF = SiteKind("self", "encoder", "self", "text", "text")
 CAUSAL_SELF = SiteKind(
     "self", "decoder", "self", "text", "text"
 )  # each token reads itself and what stands before it
@@ -66,7 +66,7 @@ class HubModel(Architecture):
 
     fields = (Field("text", "text", before=OPENING, after=CLOSING),)
     streams: ClassVar[tuple[str, ...]] = ("text",)
-    kinds = (READER,)
+    kinds = (BIDIRECTIONAL_SELF,)
     order_source: str = UNSEEN  # a run of equal tokens shows it (positions.find_order_source)
     can_drop_positions = False
     module: Any  # of a class of its library, with attributes of its own

@@ -168,7 +168,7 @@ def position_table(model: HubModel) -> PositionTable | None:
 
 @torch.no_grad()
 def table_looked_up(
-    model: HubModel, n: int, longest: int, **inputs: Tensor
+    model: HubModel, n: int, max_rows: int, **inputs: Tensor
 ) -> PositionTable | None:
     """Return the table that the model's reader looks up for inputs of n tokens."""
     kind = model.kinds[0]
@@ -178,7 +178,7 @@ def table_looked_up(
     if (table := forward_pass.position_table) is None:
         return None
     is_free = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
-    return PositionTable(table[:longest], is_free and not _is_sinusoidal(table[:longest]))
+    return PositionTable(table[:max_rows], is_free and not _is_sinusoidal(table[:max_rows]))
 
 
 def _is_sinusoidal(table: Float[Tensor, "n d_model"]) -> bool:

@@ -283,7 +283,7 @@ class CausalLM(HubModel):
             return super().readout(x, output)
         return self.logit_change(self.head(self.last_norm(x)))
 
-    def longest(self, n_given: int) -> int:
+    def max_new_tokens(self, n_given: int) -> int:
         return min(self.config.n_ctx - n_given, 50)
 
     outputs, answer = Architecture.outputs, Architecture.answer
@@ -347,7 +347,7 @@ class EncoderDecoderLM(HubEncoderDecoder):
             row, memory, is_token, start, input_ids=unread, **past, use_cache=cache is not None
         ).logits
 
-    def longest(self, n_given: int) -> int:
+    def max_new_tokens(self, n_given: int) -> int:
         return min(2 * n_given + 20, self.stream_limit(self.writes) - 1)
 
     outputs, answer = Architecture.outputs, Architecture.answer

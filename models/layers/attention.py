@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from models.layers.cache import Cache
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import LearnedSimilarity, masked_softmax
-from models.trace import Placed, tap
+from models.trace import TracedModule, tap
 from models.trace.attend import attend
 from models.trace.lazy import LazyLinear
 
 
-class MultiHeadAttention(Placed):
+class MultiHeadAttention(TracedModule):
     """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O.
 
     `kind` says where Q, K and V come from; `similarity` is one of

@@ -14,7 +14,7 @@ from models.layers.cache import Cache
 from models.layers.dropout import Dropout
 from models.layers.masks import Mask, SiteKind
 from models.layers.sublayers import FEED_FORWARD, Sublayer
-from models.trace import Placed, tap
+from models.trace import TracedModule, tap
 from models.trace.lazy import LazyLinear
 
 # name → function between W₁ and W₂, and its formula. GELU is x·Φ(x), by erf or in its tanh form
@@ -39,7 +39,7 @@ def lowest(activation: str) -> float:
 NORMAL_STD = 0.02  # of matrices initialised "normal"
 
 
-class FeedForward(Placed):
+class FeedForward(TracedModule):
     """FFN(x) = max(0, x·W₁ + b₁)·W₂ + b₂ (eq. 2), or with another of ACTIVATIONS."""
 
     path = "ff"
@@ -81,7 +81,7 @@ class FeedForward(Placed):
         )  # (batch, n, d_model)  # fmt: skip
 
 
-class AddNorm(Placed):
+class AddNorm(TracedModule):
     """Residual connection and LayerNorm.
 
     Post-LN, the paper's: LayerNorm(x + Sublayer(x)). Pre-LN: x + Sublayer(LayerNorm(x)) (Xiong et
@@ -134,7 +134,7 @@ class AddNorm(Placed):
         )
 
 
-class SelfLayer(Placed):
+class SelfLayer(TracedModule):
     """Self-attention of one kind, then feed-forward, each inside Add & Norm.
 
     A layer of an encoder, or of a decoder without cross-attention.
@@ -189,7 +189,7 @@ class SelfLayer(Placed):
         )
 
 
-class CrossLayer(Placed):
+class CrossLayer(TracedModule):
     """Masked self-attention, cross-attention and feed-forward, each inside Add & Norm."""
 
     path = "layers.0"

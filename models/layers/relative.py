@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from models.layers.masks import Mask, SiteKind
 from models.layers.positions import wavelengths
 from models.layers.similarity import LearnedSimilarity, masked_softmax
-from models.trace import Placed, Recording, RelativePositionTerm, SegmentTerm, tap
+from models.trace import Recording, RelativePositionTerm, SegmentTerm, TracedModule, tap
 from models.trace.attend import attend
 from models.trace.edits import Edits
 from models.trace.lazy import LazyLinear
@@ -27,7 +27,7 @@ def distance_vectors(n: int, d_model: int) -> Float[Tensor, "distance d_model"]:
     return torch.cat([angle.sin(), angle.cos()], -1).float()
 
 
-class RelativeAttention(Placed):
+class RelativeAttention(TracedModule):
     """Attention whose scores add a position term and a segment term.
 
     score(i, j) = [(W_Q·x_i + u)·k_j + (W_Q·x_i + v)·W_R·r_(i−j) + (W_Q·x_i + s)·e]/√d_head, where e

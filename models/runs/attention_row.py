@@ -16,7 +16,7 @@ from models.architectures import Model
 from models.architectures.base import Architecture
 from models.decoding.incremental import Incremental, id_row, sees_ahead
 from models.tokenizers.base import Encoding
-from models.trace import AttentionSite, Placed, Trace
+from models.trace import AttentionSite, Trace, TracedModule
 from models.trace.edits import Edit, Edits, SetWeights, Where
 from models.trace.edits.watched import GivenWeights
 from models.trace.outputs import (
@@ -184,7 +184,7 @@ class AttentionRow:
         model, edits = self.scope.model, self.trace.edits
         if (
             not (isinstance(model, Architecture) and model.can_write and model.can_cache)
-            or not any(isinstance(part, Placed) for part in model.modules())
+            or not any(isinstance(part, TracedModule) for part in model.modules())
             or self.trace.attention[self.site].query_stream != model.writes
             or sees_ahead(model, edits)
         ):

@@ -167,7 +167,7 @@ def adversary(
     n_starts: int = N_ASCENT_STARTS,
     n_steps: int = N_ASCENT_STEPS,
     seed: int = 0,
-    longest: float = LONGEST_SEARCH,
+    max_seconds: float = LONGEST_SEARCH,
 ) -> Adversary:
     """Move a row as far as possible while the answer stays (Jain and Wallace 2019, §4.2.2).
 
@@ -176,7 +176,7 @@ def adversary(
     convex in the row, so that it is largest at a corner, all weight on one key, wherever the answer
     allows that: those of the MOST_CORNERS smallest weights are tried first, as far as the answer
     lets one go. Gradient ascent goes on from the best of these and from random rows, until
-    `longest` seconds are over; so does the count of the corners that keep the answer. The result
+    `max_seconds` are over; so does the count of the corners that keep the answer. The result
     keeps the answer as an edit, rounding included.
     """
     began, search = time.monotonic(), _Search(row, epsilon)
@@ -186,7 +186,7 @@ def adversary(
     ends = search.as_far_as_allowed(all_corners[:MOST_CORNERS])
     corners, n_tried = int((ends[1] >= 1).sum()), len(ends[1])
     for first in range(MOST_CORNERS, len(all_corners), MOST_CORNERS):
-        if time.monotonic() > began + longest:
+        if time.monotonic() > began + max_seconds:
             break
         part = all_corners[first : first + MOST_CORNERS]
         corners += int(search.is_kept(row.answers(part)).sum())
@@ -196,7 +196,7 @@ def adversary(
         rng, order = torch.Generator().manual_seed(seed), ends[2].argsort(descending=True)
         random_rows = torch.rand(n_starts, len(row.weights), generator=rng, dtype=torch.float64)
         starts = torch.cat([ends[0][order[: n_starts // 2]], random_rows[n_starts // 2 :]])
-        rows, n_done = search.ascend(starts * row.allowed, n_steps, began + longest)
+        rows, n_done = search.ascend(starts * row.allowed, n_steps, began + max_seconds)
         best = search.best(rows, best)
     else:
         n_done = 0

@@ -67,7 +67,9 @@ def _masked_run(scope: Scope, trace: Trace, n_given: int, most: int | None) -> M
     labels = trace.next_token.labels
     log_probs = trace.next_token.log_probs[range(len(labels)), labels]
     room = (
-        model.longest(len(input_ids)) if most is None else min(most, model.longest(len(input_ids)))
+        model.max_new_tokens(len(input_ids))
+        if most is None
+        else min(most, model.max_new_tokens(len(input_ids)))
     )
     if not (trace.edits or trace.teacher_forced or model.continues):  # the row is what it writes
         output = labels[:room]

@@ -16,7 +16,7 @@ from models.runs.inputs import FieldInput
 from models.tokenizers.base import Encoding
 from models.trace import AttentionSite, Trace
 from models.trace.edits import FROM_TEXTS, Edit, Edits, HeadOff, Patch
-from models.trace.edits.material import Kept, Material, PositionVectors
+from models.trace.edits.material import Material, PositionVectors, RecordingEdit
 
 StreamEncodings = Mapping[str, Encoding]  # the streams of one input
 
@@ -63,7 +63,7 @@ class _Maker:
     scope: RunMaker
     rows: Sequence[StreamEncodings]
     generating: bool
-    others: dict[tuple[FieldInput, ...], tuple[Trace, Kept]] = field(default_factory=dict)
+    others: dict[tuple[FieldInput, ...], tuple[Trace, RecordingEdit]] = field(default_factory=dict)
 
     def of(self, edit: Edit) -> Iterator[Edit]:
         """Yield an edit with its numbers, once for each row if they differ."""
@@ -111,7 +111,12 @@ class _Maker:
         }
 
     def _of_site(
-        self, edit: Patch, row: StreamEncodings, trace: Trace, store: Kept, site: AttentionSite
+        self,
+        edit: Patch,
+        row: StreamEncodings,
+        trace: Trace,
+        store: RecordingEdit,
+        site: AttentionSite,
     ) -> PositionVectors:
         index = self._index(edit, row, trace, site.query_stream)
         if edit.of == "head output":
@@ -125,7 +130,7 @@ class _Maker:
             self._check_counts(edit, row, trace, site.key_stream)
         return _placed(weights, index)
 
-    def _other(self, edit: Patch, row: StreamEncodings) -> tuple[Trace, Kept]:
+    def _other(self, edit: Patch, row: StreamEncodings) -> tuple[Trace, RecordingEdit]:
         """Return the other run, which reads this row's own text where the edit names none."""
         model = self.scope.model
         values: list[FieldInput] = list(edit.fields)
@@ -136,7 +141,7 @@ class _Maker:
             values.append(row.get(model.writes))
         key = (edit.of, *values)
         if key not in self.others:  # a model may have nothing of a kind that nobody takes
-            stored = Kept(
+            stored = RecordingEdit(
                 wants_weights=edit.of == "attention row",
                 wants_activations=edit.of == "activation",
             )

@@ -282,7 +282,7 @@ def _mean_shares(scope: Scope, source: Encoding, seed: int) -> list[float]:
 def _mean_divergence(scope: Scope, source: Encoding, seed: int) -> list[float]:
     """Return how far an adversary moves the rows of a text, on average, in nats."""
     rows = rows_of_words(scope, scope.run(source))
-    reached = [adversary(row, seed=seed, longest=math.inf) for row in rows]
+    reached = [adversary(row, seed=seed, max_seconds=math.inf) for row in rows]
     return [sum(one.trial.divergence for one in reached) / len(reached)]
 
 

@@ -19,7 +19,7 @@ from models.runs.text_loss import LOSS_UNITS, TextLosses
 from models.tokenizers.base import Encoding
 from models.trace import Trace
 from models.trace.edits import Edit, HeadOff, Where
-from models.trace.edits.watched import Nudged
+from models.trace.edits.watched import HeadOutputGradients
 
 SWEPT_PER_PASS = 32  # texts in one pass
 SWEPT_SHARES = (
@@ -60,7 +60,7 @@ def n_off(share: float, n_heads: int) -> int:
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """The results of a sweep: the effect of each head, largest first, and of heads off together.
 
     `curves` are by kind and share of heads off, the least important first: the change of the loss
@@ -90,7 +90,7 @@ class Swept:
         return json.loads(json.dumps(asdict(self)))
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> "Swept":
+    def of_record(cls, record: Mapping[str, Any]) -> "SweepResult":
         """Return the results from a training record."""
         heads = (
             HeadResult(**{**one, "effect": Interval(**one["effect"])}) for one in record["heads"]
@@ -184,9 +184,9 @@ class Sweep:
                 self._write()
             yield done + 1
 
-    def swept(self) -> Swept:
+    def swept(self) -> SweepResult:
         """Return the results, all passes made."""
-        return Swept(
+        return SweepResult(
             self.baseline, len(self.texts), self.n_orders, tuple(self.results()), self.curves()
         )
 
@@ -260,7 +260,7 @@ class Sweep:
         sums: dict[str, Tensor] = {}
         selecting = self.texts[::2]
         for part in self._batches(selecting):
-            nudged = Nudged()
+            nudged = HeadOutputGradients()
             texts = [selecting[i] for i in part]
             outputs = self.scope.outputs_batch(texts, [nudged], gradients=True)
             loss = self._measure.losses(texts, outputs).sum()

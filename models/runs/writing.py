@@ -51,7 +51,7 @@ def generate_rows(
 ) -> list[Encoding]:
     """Return a greedily generated text for each row; only a single row can use a draft."""
     if len(inputs) > 1:
-        limits = [model.longest(len(row)) for row in inputs]
+        limits = [model.max_new_tokens(len(row)) for row in inputs]
         rows = decoding.greedy_batch(model, model.encoder_inputs(inputs), memory, limits)
         return [generated_encoding(model, tokenizer, ids) for ids in rows]
     steps = decoding.greedy(model, inputs[0], draft_tokens=draft_tokens, memory=memory)

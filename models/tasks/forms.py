@@ -110,7 +110,7 @@ class PairForm(ReadingForm):
         return Case(strings.source, (strings.answer,), (strings.source, strings.answer))
 
 
-class Continued(ReadingForm):
+class ContinuationForm(ReadingForm):
     """A language model reads the source and continues it; only the answer is learned."""
 
     pipeline_tag = "text-generation"
@@ -135,7 +135,7 @@ class Continued(ReadingForm):
         return Case(strings.prompt, (strings.answer,), (strings.text,))
 
 
-class Hidden(ReadingForm):
+class MaskedForm(ReadingForm):
     """BERT reads both as one text and fills in masked letters."""
 
     metric, writes, pipeline_tag = "masked accuracy", False, "fill-mask"
@@ -204,7 +204,7 @@ class OrderedForm(ReadingForm):
 
 
 FORMS: dict[str, ReadingForm] = {
-    PAIRED_FORM: PairForm(), ONE_TEXT_FORM: Continued(), MASKED_FORM: Hidden(), ORDERED: OrderedForm(),
+    PAIRED_FORM: PairForm(), ONE_TEXT_FORM: ContinuationForm(), MASKED_FORM: MaskedForm(), ORDERED: OrderedForm(),
 }  # fmt: skip
 
 

@@ -5,12 +5,25 @@ any other way.
 """
 
 from models.trace.activation import Activation
-from models.trace.recorder import Placed, Recording, current, record, tap
+from models.trace.recorder import Recording, TracedModule, current, record, tap
 from models.trace.run import RunModel, Trace, finish, in_float32
 from models.trace.site import AttentionSite
 from models.trace.terms import DistanceTerm, RelativePositionTerm, ScoreTerm, SegmentTerm
 
 __all__ = [
-    "Activation", "AttentionSite", "DistanceTerm", "Placed", "Recording", "RelativePositionTerm", "RunModel", "ScoreTerm", "SegmentTerm",
-    "Trace", "current", "finish", "in_float32", "record", "tap",
+    "Activation",
+    "AttentionSite",
+    "DistanceTerm",
+    "Recording",
+    "RelativePositionTerm",
+    "RunModel",
+    "ScoreTerm",
+    "SegmentTerm",
+    "Trace",
+    "TracedModule",
+    "current",
+    "finish",
+    "in_float32",
+    "record",
+    "tap",
 ]  # fmt: skip

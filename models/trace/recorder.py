@@ -35,7 +35,7 @@ TokenEditor = Callable[[Tensor, int], Tensor]
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
-class Placed(nn.Module):
+class TracedModule(nn.Module):
     """A module that marks intermediates under its own path.
 
     The model sets the path when it is built (models.architectures.base).

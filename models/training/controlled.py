@@ -93,7 +93,7 @@ class Reports:
                 return
 
 
-class Controlled:
+class ControlledTraining:
     """A trainer that obeys `Controls` and reports its steps."""
 
     def __init__(self, trainer: Trainer, commands: TextIO, reports: TextIO) -> None:
@@ -153,7 +153,7 @@ def follow_controlled(trainer: Trainer, score: Callable[[], None]) -> int:
     `score` is called at the end; what it prints goes to stderr.
     """
     reports, sys.stdout = sys.stdout, sys.stderr
-    controlled = Controlled(trainer, sys.stdin, reports)
+    controlled = ControlledTraining(trainer, sys.stdin, reports)
     try:
         if not controlled.follow():
             return 130

@@ -88,7 +88,7 @@ class EditedScoring:
                 raise ValueError(f"held-out text {i + 1}: {error}") from error
             yield i + 1
 
-    def found(self) -> EditedScore:
+    def score(self) -> EditedScore:
         """Return the score, all texts done."""
         if not self.is_written:
             was, now = (torch.tensor(one) for one in zip(*self._losses, strict=True))
@@ -137,7 +137,7 @@ def edited_score(
     scoring = EditedScoring(scope, edits, cases, seed)
     for done in scoring.steps():
         progress(done, scoring.n)
-    return scoring.found()
+    return scoring.score()
 
 
 def _change(

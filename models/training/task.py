@@ -58,10 +58,10 @@ def validation_texts(task: "Task", n_ctx: int) -> list[list[str]]:
 
     They are what the baselines "mean" and "resample" of an intervention are taken from.
     """
-    longest = min(n_ctx, MAX_STORED_TOKENS) - MARKS
+    max_tokens = min(n_ctx, MAX_STORED_TOKENS) - MARKS
     texts = [case.fields for case in task.held_out(4 * N_STORED_TEXTS, validation=True)]
     lengths = [sum(len(task.tokenizer.encode(field).ids) for field in text) for text in texts]
-    fitting = [text for text, n in zip(texts, lengths, strict=True) if n <= longest]
+    fitting = [text for text, n in zip(texts, lengths, strict=True) if n <= max_tokens]
     return fitting[:N_STORED_TEXTS]
 
 

@@ -170,7 +170,7 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(
     written = [START]
     while written[-1] != END and len(written) < 40:
         written.append(int(hand.log_probs(source, torch.tensor(written), allowed)[-1].argmax()))
-    limit = dates.model.longest(len(run.trace.streams["source"].ids))
+    limit = dates.model.max_new_tokens(len(run.trace.streams["source"].ids))
     assert list(run.output_ids) == written[1 : limit + 1]
     assert run.output == dates.tokenizer.decode(written[1:])
 

@@ -15,7 +15,7 @@ import torch
 
 from models.tasks import open_task
 from models.train_command import planned_config
-from models.training.controlled import Controlled
+from models.training.controlled import ControlledTraining
 from models.training.recipes import plan_for
 from models.training.trainer import Trainer
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
@@ -43,7 +43,7 @@ def _watched(steps: int) -> None:
         read, write = os.pipe()
         with os.fdopen(read) as commands:
             os.write(write, f"watch {SITE}\n".encode())
-            Controlled(_trainer(folder, steps), commands, reports).follow()
+            ControlledTraining(_trainer(folder, steps), commands, reports).follow()
             os.close(write)
 
 

@@ -16,7 +16,7 @@ from models.checkpoint import Checkpoint, add_to_record
 from models.compare_command import common_texts
 from models.errors import InputError
 from models.runs.scope import Scope
-from models.runs.sweep import Sweep, Swept
+from models.runs.sweep import Sweep, SweepResult
 from models.runs.text_loss import complete_streams
 from models.tasks.language import LanguageTask
 from models.trace.edits import HeadScale, Where
@@ -173,7 +173,7 @@ def test_recorded_results_are_those_printed_and_belong_to_these_weights(
     flags = ["--orders", "2", "--device", "cpu", "--out", str(out), "--record"]
     assert cli.main(["ablate", str(checkpoint), *flags]) == 0
     printed = capsys.readouterr().out
-    swept = Swept.of_record(models.load(checkpoint).training["ablation"])
+    swept = SweepResult.of_record(models.load(checkpoint).training["ablation"])
     assert [f"head {one.head + 1} " in line and f"{one.effect.mean:+.4f}" in line for one, line in zip(
         swept.heads, [line for line in printed.splitlines() if " head " in line], strict=True
     )] == [True] * 9  # fmt: skip

@@ -10,7 +10,7 @@ from test_shipped import DATA, wants
 import models
 from models.ablate_command import held_out
 from models.opening import shipped_folder
-from models.runs.sweep import Swept
+from models.runs.sweep import SweepResult
 from models.runs.text_loss import with_hidden
 from models.trace.edits import HeadOff, Where
 from models.trace.outputs import Output, Span
@@ -55,7 +55,7 @@ def test_every_task_with_heads_is_there():
 @pytest.mark.parametrize("name", swept_checkpoints())
 def test_the_strongest_and_the_weakest_head_again(name):
     scope = models.load(name, device="cpu")
-    swept = Swept.of_record(scope.training["ablation"])
+    swept = SweepResult.of_record(scope.training["ablation"])
     file = scope.training["data"].get("file")
     if file:
         wants(DATA, "the held-out texts'")

@@ -33,7 +33,7 @@ def written_by_passes(
 ) -> list[int]:
     """Greedy decoding without a cache."""
     given, row = torch.tensor([source]), [scope.config.start_id]
-    for i in range(scope.model.longest(len(source))):
+    for i in range(scope.model.max_new_tokens(len(source))):
         with torch.no_grad():
             logits = scope.model(given, torch.tensor([row]))[0, -1]
         row.append(forced.get(i, int(logits.argmax())))

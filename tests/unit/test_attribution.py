@@ -23,7 +23,7 @@ from models.analysis.cells import head_slope, part_effects
 from models.analysis.metrics import logits_of
 from models.runs.scope import Scope
 from models.trace.edits import HeadOff, Where, ZeroValue
-from models.trace.edits.watched import Gated
+from models.trace.edits.watched import WeightGates
 
 TEXT, OTHER, METRIC = "ab cd ef", "ab ga ef", LogitDifference(5, 6)
 WRITERS = ["transformer", "gpt"]
@@ -51,7 +51,7 @@ def test_gradient_times_attention_is_a_finite_difference_in_one_weight(scopes, f
             for step in (1e-3, -1e-3):
                 gate = torch.ones(1, *found[name].shape)
                 gate[0, head, query, key] += step
-                moved = scope.outputs_batch([run.streams], [Gated(gates={name: gate})])[0]
+                moved = scope.outputs_batch([run.streams], [WeightGates(gates={name: gate})])[0]
                 sides.append(float(METRIC(before, logits_of(moved))))
             slope = (sides[0] - sides[1]) / 2e-3
             assert slope == pytest.approx(float(found[name][head, query, key]), rel=0.02, abs=1e-3)

@@ -19,7 +19,7 @@ from small_runs import RUN, assert_same_run, run
 from models.checkpoint_files import snapshots
 from models.opening import load
 from models.training import controlled
-from models.training.controlled import Controlled
+from models.training.controlled import ControlledTraining
 from models.training.fixed_example import FixedExample, example_fields
 
 SITE = "decoder.layers.0.cross_attn"
@@ -35,7 +35,7 @@ class Followed:
         folder.parent.mkdir(parents=True, exist_ok=True)
         self.path = folder.parent / f"{folder.name}.reports"
         self.trainer = reversal_trainer(folder, **(RUN | changes))
-        self.controlled = Controlled(self.trainer, os.fdopen(read), self.path.open("w"))
+        self.controlled = ControlledTraining(self.trainer, os.fdopen(read), self.path.open("w"))
         self.ended: list[bool] = []
         self.thread = threading.Thread(target=self._follow)
         self.thread.start()

@@ -275,13 +275,13 @@ def test_forcing_the_end_ends(endless):
 def test_limits(endless):
     assert (
         len(list(greedy(endless, SOURCE)))
-        == endless.longest(len(SOURCE))
+        == endless.max_new_tokens(len(SOURCE))
         == 2 * len(SOURCE) + 20
         < N_CTX - 1
     )
     assert len(list(greedy(endless, SOURCE, max_new=3))) == 3
     assert len(list(greedy(endless, SOURCE, max_new=1000))) == N_CTX - 1  # with <s>, n_ctx tokens
-    assert endless.longest(N_CTX) == N_CTX - 1
+    assert endless.max_new_tokens(N_CTX) == N_CTX - 1
     assert [step.index for step in beam(endless, SOURCE, max_new=3)] == [0, 1, 2]
     for decode in (greedy, beam):
         with pytest.raises(ValueError, match="max_new must be at least 1, not 0"):

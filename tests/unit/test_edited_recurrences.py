@@ -16,7 +16,7 @@ from models.architectures.seq2seq import Seq2Seq
 from models.decoding import greedy
 from models.trace import record
 from models.trace.edits import ActivationPart, Edit, Patch, Where, editing
-from models.trace.edits.material import Kept, PositionVectors
+from models.trace.edits.material import PositionVectors, RecordingEdit
 
 KINDS = [
     {"attention": attention, "cell": cell, "bidirectional": both}
@@ -162,7 +162,7 @@ def test_a_gradient_is_that_of_what_goes_on(kind: dict, place: str) -> None:
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=named)
 def test_who_only_looks_sees_each_intermediate_whole_and_the_fused_states(kind: dict) -> None:
     model, ids = random_seq2seq(**kind), padded_ids()
-    kept = Kept(wants_activations=True)
+    kept = RecordingEdit(wants_activations=True)
     with torch.no_grad(), record() as plain:
         logits = model(*ids)
     with torch.no_grad(), editing([kept]):

@@ -20,7 +20,7 @@ from models.trace.edits import (
     ZeroValue,
     editing,
 )
-from models.trace.edits.material import Kept, PositionVectors
+from models.trace.edits.material import PositionVectors, RecordingEdit
 
 MODELS = {
     "encoder-decoder": (lambda: random_model(norm="post"), (7, 5)),
@@ -35,15 +35,17 @@ def run(model: Model, ids: list[torch.Tensor], edits=()) -> tuple[torch.Tensor, 
         return model(*ids)[0], recording
 
 
-def another_run(model: Model, ids: list[torch.Tensor]) -> tuple[Kept, dict[str, PositionVectors]]:
+def another_run(
+    model: Model, ids: list[torch.Tensor]
+) -> tuple[RecordingEdit, dict[str, PositionVectors]]:
     """The intermediates of a run on other ids, and its head outputs."""
-    kept = Kept(wants_weights=True, wants_activations=True)
+    kept = RecordingEdit(wants_weights=True, wants_activations=True)
     _, recording = run(model, ids, [kept])
     return kept, {name: PositionVectors(site.out[0]) for name, site in recording.attention.items()}
 
 
 def random_edit(
-    rng: Random, recording: Recording, kept: Kept, outputs: dict[str, PositionVectors]
+    rng: Random, recording: Recording, kept: RecordingEdit, outputs: dict[str, PositionVectors]
 ) -> Edit:
     site = rng.choice(list(recording.attention.values()))
     some = lambda n: tuple(rng.sample(range(n), rng.randint(1, n)))  # noqa: E731

@@ -101,7 +101,7 @@ def test_one_new_position_answers_as_the_whole_run_does(scopes, family) -> None:
 def test_the_answers_are_those_of_a_forward_pass_by_hand(scopes, family) -> None:
     row = row_in(scopes[family], head=1)
     found = [uniform_weights(row), *permuted_weights(row, 5).each]
-    found.append(adversary(row, n_steps=5, longest=60).trial)
+    found.append(adversary(row, n_steps=5, max_seconds=60).trial)
     ids = [one.ids for one in row.trace.streams.values()]
     for trial in found:
         logits = ByHand(scopes[family].model, ids, [trial.edit]).logits[row.decision]
@@ -191,7 +191,7 @@ def test_under_a_changed_mask_only_the_keys_that_it_allows_trade_weights(
 def test_an_adversary_keeps_the_answer_the_mask_and_the_sum(scopes, family) -> None:
     for decision in (0, 1):
         row = row_in(scopes[family], decision=decision)
-        found = adversary(row, n_steps=10, longest=60)
+        found = adversary(row, n_steps=10, max_seconds=60)
         trial, own = found.trial, row.logits.double().softmax(-1)
         now = after(row, trial.edit)  # the edit as it goes into the URL, rounded
         assert now.argmax() == own.argmax()
@@ -218,17 +218,19 @@ def test_an_adversary_keeps_the_answer_the_mask_and_the_sum(scopes, family) -> N
 
 def test_an_adversary_goes_further_with_a_wider_bound_and_all_the_way_without(scopes) -> None:
     row = row_in(scopes["gpt"], decision=5)
-    reached = [adversary(row, epsilon=e, longest=60).trial.divergence for e in (0.0005, 0.005, 1.0)]
+    reached = [
+        adversary(row, epsilon=e, max_seconds=60).trial.divergence for e in (0.0005, 0.005, 1.0)
+    ]
     assert reached[0] < reached[1] <= reached[2] + 1e-9
-    assert adversary(row, longest=60).trial.edit == adversary(row, longest=60).trial.edit
+    assert adversary(row, max_seconds=60).trial.edit == adversary(row, max_seconds=60).trial.edit
 
 
 def test_gradient_ascent_goes_further_than_the_ways_to_the_corners(scopes) -> None:
     row = row_in(scopes["gpt"], decision=5)
-    still, moved = (adversary(row, epsilon=0.002, n_steps=n, longest=60) for n in (0, 60))
+    still, moved = (adversary(row, epsilon=0.002, n_steps=n, max_seconds=60) for n in (0, 60))
     assert (still.n_steps, moved.n_steps) == (0, 60)
     assert moved.trial.divergence > still.trial.divergence
-    assert adversary(row, epsilon=0.002, longest=-1.0).n_steps == 0
+    assert adversary(row, epsilon=0.002, max_seconds=-1.0).n_steps == 0
 
 
 def test_a_row_with_one_key_has_nothing_to_move(scopes) -> None:
@@ -305,7 +307,7 @@ def test_every_token_is_tried_alone_however_long_the_text(
     """Also those of the largest weights, which a search towards the smallest ones leaves out."""
     monkeypatch.setattr(explanation, "MOST_CORNERS", 3)
     row = row_in(scopes["gpt"], "ab cd ef ab", decision=8)
-    found = adversary(row, epsilon=0.4, n_steps=0, longest=60.0)
+    found = adversary(row, epsilon=0.4, n_steps=0, max_seconds=60.0)
     keys = row.allowed.nonzero()[:, 0]
     alone = row.answers(torch.nn.functional.one_hot(keys, len(row.weights)).double())
     before, after = (t.double().softmax(-1) for t in (row.logits, alone))
@@ -313,7 +315,7 @@ def test_every_token_is_tried_alone_however_long_the_text(
     kept = (apart <= 0.4) & (after.argmax(-1) == int(before.argmax()))
     assert len(keys) > 3
     assert (found.corners, found.n_tried, found.n_keys) == (int(kept.sum()), len(keys), len(keys))
-    hurried = adversary(row, epsilon=0.4, n_steps=0, longest=0.0)
+    hurried = adversary(row, epsilon=0.4, n_steps=0, max_seconds=0.0)
     assert (hurried.n_tried, hurried.n_keys) == (3, len(keys))
     smallest = row.weights[keys].argsort()[:3]
     assert hurried.corners == int(kept[smallest].sum())

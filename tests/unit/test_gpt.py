@@ -231,7 +231,7 @@ def test_it_writes_no_further_than_it_reads():
     for n in (1, 5, N_CTX):
         assert (
             len(list(decoding.greedy(model, random_ids(1, n)[0].tolist())))
-            == model.longest(n)
+            == model.max_new_tokens(n)
             == N_CTX - n
         )
     with pytest.raises(

@@ -19,7 +19,7 @@ from models.analysis.layer_timing import Timing
 from models.analysis.paired import Interval
 from models.analysis.position_measures import similarity_by_distance
 from models.layers.positions import formula_table
-from models.runs.sweep import HeadResult, Swept
+from models.runs.sweep import HeadResult, SweepResult
 from viz_app.drawing import loss_curve
 from viz_app.drawing.frame import fitted
 from viz_app.drawing.look import LIGHT
@@ -66,11 +66,11 @@ def one_cell() -> tuple[Any, cell.WeightCell]:
     return trace, chosen_cell(trace, trace.attention["decoder.layers.1.cross_attn"], 1, 2, 1)
 
 
-def swept() -> tuple[CurrentRun, Swept]:
+def swept() -> tuple[CurrentRun, SweepResult]:
     scope = letters()
     heads = tuple(HeadResult("cross", 0, h, Interval(0.1, 0.0, 0.2), 0.5, False) for h in range(2))
     curve = {"0.5": (0.1, 0.05, 0.2, 0.4), "1": (0.5, 0.5, 0.5, 0.5)}
-    return CurrentRun(scope, scope.run("abcde", "edc")), Swept(
+    return CurrentRun(scope, scope.run("abcde", "edc")), SweepResult(
         "zero", 8, 3, heads, {"cross": curve}
     )
 

@@ -10,7 +10,7 @@ from small_scopes import scope_of
 import models
 from models.analysis.paired import Interval
 from models.runs.scope import Scope
-from models.runs.sweep import OWN_BASELINE, HeadResult, Sweep, Swept
+from models.runs.sweep import OWN_BASELINE, HeadResult, Sweep, SweepResult
 from models.trace.edits import HeadOff
 from viz_app import words
 from viz_app.controls import sweeping
@@ -28,7 +28,7 @@ def scope() -> Scope:
 
 
 @pytest.fixture(scope="module")
-def swept(scope: Scope) -> Swept:
+def swept(scope: Scope) -> SweepResult:
     sweep = Sweep(scope, [scope.encode(*text, "ab") for text in scope.held_out], n_orders=2)
     sweep.run(lambda done, of: None)
     return sweep.swept()

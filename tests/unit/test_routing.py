@@ -12,7 +12,7 @@ from tiny_architectures import save
 
 import models
 from models import Scope, Trace
-from models.analysis.routing import Routed, token_routing
+from models.analysis.routing import TokenRouting, token_routing
 from models.hub.describe import capabilities
 from models.hub.routing import find_routings, may_be_mixture
 from viz_app.drawing.payload import unpack
@@ -37,7 +37,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scope]:
     return scope
 
 
-def routings_of(scope: Scope, trace: Trace, token: int = TOKEN) -> list[Routed]:
+def routings_of(scope: Scope, trace: Trace, token: int = TOKEN) -> list[TokenRouting]:
     found = []
     for sublayer in scope.model.sublayers:
         if sublayer.path in scope.model.routings:

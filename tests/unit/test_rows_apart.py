@@ -18,7 +18,7 @@ from models.analysis import (
 from models.analysis.metrics import logits_of
 from models.errors import IndistinctRowsError
 from models.trace.edits import HeadOff, Where
-from models.trace.edits.watched import GivenWeights, Nudged
+from models.trace.edits.watched import GivenWeights, HeadOutputGradients
 
 METRIC = LogProbability(5)
 
@@ -91,7 +91,7 @@ def test_gradients_collected_over_a_batch_are_not_taken_row_by_row() -> None:
     scope = scope_of(partial(Decoder, "no batch"))
     streams = scope.run(TEXT).streams
     with pytest.raises(IndistinctRowsError, match="gradients"):
-        scope.outputs_batch([streams] * 2, [Nudged()], gradients=True)
+        scope.outputs_batch([streams] * 2, [HeadOutputGradients()], gradients=True)
 
 
 def test_weights_given_for_each_row_are_put_in_its_own_run() -> None:

@@ -294,7 +294,7 @@ def test_pairs_run_together_have_the_traces_they_have_alone(name):
 
 
 def test_pairs_run_together_stop_where_they_would_alone(scope, monkeypatch):
-    monkeypatch.setattr(Transformer, "longest", lambda model, n: n)
+    monkeypatch.setattr(Transformer, "max_new_tokens", lambda model, n: n)
     pairs = [("abc", None), ("abcde", None)]
     assert [t.streams for t in scope.run_each(pairs)] == [
         scope.run(*pair).streams for pair in pairs

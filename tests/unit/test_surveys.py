@@ -63,7 +63,7 @@ def written_by_hand(scope: Scope, source: Encoding, forced: dict[int, int]) -> l
     """Greedy decoding without a cache, a whole pass for each token."""
     model, row = scope.model, [scope.config.start_id]
     given = torch.tensor([source.ids])
-    for i in range(model.longest(len(source.ids))):
+    for i in range(model.max_new_tokens(len(source.ids))):
         with torch.no_grad():
             logits = model(given, torch.tensor([row]))[0, -1]
         row.append(forced.get(i, int(logits.argmax())))

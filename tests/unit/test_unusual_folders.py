@@ -127,7 +127,10 @@ def test_a_class_that_is_read_from_all_tokens_has_no_token_that_answers(tmp_path
 
 @pytest.mark.parametrize(
     ("n", "problem", "kind"),
-    [(1, None, RegressionValues), (4, "multi_label_classification", MultiLabelProbabilities), (3, "regression", RegressionValues), (3, None, ClassProbabilities)],
+    [
+        (1, None, RegressionValues), (4, "multi_label_classification", MultiLabelProbabilities),
+        (3, "regression", RegressionValues), (3, None, ClassProbabilities),
+    ],
 )  # fmt: skip
 def test_a_classifier_of_two_stacks_has_the_labels_of_its_problem(
     tmp_path: Path, n: int, problem: str | None, kind: type

@@ -53,7 +53,7 @@ def _scoring(run: CurrentRun, key: ScoreKey) -> SlicedWork:
 
     def steps() -> Generator[int, None, EditedScore]:
         yield from scoring.steps()
-        return scoring.found()
+        return scoring.score()
 
     return SlicedWork(key, None, steps(), scoring.n, "texts", "scoring")
 

@@ -8,7 +8,7 @@ from collections.abc import Generator
 import streamlit as st
 
 from models import InputError, Scope
-from models.runs.sweep import Sweep, Swept
+from models.runs.sweep import Sweep, SweepResult
 from models.runs.text_loss import complete_streams
 from viz_app.controls import pick
 from viz_app.controls.slices import SlicedWork, Slices
@@ -24,11 +24,11 @@ TEXTS_LABEL = "Held-out texts, one per line (a tab between the two texts of a pa
 _SWEEPS = Slices("if-sweep")  # by weights and baseline
 
 
-def sweep_results(scope: Scope, baseline: str) -> Swept | None:
+def sweep_results(scope: Scope, baseline: str) -> SweepResult | None:
     """Return the results for these weights, recorded with the checkpoint or measured here."""
     record = scope.training.get("ablation")
     if record and record["baseline"] == baseline:
-        return Swept.of_record(record)
+        return SweepResult.of_record(record)
     return _SWEEPS.result((scope.fingerprint, baseline))
 
 
@@ -81,7 +81,7 @@ def _sweep(scope: Scope, baseline: str, texts: list[list[str]]) -> SlicedWork:
     streams = [complete_streams(scope, text) for text in texts]
     sweep = Sweep(scope, streams, baseline=baseline, batch=LIVE_SWEPT_PER_PASS)
 
-    def steps() -> Generator[int, None, Swept]:
+    def steps() -> Generator[int, None, SweepResult]:
         yield from sweep.steps()
         return sweep.swept()
 

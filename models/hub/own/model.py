@@ -17,12 +17,12 @@ from models.architectures.base import Answers, Architecture, Field
 from models.errors import IndistinctRowsError, InputError
 from models.hub.model import NUMBERS_OUTPUT, HubModel
 from models.hub.own.rows import keeps_rows_apart
-from models.hub.own.token_rows import MOVED, Given, OnlyItself, RecordedAttention, misfits
+from models.hub.own.token_rows import MOVED, ModuleInputs, OnlyItself, RecordedAttention, misfits
 from models.hub.own.tokenizer import (
     TARGET_START,
     OwnEncoding,
+    PendingText,
     TextsTokenizer,
-    Typed,
     describe_error,
 )
 from models.hub.recording.context import HeadPlace, OneText, PassContext, TextStreams
@@ -107,16 +107,16 @@ class OwnModel(HubModel):
 
         Raises what `watched_call` raises.
         """
-        return self.watched_call([Given(tensors or (text,), text.shape[1], len(text))])
+        return self.watched_call([ModuleInputs(tensors or (text,), text.shape[1], len(text))])
 
-    def context_of(self, texts: Sequence[Given]) -> PassContext:
+    def context_of(self, texts: Sequence[ModuleInputs]) -> PassContext:
         """Return the context of a pass over these texts."""
         (text,) = texts
         row = torch.zeros(text.n_rows, text.n_tokens, dtype=torch.long, device=self.device)
         origins = OneText(text.tensors, self.kinds[0], text.n_tokens)
         return replace(self.pass_context(row), provenance=origins)
 
-    def watched_call(self, texts: Sequence[Given]) -> Tensor | None:
+    def watched_call(self, texts: Sequence[ModuleInputs]) -> Tensor | None:
         """Return the first tensor of the module's output, watched.
 
         Raises:
@@ -145,7 +145,7 @@ class OwnModel(HubModel):
             raise self.refused(next(iter(recording.unrecorded.values()), NO_ATTENTION_SEEN))
         return _first_tensor(output)
 
-    def _pass(self, texts: Sequence[Given]) -> tuple[Any, ForwardPass]:
+    def _pass(self, texts: Sequence[ModuleInputs]) -> tuple[Any, ForwardPass]:
         """Return the module's output and the pass that watched it.
 
         Raises as `watched_call` does if the module fails.
@@ -163,11 +163,13 @@ class OwnModel(HubModel):
         return output, forward_pass
 
     def _check_token_order(
-        self, texts: Sequence[Given], sites: Mapping[str, RecordedAttention]
+        self, texts: Sequence[ModuleInputs], sites: Mapping[str, RecordedAttention]
     ) -> None:
         """Learn which of these attentions do not weigh the tokens in their order."""
 
-        def run(others: Sequence[Given], names: Sequence[str]) -> Mapping[str, RecordedAttention]:
+        def run(
+            others: Sequence[ModuleInputs], names: Sequence[str]
+        ) -> Mapping[str, RecordedAttention]:
             edits = [OnlyItself(Where(site=name)) for name in names]
             with editing(edits), record():
                 return _recorded_attentions(self._pass(others)[1])
@@ -212,7 +214,7 @@ class OwnModel(HubModel):
         return InputError(f"{self.config.architecture}: {reason}", self.fields[0].name)
 
 
-def _tensors(texts: Sequence[Given]) -> tuple[Tensor, ...]:
+def _tensors(texts: Sequence[ModuleInputs]) -> tuple[Tensor, ...]:
     return tuple(t for text in texts for t in text.tensors)
 
 
@@ -247,11 +249,11 @@ class OwnWriter(OwnModel):
     writes = "text"
     kinds = (SiteKind("self", "decoder", "self", "text", "text", _TITLE),)
     answer_description = CausalLM.answer_description
-    opening, written_masks, encode, longest = (
+    opening, written_masks, encode, max_new_tokens = (
         CausalLM.opening,
         CausalLM.written_masks,
         CausalLM.encode,
-        CausalLM.longest,
+        CausalLM.max_new_tokens,
     )
     outputs, answer = Architecture.outputs, Architecture.answer
     can_cache = False
@@ -308,26 +310,26 @@ class OwnTexts(OwnModel):
         rows = tokenizer.rows([streams[name].text for name in self.streams])
         return dict(zip(self.streams, rows, strict=True))
 
-    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Given, ...]:
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[ModuleInputs, ...]:
         """Return the inputs that each text gives the module.
 
         Raises ValueError for several rows that cannot be one batch.
         """
         return tuple(self._input_of([row[name] for row in rows]) for name in self.streams)
 
-    def _input_of(self, encodings: Sequence[Encoding]) -> Given:
+    def _input_of(self, encodings: Sequence[Encoding]) -> ModuleInputs:
         tensors = self.own_tensors(encodings)
         if tensors:
-            return Given(tensors, len(encodings[0].ids))
+            return ModuleInputs(tensors, len(encodings[0].ids))
         ids = self.padded([e.ids for e in encodings], self.config.pad_id)
-        return Given((ids,), ids.shape[1], len(ids))
+        return ModuleInputs((ids,), ids.shape[1], len(ids))
 
-    def forward(self, first: Given, second: Given) -> Any:
+    def forward(self, first: ModuleInputs, second: ModuleInputs) -> Any:
         """Return the first tensor of the module's output, or that of its input if there is none."""
         output = self.watched_call((first, second))
         return {NUMBERS_OUTPUT: second.tensors[0] if output is None else output}
 
-    def context_of(self, texts: Sequence[Given]) -> PassContext:
+    def context_of(self, texts: Sequence[ModuleInputs]) -> PassContext:
         rows = dict(zip(self.streams, texts, strict=True))
         lengths = {name: each.n_tokens for name, each in rows.items()}
         tensors = {name: each.tensors for name, each in rows.items()}
@@ -353,7 +355,7 @@ class OwnTranslator(OwnTexts):
 
     writes = SECOND_STREAM
     answer_description = EncoderDecoderLM.answer_description
-    longest, answer = EncoderDecoderLM.longest, Architecture.answer
+    max_new_tokens, answer = EncoderDecoderLM.max_new_tokens, Architecture.answer
     can_cache = False
 
     def __init__(
@@ -380,7 +382,7 @@ class OwnTranslator(OwnTexts):
         Raises InputError for a row that is not of token ids.
         """
         rows = dict(streams)
-        if isinstance(rows.get(SECOND_STREAM), Typed):
+        if isinstance(rows.get(SECOND_STREAM), PendingText):
             rows[SECOND_STREAM] = super().completed(streams, tokenizer)[SECOND_STREAM]
         if any(isinstance(row, OwnEncoding) for row in rows.values()):
             raise self.refused("a module that writes must read token ids, not Inputs")
@@ -408,12 +410,12 @@ class OwnTranslator(OwnTexts):
     ) -> Float[Tensor, "batch m vocab"]:
         source = memory[..., 0].long()
         if len(row) == 1 or self.keeps_rows_apart((source, row)):
-            given = Given((source,), source.shape[1], len(source))
-            return self.forward(given, Given((row,), row.shape[1], len(row)))
+            given = ModuleInputs((source,), source.shape[1], len(source))
+            return self.forward(given, ModuleInputs((row,), row.shape[1], len(row)))
         pairs = zip(memory.split(1), row.split(1), strict=True)
         return torch.cat([self.decode(one, source, masks) for source, one in pairs])
 
-    def forward(self, first: Given, second: Given) -> Float[Tensor, "batch m vocab"]:
+    def forward(self, first: ModuleInputs, second: ModuleInputs) -> Float[Tensor, "batch m vocab"]:
         """Return the module's logits.
 
         Raises InputError if its answer is not one for each position of the target.

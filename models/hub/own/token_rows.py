@@ -28,19 +28,19 @@ ALIKE = (
 
 
 @dataclass(frozen=True)
-class Given:
+class ModuleInputs:
     """The inputs that texts give a module, batch axis first, and the number of their tokens."""
 
     tensors: tuple[Tensor, ...]
     n_tokens: int
     n_rows: int = 1
 
-    def resized(self, n: int) -> Given:
+    def resized(self, n: int) -> ModuleInputs:
         """Return the first text with n tokens, the first ones again after the last."""
         order = torch.arange(n) % self.n_tokens
         return self._with_each(lambda t: t[:1].index_select(1, order.to(t.device)), n)
 
-    def changed(self, places: Bool[Tensor, " n"]) -> Given:
+    def changed(self, places: Bool[Tensor, " n"]) -> ModuleInputs:
         """Return the first text with other tokens at these places."""
 
         def change(t: Tensor) -> Tensor:
@@ -51,13 +51,13 @@ class Given:
 
         return self._with_each(change, self.n_tokens)
 
-    def _with_each(self, change: Callable[[Tensor], Tensor], n: int) -> Given:
+    def _with_each(self, change: Callable[[Tensor], Tensor], n: int) -> ModuleInputs:
         """Return what has this change in every tensor that has the tokens on its second axis."""
         are_tokens = [t.dim() > 1 and t.shape[1] == self.n_tokens for t in self.tensors]
         if not any(are_tokens):
             raise ValueError("no input has an axis of tokens")
         tensors = zip(self.tensors, are_tokens, strict=True)
-        return Given(tuple(change(t) if is_tokens else t for t, is_tokens in tensors), n)
+        return ModuleInputs(tuple(change(t) if is_tokens else t for t, is_tokens in tensors), n)
 
 
 class OnlyItself(Edit, stored=False):
@@ -86,10 +86,10 @@ class RecordedAttention:
 
 Sites = Mapping[str, RecordedAttention]
 # texts, names of the attentions that mix nothing → those of the pass
-RecordedPass = Callable[[Sequence[Given], Sequence[str]], Sites]
+RecordedPass = Callable[[Sequence[ModuleInputs], Sequence[str]], Sites]
 
 
-def misfits(run: RecordedPass, texts: Sequence[Given], sites: Sites) -> dict[str, str]:
+def misfits(run: RecordedPass, texts: Sequence[ModuleInputs], sites: Sites) -> dict[str, str]:
     """Return name → reason of each attention that is not known to weigh the tokens in order.
 
     `sites` are those of the texts. `run` makes further passes; it raises ValueError if the module
@@ -126,7 +126,7 @@ class _Order:
         return bool((lacks & (self.changed & ~self.expected).any(0)).any())
 
 
-def _orders(run: RecordedPass, texts: Sequence[Given], sites: Sites) -> dict[str, _Order]:
+def _orders(run: RecordedPass, texts: Sequence[ModuleInputs], sites: Sites) -> dict[str, _Order]:
     """Return the order of the rows of each of these attentions, if it can be measured."""
     explained = [name for name, attention in sites.items() if attention.site.has_causes]
     short = tuple(min(text.n_tokens, ENOUGH) for text in texts)
@@ -142,7 +142,9 @@ def _orders(run: RecordedPass, texts: Sequence[Given], sites: Sites) -> dict[str
     return {}
 
 
-def _measured(run: RecordedPass, texts: Sequence[Given], names: Sequence[str]) -> dict[str, _Order]:
+def _measured(
+    run: RecordedPass, texts: Sequence[ModuleInputs], names: Sequence[str]
+) -> dict[str, _Order]:
     """Return the orders that show when each half of the tokens is changed by the bits of places."""
     before = {name: attention.rows for name, attention in run(texts, names).items()}
     changed: dict[str, list[Tensor]] = {name: [] for name in before}
@@ -175,7 +177,7 @@ def _has_changed(
 
 def _untold(
     run: RecordedPass,
-    texts: Sequence[Given],
+    texts: Sequence[ModuleInputs],
     sites: Sites,
     names: Sequence[str],
 ) -> dict[str, str]:

@@ -119,7 +119,7 @@ class OwnTokenizer(Tokenizer):
 
 
 @dataclass(frozen=True)
-class Typed(Encoding):
+class PendingText(Encoding):
     """A text that waits for the other one: the owner's function makes the rows of both together."""
 
 
@@ -161,7 +161,7 @@ class TextsTokenizer(OwnTokenizer):
         """Return the row of a source if the module writes, or a text for `rows` to read."""
         if self.start and before != TARGET_START:
             return self.rows([text, ""])[0]
-        return Typed(text, (0,), ("",), (None,))
+        return PendingText(text, (0,), ("",), (None,))
 
     def rows(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the rows of all texts together. Raises InputError."""

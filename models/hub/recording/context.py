@@ -240,7 +240,7 @@ class AttentionCall:
 
 
 @dataclass(frozen=True)
-class Attended:
+class AttentionOutput:
     """A finished attention: name, stream of its queries, head outputs, and its site if recorded.
 
     The head outputs are the model's own, at these versions (`projections.versions_of`).

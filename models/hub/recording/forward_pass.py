@@ -22,7 +22,13 @@ from models.hub.recording.by_hand.heads import (
     join_heads,
 )
 from models.hub.recording.by_hand.unshown import Unshown, UnshownSums
-from models.hub.recording.context import Attended, AttentionCall, ModuleCall, PassContext, Tap
+from models.hub.recording.context import (
+    AttentionCall,
+    AttentionOutput,
+    ModuleCall,
+    PassContext,
+    Tap,
+)
 from models.hub.recording.layer_count import LayerCount
 from models.hub.recording.masks import MaskExplanation, as_attn_mask, call_weights, explain_mask
 from models.hub.recording.projections import (
@@ -84,7 +90,9 @@ class ForwardPass:
         # paths at which there was an attention
         self.names: set[str] = set() if context.names is None else context.names
         self.outputs: set[str] = set()  # names of attention outputs that were seen as products
-        self.last_attention: Attended | None = None  # until the next product, which may be its W_O
+        self.last_attention: AttentionOutput | None = (
+            None  # until the next product, which may be its W_O
+        )
         self.edits = active()
         self.is_followed = self.recording is not None or self.edits is not None
         self.edits_activations = self.edits is not None and bool(self.edits.activations)
@@ -154,7 +162,7 @@ class ForwardPass:
             out = head_out.detach()
             if (versions := versions_of(out)) is None:
                 out = out.clone()
-            self.last_attention = Attended(name, kind.query_stream, out, site, versions)
+            self.last_attention = AttentionOutput(name, kind.query_stream, out, site, versions)
         return head_out
 
     def edited(

@@ -135,7 +135,7 @@ class SpeechToText(EncoderDecoderLM):
     def stream_limit(self, stream: str) -> int:
         return self.frames.longest if stream == FRAMES_STREAM else self.text_limit
 
-    def longest(self, n_given: int) -> int:
+    def max_new_tokens(self, n_given: int) -> int:
         """Return half of what the decoder holds, as Whisper's own code does."""
         return self.text_limit // 2
 

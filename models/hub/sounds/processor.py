@@ -93,7 +93,7 @@ class SoundProcessor:
             raise CheckpointError(f"{PREPROCESSOR} gives no sampling_rate")
         self.rate = rate
         chunk = getattr(self._library, "chunk_length", None)
-        self.longest = float(chunk) if isinstance(chunk, int | float) else MAX_SOUND_SECONDS
+        self.max_seconds = float(chunk) if isinstance(chunk, int | float) else MAX_SOUND_SECONDS
         self.reads, features = self._extract(decoded_sound(example_sound()).at(rate))
         if features.dim() not in (1, 2):
             raise CheckpointError(
@@ -198,9 +198,9 @@ class FrameReader:
             ValueError: it cannot be decoded, or is too long or too short.
         """
         sound = decoded_sound(file)
-        if sound.seconds > self.processor.longest:
+        if sound.seconds > self.processor.max_seconds:
             raise ValueError(
-                f"the sound is {sound.seconds:.1f} s long; this model reads at most {self.processor.longest:g} s"
+                f"the sound is {sound.seconds:.1f} s long; this model reads at most {self.processor.max_seconds:g} s"
             )
         features = self.processor.features(sound)
         n = self._frames(features)

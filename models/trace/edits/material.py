@@ -102,7 +102,7 @@ class PartsOfHeads:
 
 
 @dataclass(frozen=True)
-class Kept(Edit, stored=False):
+class RecordingEdit(Edit, stored=False):
     """Change nothing, and keep weights and intermediates exactly as later edits meet them."""
 
     wants_weights: bool = False

@@ -15,7 +15,7 @@ from models.trace.edits.material import PartsOfHeads
 
 
 @dataclass(frozen=True)
-class Gated(Edit, stored=False):
+class WeightGates(Edit, stored=False):
     """Multiply each weight by a gate where it takes its value: Σ_j g(i,j)·a(i,j)·v_j.
 
     `gates` (row, head, query, key) by site; at 1 the run is unchanged, and the derivative by a gate
@@ -42,7 +42,7 @@ class Gated(Edit, stored=False):
 
 
 @dataclass(frozen=True)
-class Nudged(Edit, stored=False):
+class HeadOutputGradients(Edit, stored=False):
     """Add zeros to head outputs, by which the run can be differentiated.
 
     The head outputs of the attentions in `held` do not follow what came before them, such as those

@@ -224,7 +224,7 @@ def compare_decoding(run: CurrentRun, choices: DecodingChoices) -> tuple[Autoreg
 
 def has_room(run: CurrentRun) -> bool:
     """Return True if what is given leaves the model room to write."""
-    return run.scope.model.longest(len(run.input_ids)) > 0
+    return run.scope.model.max_new_tokens(len(run.input_ids)) > 0
 
 
 def _n_opening(run: CurrentRun) -> int:

@@ -9,7 +9,7 @@ from models.analysis import attention_gradients, flow, integrated_gradients, log
 from models.analysis.checks import Check
 from models.analysis.metrics import LogProbability, logits_of
 from models.trace import AttentionSite, Trace
-from models.trace.edits.watched import Gated
+from models.trace.edits.watched import WeightGates
 from viz_app import words
 from viz_app.drawing.labels import Label, axes_labels, queries_are_written
 from viz_app.drawing.sites import by_kind
@@ -196,7 +196,7 @@ def _slope(
     for change in (step, -step):
         gate = torch.ones(1, site.n_heads, site.n_query, site.n_key)
         gate[0, choices.head, at[0], at[1]] += change
-        edits = (*run.trace.edits, Gated(gates={choices.site: gate}))
+        edits = (*run.trace.edits, WeightGates(gates={choices.site: gate}))
         outputs = run.scope.outputs_batch([run.trace.streams], edits)
         sides.append(float(metric(before, logits_of(outputs[0])).sum()))
     return (sides[0] - sides[1]) / (2 * step)

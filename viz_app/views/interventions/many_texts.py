@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from models.runs import text_loss
-from models.runs.sweep import HeadResult, Swept
+from models.runs.sweep import HeadResult, SweepResult
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.components.catalogue import BOARD
@@ -99,7 +99,7 @@ def _kind(run: CurrentRun) -> str:
     return text_loss.loss_kind(run.trace.outputs) or text_loss.TOKEN_LOSS
 
 
-def sweep_board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
+def sweep_board(run: CurrentRun, swept: SweepResult) -> dict[str, Any]:
     """Return the payload of the board of mean effects."""
     by_head = {(one.site or (one.kind, one.layer), one.head): one for one in swept.heads}
     kinds = []
@@ -139,7 +139,7 @@ def sweep_board(run: CurrentRun, swept: Swept) -> dict[str, Any]:
     }
 
 
-def _reported(swept: Swept) -> int:
+def _reported(swept: SweepResult) -> int:
     """Return the number of texts that effects are reported on."""
     return swept.n_texts // 2
 
@@ -158,7 +158,7 @@ def _note(result: HeadResult | None) -> dict[str, str] | None:
     }
 
 
-def needed_heads_sentence(run: CurrentRun, swept: Swept) -> str:
+def needed_heads_sentence(run: CurrentRun, swept: SweepResult) -> str:
     """Say how many heads are needed or harmful, and which matters most."""
     marked = [one for one in swept.heads if one.is_marked]
     needed = sum(one.effect.mean > 0 for one in marked)
@@ -189,7 +189,7 @@ def _signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "−")
 
 
-def loss_curves(run: CurrentRun, swept: Swept) -> alt.LayerChart | alt.FacetChart:
+def loss_curves(run: CurrentRun, swept: SweepResult) -> alt.LayerChart | alt.FacetChart:
     """Return the chart of the loss as more and more heads of a kind are off."""
     titles = {kind: words.kind_title(sites[0]) for kind, sites in by_kind(run.trace)}
     rows = [
@@ -270,7 +270,7 @@ def _files(run: CurrentRun, choices: SweepChoices) -> Sequence[File]:
 SWEEP_COLUMNS = ["kind", "layer", "head", "mean effect in nats", "low", "high", "p", "significant"]
 
 
-def sweep_table(swept: Swept) -> list[list[object]]:
+def sweep_table(swept: SweepResult) -> list[list[object]]:
     """Return the rows of the table of effects."""
     return [
         [

@@ -3,7 +3,7 @@
 from typing import Any
 
 from models.analysis.layer_parts import cosine_between
-from models.analysis.routing import Routed
+from models.analysis.routing import TokenRouting
 from models.hub.model import HubModel
 from models.hub.routing import may_be_mixture
 from viz_app.drawing.labels import quote
@@ -36,7 +36,7 @@ def experts(view: TokenView) -> dict[str, Any] | None:
     }
 
 
-def _chosen(view: TokenView) -> Routed | None:
+def _chosen(view: TokenView) -> TokenRouting | None:
     """Return the routing of the first mixture in the chosen layer."""
     paths = [part.sublayer.path for part in view.layer]
     return next((view.routed[path] for path in paths if path in view.routed), None)

@@ -12,7 +12,7 @@ from models.analysis.layer_parts import (
     output_read,
     sublayer_effects,
 )
-from models.analysis.routing import Routed, routings, token_routing
+from models.analysis.routing import TokenRouting, routings, token_routing
 from models.architectures.base import MASKED_OUTPUT, NEXT_TOKEN
 from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.session.current_run import CurrentRun
@@ -57,7 +57,7 @@ class TokenView:
         return [part for part in self.parts if part.sublayer.layer == self.choices.layer]
 
     @cached_property
-    def routed(self) -> dict[str, Routed]:
+    def routed(self) -> dict[str, TokenRouting]:
         """Path of a mixture of experts in the chosen layer → where it sends this token."""
         experts = routings(self.run.scope.model)
         by_path = {

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.hub.recording.context import Attended, HeadPlace
+from models.hub.recording.context import AttentionOutput, HeadPlace
 from models.hub.recording.masks import BIAS, BiasTerm, sum_of_terms
 from models.hub.recording.projections import same_view, versions_of
 from models.layers.masks import Mask, MaskLayer, SiteKind
@@ -79,11 +79,11 @@ def attention_name(heads: Sequence[FollowedHead]) -> str:
     return _container(heads[0].path, heads[1].path) or heads[0].name
 
 
-def finish_heads(heads: Sequence[FollowedHead], site: AttentionSite | None) -> Attended:
+def finish_heads(heads: Sequence[FollowedHead], site: AttentionSite | None) -> AttentionOutput:
     """Return these heads as one finished attention."""
     out = torch.cat([head.head_out for head in heads], dim=1)
     name, stream = attention_name(heads), heads[0].kind.query_stream
-    return Attended(name, stream, out, site, versions_of(out))
+    return AttentionOutput(name, stream, out, site, versions_of(out))
 
 
 def join_heads(heads: Sequence[FollowedHead]) -> AttentionSite | None:
