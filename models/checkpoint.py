@@ -192,7 +192,7 @@ class Description:
     training: dict[str, Any]
 
 
-def describe_own(folder: str | Path) -> Description:
+def describe_checkpoint(folder: str | Path) -> Description:
     """Describe a checkpoint without reading weights or building the model.
 
     Raises:

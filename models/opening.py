@@ -5,8 +5,7 @@ from pathlib import Path
 
 import torch
 
-from models.checkpoint import CheckpointError, Description, load_checkpoint
-from models.checkpoint import describe_own as describe_checkpoint
+from models.checkpoint import CheckpointError, Description, describe_checkpoint, load_checkpoint
 from models.devices import chosen_device
 from models.hub import load as hub
 from models.runs.scope import Scope

@@ -20,6 +20,7 @@ from models.tasks import open_task
 from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import read_pairs
 from models.training.controlled import follow_controlled
+from models.training.live_report import reporting
 from models.training.processes import joined_processes
 from models.training.recipe import Recipe
 from models.training.recipes import PLANS, Plan, plan_for, settings_line
@@ -27,7 +28,6 @@ from models.training.run_folder import claim_folder, clear, leftovers
 from models.training.start import Start, shared_sizes
 from models.training.task import Task
 from models.training.trainer import Trainer
-from models.training.watched import reporting
 from models.training_record import is_language
 
 

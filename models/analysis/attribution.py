@@ -13,7 +13,7 @@ from models.analysis.effects import HeadEffects, Runner, head_effects
 from models.analysis.metrics import Metric, logits_of
 from models.trace import Trace
 from models.trace.edits import Patch
-from models.trace.edits.watched import HeadOutputGradients, WeightGates
+from models.trace.edits.gradients import HeadOutputGradients, WeightGates
 
 N_PATH_STEPS = 32  # of the path of integrated gradients
 

@@ -115,7 +115,7 @@ def head_effects(
 
 
 def effects_of(
-    scope: Runner, run: Trace, each: Sequence[Edits], metric: Metric
+    scope: Runner, run: Trace, edit_sets: Sequence[Edits], metric: Metric
 ) -> Float[Tensor, "edits ..."]:
     """Return the metric of several sets of edits, each on its own, from as few passes as fit.
 
@@ -125,7 +125,7 @@ def effects_of(
     Raises:
         ValueError: the model cannot carry out an edit.
     """
-    passes = _Passes(scope, run, each, metric)
+    passes = _Passes(scope, run, edit_sets, metric)
     # of a model that predicts every position, which is the largest
     n_logits = passes.before.shape[-1] * max(len(row.ids) for row in run.streams.values())
     n_rows = max(1, LARGEST_BATCH // n_logits)
@@ -134,10 +134,10 @@ def effects_of(
         group = [i for i, other in enumerate(passes.begins) if other == begin]
         for first in range(0, len(group), n_rows):
             numbers = group[first : first + n_rows]
-            logits = passes.logits([each[i] for i in numbers], begin)
+            logits = passes.logits([edit_sets[i] for i in numbers], begin)
             for i, one in zip(numbers, logits, strict=True):
                 effects[i] = metric(passes.before, one)
-    return torch.stack([effects[i] for i in range(len(each))]) if effects else torch.empty(0)
+    return torch.stack([effects[i] for i in range(len(edit_sets))]) if effects else torch.empty(0)
 
 
 class _Passes:

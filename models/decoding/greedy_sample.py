@@ -83,9 +83,9 @@ def teacher_forced(
         yield Step(i, tuple(target[:i]), token, log_probs, recording)
 
 
-def greedy(model: Model, inputs: Sequence[int], **how: Any) -> Iterator[Step]:
+def greedy(model: Model, inputs: Sequence[int], **settings: Any) -> Iterator[Step]:
     """Take the token of the highest score at each step; keyword arguments as in `generate`."""
-    return generate(model, inputs, lambda scores: int(scores.argmax()), **how)
+    return generate(model, inputs, lambda scores: int(scores.argmax()), **settings)
 
 
 def sample(
@@ -96,7 +96,7 @@ def sample(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
-    **how: Any,
+    **settings: Any,
 ) -> Iterator[Step]:
     """Draw each token from the distribution after `filtered`; a seed fixes the text."""
     rng = torch.Generator().manual_seed(seed)
@@ -106,7 +106,7 @@ def sample(
             torch.multinomial(filtered(scores, temperature, top_k, top_p).exp(), 1, generator=rng)
         )
 
-    return generate(model, inputs, draw, **how)
+    return generate(model, inputs, draw, **settings)
 
 
 def filtered(

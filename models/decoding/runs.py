@@ -30,7 +30,7 @@ DECODING_METHODS = ("greedy", "sample", "beam")
 class Method:
     """The method that chooses the next token; `forced` holds (position, token) pairs."""
 
-    how: str = "greedy"
+    strategy: str = "greedy"
     temperature: float = 1.0  # this, the next two and the seed: sampling only
     top_k: int | None = None
     top_p: float | None = None
@@ -42,7 +42,7 @@ class Method:
 
     def filtered(self, scores: Float[Tensor, "*batch vocab"]) -> Float[Tensor, "*batch vocab"]:
         """Return the log-probabilities that a token is drawn from; `scores` unless sampling."""
-        if self.how != "sample":
+        if self.strategy != "sample":
             return scores
         return decoding.filtered(scores, self.temperature, self.top_k, self.top_p)
 
@@ -128,8 +128,8 @@ def uncached_run(
 
     `tokens` may end with </s>, which is taken but not read.
     """
-    how = {"recorded": True, "edits": edits}
-    steps = list(decoding.teacher_forced(model, inputs, tokens[:-1], **how))
+    options = {"recorded": True, "edits": edits}
+    steps = list(decoding.teacher_forced(model, inputs, tokens[:-1], **options))
     recording, first = _recording(steps[0]), _first_written(model, inputs)
     log_probs = torch.stack([s.log_probs for s in steps])
     row = (_opening(model, inputs)[-1], *tokens[:-1])
@@ -171,25 +171,26 @@ def autoregressive(
     """
     check_room_to_generate(model, inputs)
     forced = dict(method.forced)
-    how = {"forced": forced, "recorded": True, "max_new": method.max_new, "edits": edits}
-    if method.how == "greedy":
+    options = {"forced": forced, "recorded": True, "max_new": method.max_new, "edits": edits}
+    if method.strategy == "greedy":
         return Autoregression(
-            method, _one_by_one(model, inputs, decoding.greedy(model, inputs, **how))
+            method, _one_by_one(model, inputs, decoding.greedy(model, inputs, **options))
         )
-    if method.how == "sample":
+    if method.strategy == "sample":
         settings = {n: getattr(method, n) for n in ("seed", "temperature", "top_k", "top_p")}
         return Autoregression(
-            method, _one_by_one(model, inputs, decoding.sample(model, inputs, **settings, **how))
+            method,
+            _one_by_one(model, inputs, decoding.sample(model, inputs, **settings, **options)),
         )
-    if method.how != "beam":
-        raise ValueError(f"how must be {', '.join(DECODING_METHODS)}, not {method.how!r}")
+    if method.strategy != "beam":
+        raise ValueError(f"strategy must be {', '.join(DECODING_METHODS)}, not {method.strategy!r}")
     settings = {n: getattr(method, n) for n in ("width", "alpha", "max_new")}
     steps = tuple(decoding.beam(model, inputs, forced=forced, edits=edits, **settings))
     best = steps[-1].hypotheses[0].tokens
     run = _one_by_one(
         model,
         inputs,
-        decoding.greedy(model, inputs, **how | {"forced": best, "max_new": len(best)}),
+        decoding.greedy(model, inputs, **options | {"forced": best, "max_new": len(best)}),
     )
     return Autoregression(method, replace(run, scores=None), steps)
 

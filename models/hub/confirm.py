@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from models.hub.close import close
+from models.hub.close import is_close
 from models.hub.layer_map import LayerMap
 from models.hub.logits import UNCHANGED, change_between, soft_caps
 from models.hub.model import HubModel
@@ -26,7 +26,7 @@ _OF_OTHER_MODULES = (AttributeError, IndexError, KeyError, RuntimeError, TypeErr
 
 
 @torch.no_grad()
-def record_layers(model: HubModel, layer_maps: Sequence[LayerMap]) -> None:
+def choose_layer_map(model: HubModel, layer_maps: Sequence[LayerMap]) -> None:
     """Record the first of these layouts that a short run confirms; no layers if none does."""
     for layer_map in layer_maps:
         if max(part.kind for part in layer_map.parts) >= len(model.kinds):
@@ -63,7 +63,7 @@ def _adds_up(model: HubModel) -> bool:
         return False
     pairs = [pair for part in streams for pair in _pairs(*part, value)]
     last = streams[-1][2]
-    return all(close(model, *pair) for pair in pairs) and (
+    return all(is_close(model, *pair) for pair in pairs) and (
         not model.can_write or _reads_out(model, last, output)
     )
 
@@ -82,7 +82,7 @@ def _reads_out(
             if (unchanged := model.readout(last)).shape != logits.shape:
                 continue
             model.logit_change = change_between(unchanged, logits, caps)
-            if close(model, model.readout(last), logits):
+            if is_close(model, model.readout(last), logits):
                 return True
     if isinstance(model, CausalLM):
         model.head = None
@@ -181,6 +181,6 @@ def _head(model: HeadReader) -> OutputHead | None:
     for head in heads:
         with suppress(AttributeError, TypeError, IndexError, RuntimeError):  # one of another kind
             logits = head(last)
-            if logits.shape == output.shape and close(model, logits, output):
+            if logits.shape == output.shape and is_close(model, logits, output):
                 return head
     return None

@@ -174,10 +174,10 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
         raise CheckpointError(
             "config.json names no architectures, so nothing says what the model was made for"
         )
-    for table, opens, ask in HUB_KINDS:
+    for table, opens, model_class in HUB_KINDS:
         classes = getattr(modeling_auto, table).get(kind, ())
         if names[0] in ((classes,) if isinstance(classes, str) else classes):
-            return names[0], opens, _kind_of_class(transformers, names[0], opens, ask)
+            return names[0], opens, _kind_of_class(transformers, names[0], opens, model_class)
 
     if reads := other_input(transformers, names[0]):
         raise CheckpointError(
@@ -191,11 +191,13 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
     )
 
 
-def _kind_of_class(transformers: Any, name: str, opens: str, ask: type[HubModel]) -> type[HubModel]:
+def _kind_of_class(
+    transformers: Any, name: str, opens: str, model_class: type[HubModel]
+) -> type[HubModel]:
     """Return what a class of a table is asked as: of those for pretraining, some write."""
     if opens == PRETRAINING and getattr(transformers, name).can_generate():
         return CausalLM
-    return _with_image(transformers, name) if ask is HubModel else ask
+    return _with_image(transformers, name) if model_class is HubModel else model_class
 
 
 def _with_image(transformers: Any, name: str) -> type[HubModel]:

@@ -128,19 +128,19 @@ def _wrapped(
     private: Path, plan: OpeningPlan, module: nn.Module, gives_weights: bool
 ) -> tuple[HubModel, Tokenizer]:
     """Wrap a module as the kind of model it is, with the tokenizer or processor of its input."""
-    if issubclass(plan.ask, ImageModel):
+    if issubclass(plan.model_class, ImageModel):
         return images.vision_model(
-            private, plan.ask, module, plan.config, gives_weights, transformers_library()
+            private, plan.model_class, module, plan.config, gives_weights, transformers_library()
         )
-    if issubclass(plan.ask, SoundReader):
-        return opened_reader(private, plan.ask, module, plan.config, transformers_library())
+    if issubclass(plan.model_class, SoundReader):
+        return opened_reader(private, plan.model_class, module, plan.config, transformers_library())
     library = library_tokenizer(private)
-    two = issubclass(plan.ask, TextImageModel)
+    two = issubclass(plan.model_class, TextImageModel)
     if two:
         check_towers(module)
     reader = module.get_submodule(TEXT_TOWER) if two else module
     sizes = _known_sizes(plan.name, reader, plan.config, library, gives_weights)
-    if issubclass(plan.ask, SpeechToText):
+    if issubclass(plan.model_class, SpeechToText):
         return sounds.opened_sound(
             private,
             module,
@@ -156,7 +156,7 @@ def _wrapped(
         return images.opened_with_text(
             private, module, sizes, library, special, transformers_library()
         )
-    model = _running(plan.ask, module, plan.config, sizes, tokenizer)
+    model = _running(plan.model_class, module, plan.config, sizes, tokenizer)
     if not isinstance(model, HubEncoderDecoder) and not model.can_write:
         model.token_types = _token_types(plan.config, module, library, tokenizer)
     return model, tokenizer
@@ -201,13 +201,13 @@ class OpeningPlan:
     config: Any
     name: str
     auto: Any
-    ask: type[HubModel]
+    model_class: type[HubModel]
 
 
 def opening_plan(folder: Path) -> OpeningPlan:
     """Read the configuration of a folder. Raises CheckpointError, or what transformers raises."""
     transformers = transformers_library()
-    name, opens, ask = model_kind(files.config(folder))
+    name, opens, model_class = model_kind(files.config(folder))
     config = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
@@ -216,7 +216,7 @@ def opening_plan(folder: Path) -> OpeningPlan:
         raise CheckpointError(f"{name:.80} is not opened by transformers' {opens}")
     config.return_dict = True  # a tuple has no names
     config.use_cache = False  # a cache hands on copies of k and v, which are of no product; who writes asks for one
-    return OpeningPlan(config, name, auto, ask)
+    return OpeningPlan(config, name, auto, model_class)
 
 
 def transformers_library() -> Any:
@@ -403,7 +403,7 @@ def _hub_model(
         model.generation, model.not_applied = generation_settings(
             module, model.end_ids, continues=model.continues, n_given=1, begin=begin
         )
-    confirm.record_layers(model, layer_maps(module))
+    confirm.choose_layer_map(model, layer_maps(module))
     model.record_experts(find_routings(model))
     model.rotary = positions.rotary(model, rotary_paths(module))
     if (table := positions.position_table(model)) is not None:

@@ -111,44 +111,44 @@ def order_source_of_equal_inputs(
     with record() as recording:
         model(*inputs)
     sites = [s for s in recording.attention.values() if s.kind == model.kinds[0].name]
-    close = rounding_in(model.module.dtype)
+    tolerance = rounding_in(model.module.dtype)
     for site in sites:  # the first that tells: the layers after it read what it has made of that
-        if site.has_causes and (source := _source_at(site, tokens, close)):
+        if site.has_causes and (source := _source_at(site, tokens, tolerance)):
             return source
-    if not sites or recording.unrecorded or any(_uneven(site, tokens, close) for site in sites):
+    if not sites or recording.unrecorded or any(_uneven(site, tokens, tolerance) for site in sites):
         return UNSEEN
     return BY_MASK
 
 
-def _source_at(site: AttentionSite, tokens: slice, close: float) -> str:
+def _source_at(site: AttentionSite, tokens: slice, tolerance: float) -> str:
     """Return what tells one attention the order of equal tokens; empty if nothing does."""
     q, k, v = (part[:, :, tokens] for part in (site.q, site.k, site.v))
-    if not _equal(v, 2, close):
+    if not _equal(v, 2, tolerance):
         return BY_VECTORS
-    if not _equal(q, 2, close) or not _equal(k, 2, close):
+    if not _equal(q, 2, tolerance) or not _equal(k, 2, tolerance):
         return BY_ROTATION
-    return BY_SCORES if _varies(site, tokens, close) else ""
+    return BY_SCORES if _varies(site, tokens, tolerance) else ""
 
 
-def _equal(values: Tensor, axis: int, close: float) -> bool:
+def _equal(values: Tensor, axis: int, tolerance: float) -> bool:
     """Return True if values are the same along an axis but for rounding."""
     apart = (values - values.narrow(axis, 0, 1)).abs().max()
-    return float(apart) <= 10 * close * max(1.0, float(values.abs().max()))
+    return float(apart) <= 10 * tolerance * max(1.0, float(values.abs().max()))
 
 
-def _varies(site: AttentionSite, tokens: slice, close: float) -> bool:
+def _varies(site: AttentionSite, tokens: slice, tolerance: float) -> bool:
     """Return True if what is added to the scores differs from key to key."""
     rows = torch.arange(site.n_query)
     scores = (term.scores(None, rows, site.n_key).float() for term in site.terms)
-    return any(not _equal(each[..., tokens], -1, close) for each in scores)
+    return any(not _equal(each[..., tokens], -1, tolerance) for each in scores)
 
 
-def _uneven(site: AttentionSite, tokens: slice, close: float) -> bool:
+def _uneven(site: AttentionSite, tokens: slice, tolerance: float) -> bool:
     """Return True if a query prefers one of the keys that it reads."""
     weights = site.weights().float()[..., tokens]
     most, reads = weights.amax(-1), weights > 0
     least = weights.masked_fill(~reads, torch.inf).amin(-1)
-    return bool((most - least > 10 * close).any())
+    return bool((most - least > 10 * tolerance).any())
 
 
 class PositionTable(nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from models.analysis.checks import rounding_in
 from models.errors import CheckpointError
 from models.hub.choosers import MaskedPair
-from models.hub.close import close
+from models.hub.close import is_close
 from models.hub.kinds import why_nothing_is_shown
 from models.hub.model import HubModel
 from models.hub.readers import Discriminator, MaskedLM
@@ -78,7 +78,7 @@ def answers_beside_a_longer_text(model: HubModel) -> bool:
     cut = [batch[:1][tuple(map(slice, one.shape))] for batch, one in zip(both, alone, strict=True)]
     pairs = list(zip(cut, alone, strict=True))
     return all(
-        one.shape == expected.shape and close(model, one, expected) for one, expected in pairs
+        one.shape == expected.shape and is_close(model, one, expected) for one, expected in pairs
     )
 
 
@@ -369,7 +369,7 @@ def check_two_steps(model: HubModel) -> None:
         return
     ids = short_text(model.module, model.config, 7)
     one_call = model.module(input_ids=ids, decoder_input_ids=ids, use_cache=False).logits
-    if not close(model, model(ids, ids), one_call):
+    if not is_close(model, model(ids, ids), one_call):
         raise CheckpointError(
             "its decoder gives other logits from a finished encoding than in one call with its encoder"
         )

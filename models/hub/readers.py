@@ -18,6 +18,7 @@ from models.architectures.base import (
     Answers,
     Field,
 )
+from models.architectures.bert import SPAN_HEAD
 from models.hub.labels import (
     compares_labels,
     describe_labels,
@@ -74,7 +75,6 @@ def masked_heads(module: Any) -> list[OutputHead]:
     ]
 
 
-SPAN_READER = "span"
 ONE_TEXT_FIELD = Field("text", "text", before=OPENING, after=CLOSING, segment=0)
 SECOND_TEXT = Field(
     "second_text", "text", optional=True, before=SECOND_OPENING, after=SECOND_CLOSING, segment=1
@@ -244,7 +244,7 @@ class QuestionAnswering(HubModel):
         )
         first, last = best_span(start, end)
         return {
-            SPAN_READER: Span(
+            SPAN_HEAD: Span(
                 "text",
                 start,
                 end,
@@ -257,7 +257,7 @@ class QuestionAnswering(HubModel):
     def answer(
         self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> str:
-        return cast(Span, outputs[SPAN_READER]).text
+        return cast(Span, outputs[SPAN_HEAD]).text
 
 
 TOKEN_CLASSES = "token classes"

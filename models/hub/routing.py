@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.hub.close import close
+from models.hub.close import is_close
 from models.hub.layer_map import MAX_INNER_NUMBERS
 from models.hub.model import HubModel
 from models.hub.probe import short_text
@@ -148,13 +148,13 @@ def _confirmed(
             continue
         routing = Routing(part.path, call.path, reads, n_experts, call.x.dim(), module)
         x = value[reads].reshape(-1, call.x.shape[-1]).to(call.x)
-        if not close(model, x, call.x.reshape(x.shape)):
+        if not is_close(model, x, call.x.reshape(x.shape)):
             continue
         try:
             outputs = routing.outputs(x, call.experts)
         except _FAILURES:  # takes something else
             continue
-        if close(model, (call.weights[..., None] * outputs).sum(1), call.out.reshape(x.shape)):
+        if is_close(model, (call.weights[..., None] * outputs).sum(1), call.out.reshape(x.shape)):
             return routing
     return None
 

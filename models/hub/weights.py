@@ -13,7 +13,7 @@ from torch import nn
 from models import loading
 from models.errors import CheckpointError
 from models.hub import probe
-from models.hub.close import close
+from models.hub.close import is_close
 from models.hub.model import HubModel
 
 _IN_LAYER = re.compile(r"\.\d+(\.|$)")  # a path of a module
@@ -119,7 +119,7 @@ def check_unread(model: HubModel, names: Sequence[str]) -> None:
     for parameter in parameters:
         parameter.zero_()
     after = model(*inputs)
-    if not all(close(model, after[name], answer) for name, answer in before.items()):
+    if not all(is_close(model, after[name], answer) for name, answer in before.items()):
         raise CheckpointError(_not_in_its_weights(names))
 
 

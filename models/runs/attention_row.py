@@ -18,7 +18,7 @@ from models.decoding.incremental import Incremental, id_row, sees_ahead
 from models.tokenizers.base import Encoding
 from models.trace import AttentionSite, Trace, TracedModule
 from models.trace.edits import Edit, Edits, SetWeights, Where
-from models.trace.edits.watched import GivenWeights
+from models.trace.edits.gradients import GivenWeights
 from models.trace.outputs import (
     ChoiceProbabilities,
     ClassProbabilities,

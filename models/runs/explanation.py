@@ -20,7 +20,7 @@ LN_2 = math.log(2)  # bound of a Jensen-Shannon divergence
 EPSILON = 0.05  # total variation of the answer that an adversary may cause
 N_PERMUTATIONS = 100
 N_ASCENT_STARTS, N_ASCENT_STEPS = 8, 60  # of the adversary's gradient ascent
-LONGEST_SEARCH = 1.5  # seconds of gradient ascent
+MAX_SEARCH_SECONDS = 1.5  # seconds of gradient ascent
 MOST_CORNERS = 64  # keys that the adversary goes towards, and rows of one pass
 RATE, PENALTY = 0.3, 20.0
 BISECTIONS = 8
@@ -167,7 +167,7 @@ def adversary(
     n_starts: int = N_ASCENT_STARTS,
     n_steps: int = N_ASCENT_STEPS,
     seed: int = 0,
-    max_seconds: float = LONGEST_SEARCH,
+    max_seconds: float = MAX_SEARCH_SECONDS,
 ) -> Adversary:
     """Move a row as far as possible while the answer stays (Jain and Wallace 2019, §4.2.2).
 

@@ -17,7 +17,7 @@ from models.runs.scope import Scope
 from models.runs.spec import read_values
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Where
-from models.trace.edits.watched import GivenWeights
+from models.trace.edits.gradients import GivenWeights
 
 
 @dataclass(frozen=True, eq=False)

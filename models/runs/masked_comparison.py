@@ -37,39 +37,39 @@ def run_masked(
     requests: Sequence[Texts],
     edits: Sequence[Edit] = (),
     generated_tokens: Sequence[Sequence[int]] = (),
-    most: int | None = None,
+    max_new: int | None = None,
 ) -> list[MaskedRun]:
     """Run inputs in one padded batch under edits; return one result each.
 
-    A missing target is generated under the model's own masks first. `most` is the maximum number of
-    tokens generated for comparison, by default the model's. `generated_tokens` and errors as in
-    `Scope.run_batch`.
+    A missing target is generated under the model's own masks first. At most `max_new` tokens are
+    generated for comparison, by default as many as the model can. `generated_tokens` and errors as
+    in `Scope.run_batch`.
     """
     traces = scope.run_batch(requests, edits=edits, generated_tokens=generated_tokens)
     if not scope.model.can_write:
         return [MaskedRun(trace, (), (), trace.output, ()) for trace in traces]
     stream = scope.model.fields[0].stream
     n = max(len(trace.streams[stream].ids) for trace in traces)
-    return [_masked_run(scope, trace, n, most) for trace in traces]
+    return [_masked_run(scope, trace, n, max_new) for trace in traces]
 
 
-def run_unmasked(scope: Scope, trace: Trace, most: int | None = None) -> MaskedRun:
+def run_unmasked(scope: Scope, trace: Trace, max_new: int | None = None) -> MaskedRun:
     """Return what `run_masked` returns without edits, from an existing trace."""
     if not scope.model.can_write:
         return MaskedRun(trace, (), (), trace.output, ())
     n = len(trace.streams[scope.model.fields[0].stream].ids)
-    return _masked_run(scope, trace, n, most)
+    return _masked_run(scope, trace, n, max_new)
 
 
-def _masked_run(scope: Scope, trace: Trace, n_given: int, most: int | None) -> MaskedRun:
+def _masked_run(scope: Scope, trace: Trace, n_given: int, max_new: int | None) -> MaskedRun:
     model, config = scope.model, scope.config
     input_ids, row = trace.streams[model.fields[0].stream].ids, trace.streams[model.writes].ids
     labels = trace.next_token.labels
     log_probs = trace.next_token.log_probs[range(len(labels)), labels]
     room = (
         model.max_new_tokens(len(input_ids))
-        if most is None
-        else min(most, model.max_new_tokens(len(input_ids)))
+        if max_new is None
+        else min(max_new, model.max_new_tokens(len(input_ids)))
     )
     if not (trace.edits or trace.teacher_forced or model.continues):  # the row is what it writes
         output = labels[:room]
@@ -79,9 +79,9 @@ def _masked_run(scope: Scope, trace: Trace, n_given: int, most: int | None) -> M
             if model.continues
             else (row[1:], (config.pad_id,) * (n_given - len(input_ids)))
         )
-        how = {"max_new": room, "edits": trace.edits, "draft_tokens": [draft]}
+        options = {"max_new": room, "edits": trace.edits, "draft_tokens": [draft]}
         padded = (*input_ids, *padding) if padding else input_ids
-        steps = decoding.greedy(model, padded, **how)
+        steps = decoding.greedy(model, padded, **options)
         output = tuple(step.token for step in steps)
     else:
         output = ()

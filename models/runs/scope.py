@@ -253,7 +253,7 @@ class Scope:
         """Return only the answers of several inputs, given as streams, from one padded batch.
 
         `edits` apply to every row, or to the rows they name. With `gradients`, the answers can be
-        differentiated (models.trace.edits.watched). `layers` is entered for the pass
+        differentiated (models.trace.edits.gradients). `layers` is entered for the pass
         (models.trace.reuse).
 
         Raises:
@@ -362,7 +362,7 @@ class Scope:
             )
         return self._traces(requests, rows, answers, recording)
 
-    def write(self, value: FieldInput, how: str = "greedy", **settings: Any) -> GeneratedText:
+    def write(self, value: FieldInput, strategy: str = "greedy", **settings: Any) -> GeneratedText:
         """Generate from a source or a prompt with "greedy", "sample" (needs seed=) or "beam".
 
         `settings` go to that decoder.
@@ -377,7 +377,7 @@ class Scope:
         if any(needs_material(edit) for edit in settings.get("edits", ())):
             streams = self._with_own_words([value], (), None)
             settings["edits"] = self.with_material(settings["edits"], streams)
-        return write_text(self.model, self.tokenizer, ids, how, **settings)
+        return write_text(self.model, self.tokenizer, ids, strategy, **settings)
 
     def input_ids(self, value: FieldInput) -> tuple[int, ...]:
         """Return the tokens of the model's first field, from which generation continues.

@@ -44,9 +44,9 @@ class SurveyParts:
             self._write()
 
     def numbers(
-        self, name: str, most: float, work_out: Callable[[], Sequence[float]]
+        self, name: str, upper: float, work_out: Callable[[], Sequence[float]]
     ) -> list[float]:
-        """Return the numbers of a part, each from 0 to `most`; they are worked out only once.
+        """Return the numbers of a part, each from 0 to `upper`; they are worked out only once.
 
         Raises:
             ValueError: the file holds other numbers under this name.
@@ -56,7 +56,7 @@ class SurveyParts:
             if time.monotonic() - self._written_at >= WRITE_EVERY:
                 self._write()
         numbers = self._parts[name]
-        if not all(0 <= number <= most for number in numbers):
+        if not all(0 <= number <= upper for number in numbers):
             raise ValueError(f"{self.path} is damaged at {name!r:.60}; remove it")
         return numbers
 

@@ -19,7 +19,7 @@ from models.runs.text_loss import LOSS_UNITS, TextLosses
 from models.tokenizers.base import Encoding
 from models.trace import Trace
 from models.trace.edits import Edit, HeadOff, Where
-from models.trace.edits.watched import HeadOutputGradients
+from models.trace.edits.gradients import HeadOutputGradients
 
 SWEPT_PER_PASS = 32  # texts in one pass
 SWEPT_SHARES = (
@@ -29,7 +29,7 @@ SWEPT_SHARES = (
     1.0,
 )  # of the heads of a kind that are off, as near as their number allows
 CURVE_TEXTS = 100  # of the reported half, for the curves
-OWN_BASELINE = "own"
+UNEDITED = "own"
 
 SiteHead = tuple[str, int]
 EncodingByStream = Mapping[str, Encoding]
@@ -144,7 +144,7 @@ class Sweep:
 
     def passes(self) -> Iterator[tuple[str, tuple[Edit, ...], Sequence[EncodingByStream]]]:
         """Yield (name, edits, texts) of every pass, those of the curves after all others."""
-        yield OWN_BASELINE, (), self.texts
+        yield UNEDITED, (), self.texts
         for site, head in self.heads:
             yield f"{site} {head}", (self._off([(site, head)]),), self.texts
         reported = self.texts[1::2][:CURVE_TEXTS]
@@ -192,7 +192,7 @@ class Sweep:
 
     def results(self) -> list[HeadResult]:
         """Return the effect of each head, largest first."""
-        unedited = torch.tensor(self.losses[OWN_BASELINE])
+        unedited = torch.tensor(self.losses[UNEDITED])
         heads = list(self.heads.items())
         changes = torch.stack(
             [torch.tensor(self.losses[f"{site} {head}"]) - unedited for (site, head), _ in heads]
@@ -216,7 +216,7 @@ class Sweep:
         The least important are off first. The four numbers are the change of the loss in that
         order, and the lowest, upper median and highest of the random orders.
         """
-        unedited = torch.tensor(self.losses[OWN_BASELINE])[1::2][:CURVE_TEXTS]
+        unedited = torch.tensor(self.losses[UNEDITED])[1::2][:CURVE_TEXTS]
         by_kind: dict[str, dict[str, tuple[float, float, float, float]]] = {}
         for kind in dict.fromkeys(kind for kind, _ in self.heads.values()):
             for share in SWEPT_SHARES:

@@ -23,7 +23,7 @@ class GeneratedText:
 
 
 def write_text(
-    model: Model, tokenizer: Tokenizer, ids: tuple[int, ...], how: str, **settings: Any
+    model: Model, tokenizer: Tokenizer, ids: tuple[int, ...], strategy: str, **settings: Any
 ) -> GeneratedText:
     """Generate from these tokens with "greedy", "sample" or "beam"; `settings` go to the decoder.
 
@@ -31,14 +31,14 @@ def write_text(
         ValueError: there is no such decoder, a setting is invalid, or the tokens leave no room.
     """
     check_room_to_generate(model, ids)
-    if how == "beam":
+    if strategy == "beam":
         last = list(decoding.beam(model, ids, **settings))[-1]
         tokens, steps = last.hypotheses[0].tokens, ()
-    elif how in ("greedy", "sample"):
-        steps = tuple(getattr(decoding, how)(model, ids, **settings))
+    elif strategy in ("greedy", "sample"):
+        steps = tuple(getattr(decoding, strategy)(model, ids, **settings))
         tokens = tuple(s.token for s in steps)
     else:
-        raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
+        raise ValueError(f"strategy must be greedy, sample or beam, not {strategy!r}")
     return GeneratedText(tokenizer.decode(tokens), tokens, steps)
 
 

@@ -31,7 +31,7 @@ from models.training.task import Case, DataError, Evaluation, Progress, no_progr
 
 CLASSIFY_TOKENS = ("byte pairs", "word pieces")
 CLASSIFY_EVAL_ROWS = 64  # per batch in `evaluate`
-N_BEST = 1000  # validation texts
+N_VALIDATION_TEXTS = 1000  # validation texts
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class ClassifyTask:
         return text_classes(answers, batch, smoothing, self.lm_weight)
 
     def validation(self) -> Sequence[Labelled]:
-        return [self.example(text) for text in self._of("validation")[:N_BEST]]
+        return [self.example(text) for text in self._of("validation")[:N_VALIDATION_TEXTS]]
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Return texts with their label, in the order of the first text's hash."""

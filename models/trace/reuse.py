@@ -106,12 +106,12 @@ def _calling(call: Callable) -> Iterator[None]:
 
 def _let_reuse(part: nn.Module) -> None:
     """Let a block above decide what a module returns; outside such blocks it works as ever."""
-    own = type(part).forward
+    original = type(part).forward
 
-    @wraps(own)
+    @wraps(original)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         call = _in_force.get()
-        return own(self, *args, **kwargs) if call is None else call(self, args, kwargs)
+        return original(self, *args, **kwargs) if call is None else call(self, args, kwargs)
 
     with _installed:
         if "forward" not in vars(part):

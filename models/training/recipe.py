@@ -78,12 +78,12 @@ def _powers_to_one(steps: int, ratio: float) -> int:
     return 1 + math.ceil(math.log(steps) / math.log(ratio))
 
 
-def densely_kept(recipe: Recipe, most: int) -> Recipe:
-    """Return the recipe with its snapshots as close together as `most` (at least 2) allow."""
+def densely_kept(recipe: Recipe, max_kept: int) -> Recipe:
+    """Return the recipe with its snapshots as close together as `max_kept` (at least 2) allow."""
 
     def spaced(ratio: float) -> Recipe:
         n = 1 + (_powers_to_one(recipe.steps, ratio) if ratio < recipe.steps else 1)
         return replace(recipe, snapshots=True, snapshot_ratio=ratio, n_snapshots=n)
 
     ratios = (spaced(round(LEAST_RATIO * 1.005**k, 3)) for k in count())
-    return next(one for one in ratios if len(snapshot_steps(one)) <= most)
+    return next(one for one in ratios if len(snapshot_steps(one)) <= max_kept)

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 import models
 from models.architectures.attention_only import AttentionOnly
 from models.architectures.seq2seq import Seq2Seq
-from models.checkpoint import describe_own
+from models.checkpoint import describe_checkpoint
 from models.opening import shipped_folder
 from models.tokenizers.base import END
 from viz_app.input_bar.examples import example_choices, readable_examples
@@ -81,7 +81,9 @@ CHECKS = {  # how many are made on each page
     },
 }
 # by what their records say; test_it_is_known_what_each_is_for holds it against the models
-TASKS = {name: describe_own(shipped_folder() / name).training["task"] for name in models.shipped()}
+TASKS = {
+    name: describe_checkpoint(shipped_folder() / name).training["task"] for name in models.shipped()
+}
 # trained without a look-ahead mask, so that it writes nothing by itself
 UNMASKED = "reverse-unmasked"
 LANGUAGE_MODELS = [name for name, task in TASKS.items() if task == "language"]

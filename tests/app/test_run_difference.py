@@ -169,7 +169,7 @@ def test_a_sampled_difference_says_how_its_tokens_came_about() -> None:
     forced = {"force": "1:1182", "pin.force": "1:1182"}
     how = {"decoding-how": "sampling", "decoding-temperature": "2.0", "decoding-seed": "3"}
     app = opened("decoding", CATS, CATS, **how, **forced)
-    sampled = Method(how="sample", temperature=2.0, seed=3, forced=((0, 1182),))
+    sampled = Method(strategy="sample", temperature=2.0, seed=3, forced=((0, 1182),))
     scope = models.load("eng-fra", device="cpu")
     ids = scope.run(CATS["source"]).streams["source"].ids
     tokens = autoregressive(scope.model, ids, sampled).run.taken

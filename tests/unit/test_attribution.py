@@ -23,7 +23,7 @@ from models.analysis.cells import head_slope, part_effects
 from models.analysis.metrics import logits_of
 from models.runs.scope import Scope
 from models.trace.edits import HeadOff, Where, ZeroValue
-from models.trace.edits.watched import WeightGates
+from models.trace.edits.gradients import WeightGates
 
 TEXT, OTHER, METRIC = "ab cd ef", "ab ga ef", LogitDifference(5, 6)
 WRITERS = ["transformer", "gpt"]

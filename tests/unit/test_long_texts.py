@@ -148,7 +148,9 @@ CHANGE = MaskChange(block=((9, 3), (21, 21)), allow=((2, 19),))
 @pytest.fixture(scope="module")
 def views(scope: Scope) -> dict[tuple[int, int] | None, MaskView]:
     changes = for_kinds(self=CHANGE)
-    before, after = (run_masked(scope, [(TEXT, None)], edits, most=2)[0] for edits in ((), changes))
+    before, after = (
+        run_masked(scope, [(TEXT, None)], edits, max_new=2)[0] for edits in ((), changes)
+    )
     return {
         tile: MaskView(before, after, changes, "self", OWN, HEAD, TERMS, tile)
         for tile in (None, (9, 3))

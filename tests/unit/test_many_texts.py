@@ -10,7 +10,7 @@ from small_scopes import scope_of
 import models
 from models.analysis.paired import Interval
 from models.runs.scope import Scope
-from models.runs.sweep import OWN_BASELINE, HeadResult, Sweep, SweepResult
+from models.runs.sweep import UNEDITED, HeadResult, Sweep, SweepResult
 from models.trace.edits import HeadOff
 from viz_app import words
 from viz_app.controls import sweeping
@@ -86,7 +86,7 @@ def test_a_star_is_of_an_effect_that_has_one_sign_in_both_halves(scope: Scope) -
     noise = torch.rand(60, generator=torch.Generator().manual_seed(4))
     turned = torch.tensor([1.0, -1.0]).repeat(30)  # even texts select, odd ones report
     changes = {same: 1 + noise, opposite: (1 + noise) * turned, by_chance: noise - noise.mean()}
-    sweep.losses[OWN_BASELINE] = [0.0] * 60
+    sweep.losses[UNEDITED] = [0.0] * 60
     for site, head in sweep.heads:
         sweep.losses[f"{site} {head}"] = changes.get((site, head), torch.zeros(60)).tolist()
     marks = {

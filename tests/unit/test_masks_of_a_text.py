@@ -195,9 +195,9 @@ def test_files_are_of_the_text(scope: Scope) -> None:
 
 def test_a_text_that_fills_the_context_is_not_gone_on_with(scope: Scope) -> None:
     for most in (3, None):
-        (full,) = run_masked(scope, [("a" * (N_CTX - 1),)], most=most)
+        (full,) = run_masked(scope, [("a" * (N_CTX - 1),)], max_new=most)
         assert (full.output, full.output_ids) == ("", ())
-    short, whole = (run_masked(scope, [(FIRST,)], most=n)[0].output_ids for n in (3, None))
+    short, whole = (run_masked(scope, [(FIRST,)], max_new=n)[0].output_ids for n in (3, None))
     assert len(short) == min(3, len(whole))
     assert short == whole[:3]
 

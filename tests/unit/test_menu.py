@@ -9,7 +9,7 @@ from small import random_gpt
 
 import models
 from models.architectures import family_of
-from models.checkpoint import CheckpointError, describe_own, save_checkpoint
+from models.checkpoint import CheckpointError, describe_checkpoint, save_checkpoint
 from models.layers.similarity import SIMILARITIES
 from models.opening import shipped_folder
 from models.tokenizers.base import Tokenizer
@@ -91,7 +91,7 @@ def test_the_own_module_comes_last_under_its_file_name(
 
 def test_no_data_file_is_named_in_the_menu() -> None:
     written = json.dumps(menu.groups())
-    records = [describe_own(shipped_folder() / name).training for name in models.shipped()]
+    records = [describe_checkpoint(shipped_folder() / name).training for name in models.shipped()]
     files = [record["data"].get("file", "") for record in records]
     names = {name for file in files for name in file.split(" + ") if name}
     assert len(names) > 5
@@ -107,7 +107,7 @@ def test_a_size_has_two_or_three_digits(n: float, said: str) -> None:
 
 def test_what_a_checkpoint_says_of_itself_is_what_it_is_when_opened() -> None:
     for name in ("dates-rnn", "gpt-char"):
-        said, opened = describe_own(shipped_folder() / name), models.load(name, device="cpu")
+        said, opened = describe_checkpoint(shipped_folder() / name), models.load(name, device="cpu")
         assert said.family == family_of(opened.config)
         assert {key: said.training[key] for key in ("task", "scores")} == {
             key: opened.training[key] for key in ("task", "scores")
@@ -115,7 +115,7 @@ def test_what_a_checkpoint_says_of_itself_is_what_it_is_when_opened() -> None:
 
 
 def test_every_shipped_model_has_a_line_of_its_own_kind_and_history_has_its_order() -> None:
-    found = {name: describe_own(shipped_folder() / name).family for name in models.shipped()}
+    found = {name: describe_checkpoint(shipped_folder() / name).family for name in models.shipped()}
     years = {name: family.year for name, family in found.items()}
     history = ("dates-rnn", "dates-bahdanau", "dates-attn", "dates", "gpt")
     assert all(years[one] < years[other] for one, other in itertools.pairwise(history))
@@ -133,11 +133,11 @@ def test_every_shipped_model_has_a_line_of_its_own_kind_and_history_has_its_orde
 
 def test_a_folder_that_is_no_checkpoint_says_nothing_of_itself(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="training.json"):
-        describe_own(tmp_path)
+        describe_checkpoint(tmp_path)
     (tmp_path / "training.json").write_text('{"task": 3}')
     with pytest.raises(CheckpointError, match="task must be"):
-        describe_own(tmp_path)
+        describe_checkpoint(tmp_path)
     (tmp_path / "training.json").write_text("{}")
     (tmp_path / "config.json").write_text('{"architecture": "perceptron"}')
     with pytest.raises(CheckpointError, match="'perceptron' is not one of"):
-        describe_own(tmp_path)
+        describe_checkpoint(tmp_path)

@@ -14,10 +14,9 @@ from small_runs import RUN, assert_same_run, run
 
 from models.errors import CheckpointError
 from models.opening import load
-from models.training import watched
+from models.training import live_report
 from models.training.fixed_example import example_fields
-from models.training.run_folder import LOCK_FILE, claim_folder, is_claimed
-from models.training.watched import (
+from models.training.live_report import (
     REPORT,
     REQUEST,
     read_report,
@@ -25,6 +24,7 @@ from models.training.watched import (
     request_attention,
     requested_site,
 )
+from models.training.run_folder import LOCK_FILE, claim_folder, is_claimed
 from viz_app.trainers.process import reported_weights
 
 SITE = "decoder.layers.0.cross_attn"
@@ -141,7 +141,7 @@ def test_a_request_is_never_written_elsewhere(tmp_path, kind):
     [
         b"{", b"\xff\xfe", b"[]", b'{"step": 3}', b'{"step": 3, "loss": NaN}', b'{"step": -1, "loss": 1.0}',
         b'{"step": 3, "loss": "<b>"}', b'{"step": 3, "loss": 1.0, "rows": 4}', b'{"step": 3, "loss": 1, "rows": [{"step": 1e999}]}',
-        b"[" * 100_000, b" " * (watched.MAX_REPORT_BYTES + 1),
+        b"[" * 100_000, b" " * (live_report.MAX_REPORT_BYTES + 1),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_report_is_refused(tmp_path, content):

@@ -18,7 +18,7 @@ from models.analysis import (
 from models.analysis.metrics import logits_of
 from models.errors import IndistinctRowsError
 from models.trace.edits import HeadOff, Where
-from models.trace.edits.watched import GivenWeights, HeadOutputGradients
+from models.trace.edits.gradients import GivenWeights, HeadOutputGradients
 
 METRIC = LogProbability(5)
 

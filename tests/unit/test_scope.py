@@ -167,7 +167,7 @@ def test_each_way_of_writing(scope):
     assert scope.write("abc", "beam").text == scope.write("abc", "beam", width=2).text == "cba"
     assert scope.write("abc", "sample", seed=3, top_k=1).text == "cba"
     assert scope.write("abc", max_new=2).text == "cb"
-    with pytest.raises(ValueError, match="how must be greedy, sample or beam, not 'guess'"):
+    with pytest.raises(ValueError, match="strategy must be greedy, sample or beam, not 'guess'"):
         scope.write("abc", "guess")
 
 

@@ -10,7 +10,7 @@ from small import random_seq2seq
 
 import models
 from models import Trace
-from models.checkpoint import Checkpoint, describe_own
+from models.checkpoint import Checkpoint, describe_checkpoint
 from models.opening import shipped_folder
 from models.runs.scope import Scope
 from models.tokenizers.base import Tokenizer
@@ -146,14 +146,14 @@ def test_the_model_to_open_instead_is_one_of_the_same_task_with_an_attention() -
     without = [
         name
         for name in models.shipped()
-        if describe_own(shipped_folder() / name).family.year == 2014
+        if describe_checkpoint(shipped_folder() / name).family.year == 2014
     ]
     assert len(without) > 1
     for name in without:
-        task = describe_own(shipped_folder() / name).training["task"]
+        task = describe_checkpoint(shipped_folder() / name).training["task"]
         named = words.terms(task).aligned
         assert named in states.explain_states(
             models.load(name, device="cpu").config, words.terms(task)
         )
-        assert describe_own(shipped_folder() / named).training["task"] == task
+        assert describe_checkpoint(shipped_folder() / named).training["task"] == task
         assert models.load(named, device="cpu").model.kinds

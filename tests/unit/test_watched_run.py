@@ -15,8 +15,8 @@ from small import reversal_trainer
 from small_runs import RUN
 
 from models.opening import load
+from models.training.live_report import REPORT, requested_site
 from models.training.run_folder import claim_folder
-from models.training.watched import REPORT, requested_site
 from viz_app.controls.train import text
 from viz_app.trainers import watched
 from viz_app.trainers.example_pictures import ExamplePictures

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from models.architectures import Model
-from models.checkpoint import Description, describe_own
+from models.checkpoint import Description, describe_checkpoint
 from models.checkpoint_files import CONFIG, RECORD, TOKENIZER, WEIGHTS, snapshot_path, snapshots
 from models.errors import CheckpointError
 from models.printable import printable
 from models.training import progress
+from models.training.live_report import REPORT, read_report, request_attention
 from models.training.run_folder import LOCK_FILE, is_claimed
-from models.training.watched import REPORT, read_report, request_attention
 from viz_app.trainers.process import reported_weights
 from viz_app.trainers.run import ACTIVE, CURVE, DONE, RUNNING, STARTING, STOPPED, TRAINED, WAITING
 
@@ -168,7 +168,7 @@ class WatchedRun:
         which = status.st_mtime_ns, status.st_size, status.st_ino
         if which == self._read:
             return
-        before, record = self.record, (described := describe_own(self.folder)).training
+        before, record = self.record, (described := describe_checkpoint(self.folder)).training
         step = _count(record.get("trained_to", record.get("step")))
         if step < self.step or any(before.get(name) != record.get(name) for name in IDENTITY):
             self.begun += 1

@@ -59,7 +59,7 @@ def vision_model(
         about |= {"names": label_names(config), "position": answering_patch(module, trial)}
     model = kind(module, sizes, **about)
     check_trial(model, NO_PATCH_ATTENTION)
-    confirm.record_layers(model, layer_maps(module))
+    confirm.choose_layer_map(model, layer_maps(module))
     patches = slice(len(grid.before), len(grid.before) + grid.n_patches)
     model.order_source = order_source_of_equal_inputs(model, (torch.ones_like(trial),), patches)
     if (table := _position_table(model, trial)) is not None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from models.architectures.base import IMAGE_FIELD, Answers, Field
 from models.errors import CheckpointError
-from models.hub.close import close
+from models.hub.close import is_close
 from models.hub.images.model import PATCHES_STREAM
 from models.hub.images.processor import PatchTokenizer
 from models.hub.model import HubModel
@@ -154,7 +154,7 @@ def check_similarity(model: TextImageModel, ids: Int[Tensor, "1 n"]) -> None:
     """Raise CheckpointError if the two towers give another logit than one call of the module."""
     text, pixels = model.repeated(ids)
     expected = model.module(input_ids=text, pixel_values=pixels).logits_per_text.diagonal()
-    if not close(model, model(text, pixels)[SIMILARITY_OUTPUT][:, 1], expected):
+    if not is_close(model, model(text, pixels)[SIMILARITY_OUTPUT][:, 1], expected):
         raise CheckpointError("its towers one by one give another similarity than in one call")
 
 
@@ -169,7 +169,7 @@ def filler_of(model: TextImageModel, ids: Int[Tensor, "1 n"], library: Any) -> i
     is_masked = "attention_mask" in library.model_input_names
     filler = model.config.pad_id if is_masked else model.config.fill_id
     filled = torch.cat([ids, torch.full_like(ids[:, :1], filler)], dim=1)
-    if close(model, model.text_vectors(filled), model.text_vectors(ids)):
+    if is_close(model, model.text_vectors(filled), model.text_vectors(ids)):
         return NO_FILLER
     return filler
 

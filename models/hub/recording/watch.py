@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from models.hub.recording import flex, multi_head
 from models.hub.recording.batch_axes import by_text_and_head
-from models.hub.recording.by_hand.watched import ByHand
+from models.hub.recording.by_hand.attention_watch import ByHand
 from models.hub.recording.context import AttentionCall, ModuleCall, PassContext, Tap, Taps
 from models.hub.recording.forward_pass import ForwardPass
 from models.hub.recording.projections import ADDMM, LINEAR, linear_of

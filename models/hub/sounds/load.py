@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from models.architectures.base import BY_VECTORS
 from models.errors import CheckpointError, first_line
 from models.hub import confirm, probe
-from models.hub.close import close
+from models.hub.close import is_close
 from models.hub.generation import generation_settings
 from models.hub.layouts import layer_maps
 from models.hub.positions import table_looked_up

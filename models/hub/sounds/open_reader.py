@@ -112,7 +112,7 @@ def _check_reader(model: SoundReader) -> None:
     """Raise CheckpointError unless a run shows attention; keep where its layers are."""
     with _on_sound_alone():
         probe.check_trial(model, NO_SOUND_ATTENTION)
-    confirm.record_layers(model, layer_maps(model.module))
+    confirm.choose_layer_map(model, layer_maps(model.module))
 
 
 @contextmanager

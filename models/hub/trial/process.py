@@ -120,20 +120,20 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
     _check_size(module, files.stored_numbers(folder))
     size = sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
     inputs: dict[str, torch.Tensor] = {}
-    two = issubclass(plan.ask, TextImageModel)
-    if two or issubclass(plan.ask, ImageModel):
+    two = issubclass(plan.model_class, TextImageModel)
+    if two or issubclass(plan.model_class, ImageModel):
         begin(files.PREPROCESSOR, ANSWERING_SECONDS)
         shape = ImageProcessor(folder, load.transformers_library()).shape
         begin("config.json", BUILDING_SECONDS)
         inputs = {"pixel_values": torch.zeros(1, *shape, device="meta")}
-    if issubclass(plan.ask, SpeechToText | SoundReader):
+    if issubclass(plan.model_class, SpeechToText | SoundReader):
         begin(files.PREPROCESSOR, ANSWERING_SECONDS)
         processor = SoundProcessor(folder, load.transformers_library())
         features = processor.features(decoded_sound(example_sound()))
         begin("config.json", BUILDING_SECONDS)
         inputs = {processor.reads: features[None].to("meta")}
     _run_blank(module, **inputs, **_blank_text(plan))
-    if issubclass(plan.ask, ImageModel | SoundReader):
+    if issubclass(plan.model_class, ImageModel | SoundReader):
         return size
     begin("tokenizer", READING_SECONDS)
     library = load.library_tokenizer(folder)
@@ -150,12 +150,12 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
 
 def _blank_text(plan: load.OpeningPlan) -> dict[str, Any]:
     """Return a text as the input of a model that reads one."""
-    if issubclass(plan.ask, ImageModel | SoundReader):
+    if issubclass(plan.model_class, ImageModel | SoundReader):
         return {}
     ids = torch.zeros(1, 3, dtype=torch.long, device="meta")
-    if issubclass(plan.ask, TextImageModel):
+    if issubclass(plan.model_class, TextImageModel):
         return {"input_ids": ids}
-    if issubclass(plan.ask, SpeechToText):
+    if issubclass(plan.model_class, SpeechToText):
         return {"decoder_input_ids": ids, "use_cache": False}
     target = {"decoder_input_ids": ids} if plan.config.is_encoder_decoder else {}
     return {"input_ids": ids, "use_cache": False, **target}

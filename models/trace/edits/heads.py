@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.trace.edits.base import FARTHEST, AttentionPart, Edit
-from models.trace.edits.material import Material, put_in, table_of
+from models.trace.edits.material import Material, material_for, replace_vectors
 
 BASELINES = ("zero", "uniform", "offset", "mean", "resample")
 FROM_TEXTS = ("mean", "resample")  # baselines that need held-out texts
@@ -84,7 +84,7 @@ class HeadOff(Edit):
         """Set the outputs of the chosen heads to 0, or to those of held-out texts."""
         if self.baseline == "zero":
             return head_out.masked_fill(part.chosen(self.where), 0.0)
-        return put_in(self, table_of(self.material, part.site, self), head_out, part)
+        return replace_vectors(self, material_for(self.material, part.site, self), head_out, part)
 
     def effects(self) -> list[str]:
         texts = f"{len(self.texts)} given texts" if self.texts else "held-out texts"

@@ -43,7 +43,7 @@ Material = Mapping[
 ]  # by the path of an attention or the name of an intermediate
 
 
-def table_of(material: Material | None, name: str, edit: Edit) -> PositionVectors:
+def material_for(material: Material | None, name: str, edit: Edit) -> PositionVectors:
     """Return the numbers of an edit at this place.
 
     Raises:
@@ -57,7 +57,7 @@ def table_of(material: Material | None, name: str, edit: Edit) -> PositionVector
     return material[name]
 
 
-def put_in(
+def replace_vectors(
     edit: Edit, table: PositionVectors, t: Float[Tensor, "row head query x"], part: AttentionPart
 ) -> Float[Tensor, "row head query x"]:
     """Put the vectors of a table where the edit applies; shorter ones are filled up with 0."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models.printable import printable
 from models.trace.edits.base import ActivationPart, AttentionPart, Edit, Edits
-from models.trace.edits.material import Material, put_in, table_of
+from models.trace.edits.material import Material, material_for, replace_vectors
 
 PATCHED_PARTS = {"head output": "head_out", "attention row": "weights", "activation": "activation"}
 LONGEST_QUOTE = 40
@@ -99,19 +99,19 @@ class Patch(Edit):
         self, weights: Float[Tensor, "row head query key"], part: AttentionPart
     ) -> Float[Tensor, "row head query key"]:
         """Take the rows of the other run."""
-        return put_in(self, table_of(self.material, part.site, self), weights, part)
+        return replace_vectors(self, material_for(self.material, part.site, self), weights, part)
 
     def head_out(
         self, head_out: Float[Tensor, "row head query d_head"], part: AttentionPart
     ) -> Float[Tensor, "row head query d_head"]:
         """Take the head outputs of the other run."""
-        return put_in(self, table_of(self.material, part.site, self), head_out, part)
+        return replace_vectors(self, material_for(self.material, part.site, self), head_out, part)
 
     def activation(
         self, value: Float[Tensor, "row token feature"], part: ActivationPart
     ) -> Float[Tensor, "row token feature"]:
         """Take the intermediate of the other run."""
-        vectors, applies = table_of(self.material, part.name, self).at(part.tokens, value)
+        vectors, applies = material_for(self.material, part.name, self).at(part.tokens, value)
         return vectors.where(part.chosen(self.where) & applies, value)
 
     @property

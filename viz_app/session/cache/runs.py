@@ -246,10 +246,10 @@ def reread(run: CurrentRun, texts: tuple[str, ...]) -> Trace:
     return cached(scope, "run", texts, edits, make=lambda: make()[0])
 
 
-def unmasked_run(scope: Scope, trace: Trace, most: int | None) -> MaskedRun:
-    """Return a run under the model's own masks, for comparison; `most` as in run_masked."""
-    what = tuple(trace.fields.values()), tuple(trace.streams.values()), trace.edits, most
-    return cached(scope, "unmasked", *what, make=lambda: run_unmasked(scope, trace, most))
+def unmasked_run(scope: Scope, trace: Trace, max_new: int | None) -> MaskedRun:
+    """Return a run under the model's own masks, for comparison; `max_new` as in run_masked."""
+    what = tuple(trace.fields.values()), tuple(trace.streams.values()), trace.edits, max_new
+    return cached(scope, "unmasked", *what, make=lambda: run_unmasked(scope, trace, max_new))
 
 
 def masked_runs(
@@ -257,9 +257,9 @@ def masked_runs(
     requests: tuple[tuple[str | Encoding | None, ...], ...],
     edits: Edits,
     generated_tokens: tuple[tuple[int, ...], ...] = (),
-    most: int | None = None,
+    max_new: int | None = None,
 ) -> list[MaskedRun]:
-    """Return the runs of a batch under these edits; `generated_tokens` and `most` as in run_masked.
+    """Return the runs of a batch under these edits; arguments as in run_masked.
 
     Raises:
         InputError: the model cannot read an input.
@@ -269,6 +269,6 @@ def masked_runs(
         "masked",
         requests,
         edits,
-        most,
-        make=lambda: run_masked(scope, requests, edits, generated_tokens, most),
+        max_new,
+        make=lambda: run_masked(scope, requests, edits, generated_tokens, max_new),
     )

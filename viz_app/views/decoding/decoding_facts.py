@@ -17,7 +17,7 @@ def decoding_facts(story: Story, tokenizer: Tokenizer) -> Facts:
     """
     text = tokenizer.decode(story.serial.taken).strip()
     more = {
-        "decoding": ", ".join([METHOD_NAMES[story.method.how], *_settings(story.method)]),
+        "decoding": ", ".join([METHOD_NAMES[story.method.strategy], *_settings(story.method)]),
         "forced": "; ".join(_forced(story, tokenizer)),
         "inference writes": text if text != answer_line(story.trace)[1] else "",
     }
@@ -27,14 +27,14 @@ def decoding_facts(story: Story, tokenizer: Tokenizer) -> Facts:
 def _settings(method: Method) -> list[str]:
     """List the settings that the method heeds."""
     settings: dict[str, float | None] = {}
-    if method.how == "sample":
+    if method.strategy == "sample":
         settings = {
             "temperature": method.temperature,
             "top-k": method.top_k,
             "top-p": method.top_p,
             "seed": method.seed,
         }
-    elif method.how == "beam":
+    elif method.strategy == "beam":
         settings = {"width": method.width, "α": method.alpha}
     settings["tokens at most"] = method.max_new
     return [f"{name} {value}" for name, value in settings.items() if value is not None]

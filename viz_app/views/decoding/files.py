@@ -44,7 +44,7 @@ def decoding_table(story: Story, scope: Scope) -> str:
     forced = dict(story.method.forced)
     runs = [
         ("teacher-forced", story.parallel, {}),
-        (f"autoregressive, {METHOD_NAMES[story.method.how]}", story.serial, forced),
+        (f"autoregressive, {METHOD_NAMES[story.method.strategy]}", story.serial, forced),
     ]
     if story.free:
         runs.append(("autoregressive, nothing forced", story.free, {}))

@@ -64,7 +64,10 @@ def _files(run: CurrentRun, choices: DecodingChoices) -> Sequence[File]:
     def drawing(now: CurrentRun) -> str:
         story, scope = story_of(now), now.scope
         position = min(choices.of(now.input_ids).place.step, story.n_steps - 1)
-        source, how = story.trace.fields[scope.model.fields[0].name], METHOD_NAMES[story.method.how]
+        source, how = (
+            story.trace.fields[scope.model.fields[0].name],
+            METHOD_NAMES[story.method.strategy],
+        )
         title = f"{source} — decoding, step {position + 1}: training beside inference ({how})"
         return files.drawing(story, scope, choices.reading, position, title)
 

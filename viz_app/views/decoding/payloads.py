@@ -287,7 +287,7 @@ def _note(run: CurrentRun, runs: Story, choices: DecodingChoices) -> str:
 def _passed_over(run: CurrentRun, runs: Story) -> list[int]:
     """Return the positions where greedy decoding chose a less probable token than the model's."""
     serial = runs.serial
-    if runs.method.how != "greedy" or serial.scores is None:
+    if runs.method.strategy != "greedy" or serial.scores is None:
         return []
     model = run.scope.model
     limit = limit_of(model, run.input_ids, runs.method.max_new)

@@ -58,8 +58,8 @@ def stepper(
         "disagrees": -1 if disagrees is None else disagrees,
         "seesAhead": story.sees_ahead,
         "forced": [i for i, _ in story.method.forced],
-        "how": METHOD_NAMES[story.method.how],
-        "sampling": story.method.how == "sample",
+        "how": METHOD_NAMES[story.method.strategy],
+        "sampling": story.method.strategy == "sample",
         "reading": reading.name,
         "cross": reading.cross_name,
         "own": bool(reading.self_attention),
@@ -101,7 +101,7 @@ def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.n
             if site
         }
         arrays |= {f"{name}_{part}": values.numpy() for part, values in run.states.items()}
-    if story.method.how == "sample":
+    if story.method.strategy == "sample":
         arrays["drawn_p"] = drawn_from(story).gather(1, candidate_tokens(story.serial)).numpy()
     return arrays
 

@@ -9,7 +9,7 @@ from models.analysis import attention_gradients, flow, integrated_gradients, log
 from models.analysis.checks import Check
 from models.analysis.metrics import LogProbability, logits_of
 from models.trace import AttentionSite, Trace
-from models.trace.edits.watched import WeightGates
+from models.trace.edits.gradients import WeightGates
 from viz_app import words
 from viz_app.drawing.labels import Label, axes_labels, queries_are_written
 from viz_app.drawing.sites import by_kind

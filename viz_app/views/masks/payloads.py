@@ -156,20 +156,23 @@ def _runs(run: CurrentRun, choices: MaskChoices) -> tuple[list[MaskedRun], list[
 
     Both are the same list if nothing is changed.
     """
-    scope, most = run.scope, None if run.scope.model.translates else MAX_MASKED_TOKENS
+    scope, max_new = run.scope, None if run.scope.model.translates else MAX_MASKED_TOKENS
     before = cache.changed_run(run.unchanged, run.spec.without("masks"))
     if choices.second:
-        original = _own_batch(before, choices.second, most)
+        original = _own_batch(before, choices.second, max_new)
     else:
-        original = [cache.unmasked_run(scope, before.trace, most)]
+        original = [cache.unmasked_run(scope, before.trace, max_new)]
     if not run.spec.edits:
         return original, original
     return original, cache.masked_runs(
-        scope, tuple(_request(run, member.trace) for member in original), run.spec.edits, most=most
+        scope,
+        tuple(_request(run, member.trace) for member in original),
+        run.spec.edits,
+        max_new=max_new,
     )
 
 
-def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun]:
+def _own_batch(run: CurrentRun, second: str, max_new: int | None) -> list[MaskedRun]:
     """Return both texts in one batch, padded to the longer, under the model's own masks."""
     trace, scope = run.trace, run.scope
     typed = run.original is None  # a changed model reads what the unchanged one wrote
@@ -177,7 +180,7 @@ def _own_batch(run: CurrentRun, second: str, most: int | None) -> list[MaskedRun
     targets = ()
     if scope.model.translates:
         targets = trace.streams[scope.model.writes].ids[1:], cache.written_ids(scope, second)
-    return cache.masked_runs(scope, requests, run.spec.edits, targets, most)
+    return cache.masked_runs(scope, requests, run.spec.edits, targets, max_new)
 
 
 def other_required_texts(run: CurrentRun) -> Texts:
