@@ -41,8 +41,8 @@ with claim_folder(Path(sys.argv[1])):
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
-    monkeypatch.setattr(watched, "REPORT_SECONDS", 0.0)
-    monkeypatch.setattr(watched, "REPORT_SHARE", 1.0)
+    monkeypatch.setattr(live_report, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(live_report, "REPORT_SHARE", 1.0)
 
 
 def watched_run(folder: Path, site: str | None, **changes) -> list[dict]:
@@ -101,9 +101,9 @@ def test_nobody_who_looks_no_report(tmp_path):
 
 
 def test_reports_take_a_small_share_of_the_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(watched, "REPORT_SHARE", 0.07)
+    monkeypatch.setattr(live_report, "REPORT_SHARE", 0.07)
     calls = []
-    monkeypatch.setattr(watched, "write_bytes", lambda *one: (calls.append(one), time.sleep(0.2)))
+    monkeypatch.setattr(live_report, "write_bytes", lambda *one: (calls.append(one), time.sleep(0.2)))
     begun = time.perf_counter()
     watched_run(tmp_path, "", steps=30)
     assert 1 <= len(calls) <= 1 + 0.07 * (time.perf_counter() - begun) / 0.2 + 1
@@ -113,7 +113,7 @@ def test_a_full_disk_does_not_stop_the_run(tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(watched, "write_bytes", full)
+    monkeypatch.setattr(live_report, "write_bytes", full)
     assert watched_run(tmp_path, "nowhere") == [{}] * 13
 
 
