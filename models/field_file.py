@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 from models.printable import printable
 
-LONGEST_NAME = 60  # characters of a file's name
+MAX_NAME_LENGTH = 60  # characters of a file's name
 
 
 _File = TypeVar("_File", bound="FieldFile")
@@ -24,7 +24,7 @@ class FieldFile(str):
 
     def __new__(cls: type[_File], name: str, content: bytes) -> _File:
         """Return a file of this name, shortened to what is shown of it."""
-        file = str.__new__(cls, printable(name)[:LONGEST_NAME] or cls.unnamed)
+        file = str.__new__(cls, printable(name)[:MAX_NAME_LENGTH] or cls.unnamed)
         file.content = content
         return file
 

@@ -3,7 +3,7 @@
 A value that would round to 0 or 100 gets more digits, and finally a bound.
 """
 
-MOST_DIGITS = 2  # decimals, after which a share is only bounded
+MAX_DECIMALS = 2  # decimals, after which a share is only bounded
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -13,9 +13,9 @@ def percent(share: float, digits: int = 0) -> str:
     """
     if share in (0, 1):
         return f"{100 * share:.0f} %"
-    for more in range(digits, MOST_DIGITS + 1):
+    for more in range(digits, MAX_DECIMALS + 1):
         text = f"{100 * share:.{more}f}"
         if float(text) not in (0, 100):
             return f"{text} %"
-    end = 0.1**MOST_DIGITS
-    return f"<{end:.{MOST_DIGITS}f} %" if share < 0.5 else f">{100 - end:.{MOST_DIGITS}f} %"
+    end = 0.1**MAX_DECIMALS
+    return f"<{end:.{MAX_DECIMALS}f} %" if share < 0.5 else f">{100 - end:.{MAX_DECIMALS}f} %"

@@ -24,7 +24,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.lanes import are_long
 from viz_app.session.live import LiveSession, noted
-from viz_app.session.parameters import LONGEST_TEXT
+from viz_app.session.parameters import MAX_TEXT_LENGTH
 from viz_app.session.respond import text_responder
 from viz_app.views.attention.page import ATTENTION_PAGE
 from viz_app.views.attention.payloads import AttentionChoices, attention_payloads
@@ -184,7 +184,7 @@ def _listen(session: LiveSession, fields: Sequence[str], address: url_state.Addr
         "path": live_route.socket_path(),
         "open": session.is_open,
         "pause": session.pause,
-        "longest": LONGEST_TEXT,
+        "longest": MAX_TEXT_LENGTH,
         "fields": fields,
         "lines": session.scope is not None and holds_lines(session.scope),
         "address": asdict(address),

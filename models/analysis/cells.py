@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.analysis.effects import LARGEST_BATCH, HeadEffects, Runner
+from models.analysis.effects import MAX_BATCH_LOGITS, HeadEffects, Runner
 from models.analysis.metrics import Metric, logits_of
 from models.trace import AttentionSite, Trace
 from models.trace.edits import ActivationPart, AttentionPart, Edit
@@ -286,7 +286,7 @@ def _effects(
     """Return the effect of each part alone, from as few passes as fit."""
     before = logits_of(run.outputs)
     size = before.shape[-1] * max(len(row.ids) for row in run.streams.values())
-    n_rows = max(1, LARGEST_BATCH // size)
+    n_rows = max(1, MAX_BATCH_LOGITS // size)
     effects = []
     for first in range(0, len(parts), n_rows):
         after = _pass(scope, run, parts[first : first + n_rows])

@@ -31,7 +31,7 @@ from models.trace import AttentionSite, Trace
 
 TOKENS, WORDS, POSITIONS = "tokens", "words", "positions"  # how two rows of tokens are compared
 WEIGHTS_AT_ONCE = 2**22  # weights worked on at once
-LEAST_LEFT = 0.002  # of a row; less than this is rounding
+MIN_SHARE_LEFT = 0.002  # of a row; less than this is rounding
 OUTSIDE = -1  # the unit of a token that has no counterpart
 _WORD = re.compile(r"\S+")
 
@@ -242,7 +242,7 @@ def left_to_sink(rows: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
     """Return the part of each row of weights that goes to no token; 0 for a row without weights."""
     sums = rows.sum(-1)
     left = 1 - sums
-    return left.where((left > LEAST_LEFT) & (sums > 0), torch.zeros_like(left))
+    return left.where((left > MIN_SHARE_LEFT) & (sums > 0), torch.zeros_like(left))
 
 
 def head_distances(

@@ -24,9 +24,10 @@ from models.trace.edits import Edit, Edits, HeadOff, Where
 from models.trace.outputs import Output
 from models.trace.reuse import LayerOutputs
 
-LARGEST_BATCH = 2**25  # logits of one pass (128 MB in float32)
-LEAST_WORK = 2**34  # weights times tokens of all rows: some 0.5 s, of which one half is spared
-FEWEST = 9  # edits, of which four are made to see whether it works
+MAX_BATCH_LOGITS = 2**25  # logits of one pass (128 MB in float32)
+# weights times tokens of all rows: some 0.5 s, of which one half is spared
+MIN_REUSING_WORK = 2**34
+MIN_REUSING_EDITS = 9  # edits, of which four are made to see whether it works
 LOGIT_ROUNDING = 1e-3  # of the largest logit, where a sum is taken in another order
 
 
@@ -128,7 +129,7 @@ def effects_of(
     passes = _Passes(scope, run, edit_sets, metric)
     # of a model that predicts every position, which is the largest
     n_logits = passes.before.shape[-1] * max(len(row.ids) for row in run.streams.values())
-    n_rows = max(1, LARGEST_BATCH // n_logits)
+    n_rows = max(1, MAX_BATCH_LOGITS // n_logits)
     effects: dict[int, Tensor] = {}
     for begin in sorted(set(passes.begins)):
         group = [i for i, other in enumerate(passes.begins) if other == begin]
@@ -176,11 +177,11 @@ class _Passes:
 
     def _pays(self, n_sets: int) -> bool:
         """Report whether so many sets of edits gain by passes that begin later."""
-        if n_sets < FEWEST or self._run.edits:
+        if n_sets < MIN_REUSING_EDITS or self._run.edits:
             return False
         n_tokens = sum(len(row.ids) for row in self._run.streams.values())
         n_weights = sum(weight.numel() for weight in self._scope.model.parameters())
-        return n_weights * n_tokens * n_sets >= LEAST_WORK
+        return n_weights * n_tokens * n_sets >= MIN_REUSING_WORK
 
     def _only_row(self, metric: Metric) -> int | None:
         """Return the only row that a metric reads of logits that are those of all tokens."""

@@ -22,7 +22,7 @@ from models.trace import Recording, record
 MAX_REPEATED = 4  # tokens that are repeated, at most
 MAX_BETWEEN = 8  # other tokens before they are repeated, at most
 N_TEXTS = 4  # of each distance
-SMALLEST_JUMP = 0.2  # a score that rises by less in all has no jump
+MIN_JUMP = 0.2  # a score that rises by less in all has no jump
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +179,7 @@ class Jump:
 
 
 def find_jump(scores: dict[int, float]) -> Jump | None:
-    """Return the jump of a score by step; None if it rises by less than SMALLEST_JUMP in all.
+    """Return the jump of a score by step; None if it rises by less than MIN_JUMP in all.
 
     It hardly depends on how close to each other the steps are.
     """
@@ -187,7 +187,7 @@ def find_jump(scores: dict[int, float]) -> Jump | None:
     for step in (steps := sorted(scores)):
         least = min(least, scores[step])
         whole = max(whole, scores[step] - least)
-    if whole < SMALLEST_JUMP:
+    if whole < MIN_JUMP:
         return None
     jumps: list[Jump] = []
     starts: deque[int] = deque()  # steps from which a stretch may begin, their scores rising

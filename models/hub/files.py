@@ -21,9 +21,9 @@ import torch
 from models.checkpoint_files import read_bytes, read_json
 from models.errors import CheckpointError
 
-LARGEST_CONFIG = 2**20  # bytes
-LARGEST_INDEX = 2**25
-LARGEST_HEADER = 2**25  # bytes; that of a hundred thousand tensors has half of it
+MAX_CONFIG_BYTES = 2**20
+MAX_INDEX_BYTES = 2**25
+MAX_TENSOR_HEADER_BYTES = 2**25  # that of a hundred thousand tensors has half of it
 BYTES = {
     "F64": 8,
     "F32": 4,
@@ -55,7 +55,7 @@ PICKLED = (
 
 def config(folder: Path) -> dict[str, Any]:
     """config.json. Raises CheckpointError."""
-    return read_json(folder / "config.json", largest=LARGEST_CONFIG, finite=False)
+    return read_json(folder / "config.json", largest=MAX_CONFIG_BYTES, finite=False)
 
 
 def check_weights(folder: Path, device: torch.device, dtype: torch.dtype | None) -> None:
@@ -100,7 +100,7 @@ def shards(folder: Path) -> dict[str, str]:
     """
     if (folder / HUB_WEIGHTS).is_file() or not os.path.lexists(folder / SHARD_INDEX):
         return {}
-    names = read_json(folder / SHARD_INDEX, largest=LARGEST_INDEX).get("weight_map")
+    names = read_json(folder / SHARD_INDEX, largest=MAX_INDEX_BYTES).get("weight_map")
     if not isinstance(names, dict) or not names or not all(map(_is_shard, names.values())):
         raise CheckpointError(f"{SHARD_INDEX} names no shards")
     return names
@@ -137,7 +137,7 @@ def _tensors(path: Path) -> list[tuple[str, int]]:
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if not 0 < length <= min(LARGEST_HEADER, size - 8):
+        if not 0 < length <= min(MAX_TENSOR_HEADER_BYTES, size - 8):
             cut = f"{size:,} bytes, its header says {length:,}"
             raise CheckpointError(f"{path.name} is not a safetensors file, or was cut off: {cut}")
         header = file.read(length)
@@ -172,7 +172,7 @@ def free_memory(device: torch.device) -> int:
 
 # files of settings and the most bytes that each may have
 SETTINGS = {
-    "config.json": LARGEST_CONFIG,
+    "config.json": MAX_CONFIG_BYTES,
     "generation_config.json": 2**20,
     "tokenizer_config.json": 2**24,  # with some thousand added tokens
     "special_tokens_map.json": 2**24,
@@ -191,7 +191,7 @@ TOKENIZER_FILES = (
     "tokenizer_config.json",
     *(name for name in VOCABULARIES if name not in ("added_tokens.json", "merges.txt")),
 )
-LARGEST_VOCABULARY = 2**27  # bytes; that of a quarter of a million tokens has a third of it
+MAX_VOCABULARY_BYTES = 2**27  # that of a quarter of a million tokens has a third of it
 
 # settings that name a file, a folder or code; `init_inputs` are unnamed arguments, such as paths
 _OUTWARD = re.compile(r"(^|_)(files?|paths?|dirs?|folder|vocab|merges|weights|template)$")
@@ -216,7 +216,7 @@ def stage_folder(folder: Path) -> Iterator[Path]:
             (private / PREPROCESSOR).write_text(json.dumps(settings), "utf-8")
         for name in VOCABULARIES:
             if os.path.lexists(folder / name):
-                (private / name).write_bytes(read_bytes(folder / name, LARGEST_VOCABULARY))
+                (private / name).write_bytes(read_bytes(folder / name, MAX_VOCABULARY_BYTES))
         _link_weights(folder, private)
         yield private
 

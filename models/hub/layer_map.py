@@ -26,11 +26,10 @@ from models.layers.blocks import FUNCTIONS
 from models.layers.masks import SiteKind
 from models.layers.sublayers import FEED_FORWARD, MIXER, Sublayer, norm_name
 from models.trace.lazy import LazyGated, LazyLinear
-from models.trace.recorder import LARGEST_KEPT
+from models.trace.recorder import MAX_KEPT_ELEMENTS
 
-MAX_INNER_NUMBERS = (
-    4 * LARGEST_KEPT
-)  # numbers of what stands within a layer; the streams between layers are always kept
+# numbers of what stands within a layer; the streams between layers are always kept
+MAX_INNER_NUMBERS = 4 * MAX_KEPT_ELEMENTS
 
 _ROLES: dict[type, str] = {FFPaths: FEED_FORWARD, MixerPaths: MIXER}
 _MADE: dict[type, str] = {AttnPaths: "attention", MixerPaths: "mixer", FFPaths: "feed-forward"}

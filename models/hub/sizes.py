@@ -45,7 +45,7 @@ class HubConfig:
 
 _ORIGIN = {"_name_or_path", "transformers_version"}  # settings that no answer depends on
 MAX_HUB_TOKENS = 4096  # tokens of a text that are read here, however many a model reads
-MOST_LAYERS = 1024
+MAX_LAYERS = 1024
 _DTYPES = "float64", "float32", "float16", "bfloat16"  # of config.json
 _LAYERS = re.compile(r"(layer|layers|block|blocks|repeats)$")
 _WIDTHS = re.compile(
@@ -65,8 +65,8 @@ def check_settings(described: dict[str, Any], stored: int) -> None:
         for number in value if isinstance(value, list) else [value]:
             if not isinstance(number, int | float) or isinstance(number, bool):
                 continue
-            if _LAYERS.search(key) and number > MOST_LAYERS:
-                raise CheckpointError(f"{key} must be at most {MOST_LAYERS:,}, not {number:,}")
+            if _LAYERS.search(key) and number > MAX_LAYERS:
+                raise CheckpointError(f"{key} must be at most {MAX_LAYERS:,}, not {number:,}")
             if _WIDTHS.search(key) and number > stored:
                 raise CheckpointError(
                     f"{key} must be at most {stored:,}, the numbers in its weights, not {number:,}"

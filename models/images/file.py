@@ -13,13 +13,13 @@ from models.checkpoint_files import read_bytes
 from models.field_file import FieldFile
 
 MAX_IMAGE_BYTES = 5_000_000  # bytes of a file
-MOST_PIXELS = 16_000_000
-LONGEST_SIDE = 8192  # pixels
-MOST_TIMES = 8  # as wide as high, or as high as wide: resizing by the shorter side makes it longer
+MAX_PIXELS = 16_000_000
+MAX_SIDE = 8192  # pixels
+MAX_ASPECT_RATIO = 8  # resizing by the shorter side makes the longer one longer
 FORMATS = ("PNG", "JPEG", "WEBP")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")  # 8 bits a channel
-MOST_SCANS = 100  # of a JPEG, each of which goes through all its pixels; usual are up to 12
-_AT_MOST = f"at most {MOST_PIXELS / 1e6:g} million are read, and {LONGEST_SIDE:,} a side"
+MAX_SCANS = 100  # of a JPEG, each of which goes through all its pixels; usual are up to 12
+_AT_MOST = f"at most {MAX_PIXELS / 1e6:g} million are read, and {MAX_SIDE:,} a side"
 _SCAN = b"\xff\xda"
 _ORIENTATION = 0x0112  # of EXIF, the only metadata that is read
 _TURNS = {
@@ -81,18 +81,18 @@ def _check_content(content: bytes) -> None:
         raise _Refused(f"the file has {len(content):,} bytes; at most {MAX_IMAGE_BYTES:,} are read")
     if size := _webp_size(content):  # whose decoder takes its memory as soon as it is opened
         _check_size(*size)
-    if (scans := content.count(_SCAN)) > MOST_SCANS and content.startswith(b"\xff\xd8"):
-        raise _Refused(f"the JPEG has {scans:,} scans; at most {MOST_SCANS} are decoded")
+    if (scans := content.count(_SCAN)) > MAX_SCANS and content.startswith(b"\xff\xd8"):
+        raise _Refused(f"the JPEG has {scans:,} scans; at most {MAX_SCANS} are decoded")
 
 
 def _check_size(width: int, height: int) -> None:
     if width < 1 or height < 1:
         raise _Refused(f"the image has {width} × {height} pixels")
-    if width * height > MOST_PIXELS or max(width, height) > LONGEST_SIDE:
+    if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE:
         raise _Refused(f"the image has {width:,} × {height:,} pixels; {_AT_MOST}")
-    if max(width, height) > MOST_TIMES * min(width, height):
+    if max(width, height) > MAX_ASPECT_RATIO * min(width, height):
         raise _Refused(
-            f"the image has {width:,} × {height:,} pixels; one side may be {MOST_TIMES} times the "
+            f"the image has {width:,} × {height:,} pixels; one side may be {MAX_ASPECT_RATIO} times the "
             "other at most"
         )
 

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
-LEAST_ROOM = 32  # positions; a full cache doubles its room
+MIN_ROOM = 32  # positions; a full cache doubles its room
 
 
 @runtime_checkable
@@ -101,6 +101,6 @@ class _Growing:
 
     def _with_room(self, old: Tensor, end: int) -> Tensor:
         batch, heads, _, d_head = old.shape
-        new = old.new_empty(batch, heads, max(LEAST_ROOM, 2 * end), d_head)
+        new = old.new_empty(batch, heads, max(MIN_ROOM, 2 * end), d_head)
         new[:, :, : self.n] = old[:, :, : self.n]
         return new

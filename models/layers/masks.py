@@ -15,7 +15,7 @@ PADDING = "padding"
 LOOK_AHEAD = "look-ahead"
 ORDER_MASK = "factorisation order"
 DRAWN = "drawn by hand"
-LARGEST_ADDED = 2**15  # cells of a stored additive mask (128 kB)
+MAX_ADDED_CELLS = 2**15  # cells of a stored additive mask (128 kB)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Mask:
 
         A large mask stays boolean: the fused kernel converts it, and frees the result.
         """
-        if self.blocking is None or self.blocking.numel() > LARGEST_ADDED:
+        if self.blocking is None or self.blocking.numel() > MAX_ADDED_CELLS:
             return self.blocking
         return self._additive.to(dtype)
 

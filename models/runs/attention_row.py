@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from models.analysis.effects import LARGEST_BATCH
+from models.analysis.effects import MAX_BATCH_LOGITS
 from models.analysis.metrics import logits_of
 from models.architectures import Model
 from models.architectures.base import Architecture
@@ -146,7 +146,9 @@ class AttentionRow:
         self, rows: Float[Tensor, "n key"], gradients: bool = False
     ) -> Float[Tensor, "n option"]:
         """Return the logits of the decision under each of these rows of weights."""
-        n_most = max(1, LARGEST_BATCH // (len(self.logits) * (1 if self._quick else self._longest)))
+        n_most = max(
+            1, MAX_BATCH_LOGITS // (len(self.logits) * (1 if self._quick else self._longest))
+        )
         with torch.set_grad_enabled(gradients):
             return torch.cat([self._answers(part) for part in rows.split(n_most)])
 

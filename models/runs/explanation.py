@@ -21,10 +21,10 @@ EPSILON = 0.05  # total variation of the answer that an adversary may cause
 N_PERMUTATIONS = 100
 N_ASCENT_STARTS, N_ASCENT_STEPS = 8, 60  # of the adversary's gradient ascent
 MAX_SEARCH_SECONDS = 1.5  # seconds of gradient ascent
-MOST_CORNERS = 64  # keys that the adversary goes towards, and rows of one pass
+MAX_CORNERS = 64  # keys that the adversary goes towards, and rows of one pass
 RATE, PENALTY = 0.3, 20.0
 BISECTIONS = 8
-LEAST_ROW = 1e-12  # sum below which a row has nothing to replace
+MIN_ROW = 1e-12  # sum below which a row has nothing to replace
 
 
 def js_divergence(
@@ -77,7 +77,7 @@ def trials(row: AttentionRow, weights: Float[Tensor, "n key"]) -> list[Trial]:
 
 def is_movable(row: AttentionRow) -> bool:
     """Return True if the row has two allowed keys and weights to move between them."""
-    return int(row.allowed.sum()) > 1 and float(row.weights.sum()) > LEAST_ROW
+    return int(row.allowed.sum()) > 1 and float(row.weights.sum()) > MIN_ROW
 
 
 def uniform_weights(row: AttentionRow) -> Trial:
@@ -174,7 +174,7 @@ def adversary(
     The Jensen-Shannon divergence from the model's own weights is raised while the answer's total
     variation stays within `epsilon` and its most probable option is the same. The divergence is
     convex in the row, so that it is largest at a corner, all weight on one key, wherever the answer
-    allows that: those of the MOST_CORNERS smallest weights are tried first, as far as the answer
+    allows that: those of the MAX_CORNERS smallest weights are tried first, as far as the answer
     lets one go. Gradient ascent goes on from the best of these and from random rows, until
     `max_seconds` are over; so does the count of the corners that keep the answer. The result
     keeps the answer as an edit, rounding included.
@@ -183,12 +183,12 @@ def adversary(
     if not is_movable(row):
         return Adversary(trials(row, row.weights[None])[0], 0, 0, 0, 0)
     all_corners = search.corners()
-    ends = search.as_far_as_allowed(all_corners[:MOST_CORNERS])
+    ends = search.as_far_as_allowed(all_corners[:MAX_CORNERS])
     corners, n_tried = int((ends[1] >= 1).sum()), len(ends[1])
-    for first in range(MOST_CORNERS, len(all_corners), MOST_CORNERS):
+    for first in range(MAX_CORNERS, len(all_corners), MAX_CORNERS):
         if time.monotonic() > began + max_seconds:
             break
-        part = all_corners[first : first + MOST_CORNERS]
+        part = all_corners[first : first + MAX_CORNERS]
         corners += int(search.is_kept(row.answers(part)).sum())
         n_tried += len(part)
     best = search.best(ends[0], row.weights)

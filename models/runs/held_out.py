@@ -14,7 +14,7 @@ from models.trace import Trace
 from models.trace.edits import Where
 from models.trace.edits.material import PositionVectors
 
-FEWEST_TEXTS = 8  # that a mean is taken over
+MIN_TEXTS = 8  # that a mean is taken over
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,19 +46,19 @@ class HeldOut:
     def mean(self, site: str) -> PositionVectors:
         """Return the mean head output at each position.
 
-        Positions that fewer than FEWEST_TEXTS texts reach share one mean.
+        Positions that fewer than MIN_TEXTS texts reach share one mean.
 
         Raises:
             ValueError: there are fewer texts.
         """
         outputs = self.outputs[site]
-        if len(outputs) < FEWEST_TEXTS:
+        if len(outputs) < MIN_TEXTS:
             raise ValueError(
-                f"too little held-out text: a mean takes at least {FEWEST_TEXTS} texts, got "
+                f"too little held-out text: a mean takes at least {MIN_TEXTS} texts, got "
                 f"{len(outputs)}"
             )
         longest = sorted((out.shape[1] for out in outputs), reverse=True)
-        n_alone = longest[FEWEST_TEXTS - 1]
+        n_alone = longest[MIN_TEXTS - 1]
         means = [torch.stack([o[:, p] for o in outputs if o.shape[1] > p]) for p in range(n_alone)]
         columns = [each.mean(0) for each in means]
         if longest[0] > n_alone:

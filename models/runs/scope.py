@@ -36,7 +36,7 @@ from models.trace.edits import Edit, Edits, editing, effective, of_row
 from models.trace.outputs import Output
 from models.weights import weights_digest
 
-MOST_HELD_OUT = 256  # texts of a record that are read
+MAX_HELD_OUT = 256  # texts of a record that are read
 HELD_OUT_BATCH = 16  # of them in one recorded pass
 
 Rows = Sequence[Mapping[str, Encoding]]  # of a batch, each with its streams
@@ -83,7 +83,7 @@ class Scope:
     @property
     def held_out(self) -> list[list[str]]:
         """Texts held out of its training, field by field, empty if the checkpoint has none."""
-        return self.training.get("held_out", [])[:MOST_HELD_OUT]
+        return self.training.get("held_out", [])[:MAX_HELD_OUT]
 
     @property
     def n_ctx(self) -> int:

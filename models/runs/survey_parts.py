@@ -10,7 +10,7 @@ from typing import Any
 
 from models.checkpoint_files import checksum, read_json, write_bytes
 
-MOST_STATE_BYTES = 2**24  # of a file of finished parts
+MAX_STATE_BYTES = 2**24  # of a file of finished parts
 WRITE_EVERY = 1.0  # seconds, at least, between two writes
 
 
@@ -66,7 +66,7 @@ class SurveyParts:
             self.path.unlink(missing_ok=True)
 
     def _read(self, path: Path) -> dict[str, list[float]]:
-        state = read_json(path, largest=MOST_STATE_BYTES)
+        state = read_json(path, largest=MAX_STATE_BYTES)
         if state.get("belongs") != self.belongs:
             raise ValueError(f"{path} holds another survey; remove it, or choose another --state")
         parts: Any = state.get("parts")
@@ -84,7 +84,7 @@ class SurveyParts:
             "parts": self._parts,
         }
         content = json.dumps(state).encode()
-        if len(content) <= MOST_STATE_BYTES:
+        if len(content) <= MAX_STATE_BYTES:
             write_bytes(self.path, content)
             self._n_written = len(self._parts)
         self._written_at = time.monotonic()

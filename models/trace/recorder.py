@@ -27,7 +27,7 @@ from models.trace.lazy import LazyLinear, LazyTensor
 from models.trace.site import Attention, AttentionSite
 from models.trace.terms import ScoreTerm
 
-LARGEST_KEPT = 2**16  # elements of a stored q, k or v (256 kB); larger ones are lazy
+MAX_KEPT_ELEMENTS = 2**16  # elements of a stored q, k or v (256 kB); larger ones are lazy
 
 # (batch, feature) of a token and its index in this pass → what goes on
 TokenEditor = Callable[[Tensor, int], Tensor]
@@ -93,7 +93,7 @@ class Recording:
         lazy_k: LazyTensor = k
         lazy_v: LazyTensor = v
         from_cache = k.shape[2] != memory.shape[1]
-        if projections and max(q.numel(), k.numel()) > LARGEST_KEPT and not from_cache:
+        if projections and max(q.numel(), k.numel()) > MAX_KEPT_ELEMENTS and not from_cache:
             lazy_q = LazyLinear(x, *projections["W_Q"], module.n_heads)
             lazy_k = LazyLinear(memory, *projections["W_K"], module.n_heads)
             lazy_v = LazyLinear(memory, *projections["W_V"], module.n_heads)

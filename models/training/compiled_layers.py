@@ -15,8 +15,8 @@ from models.layers.blocks import CrossLayer, SelfLayer, Stack
 from models.layers.masks import Mask
 from models.layers.similarity import LearnedSimilarity, fused_attention
 
-LEAST_STEPS = 5000  # of a run: compiling takes half a minute, and saves some 20 ms a step
-LEAST_WIDTH = 512  # of a model: a narrower one waits for the host, not for the GPU
+MIN_COMPILED_STEPS = 5000  # of a run: compiling takes half a minute, and saves some 20 ms a step
+MIN_COMPILED_WIDTH = 512  # of a model: a narrower one waits for the host, not for the GPU
 # A fused kernel computes tiles of 64 × 128 cells, however few a row has. Smaller tiles pay for
 # rows up to SHORT in batches from LARGE on: they cost the host more.
 SHORT, LARGE = 48, 40_000  # tokens
@@ -26,7 +26,7 @@ TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_M1", "BLOCK_N1", "BLOCK_M2", "BLOCK_N2")
 
 def compiling_pays(width: int, steps: int, device: torch.device) -> bool:
     """Return True if the run is long enough and the model wide enough to gain from it."""
-    return device.type == "cuda" and steps >= LEAST_STEPS and width >= LEAST_WIDTH
+    return device.type == "cuda" and steps >= MIN_COMPILED_STEPS and width >= MIN_COMPILED_WIDTH
 
 
 def compile_layers(model: nn.Module, backend: str = "inductor") -> None:

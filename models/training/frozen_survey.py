@@ -24,7 +24,7 @@ GUIDED_TOKENS = 1024  # of sources and targets in one batch of files
 GUIDED_SEEDS = 2  # models under each guide, whose parameters begin otherwise
 GUIDED_RATE, GUIDED_WARMUP = 5e-3, 50  # Adam's largest learning rate, and the steps up to it
 TESTED_AT_ONCE = 50  # texts
-LEAST_TESTED = 8  # texts
+MIN_TESTED = 8  # texts
 
 
 @dataclass
@@ -185,8 +185,8 @@ def held_out_pairs(scope: Scope, task: Task, n: int) -> list[Pair]:
         source, target = (scope.tokenizer.encode(str(text)).ids for text in texts)
         if max(len(source), len(target)) < scope.n_ctx:
             pairs.append((source, target))
-    if len(pairs) < LEAST_TESTED:
+    if len(pairs) < MIN_TESTED:
         raise ValueError(
-            f"{len(pairs)} held-out texts can be read; at least {LEAST_TESTED} are needed"
+            f"{len(pairs)} held-out texts can be read; at least {MIN_TESTED} are needed"
         )
     return pairs

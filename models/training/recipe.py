@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-LEAST_RATIO = 1.01  # of snapshot_ratio
+MIN_RATIO = 1.01  # of snapshot_ratio
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Recipe:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.n_snapshots < 2:
             raise ValueError(f"n_snapshots must be at least 2, not {self.n_snapshots}")
-        if not self.snapshot_ratio >= LEAST_RATIO:
+        if not self.snapshot_ratio >= MIN_RATIO:
             raise ValueError(
-                f"snapshot_ratio must be at least {LEAST_RATIO}, not {self.snapshot_ratio}"
+                f"snapshot_ratio must be at least {MIN_RATIO}, not {self.snapshot_ratio}"
             )
 
 
@@ -85,5 +85,5 @@ def densely_kept(recipe: Recipe, max_kept: int) -> Recipe:
         n = 1 + (_powers_to_one(recipe.steps, ratio) if ratio < recipe.steps else 1)
         return replace(recipe, snapshots=True, snapshot_ratio=ratio, n_snapshots=n)
 
-    ratios = (spaced(round(LEAST_RATIO * 1.005**k, 3)) for k in count())
+    ratios = (spaced(round(MIN_RATIO * 1.005**k, 3)) for k in count())
     return next(one for one in ratios if len(snapshot_steps(one)) <= max_kept)

@@ -16,7 +16,7 @@ from models.architectures.encoder_decoder import EncoderDecoder
 from viz_app.drawing.stamp import FileContent
 from viz_app.session import downloads, live_route
 from viz_app.session.downloads import Download
-from viz_app.session.parameters import LONGEST_TEXT, Text
+from viz_app.session.parameters import MAX_TEXT_LENGTH, Text
 from viz_app.session.shortening import shortening_offer
 from viz_app.session.url_state import parameter_of
 
@@ -29,10 +29,10 @@ def opened(page: str = "") -> AppTest:
 
 def test_a_text_that_is_too_long_is_cut_and_said_to_be_until_another_is_typed() -> None:
     app = opened()
-    app.text_area(key="source").set_value("x" * (LONGEST_TEXT + 1)).run()
-    assert len(app.text_area(key="source").value) == LONGEST_TEXT
+    app.text_area(key="source").set_value("x" * (MAX_TEXT_LENGTH + 1)).run()
+    assert len(app.text_area(key="source").value) == MAX_TEXT_LENGTH
     kept = app.session_state["url"].values["source"]
-    assert len(kept) == LONGEST_TEXT
+    assert len(kept) == MAX_TEXT_LENGTH
     note = said(app, "note source")
     assert note["look"] == "note bad"
     assert "200,000 characters long, not 200,001" in note["rows"][0][1]
@@ -51,7 +51,7 @@ def test_the_offer_to_shorten_keeps_all_that_fits_and_shows_what_it_cuts() -> No
 
 
 def test_the_address_and_the_socket_take_no_longer_ones() -> None:
-    fits, long = "x" * LONGEST_TEXT, "x" * (LONGEST_TEXT + 1)
+    fits, long = "x" * MAX_TEXT_LENGTH, "x" * (MAX_TEXT_LENGTH + 1)
     assert SOURCE.from_url([fits]) == fits
     assert "200,000" in SOURCE.why_invalid([long])
     assert Text("only here").from_url([long]) == ""

@@ -326,7 +326,7 @@ def test_a_batch_that_breaks_down_leaves_everyone_his_answer(
 
 def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     together, long = [], "word " * 70
-    monkeypatch.setattr(runs, "FEWEST_WRITTEN", 1)
+    monkeypatch.setattr(runs, "MIN_GENERATED_BATCH", 1)
     monkeypatch.setattr(
         Scope,
         "run_each",

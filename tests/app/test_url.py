@@ -27,7 +27,7 @@ from viz_app.session.parameters import (
     declared_parameters,
     replace_surrogates,
 )
-from viz_app.session.run_changes import MOST_PAIRS
+from viz_app.session.run_changes import MAX_PAIRS
 
 APP = Path(viz_app.__file__).with_name("app.py")
 PARAMETERS = list(declared_parameters().values())
@@ -347,9 +347,9 @@ def test_a_part_of_forced_tokens_that_is_left_out_is_named(force: str, part: str
 
 
 def test_of_too_many_forced_tokens_the_limit_is_told() -> None:
-    app = opened("decoding", force=",".join(["2:14"] * (MOST_PAIRS + 1)))
+    app = opened("decoding", force=",".join(["2:14"] * (MAX_PAIRS + 1)))
     told = said(app, "note address")["rows"][0][1]
-    assert f"force must have at most {MOST_PAIRS} parts" in told
+    assert f"force must have at most {MAX_PAIRS} parts" in told
 
 
 def test_an_address_that_asks_for_what_is_there_is_not_spoken_of() -> None:

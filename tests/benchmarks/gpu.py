@@ -27,7 +27,7 @@ from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM
 from models.trace import Recording, record
 from models.training.batches import Batch, collate
-from models.training.compiled_layers import LEAST_STEPS
+from models.training.compiled_layers import MIN_COMPILED_STEPS
 from models.training.recipe import Recipe
 from models.training.trainer import Trainer
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
@@ -107,7 +107,7 @@ class Pairs(Reversal):
 def trainer(folder: Path, precision: torch.dtype, tokens: int) -> Trainer:
     """A run of the base model that neither validates nor compiles by itself."""
     config = TransformerConfig.base()
-    recipe = Recipe(LEAST_STEPS - 1, validate_every=10**6, save_every=10**6, score_cases=0)
+    recipe = Recipe(MIN_COMPILED_STEPS - 1, validate_every=10**6, save_every=10**6, score_cases=0)
     task = Pairs(config.vocab_size, tokens)
     made = Trainer(task, config, recipe, folder, torch.device("cuda"))
     if precision == torch.float32:

@@ -7,7 +7,7 @@ from test_shipped import DATA, TATOEBA, wants
 
 import models
 from models.opening import shipped_folder
-from models.runs.held_out import FEWEST_TEXTS
+from models.runs.held_out import MIN_TEXTS
 from models.tasks import reopen_task
 from models.tasks.pair_files import read_pairs
 from models.tasks.split import split_of
@@ -87,7 +87,7 @@ def test_the_texts_in_the_record_are_held_out_of_training(name):
     settings = {"tokenizer": scope.tokenizer, "n_ctx": scope.n_ctx}
     task = reopen_task(scope.task, paths, scope.training["data"], **settings)
     assert scope.held_out == validation_texts(task, scope.n_ctx)
-    assert len(scope.held_out) >= FEWEST_TEXTS
+    assert len(scope.held_out) >= MIN_TEXTS
     for text in scope.held_out:
         scope.encode(*text)
     assert scope.held_out_outputs().outputs.keys() == scope.run(*scope.held_out[0]).attention.keys()

@@ -26,7 +26,7 @@ import viz_app
 from viz_app.components.catalogue import PLAYER
 from viz_app.components.mounting import _handle
 from viz_app.session import url_state
-from viz_app.session.actions import MOST_ACTIONS, Actions
+from viz_app.session.actions import MAX_ACTIONS, Actions
 from viz_app.session.live import noted
 from viz_app.session.parameters import Text
 
@@ -155,10 +155,10 @@ def test_two_runs_that_overlap_carry_out_each_action_once_and_in_order(
 
 def test_actions_that_are_never_carried_out_do_not_pile_up(session: Interrupted) -> None:
     actions, done = Actions(), []
-    for i in range(3 * MOST_ACTIONS):
+    for i in range(3 * MAX_ACTIONS):
         actions.note(partial(done.append, i))
     actions.carry_out()
-    assert done == list(range(2 * MOST_ACTIONS, 3 * MOST_ACTIONS))
+    assert done == list(range(2 * MAX_ACTIONS, 3 * MAX_ACTIONS))
 
 
 def test_every_callback_of_the_app_is_noted() -> None:

@@ -10,7 +10,7 @@ import pytest
 import models
 from models import checkpoint_files as files
 from models.checkpoint import CheckpointError
-from models.hub.files import LARGEST_CONFIG, LARGEST_INDEX, weight_files
+from models.hub.files import MAX_CONFIG_BYTES, MAX_INDEX_BYTES, weight_files
 from models.hub.load import is_folder
 from models.opening import describe
 
@@ -114,8 +114,8 @@ def test_bounds_of_a_library_folder() -> None:
     """Configurations with a thousand labels and indexes of hundreds of shards fit, and no file can fill the memory."""
     labels = {"id2label": {str(i): f"a label of some length {i}" for i in range(1000)}}
     index = {f"model.layers.{i}.mlp.experts.{i}.down_proj.weight": "x" * 30 for i in range(10**5)}
-    assert len(json.dumps(labels)) < LARGEST_CONFIG < 2**24
-    assert len(json.dumps(index)) < LARGEST_INDEX < 2**28
+    assert len(json.dumps(labels)) < MAX_CONFIG_BYTES < 2**24
+    assert len(json.dumps(index)) < MAX_INDEX_BYTES < 2**28
 
 
 def test_infinity_is_read_where_the_library_writes_it(tmp_path: Path) -> None:

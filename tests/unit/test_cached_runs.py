@@ -57,7 +57,7 @@ def test_a_run_under_edits_is_not_shown_for_one_under_others() -> None:
 def test_pictures_of_a_long_text_are_not_shown_for_its_run_under_a_mask(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(findings, "LARGEST_WHOLE", 1)  # so that these few tokens are a long text
+    monkeypatch.setattr(findings, "MAX_WHOLE_TOKENS", 1)  # so that these few tokens are a long text
     name = "decoder.layers.0.self_attn"
     choices = AttentionChoices(Focus(name, 0))
     pictures = [

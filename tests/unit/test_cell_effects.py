@@ -90,7 +90,7 @@ def test_a_pass_too_large_is_made_in_parts(scopes, monkeypatch):
     run, other = both(scope)
     names = [f"encoder.layers.0.{name}" for name in ("resid_pre", "resid_post")]
     whole = cell_effects(scope, run, LogitDifference(5, 6), other, names)
-    monkeypatch.setattr("models.analysis.cells.LARGEST_BATCH", 2 * 11 * 9)
+    monkeypatch.setattr("models.analysis.cells.MAX_BATCH_LOGITS", 2 * 11 * 9)
     parts = cell_effects(scope, run, LogitDifference(5, 6), other, names)
     torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-4)
 

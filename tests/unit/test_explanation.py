@@ -305,7 +305,7 @@ def test_every_token_is_tried_alone_however_long_the_text(
     scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those of the largest weights, which a search towards the smallest ones leaves out."""
-    monkeypatch.setattr(explanation, "MOST_CORNERS", 3)
+    monkeypatch.setattr(explanation, "MAX_CORNERS", 3)
     row = row_in(scopes["gpt"], "ab cd ef ab", decision=8)
     found = adversary(row, epsilon=0.4, n_steps=0, max_seconds=60.0)
     keys = row.allowed.nonzero()[:, 0]

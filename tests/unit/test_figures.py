@@ -25,7 +25,7 @@ from viz_app.drawing.colours import ACCENT_COLOUR, PAPER_COLOUR, ramp
 from viz_app.drawing.head import head_payload
 from viz_app.drawing.labels import labels, visible
 from viz_app.drawing.overview import (
-    LARGEST_BYTES,
+    MAX_OVERVIEW_BYTES,
     MAX_THUMBNAIL_SIDE,
     overview,
     pooled_codes,
@@ -163,7 +163,7 @@ def test_pooling_keeps_the_largest_weight_and_hatches_only_wholly_masked_blocks(
 def test_many_heads_of_a_long_text_stay_under_a_megabyte() -> None:
     long = random_trace(127, 127, n_heads=12, d_model=24, n_encoder_layers=12, n_decoder_layers=1)
     assert len(overview(long, TERMS)) < 1_000_000
-    assert side_for(432) ** 2 * 432 <= LARGEST_BYTES
+    assert side_for(432) ** 2 * 432 <= MAX_OVERVIEW_BYTES
     assert block_side(127, 127, MAX_THUMBNAIL_SIDE) == 2
 
 
@@ -196,7 +196,7 @@ class TwoThenThreeHeads(nn.Module):
 def test_layers_with_different_numbers_of_heads_are_drawn_each_with_its_own(
     monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr("viz_app.drawing.overview.LARGEST_AT_ONCE", at_once)
+    monkeypatch.setattr("viz_app.drawing.overview.MAX_WEIGHTS_AT_ONCE", at_once)
     torch.manual_seed(0)
     run = watch(TwoThenThreeHeads().eval(), encode=lambda text: [int(c) for c in text]).run("01356")
     header, arrays = unpack(overview(run, TERMS))
@@ -228,7 +228,7 @@ def test_weights_that_an_edit_sets_are_drawn_of_all_heads(
     monkeypatch: pytest.MonkeyPatch, at_once: int, k: int
 ) -> None:
     """One head is spread evenly over three source tokens, one row of another reads one token."""
-    monkeypatch.setattr("viz_app.drawing.overview.LARGEST_AT_ONCE", at_once)
+    monkeypatch.setattr("viz_app.drawing.overview.MAX_WEIGHTS_AT_ONCE", at_once)
     name = "decoder.layers.1.cross_attn"
     even = HeadOff(Where(site=name, heads=(2,)), baseline="uniform")
     one = SetWeights(Where(site=name, heads=(0,), queries=(0,)), cells=((1, 1.0),))

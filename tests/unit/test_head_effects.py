@@ -88,7 +88,7 @@ def test_a_pass_too_large_is_made_in_parts(scopes, monkeypatch):
     scope = scopes["transformer"]
     run = scope.run(*fields(scope, TEXT))
     whole = head_effects(scope, run, Divergence())
-    monkeypatch.setattr("models.analysis.effects.LARGEST_BATCH", 2 * 11 * 9)
+    monkeypatch.setattr("models.analysis.effects.MAX_BATCH_LOGITS", 2 * 11 * 9)
     for kind, values in head_effects(scope, run, Divergence()).values.items():
         torch.testing.assert_close(values, whole.values[kind], atol=1e-5, rtol=1e-4)
 

@@ -188,7 +188,7 @@ def test_many_sites_worked_out_a_few_at_a_time_are_the_same(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = all_codes(trace)
-    monkeypatch.setattr("viz_app.drawing.overview.LARGEST_AT_ONCE", 3)
+    monkeypatch.setattr("viz_app.drawing.overview.MAX_WEIGHTS_AT_ONCE", 3)
     for one, other in zip(whole, all_codes(trace), strict=True):
         assert one.k == other.k
         np.testing.assert_array_equal(one.codes, other.codes)

@@ -367,7 +367,7 @@ def test_a_trial_that_crashed_is_made_again(folder: Path, counted: list[Path]) -
 
 def test_the_folders_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     verdicts = trials._Verdicts()
-    for i in range(trials.MOST_REMEMBERED + 1):
+    for i in range(trials.MAX_REMEMBERED + 1):
         verdicts.add(str(i), i)
         verdicts.get("0")
     assert (verdicts.get("0"), verdicts.get("1"), verdicts.get("2")) == (0, None, 2)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from models.errors import CheckpointError
 from models.images import EXAMPLES, ImageFile, decoded, example, read
-from models.images.file import LONGEST_SIDE, MAX_IMAGE_BYTES, MOST_PIXELS, MOST_TIMES
+from models.images.file import MAX_ASPECT_RATIO, MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE
 
 
 def saved(image: Image.Image, form: str = "PNG", **how: object) -> ImageFile:
@@ -107,7 +107,7 @@ ATTACKS = {
     "too many bytes": (bytes(MAX_IMAGE_BYTES + 1), "5,000,001 bytes; at most 5,000,000"),
     "a bomb of pixels": (png(30_000, 30_000, bytes(10)), TOO_LARGE),
     "a bomb of zeros": (png(8000, 8000, bytes(3 * 8000 * 800)), TOO_LARGE),
-    "a long side": (png(LONGEST_SIDE + 1, 2000), TOO_LARGE),
+    "a long side": (png(MAX_SIDE + 1, 2000), TOO_LARGE),
     "a line": (png(8000, 10), SHAPE),
     "a column": (png(10, 8000), SHAPE),
     "no pixels": (png(0, 5), "0 × 5 pixels|damaged"),
@@ -153,8 +153,8 @@ def test_a_file_with_any_byte_damaged_is_decoded_or_refused(form: str) -> None:
         damaged[at] ^= int(rng.integers(1, 256))
         with suppress(ValueError):
             shown = decoded(ImageFile("damaged", bytes(damaged)))
-            assert shown.width * shown.height <= MOST_PIXELS
-            assert max(shown.size) <= MOST_TIMES * min(shown.size)
+            assert shown.width * shown.height <= MAX_PIXELS
+            assert max(shown.size) <= MAX_ASPECT_RATIO * min(shown.size)
 
 
 def test_a_broken_block_of_metadata_does_not_lose_the_image() -> None:

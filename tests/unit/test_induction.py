@@ -14,7 +14,7 @@ from models.analysis.direct_logits import logit_parts
 from models.analysis.induction import (
     MAX_BETWEEN,
     MAX_REPEATED,
-    SMALLEST_JUMP,
+    MIN_JUMP,
     Jump,
     Repeats,
     find_jump,
@@ -185,7 +185,7 @@ def test_a_jump_is_the_best_of_all_pairs_of_steps():
         whole = max(each.rise for each in pairs)
         enough = [each for each in pairs if each.rise >= whole / 2]
         best = min(enough, key=lambda each: (each.after - each.before, -each.rise), default=None)
-        assert find_jump(scores) == (best if whole >= SMALLEST_JUMP else None)
+        assert find_jump(scores) == (best if whole >= MIN_JUMP else None)
 
 
 def test_a_jump_in_a_long_record_of_others_is_found_at_once():

@@ -279,9 +279,9 @@ def test_an_address_that_holds_no_edits_has_none(written: str) -> None:
 @pytest.mark.parametrize(
     "edits",
     [
-        [HeadOff("a", baseline="mean", texts=("a",) * (run_changes.MOST_TEXTS + 1))],
-        [HeadOff("a", head=n) for n in range(run_changes.MOST_EDITS + 1)],
-        [Patch("a", fields=(str(n),)) for n in range(run_changes.MOST_TEXTS + 1)],
+        [HeadOff("a", baseline="mean", texts=("a",) * (run_changes.MAX_EDIT_TEXTS + 1))],
+        [HeadOff("a", head=n) for n in range(run_changes.MAX_EDITS + 1)],
+        [Patch("a", fields=(str(n),)) for n in range(run_changes.MAX_EDIT_TEXTS + 1)],
     ],
     ids=["texts", "edits", "patches"],
 )

@@ -495,7 +495,7 @@ def test_the_small_pictures_are_those_of_the_weights(
     first = next(iter(shown.attention.values()))
     codes = (1 + (first.weights() * 254).round()).masked_fill(~first.allowed(head=None), 0)
     np.testing.assert_array_equal(whole[0].codes[0], codes.numpy().astype(np.uint8))
-    monkeypatch.setattr("viz_app.drawing.overview.LARGEST_AT_ONCE", 3)
+    monkeypatch.setattr("viz_app.drawing.overview.MAX_WEIGHTS_AT_ONCE", 3)
     for one, other in zip(whole, all_codes(shown), strict=True):
         np.testing.assert_array_equal(one.codes, other.codes)
         np.testing.assert_allclose(one.largest, other.largest, rtol=1e-5)

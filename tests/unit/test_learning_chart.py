@@ -14,7 +14,7 @@ from viz_app.drawing.learning_chart import (
     unit,
 )
 from viz_app.drawing.look import LIGHT
-from viz_app.drawing.loss_curve import LEAST_LOSS
+from viz_app.drawing.loss_curve import MIN_LOSS
 
 ROWS = [
     {"step": 0, "loss": 9.0},
@@ -33,7 +33,7 @@ def values(chart: dict, name: str, run: str = "this run") -> list[tuple[float, f
 
 def test_every_number_of_the_record_is_drawn():
     chart = learning_chart([Curve("this run", ROWS)], "exact match", 20, 97, LIGHT)
-    assert values(chart, TRAINING_LINE) == [(7, 3.5), (20, LEAST_LOSS)]
+    assert values(chart, TRAINING_LINE) == [(7, 3.5), (20, MIN_LOSS)]
     assert values(chart, HELD_OUT_LINE) == [(20, 0.25)]
     assert values(chart, "exact match") == [(20, 62.5)]
     rule, *_ = chart["layer"]

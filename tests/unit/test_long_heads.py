@@ -14,13 +14,13 @@ from viz_app.drawing.scale import Scale
 
 TERMS = words.terms("language")
 TEXT = "abcdeabcddeabcabdceab"  # 21 letters; with <s> before them 22 tokens
-LIMITS = drawing.LARGEST_WHOLE, drawing.LARGEST_POOLED, drawing.TILE_SIDE
+LIMITS = drawing.MAX_WHOLE_TOKENS, drawing.MAX_POOLED_BLOCKS, drawing.TILE_SIDE
 N, TILE, K = 22, 4, 5  # 22 tokens in at most 5 blocks: 5 to a block, 2 in the last
 
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, limit in (("LARGEST_WHOLE", N - 1), ("LARGEST_POOLED", 5), ("TILE_SIDE", TILE)):
+    for name, limit in (("MAX_WHOLE_TOKENS", N - 1), ("MAX_POOLED_BLOCKS", 5), ("TILE_SIDE", TILE)):
         monkeypatch.setattr(drawing, name, limit)
     monkeypatch.setattr(
         pooling, "SLAB", 7 * N
@@ -123,7 +123,7 @@ def test_hidden_sinks_are_no_part_of_a_block_or_of_a_rows_largest(
 def test_a_short_text_is_sent_whole(
     trace: Trace, site: AttentionSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawing, "LARGEST_WHOLE", N)
+    monkeypatch.setattr(drawing, "MAX_WHOLE_TOKENS", N)
     header, arrays = drawn(trace, site, tile=(20, 20))
     assert (header["block"], header["first"], header["size"]) == (1, [0, 0], [N, N])
     assert set(arrays) == {"weights", "blocked"}

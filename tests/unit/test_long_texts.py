@@ -41,7 +41,7 @@ OWN = "decoder.layers.1.self_attn"
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, limit in (("LARGEST_WHOLE", N - 1), ("LARGEST_POOLED", 5), ("TILE_SIDE", TILE)):
+    for name, limit in (("MAX_WHOLE_TOKENS", N - 1), ("MAX_POOLED_BLOCKS", 5), ("TILE_SIDE", TILE)):
         monkeypatch.setattr(cells, name, limit)
     monkeypatch.setattr(pooling, "SLAB", 7 * N)
     monkeypatch.setattr(several_heads, "MAX_STRAND_BLOCKS", 5)
@@ -217,7 +217,7 @@ def test_the_checks_of_masks_find_a_cell_in_any_slab(views: dict) -> None:
 def test_the_rows_of_a_step_hold_the_largest_of_each_block(
     scope: Scope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells, "LARGEST_WHOLE", 12)
+    monkeypatch.setattr(cells, "MAX_WHOLE_TOKENS", 12)
     run = CurrentRun(scope, scope.run(TEXT[:6], TEXT[6:]))
     shown = decoder_attention(run.trace, 1, HEAD)
     drawn = on_screen(
@@ -272,8 +272,8 @@ class Largest(TorchDispatchMode):
 def test_no_page_holds_all_weights_of_a_head(view: str, monkeypatch: pytest.MonkeyPatch) -> None:
     n = 200
     for module, name, limit in (
-        (cells, "LARGEST_WHOLE", 50),
-        (cells, "LARGEST_POOLED", 20),
+        (cells, "MAX_WHOLE_TOKENS", 50),
+        (cells, "MAX_POOLED_BLOCKS", 20),
         (slices, "WEIGHTS_PER_SLICE", 12 * n),
         (pooling, "SLAB", 12 * n),
     ):

@@ -114,7 +114,7 @@ def test_the_share_of_the_whole_gap_is_one(name: str) -> None:
     assert two.gap == pytest.approx(
         value(two, "needed", two.this.trace) - value(two, "enough", two.other.trace), abs=1e-4
     )
-    if abs(two.gap) < patch_effects.LEAST_GAP:
+    if abs(two.gap) < patch_effects.MIN_GAP:
         return
     drawn = patch_section_payloads(run_of(name), choices(name, unit="share"))["patch"]
     assert drawn["unit"] == "of the gap"
@@ -279,7 +279,7 @@ def test_the_reach_is_what_the_patch_moves(name: str, is_causal: bool) -> None:
     moved = torch.tensor(panel["grid"]["moved"]) > 0
     for i, layer in enumerate(grid.names):
         own, now = (t.activations[layer].value[0] for t in (run.trace, edited.trace))
-        wanted = (now - own).norm(dim=-1) / own.norm(dim=-1) > patch_payloads.LEAST_MOVE
+        wanted = (now - own).norm(dim=-1) / own.norm(dim=-1) > patch_payloads.MIN_MOVE
         assert torch.equal(moved[i], wanted)
     assert not moved[0].any()
     assert not moved[1, [0, 1]].any()
@@ -417,7 +417,7 @@ def test_of_long_texts_the_first_that_differ_and_the_last_are_tried(
         other = both(name).other.trace.streams[run_of(name).scope.model.fields[0].stream].ids
         own = both(name).this.trace.streams[run_of(name).scope.model.fields[0].stream].ids
         differ = [i for i in range(n) if own[i] != other[i]]
-        assert len(tried) == patch_effects.FEWEST_TRIED < n
+        assert len(tried) == patch_effects.MIN_TRIED < n
         assert {*differ[:2], n - 1, n - 2} <= set(tried)
         for line, wanted in zip(effects, all_tried["grid"]["effects"], strict=True):
             assert [line[i] for i in tried] == pytest.approx([wanted[i] for i in tried], abs=1e-4)
@@ -484,7 +484,7 @@ def test_the_head_of_a_rule_is_that_of_the_live_run(name: str) -> None:
             if measure == "diagonal" or site.query_stream == site.key_stream
         }
         best = max(values, key=values.__getitem__)
-        if values[best] < findings.LEAST_WEIGHT:
+        if values[best] < findings.MIN_WEIGHT:
             assert measure not in found
             continue
         one = found[measure]

@@ -103,7 +103,9 @@ def test_nobody_who_looks_no_report(tmp_path):
 def test_reports_take_a_small_share_of_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr(live_report, "REPORT_SHARE", 0.07)
     calls = []
-    monkeypatch.setattr(live_report, "write_bytes", lambda *one: (calls.append(one), time.sleep(0.2)))
+    monkeypatch.setattr(
+        live_report, "write_bytes", lambda *one: (calls.append(one), time.sleep(0.2))
+    )
     begun = time.perf_counter()
     watched_run(tmp_path, "", steps=30)
     assert 1 <= len(calls) <= 1 + 0.07 * (time.perf_counter() - begun) / 0.2 + 1

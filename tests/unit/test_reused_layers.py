@@ -33,8 +33,8 @@ METRICS: dict[str, Metric] = {
 @pytest.fixture(autouse=True)
 def _worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small models be taken for large ones with many heads."""
-    monkeypatch.setattr(effects, "FEWEST", 1)
-    monkeypatch.setattr(effects, "LEAST_WORK", 0)
+    monkeypatch.setattr(effects, "MIN_REUSING_EDITS", 1)
+    monkeypatch.setattr(effects, "MIN_REUSING_WORK", 0)
 
 
 @pytest.fixture

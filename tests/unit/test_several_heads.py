@@ -149,7 +149,7 @@ def test_the_heads_of_a_long_text_are_measured_once(
     monkeypatch: pytest.MonkeyPatch, longest: int, times: int
 ) -> None:
     scope, measured = letters("gpt"), []
-    monkeypatch.setattr(findings, "LARGEST_WHOLE", longest)
+    monkeypatch.setattr(findings, "MAX_WHOLE_TOKENS", longest)
     monkeypatch.setattr(
         inside_several, "measures", lambda *args: measured.append(args) or measures(*args)
     )

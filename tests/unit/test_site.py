@@ -186,7 +186,7 @@ def test_checks_a_few_rows_at_a_time_say_what_they_say_at_once(site, monkeypatch
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_a_long_texts_heads_are_pooled_a_few_rows_at_a_time(site, monkeypatch, k):
     whole, _ = overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k)
-    monkeypatch.setattr(overview, "LARGEST_AT_ONCE", 2 * N_KEY)
+    monkeypatch.setattr(overview, "MAX_WEIGHTS_AT_ONCE", 2 * N_KEY)
     monkeypatch.setattr(pooling, "SLAB", 2 * N_KEY)
     assert torch.equal(overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k)[0], whole)
 

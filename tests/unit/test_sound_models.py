@@ -275,7 +275,7 @@ def test_silence_is_put_after_a_short_sound(scope: Scope, seconds: float, heard:
 def test_the_picture_of_a_long_sound_holds_the_row_of_its_query(
     scope: Scope, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(sound_map, "LARGEST_WHOLE", most)
+    monkeypatch.setattr(sound_map, "MAX_WHOLE_TOKENS", most)
     site = scope.run(example_sound()).attention[SELF.format(0)]
     trace = scope.run(example_sound())
     header, arrays = unpack(sound_map.sound_map(trace, site, 1, "q41"))

@@ -275,7 +275,7 @@ def test_the_papers_figure_is_shown_on_four_tokens(scope):
 def test_what_is_drawn_of_one_order_is_not_shown_of_another(scope, monkeypatch):
     """The tokens are the same, and the masks are not."""
     monkeypatch.setattr(
-        findings, "LARGEST_WHOLE", 3
+        findings, "MAX_WHOLE_TOKENS", 3
     )  # so that the text is a long one, of which findings are kept
     text = "badc"
     first, second = (scope.run(text, order=order) for order in ((2, 1, 3, 0), (0, 1, 3, 2)))

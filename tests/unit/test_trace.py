@@ -217,7 +217,7 @@ def test_finish_takes_one_row_and_names_the_tokens(recording):
 
 def test_what_is_kept_by_its_cause_reads_as_what_it_was(tiny, recording, monkeypatch):
     """Of long inputs q, k and v are not kept, but multiplied again when read."""
-    monkeypatch.setattr(recorder, "LARGEST_KEPT", 0)
+    monkeypatch.setattr(recorder, "MAX_KEPT_ELEMENTS", 0)
     with record() as lazy, torch.no_grad():
         tiny(*padded_ids())
     for name, site in recording.attention.items():

@@ -31,7 +31,7 @@ from viz_app.trainers.example_pictures import ExamplePictures
 from viz_app.trainers.pool import Pool
 from viz_app.trainers.process import reported_weights
 from viz_app.trainers.run import DONE, FAILED, PAUSED, RUNNING, STOPPED, WAITING, TrainingRun
-from viz_app.trainers.settings import MOST_PARAMETERS, RunSettings, offered_tasks
+from viz_app.trainers.settings import MAX_PARAMETERS, RunSettings, offered_tasks
 from viz_app.trainers.tickets import Ticket
 
 COPY = RunSettings("copy", "transformer")
@@ -100,7 +100,7 @@ def test_a_bad_setting_is_named_and_never_trained(changes, name):
 
 def test_no_model_is_too_large():
     widest = COPY.having(d_model=256, n_encoder_layers=4, n_decoder_layers=4)
-    assert widest.n_parameters > MOST_PARAMETERS
+    assert widest.n_parameters > MAX_PARAMETERS
     assert f"{widest.n_parameters:,} parameters" in widest.problems()["d_model"]
 
 
@@ -171,7 +171,7 @@ def test_a_flood_of_starts_leaves_one_run_and_a_bounded_queue(monkeypatch):
     for run in runs:
         trainers.submit(run)
     assert tickets.count_waiting(folders.root()) == 1
-    monkeypatch.setattr(pool, "MOST_WAITING", 3)
+    monkeypatch.setattr(pool, "MAX_WAITING", 3)
     others = [Unstarted(COPY, str(i)) for i in range(2)]
     for run in others:
         trainers.submit(run)

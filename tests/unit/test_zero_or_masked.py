@@ -46,7 +46,7 @@ def trace(site: AttentionSite) -> Trace:
 
 
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, limit in (("LARGEST_WHOLE", N - 1), ("LARGEST_POOLED", 5)):
+    for name, limit in (("MAX_WHOLE_TOKENS", N - 1), ("MAX_POOLED_BLOCKS", 5)):
         monkeypatch.setattr(drawing, name, limit)
     monkeypatch.setattr(pooling, "SLAB", 7 * N)
 
@@ -95,12 +95,12 @@ def test_what_is_drawn_as_masked_and_why(
     assert [said == "masked" for _, said in boxes] == hatched
 
 
-@pytest.mark.parametrize("most", [overview.LARGEST_AT_ONCE, 1])
+@pytest.mark.parametrize("most", [overview.MAX_WEIGHTS_AT_ONCE, 1])
 @pytest.mark.parametrize("k", [1, K])
 def test_in_the_overview_a_weight_of_0_has_the_first_colour(
     site: AttentionSite, k: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overview, "LARGEST_AT_ONCE", most)
+    monkeypatch.setattr(overview, "MAX_WEIGHTS_AT_ONCE", most)
     codes = overview.pooled_codes([site], k)[0][0, HEAD]
     masked = torch.tensor([[bool(cell) for cell in row] for row in reasons(site, k)])
     assert torch.equal(codes == 0, masked)

@@ -20,7 +20,7 @@ from viz_app.session import cache
 from viz_app.session.other_seeds import other_seeds
 
 MATCHED_PER_PASS = 8  # texts in one pass, so that it can be stopped soon
-FEWEST_SEEDS = 2  # a null compares them with each other
+MIN_SEEDS = 2  # a null compares them with each other
 
 MatchKey = tuple[str, ...]  # fingerprints and similarities of both models
 _MATCHINGS = Slices("compare-matching")
@@ -118,4 +118,4 @@ def _seeds(first: Scope, second: Scope) -> list[Scope]:
         return []
     names = [name for name in other_seeds(first) if name not in (first.name, second.name)]
     scopes = [cache.scope(checkpoints.folder(name)) for name in names]
-    return scopes if len(scopes) >= FEWEST_SEEDS else []
+    return scopes if len(scopes) >= MIN_SEEDS else []

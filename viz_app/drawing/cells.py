@@ -14,8 +14,8 @@ from viz_app.drawing.pooling import block_side, pooled_bits, pooled_weights
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.sites import blocked_bits
 
-LARGEST_WHOLE = 512  # tokens a side of a picture that has a cell for every weight
-LARGEST_POOLED = 256  # blocks a side of a picture that has a cell for every block
+MAX_WHOLE_TOKENS = 512  # tokens a side of a picture that has a cell for every weight
+MAX_POOLED_BLOCKS = 256  # blocks a side of a picture that has a cell for every block
 TILE_SIDE = 64  # tokens a side of an exact part
 
 Tile = tuple[int, int] | None  # (query, key) at the centre of an exact part; None: the whole text
@@ -51,7 +51,11 @@ def has_many_cells(site: AttentionSite) -> bool:
 
 def block_of(n_query: int, n_key: int) -> int:
     """Return the side of a block in tokens; 1 where every weight has a cell of its own."""
-    return block_side(n_query, n_key, LARGEST_POOLED) if max(n_query, n_key) > LARGEST_WHOLE else 1
+    return (
+        block_side(n_query, n_key, MAX_POOLED_BLOCKS)
+        if max(n_query, n_key) > MAX_WHOLE_TOKENS
+        else 1
+    )
 
 
 def cells(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.trace import AttentionSite, Trace
 from viz_app.drawing import svg
-from viz_app.drawing.cells import LARGEST_POOLED, Cells, Tile, cells, has_many_cells, strengths
+from viz_app.drawing.cells import MAX_POOLED_BLOCKS, Cells, Tile, cells, has_many_cells, strengths
 from viz_app.drawing.colours import ACCENT_COLOUR, ramp
 from viz_app.drawing.csv_file import csv_line
 from viz_app.drawing.labels import Label, axes_labels, labels, shorten
@@ -67,7 +67,7 @@ def heads_npz(trace: Trace) -> Arrays:
     for site in trace.attention.values():
         name = site_name(site)
         if has_many_cells(site):
-            k = block_side(site.n_query, site.n_key, LARGEST_POOLED)
+            k = block_side(site.n_query, site.n_key, MAX_POOLED_BLOCKS)
             largest = pooled_heads(site, range(site.n_heads), k).numpy()
             yield name, largest.clip(0)
             yield f"{name}.allowed", largest >= 0
@@ -174,7 +174,7 @@ def what_is_drawn(cells: Cells, site: AttentionSite) -> str:
 
 def of_long_text(site: AttentionSite, tile: Tile) -> str:
     """Describe which downloads of a long text hold every weight, and what the others hold."""
-    n, k = site.n_query * site.n_key, block_side(site.n_query, site.n_key, LARGEST_POOLED)
+    n, k = site.n_query * site.n_key, block_side(site.n_query, site.n_key, MAX_POOLED_BLOCKS)
     blocks = f"the largest of each block of {k} × {k} weights"
     part = blocks if tile is None else "the exact weights of the part that is shown"
     return (

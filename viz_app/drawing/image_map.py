@@ -7,7 +7,7 @@ import numpy as np
 from models.images import PatchRow
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import ClassProbabilities, MultiLabelProbabilities
-from viz_app.drawing.cells import LARGEST_WHOLE
+from viz_app.drawing.cells import MAX_WHOLE_TOKENS
 from viz_app.drawing.held_query import held_query, pack_over_file
 from viz_app.drawing.labels import labels
 from viz_app.drawing.scale import Scale
@@ -63,7 +63,7 @@ def image_map(
         "tokens": [label.as_json() for label in labels(row)],
         "scale": (scale or Scale()).of(site.n_key).name,
     }
-    is_whole = site.n_query <= LARGEST_WHOLE
+    is_whole = site.n_query <= MAX_WHOLE_TOKENS
     return pack_over_file(
         trace, site, head, query, lock, "image", header, is_whole=is_whole, pixels=pixels
     )

@@ -8,7 +8,7 @@ from models.analysis.induction import Jump, find_jump
 from models.tasks.repeat import INDUCTION
 from models.training_record import NOT_PERCENT
 from viz_app.drawing.look import Look
-from viz_app.drawing.loss_curve import LEAST_LOSS, STEP_UNIT
+from viz_app.drawing.loss_curve import MIN_LOSS, STEP_UNIT
 from viz_app.drawing.screen import USUAL_SCREEN, Screen
 
 MAX_POINTS = 300  # points of a line
@@ -196,5 +196,5 @@ def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
 
 def _point(row: dict[str, float], key: str, of: str, run: str) -> dict[str, Any]:
     value = row[key]
-    at = max(value, LEAST_LOSS) if key in _LOSSES else value
+    at = max(value, MIN_LOSS) if key in _LOSSES else value
     return {"step": row["step"], "value": f"{value:.4g}", "at": at, "of": of, "run": run}

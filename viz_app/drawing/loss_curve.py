@@ -11,7 +11,7 @@ LOSSES_CAPTION = (
     f" logarithmic scale, the steps spaced as log(1 + step/{STEP_UNIT})."
 )
 CURVE_HEIGHT = 150  # px, axes included: the pictures under these weights are in sight below it
-LEAST_LOSS = 5e-5  # half the last of a record's four decimals; a log axis cannot show 0
+MIN_LOSS = 5e-5  # half the last of a record's four decimals; a log axis cannot show 0
 
 
 def loss_curve(
@@ -19,7 +19,7 @@ def loss_curve(
 ) -> alt.LayerChart:
     """Draw the training loss (nats per token) by step, the validation loss as points.
 
-    A rule marks the shown step. The loss axis is logarithmic down to LEAST_LOSS; steps are spaced
+    A rule marks the shown step. The loss axis is logarithmic down to MIN_LOSS; steps are spaced
     as log(1 + step/10), so that step 0 can be shown.
     """
     rows = [row for row in curve if row.get("step", 0) > 0]
@@ -64,8 +64,8 @@ def _point(step: int, loss: float, series: str) -> dict[str, Any]:
     """Return a point of the curve: the recorded loss, and its position on the log axis."""
     return {
         "step": step,
-        "loss": f"{loss:.4g}" if loss else f"below {LEAST_LOSS:.5f}",
-        "at": max(loss, LEAST_LOSS),
+        "loss": f"{loss:.4g}" if loss else f"below {MIN_LOSS:.5f}",
+        "at": max(loss, MIN_LOSS),
         "of": series,
     }
 

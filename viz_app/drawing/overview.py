@@ -23,8 +23,9 @@ from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 
 MAX_THUMBNAIL_SIDE = 64
-LARGEST_BYTES = 900_000
-LARGEST_AT_ONCE = 2**18  # weights computed together: faster for small matrices, bounded in memory
+MAX_OVERVIEW_BYTES = 900_000
+# weights computed together: faster for small matrices, bounded in memory
+MAX_WEIGHTS_AT_ONCE = 2**18
 
 
 class Codes(NamedTuple):
@@ -95,7 +96,7 @@ def _codes_of(sites: Sequence[AttentionSite], side: int) -> Codes:
     largest: list[list[float]] = []
     for n_heads, alike in groupby(sites, lambda site: site.n_heads):
         alike = list(alike)
-        step = max(1, LARGEST_AT_ONCE // (n_heads * sites[0].n_query * sites[0].n_key))
+        step = max(1, MAX_WEIGHTS_AT_ONCE // (n_heads * sites[0].n_query * sites[0].n_key))
         for i in range(0, len(alike), step):
             of_sites, of_heads = pooled_codes(alike[i : i + step], k)
             codes.append(pad(of_sites, (0, 0, 0, 0, 0, most - n_heads)))
@@ -104,8 +105,8 @@ def _codes_of(sites: Sequence[AttentionSite], side: int) -> Codes:
 
 
 def side_for(n_heads: int) -> int:
-    """Return the cells per side that keep the payload of all heads below LARGEST_BYTES."""
-    return min(MAX_THUMBNAIL_SIDE, math.isqrt(LARGEST_BYTES // max(n_heads, 1)))
+    """Return the cells per side that keep the payload of all heads below MAX_OVERVIEW_BYTES."""
+    return min(MAX_THUMBNAIL_SIDE, math.isqrt(MAX_OVERVIEW_BYTES // max(n_heads, 1)))
 
 
 def pooled_codes(sites: Sequence[AttentionSite], k: int) -> tuple[Tensor, list[list[float]]]:
@@ -122,7 +123,7 @@ def pooled_codes(sites: Sequence[AttentionSite], k: int) -> tuple[Tensor, list[l
 def pooled_sites(sites: Sequence[AttentionSite], k: int) -> Tensor:
     """Return (site, head, query/k, key/k): the largest weights of all heads, −1 if masked."""
     first = sites[0]
-    if first.n_heads * first.n_query * first.n_key > LARGEST_AT_ONCE:
+    if first.n_heads * first.n_query * first.n_key > MAX_WEIGHTS_AT_ONCE:
         return torch.stack([pooled_heads(site, range(site.n_heads), k) for site in sites])
     allowed = torch.stack([site.allowed(head=None) for site in sites])
     if all(site.has_causes and not site.edits_weights for site in sites):  # one softmax for all

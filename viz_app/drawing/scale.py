@@ -16,7 +16,7 @@ SCALE_NAMES = {
 WEIGHT_SCALE, ROW_SCALE, ROOT_SCALE = SCALE_NAMES
 # WEIGHT_SCALE, or ROW_SCALE where each row has so many keys that most weights would be too pale
 AUTO = "auto"
-MOST_KEYS = 128  # of a row that is drawn by its weights
+MAX_DRAWN_KEYS = 128  # of a row that is drawn by its weights
 
 # tokens that enclose every text
 _ENCLOSING = {
@@ -69,7 +69,7 @@ class Scale:
 
 def automatic(n_key: int) -> str:
     """Return the scale that shows rows of so many keys best."""
-    return ROW_SCALE if n_key > MOST_KEYS else WEIGHT_SCALE
+    return ROW_SCALE if n_key > MAX_DRAWN_KEYS else WEIGHT_SCALE
 
 
 def sinks(row: Encoding) -> list[int]:

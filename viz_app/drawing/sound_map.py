@@ -7,7 +7,7 @@ import torch
 
 from models.sounds import FrameIds, PatchedSound, SoundRow, SpectrogramGrid
 from models.trace import AttentionSite, Trace
-from viz_app.drawing.cells import LARGEST_WHOLE
+from viz_app.drawing.cells import MAX_WHOLE_TOKENS
 from viz_app.drawing.held_query import held_query, pack_over_file
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.scale import AUTO, ROW_SCALE, Scale
@@ -70,7 +70,7 @@ def sound_map(
         "heard": row.n_heard,
         "scale": ROW_SCALE if choice.name == AUTO else choice.name,
     }
-    is_whole = site.n_query * site.n_key <= LARGEST_WHOLE**2
+    is_whole = site.n_query * site.n_key <= MAX_WHOLE_TOKENS**2
     return pack_over_file(
         trace, site, head, query, lock, "sound", header, is_whole=is_whole, spectrogram=levels
     )

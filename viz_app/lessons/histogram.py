@@ -8,7 +8,7 @@ from viz_app.lessons.form import PredictionForm, in_digits, value_of, words_of
 from viz_app.lessons.lesson import CELLS_STEP, CHOOSE_STEP, NUMBER_STEP, ORDER_STEP, TOKEN_STEP
 
 BINS = 8  # of numbers, at most
-MOST_BARS = 8  # of orders, the most frequent ones; the right one and the rest come after them
+MAX_BARS = 8  # of orders, the most frequent ones; the right one and the rest come after them
 _NICE = (1, 2, 5, 10)
 
 Votes = Sequence[tuple[str, int]]  # each prediction and how many made it
@@ -47,7 +47,7 @@ def _tokens(form: PredictionForm, counts: list[tuple[Any, int]], happened: Any) 
 def _orders(form: PredictionForm, counts: list[tuple[Any, int]], happened: Any) -> Bars:
     """Return a bar for each of the most frequent orders and the right one, and one for the rest."""
     ranked = [value for value, _ in sorted(counts, key=lambda one: -one[1])]
-    shown = [value for i, value in enumerate(ranked) if i < MOST_BARS or value == happened]
+    shown = [value for i, value in enumerate(ranked) if i < MAX_BARS or value == happened]
     n_others = sum(n for value, n in counts if value not in shown)
     others = [("other orders", n_others, False)] if n_others else []
     return [*_each(form, shown, counts, happened), *others]

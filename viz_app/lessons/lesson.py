@@ -21,7 +21,7 @@ STEP_KINDS = {
     CELLS_STEP: "an attention",
 }
 
-MOST_STEPS = 20
+MAX_LESSON_STEPS = 20
 
 Query = Mapping[str, Sequence[str]]  # texts of URL parameters, by name
 

@@ -12,7 +12,7 @@ from viz_app.session.parameters import Parameter
 
 LESSONS_VARIABLE = "ATTNSCOPE_LESSONS"  # environment variable, set by command.py
 SHIPPED_LESSONS = Path(__file__).parent
-MOST_FILES = 200
+MAX_LESSON_FILES = 200
 
 FileVersion = tuple[int, int]  # of a file: when it was changed, and its size
 
@@ -35,7 +35,7 @@ def library(pages: Collection[str], parameters: Mapping[str, Parameter]) -> Libr
     errors = []
     added = os.environ.get(LESSONS_VARIABLE)
     for folder in [*([Path(added)] if added else []), SHIPPED_LESSONS]:
-        for path in sorted(folder.glob("*.md"))[:MOST_FILES]:
+        for path in sorted(folder.glob("*.md"))[:MAX_LESSON_FILES]:
             try:
                 stat = path.stat()
                 version = stat.st_mtime_ns, stat.st_size
@@ -46,7 +46,7 @@ def library(pages: Collection[str], parameters: Mapping[str, Parameter]) -> Libr
     return Library(tuple(lessons.values()), tuple(errors))
 
 
-@lru_cache(maxsize=MOST_FILES)
+@lru_cache(maxsize=MAX_LESSON_FILES)
 def _read(
     path: Path, version: FileVersion, pages: tuple[str, ...], parameters: frozenset
 ) -> Lesson:

@@ -31,7 +31,7 @@ from models.checkpoint import CheckpointError
 from models.checkpoint_files import read_bytes
 from viz_app.lessons.lesson import (
     CHOOSE_STEP,
-    MOST_STEPS,
+    MAX_LESSON_STEPS,
     STEP_KINDS,
     Lesson,
     LessonStep,
@@ -43,9 +43,9 @@ from viz_app.lessons.sentence import Reading, Sentence, read_sentence
 from viz_app.session.parameters import Parameter
 
 MAX_LESSON_BYTES = 100_000  # bytes of a lesson file
-MOST_OPTIONS = 6
-LONGEST_LESSON = 60  # minutes
-LONGEST_REASON = 300  # characters of what is wrong with a file, which may quote it
+MAX_OPTIONS = 6
+MAX_LESSON_MINUTES = 60
+MAX_REASON_LENGTH = 300  # characters of what is wrong with a file, which may quote it
 STEP_FIELDS = ("open", "look", "predict", "then", "happened", "reveal")
 CHECKPOINT_KEY = "checkpoint"
 _OPTION = re.compile(r"- ([a-z0-9-]{1,30}): (.+)")
@@ -90,7 +90,7 @@ class _Reader:
         self.path, self.pages, self.parameters = path, pages, parameters
 
     def fail(self, number: int, why: str) -> LessonError:
-        reason = why if len(why) <= LONGEST_REASON else f"{why[:LONGEST_REASON]} …"
+        reason = why if len(why) <= MAX_REASON_LENGTH else f"{why[:MAX_REASON_LENGTH]} …"
         return LessonError(f"{self.path.name}, line {number}: {reason}")
 
     def lesson(self, text: str) -> Lesson:
@@ -104,10 +104,10 @@ class _Reader:
         (number, title), *lines = parts[0]
         head = self.fields(lines, ("minutes",))
         minutes = self.one_line(head, "minutes", number)
-        if not re.fullmatch("[1-9][0-9]?", minutes[1]) or int(minutes[1]) > LONGEST_LESSON:
-            raise self.fail(minutes[0], f"minutes is a whole number from 1 to {LONGEST_LESSON}")
-        if not 1 <= len(parts) - 1 <= MOST_STEPS:
-            raise self.fail(number, f"a lesson has 1 to {MOST_STEPS} steps: ## Question")
+        if not re.fullmatch("[1-9][0-9]?", minutes[1]) or int(minutes[1]) > MAX_LESSON_MINUTES:
+            raise self.fail(minutes[0], f"minutes is a whole number from 1 to {MAX_LESSON_MINUTES}")
+        if not 1 <= len(parts) - 1 <= MAX_LESSON_STEPS:
+            raise self.fail(number, f"a lesson has 1 to {MAX_LESSON_STEPS} steps: ## Question")
         steps = tuple(self.step(part) for part in parts[1:])
         about = _joined(head[""])
         return Lesson(self.path.stem, title[2:].strip(), about, int(minutes[1]), steps)
@@ -209,8 +209,8 @@ class _Reader:
             if match is None or match[1] in options:
                 raise self.fail(at, "an option is one line, with a key of its own: - key: text")
             options[match[1]] = match[2]
-        if not 2 <= len(options) <= MOST_OPTIONS:
-            raise self.fail(number, f"choose has 2 to {MOST_OPTIONS} options")
+        if not 2 <= len(options) <= MAX_OPTIONS:
+            raise self.fail(number, f"choose has 2 to {MAX_OPTIONS} options")
         return Prediction(kind, options=options)
 
     def check_happened(self, happened: Sentence, prediction: Prediction, number: int) -> None:

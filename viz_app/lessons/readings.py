@@ -37,7 +37,7 @@ from viz_app.session.current_run import CurrentRun
 READ_RUNS = ("run", "unchanged", "pinned")
 SPACE_LABEL = "·"  # of drawing/labels.py, for a space
 MAX_BACKWARDS_TOKENS = 512  # tokens of a text that is read backwards as well
-LONGEST_PATH = 6  # names from the training record to one of its numbers
+MAX_PATH_LENGTH = 6  # names from the training record to one of its numbers
 
 
 @dataclass(frozen=True)
@@ -388,7 +388,7 @@ def surveyed_texts(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
 def stored(run: CurrentRun, path: str) -> ReadingValue:
     """Return a number of the checkpoint's training record, such as scores/held-out BLEU."""
     entry: object = run.scope.training
-    for name in path.split("/")[:LONGEST_PATH]:
+    for name in path.split("/")[:MAX_PATH_LENGTH]:
         if isinstance(entry, Mapping):
             entry = entry.get(name)
         elif (

@@ -1,7 +1,7 @@
 """Lookup of a run's heads by kind, layer and head as shown on the screen, counted from 1."""
 
 from models.trace import AttentionSite, Trace
-from viz_app.drawing.cells import LARGEST_WHOLE, has_many_cells
+from viz_app.drawing.cells import MAX_WHOLE_TOKENS, has_many_cells
 from viz_app.drawing.sites import by_kind
 
 
@@ -62,7 +62,7 @@ def check_length(run: Trace, kind: str, what: str) -> None:
     if has_many_cells(site):
         longest = max(site.n_query, site.n_key)
         raise ValueError(
-            f"{what}: at most {LARGEST_WHOLE} tokens, not {longest}; head(run) shows a long text in blocks"
+            f"{what}: at most {MAX_WHOLE_TOKENS} tokens, not {longest}; head(run) shows a long text in blocks"
         )
 
 

@@ -14,14 +14,14 @@ from threading import Lock, Thread
 from streamlit.runtime.scriptrunner import add_script_run_ctx
 
 Action = Callable[[], None]
-MOST_ACTIONS = 100  # waiting in a session; if its runs never begin, the oldest are dropped
+MAX_ACTIONS = 100  # waiting in a session; if its runs never begin, the oldest are dropped
 
 
 class Actions:
     """Actions that a session has yet to carry out, in order."""
 
     def __init__(self) -> None:
-        self._noted: deque[Action] = deque(maxlen=MOST_ACTIONS)
+        self._noted: deque[Action] = deque(maxlen=MAX_ACTIONS)
         self._lock = Lock()  # a run that is about to end may still be carrying them out
 
     def note(self, action: Action) -> None:

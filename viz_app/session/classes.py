@@ -18,11 +18,11 @@ from pathlib import Path
 
 from viz_app.common_folder import common_folder
 from viz_app.lessons.form import MAX_PREDICTION, PredictionForm, value_of
-from viz_app.lessons.lesson import MOST_STEPS
+from viz_app.lessons.lesson import MAX_LESSON_STEPS
 
 MAX_OPEN_CLASSES, MAX_PUPILS = 20, 200
 CODE_DIGITS = 8  # of a code
-LONGEST_FORM = 20_000  # characters
+MAX_FORM_LENGTH = 20_000  # characters
 AWAY = 60.0  # s without a sign of a pupil before they are no longer counted
 EXPIRES = 3600.0  # s without a sign of the teacher before a class ends
 _PATIENCE = 10.0  # s to wait for another process to write
@@ -145,7 +145,7 @@ class Classes:
         """
         self._check_led(code, teacher)
         text = _written(form)
-        if len(text) > LONGEST_FORM or not 1 <= step <= MOST_STEPS:
+        if len(text) > MAX_FORM_LENGTH or not 1 <= step <= MAX_LESSON_STEPS:
             raise ClassError("This step is too long to use in a class.")
         with self._open() as db:
             db.execute(

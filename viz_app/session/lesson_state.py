@@ -3,7 +3,7 @@
 import re
 
 from viz_app.lessons.form import MAX_PREDICTION
-from viz_app.lessons.lesson import MOST_STEPS, Lesson, LessonStep
+from viz_app.lessons.lesson import MAX_LESSON_STEPS, Lesson, LessonStep
 from viz_app.session import pinned, run_changes, url_state
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Notation, Text, Whole, declared_parameters
@@ -14,7 +14,7 @@ LESSON_NAME = Text(
     pattern=r"[\w-]{0,60}",
     form="a name of at most 60 letters, digits, _ and -",
 )
-LESSON_STEP = Whole("lesson-step", 1, is_step=True, low=1, high=MOST_STEPS)
+LESSON_STEP = Whole("lesson-step", 1, is_step=True, low=1, high=MAX_LESSON_STEPS)
 # of the session and not of what a page shows
 LESSON_KEYS = ("lesson", "lesson-step", "predicted", "present", "class")
 
@@ -27,7 +27,7 @@ def _read(text: str) -> Predictions:
         for p in text.split("_")
     )
     predictions = {
-        int(part[1]): part[2] for part in parts if part and 1 <= int(part[1]) <= MOST_STEPS
+        int(part[1]): part[2] for part in parts if part and 1 <= int(part[1]) <= MAX_LESSON_STEPS
     }
     return tuple(sorted(predictions.items()))
 

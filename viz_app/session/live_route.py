@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from viz_app.session import cache, live, process, routes
 from viz_app.session.lanes import LaneRequest, Lanes, Reply, TypedTexts, are_long
 from viz_app.session.live import LiveSession, by_token
-from viz_app.session.parameters import LONGEST_TEXT, replace_surrogates
+from viz_app.session.parameters import MAX_TEXT_LENGTH, replace_surrogates
 
 MAX_MESSAGE = 1_000_000  # characters of one message
 SOCKETS = 4  # per session; a page needs one, and briefly a second one while it reconnects
@@ -89,7 +89,7 @@ def _texts(message: Message) -> TypedTexts | None:
     if (
         not isinstance(texts, list)
         or not 1 <= len(texts) <= MAX_FIELDS
-        or not all(isinstance(text, str) and len(text) <= LONGEST_TEXT for text in texts)
+        or not all(isinstance(text, str) and len(text) <= MAX_TEXT_LENGTH for text in texts)
     ):
         return None
     return tuple(map(replace_surrogates, texts))

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
 ParameterValue = TypeVar("ParameterValue")
-LONGEST_TEXT = 200_000  # characters; tens of thousands of tokens
+MAX_TEXT_LENGTH = 200_000  # characters; tens of thousands of tokens
 
 
 def replace_surrogates(text: str) -> str:
@@ -25,7 +25,7 @@ def replace_surrogates(text: str) -> str:
 
 def typed_text_too_long(n: int) -> str:
     """Return the message for a text of `n` characters that is longer than a session keeps."""
-    return f"must be at most {LONGEST_TEXT:,} characters long, not {n:,}"
+    return f"must be at most {MAX_TEXT_LENGTH:,} characters long, not {n:,}"
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ class Text(Parameter[str | None]):
     form: str = ""
 
     def limited(self, value: str | None) -> str | None:
-        return value[:LONGEST_TEXT] if value else value
+        return value[:MAX_TEXT_LENGTH] if value else value
 
     def parse_one(self, text: str) -> str:
-        if len(text) > LONGEST_TEXT:
+        if len(text) > MAX_TEXT_LENGTH:
             raise ValueError(f"{self.name} {typed_text_too_long(len(text))}")
         if not re.fullmatch(self.pattern, text):
             raise ValueError(f"{self.name} must be {self.form}")

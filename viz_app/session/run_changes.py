@@ -29,12 +29,12 @@ POSITIONS_CHANGE = Switch("positions", default=True)
 _MASK_NAMES = {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask"}
 
 
-MOST_PAIRS = 200
+MAX_PAIRS = 200
 
 
 def parse_pairs(text: str) -> list[tuple[int, int]]:
-    """Parse pairs of numbers such as "3:17,4:9", at most MOST_PAIRS; anything else is ignored."""
-    parts = text.split(",")[:MOST_PAIRS]
+    """Parse pairs of numbers such as "3:17,4:9", at most MAX_PAIRS; anything else is ignored."""
+    parts = text.split(",")[:MAX_PAIRS]
     matches = (re.fullmatch(r"([0-9]{1,5}):([0-9]{1,6})", part) for part in parts)
     return [(int(match[1]), int(match[2])) for match in matches if match]
 
@@ -47,8 +47,8 @@ def _read_forced(text: str) -> ForcedPairs:
 def _unread_forced(text: str) -> str:
     """Name the first part of a text that forces no token, and what a part must be."""
     for i, part in enumerate(text.split(",")):
-        if i >= MOST_PAIRS:
-            return f"must have at most {MOST_PAIRS} parts"
+        if i >= MAX_PAIRS:
+            return f"must have at most {MAX_PAIRS} parts"
         if part and not _read_forced(part):
             quoted = part[: url_state.MAX_QUOTED_VALUE]
             return f"must be position:token parts, positions from 1, not {quoted}"
@@ -77,18 +77,18 @@ MASK_CHANGES = {kind: mask_parameter(kind) for kind in MASK_KINDS}
 
 
 NO_FILE_TO_PATCH = "a link cannot hold a file, so the patches from its run are left out"
-LONGEST_EDITS, MOST_EDITS = 50_000, 200  # characters of the notation, and edits in it
-MOST_TEXTS = 32  # other texts that the edits of an address may have run
+MAX_EDITS_LENGTH, MAX_EDITS = 50_000, 200  # characters of the notation, and edits in it
+MAX_EDIT_TEXTS = 32  # other texts that the edits of an address may have run
 
 
 def _read_edits(text: str) -> Edits:
     """Parse edits other than those of masks, which have parameters of their own."""
     try:
-        edits = from_text(text if len(text) <= LONGEST_EDITS else "")
+        edits = from_text(text if len(text) <= MAX_EDITS_LENGTH else "")
     except ValueError:
         return ()
     n_texts = sum(len(getattr(edit, "texts", ())) + isinstance(edit, Patch) for edit in edits)
-    if len(edits) > MOST_EDITS or n_texts > MOST_TEXTS:
+    if len(edits) > MAX_EDITS or n_texts > MAX_EDIT_TEXTS:
         return ()
     return tuple(edit for edit in edits if not isinstance(edit, MaskChange))
 

@@ -33,7 +33,7 @@ from viz_app.session.parameters import Choice, Order, Parameter, Several, Text
 UrlValue = TypeVar("UrlValue")
 
 CHECKPOINT = Text("checkpoint", is_step=True)
-MOST_POSITIONS = 512
+MAX_POSITIONS = 512
 MAX_QUOTED_VALUE = 40  # characters of an invalid value that are quoted in its message
 # an example, or a file that a session keeps (own_files.py)
 _OWN = "own-[0-9a-f]{12}"
@@ -44,7 +44,7 @@ _IMAGES, _SOUNDS = (
 # kind of field → factory of its parameter, from name and default; other kinds have no parameter
 _PARAMETERS: dict[str, Callable[[str, str | None], Parameter]] = {
     TEXT_FIELD: lambda name, default: Text(name, default=default),
-    POSITIONS_FIELD: lambda name, default: Several(name, is_step=True, most=MOST_POSITIONS),
+    POSITIONS_FIELD: lambda name, default: Several(name, is_step=True, most=MAX_POSITIONS),
     ORDER_FIELD: lambda name, default: Order(name, is_step=True),
     IMAGE_FIELD: lambda name, default: Text(name, default=None, is_step=True, **_IMAGES),
     SOUND_FIELD: lambda name, default: Text(name, default=None, is_step=True, **_SOUNDS),

@@ -8,7 +8,7 @@ from models.checkpoint_files import checksum, read_bytes, write_bytes
 from models.errors import CheckpointError
 
 LIST = "attnscope-site.json"  # the files of an exported site, each with its checksums
-LARGEST_LIST = 2**18  # bytes
+MAX_LIST_BYTES = 2**18
 MAX_SITE_BYTES = 20_000_000  # bytes of a whole site, so of each file
 
 Sums = dict[str, list[str]]  # by path in the folder; two of a file that is being replaced
@@ -67,7 +67,7 @@ def _is_known(folder: Path, path: Path, checksums: Sums) -> bool:
 def _listed(folder: Path) -> Sums:
     """Return the files that an earlier export lists; none if there is no such list."""
     try:
-        listed = json.loads(read_bytes(folder / LIST, LARGEST_LIST))
+        listed = json.loads(read_bytes(folder / LIST, MAX_LIST_BYTES))
     except (CheckpointError, OSError, ValueError, RecursionError):
         return {}
     if not isinstance(listed, dict):

@@ -17,7 +17,7 @@ from viz_app.trainers.watched import WatchedRun, without_folder
 
 N_KEPT_STEPS = 100  # steps whose pictures are kept
 RETRY_SECONDS = 2.0  # s until weights that could not be read are tried again
-LARGEST_FILE = 2**27  # bytes of weights
+MAX_SNAPSHOT_BYTES = 2**27  # bytes of weights
 
 
 @dataclass(eq=False)
@@ -83,8 +83,8 @@ class ExamplePictures:
         folder = self.run.folder
         assert folder is not None
         snapshot = step if step in snapshots(folder) else None
-        if snapshot is None and (folder / WEIGHTS).stat().st_size > LARGEST_FILE:
-            raise CheckpointError(f"they are larger than {LARGEST_FILE:,} bytes")
+        if snapshot is None and (folder / WEIGHTS).stat().st_size > MAX_SNAPSHOT_BYTES:
+            raise CheckpointError(f"they are larger than {MAX_SNAPSHOT_BYTES:,} bytes")
         scope = models.load(folder, device="cpu", snapshot=snapshot)
         if scope.training.get("step") != step:
             raise CheckpointError("they have been replaced by newer ones")

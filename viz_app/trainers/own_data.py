@@ -22,7 +22,7 @@ MAX_OWN_DATA_FILES = 100  # files that are kept for all sessions; the oldest go 
 MAX_LABELS = 50
 MIN_SPLIT_DOCUMENTS = 300  # documents, from which on a text is split by them
 OWN_DATA_FOLDER = ".own"  # in the folder of all runs
-MOST_LINES = 200_000
+MAX_LINES = 200_000
 MAX_UNBROKEN = 2000  # characters without a space
 N_SCORED_CASES = 50  # validation cases
 MAX_DATA_NAME = 60  # characters of a file's name
@@ -142,8 +142,8 @@ def _check_text(content: bytes) -> None:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise ValueError(f"line {line}: not UTF-8 text ({error.reason})") from None
-    if (n := len(text.splitlines())) > MOST_LINES:
-        raise ValueError(f"{n:,} lines; at most {MOST_LINES:,} are read here")
+    if (n := len(text.splitlines())) > MAX_LINES:
+        raise ValueError(f"{n:,} lines; at most {MAX_LINES:,} are read here")
     if long := re.search(rf"\S{{{MAX_UNBROKEN + 1}}}", text):
         line = text[: long.start()].count("\n") + 1
         raise ValueError(f"line {line}: more than {MAX_UNBROKEN:,} characters without a space")

@@ -62,7 +62,7 @@ class Pool:
                 last.stop()
             if self.n < 1:
                 raise ValueError("this app has no trainers")
-            if tickets.count_waiting(folders.root()) >= MOST_WAITING:
+            if tickets.count_waiting(folders.root()) >= MAX_WAITING:
                 raise ValueError(FULL)
             run.state, run.message, run.ticket = WAITING, "", Ticket(folders.root())
             self._runs[run.owner], run.seen = run, time.monotonic()

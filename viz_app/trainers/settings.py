@@ -31,9 +31,9 @@ SETTING_CHOICES = {
     "decoder_mask": ("look-ahead", "none"),
 }
 OF_RECIPE = ("learning_rate", "seed")
-MOST_PARAMETERS = 1_000_000
-MOST_OF_OWN_DATA = 5_000_000  # parameters
-MOST_SNAPSHOTS = 64
+MAX_PARAMETERS = 1_000_000
+MAX_OWN_DATA_PARAMETERS = 5_000_000
+MAX_SNAPSHOTS = 64
 SNAPSHOT_BYTES = 20_000_000  # of all snapshots of a run
 MAX_SNAPSHOT_HEADER = 20_000  # bytes, at most, of a snapshot's names and shapes
 THREADS = 1  # of a trainer: on a busy machine more of them wait for each other
@@ -166,7 +166,7 @@ class RunSettings:
     def recipe(self) -> Recipe:
         """The recipe, with as many snapshots as there is room for."""
         fitting = SNAPSHOT_BYTES // (2 * self.n_parameters + MAX_SNAPSHOT_HEADER)
-        return densely_kept(self.plan.recipe, min(MOST_SNAPSHOTS, fitting))
+        return densely_kept(self.plan.recipe, min(MAX_SNAPSHOTS, fitting))
 
     def problems(self) -> dict[str, str]:
         """Return what is wrong, by the setting that can put it right; empty for a good run."""
@@ -177,7 +177,7 @@ class RunSettings:
             n = self.n_parameters
         except ValueError as error:
             return {self._named_in(str(error)): str(error)}
-        if n > (allowed := MOST_OF_OWN_DATA if self.own else MOST_PARAMETERS):
+        if n > (allowed := MAX_OWN_DATA_PARAMETERS if self.own else MAX_PARAMETERS):
             largest = "d_model" if "d_model" in self.names else self.names[0]
             most = f"at most {allowed:,} are trained here"
             return {largest: f"{largest} and the layers give {n:,} parameters; {most}"}

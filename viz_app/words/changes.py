@@ -8,7 +8,7 @@ from models.trace.edits import Edit, MaskChange, SetWeights, Where
 from viz_app.words.attention import head_location, kind_short, kind_title, layer_location
 from viz_app.words.training import join_names
 
-MOST_NAMED = 3  # edits named one by one
+MAX_NAMED_EDITS = 3  # edits named one by one
 
 
 def changes(spec: RunSpec, trained_with: str, sites: Mapping[str, AttentionSite]) -> dict[str, str]:
@@ -31,8 +31,10 @@ def changes(spec: RunSpec, trained_with: str, sites: Mapping[str, AttentionSite]
         labels["masks"] = f"Mask changed: {join_names(list(places))}"
     others = [edit_label(edit, sites) for edit in spec.edits if not isinstance(edit, MaskChange)]
     if others:
-        more = f"; and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        labels["edits"] = "; ".join(others[:MOST_NAMED]) + more
+        more = (
+            f"; and {len(others) - MAX_NAMED_EDITS} more" if len(others) > MAX_NAMED_EDITS else ""
+        )
+        labels["edits"] = "; ".join(others[:MAX_NAMED_EDITS]) + more
     return labels
 
 

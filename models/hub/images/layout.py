@@ -17,7 +17,7 @@ from models.errors import CheckpointError
 from models.hub.sizes import MAX_HUB_TOKENS
 from models.images import PatchGrid
 
-MOST_SPECIAL = 32  # tokens of an image that are no patches
+MAX_SPECIAL_TOKENS = 32  # tokens of an image that are no patches
 NO_GRID = "its tokens are not the patches of one grid"
 
 
@@ -38,7 +38,7 @@ def patch_grid(
             raise CheckpointError(f"{NO_GRID}: its first layer reads no row of vectors")
         rows, columns = _sides(module, pixels)
         n, n_special = first.shape[1], first.shape[1] - rows * columns
-        if not 0 <= n_special <= MOST_SPECIAL or n > MAX_HUB_TOKENS:
+        if not 0 <= n_special <= MAX_SPECIAL_TOKENS or n > MAX_HUB_TOKENS:
             raise CheckpointError(
                 f"{NO_GRID}: it has {n:,} tokens, and the image {rows} × {columns} patches"
             )
@@ -163,7 +163,7 @@ def _is_token(name: str, parameter: Tensor) -> bool:
     """Return True for the parameters that may be special tokens: one or few vectors, no matrix."""
     last = name.rpartition(".")[2]
     return ("token" in last or last == "class_embedding") and (
-        parameter.numel() // max(1, parameter.shape[-1]) <= MOST_SPECIAL
+        parameter.numel() // max(1, parameter.shape[-1]) <= MAX_SPECIAL_TOKENS
     )
 
 

@@ -22,7 +22,7 @@ from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, decoded, exa
 from models.images.colours import ColourScale
 from models.tokenizers.base import Encoding, Tokenizer
 
-LARGEST_SIZE = 2048  # of any number in the settings: sides, in pixels
+MAX_SIZE = 2048  # of any number in the settings: sides, in pixels
 PLAIN_SIDE = 64  # pixels, of images of one colour
 PREPROCESSOR_MISSING = f"{PREPROCESSOR} is missing, so nothing says how an image becomes the numbers that this model reads"
 READS_IMAGE_ONLY = "this model reads an image, not a text"
@@ -35,9 +35,9 @@ def check_numbers(settings: Any) -> None:
     for value in settings if isinstance(settings, list) else ():
         if isinstance(value, dict | list):
             check_numbers(value)
-        elif isinstance(value, int | float) and not -LARGEST_SIZE <= value <= LARGEST_SIZE:
+        elif isinstance(value, int | float) and not -MAX_SIZE <= value <= MAX_SIZE:
             raise CheckpointError(
-                f"{PREPROCESSOR} has the number {value:,}; at most {LARGEST_SIZE:,} are taken"
+                f"{PREPROCESSOR} has the number {value:,}; at most {MAX_SIZE:,} are taken"
             )
 
 

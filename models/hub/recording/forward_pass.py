@@ -48,7 +48,7 @@ from models.trace.attend import attend
 from models.trace.edits import Edits
 from models.trace.edits.active import active
 from models.trace.lazy import LazyLinear
-from models.trace.recorder import LARGEST_KEPT, free_name
+from models.trace.recorder import MAX_KEPT_ELEMENTS, free_name
 from models.trace.site import layer_of
 
 NESTED = "its tokens are in a nested tensor, whose cells cannot be read"
@@ -346,7 +346,7 @@ class ForwardPass:
                 self._on_positions(ids, table, kind)
             return vectors
         after = self.edited(f"{kind.stack}.embedding", batched, kind.query_stream)
-        if after.numel() <= 4 * LARGEST_KEPT:  # the layers' streams begin with it
+        if after.numel() <= 4 * MAX_KEPT_ELEMENTS:  # the layers' streams begin with it
             self._keep_vectors(kind, "embedding", after, "embedding(token)")
         return vectors if after is batched else after.reshape(vectors.shape)
 

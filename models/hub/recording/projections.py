@@ -18,7 +18,7 @@ from torch import Tensor
 
 from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
-from models.trace.recorder import LARGEST_KEPT
+from models.trace.recorder import MAX_KEPT_ELEMENTS
 
 LINEAR, ADDMM = F.linear, torch.addmm  # while a pass is watched others stand in for them
 # products; between an attention's projections and its call lie few others
@@ -260,7 +260,7 @@ def defer_projection(
     origin: Origin | None, t: Float[Tensor, "batch head n d_head"]
 ) -> Tensor | LazyLinear:
     """Return a large tensor as its product, if the pass ran in float32, or else as it is."""
-    if origin is None or t.numel() <= LARGEST_KEPT or t.dtype != torch.float32:
+    if origin is None or t.numel() <= MAX_KEPT_ELEMENTS or t.dtype != torch.float32:
         return t.detach()
     return LazyLinear(origin.x, origin.weight, origin.bias, t.shape[1])
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from models.errors import CheckpointError
 from models.hub.images.layout import (
-    MOST_SPECIAL,
+    MAX_SPECIAL_TOKENS,
     NO_GRID,
     Reads,
     check_places,
@@ -78,10 +78,10 @@ def spectrogram_grid(
         n, reads = first.shape[1], Reads(first, cells)
         if n > MAX_HUB_TOKENS:
             raise CheckpointError(f"{NO_GRID}: it has {n:,} tokens")
-        n_before = next((i for i in range(min(n, MOST_SPECIAL + 1)) if reads.box(i)), n)
+        n_before = next((i for i in range(min(n, MAX_SPECIAL_TOKENS + 1)) if reads.box(i)), n)
         size, stride, shape = _measured(reads, range(n_before, n), cells.shape[1:])
         n_after = n - n_before - shape[0] * shape[1]
-        if not 0 <= n_after <= MOST_SPECIAL - n_before:
+        if not 0 <= n_after <= MAX_SPECIAL_TOKENS - n_before:
             raise CheckpointError(
                 f"{NO_GRID}: it has {n:,} tokens, and the spectrogram {shape[0]} × {shape[1]} patches"
             )

@@ -65,7 +65,7 @@ class _ForkServer:
         self._process.wait()
 
 
-MOST_REMEMBERED = 256  # folders
+MAX_REMEMBERED = 256  # folders
 
 
 class _Verdicts:
@@ -88,7 +88,7 @@ class _Verdicts:
     def add(self, content: str, result: int | str) -> None:
         with self._lock:
             self._known[content] = result
-            while len(self._known) > MOST_REMEMBERED:
+            while len(self._known) > MAX_REMEMBERED:
                 self._known.popitem(last=False)
 
     def clear(self) -> None:

@@ -13,7 +13,7 @@ from models.trace.edits.material import Material, material_for, replace_vectors
 
 BASELINES = ("zero", "uniform", "offset", "mean", "resample")
 FROM_TEXTS = ("mean", "resample")  # baselines that need held-out texts
-LARGEST_FACTOR = 2.0
+MAX_FACTOR = 2.0
 
 ExampleTexts = tuple[str | None, ...]  # texts of the model's fields, in their order
 
@@ -122,7 +122,7 @@ class HeadScale(Edit):
 
     def __post_init__(self, head: int | None) -> None:
         super().__post_init__(head)
-        if not abs(self.factor) <= LARGEST_FACTOR:  # NaN fails
+        if not abs(self.factor) <= MAX_FACTOR:  # NaN fails
             raise ValueError(f"a factor is a number from -2 to 2, got {self.factor}")
 
     @property

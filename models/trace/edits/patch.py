@@ -14,7 +14,7 @@ from models.trace.edits.base import ActivationPart, AttentionPart, Edit, Edits
 from models.trace.edits.material import Material, material_for, replace_vectors
 
 PATCHED_PARTS = {"head output": "head_out", "attention row": "weights", "activation": "activation"}
-LONGEST_QUOTE = 40
+MAX_QUOTE_LENGTH = 40
 
 FieldValue = str | tuple[int, ...] | None
 
@@ -119,7 +119,11 @@ class Patch(Edit):
         """The text of the other run, shortened."""
         texts = " / ".join(value for value in self.fields if isinstance(value, str))
         quote = printable(" ".join(texts.split()))
-        return quote if len(quote) <= LONGEST_QUOTE else f"{quote[: LONGEST_QUOTE - 1].rstrip()}…"
+        return (
+            quote
+            if len(quote) <= MAX_QUOTE_LENGTH
+            else f"{quote[: MAX_QUOTE_LENGTH - 1].rstrip()}…"
+        )
 
     def effects(self) -> list[str]:
         part = "value" if self.of == "activation" else self.of

@@ -20,7 +20,7 @@ from models.decoding.greedy_sample import greedy, greedy_batch
 from models.runs.attention_row import AttentionRow
 from models.tokenizers.base import Encoding
 from models.trace.edits import Edit, Where
-from viz_app.drawing.cells import LARGEST_WHOLE
+from viz_app.drawing.cells import MAX_WHOLE_TOKENS
 from viz_app.session.cache import store
 from viz_app.session.cache.store import Stored, cached
 from viz_app.session.current_run import CurrentRun
@@ -106,7 +106,7 @@ def cached_shuffle(
 
 def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Stored]) -> Stored:
     """Return an analysis of a run, cached for long texts, where it takes seconds."""
-    if max(len(row.ids) for row in trace.streams.values()) <= LARGEST_WHOLE:
+    if max(len(row.ids) for row in trace.streams.values()) <= MAX_WHOLE_TOKENS:
         return make()
     run = (trace.model.fingerprint, tuple(trace.streams.values()), trace.edits)
     return store.cache_store.get(("finding", *run, what), make)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from models.analysis.checks import Check, check_site
-from models.analysis.comparison import LEAST_LEFT, row_distances
+from models.analysis.comparison import MIN_SHARE_LEFT, row_distances
 from viz_app.views.compare.compared import Compared
 
 CLOSE = 1e-5  # bits between two routes to one distance
@@ -53,4 +53,4 @@ def _by_kl(first: np.ndarray, second: np.ndarray) -> float:
 def _with_sink(rows: np.ndarray) -> np.ndarray:
     """Append a column with what each row leaves to no token."""
     sums = rows.sum(-1, keepdims=True)
-    return np.hstack([rows, np.where((sums > 0) & (sums < 1 - LEAST_LEFT), 1 - sums, 0.0)])
+    return np.hstack([rows, np.where((sums > 0) & (sums < 1 - MIN_SHARE_LEFT), 1 - sums, 0.0)])

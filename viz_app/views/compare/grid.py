@@ -8,7 +8,7 @@ from viz_app.drawing.stamp import Facts, saving
 from viz_app.views.compare import text
 from viz_app.views.compare.compared import Compared, nearest_head, nearest_other_head
 
-LEAST_END = 0.01  # bits: what is as dark as it gets is no rounding error
+MIN_END = 0.01  # bits: what is as dark as it gets is no rounding error
 
 
 def distances(what: Compared) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def distances(what: Compared) -> dict[str, Any]:
         "legend": text.COMPARE_LEGEND,
         "unit": "bits",
         "largest": max(
-            [LEAST_END, *(float(grid.nan_to_num(0).max()) for grid in what.grids.values())]
+            [MIN_END, *(float(grid.nan_to_num(0).max()) for grid in what.grids.values())]
         ),
         "kinds": kinds,
         "reasons": [f"{title}: {why}." for title, why in reasons.items()],

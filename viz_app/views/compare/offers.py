@@ -18,7 +18,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Parameter
 from viz_app.views.compare import state
 
-MOST_MODELS = 2  # of the same task that are offered
+MAX_MODELS = 2  # of the same task that are offered
 LANGUAGE = ("gpt", "bert", "xlnet")  # families that read one English text
 Changes = dict[Parameter, Any]
 

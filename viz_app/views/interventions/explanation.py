@@ -34,7 +34,7 @@ from viz_app.views.interventions.explanation_payload import (
 from viz_app.views.page import PageCell, ShownComponent, View, Widget
 
 OTHER_MODEL = Choice("if-other", None, is_step=False)
-MOST_SEEDS = 5
+MAX_SEEDS = 5
 
 
 def find_explanation(run: CurrentRun) -> View[RowChoices] | str:
@@ -86,7 +86,7 @@ def _choose(run: CurrentRun) -> RowChoices:
                 width=190,
                 help=text.WEIGHTS_HELP["other"],
             )
-    seeds = other_seeds(run.scope, others)[:MOST_SEEDS]
+    seeds = other_seeds(run.scope, others)[:MAX_SEEDS]
     return RowChoices(url_state.get(state.FOLLOWED_POSITION), site.name, head, other, seeds)
 
 
@@ -98,7 +98,7 @@ def _others(run: CurrentRun) -> list[str]:
             training = cache.description(folder).training
             if name != run.scope.name and training.get("task", "") == run.scope.task:
                 names.append(name)
-    seeds = other_seeds(run.scope, names)[:MOST_SEEDS]
+    seeds = other_seeds(run.scope, names)[:MAX_SEEDS]
     return [*seeds, *(name for name in names if name not in seeds)]
 
 

@@ -46,7 +46,7 @@ from viz_app.views.interventions.payloads import (
 MAX_EXPLAINED_TOKENS = 200  # tokens of the longest stream
 SLOW_PERMUTATIONS = 20  # where each takes a whole pass
 SAME_PROBABILITY = 1e-4  # of a probability, between the two routes
-LEAST_DIFFERENCE = 1e-5  # least difference of two weights that counts
+MIN_DIFFERENCE = 1e-5  # least difference of two weights that counts
 ADVERSARY = "adversary"
 
 
@@ -127,7 +127,7 @@ def _table(
 
 
 def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
-    return all(abs(a - b) < LEAST_DIFFERENCE for a, b in zip(one, other, strict=True))
+    return all(abs(a - b) < MIN_DIFFERENCE for a, b in zip(one, other, strict=True))
 
 
 def _run_column(

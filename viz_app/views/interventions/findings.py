@@ -19,7 +19,7 @@ from viz_app.session.url_state import parameter_of
 from viz_app.views.interventions import state
 from viz_app.views.interventions.patch_runs import Two, two_runs
 
-LEAST_WEIGHT = 0.3  # mean weight from which a head is named after a measure
+MIN_WEIGHT = 0.3  # mean weight from which a head is named after a measure
 MAX_FINDING_TOKENS = 64  # tokens of a text whose heads are measured
 
 FindingTexts = tuple[str, ...]
@@ -123,9 +123,7 @@ def _strongest_head(trace: Trace, rule: HeadRule, values: dict) -> FoundHead | N
         for head, value in enumerate(of_site[rule.measure])
     ]
     value, site, head = max(candidates, key=lambda one: one[0], default=(0.0, None, 0))
-    return (
-        FoundHead(rule, site, head, value) if site is not None and value >= LEAST_WEIGHT else None
-    )
+    return FoundHead(rule, site, head, value) if site is not None and value >= MIN_WEIGHT else None
 
 
 def _is_self(site: AttentionSite) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from models.runs.held_out import FEWEST_TEXTS
+from models.runs.held_out import MIN_TEXTS
 from models.trace.edits import MaskChange
 from viz_app import words
 from viz_app.components.catalogue import BOARD, OUTCOME
@@ -62,7 +62,7 @@ def _undo(label: str, key: str, action: Callable[[], None]) -> None:
 
 def _baselines(run: CurrentRun) -> list[str]:
     """Return the baselines that this checkpoint has the texts for."""
-    needed = {"mean": FEWEST_TEXTS, "resample": 1}
+    needed = {"mean": MIN_TEXTS, "resample": 1}
     n_texts = len(run.scope.held_out)
     return [name for name in state.BASELINE.options if n_texts >= needed.get(name, 0)]
 

@@ -16,8 +16,8 @@ from viz_app.views.interventions.patch_runs import NECESSARY, SIDES, SUFFICIENT,
 from viz_app.views.interventions.payloads import largest_effect
 
 MAX_PATCH_WORK = 20_000  # parts tried one way · tokens of the longest stream
-FEWEST_TRIED = 4  # positions of a long text
-LEAST_GAP = 0.1  # of what is measured; shares of less say nothing
+MIN_TRIED = 4  # positions of a long text
+MIN_GAP = 0.1  # of what is measured; shares of less say nothing
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def measure_patches(two: Two, choices: PatchChoices) -> PatchEffects:
     scope, trace = two.this.scope, two.this.trace
     every = grids(scope, trace, choices.part)
     grid = next((one for one in every if one.key == choices.stream), next(iter(every), None))
-    is_share = choices.unit == "share" and abs(two.gap) >= LEAST_GAP
+    is_share = choices.unit == "share" and abs(two.gap) >= MIN_GAP
     return PatchEffects(two, grid, {side: _effects(two, side, grid) for side in SIDES}, is_share)
 
 
@@ -89,7 +89,7 @@ def _effects(two: Two, side: str, grid: Grid | None) -> Effects:
     positions = None
     if grid is not None:
         room = max(MAX_PATCH_WORK // n - n_heads * has_heads, 0) // len(grid.names)
-        positions = _tried(two, side, grid, max(room, FEWEST_TRIED))
+        positions = _tried(two, side, grid, max(room, MIN_TRIED))
     names = grid.names if grid is not None else ()
 
     def effects(names: tuple[str, ...]) -> Effects:

@@ -18,7 +18,7 @@ from viz_app.views.interventions.patch_effects import PatchChoices, PatchEffects
 from viz_app.views.interventions.patch_runs import NECESSARY, SIDES
 
 SLOPE_TOLERANCE = 0.05  # of the guess, by which a finite difference may miss it
-LEAST_SLOPE = 5e-3  # of what is measured
+MIN_SLOPE = 5e-3  # of what is measured
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def gradient_checks(measured: PatchEffects) -> list[Check]:
     name = words.head_location(base.trace.attention[largest.site], largest.head)
     says = say.SLOPE_OF_PATCH.format(name, guess, slope, exact.metric.unit if exact else "")
     off = abs(slope - guess)
-    return [Check(say.SLOPE_NAME, off, max(SLOPE_TOLERANCE * abs(guess), LEAST_SLOPE), says)]
+    return [Check(say.SLOPE_NAME, off, max(SLOPE_TOLERANCE * abs(guess), MIN_SLOPE), says)]
 
 
 def rows_of(measured: PatchEffects) -> list[list[object]]:

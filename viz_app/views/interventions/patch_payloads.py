@@ -34,9 +34,9 @@ from viz_app.views.interventions.patch_effects import (
 )
 from viz_app.views.interventions.patch_grids import Grid, cell_changes
 from viz_app.views.interventions.patch_runs import NECESSARY, SIDES, SUFFICIENT, level
-from viz_app.views.interventions.payloads import LEAST_EFFECT
+from viz_app.views.interventions.payloads import MIN_EFFECT
 
-LEAST_MOVE = 1e-4  # of a cell's length; less is rounding
+MIN_MOVE = 1e-4  # of a cell's length; less is rounding
 PATCH_NOTE = "patch-note"
 
 
@@ -173,7 +173,7 @@ def _grid(
             ]
             for name in grid.names
         ] if edits else [[False] * n for _ in grid.names],
-        "moved": [[float(x) if float(x) > LEAST_MOVE else 0.0 for x in row] for row in far],
+        "moved": [[float(x) if float(x) > MIN_MOVE else 0.0 for x in row] for row in far],
     }  # fmt: skip
 
 
@@ -223,11 +223,11 @@ def _sentence(measured: PatchEffects, side: str) -> str:
     """Say what the strongest cell and the strongest head do."""
     two, unit = measured.two, measured.two.metric(side).unit
     base, _ = two.sides(side)
-    least = LEAST_EFFECT / (abs(two.gap) if measured.is_share else 1)
+    least = MIN_EFFECT / (abs(two.gap) if measured.is_share else 1)
 
     def say_of(part: str, place: str, value: float) -> str:
         if abs(value) < least:
-            return say.no_change(part, LEAST_EFFECT, unit)
+            return say.no_change(part, MIN_EFFECT, unit)
         if measured.is_share and side == SUFFICIENT:
             return say.gap_share_sentence(place, value)
         return say.strongest_part_sentence(place, value, "share" if measured.is_share else unit)
@@ -260,7 +260,7 @@ def _hint(run: CurrentRun, choices: PatchChoices, measured: PatchEffects) -> str
         for edit in edited.edits
         if edit.where.activation in grid.names and edit.where.queries
     ]
-    far = cell_changes(edited, base.trace, grid) > LEAST_MOVE
+    far = cell_changes(edited, base.trace, grid) > MIN_MOVE
     reached = [tuple(cell) for cell in far.nonzero().tolist() if tuple(cell) not in cells]
     n_cells = far.numel() - len(cells)
     if not cells:

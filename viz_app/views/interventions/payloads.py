@@ -34,7 +34,7 @@ from viz_app.views.interventions.decisions import (
 MAX_HEADS_WORK = 40_000  # heads · tokens of the longest stream that are tried at once
 MAX_ANSWER_TOKENS = 40  # tokens that a model generates to continue a text
 N_OPTIONS = 5  # of a distribution, before and after
-LEAST_EFFECT = 1e-4  # nats; smaller effects may be rounding
+MIN_EFFECT = 1e-4  # nats; smaller effects may be rounding
 ALONE_TOLERANCE = 1e-4  # nats between an effect in the batch of all heads and alone
 
 
@@ -180,10 +180,10 @@ def largest_effect(effects: HeadEffects) -> tuple[str, int, float]:
 def _sentence(what: Asked, effects: HeadEffects, signed: bool) -> str:
     name, head, value = largest_effect(effects)
     every = torch.cat([grid.flatten() for grid in effects.values.values()])
-    if abs(value) < LEAST_EFFECT:
-        return text.NO_HEAD_CHANGES.format(LEAST_EFFECT)
+    if abs(value) < MIN_EFFECT:
+        return text.NO_HEAD_CHANGES.format(MIN_EFFECT)
     place = words.head_location(what.after.trace.attention[name], head)
-    n_raise = int((every >= LEAST_EFFECT).sum()) if signed else 0
+    n_raise = int((every >= MIN_EFFECT).sum()) if signed else 0
     return text.strongest_head_sentence(
         place, _nats(value), n_raise, int(every.isfinite().sum()), value, signed
     )

@@ -11,7 +11,7 @@ from models.trace import AttentionSite, Trace
 from models.trace.edits import BASELINES, Edit, Edits, HeadOff, HeadScale, Patch, Where
 from viz_app.session import live, url_state
 from viz_app.session.parameters import Choice, Notation, Parameter, Text, Whole
-from viz_app.session.run_changes import EDITS, MOST_TEXTS
+from viz_app.session.run_changes import EDITS, MAX_EDIT_TEXTS
 
 FOLLOWED_POSITION = Whole("if-position")
 METRIC = Choice(
@@ -141,7 +141,7 @@ def toggle_edit(side: str, edit: Edit) -> None:
     now = url_state.get(parameter)
     edits = tuple(one for one in now if one != edit)
     n_patches = sum(isinstance(one, Patch) for one in edits)
-    if edits == now and n_patches < MOST_TEXTS:
+    if edits == now and n_patches < MAX_EDIT_TEXTS:
         edits = (*edits, edit)
     url_state.set_value(parameter, edits)
     url_state.set_value(PATCH_SIDE, side)

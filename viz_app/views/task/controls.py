@@ -80,7 +80,7 @@ def hide(positions: Sequence[int]) -> None:
     hidable_positions = positions_to_hide(row, run.scope.tokenizer.mask_id)
     chosen = sorted(
         {*beyond, *(position for position in positions if position in hidable_positions)}
-    )[: url_state.MOST_POSITIONS]
+    )[: url_state.MAX_POSITIONS]
     url_state.set_value(parameter, tuple(chosen) or None)
 
 

@@ -27,7 +27,7 @@ from viz_app.views.task.reading import (
 
 N_SPANS = 5  # spans
 MAX_READING_ROWS = 3  # tokens of an answer whose attention rows are shown
-LEAST_LOG_PROBABILITY = -12.0  # nats: the lower end of the colour scale
+MIN_LOG_PROBABILITY = -12.0  # nats: the lower end of the colour scale
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def _payload(
         "title": text.span_title(next(iter(run.trace.fields.values()))),
         **saving(file_name(run.trace, "span"), facts(run.trace)),
         "tokens": [label.as_json() for label in token_labels[inside.start : inside.stop]],
-        "offset": inside.start, "answer": [output.start - inside.start, output.end - inside.start], "least": LEAST_LOG_PROBABILITY,
-        "axes": text.SPAN_AXES, "scale": text.span_scale(LEAST_LOG_PROBABILITY), "ruled": text.RULED_OUT,
+        "offset": inside.start, "answer": [output.start - inside.start, output.end - inside.start], "least": MIN_LOG_PROBABILITY,
+        "axes": text.SPAN_AXES, "scale": text.span_scale(MIN_LOG_PROBABILITY), "ruled": text.RULED_OUT,
         "context": [row.text[first : answer[0]], row.text[answer[0] : answer[1]], row.text[answer[1] : last]],
         "rows": [
             [i, [answer_text(row, candidate.start, candidate.end), text.span_note(candidate.start, candidate.end), False], "answer" * (i == 0)]

@@ -29,7 +29,8 @@ from models.trace.terms import ScoreTerm
 if TYPE_CHECKING:
     from models.hub.recording.forward_pass import ForwardPass, SitePlace
 
-LARGEST_GIVEN = 2**20  # weights of one attention that are kept as the module computed them (4 MB)
+# weights of one attention that are kept as the module computed them (4 MB)
+MAX_GIVEN_WEIGHTS = 2**20
 By4 = Float[Tensor, "batch head query key"]
 
 
@@ -327,6 +328,6 @@ def _terms(added: Float[Tensor, "batch head query key"], allowed: Tensor) -> tup
 def _exact_weights(weights: By4) -> By4 | None:
     """Return the module's own weights if they are not too many, and exact."""
     exact = weights.dtype in (torch.float32, torch.float64)
-    if not exact or weights.numel() > LARGEST_GIVEN or not bool(weights.isfinite().all()):
+    if not exact or weights.numel() > MAX_GIVEN_WEIGHTS or not bool(weights.isfinite().all()):
         return None
     return weights.detach().clone()  # which the model may change in place
