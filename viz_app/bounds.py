@@ -9,7 +9,7 @@ N_REMEMBERED_LINES = 200  # lines
 MAX_HEAD = 2**18  # bytes of a request's head: an address with any text that is read whole
 
 
-def more_files() -> None:
+def raise_file_limit() -> None:
     """Raise the limit of open files to what the system allows.
 
     Streamlit keeps up to 128 sessions for two minutes after their page was closed, with three files
@@ -28,7 +28,7 @@ def more_files() -> None:
             return
 
 
-def longer_addresses() -> None:
+def raise_head_limit() -> None:
     """Read addresses of up to MAX_HEAD bytes, so that a page with a long text can be loaded again.
 
     uvicorn refuses most heads above 64 KiB, and Streamlit has no option for it.
@@ -55,7 +55,7 @@ class NoRepeats(logging.Filter):
         return True
 
 
-def no_repeats() -> None:
+def filter_repeated_lines() -> None:
     """Add a NoRepeats filter to all current log handlers."""
     loggers = [
         logging.getLogger(),

@@ -42,17 +42,21 @@ CLOSED = (
 class HostGuard:
     """ASGI middleware that passes requests whose host and origin are known.
 
-    The host must be one of `names` or, with `numbers`, any IP address, which no domain can resolve
-    to as a name; the origin must be the same host and port, or a name in `behind`, for a proxy.
+    The host must be one of `names` or, with `allows_ip`, any IP address, which no domain can
+    resolve to as a name; the origin must be the same host and port, or a name in `proxy_names`.
     """
 
     def __init__(
-        self, app: ASGIApp, names: Iterable[str], behind: Iterable[str] = (), numbers: bool = False
+        self,
+        app: ASGIApp,
+        names: Iterable[str],
+        proxy_names: Iterable[str] = (),
+        allows_ip: bool = False,
     ) -> None:
         self.app = app
-        self.behind = {name.lower() for name in behind}
-        self.names = {name.lower() for name in names} | self.behind
-        self.numbers = numbers
+        self.proxy_names = {name.lower() for name in proxy_names}
+        self.names = {name.lower() for name in names} | self.proxy_names
+        self.allows_ip = allows_ip
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
@@ -70,21 +74,23 @@ class HostGuard:
         if len(hosts) != 1 or len(origins) > 1 or not self._is_ours(_name(hosts[0])):
             return False
         netlocs = [_netloc(origin) for origin in origins]
-        return all(netloc == hosts[0].lower() or _name(netloc) in self.behind for netloc in netlocs)
+        return all(
+            netloc == hosts[0].lower() or _name(netloc) in self.proxy_names for netloc in netlocs
+        )
 
     def _is_ours(self, name: str) -> bool:
-        return name in self.names or (self.numbers and _is_number(name))
+        return name in self.names or (self.allows_ip and _is_number(name))
 
 
 def settings() -> dict[str, object]:
     """Return the arguments of HostGuard for this server: its address and additional names."""
     address = os.environ.get(workers.ADDRESS) or st.get_option("server.address") or ""
-    behind = [name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()]
+    proxy_names = [name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()]
     everywhere = address in EVERYWHERE
     return {
         "names": [*LOCAL, socket.gethostname() if everywhere else address],
-        "behind": behind,
-        "numbers": everywhere,
+        "proxy_names": proxy_names,
+        "allows_ip": everywhere,
     }
 
 

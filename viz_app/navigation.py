@@ -19,7 +19,7 @@ from viz_app.controls.pin_bar import toggle_pin
 from viz_app.input_bar.examples import holds_lines, readable_examples
 from viz_app.input_bar.form import input_bar
 from viz_app.session import cache, live, live_route, pinned, process, training, url_state
-from viz_app.session.classes import Standing
+from viz_app.session.classes import ClassStatus
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.lanes import are_long
@@ -127,7 +127,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     if to not in ("", address):
         url_state.leave_for(pages[to])
     url_state.begin_page(page)
-    standing = lesson_panel.follow_class(session)
+    status = lesson_panel.follow_class(session)
     to, session.leaves_for = session.leaves_for, ""
     if to not in ("", address):
         url_state.leave_for(pages[to])
@@ -142,7 +142,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     if current is None:
         ui.show_placeholder(session.opening is not None)
     else:
-        pictures = _with_lesson(address, session, current, standing)
+        pictures = _with_lesson(address, session, current, status)
         session.answer = (
             text_responder(session, pictures)
             if pictures and session.scope is current.scope
@@ -156,7 +156,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     address_now = url_state.postpone() if session.opening else url_state.publish()
     _listen(session, fields, address_now)
     if session.run and are_long(session.run.trace.fields.values()):
-        process.give_back_soon()
+        process.release_memory_soon()
 
 
 def _show_tools(session: LiveSession, fields: Sequence[str]) -> None:
@@ -193,10 +193,10 @@ def _listen(session: LiveSession, fields: Sequence[str], address: url_state.Addr
 
 
 def _with_lesson(
-    address: str, session: LiveSession, run: CurrentRun, standing: Standing | None
+    address: str, session: LiveSession, run: CurrentRun, status: ClassStatus | None
 ) -> Draw | None:
     """Draw the page, beside the step of the open lesson and its class if there are any."""
-    page, lesson = PAGES[address], lesson_panel.open_lesson(standing)
+    page, lesson = PAGES[address], lesson_panel.open_lesson(status)
     if lesson is None:
         if address == LANDING_PAGE and (first := lesson_panel.first()):
             with st.container(key="first-lesson"):
@@ -211,9 +211,7 @@ def _with_lesson(
     with place:
         pictures = _pictures(page, session, run)
     with beside, st.container(key="lesson-room"):
-        of_lesson = lesson_panel.draw_lesson(
-            *lesson, address, session, session.change(run), standing
-        )
+        of_lesson = lesson_panel.draw_lesson(*lesson, address, session, session.change(run), status)
     return pictures and (lambda other: pictures(other) | of_lesson(other))
 
 

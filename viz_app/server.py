@@ -37,9 +37,9 @@ async def _lifespan(app: st.App) -> AsyncIterator[None]:
 
     Streamlit itself opens one only for an app without routes.
     """
-    bounds.more_files()
-    bounds.longer_addresses()
-    bounds.no_repeats()
+    bounds.raise_file_limit()
+    bounds.raise_head_limit()
+    bounds.filter_repeated_lines()
     asyncio.get_running_loop().run_in_executor(None, _open_first)
     if not st.get_option("server.headless"):
         url = get_url(get_display_address(st.get_option("server.address") or "localhost"))

@@ -15,14 +15,12 @@ from viz_app.drawing.frame import Chart, fitted
 from viz_app.drawing.look import Look, look
 from viz_app.drawing.notes import check_rows, small_print, strip
 from viz_app.drawing.screen import Screen
-from viz_app.session import downloads as offered
 from viz_app.session import url_state
-from viz_app.session.downloads import Download
+from viz_app.session.downloads import Download, download_address
 from viz_app.session.live import live_session
 from viz_app.session.parameters import Switch
 
 __all__ = [
-    "camera",
     "check_rows",
     "checks_panel",
     "downloads",
@@ -37,6 +35,7 @@ __all__ = [
     "show_placeholder",
     "small_print",
     "strip",
+    "svg_export",
 ]
 
 PRESENT = Switch("present", on="1")  # presentation mode: larger type
@@ -73,7 +72,7 @@ def checks_panel(checks: dict, trained: str, prefix: str = "") -> None:
 
 def downloads(files: Sequence[Download]) -> None:
     """Show a link for each file; it is made when it is asked for, while it is sent."""
-    links = [{"label": file.label, "url": offered.address(file)} for file in files]
+    links = [{"label": file.label, "url": download_address(file)} for file in files]
     show(FILES, {"files": links})
 
 
@@ -112,6 +111,6 @@ def page_look() -> Look:
     return look(st.context.theme.type)
 
 
-def camera(name: str) -> dict:
+def svg_export(name: str) -> dict:
     """Return plotly settings that save the chart as an SVG of this name."""
     return {"toImageButtonOptions": {"format": "svg", "filename": name}, "displaylogo": False}

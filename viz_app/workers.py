@@ -124,7 +124,7 @@ class _Front:
         self.arrivals: deque[tuple[float, _Worker]] = deque()
 
     async def serve(self, browser: bool) -> None:
-        bounds.more_files()
+        bounds.raise_file_limit()
         try:
             listening = await asyncio.start_server(
                 self._connected, self.address or None, self.port, limit=bounds.MAX_HEAD

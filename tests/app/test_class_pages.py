@@ -76,7 +76,7 @@ def test_a_pupil_who_types_sees_what_happened_in_the_run_that_was_predicted_for(
     source = "The black cat is here."
     run = CurrentRun(scope, scope.run(source))
     form = form_of(offered_lessons().named("2-alignment").steps[0].prediction, run)
-    open_classes().ask(code, "t" * 22, 1, form)
+    open_classes().set_form(code, "t" * 22, 1, form)
     pupil = app_at("task", checkpoint=scope.name, source=source, **{"class": code})
     person = session_of(pupil).member.person
     open_classes().vote(code, person, 1, form, "2")
@@ -121,7 +121,7 @@ def test_the_next_class_of_a_teacher_ticks_nothing_before_its_reveal(code: str) 
     assert any(ticked())
     following = open_classes().start("t" * 22, LESSON)
     with in_session(teacher):
-        class_state.enter(following)
+        class_state.enter_class(following)
     teacher.run()
     assert not said(teacher, "classroom")["is_released"]
     assert not any(ticked())
@@ -149,7 +149,7 @@ def test_wrong_codes_are_said_and_few(code: str) -> None:
     app = app_at("", **{"class": "00000000"})
     assert "There is no class 00000000" in prose(app)
     app = app_at("lessons")
-    for i in range(class_state.WRONG):
+    for i in range(class_state.MAX_WRONG_CODES):
         app.text_input(key="class-code").set_value(f"1111 000{i}")
         app.button(key="class-join").click().run()
         assert "There is no class" in prose(app)
@@ -174,7 +174,7 @@ def test_before_the_reveal_only_the_teacher_knows_the_votes(code: str) -> None:
     pupil.member.person, pupil.member.code = "p" * 22, code
     open_classes().join(code, "p" * 22)
     form = {"kind": "number", "unit": "words"}
-    open_classes().ask(code, "t" * 22, 1, form)
+    open_classes().set_form(code, "t" * 22, 1, form)
     open_classes().vote(code, "p" * 22, 1, form, "4")
     before = class_state.version(class_state.class_update(pupil))
     assert set(class_state.class_update(pupil)) == {"stage"}
@@ -191,7 +191,7 @@ def test_before_the_reveal_only_the_teacher_knows_the_votes(code: str) -> None:
 
 def test_the_table_of_predictions_runs_no_formula(code: str) -> None:
     form = {"kind": "choose", "options": [["a", "=HYPERLINK(1)"], ["b", "b"]]}
-    open_classes().ask(code, "t" * 22, 1, form)
+    open_classes().set_form(code, "t" * 22, 1, form)
     open_classes().join(code, "p" * 22)
     open_classes().vote(code, "p" * 22, 1, form, "a")
     assert class_route._csv(code).splitlines()[1] == "1,'=HYPERLINK(1),1"
@@ -199,7 +199,7 @@ def test_the_table_of_predictions_runs_no_formula(code: str) -> None:
 
 def test_the_table_tells_two_masks_of_as_many_cells_apart(code: str) -> None:
     form = {"kind": "cells", "rows": ["a", "b"], "columns": ["a", "b"]}
-    open_classes().ask(code, "t" * 22, 1, form)
+    open_classes().set_form(code, "t" * 22, 1, form)
     for person, mask in (("p" * 22, "10-11"), ("q" * 22, "11-01")):
         open_classes().join(code, person)
         open_classes().vote(code, person, 1, form, mask)

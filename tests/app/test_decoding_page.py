@@ -28,10 +28,10 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import steps as decoding_payloads
-from viz_app.views.decoding.payloads import DecodingChoices, ReadingState
+from viz_app.views.decoding.decoding_runs import DecodingRuns, decoder_attention
+from viz_app.views.decoding.payloads import DecodingChoices, DecodingPosition
 from viz_app.views.decoding.payloads import decoding_payloads as page_payloads
 from viz_app.views.decoding.state import DECODING_STEP, FORCED_CHANGE, MEAN_OF_HEADS, NODE
-from viz_app.views.decoding.story import Story, decoder_attention
 
 SOURCE = "March 5, 2021"
 TERMS = words.terms("dates")
@@ -44,7 +44,7 @@ def dates() -> Scope:
 
 def story(
     scope: Scope, target: str | None = None, method: Method | None = None, source: str = SOURCE
-) -> Story:
+) -> DecodingRuns:
     trace, method = scope.run(source, target), method or Method()
     run = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).run
     free = (
@@ -52,7 +52,7 @@ def story(
         if method.forced
         else None
     )
-    return Story(trace, decoding_runs.of_trace(trace), run, method, free)
+    return DecodingRuns(trace, decoding_runs.of_trace(trace), run, method, free)
 
 
 def digit(scope: Scope, text: str) -> int:
@@ -76,7 +76,7 @@ def test_the_payload_holds_both_runs(dates: Scope) -> None:
     assert [label[0] for label in header["free"]["written"]] == [*"2021-03-05", "[end]"]
     assert header["diverges"] == 3
     assert header["forced"] == [5]
-    for name, run in (("parallel", told.parallel), ("serial", told.serial)):
+    for name, run in (("parallel", told.teacher_forced), ("serial", told.autoregressive)):
         ids = torch.from_numpy(arrays[f"{name}_ids"].astype(np.int64))
         np.testing.assert_array_equal(
             arrays[f"{name}_p"], run.log_probs.gather(1, ids).exp().numpy()
@@ -102,10 +102,10 @@ def test_the_mean_over_heads(dates: Scope) -> None:
 
 def test_the_token_taken_is_always_among_the_candidates(dates: Scope) -> None:
     told = story(dates, method=Method(forced=((2, digit(dates, "z")),)))
-    ids = decoding_payloads.candidate_tokens(told.serial)
+    ids = decoding_payloads.candidate_tokens(told.autoregressive)
     assert ids.shape[1] == decoding_payloads.CANDIDATES + 1
     for row, token, log_probs in zip(
-        ids.tolist(), told.serial.taken, told.serial.log_probs, strict=True
+        ids.tolist(), told.autoregressive.taken, told.autoregressive.log_probs, strict=True
     ):
         assert token in row
         assert len(set(row)) == len(row)
@@ -156,7 +156,7 @@ def test_the_beam_payload_holds_every_hypothesis_and_the_node(dates: Scope) -> N
         steps,
         node,
         run,
-        Story(trace, run, run, Method()),
+        DecodingRuns(trace, run, run, Method()),
         dates,
         decoder_attention(trace, 1, 0),
         TERMS,
@@ -197,14 +197,14 @@ def test_a_node_that_is_not_there_gives_way_to_the_best(dates: Scope) -> None:
 def test_the_table_says_what_the_runs_say(dates: Scope) -> None:
     told = story(dates, method=Method(forced=((3, digit(dates, "0")),)))
     rows = list(csv.DictReader(io.StringIO(decoding_files.decoding_table(told, dates))))
-    assert len(rows) == len(told.parallel) + len(told.serial) + len(told.free)
+    assert len(rows) == len(told.teacher_forced) + len(told.autoregressive) + len(told.unforced)
     forced = next(
         r for r in rows if r["run"] == "autoregressive, greedy" and r["position (from 1)"] == "4"
     )
     assert (forced["takes"], forced["forced"], forced["from the cache"]) == ("0", "1", "3")
     assert (
         np.float32(forced["probability"])
-        == told.serial.log_probs[3].exp()[digit(dates, "0")].numpy()
+        == told.autoregressive.log_probs[3].exp()[digit(dates, "0")].numpy()
     )
 
 
@@ -237,7 +237,7 @@ def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope
 
 
 def test_a_place_is_counted_from_1_in_the_url() -> None:
-    place = ReadingState(4, ((1, 7), (3, 2)), (2, 1), True)
+    place = DecodingPosition(4, ((1, 7), (3, 2)), (2, 1), True)
     values = {
         DECODING_STEP: place.step + 1,
         FORCED_CHANGE: place.forced,
@@ -267,7 +267,7 @@ def test_junk_in_the_url_is_left_out(junk: str) -> None:
 
 
 def test_only_tokens_that_can_be_written_are_forced(dates: Scope) -> None:
-    wild = ReadingState(forced=((0, PAD), (1, START), (2, END), (3, 10**6), (10**4, 5)))
+    wild = DecodingPosition(forced=((0, PAD), (1, START), (2, END), (3, 10**6), (10**4, 5)))
     assert wild.within(dates).forced == ((2, END),)
 
 
@@ -283,7 +283,7 @@ def test_an_end_that_is_the_start_too_is_forced(tmp_path: Path, name: str, start
     replace(case, sizes=case.sizes | start | {"eos_token_id": 2}).save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     assert (scope.config.start_id, scope.model.end_ids) == (2, (2,))
-    kept = ReadingState(forced=((1, 5), (2, 2))).within(scope)
+    kept = DecodingPosition(forced=((1, 5), (2, 2))).within(scope)
     assert kept.forced == ((1, 5), (2, 2))
     run = CurrentRun(scope, scope.run("7 8 9"))
     inputs = run.trace.streams[scope.model.streams[0]].ids

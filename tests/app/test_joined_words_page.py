@@ -56,7 +56,7 @@ def test_the_question_about_a_held_word_is_about_its_first_token(axis: str) -> N
     run = CurrentRun(models.load("gpt", device="cpu"), trace)
     token = [token.strip("▁") for token in trace.streams["text"].tokens].index("hungry")
     name = "decoder.layers.1.self_attn"
-    choices = AttentionChoices(Focus(name, 2, f"{axis}3"), words=True)
+    choices = AttentionChoices(Focus(name, 2, f"{axis}3"), joins_words=True)
     leads = PAGES["attention"].leads_to(run, choices)
     query, key = int(leads.chosen["lock"][1:]), leads.chosen["inside-key"]
     assert (query if axis == "q" else key) == token != 3

@@ -71,7 +71,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
 
 def address(make: Callable[[], FileContent] = lambda: iter(["1"] * 99)) -> str:
     """The address of a file with this content."""
-    return downloads.address(Download("label", "a.csv", make, dict))
+    return downloads.download_address(Download("label", "a.csv", make, dict))
 
 
 async def answer(url: str, method: str = "GET") -> tuple[int, str]:

@@ -427,7 +427,7 @@ def test_a_closed_page_holds_no_run_and_one_that_comes_back_has_it_again(
 ) -> None:
     monkeypatch.setattr(store, "cache_store", ByteCache(1))  # keeps nothing
     soon: list[None] = []
-    monkeypatch.setattr(process, "give_back_soon", lambda: soon.append(None))
+    monkeypatch.setattr(process, "release_memory_soon", lambda: soon.append(None))
     app = opened("", "similarity=cosine")
     session = app.session_state["live session"]
     held, change = ref(session.run.trace), session.change
@@ -496,7 +496,7 @@ def test_memory_is_given_back_after_a_rerun_with_a_long_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     soon: list[None] = []
-    monkeypatch.setattr(process, "give_back_soon", lambda: soon.append(None))
+    monkeypatch.setattr(process, "release_memory_soon", lambda: soon.append(None))
     app = opened("", "checkpoint=eng-fra&target=x")
     assert soon == []
     app.text_area(key="source").set_value("I am here. " * 100).run()
@@ -510,7 +510,7 @@ def test_requests_for_memory_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_trim", lambda: rounds.append)
     for n in (1, 2):
         for _ in range(3):
-            process.give_back_soon()
+            process.release_memory_soon()
         (timer,) = process._timers
         timer.cancel()
         timer.function()

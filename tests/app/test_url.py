@@ -128,7 +128,7 @@ def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Parameter, "_declared", {})
     number, some, mean = (
         Whole("a-number"),
-        Several("some-numbers", (1,), most=2),
+        Several("some-numbers", (1,), max_items=2),
         Switch("a-switch", on="mean"),
     )
     assert [number.from_url([text]) for text in ("0", "9999", "10000", "-1", "3.0", "٣", " 3")] == [

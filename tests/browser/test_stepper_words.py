@@ -18,9 +18,9 @@ from viz_app.components import stamp_payload
 from viz_app.components.catalogue import STEPPER
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import steps as decoding_payloads
-from viz_app.views.decoding.payloads import DecodingChoices, ReadingState
+from viz_app.views.decoding.decoding_runs import decoder_attention
+from viz_app.views.decoding.payloads import DecodingChoices, DecodingPosition
 from viz_app.views.decoding.payloads import compare_decoding as told
-from viz_app.views.decoding.story import decoder_attention
 
 from .test_components import COLOURS, LOAD
 
@@ -38,7 +38,7 @@ def words_at(page: Page, model: Model, step: int) -> str:
 
 def mounted(page: Page, run: CurrentRun, method: Method, step: int) -> str:
     choices = DecodingChoices(
-        method, decoder_attention(run.trace), ReadingState(step=step), run.input_ids
+        method, decoder_attention(run.trace), DecodingPosition(step=step), run.input_ids
     )
     _, story = told(run, choices)
     page.set_viewport_size({"width": 1280, "height": 1200})  # with room for all pictures

@@ -58,7 +58,7 @@ for package in (models, viz_app):
         except Exception as error:
             failed[found.name] = repr(error)
 from viz_app import bounds
-bounds.more_files()
+bounds.raise_file_limit()
 folder = Path(sys.argv[2])
 scope = models.load(folder)
 print(json.dumps([failed, models.load("eng-fra", device="cpu").write("We like him.").text, scope.name]))

@@ -21,7 +21,7 @@ from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.views.attention import payloads as attention
 from viz_app.views.decoding import payloads as decoding
-from viz_app.views.decoding.story import decoder_attention
+from viz_app.views.decoding.decoding_runs import decoder_attention
 from viz_app.views.masks import payloads as masks
 from viz_app.views.task import presentations as task
 
@@ -43,7 +43,7 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
         choices = decoding.DecodingChoices(
             Method(how, max_new=most),
             decoder_attention(trace),
-            decoding.ReadingState(),
+            decoding.DecodingPosition(),
             run.input_ids,
         )
         drawn[f"decoding, {how}"] = on_screen(decoding.decoding_payloads(run, choices))

@@ -17,8 +17,8 @@ def limits_after(soft: str, hard: str) -> list[int]:
     """The limits of a fresh process that starts with these ("most" is what the system gives) and raises them."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     script = (
-        "import resource; from viz_app.bounds import more_files; "
-        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard.replace('most', str(most))})); more_files(); "
+        "import resource; from viz_app.bounds import raise_file_limit; "
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard.replace('most', str(most))})); raise_file_limit(); "
         "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     said = subprocess.run(
@@ -46,13 +46,13 @@ def test_a_limit_that_the_system_does_not_grant_is_followed_by_a_smaller_one(
 
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, resource.RLIM_INFINITY))
     monkeypatch.setattr(resource, "setrlimit", grant)
-    bounds.more_files()
+    bounds.raise_file_limit()
     assert asked == [(65_536, resource.RLIM_INFINITY), (10_240, resource.RLIM_INFINITY)]
 
 
 def test_a_system_without_such_limits_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
-    bounds.more_files()
+    bounds.raise_file_limit()
 
 
 class Lines(logging.Handler):
@@ -75,7 +75,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def written() -> Iterator[Lines]:
-    """What a logger of its own writes once `no_repeats` has been called."""
+    """What a logger of its own writes once `filter_repeated_lines` has been called."""
     lines, before = (
         Lines(),
         {h: list(h.filters) for h in (logging.lastResort, *logging.getLogger().handlers)},
@@ -83,7 +83,7 @@ def written() -> Iterator[Lines]:
     logger = logging.getLogger("a test's own")
     logger.propagate = False
     logger.addHandler(lines)
-    bounds.no_repeats()
+    bounds.filter_repeated_lines()
     yield lines
     logger.removeHandler(lines)
     for handler, filters in before.items():

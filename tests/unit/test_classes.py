@@ -27,7 +27,7 @@ def held(tmp_path: Path) -> Classes:
 
 def opened(held: Classes, form: dict = CHOICE, pupils: int = 3) -> str:
     code = held.start(TEACHER, "6-positions")
-    held.ask(code, TEACHER, 1, form)
+    held.set_form(code, TEACHER, 1, form)
     for i in range(pupils):
         held.join(code, f"pupil {i}")
     return code
@@ -41,16 +41,16 @@ def test_pupils_predict_and_the_teacher_shows_what_happened(held: Classes) -> No
     assert held.pupils(code) == 3
     assert held.predictions(code, "pupil 1") == {1: "no"}
     assert held.predictions(code, "pupil 9") == {}
-    assert not held.standing(code).is_released
+    assert not held.status(code).is_released
     held.release(code, TEACHER)
-    assert held.standing(code).is_released
+    assert held.status(code).is_released
     held.open_step(code, TEACHER, 2)
-    assert (held.standing(code).step, held.standing(code).is_released) == (2, False)
+    assert (held.status(code).step, held.status(code).is_released) == (2, False)
     held.open_step(code, TEACHER, 1)
-    assert held.standing(code).is_released  # what was shown stays shown
-    assert [(step, form["kind"], votes) for step, form, votes in held.everything(code)] == [
-        (1, "choose", [("no", 1), ("yes", 2)])
-    ]
+    assert held.status(code).is_released  # what was shown stays shown
+    assert [
+        (step, form["kind"], votes) for step, form, votes in held.predictions_by_step(code)
+    ] == [(1, "choose", [("no", 1), ("yes", 2)])]
 
 
 def test_a_code_is_eight_digits_and_no_two_classes_share_one(held: Classes) -> None:
@@ -61,13 +61,13 @@ def test_a_code_is_eight_digits_and_no_two_classes_share_one(held: Classes) -> N
     with pytest.raises(ClassError, match=str(MAX_OPEN_CLASSES)):
         held.start("one more", "a-lesson")
     held.start("teacher 0", "a-lesson")  # in place of an own one
-    assert held.standing(codes[0]) is None
+    assert held.status(codes[0]) is None
 
 
 def test_ten_thousand_guesses_find_no_class(held: Classes) -> None:
     code = opened(held)
     guesses = (f"{i * 9973 % 10**8:08}" for i in range(10_000))
-    assert not [guess for guess in guesses if guess != code and held.standing(guess)]
+    assert not [guess for guess in guesses if guess != code and held.status(guess)]
 
 
 @pytest.mark.parametrize("person", ["pupil 0", "", "a stranger"])
@@ -77,11 +77,11 @@ def test_only_the_teacher_leads(held: Classes, person: str) -> None:
         lambda: held.release(code, person),
         lambda: held.open_step(code, person, 2),
         lambda: held.end(code, person),
-        lambda: held.ask(code, person, 1, NUMBER),
+        lambda: held.set_form(code, person, 1, NUMBER),
     ):
         with pytest.raises(ClassError, match="Only the teacher"):
             act()
-    assert held.standing(code).stage == "1.0"
+    assert held.status(code).stage == "1.0"
     assert held.form(code, 1) == CHOICE
 
 
@@ -130,7 +130,7 @@ def test_a_class_is_bounded(held: Classes) -> None:
     held.join("00000000", "nobody")  # no class: nothing is kept
     assert held.pupils("00000000") == 0
     with pytest.raises(ClassError, match="too long"):
-        held.ask(code, TEACHER, 2, {"kind": "token", "tokens": ["x" * 30_000]})
+        held.set_form(code, TEACHER, 2, {"kind": "token", "tokens": ["x" * 30_000]})
 
 
 def test_nothing_is_left_of_a_class_that_has_ended(held: Classes, tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_a_class_ends_an_hour_after_its_teacher_was_last_there(
     monkeypatch.setattr(module.time, "time", lambda: now + module.EXPIRES - 1)
     held.join(code, TEACHER)
     monkeypatch.setattr(module.time, "time", lambda: now + module.EXPIRES + 1)
-    assert held.standing(code)
+    assert held.status(code)
     monkeypatch.setattr(module.time, "time", lambda: now + 2 * module.EXPIRES + 1)
-    assert held.standing(code) is None
+    assert held.status(code) is None
 
 
 def test_a_hundred_pupils_predict_at_once_in_two_processes_worth_of_files(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def test_two_models_that_translate_read_one_answer() -> None:
     other = models.load("dates-bahdanau", device="cpu")
     run = run_of("dates", "Friday, the 31st of May, 2024")
     what = current_comparison(run, CompareChoices(Pinned(other, None, ()), Focus(), None))
-    assert what.found.second.streams["target"].tokens == run.trace.streams["target"].tokens
+    assert what.comparison.second.streams["target"].tokens == run.trace.streams["target"].tokens
     header, _ = unpack(
         compare_payloads(run, CompareChoices(Pinned(other, None, ()), Focus(), None))["difference"]
     )

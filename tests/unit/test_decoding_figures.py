@@ -31,7 +31,7 @@ from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import files as decoding_svg
 from viz_app.views.decoding import steps as decoding_payloads
 from viz_app.views.decoding.decoding_facts import decoding_facts
-from viz_app.views.decoding.story import ShownAttention, Story, decoder_attention
+from viz_app.views.decoding.decoding_runs import DecodingRuns, ShownAttention, decoder_attention
 
 TERMS = words.terms("translation", ("en", "fr"))
 CROSS, OWN = "decoder.layers.1.cross_attn", "decoder.layers.1.self_attn"
@@ -40,7 +40,7 @@ PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"
 A, B = (NAMES.index(letter) for letter in "ab")
 
 
-def story(scope: Scope, target: str | None = "edc", method: Method | None = None) -> Story:
+def story(scope: Scope, target: str | None = "edc", method: Method | None = None) -> DecodingRuns:
     trace, method = scope.run("abcde", target), method or Method()
     run = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).run
     free = (
@@ -48,7 +48,7 @@ def story(scope: Scope, target: str | None = "edc", method: Method | None = None
         if method.forced
         else None
     )
-    return Story(trace, decoding_runs.of_trace(trace), run, method, free)
+    return DecodingRuns(trace, decoding_runs.of_trace(trace), run, method, free)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def scope() -> Scope:
 
 
 @pytest.fixture(scope="module")
-def forced(scope: Scope) -> Story:
+def forced(scope: Scope) -> DecodingRuns:
     return story(scope, method=Method(forced=((1, A), (3, B))))
 
 
@@ -112,7 +112,7 @@ def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
 # the stepper
 
 
-def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
+def test_everything_the_stepper_is_told(scope: Scope, forced: DecodingRuns) -> None:
     header, arrays = unpack(
         decoding_payloads.stepper(
             forced, scope, decoder_attention(forced.trace, 1, 2), TERMS, 2, "A note."
@@ -120,14 +120,16 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
     )
     del header["arrays"]
     n, count = (
-        len(forced.serial),
-        count_multiply_adds(scope.model, 6, len(forced.serial)),
+        len(forced.autoregressive),
+        count_multiply_adds(scope.model, 6, len(forced.autoregressive)),
     )
     lanes = {name: header.pop(name) for name in ("parallel", "serial", "free")}
     assert [label[0] for label in header.pop("source")] == [*"abcde", "[end]"]
     diverges = next(
         i
-        for i, (a, b) in enumerate(zip(forced.parallel.taken, forced.serial.taken, strict=False))
+        for i, (a, b) in enumerate(
+            zip(forced.teacher_forced.taken, forced.autoregressive.taken, strict=False)
+        )
         if a != b
     )
     assert header == {
@@ -144,7 +146,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
         "work": {"cached": list(count.cached), "uncached": list(count.uncached), "layers": 2, "source": 6, "state": 0,
                  "parallel": count_multiply_adds(scope.model, 6, 4).parallel},
     }  # fmt: skip
-    best = softmax(forced.parallel).argmax(1).tolist()
+    best = softmax(forced.teacher_forced).argmax(1).tolist()
     teacher, writer = lanes["parallel"], lanes["serial"]
     assert [label[0] for label in teacher["read"]] == ["[start]", *"edc"]
     assert [label[0] for label in teacher["given"]] == [*"edc", "[end]"]
@@ -155,17 +157,20 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
         [*forced.trace.streams["target"].ids[1:], END],
         True,
     )
-    assert [label[0] for label in writer["written"]] == called(forced.serial.taken)
-    assert [label[0] for label in writer["read"]] == ["[start]", *called(forced.serial.taken[:-1])]
-    assert (writer["n"], writer["taken"]) == (n, list(forced.serial.taken))
-    assert writer["ended"] == (forced.serial.taken[-1] == END)
+    assert [label[0] for label in writer["written"]] == called(forced.autoregressive.taken)
+    assert [label[0] for label in writer["read"]] == [
+        "[start]",
+        *called(forced.autoregressive.taken[:-1]),
+    ]
+    assert (writer["n"], writer["taken"]) == (n, list(forced.autoregressive.taken))
+    assert writer["ended"] == (forced.autoregressive.taken[-1] == END)
     assert writer["cached"] == list(range(n))
     assert (writer["taken"][1], writer["taken"][3]) == (A, B)
     assert [lanes["free"].pop(name) for name in ("written", "taken")] == [
-        writer_labels(forced.free),
-        list(forced.free.taken),
+        writer_labels(forced.unforced),
+        list(forced.unforced.taken),
     ]
-    for name, run in (("parallel", forced.parallel), ("serial", forced.serial)):
+    for name, run in (("parallel", forced.teacher_forced), ("serial", forced.autoregressive)):
         assert arrays[f"{name}_rank"].tolist() == ranks(run)
         np.testing.assert_allclose(arrays[f"{name}_entropy"], entropies(run), atol=1e-5)
         shown = [[label[0] for label in row] for row in lanes[name]["candidates"]]
@@ -191,7 +196,7 @@ def test_under_a_mask_that_opens_ahead_no_cache_is_shown_and_later_keys_are_draw
     trace = scope.run("abcde", "edc", edits=[allow])
     ids, method = trace.streams["source"].ids, Method()
     run = decoding_runs.autoregressive(scope.model, ids, method, edits=[allow]).run
-    opened = Story(trace, decoding_runs.of_trace(trace), run, method, sees_ahead=True)
+    opened = DecodingRuns(trace, decoding_runs.of_trace(trace), run, method, sees_ahead=True)
     reading = decoder_attention(trace, 1, 0)
     header, arrays = unpack(decoding_payloads.stepper(opened, scope, reading, TERMS, 0))
     assert (header["seesAhead"], header["work"]) == (True, None)
@@ -277,7 +282,7 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
     step, rank = 4, 2
     node = steps[step].hypotheses[rank]
     run = decoding_runs.uncached_run(scope.model, trace.streams["source"].ids, node.tokens)
-    both = Story(trace, decoding_runs.of_trace(trace), run, Method())
+    both = DecodingRuns(trace, decoding_runs.of_trace(trace), run, Method())
     header, arrays = unpack(
         decoding_beam.beam_tree(
             steps, (step, rank), run, both, scope, decoder_attention(trace, 1, 3), TERMS, 0.6
@@ -384,7 +389,7 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
         run = decoding_runs.uncached_run(
             model, trace.streams["source"].ids, steps[i].hypotheses[0].tokens
         )
-        both = Story(trace, decoding_runs.of_trace(trace), run, Method())
+        both = DecodingRuns(trace, decoding_runs.of_trace(trace), run, Method())
         header, arrays = unpack(
             decoding_beam.beam_tree(
                 steps, node, run, both, scope, decoder_attention(trace), TERMS, 0.6
@@ -398,7 +403,7 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
         )
     method = Method(forced=((0, book), (1, book)))
     run = decoding_runs.autoregressive(model, trace.streams["source"].ids, method).run
-    told = Story(trace, decoding_runs.of_trace(trace), run, method)
+    told = DecodingRuns(trace, decoding_runs.of_trace(trace), run, method)
     header, arrays = unpack(
         decoding_payloads.stepper(told, scope, decoder_attention(trace), TERMS, 0)
     )
@@ -435,7 +440,7 @@ def test_what_goes_on_with_a_text_keeps_its_leading_space() -> None:
 # the drawing
 
 
-def test_the_rows_of_tokens_stand_one_above_the_other(scope: Scope, forced: Story) -> None:
+def test_the_rows_of_tokens_stand_one_above_the_other(scope: Scope, forced: DecodingRuns) -> None:
     drawing = Drawing(
         decoding_svg.drawing(forced, scope, decoder_attention(forced.trace, 1, 2), 2, "The title")
     )
@@ -449,8 +454,8 @@ def test_the_rows_of_tokens_stand_one_above_the_other(scope: Scope, forced: Stor
     assert at(drawing.boxes[0]) == (0, 0, *drawing.size)
     assert drawing.boxes[0].get("fill") == PAPER
     assert drawing.root.get("fill") == TEXT
-    best = called(softmax(forced.parallel).argmax(1).tolist())
-    written = called(forced.serial.taken)[:3]
+    best = called(softmax(forced.teacher_forced).argmax(1).tolist())
+    written = called(forced.autoregressive.taken)[:3]
     rows = [("given text", [*"edc", "[end]"]), ("decoder reads", ["[start]", *"edc"]), ("model predicts", best),
             ("inference reads", ["[start]", *written[:-1]]), ("and writes", written)]  # fmt: skip
     numbers = [text for text in drawing.texts if text.get("font-size") == "10"]
@@ -498,7 +503,7 @@ def test_where_both_write_the_same_nothing_is_framed(scope: Scope) -> None:
 
 @pytest.mark.parametrize("step", [0, 2, 99])
 def test_both_halves_show_the_step_with_its_own_numbers(
-    scope: Scope, forced: Story, step: int
+    scope: Scope, forced: DecodingRuns, step: int
 ) -> None:
     """Bars of 200 px for 1; chips in the colour of their weight; a run that is shorter shows its last position."""
     step = min(step, forced.n_steps - 1)
@@ -506,8 +511,8 @@ def test_both_halves_show_the_step_with_its_own_numbers(
         decoding_svg.drawing(forced, scope, decoder_attention(forced.trace, 1, 2), step, "t")
     )
     for name, run, left in (
-        ("Training, teacher-forced", forced.parallel, 10),
-        ("Inference", forced.serial, 510),
+        ("Training, teacher-forced", forced.teacher_forced, 10),
+        ("Inference", forced.autoregressive, 510),
     ):
         i = min(step, len(run) - 1)
         (heading,) = (
@@ -588,14 +593,14 @@ def test_a_file_says_how_tokens_were_chosen_and_what_was_written(
     told = story(scope, method=method)
     found = decoding_facts(told, scope.tokenizer)
     assert (found["decoding"], found.get("forced")) == (decoding, token)
-    assert found["inference writes"] == scope.tokenizer.decode(told.serial.taken).strip()
+    assert found["inference writes"] == scope.tokenizer.decode(told.autoregressive.taken).strip()
     assert found["target"] == told.trace.fields["target"]
     reading = decoder_attention(told.trace)
     picture = unpack(decoding_payloads.stepper(told, scope, reading, TERMS, 0))[0]
     assert picture["about"] == saving("", found)["about"]
 
 
-def test_the_table_read_back(scope: Scope, forced: Story) -> None:
+def test_the_table_read_back(scope: Scope, forced: DecodingRuns) -> None:
     heading, *rows = csv.reader(io.StringIO(decoding_files.decoding_table(forced, scope)))
     choices = [f"choice {n}" for n in range(1, 9)]
     columns = [
@@ -620,8 +625,8 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
         "'=",
         "'@",
     ]  # an apostrophe before what begins like a formula
-    named = [("teacher-forced", forced.parallel, {}), ("autoregressive, greedy", forced.serial, {1: A, 3: B}),
-             ("autoregressive, nothing forced", forced.free, {})]  # fmt: skip
+    named = [("teacher-forced", forced.teacher_forced, {}), ("autoregressive, greedy", forced.autoregressive, {1: A, 3: B}),
+             ("autoregressive, nothing forced", forced.unforced, {})]  # fmt: skip
     places = [(name, str(i + 1)) for name, run, _ in named for i in range(len(run))]
     assert [(row["run"], row["position (from 1)"]) for row in said] == places
     for name, run, by_force in named:
@@ -632,7 +637,7 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
             assert int(row["rank"]) == rank[i]
             assert float(row["entropy (bits)"]) == pytest.approx(entropy[i], abs=1e-5)
             assert row["forced"] == str(int(i in by_force))
-            assert row["from the cache"] == str(0 if run is forced.parallel else i)
+            assert row["from the cache"] == str(0 if run is forced.teacher_forced else i)
             best = np.argsort(-p[i], kind="stable")[:8]
             assert [row[choice] for choice in choices] == [tokens[t] for t in best]
             np.testing.assert_allclose(
@@ -640,7 +645,7 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
             )
 
 
-def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
+def test_the_arrays_read_back(scope: Scope, forced: DecodingRuns) -> None:
     with saved(decoding_files.arrays(forced, scope)) as held:
         sites = [name for name in forced.trace.attention if name.startswith("decoder")]
         counted = {
@@ -660,7 +665,7 @@ def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
             "[unknown]",
             *"abcde=@",
         ]
-        for name, run in (("parallel", forced.parallel), ("serial", forced.serial)):
+        for name, run in (("parallel", forced.teacher_forced), ("serial", forced.autoregressive)):
             assert held[f"{name}.read"].tolist() == [START, *run.taken[:-1]]
             assert held[f"{name}.taken"].tolist() == list(run.taken)
             np.testing.assert_allclose(np.exp(held[f"{name}.log_probs"]), softmax(run), atol=1e-5)
@@ -672,7 +677,7 @@ def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
                 atol=1e-6,
             )
         again = decoding_runs.uncached_run(
-            scope.model, forced.trace.streams["source"].ids, forced.serial.taken
+            scope.model, forced.trace.streams["source"].ids, forced.autoregressive.taken
         )  # in one pass
         np.testing.assert_allclose(
             held[f"serial.{counted[CROSS]}"][2], again.weights(CROSS, 2).numpy(), atol=1e-5
@@ -686,7 +691,7 @@ def test_a_recurrent_decoders_arrays_hold_its_states() -> None:
         for name in ("decoder.states", "decoder.contexts"):
             given = told.trace.activations[name].value[0].numpy()
             np.testing.assert_allclose(held[f"parallel.{name}"], given, rtol=1e-4, atol=1e-5)
-        assert held["serial.decoder.states"].shape == (len(told.serial), 7)
+        assert held["serial.decoder.states"].shape == (len(told.autoregressive), 7)
 
 
 def test_what_two_texts_share_is_in_both_and_in_one_order() -> None:
@@ -704,12 +709,16 @@ def test_what_two_texts_share_is_in_both_and_in_one_order() -> None:
     assert (ours, theirs) == ([False, True, True], [False, True, True, False])
 
 
-def test_the_forced_and_the_free_run_say_where_they_differ(scope: Scope, forced: Story) -> None:
+def test_the_forced_and_the_free_run_say_where_they_differ(
+    scope: Scope, forced: DecodingRuns
+) -> None:
     header, _ = unpack(
         decoding_payloads.stepper(forced, scope, decoder_attention(forced.trace), TERMS, 0)
     )
-    free, ours = header["free"], forced.serial.taken
-    assert (free["shared"], free["sharedByForced"]) == common_items(forced.free.taken, ours)
-    kept = [token for token, both in zip(forced.free.taken, free["shared"], strict=True) if both]
+    free, ours = header["free"], forced.autoregressive.taken
+    assert (free["shared"], free["sharedByForced"]) == common_items(forced.unforced.taken, ours)
+    kept = [
+        token for token, both in zip(forced.unforced.taken, free["shared"], strict=True) if both
+    ]
     assert kept == [token for token, both in zip(ours, free["sharedByForced"], strict=True) if both]
     assert not all(free["shared"])

@@ -24,8 +24,8 @@ from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import files as decoding_svg
 from viz_app.views.decoding import payloads as decoding_payloads
 from viz_app.views.decoding import text as decoding_text
-from viz_app.views.decoding.payloads import DecodingChoices, ReadingState
-from viz_app.views.decoding.story import ShownAttention, decoder_attention
+from viz_app.views.decoding.decoding_runs import ShownAttention, decoder_attention
+from viz_app.views.decoding.payloads import DecodingChoices, DecodingPosition
 
 NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]  # of the vocabulary, by id
 PROMPT, CONTINUATION = "abcab", "edc"
@@ -49,7 +49,7 @@ def choices_of(run: CurrentRun, method: Method | None = None, **place: object) -
     return DecodingChoices(
         method,
         decoder_attention(run.trace, 1, 2),
-        ReadingState(forced=method.forced, **place),
+        DecodingPosition(forced=method.forced, **place),
         tuple(GIVEN),
         is_tree=True,
     )
@@ -220,7 +220,10 @@ def test_a_changed_model_goes_on_from_a_prompt_with_its_own_text(scope: Scope) -
         story = decoding_payloads.compare_decoding(run, choices_of(run))[1]
         assert story.writer == ("" if after else "the model's own")
         if after is None:
-            assert story.parallel.taken == story.serial.taken[: len(story.parallel)]
+            assert (
+                story.teacher_forced.taken
+                == story.autoregressive.taken[: len(story.teacher_forced)]
+            )
 
 
 def test_without_a_continuation_the_models_own_text_is_read_at_once(scope: Scope) -> None:

@@ -15,7 +15,7 @@ from models.cli import main
 from models.decoding import runs
 from models.decoding.run_checks import check_runs
 from models.trace.edits import MaskChange, for_kinds
-from viz_app.views.decoding.story import Story
+from viz_app.views.decoding.decoding_runs import DecodingRuns
 
 _WIDE = {
     "vocab_size": 53, "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 48,
@@ -151,7 +151,7 @@ def test_where_one_pass_and_single_steps_disagree_the_story_says_so(tmp_path: Pa
     inputs, (start, *target) = (trace.streams[name].ids for name in ("source", "target"))
     method = runs.Method(forced=tuple(enumerate(target)), max_new=len(target))
     serial = runs.autoregressive(scope.model, inputs, method).run
-    story = Story(trace, runs.of_trace(trace), serial, method)
+    story = DecodingRuns(trace, runs.of_trace(trace), serial, method)
     with torch.no_grad():
         probabilities = [
             scope.model.module(

@@ -22,7 +22,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.drawing.weight_cell import chosen_cell
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import payloads as decoding
-from viz_app.views.decoding.story import decoder_attention
+from viz_app.views.decoding.decoding_runs import decoder_attention
 from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside import payloads as inside
 from viz_app.views.inside import several as several_heads
@@ -224,7 +224,7 @@ def test_the_rows_of_a_step_hold_the_largest_of_each_block(
         decoding.decoding_payloads(
             run,
             decoding.DecodingChoices(
-                Method(max_new=3), shown, decoding.ReadingState(), run.input_ids
+                Method(max_new=3), shown, decoding.DecodingPosition(), run.input_ids
             ),
         )
     )
@@ -288,7 +288,7 @@ def test_no_page_holds_all_weights_of_a_head(view: str, monkeypatch: pytest.Monk
                 decoding.decoding_payloads(
                     run,
                     decoding.DecodingChoices(
-                        Method(max_new=3), shown, decoding.ReadingState(), run.input_ids
+                        Method(max_new=3), shown, decoding.DecodingPosition(), run.input_ids
                     ),
                 )
             )

@@ -39,7 +39,7 @@ from viz_app.session.live import LiveSession
 from viz_app.views.attention.files import attention_files
 from viz_app.views.attention.payloads import AttentionChoices
 from viz_app.views.decoding import state as decoding_state
-from viz_app.views.decoding.payloads import ReadingState
+from viz_app.views.decoding.payloads import DecodingPosition
 from viz_app.views.frame.one_run import offer
 from viz_app.views.masks import state as masks_state
 
@@ -213,7 +213,7 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(
 
 
 def test_a_plotly_picture_is_saved_as_a_drawing() -> None:
-    assert ui.camera("a-name") == {
+    assert ui.svg_export("a-name") == {
         "toImageButtonOptions": {"format": "svg", "filename": "a-name"},
         "displaylogo": False,
     }
@@ -297,7 +297,7 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
 # the Decoding page
 
 
-def place_on(scope: Scope, trace: Trace) -> ReadingState:
+def place_on(scope: Scope, trace: Trace) -> DecodingPosition:
     """The place of a session with this run, as the page Decoding finds it."""
     run = CurrentRun(scope, trace)
     run_changes.clear_forced(run)
@@ -311,7 +311,7 @@ def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(
     session.run(place)
     for position, token in ((1, 4), (3, 5), (2, 6)):
         decoding_state.force_token(position, token)
-    assert session.run(place) == ReadingState(step=2, forced=((1, 4), (2, 6)))
+    assert session.run(place) == DecodingPosition(step=2, forced=((1, 4), (2, 6)))
     assert session.says == {"step": "3", "force": "2:4,3:6"}
     decoding_state.force_token(2, 6)  # the same again
     assert session.run(place).forced == ((1, 4),)
@@ -322,11 +322,11 @@ def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(
 
 def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trace: Trace) -> None:
     place = partial(place_on, scope, trace)
-    assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == ReadingState(
+    assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == DecodingPosition(
         3, ((1, 4),), (2, 0), True
     )
     assert not run_changes.forced_were_cleared()
-    assert session.run(lambda: place_on(scope, scope.run("cb"))) == ReadingState(mean=True)
+    assert session.run(lambda: place_on(scope, scope.run("cb"))) == DecodingPosition(mean=True)
     assert run_changes.forced_were_cleared()
     assert session.says == {"heads": "mean"}
     session.run(lambda: decoding_state.force_token(0, 5))
@@ -339,7 +339,7 @@ def test_a_node_a_step_and_the_mean(session: Session, scope: Scope, trace: Trace
     decoding_state.choose_node(4, 2)
     decoding_state.choose_mean(True)
     decoding_state.go_to_position(-3)
-    assert session.run(place) == ReadingState(0, (), (4, 2), True)
+    assert session.run(place) == DecodingPosition(0, (), (4, 2), True)
     decoding_state.go_to_position(7)
     assert session.run(place).step == 7
     assert session.says == {"step": "8", "node": "5:3", "heads": "mean"}
@@ -429,16 +429,16 @@ def test_the_shown_model_stands_in_for_itself_and_else_the_first_that_suits(
     monkeypatch.setattr(reference_models.cache, "scope", others.get)
     monkeypatch.setattr(Scope, "task", property(lambda self: "translation"))
     shown = CurrentRun(scope, trace)
-    assert reference_models.one_that(shown, lambda found: True) is scope
+    assert reference_models.suitable_scope(shown, lambda found: True) is scope
     assert (
-        reference_models.one_that(shown, lambda found: found is not scope)
+        reference_models.suitable_scope(shown, lambda found: found is not scope)
         is others["eng-fra-bahdanau"]
     )
     assert (
-        reference_models.one_that(shown, lambda found: found is others["eng-fra"])
+        reference_models.suitable_scope(shown, lambda found: found is others["eng-fra"])
         is others["eng-fra"]
     )
-    assert reference_models.one_that(shown, lambda found: False) is None
+    assert reference_models.suitable_scope(shown, lambda found: False) is None
     assert reference_models.reference_names("translation") == ("eng-fra-bahdanau", "eng-fra")
     assert reference_models.reference_names("dates") == ("dates-bahdanau", "dates")
     assert reference_models.reference_names("letters") == ()
@@ -447,7 +447,7 @@ def test_the_shown_model_stands_in_for_itself_and_else_the_first_that_suits(
         streams=trace.streams | {"source": replace(trace.streams["source"], ids=(9, 9, 9, 2))},
     )
     assert (
-        reference_models.one_that(CurrentRun(scope, other), lambda found: found is not scope)
+        reference_models.suitable_scope(CurrentRun(scope, other), lambda found: found is not scope)
         is None
     )
 

@@ -16,7 +16,7 @@ from viz_app import words
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import payloads as decoding
-from viz_app.views.decoding.story import decoder_attention
+from viz_app.views.decoding.decoding_runs import decoder_attention
 
 TEXT = "3 May 1999"
 SELF = "decoder.layers.1.self_attn"
@@ -125,7 +125,7 @@ def test_the_given_text_of_a_changed_run_is_the_unchanged_models(own: models.Tra
             choices = decoding.DecodingChoices(
                 Method(),
                 decoder_attention(shown.trace),
-                decoding.ReadingState(),
+                decoding.DecodingPosition(),
                 shown.input_ids,
             )
             assert decoding.compare_decoding(shown, choices)[1].writer == writer

@@ -34,7 +34,7 @@ def class_door() -> None:
 
 
 def _join() -> None:
-    class_state.enter(recall(_CODE, ""))
+    class_state.enter_class(recall(_CODE, ""))
 
 
 def _start(lesson: str) -> None:

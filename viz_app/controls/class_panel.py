@@ -14,21 +14,21 @@ from viz_app.lessons.form import form_of
 from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.picture import InClass, comparable
 from viz_app.session import class_route, class_state, lesson_state, live, routes
-from viz_app.session.classes import Standing, open_classes, spaced_code
+from viz_app.session.classes import ClassStatus, open_classes, spaced_code
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 
 
-def part(standing: Standing, session: LiveSession) -> tuple[dict[int, str], InClass]:
+def part(status: ClassStatus, session: LiveSession) -> tuple[dict[int, str], InClass]:
     """Return what the pupil has predicted, by the number of the step, and the part in the class."""
     member = session.member
     problem, member.problem = member.problem, ""
-    in_class = InClass(class_state.leads_class(session), standing.is_released, problem)
-    return open_classes().predictions(standing.code, member.person), in_class
+    in_class = InClass(class_state.leads_class(session), status.is_released, problem)
+    return open_classes().predictions(status.code, member.person), in_class
 
 
 def draw_class(
-    standing: Standing,
+    status: ClassStatus,
     lesson: Lesson,
     session: LiveSession,
     run: CurrentRun,
@@ -41,26 +41,26 @@ def draw_class(
     The run `is_asked` if it is the one that the step is about; of another one nothing is compared
     with the predictions.
     """
-    member, step = session.member, lesson.steps[standing.step - 1]
+    member, step = session.member, lesson.steps[status.step - 1]
     leads = class_state.leads_class(session)
     try:
-        if standing.is_released:
+        if status.is_released:
             happened = comparable(step, run, pinned) if is_asked else None
-            member.happened[standing.step] = happened
+            member.happened[status.step] = happened
         elif leads and is_here and is_asked:
             form = form_of(step.prediction, run)
-            open_classes().ask(standing.code, member.person, standing.step, form)
+            open_classes().set_form(status.code, member.person, status.step, form)
     except ValueError as error:
         member.problem = str(error)
     update = class_state.class_update(session)
     picture = {
         "leads": leads,
-        "code": spaced_code(standing.code),
-        "join": f"{routes.under_base('lessons')}?{class_state.CLASS.name}={standing.code}",
+        "code": spaced_code(status.code),
+        "join": f"{routes.under_base('lessons')}?{class_state.CLASS.name}={status.code}",
         "host": _host(),
-        "stage": standing.stage,
-        "is_released": standing.is_released,
-        "is_last": standing.step == len(lesson.steps),
+        "stage": status.stage,
+        "is_released": status.is_released,
+        "is_last": status.step == len(lesson.steps),
         "token": session.token,
         "path": class_route.class_path() if live.served.is_set() else "",
         "table": class_route.table_path(),
@@ -71,37 +71,37 @@ def draw_class(
     show(
         CLASSROOM,
         picture,
-        on_release=lambda: act(lambda: open_classes().release(standing.code, member.person)),
-        on_next=lambda: move_class(standing, lesson, session, standing.step + 1),
-        on_end=lambda: act(lambda: open_classes().end(standing.code, member.person)),
+        on_release=lambda: act(lambda: open_classes().release(status.code, member.person)),
+        on_next=lambda: move_class(status, lesson, session, status.step + 1),
+        on_end=lambda: act(lambda: open_classes().end(status.code, member.person)),
         on_moved=lambda: None,  # the rerun follows the class
     )
 
 
-def handlers(standing: Standing, lesson: Lesson, session: LiveSession) -> dict[str, Callable]:
+def handlers(status: ClassStatus, lesson: Lesson, session: LiveSession) -> dict[str, Callable]:
     """Return what the buttons of the lesson do in a class."""
-    step, person = lesson.steps[standing.step - 1], session.member.person
+    step, person = lesson.steps[status.step - 1], session.member.person
 
     def vote(prediction: str) -> None:
         form = form_of(step.prediction, session.shown)
-        open_classes().vote(standing.code, person, standing.step, form, prediction)
+        open_classes().vote(status.code, person, status.step, form, prediction)
 
     return {
         "on_predict": lambda answer: _act(session, lambda: vote(answer)),
-        "on_step": partial(move_class, standing, lesson, session),
+        "on_step": partial(move_class, status, lesson, session),
         "on_leave": partial(class_state.leave_class, session),
         "on_next": lambda: None,  # not offered: the teacher begins the next lesson
     }
 
 
-def move_class(standing: Standing, lesson: Lesson, session: LiveSession, number: int) -> None:
+def move_class(status: ClassStatus, lesson: Lesson, session: LiveSession, number: int) -> None:
     """Move the class to a step, as its teacher; show the step that the class is at again."""
-    if number == standing.step:
-        lesson_state.open_in_class(lesson, number, session, standing.is_released)
+    if number == status.step:
+        lesson_state.open_in_class(lesson, number, session, status.is_released)
     elif 1 <= number <= len(lesson.steps):
         _act(
             session,
-            lambda: open_classes().open_step(standing.code, session.member.person, number),
+            lambda: open_classes().open_step(status.code, session.member.person, number),
         )
 
 

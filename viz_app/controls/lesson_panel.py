@@ -13,7 +13,7 @@ from viz_app.lessons.lesson import Lesson
 from viz_app.lessons.library import Library, library
 from viz_app.lessons.picture import lesson_picture
 from viz_app.session import class_state, lesson_state, live, url_state
-from viz_app.session.classes import Standing
+from viz_app.session.classes import ClassStatus
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Change, LiveSession, Pictures
 from viz_app.session.parameters import declared_parameters
@@ -35,18 +35,18 @@ def first() -> str:
     return next((lesson.name for lesson in offered_lessons().lessons), "")
 
 
-def follow_class(session: LiveSession) -> Standing | None:
+def follow_class(session: LiveSession) -> ClassStatus | None:
     """Return the class that the session is in, if any, and open its step where it has moved on."""
-    standing = class_state.class_standing(session)
+    standing = class_state.class_status(session)
     if standing is None or standing.stage == session.member.stage:
         return standing
     lesson = offered_lessons().named(standing.lesson)
     if lesson is None or standing.step > len(lesson.steps):
         class_state.leave_class(session, f"Lesson {standing.lesson} is no longer available.")
         return None
-    session.member.stage = standing.stage
-    lesson_state.open_in_class(lesson, standing.step, session, standing.is_released)
-    return standing
+    session.member.stage = status.stage
+    lesson_state.open_in_class(lesson, status.step, session, status.is_released)
+    return status
 
 
 def begin_lesson(name: str) -> None:
@@ -55,11 +55,11 @@ def begin_lesson(name: str) -> None:
         lesson_state.begin(lesson, live.live_session())
 
 
-def open_lesson(standing: Standing | None) -> tuple[Lesson, int] | None:
+def open_lesson(status: ClassStatus | None) -> tuple[Lesson, int] | None:
     """Return the open lesson, or the class's, and the number of its step; None outside a lesson."""
-    if standing:
-        url_state.set_value(lesson_state.LESSON_NAME, standing.lesson)
-        url_state.set_value(lesson_state.LESSON_STEP, standing.step)
+    if status:
+        url_state.set_value(lesson_state.LESSON_NAME, status.lesson)
+        url_state.set_value(lesson_state.LESSON_STEP, status.step)
     name = url_state.get(lesson_state.LESSON_NAME)
     if not name:
         return None
@@ -83,12 +83,12 @@ def draw_lesson(
     page: str,
     session: LiveSession,
     run: CurrentRun,
-    standing: Standing | None = None,
+    status: ClassStatus | None = None,
 ) -> Callable[[CurrentRun], Pictures]:
     """Draw the step beside the page, and its class; return what makes its picture of a run."""
-    if standing:
-        predictions, in_class = class_panel.part(standing, session)
-        is_told = standing.is_released
+    if status:
+        predictions, in_class = class_panel.part(status, session)
+        is_told = status.is_released
     else:
         predictions, in_class = lesson_state.predictions(), None
         is_told = number in predictions
@@ -103,10 +103,10 @@ def draw_lesson(
         picture = lesson_picture(
             lesson, number, predictions, run, other, is_here, in_class, departure
         )
-        return {LESSON_KEY: picture if standing else picture | _way_on(lesson)}
+        return {LESSON_KEY: picture if status else picture | _way_on(lesson)}
 
-    if standing:
-        handlers = class_panel.handlers(standing, lesson, session)
+    if status:
+        handlers = class_panel.handlers(status, lesson, session)
     else:
         handlers = {
             "on_predict": lambda prediction: lesson_state.predict(
@@ -118,7 +118,7 @@ def draw_lesson(
         }
     is_asked = find_departure(run, beside(run)) is None
     draw_class = partial(
-        class_panel.draw_class, standing, lesson, session, run, beside(run), is_here, is_asked
+        class_panel.draw_class, status, lesson, session, run, beside(run), is_here, is_asked
     )
     if in_class and in_class.leads:
         draw_class()

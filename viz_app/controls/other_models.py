@@ -1,7 +1,7 @@
 """Buttons that open a model a page can show, where it can show nothing of the current one."""
 
+import functools
 from collections.abc import Callable
-from functools import cache as remember
 from itertools import islice
 
 import streamlit as st
@@ -44,7 +44,7 @@ def _open(name: str) -> None:
     url_state.set_value(CHECKPOINT, name)
 
 
-@remember
+@functools.cache
 def models_with_view(find: FindOtherView) -> tuple[str, ...]:
     """Return shipped models that `find` has a view of, of several families, by name.
 

@@ -77,7 +77,7 @@ def pick_several(
     return st.multiselect(
         label,
         list(options),
-        max_selections=parameter.most,
+        max_selections=parameter.max_items,
         **settings,
         **bound(parameter, list(value)),
     )

@@ -39,7 +39,7 @@ def trained(run: CurrentRun) -> str:
 
 
 def swap_effect(
-    original: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained: str
+    original: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained_with: str
 ) -> str:
     """Describe how much of a head's attention moved, and how many next tokens are unchanged."""
     before = original.attention[site.name]
@@ -49,7 +49,7 @@ def swap_effect(
     )
     apart = change / site.n_query / 2
     return (
-        f"{words.head_place(site, head)}, trained with the {trained} similarity, here scored by {name}: on average "
+        f"{words.head_place(site, head)}, trained with the {trained_with} similarity, here scored by {name}: on average "
         f"{words.percent(apart)} of a row's attention goes elsewhere. {_answers(original, other)}: "
         f"{other.output or '(nothing)'}"
     )

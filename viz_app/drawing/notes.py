@@ -44,14 +44,14 @@ def refusal(text: str) -> dict:
     return small_print(text, bad=True) | {"stale": True}
 
 
-def plain_sentence(markdown: str, most: int = 170) -> str:
+def plain_sentence(markdown: str, max_length: int = 170) -> str:
     """Return the first sentence of a text without its marks.
 
     Those after it follow while they are short in all.
     """
     first, *others = markdown.partition("\n\n")[0].replace("*", "").split(". ")
     for sentence in others:
-        if len(first) + len(sentence) > most:
+        if len(first) + len(sentence) > max_length:
             break
         first = f"{first}. {sentence}"
     return f"{first.rstrip('.')}."

@@ -80,7 +80,7 @@ async def _table(request: Request) -> Response:
 
 def _csv(code: str) -> str:
     rows = []
-    for step, form, votes in open_classes().everything(code):
+    for step, form, votes in open_classes().predictions_by_step(code):
         rows += [(step, _in_table(form, prediction), n) for prediction, n in votes]
     return csv_table(("step", "prediction", "count"), rows)
 

@@ -14,7 +14,7 @@ import streamlit as st
 from viz_app.lessons.form import PredictionForm
 from viz_app.lessons.histogram import histogram
 from viz_app.session import url_state
-from viz_app.session.classes import CODE_DIGITS, ClassError, Standing, open_classes
+from viz_app.session.classes import CODE_DIGITS, ClassError, ClassStatus, open_classes
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Text
 
@@ -22,7 +22,10 @@ CLASS = Text(
     "class", pattern=rf"[0-9]{{0,{CODE_DIGITS}}}", form=f"a code of at most {CODE_DIGITS} digits"
 )
 PERSON_COOKIE = "attnscope_person"
-WRONG, PER = 10, 60.0  # wrong codes that a session may try in so many seconds
+MAX_WRONG_CODES, WRONG_CODE_SECONDS = (
+    10,
+    60.0,
+)  # wrong codes that a session may try in so many seconds
 ENDED = "The class has ended. The lesson stays open."
 UNKNOWN_CLASS = "There is no class {}. Ask your teacher for the code."
 TOO_MANY = "Too many wrong codes. Try again in a minute."
@@ -45,7 +48,7 @@ def start(lesson: str, session: LiveSession) -> None:
         session.member.note = str(error)
 
 
-def enter(code: str) -> None:
+def enter_class(code: str) -> None:
     """Take part in the class of a code, as a person types it."""
     url_state.set_value(CLASS, re.sub(r"[^0-9]", "", code)[:CODE_DIGITS])
 
@@ -56,7 +59,7 @@ def leave_class(session: LiveSession, why: str = "") -> None:
     session.member.code, session.member.note = "", why
 
 
-def class_standing(session: LiveSession) -> Standing | None:
+def class_status(session: LiveSession) -> ClassStatus | None:
     """Return the class that this session is in, joined when it is new; None outside a class.
 
     A class that has ended or is not there is left, with a note.
@@ -69,8 +72,8 @@ def class_standing(session: LiveSession) -> Standing | None:
     if is_new and not _may_try(session):
         leave_class(session, TOO_MANY)
         return None
-    standing = open_classes().standing(code)
-    if standing is None:
+    status = open_classes().status(code)
+    if status is None:
         if is_new:
             session.member.wrong_codes.append(time.monotonic())
         leave_class(session, UNKNOWN_CLASS.format(code) if is_new else ENDED)
@@ -82,13 +85,13 @@ def class_standing(session: LiveSession) -> Standing | None:
             leave_class(session, str(error))
             return None
         session.member.code, session.member.stage, session.member.happened = code, "", {}
-    return standing
+    return status
 
 
 def _may_try(session: LiveSession) -> bool:
-    recent = [at for at in session.member.wrong_codes if time.monotonic() - at < PER]
+    recent = [at for at in session.member.wrong_codes if time.monotonic() - at < WRONG_CODE_SECONDS]
     session.member.wrong_codes[:] = recent
-    return len(recent) < WRONG
+    return len(recent) < MAX_WRONG_CODES
 
 
 def leads_class(session: LiveSession) -> bool:
@@ -102,16 +105,16 @@ def class_update(session: LiveSession) -> dict[str, Any] | None:
     Only the teacher sees predictions before the reveal is shown.
     """
     code = session.member.code
-    standing = open_classes().standing(code) if code else None
-    if standing is None:
+    status = open_classes().status(code) if code else None
+    if status is None:
         return None
-    update: dict[str, Any] = {"stage": standing.stage}
-    if standing.is_released or leads_class(session):
-        votes = open_classes().votes(code, standing.step)
+    update: dict[str, Any] = {"stage": status.stage}
+    if status.is_released or leads_class(session):
+        votes = open_classes().votes(code, status.step)
         update |= {"pupils": open_classes().pupils(code), "votes": sum(n for _, n in votes)}
-        form: PredictionForm | None = open_classes().form(code, standing.step)
+        form: PredictionForm | None = open_classes().form(code, status.step)
         if form is not None:
-            happened = session.member.happened.get(standing.step) if standing.is_released else None
+            happened = session.member.happened.get(status.step) if status.is_released else None
             update["histogram"] = histogram(form, votes, happened)
     return update
 

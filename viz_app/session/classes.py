@@ -42,7 +42,7 @@ class ClassError(ValueError):
 
 
 @dataclass(frozen=True)
-class Standing:
+class ClassStatus:
     """The state of a class: the open step, and whether its reveal is shown."""
 
     code: str
@@ -87,7 +87,7 @@ class Classes:
             db.execute("INSERT INTO class VALUES (?, ?, ?, 1, ?)", (code, teacher, lesson, now))
         return code
 
-    def standing(self, code: str) -> Standing | None:
+    def standing(self, code: str) -> ClassStatus | None:
         """Return the state of a class; None if there is none of this code."""
         with self._open() as db:
             row = db.execute(
@@ -95,7 +95,7 @@ class Classes:
                 "WHERE code = ? AND seen > ?",
                 (code, time.time() - EXPIRES),
             ).fetchone()
-        return Standing(code, row[0], row[1], bool(row[2])) if row else None
+        return ClassStatus(code, row[0], row[1], bool(row[2])) if row else None
 
     def is_led_by(self, code: str, person: str) -> bool:
         """Return True if this person started the class."""
@@ -168,10 +168,10 @@ class Classes:
         Raises:
             ClassError: it does not count; the message says why.
         """
-        expected, standing = self.form(code, step), self.standing(code)
-        if standing is None:
+        expected, status = self.form(code, step), self.status(code)
+        if status is None:
             raise ClassError("The class has ended.")
-        if (standing.step, standing.is_released) != (step, False):
+        if (status.step, status.is_released) != (step, False):
             raise ClassError("The class has moved on.")
         if expected is None:
             raise ClassError("Your teacher's page is still opening. Predict again in a moment.")
@@ -214,7 +214,9 @@ class Classes:
             )
             return rows.fetchall()
 
-    def everything(self, code: str) -> list[tuple[int, PredictionForm, list[tuple[str, int]]]]:
+    def predictions_by_step(
+        self, code: str
+    ) -> list[tuple[int, PredictionForm, list[tuple[str, int]]]]:
         """Return the form and the predictions of each step that has any."""
         with self._open() as db:
             rows = db.execute(

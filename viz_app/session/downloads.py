@@ -64,7 +64,7 @@ class _Offer:
 _offers: WeakValueDictionary[str, _Offer] = WeakValueDictionary()
 
 
-def address(file: Download) -> str:
+def download_address(file: Download) -> str:
     """Return the URL path of a file, which stays the same for its label within a session."""
     offers: dict[str, tuple[str, _Offer]] = st.session_state.setdefault(_KEY, {})
     token = offers[file.label][0] if file.label in offers else workers.new_token()

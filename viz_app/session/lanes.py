@@ -96,10 +96,10 @@ class Lanes:
 
 
 class _Lane:
-    """A queue served by one thread, up to `most` requests at a time, in order of arrival."""
+    """A queue served by one thread, at most `max_requests` at a time, in order of arrival."""
 
-    def __init__(self, work: LaneWork, most: int) -> None:
-        self._work, self._most = work, most
+    def __init__(self, work: LaneWork, max_requests: int) -> None:
+        self._work, self._max_requests = work, max_requests
         self.waiting: dict[Hashable, LaneRequest] = {}
         self._batch: list[LaneRequest] = []
         self._task: asyncio.Task | None = None
@@ -125,7 +125,7 @@ class _Lane:
             loop.call_soon_threadsafe(request.settle, answer)
 
         while self.waiting:
-            batch = self._batch = list(self.waiting.values())[: self._most]
+            batch = self._batch = list(self.waiting.values())[: self._max_requests]
             for request in batch:
                 del self.waiting[request.session]
             try:

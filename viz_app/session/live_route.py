@@ -63,7 +63,7 @@ def _leave(token: str) -> None:
     """
     if session := by_token(token):
         session.put_aside()
-        process.give_back_soon()
+        process.release_memory_soon()
 
 
 async def _reply(socket: WebSocket, session: LiveSession, texts: TypedTexts) -> None:
@@ -106,7 +106,7 @@ def _answer(batch: Sequence[LaneRequest], reply: Reply) -> None:
     for request in batch:
         reply(request, _attempted(request.session.edit, *request.texts))
     if any(are_long(request.texts) for request in batch):
-        process.give_back_soon()
+        process.release_memory_soon()
 
 
 def _attempted(work: Callable[..., bytes | None], *args: object) -> bytes | None:

@@ -1,7 +1,7 @@
 """A mask change as the page offers it, and its short notation in the URL.
 
 A change is a ready-made mask, padding masked or not, and painted cells. The notation is a list of
-items joined by "_": "nolook", "nopad", "nowindow3" and "no:stride" (layers lifted, the last by its
+items joined by "_": "nolook", "nopad", "nowindow3" and "no:stride" (layers removed, the last by its
 own name), "causal", "previous", "window2", "blocks3" (ready-made), and painted rectangles, "f3-5.0"
 (forbidden: queries 3 to 5, key 0) or "a1.1" (allowed).
 """
@@ -18,7 +18,7 @@ from models.trace.edits import READY_MADE, Cell, MaskChange
 
 MAX_POSITION = 4095  # the last position a cell may name
 MAX_PAINTED_CELLS = 100_000  # painted cells in one notation
-_LIFTED = {LOOK_AHEAD: "nolook", PADDING: "nopad", ORDER_MASK: "noorder", MODEL_MASK: "noown"}
+_REMOVALS = {LOOK_AHEAD: "nolook", PADDING: "nopad", ORDER_MASK: "noorder", MODEL_MASK: "noown"}
 _READY = {
     "causal": "causal",
     "previous": "previous",
@@ -70,8 +70,8 @@ def _fitting(preset: str, k: int) -> int:
 
 def with_padding_masked(change: MaskChange, on: bool) -> MaskChange:
     """Return the change with padding masked or not."""
-    lifted = {*change.removed_layers} - {PADDING} | (set() if on else {PADDING})
-    return replace(change, removed_layers=tuple(sorted(lifted)))
+    removed = {*change.removed_layers} - {PADDING} | (set() if on else {PADDING})
+    return replace(change, removed_layers=tuple(sorted(removed)))
 
 
 def with_painted(change: MaskChange, cells: Iterable[tuple[int, int, int]]) -> MaskChange:
@@ -95,7 +95,7 @@ def painted_cells(change: MaskChange) -> list[list[int]]:
 
 def mask_to_text(change: MaskChange) -> str:
     """Return the notation of a change; "" for no change."""
-    items = [_lifted(name) for name in change.removed_layers]
+    items = [_removal(name) for name in change.removed_layers]
     if change.preset != "none":
         items.append(
             _READY[change.preset]
@@ -108,20 +108,20 @@ def mask_to_text(change: MaskChange) -> str:
     return "_".join(items)
 
 
-def _lifted(name: str) -> str:
-    """Return the item for a lifted layer; of any other name, with "_" and signs escaped."""
+def _removal(name: str) -> str:
+    """Return the item for a removed layer; of any other name, with "_" and signs escaped."""
     if match := re.fullmatch(r"window of (\d{1,4})", name):
         return f"nowindow{match[1]}"
-    return _LIFTED.get(name) or f"no:{quote(name, safe='').replace('_', '%5F')}"
+    return _REMOVALS.get(name) or f"no:{quote(name, safe='').replace('_', '%5F')}"
 
 
-def _lifted_name(item: str) -> str:
-    """Return the name of the layer that an item lifts; "" if it lifts none."""
+def _layer_of_removal(item: str) -> str:
+    """Return the name of the layer that an item removes; "" if it removes none."""
     if match := re.fullmatch(r"nowindow(\d{1,4})", item):
         return MaskChange(preset="window", k=int(match[1])).preset_name
     if item.startswith("no:"):
         return unquote(item.removeprefix("no:"))
-    return next((name for name, short in _LIFTED.items() if short == item), "")
+    return next((name for name, short in _REMOVALS.items() if short == item), "")
 
 
 def parse_mask(text: str) -> MaskChange:
@@ -129,7 +129,7 @@ def parse_mask(text: str) -> MaskChange:
     change, cells, n_cells = MaskChange(), [], 0
     presets = {short: name for name, short in _READY.items()}
     for item in text.split("_"):
-        if name := _lifted_name(item):
+        if name := _layer_of_removal(item):
             removed = tuple(sorted({*change.removed_layers, name}))
             change = replace(change, removed_layers=removed)
         elif match := re.fullmatch(r"(causal|previous)|(window|blocks)(\d{1,4})", item):

@@ -12,7 +12,9 @@ from models import CheckpointError, Scope, loading
 from viz_app.session import cache
 
 MAX_OPENINGS = 2  # checkpoints opened at the same time; others wait for their turn
-UNDER_WAY = 32  # openings that may wait, for their turn or for the safety check of a folder
+MAX_WAITING_OPENINGS = (
+    32  # openings that may wait, for their turn or for the safety check of a folder
+)
 BAR_DELAY = 0.3  # s that a page waits before it shows the progress bar
 # stage of loading → the range of the progress bar that it fills
 _SHARES = {
@@ -20,7 +22,7 @@ _SHARES = {
 }  # fmt: skip
 _BYTES = 2**20
 
-_workers = ThreadPoolExecutor(UNDER_WAY, thread_name_prefix="opening")
+_workers = ThreadPoolExecutor(MAX_WAITING_OPENINGS, thread_name_prefix="opening")
 _turns = threading.Semaphore(MAX_OPENINGS)
 _under_way: dict[Hashable, "Opening"] = {}
 _numbers = count(1)

@@ -168,12 +168,12 @@ async def _take(request: Request) -> Response:
         scope = session.scope
         return scope is not None and any(field.kind == kind.name for field in scope.model.fields)
 
-    def store(session: LiveSession, content: bytes, request: Request) -> dict[str, str]:
+    def keep(session: LiveSession, content: bytes, request: Request) -> dict[str, str]:
         name = request.query_params.get("name", "")
         reference, size = keep_file(session, content, name, kind)
         return {"kept": size, "reference": reference}
 
-    return await uploads.receive_file(request, kind.largest, reads, store)
+    return await uploads.receive_file(request, kind.largest, reads, keep)
 
 
 def own_files_path() -> str:

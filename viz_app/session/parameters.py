@@ -188,7 +188,7 @@ class Several(Parameter[tuple[int, ...] | None]):
 
     default: tuple[int, ...] | None = None
     high: int = 9_999
-    most: int = 8
+    max_items: int = 8
 
     def in_url(self, value: tuple[int, ...] | None) -> list[str]:
         return super().in_url(None if value is None else tuple(sorted(value)))
@@ -198,10 +198,10 @@ class Several(Parameter[tuple[int, ...] | None]):
             return ()
         if (
             not all(re.fullmatch(r"[0-9]{1,9}", text) and int(text) <= self.high for text in texts)
-            or len(texts) > self.most
+            or len(texts) > self.max_items
         ):
             raise ValueError(
-                f"{self.name} must be at most {self.most} whole numbers from 0 to {self.high}"
+                f"{self.name} must be at most {self.max_items} whole numbers from 0 to {self.high}"
             )
         return tuple(sorted({int(text) for text in texts}))
 

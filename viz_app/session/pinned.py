@@ -1,8 +1,8 @@
 """The pinned run, with which the current run is compared; the URL holds it under `pin.`."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 from models import Scope
@@ -10,8 +10,7 @@ from models.architectures.base import FILE_FIELDS, TEXT_FIELD
 from models.field_file import FieldFile
 from models.runs.spec import RunSpec
 from viz_app.drawing.sites import by_kind
-from viz_app.session import cache as kept
-from viz_app.session import live, own_files, run_changes, url_state
+from viz_app.session import cache, live, own_files, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Parameter, declared_parameters
 from viz_app.session.url_state import CHECKPOINT, parameter_of
@@ -19,7 +18,7 @@ from viz_app.session.url_state import CHECKPOINT, parameter_of
 PIN_PREFIX = "pin."
 
 
-@cache
+@functools.cache
 def of_pinned(parameter: Parameter) -> Parameter:
     """Return the pinned run's counterpart of a parameter."""
     return replace(parameter, name=f"{PIN_PREFIX}{parameter.name}", is_step=True)
@@ -105,8 +104,8 @@ class Pinned:
             CheckpointError: its changes cannot be made.
         """
         texts = _texts_for(self.scope, run) if self.texts is None else self.texts
-        unchanged = CurrentRun(self.scope, kept.trace(self.scope, texts, (), self.chosen))
-        return unchanged if self.spec is None else kept.with_changes_of(self.spec, unchanged)
+        unchanged = CurrentRun(self.scope, cache.trace(self.scope, texts, (), self.chosen))
+        return unchanged if self.spec is None else cache.with_changes_of(self.spec, unchanged)
 
 
 def checkpoint() -> str:

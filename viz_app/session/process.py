@@ -37,7 +37,7 @@ def freeze_garbage() -> bool:
     return True
 
 
-def give_back_soon() -> None:
+def release_memory_soon() -> None:
     """Schedule one return of memory shortly, in its own thread, however often this is called."""
     with _lock:
         if not _timers:

@@ -25,7 +25,7 @@ def reference_names(task: str) -> tuple[str, ...]:
     return REFERENCE_CHECKPOINTS.get(task, ())
 
 
-def one_that(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
+def suitable_scope(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
     """Return the shown model if it suits, else the first reference model that does, or None.
 
     A reference model has to read the text as the same tokens.

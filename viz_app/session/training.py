@@ -41,7 +41,7 @@ class Training:
         self.drawn: tuple[str, bool] = (
             "",
             False,
-        )  # what `standing` was when the buttons were drawn
+        )  # what `control_state` was when the buttons were drawn
 
     @property
     def run(self) -> TrainingRun | WatchedRun | None:
@@ -58,7 +58,7 @@ class Training:
         return self.run if isinstance(self.run, WatchedRun) else None
 
     @property
-    def standing(self) -> tuple[str, bool]:
+    def control_state(self) -> tuple[str, bool]:
         """The state of the run, and if there is an attention to choose."""
         return (
             (self.now.run.state, self.now.pictures.trace is not None) if self.now else ("", False)

@@ -44,7 +44,7 @@ _IMAGES, _SOUNDS = (
 # kind of field → factory of its parameter, from name and default; other kinds have no parameter
 _PARAMETERS: dict[str, Callable[[str, str | None], Parameter]] = {
     TEXT_FIELD: lambda name, default: Text(name, default=default),
-    POSITIONS_FIELD: lambda name, default: Several(name, is_step=True, most=MAX_POSITIONS),
+    POSITIONS_FIELD: lambda name, default: Several(name, is_step=True, max_items=MAX_POSITIONS),
     ORDER_FIELD: lambda name, default: Order(name, is_step=True),
     IMAGE_FIELD: lambda name, default: Text(name, default=None, is_step=True, **_IMAGES),
     SOUND_FIELD: lambda name, default: Text(name, default=None, is_step=True, **_SOUNDS),
@@ -92,7 +92,7 @@ class _Session:
     before: tuple[dict[str, list[str]], dict[str, Any], set[str]] = ({}, {}, set())
     steps: int = 0
     # after the last run: its page, and the URL texts of its step parameters
-    standing: tuple[object, dict[str, list[str]]] | None = None
+    last_published: tuple[object, dict[str, list[str]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -307,12 +307,16 @@ def publish() -> Address:
     session = _session()
     texts = {name: parameter.in_url(get(parameter)) for name, parameter in session.used.items()}
     step_texts = {name: text for name, text in texts.items() if session.used[name].is_step}
-    page, before = session.standing or (None, {})
+    page, before = session.last_published or (None, {})
     if page == session.page and not session.follows:
         session.steps += any(
             before[name] != step_texts[name] for name in before.keys() & step_texts.keys()
         )
-    session.follows, session.standing, session.linked = False, (session.page, step_texts), set()
+    session.follows, session.last_published, session.linked = (
+        False,
+        (session.page, step_texts),
+        set(),
+    )
     query = urlencode(texts, doseq=True)
     if run := get_script_run_ctx():
         run.query_string = query  # for a rerun requested from Python

@@ -50,13 +50,13 @@ def create(stem: str) -> Path:
     raise OSError(f"{root()}: there are too many runs of {stem}")
 
 
-def make_room(largest: int | None = None, most: int | None = None) -> None:
+def make_room(largest: int | None = None, max_runs: int | None = None) -> None:
     """Remove ended runs, the oldest first, until the rest is within the bounds."""
-    largest, most = largest or MAX_RUNS_BYTES, most or MAX_RUNS
+    largest, max_runs = largest or MAX_RUNS_BYTES, max_runs or MAX_RUNS
     folders = sorted((path for path in root().iterdir() if _is_run(path)), key=_age)
     sizes = {folder: _size(folder) for folder in folders}
     for folder in folders:
-        if sum(sizes.values()) <= largest and len(sizes) < most:
+        if sum(sizes.values()) <= largest and len(sizes) < max_runs:
             return
         if not is_claimed(folder):
             shutil.rmtree(folder, ignore_errors=True)

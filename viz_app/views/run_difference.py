@@ -56,8 +56,8 @@ class Quantity:
     """A matrix of a run, from which the same matrix of another run can be subtracted.
 
     `same` maps what both runs must share to its value in this run, so that a row and a column mean
-    the same thing in both: a number of tokens, a vocabulary. Of a matrix with `most`, as many
-    columns are drawn: those with the largest values in either run. `note` is added to the text
+    the same thing in both: a number of tokens, a vocabulary. At most `max_columns` columns are
+    drawn, if it is given: those with the largest values in either run. `note` is added to the text
     where the weights of the two runs differ.
 
     `name` says what is shown in full, such as its layer and head: of two names there is no
@@ -74,7 +74,7 @@ class Quantity:
     columns: Callable[[int], Label] | None = None  # None: they are numbered
     of_columns: str = "dimension"
     same: Mapping[str, Hashable] | None = None
-    most: int = 0
+    max_columns: int = 0
     weights: Hashable = None
     note: str = ""
     file: str = ""
@@ -128,7 +128,7 @@ def why_none(ours: Quantity, theirs: Quantity) -> str:
         n_ours, n_theirs = ours.values.shape[axis], theirs.values.shape[axis]
         if n_ours != n_theirs:
             return f"the two runs have different numbers of {what}s: {n_ours} here and {n_theirs} in the pinned run"
-        if n_ours > MAX_DIFFERENCE and not (axis and (ours.most or ours.columns is None)):
+        if n_ours > MAX_DIFFERENCE and not (axis and (ours.max_columns or ours.columns is None)):
             return undrawn_note(n_ours, what)
     return ""
 
@@ -142,9 +142,9 @@ def subtract(ours: Quantity, theirs: Quantity) -> tuple[Tensor, list[int]]:
     """Return `ours` − `theirs`, and which columns it has."""
     first, second = (one.values.detach().cpu().double() for one in (ours, theirs))
     columns = list(range(first.shape[1]))
-    if ours.most and len(columns) > ours.most:
+    if ours.max_columns and len(columns) > ours.max_columns:
         largest = torch.maximum(first.amax(0), second.amax(0))
-        columns = largest.topk(ours.most).indices.tolist()
+        columns = largest.topk(ours.max_columns).indices.tolist()
     return (first - second)[:, columns], columns
 
 

@@ -21,7 +21,7 @@ def training_buttons() -> None:
     now = training()
     if now.watched:
         now.watched.look()
-    now.drawn = now.standing
+    now.drawn = now.control_state
     settings = form() if trains() else None
     with pick.control_row("train-buttons", "small"):
         _buttons(now, can_begin=settings is not None and not settings.problems())

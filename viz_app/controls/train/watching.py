@@ -68,7 +68,7 @@ def _draw() -> None:
     run = now.run
     if now.watched:
         now.watched.look()
-    if now.standing != now.drawn or live_session().leaves_for:
+    if now.control_state != now.drawn or live_session().leaves_for:
         st.rerun()
     if run is None or now.now is None:
         st.markdown(text.NOTHING_TRAINED)

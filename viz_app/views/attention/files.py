@@ -26,7 +26,7 @@ from viz_app.views.page import File
 
 def drawn_site(run: CurrentRun, choices: AttentionChoices) -> tuple[Trace, AttentionSite]:
     """Return the trace and the chosen site as drawn, in tokens or in words."""
-    trace = words_joined(run.trace, choices.words)
+    trace = words_joined(run.trace, choices.joins_words)
     return trace, trace.attention[choices.focus.within(run.trace).site]
 
 
@@ -68,7 +68,7 @@ def _training(run: CurrentRun, choices: AttentionChoices) -> list[File]:
     """Return the animation of this head over all snapshots, if there are any."""
     if not run.scope.snapshots:
         return []
-    by_words = partial(words_joined, joins=choices.words)
+    by_words = partial(words_joined, joins=choices.joins_words)
     (trace, site), head = drawn_site(run, choices), choices.focus.head
 
     def make(now: CurrentRun) -> bytes:

@@ -133,7 +133,7 @@ ALL_HEADS = View(
 
 def _held(run: CurrentRun, choices: AttentionChoices) -> tuple[int | None, int | None]:
     """Return the query and the key that are held, if any, as tokens: the first ones of a word."""
-    trace = words_joined(run.trace, choices.words)
+    trace = words_joined(run.trace, choices.joins_words)
     focus = choices.focus.within(trace)
     site, is_key = trace.attention[focus.site], focus.lock.startswith("k")
     held = int(focus.lock[1:]) if focus.lock else None

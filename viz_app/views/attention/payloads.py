@@ -30,15 +30,17 @@ class AttentionChoices:
     focus: Focus
     tile: Tile = None
     scale: Scale = field(default_factory=Scale)
-    words: bool = False
+    joins_words: bool = False
 
 
 def attention_payloads(run: CurrentRun, choices: AttentionChoices) -> Pictures:
     """Return the payloads of all components of the page."""
-    trace, token_trace = words_joined(run.trace, choices.words), run.trace
+    trace, token_trace = words_joined(run.trace, choices.joins_words), run.trace
     focus = choices.focus.within(token_trace).within(trace)
     site, token_site = trace.attention[focus.site], token_trace.attention[focus.site]
-    codes = cache.trace_finding(token_trace, ("overview", choices.words), lambda: all_codes(trace))
+    codes = cache.trace_finding(
+        token_trace, ("overview", choices.joins_words), lambda: all_codes(trace)
+    )
     return {
         **step_notes(run),
         **similarity_text.similarity_note(run, focus.site, focus.head),
@@ -50,7 +52,9 @@ def attention_payloads(run: CurrentRun, choices: AttentionChoices) -> Pictures:
         ),
         "checks": check_rows(
             cache.trace_finding(
-                token_trace, ("checks", site.name, choices.words), lambda: _checks(site, token_site)
+                token_trace,
+                ("checks", site.name, choices.joins_words),
+                lambda: _checks(site, token_site),
             )
         ),
     }

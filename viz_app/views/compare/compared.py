@@ -25,7 +25,7 @@ GridIndex = tuple[int, int]  # a layer and a head of one kind
 class Compared:
     """Two runs, and the pair of heads that is looked at."""
 
-    found: Comparison
+    comparison: Comparison
     pair: KindPair
     grids: dict[str, Tensor]  # (layer, head) distances by kind
     chosen: GridIndex  # of the first run
@@ -37,7 +37,7 @@ class Compared:
     @property
     def terms(self) -> words.Terms:
         """Names of the first run's task."""
-        training = self.found.first.model.training
+        training = self.comparison.first.model.training
         return words.terms(training.get("task", "unknown"), training.get("languages", ()))
 
     @property
@@ -61,14 +61,14 @@ class Compared:
     def about(self, **more: str) -> Facts:
         """Return the facts of both runs, or of the one whose heads are compared, and `more`."""
         if self.is_one_run:
-            return facts(self.found.first, **more)
-        return of_two(self.found.first, self.found.second, **more)
+            return facts(self.comparison.first, **more)
+        return of_two(self.comparison.first, self.comparison.second, **more)
 
     def file(self, *parts: str) -> str:
         """Return the file name of both runs, or of the one whose heads are compared."""
         if self.is_one_run:
-            return file_name(self.found.first, *parts)
-        return name_of_two(self.found.first, self.found.second, *parts)
+            return file_name(self.comparison.first, *parts)
+        return name_of_two(self.comparison.first, self.comparison.second, *parts)
 
     @property
     def file_of_pair(self) -> str:
@@ -78,8 +78,10 @@ class Compared:
         theirs = site_name(self.pair.second[layer]), f"head{head + 1}"
         parts = (*theirs, "compared")
         if self.is_one_run:
-            return file_name(self.found.first, *ours, "and", *parts)
-        return file_name(self.found.first, *ours, "and", file_name(self.found.second, *parts))
+            return file_name(self.comparison.first, *ours, "and", *parts)
+        return file_name(
+            self.comparison.first, *ours, "and", file_name(self.comparison.second, *parts)
+        )
 
     @property
     def maps(self) -> tuple[Tensor, Tensor]:
@@ -93,7 +95,7 @@ class Compared:
     def scale(self) -> float:
         """The end of the difference's scale, which all heads of the page share."""
         if self.reference is None:
-            largest = self.found.largest_difference
+            largest = self.comparison.largest_difference
         else:
             other = self.pair.maps(1, *self.reference)
             largest = max(

@@ -27,7 +27,9 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
     (queries, keys), *of_each_run = _labels(what)
     signed = first - second
     titles = _names(what)
-    are_steps = what.pair.queries.how != WORDS and queries_are_written(what.found.first, what.site)
+    are_steps = what.pair.queries.how != WORDS and queries_are_written(
+        what.comparison.first, what.site
+    )
     query_axis, key_axis = words.axes(what.site, what.terms, are_steps)
     header = {
         "title": f"{_heading(what)}: {text.distance_in_bits(what.distance)} apart",
@@ -108,7 +110,7 @@ AxesLabels = tuple[list[Label], list[Label]]  # of the queries and of the keys
 
 def _labels(what: Compared) -> tuple[AxesLabels, AxesLabels, AxesLabels]:
     """Return the labels of the difference, of the first run's map and of the second's."""
-    pair, first, second = what.pair, what.found.first, what.found.second
+    pair, first, second = what.pair, what.comparison.first, what.comparison.second
     ours, theirs = axes_labels(first, what.site), axes_labels(second, pair.second[what.opposite[0]])
     rows, sides = first.axes(what.site), (what.sides.first, what.sides.second)
     axes = []
@@ -128,7 +130,7 @@ def _labels(what: Compared) -> tuple[AxesLabels, AxesLabels, AxesLabels]:
 
 def _how(what: Compared) -> str:
     """Say how the rows are compared."""
-    ways = dict.fromkeys(pair.how for pair in what.found.kinds if pair.kind in what.grids)
+    ways = dict.fromkeys(pair.how for pair in what.comparison.kinds if pair.kind in what.grids)
     notes = [text.COMPARED_BY_NOTE[way] for way in ways]
     if any(bool(left_to_sink(rows).any()) for rows in what.maps):
         notes.append(text.COMPARED_SINK_NOTE)

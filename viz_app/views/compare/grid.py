@@ -14,7 +14,7 @@ MIN_END = 0.01  # bits: what is as dark as it gets is no rounding error
 def distances(what: Compared) -> dict[str, Any]:
     """Return the payload of the grid of all heads."""
     kinds = []
-    for pair in what.found.kinds:
+    for pair in what.comparison.kinds:
         if (grid := what.grids.get(pair.kind)) is None:
             continue
         sites = pair.first[: len(grid)]
@@ -28,8 +28,8 @@ def distances(what: Compared) -> dict[str, Any]:
                 "values": [[v if math.isfinite(v) else None for v in row] for row in grid.tolist()],
             }
         )
-    ours = {site.kind: site for site in what.found.first.attention.values()}
-    reasons = {words.kind_title(ours[kind]): why for kind, why in what.found.reasons.items()}
+    ours = {site.kind: site for site in what.comparison.first.attention.values()}
+    reasons = {words.kind_title(ours[kind]): why for kind, why in what.comparison.reasons.items()}
     return {
         "why": "",
         **saving(what.file("distances"), about_distances(what)),
@@ -74,7 +74,7 @@ def _compared_with(what: Compared, second: str) -> str:
 
 def _sentence(what: Compared) -> str:
     if what.reference is None:
-        best = max(what.found.kinds, key=lambda pair: float(pair.distances.max()))
+        best = max(what.comparison.kinds, key=lambda pair: float(pair.distances.max()))
         layer, head = divmod(int(best.distances.argmax()), best.n_heads)
         n = sum(grid.numel() for grid in what.grids.values())
         place = text.compared_head_name(best.first[layer], head)

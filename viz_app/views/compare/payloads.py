@@ -156,7 +156,7 @@ def distance_table(run: CurrentRun, choices: CompareChoices) -> list[list[object
     except ValueError as error:
         field = run.scope.model.fields[0].name
         raise InputError(checkpoints.error_message(error), field) from error
-    for pair in what.found.kinds:
+    for pair in what.comparison.kinds:
         for layer, values in enumerate(what.grids.get(pair.kind, ())):
             site = pair.first[layer]
             title = words.kind_title(site)

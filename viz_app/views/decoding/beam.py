@@ -13,8 +13,8 @@ from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import saving
 from viz_app.views.decoding.decoding_facts import decoding_facts
+from viz_app.views.decoding.decoding_runs import DecodingRuns, ShownAttention
 from viz_app.views.decoding.steps import candidate_tokens, given_row, source_labels
-from viz_app.views.decoding.story import ShownAttention, Story
 
 
 def nearest_node(steps: tuple[BeamStep, ...], node: tuple[int, int] | None) -> tuple[int, int]:
@@ -41,7 +41,7 @@ def beam_tree(
     steps: tuple[BeamStep, ...],
     node: tuple[int, int],
     run: Run,
-    story: Story,
+    runs: DecodingRuns,
     scope: Scope,
     reading: ShownAttention,
     terms: words.Terms,
@@ -53,8 +53,8 @@ def beam_tree(
     """
     path = best_path(steps)
     hypothesis = steps[node[0]].hypotheses[node[1]]
-    n_text = story.n_text
-    opening = given_row(story, scope.tokenizer)[: story.n_opening]
+    n_text = runs.n_text
+    opening = given_row(runs, scope.tokenizer)[: runs.n_opening]
     inputs = [*opening, *token_labels(scope.tokenizer, hypothesis.tokens[:-1], n_text)]
     is_first = len(hypothesis.tokens) + n_text == 1
     ids = candidate_tokens(run)[-1:]
@@ -64,7 +64,7 @@ def beam_tree(
             for s in steps
         ],
         "node": list(node),
-        "source": [label.as_json() for label in source_labels(story, reading)],
+        "source": [label.as_json() for label in source_labels(runs, reading)],
         "read": [label.as_json() for label in inputs],
         "token": token_label(scope.tokenizer, hypothesis.tokens[-1], first=is_first).as_json(),
         "candidates": [
@@ -72,12 +72,12 @@ def beam_tree(
         ],
         "reading": reading.name,
         "cross": reading.cross_name,
-        "sourceName": terms.of(story.trace.attention[reading.cross].key_stream).text
+        "sourceName": terms.of(runs.trace.attention[reading.cross].key_stream).text
         if reading.cross
         else "",
         "taken": hypothesis.tokens[-1],
         "alpha": alpha,
-        **saving(file_name(story.trace, "beam"), decoding_facts(story, scope.tokenizer)),
+        **saving(file_name(runs.trace, "beam"), decoding_facts(runs, scope.tokenizer)),
     }
     return pack(
         header,

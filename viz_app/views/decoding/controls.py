@@ -12,8 +12,8 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import FOCUS_HEAD, chosen_focus, pick_head
 from viz_app.session.parameters import Choice, Number, Whole
 from viz_app.views.decoding import state
+from viz_app.views.decoding.decoding_runs import ShownAttention, decoder_attention, writing_sites
 from viz_app.views.decoding.payloads import DecodingChoices, compare_decoding
-from viz_app.views.decoding.story import ShownAttention, decoder_attention, writing_sites
 
 _HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
 DECODING_METHOD = Choice("decoding-how", "greedy", options=tuple(_HOW))

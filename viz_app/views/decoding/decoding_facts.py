@@ -5,23 +5,23 @@ from models.tokenizers.base import Tokenizer
 from viz_app.drawing.labels import token_label
 from viz_app.drawing.notes import answer_line
 from viz_app.drawing.stamp import Facts, facts
-from viz_app.views.decoding.story import Story
+from viz_app.views.decoding.decoding_runs import DecodingRuns
 
 METHOD_NAMES = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
 
 
-def decoding_facts(story: Story, tokenizer: Tokenizer) -> Facts:
+def decoding_facts(runs: DecodingRuns, tokenizer: Tokenizer) -> Facts:
     """Return the facts of a run and of the text that is generated from its input.
 
     The text is left out where it is the run's own answer.
     """
-    text = tokenizer.decode(story.serial.taken).strip()
+    text = tokenizer.decode(runs.autoregressive.taken).strip()
     more = {
-        "decoding": ", ".join([METHOD_NAMES[story.method.strategy], *_settings(story.method)]),
-        "forced": "; ".join(_forced(story, tokenizer)),
-        "inference writes": text if text != answer_line(story.trace)[1] else "",
+        "decoding": ", ".join([METHOD_NAMES[runs.method.strategy], *_settings(runs.method)]),
+        "forced": "; ".join(_forced(runs, tokenizer)),
+        "inference writes": text if text != answer_line(runs.trace)[1] else "",
     }
-    return facts(story.trace, **more)
+    return facts(runs.trace, **more)
 
 
 def _settings(method: Method) -> list[str]:
@@ -40,10 +40,10 @@ def _settings(method: Method) -> list[str]:
     return [f"{name} {value}" for name, value in settings.items() if value is not None]
 
 
-def _forced(story: Story, tokenizer: Tokenizer) -> list[str]:
+def _forced(runs: DecodingRuns, tokenizer: Tokenizer) -> list[str]:
     """List the forced tokens that the run reached, with their positions from 1."""
     return [
-        f"position {i + 1}: {token_label(tokenizer, token, first=i + story.n_text == 0).text}"
-        for i, token in story.method.forced
-        if i < len(story.serial)
+        f"position {i + 1}: {token_label(tokenizer, token, first=i + runs.n_text == 0).text}"
+        for i, token in runs.method.forced
+        if i < len(runs.autoregressive)
     ]

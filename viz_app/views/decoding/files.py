@@ -16,13 +16,13 @@ from viz_app.drawing.labels import labels, token_label, token_labels
 from viz_app.drawing.npz import Arrays, RowwiseArray
 from viz_app.drawing.provenance import counted_from_one
 from viz_app.views.decoding.decoding_facts import METHOD_NAMES
+from viz_app.views.decoding.decoding_runs import DecodingRuns, ShownAttention
 from viz_app.views.decoding.steps import (
     CANDIDATES,
     candidate_tokens,
     given_row,
     source_labels,
 )
-from viz_app.views.decoding.story import ShownAttention, Story
 
 _COLUMNS = [
     "run",
@@ -37,20 +37,20 @@ _COLUMNS = [
 ]
 
 
-def decoding_table(story: Story, scope: Scope) -> str:
+def decoding_table(runs: DecodingRuns, scope: Scope) -> str:
     """Return a row for each position of each run, in exact float32."""
     choices = range(1, CANDIDATES + 1)
     head = [*_COLUMNS, *(f"choice {n}" for n in choices), *(f"p of choice {n}" for n in choices)]
-    forced = dict(story.method.forced)
-    runs = [
-        ("teacher-forced", story.parallel, {}),
-        (f"autoregressive, {METHOD_NAMES[story.method.strategy]}", story.serial, forced),
+    forced = dict(runs.method.forced)
+    named_runs = [
+        ("teacher-forced", runs.teacher_forced, {}),
+        (f"autoregressive, {METHOD_NAMES[runs.method.strategy]}", runs.autoregressive, forced),
     ]
-    if story.free:
-        runs.append(("autoregressive, nothing forced", story.free, {}))
+    if runs.unforced:
+        named_runs.append(("autoregressive, nothing forced", runs.unforced, {}))
     rows = (
-        [name, i + 1, *_row(run, i, story.n_text, forced_tokens, scope)]
-        for name, run, forced_tokens in runs
+        [name, i + 1, *_row(run, i, runs.n_text, forced_tokens, scope)]
+        for name, run, forced_tokens in named_runs
         for i in range(len(run))
     )
     return csv_table(head, rows)
@@ -81,7 +81,7 @@ def _row(run: Run, i: int, n_text: int, forced: dict[int, int], scope: Scope) ->
     ]  # fmt: skip
 
 
-def arrays(story: Story, scope: Scope) -> Arrays:
+def arrays(runs: DecodingRuns, scope: Scope) -> Arrays:
     """Yield the given tokens, and the arrays of both runs under "parallel" and "serial".
 
     They are the ids of tokens read and taken, log-probabilities (position, vocab), the scores that
@@ -90,10 +90,10 @@ def arrays(story: Story, scope: Scope) -> Arrays:
     recurrent decoder also its states and contexts (position, number).
     """
     field = scope.model.fields[0]
-    n_given = story.n_opening if scope.model.continues else None
-    yield f"{field.name}_tokens", texts(labels(story.trace.streams[field.stream])[:n_given])
+    n_given = runs.n_opening if scope.model.continues else None
+    yield f"{field.name}_tokens", texts(labels(runs.trace.streams[field.stream])[:n_given])
     yield "vocabulary", texts(token_labels(scope.tokenizer, range(scope.config.vocab_size), 1))
-    for name, run in (("parallel", story.parallel), ("serial", story.serial)):
+    for name, run in (("parallel", runs.teacher_forced), ("serial", runs.autoregressive)):
         yield f"{name}.read", np.array(run.read)
         yield f"{name}.taken", np.array(run.taken)
         yield f"{name}.log_probs", run.log_probs.numpy()
@@ -122,13 +122,15 @@ HALF_WIDTH = 500  # width of each half below the rows
 DrawnElements = tuple[list[str], float]  # elements, and the y where they end
 
 
-def drawing(story: Story, scope: Scope, reading: ShownAttention, step: int, title: str) -> str:
+def drawing(
+    runs: DecodingRuns, scope: Scope, reading: ShownAttention, step: int, title: str
+) -> str:
     """Return the drawing, with the autoregressive run up to `step` (from 0)."""
-    width = max(RUNS_LEFT + PITCH * story.n_steps, 2 * HALF_WIDTH) + 20
-    parts, y = _rows(story, scope, step)
+    width = max(RUNS_LEFT + PITCH * runs.n_steps, 2 * HALF_WIDTH) + 20
+    parts, y = _rows(runs, scope, step)
     parts += [
         _text(RUNS_LEFT + (i + 0.5) * PITCH, RUNS_TOP - 10, str(i + 1), "middle", size=10)
-        for i in range(story.n_steps)
+        for i in range(runs.n_steps)
     ]
     parts.append(
         _box(
@@ -140,7 +142,7 @@ def drawing(story: Story, scope: Scope, reading: ShownAttention, step: int, titl
             stroke_width=2,
         )
     )
-    if (d := story.divergence) is not None:
+    if (d := runs.divergence) is not None:
         parts.append(
             _box(
                 RUNS_LEFT + d * PITCH + 3,
@@ -152,10 +154,10 @@ def drawing(story: Story, scope: Scope, reading: ShownAttention, step: int, titl
             )
         )
     left, left_end = _step(
-        10, y + 30, "Training, teacher-forced", story.parallel, step, story, scope, reading
+        10, y + 30, "Training, teacher-forced", runs.teacher_forced, step, runs, scope, reading
     )
     right, right_end = _step(
-        10 + HALF_WIDTH, y + 30, "Inference", story.serial, step, story, scope, reading
+        10 + HALF_WIDTH, y + 30, "Inference", runs.autoregressive, step, runs, scope, reading
     )
     height = max(left_end, right_end) + 20
     return svg.svg_document(
@@ -163,11 +165,11 @@ def drawing(story: Story, scope: Scope, reading: ShownAttention, step: int, titl
     )
 
 
-def _rows(story: Story, scope: Scope, step: int) -> DrawnElements:
+def _rows(runs: DecodingRuns, scope: Scope, step: int) -> DrawnElements:
     tokenizer = scope.tokenizer
-    row = given_row(story, tokenizer)[story.n_opening - 1 :]
-    best = token_labels(tokenizer, story.parallel.log_probs.argmax(-1).tolist(), story.n_text)
-    outputs = token_labels(tokenizer, story.serial.taken, story.n_text)[: step + 1]
+    row = given_row(runs, tokenizer)[runs.n_opening - 1 :]
+    best = token_labels(tokenizer, runs.teacher_forced.log_probs.argmax(-1).tolist(), runs.n_text)
+    outputs = token_labels(tokenizer, runs.autoregressive.taken, runs.n_text)[: step + 1]
     rows = [("given text", row[1:]), ("decoder reads", row[:-1]), ("model predicts", best)]
     rows += [("inference reads", [row[0], *outputs][: len(outputs)]), ("and writes", outputs)]
     parts, y = [], RUNS_TOP
@@ -189,7 +191,7 @@ def _step(
     name: str,
     run: Run,
     step: int,
-    story: Story,
+    runs: DecodingRuns,
     scope: Scope,
     reading: ShownAttention,
 ) -> DrawnElements:
@@ -210,19 +212,19 @@ def _step(
             _text(
                 x + 84,
                 y,
-                _short(token_label(scope.tokenizer, token, first=i + story.n_text == 0).text),
+                _short(token_label(scope.tokenizer, token, first=i + runs.n_text == 0).text),
                 "end",
             )
         )
         fill = ACCENT_COLOUR if token == run.taken[i] else HATCH_COLOUR
         parts.append(_box(x + 90, y - 11, max(0.5, 200 * p), 13, fill=fill, title=repr(p)))
         parts.append(_text(x + 296, y, f"{p:.3f}"))
-    opening = given_row(story, scope.tokenizer)[: story.n_opening]
-    is_given = run is story.parallel and story.sees_ahead  # what comes later may be attended to
+    opening = given_row(runs, scope.tokenizer)[: runs.n_opening]
+    is_given = run is runs.teacher_forced and runs.sees_ahead  # what comes later may be attended to
     end = len(run) if is_given else i + 1
-    keys = [*opening, *token_labels(scope.tokenizer, run.read[1:end], story.n_text)]
-    source = story.trace.attention[reading.cross].key_stream if reading.cross else ""
-    crossing = f"{reading.cross_name} to the {source}", reading.cross, source_labels(story, reading)
+    keys = [*opening, *token_labels(scope.tokenizer, run.read[1:end], runs.n_text)]
+    source = runs.trace.attention[reading.cross].key_stream if reading.cross else ""
+    crossing = f"{reading.cross_name} to the {source}", reading.cross, source_labels(runs, reading)
     read = crossing, ("Self-attention", reading.self_attention, keys)
     for what, site, tokens in read:
         if not site:

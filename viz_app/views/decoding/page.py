@@ -12,6 +12,7 @@ from viz_app.views import onward
 from viz_app.views.decoding import files, state, text
 from viz_app.views.decoding.controls import choose_decoding
 from viz_app.views.decoding.decoding_facts import METHOD_NAMES, decoding_facts
+from viz_app.views.decoding.decoding_runs import DecodingRuns
 from viz_app.views.decoding.payloads import (
     DecodingChoices,
     compare_decoding,
@@ -21,7 +22,6 @@ from viz_app.views.decoding.payloads import (
     decoding_strip,
     has_room,
 )
-from viz_app.views.decoding.story import Story
 from viz_app.views.page import File, Foot, Page, PageCell, ShownComponent, View
 
 
@@ -55,35 +55,35 @@ def _text(run: CurrentRun, choices: DecodingChoices) -> str:
 
 
 def _files(run: CurrentRun, choices: DecodingChoices) -> Sequence[File]:
-    def story_of(now: CurrentRun) -> Story:
+    def runs_of(now: CurrentRun) -> DecodingRuns:
         return compare_decoding(now, choices)[1]
 
     def about(now: CurrentRun) -> Facts:
-        return decoding_facts(story_of(now), now.scope.tokenizer)
+        return decoding_facts(runs_of(now), now.scope.tokenizer)
 
     def drawing(now: CurrentRun) -> str:
-        story, scope = story_of(now), now.scope
-        position = min(choices.of(now.input_ids).place.step, story.n_steps - 1)
+        runs, scope = runs_of(now), now.scope
+        position = min(choices.of(now.input_ids).place.step, runs.n_steps - 1)
         source, how = (
-            story.trace.fields[scope.model.fields[0].name],
-            METHOD_NAMES[story.method.strategy],
+            runs.trace.fields[scope.model.fields[0].name],
+            METHOD_NAMES[runs.method.strategy],
         )
         title = f"{source} — decoding, step {position + 1}: training beside inference ({how})"
-        return files.drawing(story, scope, choices.reading, position, title)
+        return files.drawing(runs, scope, choices.reading, position, title)
 
     name = file_name(run.trace, "decoding")
     step = f"{name}.token{choices.place.step + 1}.svg"
     return [
         File(
             "Both runs, CSV",
-            lambda now: files.decoding_table(story_of(now), now.scope),
+            lambda now: files.decoding_table(runs_of(now), now.scope),
             f"{name}.csv",
             about,
         ),
         File("This step, SVG", drawing, step, about),
         File(
             "All steps, npz",
-            lambda now: files.arrays(story_of(now), now.scope),
+            lambda now: files.arrays(runs_of(now), now.scope),
             f"{name}.npz",
             about=about,
         ),

@@ -23,15 +23,20 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding import beam, text
 from viz_app.views.decoding.decoding_facts import decoding_facts
+from viz_app.views.decoding.decoding_runs import (
+    DecodingRuns,
+    ShownAttention,
+    decoder_attention,
+    writing_sites,
+)
 from viz_app.views.decoding.steps import stepper, unforceable
-from viz_app.views.decoding.story import ShownAttention, Story, decoder_attention, writing_sites
 from viz_app.views.run_difference import Quantity, Vocabulary
 
 MAX_DIFFERENCE_TOKENS = 24  # of a difference: the most probable ones of both runs
 
 
 @dataclass(frozen=True)
-class ReadingState:
+class DecodingPosition:
     """The state of the reading: step, forced (position, token) pairs, beam node, and mean.
 
     A beam node is (step, rank).
@@ -44,7 +49,7 @@ class ReadingState:
     node: tuple[int, int] | None = None
     mean: bool = False
 
-    def within(self, scope: Scope) -> "ReadingState":
+    def within(self, scope: Scope) -> "DecodingPosition":
         """Return the place without forced tokens that this model lacks or may not generate."""
         never = unforceable(scope)
         legal = tuple(
@@ -68,7 +73,7 @@ class DecodingChoices:
 
     method: Method
     reading: ShownAttention
-    place: ReadingState
+    place: DecodingPosition
     inputs: tuple[int, ...]
     cleared: bool = False
     is_tree: bool = False
@@ -77,7 +82,7 @@ class DecodingChoices:
         """Return the choices for these tokens; for other tokens the place is reset."""
         if inputs == self.inputs:
             return self
-        method, place = replace(self.method, forced=()), ReadingState(mean=self.place.mean)
+        method, place = replace(self.method, forced=()), DecodingPosition(mean=self.place.mean)
         return replace(
             self, method=method, place=place, inputs=inputs, cleared=bool(self.place.forced)
         )
@@ -100,8 +105,8 @@ def decoding_payloads(run: CurrentRun, choices: DecodingChoices) -> Pictures:
         **picture,
         "checks": check_rows(
             check_runs(
-                runs.parallel,
-                runs.serial,
+                runs.teacher_forced,
+                runs.autoregressive,
                 _uncached(run, runs),
                 from_cache=run.scope.model.can_cache,
                 sees_ahead=runs.sees_ahead,
@@ -122,8 +127,8 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
     if not has_room(run):
         raise InputError(text.no_room(run.scope.n_ctx), run.scope.model.fields[0].name)
     choices = choices.of(run.input_ids)
-    story, tokenizer = compare_decoding(run, choices)[1], run.scope.tokenizer
-    serial, about = story.serial, decoding_facts(story, tokenizer)
+    runs, tokenizer = compare_decoding(run, choices)[1], run.scope.tokenizer
+    serial, about = runs.autoregressive, decoding_facts(runs, tokenizer)
     steps = [token_label(tokenizer, token) for token in serial.taken]
     shared: dict[str, Hashable] = {"number of steps": len(serial)}
     quantities = [
@@ -136,7 +141,7 @@ def decoding_quantities(run: CurrentRun, choices: DecodingChoices) -> list[Quant
             columns=lambda token: token_label(tokenizer, token),
             of_columns="token",
             same=shared | {"tokens to write": Vocabulary(tokenizer)},
-            most=MAX_DIFFERENCE_TOKENS,
+            max_columns=MAX_DIFFERENCE_TOKENS,
             file="decoding.next-token",
             about=about,
         )
@@ -159,7 +164,7 @@ def _cross_quantity(
     keys = labels(run.trace.streams[site.key_stream])
     of_head = "mean" if head is None else f"head{head + 1}"
     return Quantity(
-        f"the weights over the source, {_place(site, head)}",
+        f"the weights over the source, {_head_name(site, head)}",
         "weight",
         serial.weights(site.name, head),
         steps,
@@ -172,7 +177,7 @@ def _cross_quantity(
     )
 
 
-def _place(site: AttentionSite, head: int | None) -> str:
+def _head_name(site: AttentionSite, head: int | None) -> str:
     """Name a head, or with None the mean over all of a layer: "decoder layer 2, head 3"."""
     if head is None:
         place = f"{words.layer_place(site)}, mean over its heads"
@@ -188,7 +193,7 @@ def decoding_choices_within(
     shown, head = {choices.reading.cross, choices.reading.self_attention}, choices.reading.head
     layers = [site.layer for site in writing_sites(other.trace) if site.name in shown]
     reading = decoder_attention(other.trace, max(layers, default=0), head)
-    place = ReadingState(choices.place.step, other.spec.forced, mean=choices.place.mean)
+    place = DecodingPosition(choices.place.step, other.spec.forced, mean=choices.place.mean)
     place = place.within(other.scope)
     method = replace(choices.method, forced=place.forced)
     return DecodingChoices(method, reading, place, other.input_ids, is_tree=choices.is_tree)
@@ -197,12 +202,14 @@ def decoding_choices_within(
 def decoding_strip(run: CurrentRun, choices: DecodingChoices) -> dict:
     """Return the line above the page: what was read, and where forced tokens lead."""
     forced = None
-    if has_room(run) and (runs := compare_decoding(run, choices)[1]).free:
-        forced = text.FORCED_CONTINUATION, run.scope.tokenizer.decode(runs.serial.taken)
+    if has_room(run) and (runs := compare_decoding(run, choices)[1]).unforced:
+        forced = text.FORCED_CONTINUATION, run.scope.tokenizer.decode(runs.autoregressive.taken)
     return strip(run.trace, run.terms, run.stale, forced)
 
 
-def compare_decoding(run: CurrentRun, choices: DecodingChoices) -> tuple[Autoregression, Story]:
+def compare_decoding(
+    run: CurrentRun, choices: DecodingChoices
+) -> tuple[Autoregression, DecodingRuns]:
     """Return the tokens that inference generates, and both runs."""
     inputs, n_opening = run.input_ids, _n_opening(run)
     method = choices.of(inputs).method
@@ -210,7 +217,7 @@ def compare_decoding(run: CurrentRun, choices: DecodingChoices) -> tuple[Autoreg
     free: Run | None = None
     if method.forced:
         free = cache.autoregression(run, inputs, replace(method, forced=())).run
-    return autoregression, Story(
+    return autoregression, DecodingRuns(
         run.trace,
         _teacher_forced(run, method),
         autoregression.run,
@@ -254,11 +261,11 @@ def _continues_a_prompt(run: CurrentRun) -> bool:
     return run.scope.model.continues and n_given <= _n_opening(run)
 
 
-def _uncached(run: CurrentRun, runs: Story) -> Run:
+def _uncached(run: CurrentRun, runs: DecodingRuns) -> Run:
     """Return an uncached pass over the generated tokens, reusing a run of the same tokens."""
-    if runs.parallel.taken == runs.serial.taken:
-        return runs.parallel
-    return checked_pass(run, runs.serial.taken)
+    if runs.teacher_forced.taken == runs.autoregressive.taken:
+        return runs.teacher_forced
+    return checked_pass(run, runs.autoregressive.taken)
 
 
 def checked_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
@@ -266,13 +273,13 @@ def checked_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
     return cache.cached_single_pass(run, run.input_ids, tokens)
 
 
-def _note(run: CurrentRun, runs: Story, choices: DecodingChoices) -> str:
+def _note(run: CurrentRun, runs: DecodingRuns, choices: DecodingChoices) -> str:
     """Return the sentences on forced tokens."""
     lines, forced = [], choices.place.forced
     if choices.cleared:
         field = run.scope.model.fields[0].name
         lines.append(f"The forced tokens belonged to another {field} and were removed.")
-    reached = [(p, t) for p, t in forced if p < len(runs.serial)]
+    reached = [(p, t) for p, t in forced if p < len(runs.autoregressive)]
     for position, token in reached:
         name = token_label(run.scope.tokenizer, token, first=position + runs.n_text == 0).text
         ends = ", which ends the text" * (token in run.scope.model.end_ids)
@@ -284,9 +291,9 @@ def _note(run: CurrentRun, runs: Story, choices: DecodingChoices) -> str:
     return " ".join(lines)
 
 
-def _passed_over(run: CurrentRun, runs: Story) -> list[int]:
+def _passed_over(run: CurrentRun, runs: DecodingRuns) -> list[int]:
     """Return the positions where greedy decoding chose a less probable token than the model's."""
-    serial = runs.serial
+    serial = runs.autoregressive
     if runs.method.strategy != "greedy" or serial.scores is None:
         return []
     model = run.scope.model
@@ -298,7 +305,7 @@ def _passed_over(run: CurrentRun, runs: Story) -> list[int]:
 
 
 def _beam_tree(
-    run: CurrentRun, autoregression: Autoregression, runs: Story, choices: DecodingChoices
+    run: CurrentRun, autoregression: Autoregression, runs: DecodingRuns, choices: DecodingChoices
 ) -> bytes:
     node = beam.nearest_node(autoregression.beam, choices.place.node)
     node_run = checked_pass(run, autoregression.beam[node[0]].hypotheses[node[1]].tokens)

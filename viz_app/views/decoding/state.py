@@ -13,7 +13,7 @@ from viz_app.session import url_state
 from viz_app.session.parameters import Notation, Parameter, Switch, Whole
 from viz_app.session.remembered import recall, remember
 from viz_app.session.run_changes import FORCED_CHANGE, force_anew, parse_pairs
-from viz_app.views.decoding.payloads import ReadingState
+from viz_app.views.decoding.payloads import DecodingPosition
 
 _SOURCE = "decoding source"
 
@@ -31,25 +31,27 @@ NODE = Notation("node", None, True, read=_read_node, write=_write_node)
 MEAN_OF_HEADS = Switch("heads", on="mean")
 
 
-def current_state(scope: Scope, inputs: tuple[int, ...]) -> ReadingState:
+def current_state(scope: Scope, inputs: tuple[int, ...]) -> DecodingPosition:
     """Return the session's place in these given tokens, a source or a prompt."""
     current = _place()
     source, previous = (str(scope.path), inputs), recall(_SOURCE)
     remember(_SOURCE, source)
     if not url_state.is_url_driven() and previous not in (None, source):
-        current = ReadingState(forced=current.forced, mean=current.mean)
+        current = DecodingPosition(forced=current.forced, mean=current.mean)
     current = current.within(scope)
     store_state(current, url_state.correct_value)
     return current
 
 
-def _place() -> ReadingState:
+def _place() -> DecodingPosition:
     get = url_state.get
-    return ReadingState(get(DECODING_STEP) - 1, get(FORCED_CHANGE), get(NODE), get(MEAN_OF_HEADS))
+    return DecodingPosition(
+        get(DECODING_STEP) - 1, get(FORCED_CHANGE), get(NODE), get(MEAN_OF_HEADS)
+    )
 
 
 def store_state(
-    place: ReadingState, how: Callable[[Parameter, Any], None] = url_state.set_value
+    place: DecodingPosition, how: Callable[[Parameter, Any], None] = url_state.set_value
 ) -> None:
     """Store a place with `how`."""
     for parameter, value in (

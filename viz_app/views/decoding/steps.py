@@ -20,13 +20,13 @@ from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import saving
 from viz_app.views.decoding.decoding_facts import METHOD_NAMES, decoding_facts
-from viz_app.views.decoding.story import ShownAttention, Story, writing_sites
+from viz_app.views.decoding.decoding_runs import DecodingRuns, ShownAttention, writing_sites
 
 CANDIDATES = 8  # bars at each step, besides the taken token if it is not among them
 
 
 def stepper(
-    story: Story,
+    runs: DecodingRuns,
     scope: Scope,
     reading: ShownAttention,
     terms: words.Terms,
@@ -38,47 +38,47 @@ def stepper(
 
     `step` is the initial position from 0, `note` an additional sentence.
     """
-    trace, tokenizer = story.trace, scope.tokenizer
-    diverges, disagrees = story.divergence, story.disagreement
-    block, work = keys_in_a_block(story, reading), _multiply_adds(story, scope)
-    scales = widen_scales(extents := _extent(story, work), extent)
+    trace, tokenizer = runs.trace, scope.tokenizer
+    diverges, disagrees = runs.divergence, runs.disagreement
+    block, work = keys_in_a_block(runs, reading), _multiply_adds(runs, scope)
+    scales = widen_scales(extents := _extent(runs, work), extent)
     header: dict[str, Any] = {
-        **saving(file_name(trace, "decoding"), decoding_facts(story, tokenizer)),
+        **saving(file_name(trace, "decoding"), decoding_facts(runs, tokenizer)),
         "step": step,
-        "steps": story.n_steps,
+        "steps": runs.n_steps,
         "note": note,
-        "source": _json(in_blocks(source_labels(story, reading), block)),
+        "source": _json(in_blocks(source_labels(runs, reading), block)),
         "block": block,
-        "blocks": _blocks(story, tokenizer, block),
-        "prompt": _json(given_row(story, tokenizer)[: story.n_opening - 1]),
-        "parallel": _parallel(story, tokenizer),
-        "serial": _serial(story, tokenizer),
-        "free": _free(story, tokenizer),
+        "blocks": _blocks(runs, tokenizer, block),
+        "prompt": _json(given_row(runs, tokenizer)[: runs.n_opening - 1]),
+        "parallel": _parallel(runs, tokenizer),
+        "serial": _serial(runs, tokenizer),
+        "free": _free(runs, tokenizer),
         "diverges": -1 if diverges is None else diverges,
         "disagrees": -1 if disagrees is None else disagrees,
-        "seesAhead": story.sees_ahead,
-        "forced": [i for i, _ in story.method.forced],
-        "how": METHOD_NAMES[story.method.strategy],
-        "sampling": story.method.strategy == "sample",
+        "seesAhead": runs.sees_ahead,
+        "forced": [i for i, _ in runs.method.forced],
+        "how": METHOD_NAMES[runs.method.strategy],
+        "sampling": runs.method.strategy == "sample",
         "reading": reading.name,
         "cross": reading.cross_name,
         "own": bool(reading.self_attention),
-        "family": "recurrent" if story.serial.states else "attention",
-        "vectors": _vectors(story, scales),
+        "family": "recurrent" if runs.autoregressive.states else "attention",
+        "vectors": _vectors(runs, scales),
         "extent": extents,
         "most": scales.get("multiply-adds", 0),
         "sourceName": terms.of(trace.attention[reading.cross].key_stream).text
         if reading.cross
         else "",
         "targetName": terms.of(trace.next_token.stream).text,
-        "ownText": story.writer,
+        "ownText": runs.writer,
         "box": terms.label(scope.model.fields[-1].name),
         "vocab": len(trace.next_token.logits[0]),
         "mostEntropy": math.log2(len(trace.next_token.logits[0])),
         "work": work,
         "unforceable": unforceable(scope),
     }
-    return pack(header, **_arrays(story, reading, block))
+    return pack(header, **_arrays(runs, reading, block))
 
 
 def unforceable(scope: Scope) -> list[int]:
@@ -86,10 +86,10 @@ def unforceable(scope: Scope) -> list[int]:
     return sorted({scope.config.pad_id, scope.config.start_id} - set(scope.model.end_ids))
 
 
-def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.ndarray]:
+def _arrays(runs: DecodingRuns, reading: ShownAttention, block: int) -> dict[str, np.ndarray]:
     """Return the predictions and the attention of both runs at every position."""
     arrays = {}
-    for name, run in (("parallel", story.parallel), ("serial", story.serial)):
+    for name, run in (("parallel", runs.teacher_forced), ("serial", runs.autoregressive)):
         ids = candidate_tokens(run)
         arrays[f"{name}_ids"] = ids.numpy().astype(np.int32)
         arrays[f"{name}_p"] = run.log_probs.gather(1, ids).exp().numpy()
@@ -101,23 +101,23 @@ def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.n
             if site
         }
         arrays |= {f"{name}_{part}": values.numpy() for part, values in run.states.items()}
-    if story.method.strategy == "sample":
-        arrays["drawn_p"] = drawn_from(story).gather(1, candidate_tokens(story.serial)).numpy()
+    if runs.method.strategy == "sample":
+        arrays["drawn_p"] = (
+            drawn_from(runs).gather(1, candidate_tokens(runs.autoregressive)).numpy()
+        )
     return arrays
 
 
-def source_labels(story: Story, reading: ShownAttention) -> list[Label]:
+def source_labels(runs: DecodingRuns, reading: ShownAttention) -> list[Label]:
     """Return the labels of the keys of the cross-attention; empty without one."""
-    return (
-        labels(story.trace.axes(story.trace.attention[reading.cross])[1]) if reading.cross else []
-    )
+    return labels(runs.trace.axes(runs.trace.attention[reading.cross])[1]) if reading.cross else []
 
 
-def keys_in_a_block(story: Story, reading: ShownAttention) -> int:
+def keys_in_a_block(runs: DecodingRuns, reading: ShownAttention) -> int:
     """Return the number of keys drawn as one cell; 1 unless the texts are long."""
     rows = [
         run.rows[site]
-        for run in (story.parallel, story.serial)
+        for run in (runs.teacher_forced, runs.autoregressive)
         for site in (reading.cross, reading.self_attention)
         if site
     ]
@@ -125,31 +125,34 @@ def keys_in_a_block(story: Story, reading: ShownAttention) -> int:
     return block_of(longest, longest)
 
 
-def _blocks(story: Story, tokenizer: Tokenizer, block: int) -> dict[str, list]:
+def _blocks(runs: DecodingRuns, tokenizer: Tokenizer, block: int) -> dict[str, list]:
     """Return the labels of the key blocks of each run; empty without blocks."""
     if block == 1:
         return {}
     opening, outputs = (
-        given_row(story, tokenizer)[: story.n_opening],
-        token_labels(tokenizer, story.serial.read[1:], story.n_text),
+        given_row(runs, tokenizer)[: runs.n_opening],
+        token_labels(tokenizer, runs.autoregressive.read[1:], runs.n_text),
     )
-    inputs = {"parallel": given_row(story, tokenizer)[:-1], "serial": [*opening, *outputs]}
+    inputs = {"parallel": given_row(runs, tokenizer)[:-1], "serial": [*opening, *outputs]}
     return {name: _json(in_blocks(row, block)) for name, row in inputs.items()}
 
 
-def _extent(story: Story, work: dict[str, Any] | None) -> dict[str, float]:
+def _extent(runs: DecodingRuns, work: dict[str, Any] | None) -> dict[str, float]:
     """Return each activation's largest magnitude in both runs, and the most work of a step.
 
     Work is in multiply-adds.
     """
     vectors = {
-        name: max(float(run.states[name].abs().max()) for run in (story.parallel, story.serial))
-        for name in story.serial.states
+        name: max(
+            float(run.states[name].abs().max())
+            for run in (runs.teacher_forced, runs.autoregressive)
+        )
+        for name in runs.autoregressive.states
     }
     return vectors | ({"multiply-adds": max(work["uncached"])} if work else {})
 
 
-def _vectors(story: Story, scales: Extent) -> list[dict[str, Any]]:
+def _vectors(runs: DecodingRuns, scales: Extent) -> list[dict[str, Any]]:
     """Return name, title and shared scale of the vectors of a recurrent decoder."""
     titles = {
         "decoder.states": "State s(i) after this step",
@@ -161,7 +164,7 @@ def _vectors(story: Story, scales: Extent) -> list[dict[str, Any]]:
             "title": titles[name],
             "scale": scales[name],
         }
-        for name in sorted(story.serial.states)
+        for name in sorted(runs.autoregressive.states)
     ]
 
 
@@ -175,12 +178,12 @@ def candidate_tokens(run: Run) -> torch.Tensor:
     return ids
 
 
-def drawn_from(story: Story) -> torch.Tensor:
+def drawn_from(runs: DecodingRuns) -> torch.Tensor:
     """Return (position, vocab): the sampled distribution, after temperature, top-k and top-p.
 
     The settings of the model's folder come before these.
     """
-    return torch.stack([story.method.filtered(row) for row in story.serial.choices]).exp()
+    return torch.stack([runs.method.filtered(row) for row in runs.autoregressive.choices]).exp()
 
 
 def _rank(run: Run) -> torch.Tensor:
@@ -201,74 +204,74 @@ def _lane(run: Run, n_text: int, tokenizer: Tokenizer) -> dict[str, Any]:
     return {"n": len(run), "taken": list(run.taken), "candidates": names, "ended": run.ended}
 
 
-def _parallel(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
+def _parallel(runs: DecodingRuns, tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the teacher-forced lane: the tokens given, read (shifted right) and predicted."""
-    row = given_row(story, tokenizer)[story.n_opening - 1 :]
-    best = story.parallel.log_probs.argmax(-1).tolist()
+    row = given_row(runs, tokenizer)[runs.n_opening - 1 :]
+    best = runs.teacher_forced.log_probs.argmax(-1).tolist()
     return {
-        **_lane(story.parallel, story.n_text, tokenizer),
+        **_lane(runs.teacher_forced, runs.n_text, tokenizer),
         "read": _json(row[:-1]),
         "given": _json(row[1:]),
-        "predicted": _json(token_labels(tokenizer, best, story.n_text)),
+        "predicted": _json(token_labels(tokenizer, best, runs.n_text)),
         "best": best,
     }
 
 
-def given_row(story: Story, tokenizer: Tokenizer) -> list[Label]:
+def given_row(runs: DecodingRuns, tokenizer: Tokenizer) -> list[Label]:
     """Return the labels of the teacher-forced run: its opening, what it reads, its last token."""
-    text_labels, n_taken = labels(story.written_stream), len(story.parallel)
-    beyond = story.parallel.taken[len(text_labels) - story.n_opening :]
+    text_labels, n_taken = labels(runs.written_stream), len(runs.teacher_forced)
+    beyond = runs.teacher_forced.taken[len(text_labels) - runs.n_opening :]
     return [*text_labels, *token_labels(tokenizer, beyond, len(text_labels))][
-        : story.n_opening + n_taken
+        : runs.n_opening + n_taken
     ]
 
 
-def _serial(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
+def _serial(runs: DecodingRuns, tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the autoregressive lane: the tokens generated, and read (shifted right)."""
-    outputs = token_labels(tokenizer, story.serial.taken, story.n_text)
-    inputs = [given_row(story, tokenizer)[story.n_opening - 1], *outputs[:-1]]
+    outputs = token_labels(tokenizer, runs.autoregressive.taken, runs.n_text)
+    inputs = [given_row(runs, tokenizer)[runs.n_opening - 1], *outputs[:-1]]
     return {
-        **_lane(story.serial, story.n_text, tokenizer),
+        **_lane(runs.autoregressive, runs.n_text, tokenizer),
         "read": _json(inputs),
         "written": _json(outputs),
-        "cached": list(story.serial.cached),
+        "cached": list(runs.autoregressive.cached),
     }
 
 
-def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
+def _free(runs: DecodingRuns, tokenizer: Tokenizer) -> dict[str, Any] | None:
     """Return the run without forced tokens, and which tokens it shares with the forced run."""
-    if story.free is None:
+    if runs.unforced is None:
         return None
-    outputs = token_labels(tokenizer, story.free.taken, story.n_text)
-    shared_free, shared_forced = common_items(story.free.taken, story.serial.taken)
+    outputs = token_labels(tokenizer, runs.unforced.taken, runs.n_text)
+    shared_free, shared_forced = common_items(runs.unforced.taken, runs.autoregressive.taken)
     return {
         "written": _json(outputs),
-        "taken": list(story.free.taken),
+        "taken": list(runs.unforced.taken),
         "shared": shared_free,
         "sharedByForced": shared_forced,
     }
 
 
-def _multiply_adds(story: Story, scope: Scope) -> dict[str, Any] | None:
+def _multiply_adds(runs: DecodingRuns, scope: Scope) -> dict[str, Any] | None:
     """Return the work of each step; None if nothing is cached, or the work cannot be counted."""
-    if story.sees_ahead or not scope.model.can_cache:
+    if runs.sees_ahead or not scope.model.can_cache:
         return None
     given_stream = scope.model.fields[0].stream
-    n_source = 0 if scope.model.continues else len(story.trace.streams[given_stream].ids)
-    count = count_multiply_adds(scope.model, n_source, len(story.serial), story.n_opening)
-    work = count_multiply_adds(scope.model, n_source, len(story.parallel), story.n_opening)
+    n_source = 0 if scope.model.continues else len(runs.trace.streams[given_stream].ids)
+    count = count_multiply_adds(scope.model, n_source, len(runs.autoregressive), runs.n_opening)
+    work = count_multiply_adds(scope.model, n_source, len(runs.teacher_forced), runs.n_opening)
     if count is None or work is None:
         return None
     return {
         "cached": list(count.cached),
         "uncached": list(count.uncached),
         "parallel": work.parallel,
-        "layers": len({site.layer for site in writing_sites(story.trace) if site.role == "self"}),
+        "layers": len({site.layer for site in writing_sites(runs.trace) if site.role == "self"}),
         "source": n_source,
         "state": next(
             (
                 values.shape[1]
-                for name, values in story.serial.states.items()
+                for name, values in runs.autoregressive.states.items()
                 if name == "decoder.states"
             ),
             0,

@@ -168,7 +168,7 @@ class OneRun:
             show(cell.component, picture, key, **cell.choose, **change)
         elif cell.file:
             st.plotly_chart(
-                ui.fit_to_screen(picture), theme=None, key=key, config=ui.camera(cell.file)
+                ui.fit_to_screen(picture), theme=None, key=key, config=ui.svg_export(cell.file)
             )
         else:
             width = "stretch" if cell.fits else "content"

@@ -115,11 +115,12 @@ def scaled_fading(reaches: Sequence[Reach], look: Look, title: str, note: str) -
 
 
 def path_lengths(
-    reaches: Sequence[Reach], title: str, most: tuple[float, float] | None = None
+    reaches: Sequence[Reach], title: str, max_extent: tuple[float, float] | None = None
 ) -> alt.Chart:
     """Draw the most steps that any pair at a distance needs, counted on each layer's graph.
 
-    There is no point where no path leads. The axes reach as far as the `most` distance and steps.
+    There is no point where no path leads. The axes reach as far as the distance and
+    the steps of `max_extent`.
     """
     rows = []
     for reach in reaches:
@@ -133,8 +134,8 @@ def path_lengths(
                 rows.append({"layer": reach.choice.kind, "distance": distance, "steps": n_steps})
     colour, dash = _layers([reach.choice.kind for reach in reaches])
     of_distance, of_steps = (
-        alt.Scale() if most is None else alt.Scale(domain=[0, end], nice=True)
-        for end in most or (None, None)
+        alt.Scale() if max_extent is None else alt.Scale(domain=[0, end], nice=True)
+        for end in max_extent or (None, None)
     )
     chart = (
         alt.Chart(pd.DataFrame(rows))
@@ -172,7 +173,7 @@ def scaled_schedule(reaches: Sequence[Reach], title: str) -> Scaled:
     return scale_picture(extent, lambda most: schedule(reaches, title, int(most["tokens"])))
 
 
-def schedule(reaches: Sequence[Reach], title: str, most: int = 0) -> alt.Chart:
+def schedule(reaches: Sequence[Reach], title: str, max_tokens: int = 0) -> alt.Chart:
     """Draw a square for each position a sequential step computes, with room for `most` tokens."""
     rows = [
         {"layer": reach.choice.kind, "step": step + 1, "token": token + 1}
@@ -181,7 +182,7 @@ def schedule(reaches: Sequence[Reach], title: str, most: int = 0) -> alt.Chart:
         for token in tokens
     ]
     kinds = [reach.choice.kind for reach in reaches]
-    n = max(most, len(reaches[0].steps))
+    n = max(max_tokens, len(reaches[0].steps))
     square = max(2.0, 0.8 * SQUARE / n)
     chart = (
         alt.Chart(pd.DataFrame(rows))

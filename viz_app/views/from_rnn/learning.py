@@ -278,9 +278,9 @@ def stage_text(text: str, is_typed: bool) -> str:
     )
 
 
-def compare_similarities(learners: Sequence[Learner]) -> str:
+def compare_similarities(entries: Sequence[Learner]) -> str:
     """Compare the similarities, with the numbers of their records."""
-    steps, sizes = sorted({one.steps for one in learners}), [one.parameters for one in learners]
+    steps, sizes = sorted({one.steps for one in entries}), [one.parameters for one in entries]
     trained = (
         f"for {steps[0]:,} steps each"
         if len(steps) == 1
@@ -299,10 +299,10 @@ def compare_similarities(learners: Sequence[Learner]) -> str:
     )
 
 
-def fastest(learners: Sequence[Learner]) -> str:
+def fastest(entries: Sequence[Learner]) -> str:
     """Say which models learned first and last, as recorded, and if they were trained alike."""
-    by_step = sorted((one for one in learners if one.learned_at), key=lambda one: one.learned_at)
-    never = [f"**{one.what}** ({one.steps:,} steps)" for one in learners if not one.learned_at]
+    by_step = sorted((one for one in entries if one.learned_at), key=lambda one: one.learned_at)
+    never = [f"**{one.what}** ({one.steps:,} steps)" for one in entries if not one.learned_at]
     sentences = []
     first = [one.what for one in by_step if one.learned_at == by_step[0].learned_at]
     last = [one.what for one in by_step if one.learned_at == by_step[-1].learned_at]
@@ -318,7 +318,7 @@ def fastest(learners: Sequence[Learner]) -> str:
         )
     if never:
         sentences.append(f"Not reached within their training: {', '.join(never)}.")
-    unequal = words.unequal_training({f"**{one.what}**": one.steps for one in learners})
+    unequal = words.unequal_training({f"**{one.what}**": one.steps for one in entries})
     return " ".join([*sentences, unequal] if unequal else sentences)
 
 

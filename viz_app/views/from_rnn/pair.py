@@ -57,7 +57,9 @@ class PairView:
     @cached_property
     def scopes(self) -> list[Scope | None]:
         """The model with an alignment and the one with heads; None for a missing one."""
-        return [reference_models.one_that(self.run, suits) for suits in (has_alignment, has_heads)]
+        return [
+            reference_models.suitable_scope(self.run, suits) for suits in (has_alignment, has_heads)
+        ]
 
     @cached_property
     def traces(self) -> list[Trace]:

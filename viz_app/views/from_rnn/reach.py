@@ -69,7 +69,7 @@ def layer_reaches(layers: Layers) -> list[LayerReach]:
 
 def _layer_reach(layers: Layers, kind: str) -> LayerReach:
     run = layers.run
-    trained = kind != CNN and reference_models.one_that(
+    trained = kind != CNN and reference_models.suitable_scope(
         run, lambda scope: has_layer(scope.model, kind)
     )
     seed = None if trained else layers.seed

@@ -30,14 +30,14 @@ def term_stages(s: Scene) -> list[Stage]:
     """Return a stage for each named term and one for their sum; empty without named terms."""
     stages = [
         _stage(s, term, score_term)
-        for term, score_term in zip(s.w.named_terms, s.site.terms, strict=True)
+        for term, score_term in zip(s.walk.named_terms, s.site.terms, strict=True)
     ]
     if not stages:
         return []
     values = [
-        f"{name} {format_number(scores[s.key])}" for name, scores in named_scores(s.w).items()
+        f"{name} {format_number(scores[s.key])}" for name, scores in named_scores(s.walk).items()
     ]
-    names = (CONTENT_TERM, *(term.name for term in s.w.named_terms))
+    names = (CONTENT_TERM, *(term.name for term in s.walk.named_terms))
     strips = ("terms", *(products_of(name) for name in names[1:]))
     columns = tuple(column for pair in zip(strips, names, strict=True) for column in pair)
     return [*stages, Stage(
@@ -58,7 +58,7 @@ def _stage(s: Scene, term: NamedTerm, score_term: ScoreTerm) -> Stage:
 
 def _described(s: Scene, term: ScoreTerm) -> tuple[str, str, str]:
     """Return title, sentence and formula of a term, by its type."""
-    distance = s.key - s.w.query
+    distance = s.key - s.walk.query
     side = (
         "the same position"
         if not distance
@@ -74,7 +74,7 @@ def _described(s: Scene, term: ScoreTerm) -> tuple[str, str, str]:
     if isinstance(term, SegmentTerm):
         texts = (
             "the same text"
-            if bool(term.segments[0, s.w.query] == term.segments[0, s.key])
+            if bool(term.segments[0, s.walk.query] == term.segments[0, s.key])
             else "different texts"
         )
         return (

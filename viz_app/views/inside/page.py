@@ -48,7 +48,7 @@ from viz_app.views.page import (
 VIEW, CONVENTION = Choice("inside-view"), Choice("inside-convention")
 WALK_KEY, WALK_STAGE = Whole("inside-key"), Whole("inside-stage", 0)
 DRAWN_HEADS, MEASURE = (
-    Several("inside-heads", most=MAX_SHOWN_HEADS),
+    Several("inside-heads", max_items=MAX_SHOWN_HEADS),
     Choice("inside-measure", FIRST_MEASURE, options=tuple(MEASURES)),
 )
 WIDER = 290  # width in px of a control beside the tokens

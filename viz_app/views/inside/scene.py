@@ -39,13 +39,13 @@ class Stage:
 class Scene:
     """The subject of the sentences: one query and one key of a walk, by their labels.
 
-    `blocked` counts, for each mask layer, the keys it hides from this query; `every` is the sum of
-    the heads, where there is one.
+    `blocked` counts, for each mask layer, the keys it hides from this query; `head_sum` is the sum
+    of the heads, where there is one.
     """
 
     site: AttentionSite
-    w: Walk
-    every: HeadSum | None
+    walk: Walk
+    head_sum: HeadSum | None
     key: int
     query: Label
     read: Label
@@ -62,4 +62,4 @@ class Scene:
 
     @property
     def score(self) -> str:
-        return format_number(self.w.scores[self.key])
+        return format_number(self.walk.scores[self.key])

@@ -16,7 +16,7 @@ def walk_stages(s: Scene) -> list[Stage]:
     compared = [*COMPARED[s.site.similarity.name](s), *term_stages(s)]
     before = (
         ("scores",)
-        if s.w.named_terms
+        if s.walk.named_terms
         else tuple(c for c in compared[-1].columns if c in ("terms", "raw", "scores"))
     )
     value, result = ("h", "c") if alignment else ("v", "b")
@@ -44,9 +44,9 @@ def walk_stages(s: Scene) -> list[Stage]:
             ("weights", "v", "parts"), foot=result, rest=True,
         ),
     ]  # fmt: skip
-    output = [] if s.every is None else [Stage(
+    output = [] if s.head_sum is None else [Stage(
         "W_O", "Combine all heads", _output(s),
-        f"Concat(b^{{i,1}} … b^{{i,h}}) W^{{O}} = Σ_{{h}} b^{{i,h}} W^{{O}}_{{h}}{'' if s.every.bias is None else '  (+ b^{O})'}",
+        f"Concat(b^{{i,1}} … b^{{i,h}}) W^{{O}} = Σ_{{h}} b^{{i,h}} W^{{O}}_{{h}}{'' if s.head_sum.bias is None else '  (+ b^{O})'}",
     )]  # fmt: skip
     return [*inputs, *compared, *rest, *output]
 
@@ -55,7 +55,7 @@ def walk_stages(s: Scene) -> list[Stage]:
 
 
 def _vectors(s: Scene) -> Stage:
-    where, d = _where(s), len(s.w.a)
+    where, d = _where(s), len(s.walk.a)
     return Stage(
         "a", "The vectors that arrive",
         f"Each token arrives at this attention as {d} numbers. {s.q} (on top) is the query; {where}",
@@ -72,16 +72,16 @@ def _where(s: Scene) -> str:
             "the token at its position."
         )
     has_own_mask = not any(edit.changes("mask") for edit in site.edits)
-    if site.role == "content" and has_own_mask and not s.w.allowed.all():
+    if site.role == "content" and has_own_mask and not s.walk.allowed.all():
         return f"below is {key}; a mask will hide what comes after it in the order."
     if site.site_kind.between_streams:
         left = ", as it left the encoder" if (site.stack, site.role) == ("decoder", "cross") else ""
         return f"below are the keys: {key}{left}."
-    if s.w.allowed.all():
+    if s.walk.allowed.all():
         return f"below are the keys: all of {key}."
-    if LOOK_AHEAD in s.blocked and not s.w.allowed[s.w.query + 1 :].any():
+    if LOOK_AHEAD in s.blocked and not s.walk.allowed[s.walk.query + 1 :].any():
         return f"below is {key}; a mask will hide what comes after it."
-    n = int((~s.w.allowed).sum())
+    n = int((~s.walk.allowed).sum())
     return f"below is {key}; a mask will hide {n} token{'s' * (n > 1)}."
 
 
@@ -89,8 +89,8 @@ def _projections(s: Scene) -> Stage:
     d = s.site.d_head
     return Stage(
         "q k v", "Query, keys and values",
-        f"The head makes {'shorter ' * (d < len(s.w.a))}vectors of {d} numbers. {s.q} gets a query: what it looks for. Every token that may "
-        "be attended to gets a key and a value. By its key it is found; its value is what it passes on.",
+        f"The head makes {'shorter ' * (d < len(s.walk.a))}vectors of {d} numbers. {s.q} gets a query: what it looks for. Every token that "
+        "may be attended to gets a key and a value. By its key it is found; its value is what it passes on.",
         f"{_projected(s, 'q', 'i')},  {_projected(s, 'k', 'j')},  {_projected(s, 'v', 'j')}   (d_{{k}} = {d})",
         ("a", "k", "v"), ("k", "v"), {"a": "a", "k": "q"},
     )  # fmt: skip
@@ -103,7 +103,7 @@ def _projected(s: Scene, name: str, place: str) -> str:
 
 
 def _states(s: Scene) -> Stage:
-    d, m = len(s.w.a), s.w.memory.shape[1]
+    d, m = len(s.walk.a), s.walk.memory.shape[1]
     return Stage(
         "s, h", "The states that meet",
         f"The decoder is about to read {s.q} and predict the next token. Its state is s(i−1), {d} "
@@ -117,7 +117,7 @@ def _states(s: Scene) -> Stage:
 
 
 def _masking(s: Scene) -> str:
-    w = s.w
+    w = s.walk
     if not s.blocked:
         return f"Nothing is blocked here: {s.q} may attend to every token, so the scores do not change."
     layers = " and ".join(f"{count} by the {name} mask" for name, count in s.blocked.items())
@@ -130,7 +130,7 @@ def _masking(s: Scene) -> str:
 
 
 def _softmax(s: Scene) -> str:
-    w = s.w
+    w = s.walk
     if not w.allowed.any():
         return f"Every token is blocked, so {s.q} attends to nothing: all its weights are 0, and so is the sum."
     n_allowed = int(w.allowed.sum())
@@ -148,11 +148,11 @@ def _softmax(s: Scene) -> str:
 
 def _weighing(s: Scene, alignment: bool) -> str:
     value = "state" if alignment else "value"
-    taken = weight_share(float(s.w.factors[s.key]))
-    if s.w.sets_factors:
+    taken = weight_share(float(s.walk.factors[s.key]))
+    if s.walk.sets_factors:
         return (
             f"An edit changes what is taken of each {value}. {s.q} takes {taken} of the {value} of {s.k}, whose weight is "
-            f"{weight_share(float(s.w.weights[s.key]))}. The fainter a row, the less is taken."
+            f"{weight_share(float(s.walk.weights[s.key]))}. The fainter a row, the less is taken."
         )
     return (
         f"Each {'state h(j)' if alignment else 'value'} is multiplied by its weight. {s.q} takes {taken} of the {value} of "
@@ -161,15 +161,15 @@ def _weighing(s: Scene, alignment: bool) -> str:
 
 
 def _sum(s: Scene, alignment: bool) -> str:
-    n = len(s.w.weights)
-    if s.w.sets_output:
-        total, b = float(s.w.parts.sum(0).norm()), float(s.w.b.norm())
+    n = len(s.walk.weights)
+    if s.walk.sets_output:
+        total, b = float(s.walk.parts.sum(0).norm()), float(s.walk.b.norm())
         return (
             f"The column is what an edit makes of their sum: {'the context' if alignment else 'the output of this head'} for "
             f"{s.q}. Its length is {b:.2f}, where that of the sum is {total:.2f}."
         )
     if alignment:
-        n_read = int(s.w.allowed.sum())
+        n_read = int(s.walk.allowed.sum())
         states = (
             f"all {n} states" if n_read == n else f"the {n_read} of {n} states it may attend to"
         )
@@ -177,9 +177,9 @@ def _sum(s: Scene, alignment: bool) -> str:
             f"The column added up is the context c(i), a mixture of {states}. The step that reads {s.q} gets it beside "
             "the token: s(i) = f(s(i−1), [y(i−1); c(i)])."
         )
-    if s.w.sets_factors:
+    if s.walk.sets_factors:
         return f"The column is their sum, the output of this head for {s.q}."
-    n_allowed = int(s.w.allowed.sum())
+    n_allowed = int(s.walk.allowed.sum())
     if not n_allowed:
         return f"Nothing was taken, so the output of this head for {s.q} is all zeros."
     tokens = (
@@ -194,7 +194,7 @@ def _sum(s: Scene, alignment: bool) -> str:
 
 
 def _output(s: Scene) -> str:
-    site, w, every = s.site, s.w, s.every
+    site, w, every = s.site, s.walk, s.head_sum
     stream = (
         ""
         if every.residual is None
@@ -224,8 +224,8 @@ def _result(s: Scene) -> tuple[str, str, str, str]:
 
     It is the score, or one term of it where the model adds others.
     """
-    if s.w.named_terms:
-        return "the content term", format_number(s.w.content[s.key]), CONTENT_TERM, CONTENT_TERM
+    if s.walk.named_terms:
+        return "the content term", format_number(s.walk.content[s.key]), CONTENT_TERM, CONTENT_TERM
     return "the score", s.score, "α_{i,j}", "scores"
 
 
@@ -235,7 +235,7 @@ def _scaled_dot(s: Scene) -> list[Stage]:
         Stage(
             "q∘k", "Does the key fit the query?",
             "Multiply query and key number by number, then add up. Where both have the same sign the product is positive. "
-            f"With {s.k} the {d} products add up to {format_number(s.w.raw[s.key])}.",
+            f"With {s.k} the {d} products add up to {format_number(s.walk.raw[s.key])}.",
             "q^{i}·k^{j} = Σ_{d} q^{i}_{d} k^{j}_{d}", ("k", "products", "raw"), ("products", "raw"), {"k": "q"},
         ),
         Stage(
@@ -326,7 +326,7 @@ def _general(s: Scene) -> list[Stage]:
 
 
 def _additive(s: Scene) -> list[Stage]:
-    alignment, d = words.is_alignment(s.site), len(s.w.comparison.q)
+    alignment, d = words.is_alignment(s.site), len(s.walk.comparison.q)
     left, right, before = (
         ("W s_{i−1}", "U h_{j}", "a") if alignment else ("W q^{i}", "U k^{j}", "k")
     )

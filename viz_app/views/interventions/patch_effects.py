@@ -113,7 +113,7 @@ def _effects(two: Two, side: str, grid: Grid | None) -> Effects:
         return effects(())
 
 
-def _tried(two: Two, side: str, grid: Grid, most: int) -> tuple[int, ...] | None:
+def _tried(two: Two, side: str, grid: Grid, max_tried: int) -> tuple[int, ...] | None:
     """Return the positions of a long input that are tried; None for all.
 
     They are the first ones that differ, at most half of those tried, and the last ones; of a file,
@@ -121,21 +121,21 @@ def _tried(two: Two, side: str, grid: Grid, most: int) -> tuple[int, ...] | None
     """
     stream, (base, source) = grid.stream, two.sides(side)
     ours, theirs = (run.trace.streams[stream].ids for run in (base, source))
-    if len(ours) <= most:
+    if len(ours) <= max_tried:
         return None
     counterparts = dict(two.pairs(side, stream) or enumerate(range(len(ours))))
     if stream == base.scope.model.fields[0].stream and two.noun != TEXT_FIELD:
         answers = position_that_answers(base.trace, stream)
         far = _by_difference(base.trace, source.trace, grid.names[0], counterparts)
         chosen = far if answers is None else [answers, *(i for i in far if i != answers)]
-        return tuple(sorted(chosen[:most]))
+        return tuple(sorted(chosen[:max_tried]))
     differ = [
         i
         for i, token in enumerate(ours)
         if i not in counterparts or token != theirs[counterparts[i]]
     ]
-    first = [i for i in differ if i in counterparts][: most // 2]
-    last = [i for i in reversed(sorted(counterparts)) if i not in first][: most - len(first)]
+    first = [i for i in differ if i in counterparts][: max_tried // 2]
+    last = [i for i in reversed(sorted(counterparts)) if i not in first][: max_tried - len(first)]
     return tuple(sorted([*first, *last]))
 
 

@@ -115,7 +115,7 @@ def choose_token(choices: LayerChoices, position: int) -> None:
 def _find(run: CurrentRun) -> View[LayerChoices] | str:
     """Return the view of this run, or why its layers cannot be shown."""
     if not run.scope.model.sublayers:
-        instead = reference_models.one_that(run, lambda scope: bool(scope.model.sublayers))
+        instead = reference_models.suitable_scope(run, lambda scope: bool(scope.model.sublayers))
         return text.no_layers(run.scope.model.is_recurrent, instead.name if instead else "")
     return recording_error(run) or ONE_TOKEN
 

@@ -35,7 +35,7 @@ TABLE_D_MODEL, TABLE_LENGTH = (
     Choice("positions-d_model", 64, False, tuple(TABLE_SIZES)),
     Whole("positions-length", 100, low=4, high=512),
 )
-DIMS = Several("positions-dims", FIRST_DIMS, most=len(charts.LINE_COLOURS))
+DIMS = Several("positions-dims", FIRST_DIMS, max_items=len(charts.LINE_COLOURS))
 LOW = 280  # px: what pictures of a rotation mean is in sight with them
 WAVELENGTH_REACH = 100_000  # positions: the scale of wavelengths reaches as far at least
 WAVELENGTH_TITLE = "How many positions one full turn takes, by "

@@ -45,12 +45,12 @@ class Guess:
     entropy: float  # bits
 
 
-def guesses(output: MaskedToken, row: Encoding, most: int | None = None) -> list[Guess]:
+def guesses(output: MaskedToken, row: Encoding, max_guesses: int | None = None) -> list[Guess]:
     """Return the predictions at all [MASK] tokens of the row, or at the first `most`."""
     n = N_MASKED_TOKENS if len(output.positions) == 1 and 1 not in row.segments else N_TOKENS_EACH
     predictions = []
     masks = zip(output.positions, output.labels, output.log_probs, strict=True)
-    for position, hidden, log_probs in islice(masks, most):
+    for position, hidden, log_probs in islice(masks, max_guesses):
         best = log_probs.topk(min(n, len(log_probs)))
         ids = best.indices.tolist()
         listed = ids if hidden is None or hidden in ids else [*ids, hidden]

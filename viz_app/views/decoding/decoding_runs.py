@@ -10,7 +10,7 @@ from viz_app import words
 
 
 @dataclass(frozen=True)
-class Story:
+class DecodingRuns:
     """Both runs for one source or prompt, and the run without forced tokens if some were forced.
 
     `n_opening` is the number of tokens the decoder is given before its first step: 1 for <s>, or
@@ -20,10 +20,10 @@ class Story:
     """
 
     trace: Trace
-    parallel: Run
-    serial: Run
+    teacher_forced: Run
+    autoregressive: Run
     method: Method
-    free: Run | None = None
+    unforced: Run | None = None
     n_opening: int = 1
     unchanged: Trace | None = None
     sees_ahead: bool = False
@@ -48,16 +48,16 @@ class Story:
 
     @property
     def n_steps(self) -> int:
-        return max(len(self.parallel), len(self.serial))
+        return max(len(self.teacher_forced), len(self.autoregressive))
 
     @property
     def divergence(self) -> int | None:
-        return first_divergence(self.parallel, self.serial)
+        return first_divergence(self.teacher_forced, self.autoregressive)
 
     @property
     def disagreement(self) -> int | None:
         """The first position whose probabilities differ although both runs have read the same."""
-        return first_disagreement(self.parallel, self.serial)
+        return first_disagreement(self.teacher_forced, self.autoregressive)
 
 
 @dataclass(frozen=True)
