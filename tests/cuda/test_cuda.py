@@ -91,7 +91,7 @@ def test_a_changed_mask_is_the_same(both: tuple[Scope, Scope]) -> None:
 @pytest.mark.parametrize(
     "method",
     [runs.Method(max_new=17), runs.Method("beam", width=3, max_new=17)],
-    ids=lambda m: m.how,
+    ids=lambda m: m.strategy,
 )
 def test_what_is_written_is_the_same(both: tuple[Scope, Scope], method: runs.Method) -> None:
     if not both[0].model.can_write:

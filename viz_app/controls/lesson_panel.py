@@ -37,12 +37,12 @@ def first() -> str:
 
 def follow_class(session: LiveSession) -> ClassStatus | None:
     """Return the class that the session is in, if any, and open its step where it has moved on."""
-    standing = class_state.class_status(session)
-    if standing is None or standing.stage == session.member.stage:
-        return standing
-    lesson = offered_lessons().named(standing.lesson)
-    if lesson is None or standing.step > len(lesson.steps):
-        class_state.leave_class(session, f"Lesson {standing.lesson} is no longer available.")
+    status = class_state.class_status(session)
+    if status is None or status.stage == session.member.stage:
+        return status
+    lesson = offered_lessons().named(status.lesson)
+    if lesson is None or status.step > len(lesson.steps):
+        class_state.leave_class(session, f"Lesson {status.lesson} is no longer available.")
         return None
     session.member.stage = status.stage
     lesson_state.open_in_class(lesson, status.step, session, status.is_released)

@@ -87,7 +87,7 @@ class Classes:
             db.execute("INSERT INTO class VALUES (?, ?, ?, 1, ?)", (code, teacher, lesson, now))
         return code
 
-    def standing(self, code: str) -> ClassStatus | None:
+    def status(self, code: str) -> ClassStatus | None:
         """Return the state of a class; None if there is none of this code."""
         with self._open() as db:
             row = db.execute(
@@ -137,7 +137,7 @@ class Classes:
             ).fetchone()
         return n
 
-    def ask(self, code: str, teacher: str, step: int, form: PredictionForm) -> None:
+    def set_form(self, code: str, teacher: str, step: int, form: PredictionForm) -> None:
         """Set the prediction form of a step; the first form stays.
 
         Raises:

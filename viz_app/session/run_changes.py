@@ -257,12 +257,12 @@ def mask_edits(trace: Trace, of: Of = itself) -> Edits:
         parameter = of(mask_parameter(kind))
         change = url_state.get(parameter)
         known = {LOOK_AHEAD, PADDING, *(layer.name for site in sites for layer in site.mask.layers)}
-        lifted = tuple(name for name in change.removed_layers if name in known)
-        if lifted != change.removed_layers:
+        removed = tuple(name for name in change.removed_layers if name in known)
+        if removed != change.removed_layers:
             url_state.note_unfit(
                 parameter, f"{parameter.name} removes a layer that this mask lacks"
             )
-            change = replace(change, removed_layers=lifted)
+            change = replace(change, removed_layers=removed)
         changes[kind] = change
     return for_kinds(**changes)
 
