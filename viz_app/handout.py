@@ -89,12 +89,12 @@ def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
         print(f"{lesson.name}: question {number} of {len(lesson.steps)}", flush=True)
         with many_runs():
             step_parts = _shown(lesson, number, step.page, step.query)
-            form = step_parts[LESSON_KEY].payload["asks"]
+            form = step_parts[LESSON_KEY].payload["form"]
             revealed = _reveal(lesson, number, any_prediction(form)) if has_answers else {}
         steps.append(
             StepOnPaper(
                 step_parts[LESSON_KEY].payload,
-                revealed[LESSON_KEY].payload["told"] if revealed else None,
+                revealed[LESSON_KEY].payload["reveal"] if revealed else None,
                 _placed(step_parts.get(step.looks_at), parts),
                 _placed(revealed.get(step.looks_at), parts),
             )
@@ -155,7 +155,7 @@ def _shown(
     why = "its page does not open"
     if LESSON_KEY in parts:
         payload = parts[LESSON_KEY].payload
-        why = payload.get("error") or payload["other"]
+        why = payload.get("error") or payload["departure"]
     if why:
         raise ValueError(f"{lesson.name}, question {number}: {why}")
     return parts

@@ -45,17 +45,17 @@ def as_teacher(app: AppTest) -> AppTest:
 def test_a_teacher_and_three_pupils(code: str) -> None:
     teacher, *pupils = (app_at("", **STEP, **{"class": code}) for _ in range(4))
     as_teacher(teacher)
-    assert said(teacher, "lesson")["part"] == "teacher"
-    assert said(teacher, "lesson")["asks"] is None
+    assert said(teacher, "lesson")["role"] == "teacher"
+    assert said(teacher, "lesson")["form"] is None
     for pupil, prediction in zip(pupils, ("yes", "no", "yes"), strict=True):
         asked = said(pupil, "lesson")
-        assert (asked["part"], asked["asks"]["kind"], asked["told"]) == ("pupil", "choose", None)
+        assert (asked["role"], asked["form"]["kind"], asked["reveal"]) == ("pupil", "choose", None)
         session = session_of(pupil)
         form = open_classes().form(code, 1)
         open_classes().vote(code, session.member.person, 1, form, prediction)
         waits = said(pupil.run(), "lesson")
-        assert waits["told"] is None
-        assert waits["waits"]["said"].startswith(prediction.capitalize())
+        assert waits["reveal"] is None
+        assert waits["waiting"]["prediction"].startswith(prediction.capitalize())
         assert "histogram" not in said(pupil, "classroom")["news"]
     counts = [bar["n"] for bar in said(teacher.run(), "classroom")["news"]["histogram"]["bars"]]
     assert counts == [2, 1]
@@ -63,9 +63,9 @@ def test_a_teacher_and_three_pupils(code: str) -> None:
         said(teacher, "classroom")["news"]["pupils"] == 4
     )  # the teacher's page joined as a pupil first
     open_classes().release(code, "t" * 22)
-    told = said(pupils[0].run(), "lesson")["told"]
+    told = said(pupils[0].run(), "lesson")["reveal"]
     assert told["agrees"] is True
-    assert said(pupils[1].run(), "lesson")["told"]["agrees"] is False
+    assert said(pupils[1].run(), "lesson")["reveal"]["agrees"] is False
     (first, second) = said(pupils[1], "classroom")["news"]["histogram"]["bars"]
     assert (first["n"], first["happened"], second["n"], second["happened"]) == (2, True, 1, False)
 
@@ -80,10 +80,10 @@ def test_a_pupil_who_types_sees_what_happened_in_the_run_that_was_predicted_for(
     pupil = app_at("task", checkpoint=scope.name, source=source, **{"class": code})
     person = session_of(pupil).member.person
     open_classes().vote(code, person, 1, form, "2")
-    waits = said(pupil.run(), "lesson")["waits"]
-    assert waits["said"] == "cat"
+    waits = said(pupil.run(), "lesson")["waiting"]
+    assert waits["prediction"] == "cat"
     pupil.text_area(key="source").set_value("My old brother is here.").run()
-    assert said(pupil, "lesson")["waits"]["said"] is None
+    assert said(pupil, "lesson")["waiting"]["prediction"] is None
     open_classes().release(code, "t" * 22)
     pupil = app_at("", checkpoint=scope.name, source=source, lock="q2", **{"class": code})
 
@@ -133,7 +133,7 @@ def test_a_class_ends_for_everyone(code: str) -> None:
     pupil.run()
     assert class_state.ENDED in prose(pupil)
     assert session_of(pupil).member.code == ""
-    assert said(pupil, "lesson")["part"] == ""
+    assert said(pupil, "lesson")["role"] == ""
 
 
 def test_the_step_is_the_teachers_whatever_the_address_says(code: str) -> None:

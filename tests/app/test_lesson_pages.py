@@ -72,17 +72,17 @@ def test_a_step_asks_and_then_tells_of_the_run(name: str, number: int) -> None:
     step = LESSONS[name].steps[number - 1]
     asked = said(opened(name, number), "lesson")
     assert asked["question"] == step.question
-    assert asked["asks"]["kind"] == step.prediction.kind
-    assert asked["told"] is None
+    assert asked["form"]["kind"] == step.prediction.kind
+    assert asked["reveal"] is None
     assert "error" not in asked
-    assert asked["away"] is False
+    assert asked["is_elsewhere"] is False
     told = said(opened(name, number, guess(step)), "lesson")
     assert "error" not in told, told["error"]
-    assert told["asks"] is None
-    assert len(told["told"]["reveal"]) == len(step.reveal)
-    assert told["told"]["happened"]
+    assert told["form"] is None
+    assert len(told["reveal"]["paragraphs"]) == len(step.reveal)
+    assert told["reveal"]["happened"]
     if step.prediction.kind == CHOOSE_STEP:
-        assert told["told"]["happened"] in step.prediction.options.values()
+        assert told["reveal"]["happened"] in step.prediction.options.values()
 
 
 def test_another_checkpoint_tells_another_story() -> None:
@@ -90,32 +90,32 @@ def test_another_checkpoint_tells_another_story() -> None:
         checkpoint: said(
             opened("6-positions", 1, "yes", **{"checkpoint": checkpoint, "pin.checkpoint": checkpoint}),
             "lesson",
-        )["told"]
+        )["reveal"]
         for checkpoint in ("eng-fra", "eng-fra-rnn")
     }  # fmt: skip
     for checkpoint, one in told.items():
         scope = models.load(checkpoint)
         for text in ("Tom hit Mary.", "Mary hit Tom."):
-            assert f"“{scope.run(text).output}”" in one["reveal"][0]
-    assert told["eng-fra"]["reveal"] != told["eng-fra-rnn"]["reveal"]
+            assert f"“{scope.run(text).output}”" in one["paragraphs"][0]
+    assert told["eng-fra"]["paragraphs"] != told["eng-fra-rnn"]["paragraphs"]
 
 
 def test_a_survey_is_told_of_the_weights_on_the_screen_or_said_to_be_missing() -> None:
     shares = set()
     for checkpoint in ("eng-fra", "eng-fra-rnn"):
-        told = said(opened("5-one-wrong-word", 4, "7", checkpoint=checkpoint), "lesson")["told"]
+        told = said(opened("5-one-wrong-word", 4, "7", checkpoint=checkpoint), "lesson")["reveal"]
         means = models.load(checkpoint).training["surveys"]["recovery"]["means"]
         shares.add(told["happened"])
         assert told["happened"] == f"{100 * means['first recovered']['mean']:.0f} %"
-        assert told["reveal"][0].startswith(f"{told['happened']} of 3")
+        assert told["paragraphs"][0].startswith(f"{told['happened']} of 3")
     assert len(shares) == 2
     missing = said(opened("5-one-wrong-word", 4, "7", checkpoint="dates"), "lesson")
-    assert missing["told"] is None
+    assert missing["reveal"] is None
     assert "weights of dates have no record of a survey named recovery" in missing["error"]
 
 
 def test_the_change_without_positions_is_rounding_and_with_them_it_is_not() -> None:
-    told = said(opened("6-positions", 3, "0.5"), "lesson")["told"]
+    told = said(opened("6-positions", 3, "0.5"), "lesson")["reveal"]
     scope = models.load("eng-fra")
     ids = scope.run("Tom hit Mary.").streams["source"].ids
     order = [*reversed(range(len(ids) - 1)), len(ids) - 1]
@@ -133,8 +133,8 @@ def test_the_change_without_positions_is_rounding_and_with_them_it_is_not() -> N
         positioned, bare = moved(scope.model), moved(without_positions(scope.model))
     assert bare < 1e-5 < 0.1 < positioned
     assert told["happened"] == f"{positioned:.2f} of its length"
-    assert f"by {positioned:.2f} of its length" in told["reveal"][0]
-    assert "That is rounding" in told["reveal"][0]
+    assert f"by {positioned:.2f} of its length" in told["paragraphs"][0]
+    assert "That is rounding" in told["paragraphs"][0]
 
 
 def test_a_lesson_that_is_not_there_is_said() -> None:
@@ -159,7 +159,7 @@ def typed(app: AppTest, field: str, text: str) -> dict[str, Any]:
     """What the lesson says once another text is typed, at every key as after the pause."""
     session = app.session_state["live session"]
     _, *optional = session.scope.model.text_fields
-    live = unpack(session.edit(text, *("" for _ in optional)))[0]["said"]["lesson"]
+    live = unpack(session.edit(text, *("" for _ in optional)))[0]["plain"]["lesson"]
     app.text_area(key=field).set_value(text).run()
     assert live == {key: value for key, value in said(app, "lesson").items() if key in live}
     return said(app, "lesson")
@@ -168,50 +168,50 @@ def typed(app: AppTest, field: str, text: str) -> dict[str, Any]:
 def test_a_pinned_model_reads_the_text_that_is_typed() -> None:
     app, source = predicted("1-one-vector", 4, "same"), "The dog is here."
     written = {name: models.load(name).write(source).text for name in ("eng-fra-rnn", "eng-fra-bahdanau")}  # fmt: skip
-    told = typed(app, "source", source)["told"]
+    told = typed(app, "source", source)["reveal"]
     assert len(set(written.values())) == 1
     assert told["happened"] == "Yes, the same"
-    assert told["reveal"][0] == ", ".join(f"{n} writes “{t}”" for n, t in written.items()) + "."
+    assert told["paragraphs"][0] == ", ".join(f"{n} writes “{t}”" for n, t in written.items()) + "."
     app, text = predicted("7-three-families", 3, "bert"), "He ate a slice of bread."
     gpt = models.load("gpt").run(text).next_token.surprisal[1]
     (bert, *_) = models.load("bert").run(text, masked=(2,)).outputs.values()
     bits = -float(bert.log_probs[0, bert.labels[0]]) / math.log(2)
-    told = typed(app, "text", text)["told"]
-    assert told["reveal"][0].startswith(
+    told = typed(app, "text", text)["reveal"]
+    assert told["paragraphs"][0].startswith(
         f"“ate” has {gpt:.1f} bits for gpt, “ate” has {bits:.1f} bits for bert."
     )
 
 
 def test_a_pinned_text_stays_where_the_step_puts_another_beside_it() -> None:
     app = predicted("6-positions", 1, "yes")
-    assert "“Tom hit Mary.”" in said(app, "lesson")["told"]["reveal"][0]
-    assert "“Tom hit Mary.”" in typed(app, "source", "She saw Tom.")["told"]["reveal"][0]
+    assert "“Tom hit Mary.”" in said(app, "lesson")["reveal"]["paragraphs"][0]
+    assert "“Tom hit Mary.”" in typed(app, "source", "She saw Tom.")["reveal"]["paragraphs"][0]
 
 
 def test_nothing_is_predicted_for_another_text_than_the_steps() -> None:
     app = opened("2-alignment", 1)
-    assert said(app, "lesson")["asks"]["tokens"][1] == "black"
+    assert said(app, "lesson")["form"]["tokens"][1] == "black"
     asked = typed(app, "source", "My old dog sleeps in the house.")
-    assert (asked["asks"], asked["told"]) == (None, None)
-    assert "another text" in asked["other"]
-    assert "“Show again”" in asked["other"]
+    assert (asked["form"], asked["reveal"]) == (None, None)
+    assert "another text" in asked["departure"]
+    assert "“Show again”" in asked["departure"]
     asked = typed(app, "source", "The black cat is here.")
-    assert (asked["asks"]["tokens"][1], asked["other"]) == ("black", "")
+    assert (asked["form"]["tokens"][1], asked["departure"]) == ("black", "")
 
 
 def test_a_prediction_is_not_held_against_another_run() -> None:
     app = predicted("2-alignment", 1, "1")
-    told = said(app, "lesson")["told"]
-    assert (told["said"], told["agrees"], told["happened"]) == ("black", True, "black")
+    told = said(app, "lesson")["reveal"]
+    assert (told["prediction"], told["agrees"], told["happened"]) == ("black", True, "black")
     asked = typed(app, "source", "We like big dogs.")
-    assert "said" not in asked["told"]
-    assert "agrees" not in asked["told"]
-    assert "“ons”" in asked["told"]["reveal"][0]
-    assert "another text" in asked["other"]
+    assert "prediction" not in asked["reveal"]
+    assert "agrees" not in asked["reveal"]
+    assert "“ons”" in asked["reveal"]["paragraphs"][0]
+    assert "another text" in asked["departure"]
     app = predicted("8-explanation", 1, "stays")
-    assert said(app, "lesson")["told"]["agrees"] is False
-    told = typed(app, "source", "Tom.")["told"]
-    assert (told["said"], told["agrees"]) == ("It stays the same", None)
+    assert said(app, "lesson")["reveal"]["agrees"] is False
+    told = typed(app, "source", "Tom.")["reveal"]
+    assert (told["prediction"], told["agrees"]) == ("It stays the same", None)
 
 
 @pytest.mark.parametrize(
@@ -228,10 +228,10 @@ def test_a_prediction_is_not_held_against_another_run() -> None:
 )
 def test_what_is_another_run_is_named(change: dict[str, str], says: str, is_told: bool) -> None:
     told = said(opened("6-positions", 1, "yes", **change), "lesson")
-    assert says in told["other"]
-    assert bool(told["other"]) == bool(says)
-    assert (told["told"] is not None) == is_told
-    assert not says or (told["told"] or {}).get("agrees") is None
+    assert says in told["departure"]
+    assert bool(told["departure"]) == bool(says)
+    assert (told["reveal"] is not None) == is_told
+    assert not says or (told["reveal"] or {}).get("agrees") is None
 
 
 @pytest.mark.parametrize(("number", "change"), [(3, {"masked": "4"}), (4, {"order": "7-3-4-5-6-1-2"})])  # fmt: skip
@@ -239,30 +239,30 @@ def test_other_tokens_hidden_or_another_order_are_another_run(
     number: int, change: dict[str, str]
 ) -> None:
     told = said(opened("7-three-families", number, guess(LESSONS["7-three-families"].steps[number - 1]), **change), "lesson")  # fmt: skip
-    assert told["told"] is None
-    assert "other changes" in told["other"]
+    assert told["reveal"] is None
+    assert "other changes" in told["departure"]
     app = opened("7-three-families", 4)
-    assert said(app, "lesson")["asks"] is not None
+    assert said(app, "lesson")["form"] is not None
     asked = said(opened("7-three-families", 4, order="2-1-3-4-5-6-7"), "lesson")
-    assert (asked["asks"], "other changes" in asked["other"]) == (None, True)
+    assert (asked["form"], "other changes" in asked["departure"]) == (None, True)
 
 
 def test_a_change_that_another_model_lacks_is_not_told_of() -> None:
     told = said(opened("3-heads", 3, "same", checkpoint="eng-fra-rnn"), "lesson")
-    assert told["told"] is None
-    assert "another model" in told["other"]
+    assert told["reveal"] is None
+    assert "another model" in told["departure"]
 
 
 def test_a_lesson_forces_no_token_of_another_source() -> None:
     app = predicted("5-one-wrong-word", 1, "2")
-    assert said(app, "lesson")["told"]["happened"] == "1 word"
+    assert said(app, "lesson")["reveal"]["happened"] == "1 word"
     asked = typed(app, "source", "We like him very much.")
-    assert asked["told"] is None
-    assert "another text" in asked["other"]
+    assert asked["reveal"] is None
+    assert "another text" in asked["departure"]
     with in_session(app):
         lesson_state.open_step(LESSONS["5-one-wrong-word"], 1, app.session_state["live session"], True)  # fmt: skip
     again = said(app.run(), "lesson")
-    assert (again["told"]["happened"], again["other"]) == ("1 word", "")
+    assert (again["reveal"]["happened"], again["departure"]) == ("1 word", "")
 
 
 HOSTILE = {
@@ -301,15 +301,15 @@ def test_whatever_stands_in_the_address_the_page_stands(case: str) -> None:
         assert "lesson" in str(said(app, "note address"))
         return
     told = said(app, "lesson")
-    assert told["asks"] or "error" in told or case == "thousands of predictions"
-    assert told["told"] is None or case == "thousands of predictions"
+    assert told["form"] or "error" in told or case == "thousands of predictions"
+    assert told["reveal"] is None or case == "thousands of predictions"
 
 
 def test_the_page_can_be_left_and_the_step_goes_on() -> None:
     name, step = "6-positions", LESSONS["6-positions"].steps[0]
     query = {key: value[-1] for key, value in step.query.items()}
     app = app_at("decoding", **query, lesson=name, predicted="1.yes")
-    assert said(app, "lesson")["away"] is True
+    assert said(app, "lesson")["is_elsewhere"] is True
 
 
 def test_the_list_names_every_lesson() -> None:

@@ -69,7 +69,7 @@ def parts(app: AppTest) -> dict[str, bytes | dict]:
 
 def answer(session: LiveSession, source: str, target: str = "") -> dict[str, bytes | dict]:
     header, arrays = unpack(session.edit(source, target))
-    return {**header["said"], **{key: array.tobytes() for key, array in arrays.items()}}
+    return {**header["plain"], **{key: array.tobytes() for key, array in arrays.items()}}
 
 
 def rest(app: AppTest) -> list[str]:
@@ -268,7 +268,7 @@ def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.M
         1,
     ]  # all had asked before the first was answered; the empty text is run by itself, and refused
     for text, message in zip(texts, answers, strict=True):
-        rows = dict(unpack(message)[0]["said"]["written"]["rows"])
+        rows = dict(unpack(message)[0]["plain"]["written"]["rows"])
         assert rows["source"] == (text or BEFORE)
         assert bool(rows["stale"]) == (not text)
         if text:
@@ -301,7 +301,7 @@ def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException
 
     nothing, *answers = asyncio.run(twice())
     assert nothing is None
-    assert [unpack(answer)[0]["said"] for answer in answers] == [{"text": {"source": "a"}}] * 2
+    assert [unpack(answer)[0]["plain"] for answer in answers] == [{"text": {"source": "a"}}] * 2
 
 
 def test_a_batch_that_breaks_down_leaves_everyone_his_answer(
@@ -319,7 +319,7 @@ def test_a_batch_that_breaks_down_leaves_everyone_his_answer(
             asyncio.gather(*(lanes.answer(session, ("a", "")) for session in sessions)), 30
         )
 
-    assert [unpack(answer)[0]["said"] for answer in asyncio.run(ask())] == [
+    assert [unpack(answer)[0]["plain"] for answer in asyncio.run(ask())] == [
         {"text": {"source": "a"}}
     ] * 3
 

@@ -518,9 +518,12 @@ def test_a_lesson_does_not_tell_of_the_model_before_while_its_own_is_opened(
     app.run()
     assert slow.at.wait(60)
     waits = said(app.run(), "lesson")
-    assert (waits["asks"], waits["told"]) == (None, None)
-    assert "is being opened" in waits["other"]
+    assert (waits["form"], waits["reveal"]) == (None, None)
+    assert "is being opened" in waits["departure"]
     slow.free.set()
     told = said(finished(app, monkeypatch), "lesson")
-    assert (told["told"]["agrees"], told["told"]["reveal"]) == (True, ["It is dates-bahdanau."])
-    assert told["other"] == ""
+    assert (told["reveal"]["agrees"], told["reveal"]["paragraphs"]) == (
+        True,
+        ["It is dates-bahdanau."],
+    )
+    assert told["departure"] == ""

@@ -387,7 +387,7 @@ def test_while_one_types_no_old_weights_answer(folder: Path) -> None:
     assert unpack(session.edit("4 May 2019", ""))[1]
     replace_weights(folder / "model.safetensors")
     header, arrays = unpack(session.edit("5 May 2019", ""))
-    assert (header["said"], arrays) == (
+    assert (header["plain"], arrays) == (
         {},
         {},
     )  # until Streamlit's rerun, which follows, has opened the new ones
@@ -398,7 +398,7 @@ def test_while_one_types_no_old_weights_answer(folder: Path) -> None:
     )
     np.testing.assert_allclose(unpack(content)[1]["weights"], expected, atol=1e-5)
     (folder / "model.safetensors").unlink()
-    assert unpack(session.edit("7 May 2019", ""))[0]["said"] == {}
+    assert unpack(session.edit("7 May 2019", ""))[0]["plain"] == {}
 
 
 def test_a_sentence_too_long_for_the_jacobians_brings_back_no_other_models(folder: Path) -> None:

@@ -93,7 +93,7 @@ def words(stage: Stage) -> list[str]:
 def answer(stage: Stage, text: str, edition: tuple[int, int], key: str = "words") -> None:
     import base64
 
-    message = pack({"edition": list(edition), "said": {key: plain(text)}})
+    message = pack({"edition": list(edition), "plain": {key: plain(text)}})
     stage.page.evaluate(
         "(bytes) => sockets.at(-1).answer(bytes)", base64.b64encode(message).decode()
     )
@@ -379,7 +379,7 @@ def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:
     )
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
-    message = pack({"edition": [2, 1], "said": {}}, choice=np.frombuffer(second, np.uint8))
+    message = pack({"edition": [2, 1], "plain": {}}, choice=np.frombuffer(second, np.uint8))
     stage.page.evaluate("(bytes) => sockets[0].answer(bytes)", base64.b64encode(message).decode())
     axes = stage.page.evaluate(
         "[...document.body.children].flatMap((e) => [...(e.shadowRoot?.querySelectorAll('.axis') ?? [])]).map((p) => p.textContent)"

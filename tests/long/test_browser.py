@@ -97,7 +97,7 @@ def test_every_key_is_answered_over_the_socket(page: Page, dates: models.Scope) 
     in_url(page, "source", DATE + "!?")  # Streamlit has it, too
     assert [asked["texts"] for asked in sent] == [[DATE + "!", ""], [DATE + "!?", ""]]
     header, arrays = unpack(received[-1])
-    assert dict(header["said"]["written"]["rows"])["output"] == dates.run(DATE + "!?").output
+    assert dict(header["plain"]["written"]["rows"])["output"] == dates.run(DATE + "!?").output
     shown, _ = unpack(arrays["head"].tobytes())
     assert [label[0] for label in shown["keys"]] == [*DATE, "!", "?", "[end]"]
 

@@ -199,7 +199,7 @@ def test_half_a_character_is_answered(address: str) -> None:
         client = await arrived(address)
         await client.live.send(json.dumps({"texts": ["I like \ud83d", "\udc00"]}))
         header, arrays = unpack(await client.live.recv())
-        assert dict(header["said"]["written"]["rows"])["source"] == "I like \ufffd"
+        assert dict(header["plain"]["written"]["rows"])["source"] == "I like \ufffd"
         assert "head" in arrays
         await left(client)
 

@@ -135,7 +135,7 @@ def through_live_answers(texts: Sequence[str], found: Counter) -> None:
             header, _ = unpack(
                 session.edit(*live_route._texts({"type": "websocket.receive", "text": sent}))
             )
-            rows, note = dict(header["said"]["written"]["rows"]), header["said"]["note source"]
+            rows, note = dict(header["plain"]["written"]["rows"]), header["plain"]["note source"]
             assert bool(rows["stale"]) == (note["look"] == "note bad")
             read = replace_surrogates(json.loads(sent)["texts"][0])  # JSON joins two halves
             assert rows["stale"] or rows["source"] == show_directions(read)

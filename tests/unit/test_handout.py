@@ -28,13 +28,13 @@ FORMS = {
 
 
 def paper(form: dict, told: dict | None) -> str:
-    asked = {"question": EVIL, "text": EVIL, "asks": form}
+    asked = {"question": EVIL, "text": EVIL, "form": form}
     return lesson_document(offered_lessons().lessons[0], [StepOnPaper(asked, told, 0, None)], EVIL)
 
 
 @pytest.mark.parametrize("kind", FORMS)
 def test_nothing_of_a_lesson_becomes_html(kind: str) -> None:
-    told = {"happened": EVIL, "reveal": [EVIL, "second"]}
+    told = {"happened": EVIL, "paragraphs": [EVIL, "second"]}
     page = paper(FORMS[kind], told)
     assert "<img" not in page
     assert page.count("&lt;img src=x onerror=alert(1)&gt;") >= 6
@@ -56,8 +56,8 @@ def test_a_paper_names_every_model_that_its_answers_are_of(
 
     def shown(lesson: Lesson, number: int, page: str, query: dict) -> dict[str, Mounted]:
         opened.update(query["checkpoint"])
-        told = {"happened": "a", "reveal": []}
-        return {LESSON_KEY: Mounted(LESSON, {"asks": FORMS["choose"], "told": told})}
+        told = {"happened": "a", "paragraphs": []}
+        return {LESSON_KEY: Mounted(LESSON, {"form": FORMS["choose"], "reveal": told})}
 
     monkeypatch.setattr(handout, "_shown", shown)
     for has_answers in (False, True):

@@ -172,7 +172,7 @@ def test_markup_in_an_option_stays_text() -> None:
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"
     lesson = parsed(LESSON.replace("- yes: Yes", f"- yes: {evil}"))
     run = run_of("eng-fra", "We like him.")
-    asked = lesson_picture(lesson, 1, {}, run, run, True)["asks"]
+    asked = lesson_picture(lesson, 1, {}, run, run, True)["form"]
     assert asked["options"][0] == ["yes", evil]  # lesson.js sets it with textContent
 
 
@@ -391,26 +391,26 @@ def test_the_order_of_surprise_can_be_predicted(model: str, text: str, stream: s
     answer = next(iter(run.trace.outputs.values()))
     order = answer.surprisal.argsort(descending=True).tolist()
     lesson = parsed(predicting(f"order {stream}", "run.surprise"))
-    tokens = lesson_picture(lesson, 1, {}, run, None, True)["asks"]["tokens"]
-    told = lesson_picture(lesson, 1, {1: "-".join(map(str, order))}, run, None, True)["told"]
+    tokens = lesson_picture(lesson, 1, {}, run, None, True)["form"]["tokens"]
+    told = lesson_picture(lesson, 1, {1: "-".join(map(str, order))}, run, None, True)["reveal"]
     assert told["agrees"] is True
-    assert told["said"] == ", ".join(tokens[place] for place in order)
+    assert told["prediction"] == ", ".join(tokens[place] for place in order)
     assert ("[end]" in tokens) == (model == "eng-fra")
 
 
 def test_tokens_of_one_text_are_told_apart_by_their_place() -> None:
     run = run_of("gpt", "The dog and the dog and the cat.")
     lesson = parsed(predicting("token text", "run.most_surprising"))
-    tokens = lesson_picture(lesson, 1, {}, run, None, True)["asks"]["tokens"]
+    tokens = lesson_picture(lesson, 1, {}, run, None, True)["form"]["tokens"]
     assert len(set(tokens)) == len(tokens)
     assert tokens[1] == "The"
     place = finder(run, None)(Reading("run", "most_surprising")).value
     name, is_numbered, _ = tokens[place].partition(" (token ")
     assert is_numbered
     (other,) = (i for i, one in enumerate(tokens) if one.startswith(f"{name} (") and i != place)
-    told = lesson_picture(lesson, 1, {1: str(other)}, run, None, True)["told"]
-    assert (told["said"], told["happened"]) == (tokens[other], tokens[place])
-    assert told["said"] == f"{name} (token {other + 1})"
+    told = lesson_picture(lesson, 1, {1: str(other)}, run, None, True)["reveal"]
+    assert (told["prediction"], told["happened"]) == (tokens[other], tokens[place])
+    assert told["prediction"] == f"{name} (token {other + 1})"
     assert found("run.surprise", run).count(f"{name} (token ") == 2
 
 
@@ -421,14 +421,14 @@ def test_a_tiny_number_is_compared_as_what_it_is() -> None:
     value = comparable(lesson.steps[0], run, None)
     exact = finder(run, None)(Reading("run", "loss")).value
     assert value == pytest.approx(exact, rel=0.5)
-    told = lesson_picture(lesson, 1, {1: "1234567"}, run, None, True)["told"]
-    assert told["said"] == "1,234,567 nats"
+    told = lesson_picture(lesson, 1, {1: "1234567"}, run, None, True)["reveal"]
+    assert told["prediction"] == "1,234,567 nats"
 
 
 def test_an_order_of_tokens_that_are_not_predicted_is_not_asked_for() -> None:
     lesson = parsed(predicting("order source", "run.surprise"))
     picture = lesson_picture(lesson, 1, {}, run_of("eng-fra", "We like him."), None, True)
-    assert picture["asks"] is None
+    assert picture["form"] is None
     assert "no probability to the tokens of the source" in picture["error"]
 
 
@@ -551,9 +551,9 @@ def test_the_word_that_was_chosen_is_the_models_own(source: str) -> None:
     lesson = offered_lessons().named("5-one-wrong-word")
     run = run_of("eng-fra", source, "Le chien noir est ici.")
     (chosen,) = run.scope.tokenizer.tokens([int(run.trace.next_token.log_probs[1].argmax())])
-    told = lesson_picture(lesson, 6, {6: "chat"}, run, None, True)["told"]
+    told = lesson_picture(lesson, 6, {6: "chat"}, run, None, True)["reveal"]
     assert told["happened"].split()[0] == chosen.removeprefix("▁")
-    assert f"its choice is “{told['happened'].split()[0]}”" in told["reveal"][0]
+    assert f"its choice is “{told['happened'].split()[0]}”" in told["paragraphs"][0]
     assert told["agrees"] is (chosen == "▁chat")
 
 
@@ -760,14 +760,14 @@ def test_nothing_is_told_before_a_prediction() -> None:
     lesson = parsed(LESSON)
     first, second = run_of("eng-fra", "We like him."), run_of("eng-fra", "We like tea.")
     before = lesson_picture(lesson, 1, {}, second, first, True)
-    assert before["told"] is None
+    assert before["reveal"] is None
     assert second.trace.output not in str(before)
     after = lesson_picture(lesson, 1, {1: "no"}, second, first, True)
-    assert after["asks"] is None
-    assert after["told"]["said"] == "No"
-    assert after["told"]["happened"] == "Yes"
-    assert after["told"]["agrees"] is False
-    assert lesson_picture(lesson, 1, {1: "yes"}, second, first, True)["told"]["agrees"] is True
+    assert after["form"] is None
+    assert after["reveal"]["prediction"] == "No"
+    assert after["reveal"]["happened"] == "Yes"
+    assert after["reveal"]["agrees"] is False
+    assert lesson_picture(lesson, 1, {1: "yes"}, second, first, True)["reveal"]["agrees"] is True
 
 
 def test_a_prediction_of_another_step_is_said_to_be_one() -> None:

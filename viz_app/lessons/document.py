@@ -52,12 +52,12 @@ def _step(number: int, step: StepOnPaper, is_folded: bool) -> str:
     parts = [
         f"<h2>{number}. {escape(asked['question'])}</h2><p>{escape(asked['text'])}</p>",
         _picture(step.asked_picture),
-        _FORMS[asked["asks"]["kind"]](asked["asks"]),
+        _FORMS[asked["form"]["kind"]](asked["form"]),
     ]
     if step.told is None:
         parts.append('<div class="line"></div>' * ANSWER_LINES)
     else:
-        happened, *reveal = step.told["happened"], *step.told["reveal"]
+        happened, *reveal = step.told["happened"], *step.told["paragraphs"]
         paragraphs = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reveal)
         answer = f'<div class="told"><p><b>It was: {escape(happened)}</b></p>{paragraphs}</div>'
         answer += _picture(step.told_picture)

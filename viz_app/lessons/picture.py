@@ -68,34 +68,34 @@ def lesson_picture(
     picture: dict[str, Any] = {
         "lesson": lesson.title,
         "step": number,
-        "made": [i in predictions for i in range(1, len(lesson.steps) + 1)],
+        "predicted_steps": [i in predictions for i in range(1, len(lesson.steps) + 1)],
         "question": step.question,
         "text": step.text,
         "look": step.looks_at if is_here else "",
-        "away": not is_here,
-        "other": departure.says if departure else "",
-        "part": in_class.name if in_class else "",
-        "asks": None,
-        "waits": None,
-        "told": None,
+        "is_elsewhere": not is_here,
+        "departure": departure.says if departure else "",
+        "role": in_class.name if in_class else "",
+        "form": None,
+        "waiting": None,
+        "reveal": None,
     }
     try:
         if in_class.is_released if in_class else prediction is not None:
             if departure is None or departure.is_told:
                 is_asked = departure is None
-                picture["told"] = _reveal_payload(step, prediction, run, pinned, is_asked)
+                picture["reveal"] = _reveal_payload(step, prediction, run, pinned, is_asked)
         elif in_class and in_class.leads:
-            picture["waits"] = {"says": LED}
+            picture["waiting"] = {"text": LED}
         elif prediction is not None:
             is_named = departure is None or _is_of_any_run(step)
             said = _said(step, prediction, run)[1] if is_named else None
-            picture["waits"] = {"said": said, "says": TEACHER_SHOWS}
+            picture["waiting"] = {"prediction": said, "text": TEACHER_SHOWS}
         elif departure is None:
-            picture["asks"] = form_of(step.prediction, run)
+            picture["form"] = form_of(step.prediction, run)
     except ValueError as error:
         message = str(error)
         picture["error"] = f"{message[:1].upper()}{message[1:]}. {RUN_MOVED}"
-        picture["other"] = ""
+        picture["departure"] = ""
     if in_class and in_class.problem:
         picture["error"] = in_class.problem
     return picture
@@ -135,12 +135,12 @@ def _reveal_payload(
     happened = step.happened.places[0].value(find)
     payload: dict[str, Any] = {
         "happened": happened_words(step.prediction, happened, run),
-        "reveal": [sentence.words(find) for sentence in step.reveal],
+        "paragraphs": [sentence.words(find) for sentence in step.reveal],
     }
     if not is_asked:
-        payload["other"] = True
+        payload["is_departed"] = True
     if prediction is not None and (is_asked or _is_of_any_run(step)):
-        value, payload["said"] = _said(step, prediction, run)
+        value, payload["prediction"] = _said(step, prediction, run)
         is_graded = is_asked and step.prediction.kind != NUMBER_STEP
         payload["agrees"] = value == happened.value if is_graded else None
     return payload

@@ -193,7 +193,7 @@ class LiveSession:
             for key, data in pictures.items()
             if isinstance(data, bytes)
         }
-        return pack({"edition": (number, rerun), "said": plain}, **packed)
+        return pack({"edition": (number, rerun), "plain": plain}, **packed)
 
     def _number(self, texts: TypedTexts) -> int:
         if self._latest[1] != texts:

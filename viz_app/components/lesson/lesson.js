@@ -7,20 +7,20 @@ class Lesson {
   }
 
   show(picture, send) {
-    const { find } = this, last = picture.made.length;
+    const { find } = this, last = picture.predicted_steps.length;
     find("h2").textContent = picture.lesson;
     find(".question").textContent = picture.question;
     find(".text").textContent = picture.text;
-    find(".away").textContent = picture.away ? "The step is on another page. “Show again” opens it." : picture.other;
+    find(".away").textContent = picture.is_elsewhere ? "The step is on another page. “Show again” opens it." : picture.departure;
     find(".error").textContent = picture.error ?? "";
-    const leave = find(".leave"), inClass = picture.part !== "";
-    Object.assign(leave, { hidden: picture.part === "teacher", textContent: inClass ? "Leave" : "End" });
+    const leave = find(".leave"), inClass = picture.role !== "";
+    Object.assign(leave, { hidden: picture.role === "teacher", textContent: inClass ? "Leave" : "End" });
     leave.title = inClass ? "Leave the class and keep this page" : "End the lesson and keep this page";
     leave.onclick = () => send("leave", true);
-    find(".steps").hidden = picture.part === "pupil";
+    find(".steps").hidden = picture.role === "pupil";
     for (const name of [".back", ".on"]) find(name).hidden = inClass;
     const steps = find(".steps");
-    steps.replaceChildren(...picture.made.map((made, i) => {
+    steps.replaceChildren(...picture.predicted_steps.map((made, i) => {
       const button = document.createElement("button");
       Object.assign(button, { type: "button", textContent: i + 1, className: made ? "made" : "" });
       button.setAttribute("aria-label", `Step ${i + 1} of ${last}${made ? ", predicted" : ""}`);
@@ -38,9 +38,9 @@ class Lesson {
     Object.assign(on, { textContent: ends ? picture.next : "Next →", title: ends ? picture.nextTitle : "" });
     if (ends) Object.assign(on, { disabled: false, onclick: () => send("next", true) });
     to(".again", picture.step);
-    this.ask(picture.asks, send);
-    this.wait(picture.waits);
-    this.tell(picture.told);
+    this.ask(picture.form, send);
+    this.wait(picture.waiting);
+    this.tell(picture.reveal);
     this.look(picture.look);
     // a step that was not the first thing seen: a screen reader goes on from its question
     const step = `${picture.lesson} ${picture.step}`;
@@ -69,32 +69,32 @@ class Lesson {
   }
 
   // In a class, until the teacher shows what happened.
-  wait(waits) {
+  wait(waiting) {
     const box = this.find(".waits");
     box.replaceChildren();
-    if (!waits) return;
-    if (waits.said) {
+    if (!waiting) return;
+    if (waiting.prediction) {
       const list = put(box, "dl");
       put(list, "dt", "", "You predicted");
-      put(list, "dd", "said", waits.said);
+      put(list, "dd", "said", waiting.prediction);
     }
-    put(box, "p", "", waits.says);
+    put(box, "p", "", waiting.text);
   }
 
-  tell(told) {
-    const box = this.find(".told"), now = JSON.stringify(told);
+  tell(reveal) {
+    const box = this.find(".told"), now = JSON.stringify(reveal);
     if (box.told === now) return;
     box.told = now;
     box.replaceChildren();
-    if (!told) return;
+    if (!reveal) return;
     const list = put(box, "dl");
-    if (told.said) {
+    if (reveal.prediction) {
       put(list, "dt", "", "You predicted");
-      put(list, "dd", "said", told.said);
+      put(list, "dd", "said", reveal.prediction);
     }
-    put(list, "dt", "", told.other ? "In this run" : told.agrees === false ? "But it was" : told.agrees ? "And it was" : "It was");
-    put(list, "dd", "happened", told.happened);
-    for (const paragraph of told.reveal) put(box, "p", "", paragraph).dir = "auto";
+    put(list, "dt", "", reveal.is_departed ? "In this run" : reveal.agrees === false ? "But it was" : reveal.agrees ? "And it was" : "It was");
+    put(list, "dd", "happened", reveal.happened);
+    for (const paragraph of reveal.paragraphs) put(box, "p", "", paragraph).dir = "auto";
   }
 
   // Marks the picture that the step is about, also one that the page draws later.

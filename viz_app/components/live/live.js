@@ -84,8 +84,8 @@ class Live {
     answer.edition[1] < this.edition[1] ? this.ask() : this.show(answer);
   }
 
-  show({ edition, said, arrays }) {
-    for (const [key, data] of Object.entries({ ...said, ...arrays })) {
+  show({ edition, plain, arrays }) {
+    for (const [key, data] of Object.entries({ ...plain, ...arrays })) {
       const picture = pictures.get(key);
       if (!picture || older(edition, picture.edition)) continue;
       Object.assign(picture, { edition, data });
