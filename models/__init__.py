@@ -10,7 +10,7 @@ The running app shows this documentation under /reference.
 
 from models.checkpoint import CheckpointError
 from models.errors import InputError
-from models.hub.own.module import Inputs, Patches, watch
+from models.hub.user_module.module import Inputs, Patches, watch
 from models.opening import load, shipped
 from models.runs.scope import Scope
 from models.tasks import DataError

@@ -12,7 +12,7 @@ import models
 from models import Scope
 from models.checkpoint import CheckpointError
 from models.hub.files import config
-from models.hub.own.module import scope_of
+from models.hub.user_module.module import scope_of
 from models.printable import printable
 from viz_app.session import run_owners
 from viz_app.trainers import folders

@@ -20,8 +20,8 @@ from models.analysis.comparison import (
     row_distances,
     same_vocabulary,
 )
-from models.hub.own.tokenizer import OwnTokenizer
 from models.hub.tokenizer import IdTokenizer
+from models.hub.user_module.tokenizer import UserTokenizer
 from models.runs.scope import Scope
 from models.tokenizers.encoding import Encoding
 from models.trace import Trace
@@ -205,7 +205,7 @@ def test_models_without_a_tokenizer_are_compared_by_position() -> None:
 
 
 def test_functions_of_an_owner_are_a_vocabulary_of_their_own() -> None:
-    first, again, other = (OwnTokenizer(f, None, "text") for f in (ascii_of, ascii_of, len_of))
+    first, again, other = (UserTokenizer(f, None, "text") for f in (ascii_of, ascii_of, len_of))
     assert same_vocabulary(first, again)
     assert not same_vocabulary(first, other)
 

@@ -8,7 +8,7 @@ import torch
 
 import models
 from models.analysis.checks import check_site
-from models.hub.own.module import scope_of
+from models.hub.user_module.module import scope_of
 from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
 
 ROOT = Path(models.__file__).parents[1]

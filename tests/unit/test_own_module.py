@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import models
 from models.analysis.checks import check_site
-from models.hub.own.module import scope_of
+from models.hub.user_module.module import scope_of
 from models.trace.edits import MaskChange, for_kinds
 from viz_app.words import kind_title
 

@@ -15,9 +15,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from models.architectures.base import CLASSES_OUTPUT, IMAGE_FIELD, Answers, Field
-from models.hub.own.model import CallModule, OwnModel
-from models.hub.own.tokenizer import PADDING_ID, OwnTokenizer, describe_error
 from models.hub.sizes import HubConfig
+from models.hub.user_module.model import CallModule, UserModel
+from models.hub.user_module.tokenizer import PADDING_ID, UserTokenizer, describe_error
 from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, decoded, example
 from models.images.colours import ColourScale
 from models.layers.masks import SiteKind
@@ -43,7 +43,7 @@ class Patches:
     after: tuple[str, ...] = ()
 
 
-class OwnImageTokenizer(OwnTokenizer):
+class UserImageTokenizer(UserTokenizer):
     """The owner's function of an image as a tokenizer. If it fails, a ValueError says so."""
 
     def __init__(self, encode_image: EncodeImage) -> None:
@@ -107,7 +107,7 @@ def _stretched(
     return grey[..., None].repeat(1, 1, 3)
 
 
-class OwnImageModel(OwnModel):
+class UserImageModel(UserModel):
     """A module that reads an image; with names of classes, its answer is their logits."""
 
     streams = (PATCHES_FIELD,)

@@ -27,13 +27,13 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class OwnEncoding(Encoding):
+class UserEncoding(Encoding):
     """A row whose module is called with something else than token ids."""
 
     tensors: tuple[Tensor, ...] = field(default=(), compare=False)
 
 
-class OwnTokenizer(Tokenizer):
+class UserTokenizer(Tokenizer):
     """The owner's functions as a tokenizer.
 
     If one fails, an InputError names the `field` that holds the text.
@@ -71,7 +71,7 @@ class OwnTokenizer(Tokenizer):
         """Return what the owner's function made of a text as a row. Raises InputError."""
         if isinstance(inputs, Inputs):
             n = len(inputs.tokens)
-            return OwnEncoding(
+            return UserEncoding(
                 text, tuple(range(n)), inputs.tokens, (None,) * n, tensors=inputs.tensors
             )
         ids = [int(i) for i in inputs]
@@ -123,7 +123,7 @@ class PendingText(Encoding):
     """A text that waits for the other one: the owner's function makes the rows of both together."""
 
 
-class TextsTokenizer(OwnTokenizer):
+class TextsTokenizer(UserTokenizer):
     """The owner's function of a source and a target as a tokenizer; `rows` makes those of a run.
 
     `start` are the ids that a target begins with, `end` the one that ends it, where the module

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from models.hub.own.rows import replaced_tokens
+from models.hub.user_module.rows import replaced_tokens
 from models.layers.masks import Mask, MaskLayer
 from models.trace import AttentionSite
 from models.trace.edits.base import AttentionPart, Edit

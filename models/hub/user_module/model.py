@@ -16,19 +16,25 @@ from torch import Tensor, nn
 from models.architectures.base import Answers, Architecture, Field
 from models.errors import IndistinctRowsError, InputError
 from models.hub.model import NUMBERS_OUTPUT, HubModel
-from models.hub.own.rows import keeps_rows_apart
-from models.hub.own.token_rows import MOVED, ModuleInputs, OnlyItself, RecordedAttention, misfits
-from models.hub.own.tokenizer import (
-    TARGET_START,
-    OwnEncoding,
-    PendingText,
-    TextsTokenizer,
-    describe_error,
-)
 from models.hub.recording.context import HeadPlace, OneText, PassContext, TextStreams
 from models.hub.recording.forward_pass import ForwardPass
 from models.hub.recording.watch import watching
 from models.hub.sizes import HubConfig
+from models.hub.user_module.rows import keeps_rows_apart
+from models.hub.user_module.token_rows import (
+    MOVED,
+    ModuleInputs,
+    OnlyItself,
+    RecordedAttention,
+    misfits,
+)
+from models.hub.user_module.tokenizer import (
+    TARGET_START,
+    PendingText,
+    TextsTokenizer,
+    UserEncoding,
+    describe_error,
+)
 from models.hub.writers import CausalLM, EncoderDecoderLM
 from models.layers.cache import Cache
 from models.layers.masks import Masks, SiteKind
@@ -46,7 +52,7 @@ NO_ATTENTION_SEEN = (
 _TITLE = "Decoder self-attention"  # whether a mask is in place, only a run tells
 
 
-class OwnModel(HubModel):
+class UserModel(HubModel):
     """A module that is shown, and whose output is not known."""
 
     pads = False
@@ -86,7 +92,7 @@ class OwnModel(HubModel):
 
         Raises ValueError for several rows of tensors or of different lengths.
         """
-        rows = [e.tensors for e in encodings if isinstance(e, OwnEncoding) and e.tensors]
+        rows = [e.tensors for e in encodings if isinstance(e, UserEncoding) and e.tensors]
         if len({len(e.ids) for e in encodings}) > 1 or (rows and len(encodings) > 1):
             raise ValueError(
                 "this module reads one row at a time, because it cannot know which tokens are padding"
@@ -243,7 +249,7 @@ def _first_tensor(output: Any) -> Tensor | None:
     return next((part for part in parts if isinstance(part, Tensor)), None)
 
 
-class OwnWriter(OwnModel):
+class UserWriter(UserModel):
     """A module that predicts the next token at each position."""
 
     writes = "text"
@@ -279,7 +285,7 @@ class OwnWriter(OwnModel):
 FIRST_STREAM, SECOND_STREAM = "first text", "second text"
 
 
-class OwnTexts(OwnModel):
+class UserTexts(UserModel):
     """A module that reads two texts, of which the second is taken for the decoder's.
 
     It is shown and does not write.
@@ -347,7 +353,7 @@ class OwnTexts(OwnModel):
         return {NUMBERS_OUTPUT: Numbers(SECOND_STREAM, tuple(answers[NUMBERS_OUTPUT].shape))}
 
 
-class OwnTranslator(OwnTexts):
+class UserTranslator(UserTexts):
     """A module that reads a source and predicts the next token at each position of a target.
 
     It is called anew at each step with all of the source and the target so far.
@@ -384,7 +390,7 @@ class OwnTranslator(OwnTexts):
         rows = dict(streams)
         if isinstance(rows.get(SECOND_STREAM), PendingText):
             rows[SECOND_STREAM] = super().completed(streams, tokenizer)[SECOND_STREAM]
-        if any(isinstance(row, OwnEncoding) for row in rows.values()):
+        if any(isinstance(row, UserEncoding) for row in rows.values()):
             raise self.refused("a module that writes must read token ids, not Inputs")
         return rows
 

@@ -15,25 +15,31 @@ import torch
 from torch import nn
 
 from models.checkpoint import Checkpoint
-from models.hub.own.image import (
+from models.hub.sizes import HubConfig
+from models.hub.user_module.image import (
     EncodeImage,
-    OwnImageModel,
-    OwnImageTokenizer,
     Patches,
+    UserImageModel,
+    UserImageTokenizer,
     example_images,
 )
-from models.hub.own.model import CallModule, OwnModel, OwnTexts, OwnTranslator, OwnWriter
-from models.hub.own.tokenizer import PADDING_ID, Inputs, OwnTokenizer, TextsTokenizer
-from models.hub.sizes import HubConfig
+from models.hub.user_module.model import (
+    CallModule,
+    UserModel,
+    UserTexts,
+    UserTranslator,
+    UserWriter,
+)
+from models.hub.user_module.tokenizer import PADDING_ID, Inputs, TextsTokenizer, UserTokenizer
 from models.runs.scope import Scope
 
 __all__ = ["Inputs", "Patches", "scope_of", "watch"]
 
-MAX_OWN_TOKENS = 4096  # tokens
+MAX_MODULE_TOKENS = 4096  # tokens
 ONE_OF = "give either encode, for a module that reads text, or encode_image"
 TAKEN = ("edits", "draft_tokens")  # arguments of `Scope.run` that are no fields
 EXAMPLE = "The little dog was very hungry."
-OWN_EXAMPLES = (EXAMPLE, "Le petit chien avait très faim.")  # of a source and a target
+PAIR_EXAMPLES = (EXAMPLE, "Le petit chien avait très faim.")  # of a source and a target
 
 
 def watch(
@@ -47,7 +53,7 @@ def watch(
     call: CallModule | None = None,
     name: str = "",
     example: str | Sequence[str] = "",
-    n_ctx: int = MAX_OWN_TOKENS,
+    n_ctx: int = MAX_MODULE_TOKENS,
     end: int | None = None,
 ) -> Scope:
     """Return a scope of a module in evaluation mode.
@@ -77,7 +83,7 @@ def watch(
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     kind, call = type(module).__name__, call or (lambda m, *inputs: m(*inputs))
     is_one, writes = len(fields) == 1, decode is not None
-    text = example or (EXAMPLE if is_one else OWN_EXAMPLES[0] if writes else OWN_EXAMPLES)
+    text = example or (EXAMPLE if is_one else PAIR_EXAMPLES[0] if writes else PAIR_EXAMPLES)
     example = text if isinstance(text, str) else list(text)
     config = HubConfig(
         kind, 0, 0, 1, 0, n_ctx, 1, "float32", PADDING_ID,
@@ -88,15 +94,15 @@ def watch(
     if encode is None:
         raise ValueError(ONE_OF)
     if is_one:
-        tokenizer = OwnTokenizer(encode, decode, fields[0])
-        model = (OwnWriter if writes else OwnModel)(module, config, fields[0], call)
+        tokenizer = UserTokenizer(encode, decode, fields[0])
+        model = (UserWriter if writes else UserModel)(module, config, fields[0], call)
     else:
         tokenizer = TextsTokenizer(encode, decode, fields, end)
         if writes:
             tokenizer.open_with(example if isinstance(example, str) else example[0])
-            model = OwnTranslator(module, config, fields, call, tokenizer.start)
+            model = UserTranslator(module, config, fields, call, tokenizer.start)
         else:
-            model = OwnTexts(module, config, fields, call)
+            model = UserTexts(module, config, fields, call)
     training = {"examples": [example]}
     return Scope(Checkpoint(Path(name or kind), model, tokenizer, training), device)
 
@@ -111,8 +117,8 @@ def _scope_of_images(
     device: torch.device,
 ) -> Scope:
     """Return a scope of a module that reads an image."""
-    tokenizer = OwnImageTokenizer(encode_image)
-    model = OwnImageModel(module, config, call, classes)
+    tokenizer = UserImageTokenizer(encode_image)
+    model = UserImageModel(module, config, call, classes)
     training = {"examples": example_images()}
     return Scope(Checkpoint(Path(name), model, tokenizer, training), device)
 
