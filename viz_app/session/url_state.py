@@ -233,9 +233,9 @@ def set_value(parameter: Parameter[UrlValue], value: UrlValue) -> None:
 def correct_value(parameter: Parameter[UrlValue], value: UrlValue) -> None:
     """Replace a value that no longer fits the other choices, without counting it as a step."""
     session, differs = _session(), value != get(parameter)
-    if session.standing and differs:
-        page, texts = session.standing  # replaced, so that preview_choices can undo it
-        session.standing = page, {n: text for n, text in texts.items() if n != parameter.name}
+    if session.last_published and differs:
+        page, texts = session.last_published  # replaced, so that preview_choices can undo it
+        session.last_published = page, {n: text for n, text in texts.items() if n != parameter.name}
     use_fallback(
         parameter, value, f"{parameter.name} does not fit this model and text" if differs else ""
     )

@@ -17,8 +17,8 @@ MAX_TRAINERS = 16  # trainers
 RUNS_LOOK_SECONDS = 0.25  # s between two looks at the runs
 ORPHAN_SECONDS = 60.0  # s after which the run of a closed page ends
 PAUSED_SECONDS = 60.0  # s after which a paused run ends, if others wait
-MOST_WAITING = 200  # runs in the queue
-FULL = f"{MOST_WAITING} runs are waiting already; try again later"
+MAX_WAITING = 200  # runs in the queue
+FULL = f"{MAX_WAITING} runs are waiting already; try again later"
 _log = logging.getLogger(__name__)
 
 

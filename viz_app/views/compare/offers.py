@@ -99,7 +99,7 @@ def _models(run: CurrentRun) -> Iterator[Offer]:
     current, task = live.live_session().picked, run.scope.task
     names = [one.name for one in menu.menu_entries() if one.name != current and one.attends]
     same = [name for name in names if _task(name) == task != "unknown"]
-    for name in same[:MOST_MODELS]:
+    for name in same[:MAX_MODELS]:
         yield _offer(name, f"model-{name}", partial(_pin_model, name))
     texts = sum(not field.optional for field in run.scope.model.text_fields)
     if task in GENERATED or texts != 1:  # none: it reads a file
