@@ -438,12 +438,12 @@ def test_a_correction_in_a_preview_is_undone_with_it(monkeypatch: pytest.MonkeyP
     url_state.begin_page("attention")
     url_state.set_value(FOCUS_HEAD, 3)
     url_state.publish()
-    before = url_state._session().standing
+    before = url_state._session().last_published
     assert before[1][FOCUS_HEAD.name] == ["3"]
     with url_state.preview_choices():
         url_state.correct_value(FOCUS_HEAD, 1)
-        assert FOCUS_HEAD.name not in url_state._session().standing[1]
-    assert url_state._session().standing[1][FOCUS_HEAD.name] == ["3"]
+        assert FOCUS_HEAD.name not in url_state._session().last_published[1]
+    assert url_state._session().last_published[1][FOCUS_HEAD.name] == ["3"]
     assert url_state.get(FOCUS_HEAD) == 3
 
 
