@@ -10,7 +10,7 @@ from toml_files import tomllib
 from viz_app import host_guard
 from viz_app.host_guard import HostGuard
 
-NAMES = {"names": [*host_guard.LOCAL, "192.168.7.5"], "behind": ["Attn.Example.org"]}
+NAMES = {"names": [*host_guard.LOCAL, "192.168.7.5"], "proxy_names": ["Attn.Example.org"]}
 STREAM, LIVE, PAGE = "/_stcore/stream", "/live", "/decoding"
 
 
@@ -124,16 +124,16 @@ def test_a_proxys_name_may_stand_before_another_host(origin: str) -> None:
 def test_where_it_listens_everywhere_every_address_in_figures_is_its_own() -> None:
     for host in ("10.1.2.3:8501", "[fe80::1]:8501", "8.8.8.8"):
         assert comes_in(
-            LIVE, *from_page(host, f"http://{host}"), names=host_guard.LOCAL, numbers=True
+            LIVE, *from_page(host, f"http://{host}"), names=host_guard.LOCAL, allows_ip=True
         )
         assert not comes_in(
-            LIVE, *from_page(host, "http://10.9.9.9"), names=host_guard.LOCAL, numbers=True
+            LIVE, *from_page(host, "http://10.9.9.9"), names=host_guard.LOCAL, allows_ip=True
         )
     assert not comes_in(
         LIVE,
         *from_page("evil.example", "http://evil.example"),
         names=host_guard.LOCAL,
-        numbers=True,
+        allows_ip=True,
     )
 
 
@@ -179,15 +179,15 @@ def test_the_names_are_those_of_where_it_listens(monkeypatch: pytest.MonkeyPatch
     settings(monkeypatch)
     assert host_guard.settings() == {
         "names": [*host_guard.LOCAL, "localhost"],
-        "behind": [],
-        "numbers": False,
+        "proxy_names": [],
+        "allows_ip": False,
     }
     monkeypatch.setenv(host_guard.ALLOWED, "attn.example.org, other.example.org,")
     settings(monkeypatch, address="192.168.7.5")
     own = {
         "names": [*host_guard.LOCAL, "192.168.7.5"],
-        "behind": ["attn.example.org", "other.example.org"],
-        "numbers": False,
+        "proxy_names": ["attn.example.org", "other.example.org"],
+        "allows_ip": False,
     }
     assert host_guard.settings() == own
     monkeypatch.setattr(host_guard.socket, "gethostname", lambda: "workbench")
@@ -195,5 +195,5 @@ def test_the_names_are_those_of_where_it_listens(monkeypatch: pytest.MonkeyPatch
         settings(monkeypatch, address=address)
         assert host_guard.settings() == own | {
             "names": [*host_guard.LOCAL, "workbench"],
-            "numbers": True,
+            "allows_ip": True,
         }
