@@ -133,7 +133,7 @@ HUB_KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
     ("MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES", "AutoModelForMultipleChoice", MultipleChoice),
     ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "AutoModelForCausalLM", CausalLM),
     ("MODEL_FOR_PRETRAINING_MAPPING_NAMES", PRETRAINING, MaskedLM),
-    ("MODEL_FOR_CTC_MAPPING_NAMES", "AutoModelForCTC", SoundSpeller),
+    ("MODEL_FOR_CTC_MAPPING_NAMES", "AutoModelForCTC", CTCModel),
     ("MODEL_MAPPING_NAMES", "AutoModel", HubModel),
     ("MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES", "AutoModelForTextEncoding", HubModel),
     ("MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES", "AutoModelForSpeechSeq2Seq", SpeechToText),

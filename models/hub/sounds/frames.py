@@ -43,10 +43,12 @@ def measured_frames(module: Any, processor: SoundProcessor) -> SoundFrames:
     noise = np.random.default_rng(0).uniform(-0.5, 0.5, n_samples).astype(np.float32)
     features = processor.features(Waveform(noise, processor.rate))
     steps, rows = token_steps(module, processor.reads, features), processor.rows
-    n = round(processor.longest * processor.rate)
+    n = round(processor.max_seconds * processor.rate)
     longest = steps.count(n if rows is None else rows.steps.count(n))
     if longest > MAX_HUB_TOKENS:
-        raise CheckpointError(f"it makes {longest:,} frames of {processor.longest:g} s of sound")
+        raise CheckpointError(
+            f"it makes {longest:,} frames of {processor.max_seconds:g} s of sound"
+        )
     step = steps.step * (1 if rows is None else rows.steps.step)
     return SoundFrames(lambda features: steps.count(len(features)), step / processor.rate, longest)
 

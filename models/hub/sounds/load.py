@@ -76,7 +76,7 @@ def opened_sound(
     probe.check_recorded(model)
     _check_two_steps(model)
     probe.choose_cache(model)
-    confirm.record_layers(model, layer_maps(module))
+    confirm.choose_layer_map(model, layer_maps(module))
     table = table_looked_up(model, frames.count(trial), frames.longest, **{reads: model.trial})
     if table is not None:
         model.positions, model.order_source = table, BY_VECTORS
@@ -93,7 +93,7 @@ def _frames(
         check_unpadded(encoder, processor)
         return frames
     n_frames, step = sound_frames(encoder, sound[processor.reads])
-    seconds = step * processor.longest / trial.shape[-1]
+    seconds = step * processor.max_seconds / trial.shape[-1]
     return SoundFrames(lambda features: n_frames, seconds, n_frames)
 
 
@@ -120,7 +120,7 @@ def _check_two_steps(model: SpeechToText) -> None:
     expected = model.module(
         **{model.reads: features}, decoder_input_ids=text, use_cache=False
     ).logits
-    if not close(model, model(features, text), expected):
+    if not is_close(model, model(features, text), expected):
         raise CheckpointError(
             "its decoder gives other logits from a finished encoding than in one call with its encoder"
         )

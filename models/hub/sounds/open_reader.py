@@ -143,7 +143,7 @@ def _columns(
     if encoder is None:
         raise CheckpointError("it reads a spectrogram, but has no encoder of its columns")
     n_frames, step = sound_frames(encoder, trial[None].to(module.device, module.dtype))
-    seconds = step * processor.longest / trial.shape[-1]
+    seconds = step * processor.max_seconds / trial.shape[-1]
     return SoundFrames(lambda features: n_frames, seconds, n_frames)
 
 

@@ -73,7 +73,7 @@ def _check_other(name: str, value: Any) -> None:
 class SoundProcessor:
     """The library's feature extractor of a folder.
 
-    `reads` is the name of the input that it makes, and `longest` the seconds of a sound that fit.
+    `reads` is the name of the input that it makes, and `max_seconds` the longest sound that fits.
     `rows` are those of a spectrogram that is as long as its sound, None for others.
     """
 

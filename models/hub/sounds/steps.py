@@ -23,7 +23,7 @@ from models.hub.images.layout import first_vectors
 from models.hub.sizes import MAX_HUB_TOKENS
 
 NO_STEPS = "its frames are not a row of equal steps through the sound"
-LEAST_FRAMES = 8  # of the sound that a model is tried with
+MIN_FRAMES = 8  # of the sound that a model is tried with
 _NEAR = 0.75  # steps from its place, within which a token must read
 _PROBED = 9  # tokens whose places are measured
 _SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
@@ -74,11 +74,11 @@ def token_steps(module: Any, reads: str, features: Float[Tensor, " place *number
         return first_queries(module, **{reads: whole[:, :n]})
 
     n, length = count(len(features)), len(features)
-    if not LEAST_FRAMES <= n <= MAX_HUB_TOKENS:
+    if not MIN_FRAMES <= n <= MAX_HUB_TOKENS:
         raise CheckpointError(
-            f"{NO_STEPS}: it makes {n:,} frames; shown are {LEAST_FRAMES} to {MAX_HUB_TOKENS:,}"
+            f"{NO_STEPS}: it makes {n:,} frames; shown are {MIN_FRAMES} to {MAX_HUB_TOKENS:,}"
         )
-    part = -(-length * LEAST_FRAMES // n)
+    part = -(-length * MIN_FRAMES // n)
     steps = equal_steps(count, part, min(length, 3 * part))
     if any(count(m) != steps.count(m) for m in (part, length - part // 2, length)):
         raise CheckpointError(NO_STEPS)

@@ -28,7 +28,7 @@ SLOWEST = 0.25  # s of processor time for a run; those of the library take a ten
 AROUND = 64  # special tokens that a template may put around texts
 MAX_TRIAL_TOKEN = 4096  # characters
 _LETTERS = "a 0.\n"  # one of each class that patterns speak of
-_MOST_LETTERS = 8
+_MAX_LETTERS = 8
 
 
 def try_tokenizer(tokenizer: Tokenizer, library: Any) -> None:
@@ -121,11 +121,11 @@ def _runs(content: dict[str, Any]) -> Iterator[str]:
     letters = list(
         dict.fromkeys([*_LETTERS, *(c for text in texts for c in text if c.isprintable())])
     )
-    pieces = [*letters[:_MOST_LETTERS], *(text for text in texts[:_MOST_LETTERS] if len(text) > 1)]
+    pieces = [*letters[:_MAX_LETTERS], *(text for text in texts[:_MAX_LETTERS] if len(text) > 1)]
     for piece in pieces:
         yield (piece * RUN)[:RUN]
         yield ((piece * 99)[:99] + " ") * (RUN // 100)  # words as long as WordPiece splits
-    yield from _runs_of_letters(letters[:_MOST_LETTERS])
+    yield from _runs_of_letters(letters[:_MAX_LETTERS])
 
 
 def _runs_of_letters(letters: Iterable[str]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from models.trace.edits.base import AttentionPart, Edit, Where
 Cell = tuple[int, int]  # (query, key), both counted from 0
 
 READY_MADE = ("none", "causal", "window", "previous", "block-diagonal")
-_LEAST_K = {"window": 0, "block-diagonal": 1}
+_MIN_K = {"window": 0, "block-diagonal": 1}
 
 
 def ready_made(name: str, k: int, n_query: int, n_key: int) -> Bool[Tensor, "query key"]:
@@ -34,8 +34,8 @@ def ready_made(name: str, k: int, n_query: int, n_key: int) -> Bool[Tensor, "que
     """
     if name not in READY_MADE:
         raise ValueError(f"a ready-made mask is one of {', '.join(READY_MADE)}, got {name!r}")
-    if k < _LEAST_K.get(name, k):
-        raise ValueError(f"k of a {name} mask must be at least {_LEAST_K[name]}, got {k}")
+    if k < _MIN_K.get(name, k):
+        raise ValueError(f"k of a {name} mask must be at least {_MIN_K[name]}, got {k}")
     i, j = torch.arange(n_query)[:, None], torch.arange(n_key)[None]
     if name == "causal":
         return j <= i

@@ -89,8 +89,8 @@ def incomplete_files_note(run: CurrentRun, choices: AttentionChoices) -> str:
 
 FRAME_MS, LAST_FRAME_MS = 700, 2500
 _CELL, _LEFT, _TOP, _FONT = 24, 120, 110, 13
-_LONGEST_LABEL = 15  # characters
-_LONGEST_PICTURE = 48  # tokens a side; cells of larger pictures shrink
+_MAX_LABEL_LENGTH = 15  # characters
+_MAX_PICTURE_TOKENS = 48  # tokens a side; cells of larger pictures shrink
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def head_gif(
 
     Tokens label both axes, masked cells are hatched; `unit` is the meaning of the strongest colour.
     """
-    cell = max(4, min(_CELL, _CELL * _LONGEST_PICTURE // max(len(queries), len(keys))))
+    cell = max(4, min(_CELL, _CELL * _MAX_PICTURE_TOKENS // max(len(queries), len(keys))))
     pictures = [_picture(frame, queries, keys, blocked, title, cell, unit) for frame in frames]
     out = io.BytesIO()
     durations = [FRAME_MS] * (len(pictures) - 1) + [LAST_FRAME_MS]
@@ -181,7 +181,7 @@ def _picture(
         for q, label in enumerate(queries):
             pen.text(
                 (_LEFT - 6, _TOP + (q + 0.5) * cell),
-                shorten(label.text, _LONGEST_LABEL),
+                shorten(label.text, _MAX_LABEL_LENGTH),
                 TEXT_COLOUR,
                 font,
                 anchor="rm",
@@ -189,7 +189,7 @@ def _picture(
         for k, label in enumerate(keys):
             _slanted(
                 picture,
-                shorten(label.text, _LONGEST_LABEL),
+                shorten(label.text, _MAX_LABEL_LENGTH),
                 (_LEFT + int((k + 0.5) * cell), _TOP - 4),
                 font,
             )

@@ -106,12 +106,12 @@ def not_applied(names: Sequence[str]) -> str:
     return f"The model's generation settings include {listed_names}. The app does not apply {'it' if len(names) == 1 else 'them'}."
 
 
-_MOST_NAMED = 4  # positions in a sentence
+_MAX_NAMED = 4  # positions in a sentence
 
 
 def passed_over(positions: Sequence[int]) -> str:
     """Say where the settings of a model's folder passed over the most probable token."""
-    numbers = [str(position + 1) for position in positions[:_MOST_NAMED]]
+    numbers = [str(position + 1) for position in positions[:_MAX_NAMED]]
     more = len(positions) - len(numbers)
     last = f"{more} more" if more else numbers.pop() if numbers[1:] else ""
     places = ", ".join(numbers) + (f" and {last}" if last else "")

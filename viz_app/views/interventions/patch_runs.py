@@ -12,8 +12,8 @@ from models.trace import Trace
 from models.trace.edits import Edit, Edits, Patch, Where
 from models.trace.outputs import (
     ClassProbabilities,
-    MultiLabelProbabilities,
     MaskedToken,
+    MultiLabelProbabilities,
     NextToken,
     Span,
     TokenClasses,
