@@ -21,11 +21,15 @@ from viz_app import words
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.stamp import facts, saving
+from viz_app.session import cache
 from viz_app.session import mask_notation as masks_notation
+from viz_app.session.current_run import CurrentRun
 from viz_app.views.masks import files as masks_files
 from viz_app.views.masks import mask_view, outcome_text, painter
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import LogProbChange, MaskView
+from viz_app.views.masks.page import ALL_MASKS
+from viz_app.views.masks.payloads import MaskChoices
 
 TERMS = words.terms("translation", ("en", "fr"))
 KIND = {kind.name: kind for kind in Transformer.kinds}
@@ -602,6 +606,14 @@ def test_everything_read_back(view: MaskView, allowed: dict[str, np.ndarray]) ->
             np.testing.assert_array_equal(
                 held[f"{sites[CROSS]}.{when}"] > 0, np.tile(allowed[f"cross{own}"], (3, 1, 1))
             )
+
+
+@pytest.mark.parametrize(("row", "text"), [(0, "abcde"), (1, "abc")])
+def test_files_are_about_the_text_shown(scope: Scope, row: int, text: str) -> None:
+    run = CurrentRun(scope, cache.trace(scope, ("abcde", "")))
+    choices = MaskChoices("abc", "", row, "cross", CROSS, 0)
+    files = ALL_MASKS.files(run, choices)
+    assert [file.about(run)["source"] for file in files] == [text] * 4
 
 
 def test_the_drawing_shows_the_mask_before_after_and_the_difference(

@@ -4,12 +4,13 @@ Every mask in layers, one to paint on, and what the model then does.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from viz_app.components.catalogue import MASK_PAINTER, PLAIN
 from viz_app.controls.tile import choose_tile
 from viz_app.drawing import provenance
 from viz_app.drawing.cells import has_many_cells
-from viz_app.drawing.stamp import FileContent
+from viz_app.drawing.stamp import Facts, FileContent, facts
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views import onward
@@ -66,14 +67,18 @@ def _files(run: CurrentRun, choices: MaskChoices) -> Sequence[File]:
     def of(make: Callable[[MaskView], FileContent]) -> Callable[[CurrentRun], FileContent]:
         return lambda now: make(masked_views(now, choices)[1])
 
+    def about(now: CurrentRun) -> Facts:
+        return facts(masked_views(now, choices)[1].after.trace)  # of the text shown
+
+    file = partial(File, about=about)
     svg, csv, log_probs = of(files.masks_svg), of(files.masked_head_csv), of(files.log_probs_csv)
     table, table_name = "Log-probabilities, CSV", f"{whose}.log-probabilities.csv"
-    drawing = File("Masks and head, SVG", svg, f"{name}.masks.svg")
+    drawing = file("Masks and head, SVG", svg, f"{name}.masks.svg")
     return [
         *([] if _is_long(run) else [drawing]),  # a long text has too many cells for the drawing
-        File("This head, CSV", csv, f"{name}.masks.csv"),
-        File(table, log_probs, table_name),
-        File("Everything, npz", of(files.everything_npz), f"{whose}.masks.npz"),
+        file("This head, CSV", csv, f"{name}.masks.csv"),
+        file(table, log_probs, table_name),
+        file("Everything, npz", of(files.everything_npz), f"{whose}.masks.npz"),
     ]
 
 
