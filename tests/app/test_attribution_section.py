@@ -44,6 +44,12 @@ def shown(method: str, **more: str) -> np.ndarray:
     return picture(opened(method, **more), "attribution")[1]["states"]
 
 
+def test_the_picture_is_about_the_decision_unless_it_is_of_none() -> None:
+    about = picture(opened(text.GRADIENT_METHOD), "attribution")[0]["about"]
+    assert "\ndecision: 4, " in about
+    assert "decision" not in picture(opened(text.ROLLOUT_METHOD), "attribution")[0]["about"]
+
+
 @pytest.mark.parametrize("checkpoint", ["eng-fra", "gpt", "bert", "xlnet", "dates-bahdanau"])
 @pytest.mark.parametrize(
     "method", [text.GRADIENT_METHOD, text.INTEGRATED_METHOD, text.ROLLOUT_METHOD]

@@ -29,6 +29,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import payloads as page_payloads
 from viz_app.views.interventions import state, text
 from viz_app.views.interventions.decisions import decisions, default_decision, option_label
+from viz_app.views.interventions.heads import BOARD_OF_HEADS
 from viz_app.views.interventions.payloads import (
     HeadOffChoices,
     asked_about,
@@ -136,6 +137,21 @@ def test_an_option_at_the_start_of_a_text_has_no_space_before_it() -> None:
     token = trace.model.tokenizer.encode("Il").ids[0]
     assert [option_label(trace, token, row).text for row in (0, 1)] == ["Il", "·Il"]
     assert option_label(trace, trace.next_token.labels[0], 0).text == decisions(trace)[0].label.text
+
+
+def test_files_of_other_choices_say_what_was_chosen() -> None:
+    """Choices that change the numbers of the board and its table change their facts."""
+    run, every = run_of("gpt"), []
+    for other in ({}, {"position": 1}, {"metric": "divergence"}, {"baseline": "uniform"}):
+        choices = replace(USUAL, **other)
+        (file,) = BOARD_OF_HEADS.files(run, choices)
+        board = head_off_payloads(run, choices)["board"]
+        assert board["about"].splitlines() == [f"{k}: {v}" for k, v in file.about(run).items()]
+        every.append(board["about"])
+    assert len(set(every)) == 4
+    assert "\ndecision: 2, " in every[1]
+    assert "\nmeasured by: KL divergence\n" in every[2]
+    assert "\na head that is off passes on: equal weights\n" in every[3]
 
 
 def test_the_first_difference_is_the_first() -> None:

@@ -144,6 +144,23 @@ def test_the_picture_names_what_is_measured() -> None:
     assert this > 0 > other
 
 
+@pytest.mark.parametrize(("part", "key"), [("residual", "patch"), ("gradient", "scatter")])
+def test_files_name_the_other_text_and_the_decision(part: str, key: str) -> None:
+    run = run_of("gpt")
+    for second, position in (("The girl said that", 0), ("The boy knew that", 2)):
+        chosen = choices("gpt", second=(second,), position=position, part=part)
+        (file,) = patch.PATCHING.files(run, chosen)
+        drawn = patch_section_payloads(run, chosen)[key]
+        for about in (
+            dict(file.about(run)),
+            dict(line.split(": ", 1) for line in drawn["about"].splitlines()),
+        ):
+            assert about["text"] == "The boy said that"
+            assert about["second text"] == second
+            assert about["decision"].startswith(f"{position + 1}, ")
+            assert about["measured by"] in (drawn.get("measured") or about["measured by"])
+
+
 @pytest.mark.parametrize("name", ["eng-fra", "gpt", "bert-where", "dates-bahdanau"])
 def test_the_sentence_names_the_strongest_cell_and_its_direction(name: str) -> None:
     drawn = patch_section_payloads(run_of(name), choices(name))["patch"]

@@ -134,6 +134,11 @@ PageCell = (
 )
 
 
+def run_facts(run: CurrentRun) -> Facts:
+    """Return the facts about a run."""
+    return facts(run.trace)
+
+
 @dataclass(frozen=True)
 class File:
     """A download.
@@ -144,11 +149,14 @@ class File:
     label: str
     make: Callable[[CurrentRun], FileContent]
     name: str
-    about: Callable[[CurrentRun], Facts] = lambda run: facts(run.trace)
+    about: Callable[[CurrentRun], Facts] = run_facts
 
 
 def csv_file(
-    label: str, name: str, table: Callable[[CurrentRun], Sequence[Iterable[object]]]
+    label: str,
+    name: str,
+    table: Callable[[CurrentRun], Sequence[Iterable[object]]],
+    about: Callable[[CurrentRun], Facts] = run_facts,
 ) -> File:
     """Return the download of a table, whose first row names its columns; `name` has no suffix."""
 
@@ -156,7 +164,7 @@ def csv_file(
         head, *rows = table(run)
         return csv_table(head, rows)
 
-    return File(label, make, f"{name}.csv")
+    return File(label, make, f"{name}.csv", about)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from viz_app.drawing.labels import quote
 from viz_app.drawing.notes import check_rows, rows, small_print
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name, head_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import Facts, facts, saving
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import chosen_focus
@@ -36,7 +36,7 @@ from viz_app.views.interventions.attribution_parts import (
     methods_of,
 )
 from viz_app.views.interventions.decisions import decisions, option_noun
-from viz_app.views.interventions.payloads import outcome_payload
+from viz_app.views.interventions.payloads import decision_facts, outcome_payload
 from viz_app.views.page import Columns, File, PageCell, ShownComponent, View, csv_file
 
 METHOD = Choice(
@@ -131,7 +131,7 @@ def _picture(run: CurrentRun, choices: AttributionChoices, result: Found, scales
         "title": text.attribution_title(
             choices.method, _place(run, choices), result.token, result.than
         ),
-        **saving(_file_name(run, choices), facts(run.trace)),
+        **saving(_file_name(run, choices), _facts(run, choices)),
         "axis": "",
         "queryAxis": result.axes[0],
         "keyAxis": result.axes[1],
@@ -152,6 +152,12 @@ def _file_name(run: CurrentRun, choices: AttributionChoices) -> str:
     if choices.method == text.DIRECT_METHOD:
         return file_name(run.trace, choices.method)
     return head_name(run.trace, run.trace.attention[choices.site], choices.head, choices.method)
+
+
+def _facts(run: CurrentRun, choices: AttributionChoices) -> Facts:
+    """Return the facts about the numbers; those of what mixes are of no decision."""
+    is_mixed = choices.method in MIXES
+    return facts(run.trace) if is_mixed else decision_facts(asked_of(run, choices))
 
 
 def _sentence(choices: AttributionChoices, result: Found) -> str:
@@ -199,7 +205,8 @@ def _table(run: CurrentRun, choices: AttributionChoices) -> list[list[object]]:
 
 def _files(run: CurrentRun, choices: AttributionChoices) -> Sequence[File]:
     name = _file_name(run, choices)
-    return [csv_file("These numbers, CSV", name, lambda now: _table(now, choices))]
+    table, about = partial(_table, choices=choices), partial(_facts, choices=choices)
+    return [csv_file("These numbers, CSV", name, table, about)]
 
 
 ATTRIBUTION = View(

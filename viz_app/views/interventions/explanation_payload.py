@@ -30,7 +30,7 @@ from viz_app import checkpoints
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import head_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -41,6 +41,7 @@ from viz_app.views.interventions.payloads import (
     HeadOffChoices,
     answers_difference,
     asked_about,
+    decision_facts,
 )
 
 MAX_EXPLAINED_TOKENS = 200  # tokens of the longest stream
@@ -106,7 +107,7 @@ def _table(
         )
     return {
         **answers_difference(what, text.NO_WEIGHT_CHANGED),
-        **saving(head_name(trace, site, row.head, "row-tests"), facts(what.after.trace)),
+        **saving(head_name(trace, site, row.head, "row-tests"), decision_facts(what)),
         "title": text.explanation_title(token, queries[row.query].text),
         "decisions": [
             {"label": one.label.as_json(), "chosen": i == what.chosen}

@@ -9,12 +9,19 @@ from viz_app import words
 from viz_app.components.catalogue import BOARD, OUTCOME
 from viz_app.controls import pick, scoring
 from viz_app.drawing import provenance
+from viz_app.drawing.stamp import Facts
 from viz_app.session import run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions.decisions import decisions, option_noun
-from viz_app.views.interventions.payloads import HeadOffChoices, head_off_payloads, head_off_table
+from viz_app.views.interventions.payloads import (
+    HeadOffChoices,
+    asked_about,
+    head_off_facts,
+    head_off_payloads,
+    head_off_table,
+)
 from viz_app.views.page import Columns, File, PageCell, ShownComponent, View, Widget, csv_file
 
 MAX_EDIT_BUTTONS = 6  # edits with a button of their own
@@ -92,7 +99,11 @@ def _layout(run: CurrentRun, choices: HeadOffChoices, pictures: Pictures) -> Seq
 
 def _files(run: CurrentRun, choices: HeadOffChoices) -> Sequence[File]:
     name = provenance.file_name(run.trace, "head-effects")
-    return [csv_file("All effects, CSV", name, lambda now: head_off_table(now, choices))]
+
+    def about(now: CurrentRun) -> Facts:
+        return head_off_facts(asked_about(now, choices), choices)
+
+    return [csv_file("All effects, CSV", name, lambda now: head_off_table(now, choices), about)]
 
 
 BOARD_OF_HEADS = View(

@@ -1,7 +1,7 @@
 """The section Many texts: which heads does the model need over held-out texts?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from viz_app.controls import pick, sweeping
 from viz_app.drawing.frame import LINE_COLOURS, with_title
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
-from viz_app.drawing.stamp import of_model, saving
+from viz_app.drawing.stamp import Facts, of_model, saving
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -129,7 +129,7 @@ def sweep_board(run: CurrentRun, swept: SweepResult) -> dict[str, Any]:
     title = f"What each head off does to the loss, over {_reported(swept)} held-out texts"
     return {
         "title": f"{title}{EDITS_LEFT_OUT * bool(run.spec.edits)}",
-        **saving(file_name(run.trace, "heads-off.many-texts"), of_model(run.trace)),
+        **saving(file_name(run.trace, "heads-off.many-texts"), _facts(run, swept)),
         "sentence": needed_heads_sentence(run, swept),
         "legend": "change of the loss when the head is off. Above 0: the model needs it. "
         "*: significant on the other half of the texts",
@@ -261,10 +261,19 @@ def _files(run: CurrentRun, choices: SweepChoices) -> Sequence[File]:
     if swept is None:
         return ()
     name = file_name(run.trace, "heads-over-texts", choices.baseline)
-    table = csv_file(
-        "Effects and intervals, CSV", name, lambda now: [SWEEP_COLUMNS, *sweep_table(swept)]
-    )
-    return [replace(table, about=lambda now: of_model(now.trace))]
+    return [
+        csv_file(
+            "Effects and intervals, CSV",
+            name,
+            lambda now: [SWEEP_COLUMNS, *sweep_table(swept)],
+            partial(_facts, swept=swept),
+        )
+    ]
+
+
+def _facts(run: CurrentRun, swept: SweepResult) -> Facts:
+    baseline = {text.PASSES_ON: text.BASELINE_NAMES[swept.baseline]}
+    return {**of_model(run.trace), **baseline, "held-out texts": f"{_reported(swept)}"}
 
 
 SWEEP_COLUMNS = ["kind", "layer", "head", "mean effect in nats", "low", "high", "p", "significant"]

@@ -19,6 +19,7 @@ from viz_app.controls.file_box import file_upload, pick_file
 from viz_app.controls.text_box import text_box
 from viz_app.drawing import provenance
 from viz_app.drawing.labels import token_text
+from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import live, own_files, pinned, run_changes, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -28,7 +29,7 @@ from viz_app.session.url_state import parameter_of
 from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.decisions import decisions
-from viz_app.views.interventions.patch_effects import PatchChoices, usable_pair
+from viz_app.views.interventions.patch_effects import PatchChoices, patch_facts, usable_pair
 from viz_app.views.interventions.patch_grids import grids, has_states, has_stream
 from viz_app.views.interventions.patch_payloads import (
     PATCH_NOTE,
@@ -289,7 +290,12 @@ def _layout(run: CurrentRun, choices: PatchChoices, pictures: Pictures) -> Seque
 
 def _files(run: CurrentRun, choices: PatchChoices) -> Sequence[File]:
     name = provenance.file_name(run.trace, "patches")
-    return [csv_file("All effects, CSV", name, lambda now: patch_table(now, choices))]
+
+    def about(now: CurrentRun) -> Facts:
+        two, _ = usable_pair(now, choices)
+        return facts(now.trace) if two is None else patch_facts(two.this.trace, two)
+
+    return [csv_file("All effects, CSV", name, lambda now: patch_table(now, choices), about)]
 
 
 PATCHING = View(

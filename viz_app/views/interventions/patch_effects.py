@@ -9,10 +9,19 @@ from models.architectures.base import TEXT_FIELD
 from models.trace import Trace
 from models.trace.edits import Edits, Patch
 from viz_app.drawing.notes import first_output
+from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
+from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.patch_grids import Grid, grids
-from viz_app.views.interventions.patch_runs import NECESSARY, SIDES, SUFFICIENT, Two, two_runs
+from viz_app.views.interventions.patch_runs import (
+    NECESSARY,
+    SIDES,
+    SUFFICIENT,
+    Two,
+    second_fields,
+    two_runs,
+)
 from viz_app.views.interventions.payloads import largest_effect
 
 MAX_PATCH_WORK = 20_000  # parts tried one way · tokens of the longest stream
@@ -68,6 +77,17 @@ def usable_pair(run: CurrentRun, choices: PatchChoices) -> tuple[Two | None, str
         if isinstance(other := two_runs(run, texts, choices.position), Two):
             return other, two
     return None, two
+
+
+def patch_facts(trace: Trace, two: Two) -> Facts:
+    """Return the facts about a run whose parts are taken, the other text, and the decision."""
+    second = {
+        f"second {field.name}": two.other.trace.fields[field.name]
+        for field in second_fields(two.this.scope, two.this.trace)
+    }
+    token = two.decision.label.text
+    measure = {"measured by": say.measure(token, two.rival_name)}
+    return facts(trace, **second, decision=f"{two.row + 1}, {token}", **measure)
 
 
 def measure_patches(two: Two, choices: PatchChoices) -> PatchEffects:

@@ -10,11 +10,16 @@ from models.analysis.checks import Check
 from models.trace.edits import Where
 from viz_app import words
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import patch_text as say
-from viz_app.views.interventions.patch_effects import PatchChoices, PatchEffects, edits_of
+from viz_app.views.interventions.patch_effects import (
+    PatchChoices,
+    PatchEffects,
+    edits_of,
+    patch_facts,
+)
 from viz_app.views.interventions.patch_runs import NECESSARY, SIDES
 
 SLOPE_TOLERANCE = 0.05  # of the guess, by which a finite difference may miss it
@@ -69,7 +74,7 @@ def gradient_picture(
 ) -> dict[str, Any]:
     """Return the payload of both scatters."""
     return {
-        **saving(file_name(run.trace, "gradient"), facts(run.trace)),
+        **saving(file_name(run.trace, "gradient"), patch_facts(run.trace, measured.two)),
         "unit": "share of the gap" if measured.is_share else measured.two.metric(NECESSARY).unit,
         "axes": [say.EXACT_EFFECT, say.GUESSED_EFFECT],
         "hint": say.SCATTER_HINT.format(noun=measured.two.noun),

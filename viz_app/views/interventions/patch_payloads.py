@@ -13,7 +13,7 @@ from viz_app.drawing.labels import labels
 from viz_app.drawing.notes import check_rows, small_print
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.interventions import patch_gradient
@@ -27,6 +27,7 @@ from viz_app.views.interventions.patch_effects import (
     edited_of,
     edits_of,
     measure_patches,
+    patch_facts,
     position_that_answers,
     strongest_cell,
     strongest_head,
@@ -101,7 +102,7 @@ def patch_picture(run: CurrentRun, choices: PatchChoices, measured: PatchEffects
     panels = [panel(run, choices, measured, side) for side in SIDES]
     levels = (level(two.metric(side), two.sides(side)[0].trace) for side in SIDES)
     return {
-        **saving(file_name(run.trace, "patch"), facts(run.trace)),
+        **saving(file_name(run.trace, "patch"), patch_facts(run.trace, two)),
         "measured": say.metric_values(
             two.decision.label.text, two.rival_name, two.row, *levels, two.noun
         ),

@@ -162,11 +162,15 @@ def heads_not_tried(noun: str) -> str:
     return f"The heads are not tried: {'shorten the text to see them' if noun == 'text' else why}."
 
 
+def measure(token: str, rival: str) -> str:
+    """Name what is measured."""
+    return f"logit({token}) − logit({rival})" if rival else f"log p({token})"
+
+
 def metric_values(token: str, rival: str, row: int, this: float, other: float, noun: str) -> str:
     """Name what is measured, with its value in both runs."""
-    what = f"logit({token}) − logit({rival})" if rival else f"log p({token})"
     return (
-        f"Measured: {what} at decision {row + 1}: {signed_number(this)} in this {noun}, "
+        f"Measured: {measure(token, rival)} at decision {row + 1}: {signed_number(this)} in this {noun}, "
         f"{signed_number(other)} in the other"
     )
 

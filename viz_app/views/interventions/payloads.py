@@ -17,7 +17,7 @@ from viz_app import words
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import Facts, facts, saving
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -74,6 +74,20 @@ def asked_about(run: CurrentRun, choices: HeadOffChoices) -> Asked:
     if choices.position is not None and choices.position < len(every):
         chosen = choices.position
     return Asked(before, run, every, chosen)
+
+
+def decision_facts(what: Asked, **more: str) -> Facts:
+    """Return the facts about the run with its edits: those of every file, and the decision."""
+    return facts(what.after.trace, decision=f"{what.decision.row + 1}, {what.token}", **more)
+
+
+def head_off_facts(what: Asked, choices: HeadOffChoices) -> Facts:
+    """Return the facts about the effects of switching heads off."""
+    asked = {
+        "measured by": text.METRIC_NAMES[choices.metric],
+        text.PASSES_ON: text.BASELINE_NAMES[choices.baseline],
+    }
+    return decision_facts(what, **asked)
 
 
 def head_off_payloads(run: CurrentRun, choices: HeadOffChoices) -> Pictures:
@@ -138,7 +152,7 @@ def head_board(what: Asked, choices: HeadOffChoices, effects: HeadEffects | None
     signed = choices.metric == "log-probability"
     return {
         "title": text.board_title(choices.metric, what.token),
-        **saving(file_name(trace, "heads-off"), facts(trace)),
+        **saving(file_name(trace, "heads-off"), head_off_facts(what, choices)),
         "sentence": text.HEADS_TOO_LONG.format(text.noun_of(what.after.scope.model))
         if effects is None
         else _sentence(what, effects, signed),
@@ -221,7 +235,7 @@ def outcome_payload(what: Asked) -> dict[str, Any]:
     is_edited = bool(what.after.trace.edits != what.before.trace.edits)
     return {
         **answers_difference(what),
-        **saving(file_name(what.after.trace, "answers"), facts(what.after.trace)),
+        **saving(file_name(what.after.trace, "answers"), decision_facts(what)),
         "which": text.FOLLOWED.format(option_noun(what.before.trace)),
         "decisions": [
             {

@@ -13,6 +13,7 @@ NO_HELD_OUT_TEXT = (
 HEADS_TOO_LONG = (
     "This {} has too many tokens to try every head at once. Click a head to see what it does."
 )
+PASSES_ON = "a head that is off passes on"
 BASELINE_NAMES = {
     "zero": "nothing",
     "uniform": "equal weights",
