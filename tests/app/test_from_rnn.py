@@ -186,6 +186,23 @@ def test_every_section_stands_for_every_model(shipped, name, section):
     assert len(drawn(at)) == PICTURES[section]
 
 
+def test_what_reaches_what_names_the_model_of_each_layer(shipped):
+    header, _ = payload(page("eng-fra", width="5", seed="3"), "from-rnn-maps")
+    about = dict(line.split(": ", 1) for line in header["about"].splitlines())
+    assert about["source"] == TEXT
+    for kind, name, weights in (
+        (RNN, "eng-fra-bahdanau", "trained"),
+        (BIDIRECTIONAL, "eng-fra-bahdanau", "trained"),
+        (CNN, "eng-fra", "random weights, seed 3"),
+        (SELF_ATTENTION, "eng-fra", "trained"),
+    ):
+        fingerprint = models.load(name, device="cpu").fingerprint[:12]
+        assert about[kind].startswith(weights)
+        assert f"; {name}, fingerprint {fingerprint}" in about[kind]
+    assert about[CNN].endswith("; width 5, layers 3")
+    assert set(about) == {"source", *LAYER_KINDS, "counting"}
+
+
 @pytest.mark.parametrize("section", ["What reaches what", "Two alignments"])
 def test_a_model_alone_stands_too(alone, section):
     at = page(alone / "eng-fra", section)

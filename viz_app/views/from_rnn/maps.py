@@ -29,10 +29,14 @@ MAP_SCALES = {
 
 @dataclass(frozen=True)
 class LayerReach:
-    """One layer's norms, and whose weights they are."""
+    """One layer's norms, and whose weights they are.
+
+    `model` is the model that its weights, or the embeddings that it reads, are of.
+    """
 
     reach: Reach
     weights: str
+    model: str = ""
 
 
 def influence(

@@ -30,7 +30,7 @@ from viz_app.drawing.extent import Scaled
 from viz_app.drawing.labels import labels
 from viz_app.drawing.notes import check_rows
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import caption, facts, of_model, saving
+from viz_app.drawing.stamp import FINGERPRINT, Facts, caption, facts, saving
 from viz_app.session import cache, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -75,8 +75,22 @@ def _layer_reach(layers: Layers, kind: str) -> LayerReach:
     seed = None if trained else layers.seed
     choice, scope = LayerChoice(kind, seed, layers.width, layers.depth), trained or run.scope
     return LayerReach(
-        cache.cached_reach(scope, layers.source.ids, choice), weights_label(scope, choice)
+        cache.cached_reach(scope, layers.source.ids, choice),
+        weights_label(scope, choice),
+        f"{scope.name}, fingerprint {scope.fingerprint[:FINGERPRINT]}",
     )
+
+
+def reach_facts(run: CurrentRun, layers: Sequence[LayerReach]) -> Facts:
+    """Return the facts about the layers over a run's source: the weights of each, not the run's."""
+    of_layers = {}
+    for layer in layers:
+        choice = layer.reach.choice
+        sizes = f"; width {choice.width}, layers {choice.depth}" * (choice.kind == CNN)
+        of_layers[choice.kind] = f"{layer.weights}; {layer.model}{sizes}"
+    names = {"source", *of_layers, "counting"}
+    every = facts(run.trace, **of_layers)
+    return {name: value for name, value in every.items() if name in names}
 
 
 def layers_within(layers: Layers, other: CurrentRun) -> Layers:
@@ -119,11 +133,14 @@ def _payloads(run: CurrentRun, choices: ReachChoices) -> Pictures:
     reaches = [one.reach for one in layers]
     checked = {"checks": check_rows(reach_checks(reaches))}
     if choices.picture == MAPPED:
-        saved = saving(file_name(run.trace, "what-reaches-what"), facts(run.trace))
+        saved = saving(
+            file_name(run.trace, "what-reaches-what"), reach_facts(choices.layers.run, layers)
+        )
         draw = partial(influence, layers, source, choices.scale, saved)
         return {"from-rnn-maps": Scaled(draw), **checked}
     title = "Influence by distance: mean over the pairs that a layer can reach"
-    note = caption(of_model(run.trace, "source"))
+    of = "; ".join(dict.fromkeys(layer.model for layer in layers))
+    note = caption({"layers of": of, "source": source.text})
     return {
         "from-rnn-fading": charts.scaled_fading(reaches, ui.page_look(), title, note),
         **checked,
@@ -157,11 +174,14 @@ def _files(run: CurrentRun, choices: ReachChoices) -> Sequence[File]:
     def by_distance(now: CurrentRun) -> str:
         return files.distance_csv(layer_reaches(layers))
 
-    name = file_name(run.trace, "what-reaches-what")
+    def about(now: CurrentRun) -> Facts:
+        return reach_facts(layers.run, layer_reaches(layers))
+
+    name, file = file_name(run.trace, "what-reaches-what"), partial(File, about=about)
     return [
-        File("The norms, CSV", norms, f"{name}.csv"),
-        File("The norms, npz", arrays, f"{name}.npz"),
-        File("By distance, CSV", by_distance, f"{name}.by-distance.csv"),
+        file("The norms, CSV", norms, f"{name}.csv"),
+        file("The norms, npz", arrays, f"{name}.npz"),
+        file("By distance, CSV", by_distance, f"{name}.by-distance.csv"),
     ]
 
 
