@@ -412,6 +412,7 @@ def test_tokens_of_one_text_are_told_apart_by_their_place() -> None:
     assert (told["prediction"], told["happened"]) == (tokens[other], tokens[place])
     assert told["prediction"] == f"{name} (token {other + 1})"
     assert found("run.surprise", run).count(f"{name} (token ") == 2
+    assert f"{tokens[place]} " in found("run.surprise", run)
 
 
 def test_a_tiny_number_is_compared_as_what_it_is() -> None:

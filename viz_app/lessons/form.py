@@ -56,7 +56,7 @@ def _tokens(prediction: Prediction, run: CurrentRun) -> list[str]:
     if stream is None:
         raise ValueError(f"this run has no stream {prediction.of[:40]}")
     if prediction.kind == ORDER_STEP:
-        return numbered(surprising_tokens(run, prediction.of))
+        return surprising_tokens(run, prediction.of)
     return numbered([plain_token(token) for token in stream.tokens])
 
 

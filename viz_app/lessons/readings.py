@@ -252,8 +252,7 @@ def most_surprising(run: CurrentRun) -> ReadingValue:
 @partial(_reading, predicted_as=ORDER_STEP)
 def surprise(run: CurrentRun) -> ReadingValue:
     """Return the tokens that the model gives a probability, the most surprising first."""
-    tokens, bits = zip(*_surprises(run).values(), strict=True) if _surprises(run) else ((), ())
-    names = numbered(tokens)
+    names, bits = _surprising_names(run), [bits for _, bits in _surprises(run).values()]
     order = sorted(range(len(bits)), key=lambda place: -bits[place])
     return ReadingValue(tuple(order), ", ".join(f"{names[i]} {bits[i]:.1f} bits" for i in order))
 
@@ -448,15 +447,26 @@ def _surprises(run: CurrentRun) -> dict[int, tuple[str, float]]:
 
 
 def surprising_tokens(run: CurrentRun, stream: str) -> list[str]:
-    """Return the tokens of a stream that the model gives a probability, in the stream's order.
+    """Return the tokens of a stream that the model gives a probability, by their names.
+
+    They are in the stream's order.
 
     Raises:
         ValueError: the model gives none to the tokens of this stream.
     """
-    surprises = _surprises(run)
+    names = _surprising_names(run)
     if first_output(run.trace).stream != stream:
         raise ValueError(f"the model gives no probability to the tokens of the {stream[:40]}")
-    return [token for token, _ in surprises.values()]
+    return names
+
+
+def _surprising_names(run: CurrentRun) -> list[str]:
+    """Return the tokens that the model gives a probability, numbered as all of their stream are."""
+    surprises = {position: token for position, (token, _) in _surprises(run).items()}
+    stream = run.trace.streams[first_output(run.trace).stream]
+    tokens = dict(enumerate(map(plain_token, stream.tokens))) | surprises
+    names = numbered([tokens[position] for position in sorted(tokens)])
+    return [names[position] for position in surprises]
 
 
 def _ablation(run: CurrentRun) -> Mapping[str, Any]:
