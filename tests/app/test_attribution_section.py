@@ -1,5 +1,7 @@
 """The section Attribution of Interventions: its numbers are those of the analysis, and its sentences follow from them."""
 
+import csv
+import io
 import re
 from dataclasses import replace
 
@@ -20,6 +22,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import attribution
 from viz_app.views.interventions import attribution_text as text
 from viz_app.views.interventions.attribution import MAX_ATTRIBUTED_TOKENS
+from viz_app.views.interventions.attribution_parts import AttributionChoices
 
 CROSS, SELF = "decoder.layers.2.cross_attn", "encoder.layers.1.self_attn"
 SOURCE = "I like cats."
@@ -66,6 +69,22 @@ def test_every_family_is_attributed_and_its_identity_holds(checkpoint: str, meth
     assert not app.exception
     assert np.isfinite(picture(app, "attribution")[1]["states"]).all()
     assert not [line for look, line in said(app, "checks")["rows"] if look == "failed"]
+
+
+def test_the_table_tells_equal_tokens_apart_and_a_mix_of_all_heads_is_named_for_none() -> None:
+    scope = models.load("gpt", device="cpu")
+    run = CurrentRun(scope, scope.run("the cat and the cat"))
+    site = "decoder.layers.0.self_attn"
+    gradient, rollout = (
+        attribution.ATTRIBUTION.files(run, AttributionChoices(method, 1, site, 2))[0]
+        for method in (text.GRADIENT_METHOD, text.ROLLOUT_METHOD)
+    )
+    assert "head3" in gradient.name
+    assert "head" not in rollout.name
+    for file in (gradient, rollout):
+        columns, *rows = csv.reader(io.StringIO(file.make(run)))
+        assert len(set(columns)) == len(columns) == len(rows) + 1
+        assert columns[1:] == [row[0].split(" → ")[0] for row in rows]
 
 
 def test_the_gradients_are_those_of_the_analysis() -> None:

@@ -12,7 +12,7 @@ from viz_app import words
 from viz_app.components.catalogue import OUTCOME, PLAIN, STATES
 from viz_app.controls import pick, which_head
 from viz_app.drawing.extent import Extent, scale_picture
-from viz_app.drawing.labels import quote
+from viz_app.drawing.labels import number_labels, quote
 from viz_app.drawing.notes import check_rows, rows, small_print
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name, head_name
@@ -151,7 +151,10 @@ def _picture(run: CurrentRun, choices: AttributionChoices, result: Found, scales
 def _file_name(run: CurrentRun, choices: AttributionChoices) -> str:
     if choices.method == text.DIRECT_METHOD:
         return file_name(run.trace, choices.method)
-    return head_name(run.trace, run.trace.attention[choices.site], choices.head, choices.method)
+    site = run.trace.attention[choices.site]
+    if choices.method in MIXES:  # of all heads and layers
+        return file_name(run.trace, site.kind, choices.method)
+    return head_name(run.trace, site, choices.head, choices.method)
 
 
 def _facts(run: CurrentRun, choices: AttributionChoices) -> Facts:
@@ -194,11 +197,13 @@ def _table(run: CurrentRun, choices: AttributionChoices) -> list[list[object]]:
     if problem := _problem(run, choices):
         return [[problem]]
     result = attribution_numbers(run, choices)
-    corner = "attention \\ head" if choices.method == text.DIRECT_METHOD else "query \\ key"
-    pairs = zip(result.rows, result.values.tolist(), strict=True)
+    names, columns = ([label.text for label in axis] for axis in (result.rows, result.columns))
+    corner = "attention \\ head"
+    if choices.method != text.DIRECT_METHOD:
+        corner, names, columns = "query \\ key", number_labels(names), number_labels(columns)
     return [
-        [corner, *(label.text for label in result.columns)],
-        *([label.text, *row] for label, row in pairs),
+        [corner, *columns],
+        *([name, *row] for name, row in zip(names, result.values.tolist(), strict=True)),
         *([name, value] for name, value in result.others.items()),
     ]
 
