@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from app_parts import heatmap, page_at, picture, plotly, points, prose
+from drawn import on_screen
 from hub_models import BY_NAME
 from streamlit.testing.v1 import AppTest
 from test_live import answer, parts
@@ -20,10 +21,18 @@ import models
 from models.analysis.scores_by_distance import rotated_pair, scores_by_distance
 from models.trace import AttentionSite
 from viz_app import checkpoints
+from viz_app.drawing.labels import labels
+from viz_app.drawing.payload import unpack
 from viz_app.drawing.provenance import site_name
+from viz_app.session.current_run import CurrentRun
 from viz_app.views.positions import claims
 from viz_app.views.positions import files as files
 from viz_app.views.positions import rotation as say
+from viz_app.views.positions.distance import (
+    DISTANCES_VIEW,
+    DistanceChoices,
+    distance_payloads,
+)
 
 ROTARY = ("LlamaForCausalLM", "MistralForCausalLM", "GPTNeoXForCausalLM")
 IDS = "7 11 5 23 41 3 19"
@@ -286,6 +295,20 @@ def test_files_hold_the_numbers_of_the_pictures(folders: dict[str, Path]) -> Non
     assert [float(row[5]) for row in rows[7:]] == alone.scores().tolist()
     assert rows[7][0] == "0"
     assert len(next(csv.reader(io.StringIO(files.distances_csv(found, None))))) == 5
+
+
+def test_the_scores_of_one_pair_say_which_pair_it_is(folders: dict[str, Path]) -> None:
+    scope = models.load(folders["GPTNeoXForCausalLM"])
+    run = CurrentRun(scope, scope.run(IDS))
+    site, tokens = next(iter(run.trace.attention)), labels(run.trace.streams["text"])
+    for query, key in ((3, 0), (4, 2)):
+        choices = DistanceChoices(site, 1, query, key)
+        wanted = f"query {query} {tokens[query].text}, key {key} {tokens[key].text}"
+        (file,) = DISTANCES_VIEW.files(run, choices)
+        assert file.about(run)["turned"] == wanted
+        drawn = on_screen(distance_payloads(run, choices))
+        assert f"turned: {wanted}\n" in unpack(drawn["positions-carried"])[0]["about"]
+        assert "turned: " not in unpack(drawn["positions-distance"])[0]["about"]
 
 
 def test_angles_are_in_turns_from_minus_a_half_to_a_half() -> None:

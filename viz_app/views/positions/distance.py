@@ -1,6 +1,6 @@
 """The section Score by distance: one head's scores, and the share of rotation in one score."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -25,7 +25,7 @@ from viz_app.drawing.labels import Label, labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name, site_name
 from viz_app.drawing.sites import by_kind
-from viz_app.drawing.stamp import facts, saving
+from viz_app.drawing.stamp import Facts, facts, saving
 from viz_app.drawing.weight_cell import WeightCell as Weight
 from viz_app.drawing.weight_cell import token_choice
 from viz_app.session import url_state
@@ -96,6 +96,12 @@ class DistanceView:
         if turns is None:
             return None
         return rotated_pair(self.site, turns, self.choices.head, *self.places)
+
+    @property
+    def pair_facts(self) -> Facts:
+        """The facts about the run and the one pair."""
+        query, key = (f"{place} {self.tokens[place].text}" for place in self.places)
+        return facts(self.run.trace, turned=f"query {query}, key {key}")
 
     @cached_property
     def carried(self) -> Tensor | None:
@@ -228,7 +234,8 @@ def every_pair(view: DistanceView, scales: Extent) -> bytes:
         "largest": pairs.largest.numpy(),
     }
     title = f"{words.head_place(view.site, view.choices.head)}: score by distance"
-    return _pack(view, scales, title, view.file, None, **arrays)
+    saved = saving(view.file, facts(view.run.trace))
+    return _pack(view, scales, title, saved, None, **arrays)
 
 
 def only_turned(view: DistanceView, scales: Extent) -> bytes:
@@ -242,7 +249,7 @@ def only_turned(view: DistanceView, scales: Extent) -> bytes:
         view,
         scales,
         f"{names[0]} → {names[1]}: the score by rotation alone",
-        f"{view.file}.turned",
+        saving(f"{view.file}.turned", view.pair_facts),
         query - key,
         distance=np.arange(len(view.carried), dtype=np.int32),
         value=view.carried.numpy(),
@@ -253,7 +260,7 @@ def _pack(
     view: DistanceView,
     scales: Extent,
     title: str,
-    file: str,
+    saved: Mapping[str, str],
     marked: int | None,
     **arrays: np.ndarray,
 ) -> bytes:
@@ -262,7 +269,7 @@ def _pack(
         "axes": view.axes,
         "domain": domain(scales),
         "marked": marked,
-        **saving(file, facts(view.run.trace)),
+        **saved,
     }
     return pack(header, **arrays)
 
@@ -312,8 +319,12 @@ def _files(run: CurrentRun, choices: DistanceChoices) -> Sequence[File]:
         view = DistanceView(now, choices)
         return files.distances_csv(view.all_pairs, view.one_pair)
 
+    def about(now: CurrentRun) -> Facts:
+        view = DistanceView(now, choices)
+        return facts(now.trace) if view.one_pair is None else view.pair_facts
+
     name = f"{DistanceView(run, choices).file}.csv"
-    return [File("Scores by distance, CSV", scores, name)]
+    return [File("Scores by distance, CSV", scores, name, about)]
 
 
 def _choose_pair(query: int, key: int) -> None:
