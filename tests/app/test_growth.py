@@ -25,7 +25,9 @@ from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.scale import Scale
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.views.attention import files
+from viz_app.views.attention.payloads import AttentionChoices
 
 APP = Path(viz_app.__file__).with_name("app.py")
 
@@ -205,6 +207,16 @@ def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.M
     np.testing.assert_allclose(frames[-1].strengths[:, :-1], np.sqrt(last[:, :-1]), atol=1e-4)
     assert not frames[-1].strengths[:, -1].any()
     assert unit.endswith("middle is 0.25; [end] left out")
+
+
+def test_the_file_of_the_animation_is_named_for_no_step() -> None:
+    scope = models.load("dates", snapshot=250)
+    run = CurrentRun(scope, scope.run("3 May 2019"))
+    focus = Focus("decoder.layers.1.cross_attn", 2)
+    (file,) = files._training(run, AttentionChoices(focus))
+    assert file.name == "dates.decoder.layer2.cross_attn.head3.training.gif"
+    assert file.about(run)["steps"].endswith(", 4000")
+    assert "training step" not in file.about(run)
 
 
 def line(app: AppTest) -> str:

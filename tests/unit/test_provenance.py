@@ -16,6 +16,7 @@ from viz_app.drawing import export, provenance
 from viz_app.drawing.stamp import (
     caption,
     facts,
+    of_all_steps,
     of_model,
     of_two,
     saving,
@@ -139,6 +140,14 @@ def test_under_a_picture_of_any_text_only_the_model_is_named(trace: Trace) -> No
     assert set(facts(run)) >= {"source", "target", "counting"}
     assert list(of_model(run)) == ["model", "fingerprint", "training step", "similarity"]
     assert of_model(run, "source")["source"] == "abcde"
+
+
+def test_what_is_of_all_training_steps_says_nothing_of_one() -> None:
+    own = of(letters().run("abcde"), "eng-fra", step=4000)
+    found = of_all_steps(own, (0, 250, 4000))
+    assert found["steps"] == "0, 250, 4000"
+    assert found["source"] == "abcde"
+    assert not found.keys() & {"fingerprint", "training step", "the model writes"}
 
 
 def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:

@@ -8,7 +8,7 @@ import io
 import re
 import textwrap
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import chain
 from xml.etree import ElementTree
@@ -83,10 +83,19 @@ def of_step(trace: Trace, step: int) -> Facts:
 
     The fingerprint and the answer are those of other weights, so they are left out.
     """
-    answer, _ = answer_line(trace)
-    own = {"fingerprint", answer}
-    shared = {name: value for name, value in facts(trace).items() if name not in own}
-    return shared | {"training step": str(step)}
+    return _without_answer(trace, "fingerprint") | {"training step": str(step)}
+
+
+def of_all_steps(trace: Trace, steps: Sequence[int]) -> Facts:
+    """Return the facts of this run that hold at all these training steps of its model, and them."""
+    listed = ", ".join(map(str, steps))
+    return _without_answer(trace, "fingerprint", "training step", steps=listed)
+
+
+def _without_answer(trace: Trace, *names: str, **more: str) -> Facts:
+    left_out = {*names, answer_line(trace)[0]}
+    every = facts(trace, **more)
+    return {name: value for name, value in every.items() if name not in left_out}
 
 
 def of_two(first: Trace, second: Trace, **more: str) -> Facts:

@@ -17,7 +17,7 @@ from viz_app.drawing.colours import HATCH_COLOUR, PAPER_COLOUR, TEXT_COLOUR, ram
 from viz_app.drawing.export import legend, what_is_drawn
 from viz_app.drawing.labels import Label, shorten
 from viz_app.drawing.scale import Scale, sinks
-from viz_app.drawing.stamp import Facts, FileContent, facts
+from viz_app.drawing.stamp import Facts, FileContent, facts, of_all_steps
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.attention.payloads import AttentionChoices, words_joined
@@ -75,9 +75,11 @@ def _training(run: CurrentRun, choices: AttentionChoices) -> list[File]:
         return animation(now, site.name, head, choices.scale, by_words, choices.tile)
 
     def about(now: CurrentRun) -> Facts:
-        return facts(by_words(now.trace), steps=", ".join(map(str, now.scope.snapshots)))
+        return of_all_steps(by_words(now.trace), now.scope.snapshots)
 
-    name = f"{provenance.head_name(trace, site, head, 'training')}.gif"
+    model = replace(trace.model, training={**trace.model.training, "step": None})
+    of_no_step = replace(trace, model=model)
+    name = f"{provenance.head_name(of_no_step, site, head, 'training')}.gif"
     return [File("This head through training, animated GIF", make, name, about)]
 
 
