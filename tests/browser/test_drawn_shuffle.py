@@ -399,6 +399,12 @@ def test_the_numbers_of_the_shuffle_test_count_tokens_as_the_drawing_does(stage:
         assert [row[0].split()[0] for row in table[1:]] == [str(i) for i in range(len(table) - 1)]
 
 
+def test_a_token_with_a_hash_is_quoted_for_readers_that_skip_comments(stage: Stage) -> None:
+    shuffle_shown(stage, tokens=[["C#", "", False], *TOKENS[:2]], order=[2, 0, 1])
+    table = stage.saved(".save.csv")[2].decode()
+    assert table.count("C#") == table.count('C#"') > 0
+
+
 def test_a_new_drawing_has_no_tip_of_the_old_one(stage: Stage) -> None:
     shuffle_shown(stage)
     stage.move(f"{inside(1)} rect[data-map]", 5, 5)

@@ -7,7 +7,7 @@ function saveCsv(parts, picture) {
       ? (Number.isFinite(value) && !Number.isInteger(value) ? exact(value) : String(value))
       : String(value ?? "");
     const safe = typeof value !== "number" && runs(text) ? `'${text}` : text;
-    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    return /[",\r\n#]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   const facts = picture.about.split("\n").map((fact) =>
     `# ${fact.split(",").map((part) => (runs(part) || part.startsWith('"') ? `'${part}` : part)).join(",")}\r\n`
