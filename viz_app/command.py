@@ -47,7 +47,6 @@ def open_app(options: Namespace) -> int:
         ValueError: the folder of --models, --lessons or `watch` does not exist, or another option
             is invalid.
     """
-    from viz_app import checkpoints
     from viz_app.host_guard import ALLOWED
     from viz_app.session import byte_cache
     from viz_app.session.byte_cache import BUDGET_VARIABLE
@@ -58,25 +57,13 @@ def open_app(options: Namespace) -> int:
     # raises now, not on every page
     budget = byte_cache.budget(BUDGET_VARIABLE if options.keep is None else "--keep")
     n = _workers(options)
-    if options.device:
-        os.environ["ATTNSCOPE_DEVICE"] = options.device
-    if options.dtype:
-        os.environ[checkpoints.DTYPE_VARIABLE] = options.dtype
-    if options.models:
-        if not options.models.is_dir():
-            raise ValueError(f"--models {options.models}: no such folder")
-        os.environ[checkpoints.MODELS_VARIABLE] = str(options.models.resolve())
-    if options.lessons:
-        _use_lessons(options.lessons)
+    _use(options)
     if options.watch:
         if not options.watch.is_dir():
             raise ValueError(
                 f"watch {options.watch}: no such folder; `attnscope train` makes it (--out)"
             )
         os.environ[WATCHED] = str(options.watch.resolve())
-    if options.module:
-        os.environ[checkpoints.MODULE_VARIABLE] = options.module
-        checkpoints.open_found(options.module)  # raises now, not on every page
     if options.allow_host:
         os.environ[ALLOWED] = ",".join(options.allow_host)
     with _trainers(options):
@@ -116,8 +103,7 @@ def run_handout(options: Namespace) -> int:
     """
     from viz_app import handout
 
-    if options.lessons:
-        _use_lessons(options.lessons)
+    _use(options)
     return handout.write_handout(options)
 
 
@@ -132,6 +118,7 @@ def run_export_site(options: Namespace) -> int:
     check_folder(options.folder)  # at once: what follows loads the app
     from viz_app.static_pages import export
 
+    _use(options)
     return export.export_site(options)
 
 
@@ -155,6 +142,29 @@ def _trainers(options: Namespace) -> Iterator[None]:
     with TemporaryDirectory(prefix="attnscope-runs-", ignore_cleanup_errors=True) as temporary:
         os.environ[folders.RUNS_VARIABLE] = str((options.runs or Path(temporary)).resolve())
         yield
+
+
+def _use(options: Namespace) -> None:
+    """Offer the models, the lessons and the module of the options, on their device and dtype.
+
+    Raises:
+        ValueError: a folder does not exist, a lesson is none, or the module cannot be opened.
+    """
+    from viz_app import checkpoints
+
+    if options.device:
+        os.environ["ATTNSCOPE_DEVICE"] = options.device
+    if options.dtype:
+        os.environ[checkpoints.DTYPE_VARIABLE] = options.dtype
+    if options.models:
+        if not options.models.is_dir():
+            raise ValueError(f"--models {options.models}: no such folder")
+        os.environ[checkpoints.MODELS_VARIABLE] = str(options.models.resolve())
+    if options.lessons:
+        _use_lessons(options.lessons)
+    if options.module:
+        os.environ[checkpoints.MODULE_VARIABLE] = options.module
+        checkpoints.open_found(options.module)  # raises now, not on every page
 
 
 def _use_lessons(folder: Path) -> None:

@@ -1,17 +1,20 @@
 """`attnscope` without a command: where the app listens, what it opens and what the terminal says of it."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import streamlit.web.cli
 
-from viz_app import checkpoints, command, workers
+from viz_app import checkpoints, command, handout, workers
+from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.host_guard import ALLOWED
 from viz_app.lessons import library
 from viz_app.session import run_owners
 from viz_app.session.byte_cache import BUDGET_VARIABLE, MEGABYTE, budget
+from viz_app.static_pages import export
 
 
 @pytest.fixture
@@ -93,6 +96,43 @@ def test_the_folder_of_models_and_the_proxys_names_reach_the_app(
         "It opens the shipped models and 1 under runs, no other folder of this machine."
         in capsys.readouterr().err
     )
+
+
+def test_a_handout_and_the_static_edition_are_made_of_what_the_app_would_offer(
+    started: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "mine" / "config.json").touch()
+    shutil.copytree(Path(library.__file__).parent, tmp_path / "own")
+    shutil.copy(tmp_path / "own" / "6-positions.md", tmp_path / "own" / "mine.md")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(checkpoints, "open_found", lambda argument: None)
+    given = [
+        "--models",
+        "runs",
+        "--lessons",
+        "own",
+        "--module",
+        "mine.py:scope",
+        "--dtype",
+        "float16",
+    ]
+    seen = []
+
+    def run(options: object) -> int:
+        names = [lesson.name for lesson in offered_lessons().lessons]
+        variables = (checkpoints.MODULE_VARIABLE, checkpoints.DTYPE_VARIABLE)
+        seen.append((checkpoints.available()[-1], "mine" in names, *map(os.environ.get, variables)))
+        return 0
+
+    monkeypatch.setattr(handout, "write_handout", run)
+    monkeypatch.setattr(export, "export_site", run)
+    for asked in (["handout", "mine", "--out", "x.html"], ["export-site", "site"]):
+        os.environ.clear()
+        assert attnscope(monkeypatch, *given, *asked) == 0
+    assert seen == [("runs/mine", True, "mine.py:scope", "float16")] * 2
 
 
 @pytest.mark.parametrize(
