@@ -29,7 +29,9 @@ def test_a_stopped_export_leaves_nothing(tmp_path: Path) -> None:
     assert run.stderr
     said = b""
     while b"3 views" not in said:
-        said += run.stderr.read1()
+        more = run.stderr.read1()
+        assert more, said
+        said += more
     run.send_signal(signal.SIGINT)
     said += run.communicate(timeout=PATIENCE)[1]
     assert run.returncode == 130

@@ -5,8 +5,11 @@ import gzip
 import json
 import os
 import re
+import signal
+from functools import partial
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -34,6 +37,27 @@ from viz_app.views.page import NextQuestion
 ROOT = Path(__file__).parents[2]
 TABS = ["attention", "masks", "decoding"]
 EVIL = "<img src=x onerror=alert(1)>"
+
+
+def test_ctrl_c_waits_for_the_end_of_a_still_unless_it_is_pressed_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[StaticPage] = []
+
+    def make(presses: int, example: ModelTexts, place: StaticPage, query: str) -> SimpleNamespace:
+        for _ in range(presses):
+            signal.raise_signal(signal.SIGINT)
+        made.append(place)
+        return SimpleNamespace(missing="nothing is shown")
+
+    pages = [StaticPage("gpt", tab) for tab in TABS]
+    for presses, n_made in ((1, 1), (2, 0)):
+        made.clear()
+        monkeypatch.setattr(crawl, "_make_still", partial(make, presses))
+        with pytest.raises(KeyboardInterrupt):
+            crawl.crawl(ModelTexts("gpt"), pages, lambda: None)
+        assert len(made) == n_made
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from viz_app.navigation import PAGES
 from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.recording import JOB, RECORDED
 from viz_app.static_pages.still import Job, Still, sorted_query
-from viz_app.without_server import many_runs
+from viz_app.without_server import held_interrupts, many_runs
 
 STILL_SECONDS = 600.0  # s for one still
 CLICKS = 2  # from the first view of a page, that are followed
@@ -61,7 +61,9 @@ def crawl(example: ModelTexts, places: Iterable[StaticPage], report: Callable[[]
     with many_runs():
         while waiting:
             place, query, clicks = waiting.popleft()
-            if still := _still(example, pages, place, query, is_clicked=0 < clicks <= CLICKS):
+            with held_interrupts():
+                still = _still(example, pages, place, query, is_clicked=0 < clicks <= CLICKS)
+            if still:
                 report()
                 waiting.extend(_onward(pages, place, still, clicks))
     return pages
