@@ -18,6 +18,8 @@ from viz_app.session.downloads import Download
 
 HANDOUT_SECONDS = 600.0  # s for a handout to be made
 HANDOUT_BUSY = "Another handout is being made; try again in a minute."
+# without the folder that it runs in, whose files would hide packages (-P, from Python 3.11 on)
+_CODE = "import sys; sys.path = list(filter(None, sys.path)); from viz_app.command import main; sys.exit(main())"
 HANDOUT_TOOK_TOO_LONG = "The handout took too long to make; try again later."
 _log = logging.getLogger(__name__)
 
@@ -47,16 +49,14 @@ def _content(lesson: str, has_answers: bool) -> str:
 
 
 def _make(lesson: str, has_answers: bool) -> str:
-    paths = os.pathsep.join(
-        [str(Path(viz_app.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    )
+    package = str(Path(viz_app.__file__).parents[1])
+    paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "handout.html")
-        command = [sys.executable, "-m", "viz_app.command", "handout", lesson, "--out", str(out)]
+        command = [sys.executable, "-c", _CODE, "handout", lesson, "--out", str(out)]
         try:
             ended = subprocess.run(
                 [*command, *["--answers"] * has_answers],
-                cwd=folder,  # whose files hide no package
                 env={**os.environ, "PYTHONPATH": paths},
                 capture_output=True,
                 timeout=HANDOUT_SECONDS,
