@@ -23,15 +23,17 @@ from streamlit.util import calc_hash
 import viz_app
 import viz_app.navigation  # declares every URL parameter
 from models.checkpoint_files import write_bytes
-from viz_app.components.catalogue import COMPONENTS
+from viz_app.components.catalogue import COMPONENTS, OPENING_BAR, PLAIN
 from viz_app.controls.lesson_panel import LESSON_KEY, offered_lessons
+from viz_app.drawing.notes import BAD_NOTE
 from viz_app.lessons.document import StepOnPaper, lesson_document
 from viz_app.lessons.form import any_prediction
 from viz_app.lessons.lesson import Lesson
 from viz_app.notebook.picture import Mounted, Picture
 from viz_app.session.lesson_state import LESSON_NAME, LESSON_STEP, PREDICTED
+from viz_app.session.live import SESSION_KEY, LiveSession
 from viz_app.session.pinned import PIN_PREFIX
-from viz_app.without_server import many_runs
+from viz_app.without_server import held_interrupts, many_runs
 
 OPENING_SECONDS = 600.0  # s for a page and for a model to open
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "msedge")
@@ -77,6 +79,14 @@ class Paper:
     about: str
 
 
+@dataclass(frozen=True)
+class ShownStep:
+    """The browser parts of a step's page by their keys, and the names of the models run for it."""
+
+    parts: Mapping[str, Mounted]
+    models: set[str]
+
+
 def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
     """Run the pages of a lesson, and return its printed form.
 
@@ -84,13 +94,18 @@ def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
         ValueError: a step cannot be shown.
     """
     parts: list[Mounted] = []
-    steps = []
+    steps, names = [], set()
     for number, step in enumerate(lesson.steps, 1):
         print(f"{lesson.name}: question {number} of {len(lesson.steps)}", flush=True)
         with many_runs():
-            step_parts = _shown(lesson, number, step.page, step.query)
-            form = step_parts[LESSON_KEY].payload["form"]
-            revealed = _reveal(lesson, number, any_prediction(form)) if has_answers else {}
+            shown = _shown(lesson, number, step.page, step.query)
+            step_parts, revealed = shown.parts, {}
+            names |= shown.models
+            if has_answers:
+                form = step_parts[LESSON_KEY].payload["form"]
+                told = _reveal(lesson, number, any_prediction(form))
+                revealed = told.parts
+                names |= told.models
         steps.append(
             StepOnPaper(
                 step_parts[LESSON_KEY].payload,
@@ -99,11 +114,7 @@ def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
                 _placed(revealed.get(step.looks_at), parts),
             )
         )
-    queries = [step.query for step in lesson.steps]
-    if has_answers:
-        queries += [step.then for step in lesson.steps]
-    names = sorted({text for query in queries for text in query.get("checkpoint", ())})
-    about = f"Attnscope. The numbers and pictures are of runs of {', '.join(names)}."
+    about = f"Attnscope. The numbers and pictures are of runs of {', '.join(sorted(names))}."
     return Paper(steps, parts, about)
 
 
@@ -115,7 +126,7 @@ def _placed(part: Mounted | None, parts: list[Mounted]) -> int | None:
     return len(parts) - 1
 
 
-def _reveal(lesson: Lesson, number: int, prediction: str) -> dict[str, Mounted]:
+def _reveal(lesson: Lesson, number: int, prediction: str) -> ShownStep:
     step = lesson.steps[number - 1]
     query = {**step.query, **step.then}
     if step.pins:
@@ -125,10 +136,8 @@ def _reveal(lesson: Lesson, number: int, prediction: str) -> dict[str, Mounted]:
     )
 
 
-def _shown(
-    lesson: Lesson, number: int, page: str, query: Mapping[str, Sequence[str]]
-) -> dict[str, Mounted]:
-    """Return the browser parts of a step's page by their keys.
+def _shown(lesson: Lesson, number: int, page: str, query: Mapping[str, Sequence[str]]) -> ShownStep:
+    """Run a step's page until no model is being opened for it.
 
     Raises:
         ValueError: the step cannot be shown.
@@ -143,22 +152,40 @@ def _shown(
     end = time.monotonic() + OPENING_SECONDS
     while True:
         try:
-            app.run()
+            with held_interrupts():
+                app.run()
         except RuntimeError:  # AppTest's own, after OPENING_SECONDS
             raise ValueError(
                 f"{lesson.name}, question {number}: its page did not open within {OPENING_SECONDS:g} s"
             ) from None
         parts = _parts(app)
-        if LESSON_KEY in parts or app.exception or time.monotonic() > end:
+        is_opening = any(part.component is OPENING_BAR for part in parts.values())
+        if not is_opening or app.exception or time.monotonic() > end:
             break
-        time.sleep(0.2)  # a model is being opened
-    why = "its page does not open"
+        time.sleep(0.2)
+    if why := _why_not(parts):
+        raise ValueError(f"{lesson.name}, question {number}: {why}")
+    return ShownStep(parts, _models(app.session_state[SESSION_KEY]))
+
+
+def _why_not(parts: Mapping[str, Mounted]) -> str:
+    """Return why a page does not show its step, in its own words; "" if it does."""
     if LESSON_KEY in parts:
         payload = parts[LESSON_KEY].payload
-        why = payload.get("error") or payload["departure"]
-    if why:
-        raise ValueError(f"{lesson.name}, question {number}: {why}")
-    return parts
+        if not (why := payload.get("error") or payload["departure"]):
+            return ""
+    else:
+        why = "its page does not open"
+    plain = [part.payload for part in parts.values() if part.component is PLAIN]
+    errors = [row[1] for note in plain if note["look"] == BAD_NOTE for row in note["rows"]]
+    return " ".join(errors) or why
+
+
+def _models(session: LiveSession) -> set[str]:
+    """Return the names of the models of the shown run and of the pinned one beside it."""
+    run = session.shown
+    runs = [run, session.beside(run)] if session.beside else [run]
+    return {one.scope.name for one in runs}
 
 
 def _parts(app: AppTest) -> dict[str, Mounted]:

@@ -3,7 +3,10 @@
 import importlib.util
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +15,8 @@ from viz_app import checkpoints, command, handout
 from viz_app.components.catalogue import LESSON
 from viz_app.controls import handout_files
 from viz_app.controls.lesson_panel import LESSON_KEY, offered_lessons
+from viz_app.handout import ShownStep
+from viz_app.lessons import library
 from viz_app.lessons.document import StepOnPaper, lesson_document
 from viz_app.lessons.form import any_prediction, value_of
 from viz_app.lessons.lesson import Lesson
@@ -51,13 +56,14 @@ def test_any_prediction_fits_its_form(kind: str) -> None:
 def test_a_paper_names_every_model_that_its_answers_are_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The names are those of the addresses that were opened; only an answer opens BERT."""
+    """The names are those of the models that were run; only an answer runs BERT."""
     lesson, opened = offered_lessons().named("7-three-families"), set()
 
-    def shown(lesson: Lesson, number: int, page: str, query: dict) -> dict[str, Mounted]:
+    def shown(lesson: Lesson, number: int, page: str, query: dict) -> ShownStep:
         opened.update(query["checkpoint"])
         told = {"happened": "a", "paragraphs": []}
-        return {LESSON_KEY: Mounted(LESSON, {"form": FORMS["choose"], "reveal": told})}
+        parts = {LESSON_KEY: Mounted(LESSON, {"form": FORMS["choose"], "reveal": told})}
+        return ShownStep(parts, set(query["checkpoint"]))
 
     monkeypatch.setattr(handout, "_shown", shown)
     for has_answers in (False, True):
@@ -82,6 +88,83 @@ def test_the_command_names_the_lessons_and_the_missing_browser(
     assert attnscope(monkeypatch, "handout", "6-positions", "--out", out) == 1
     assert "print it" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+STEP = """
+# A lesson
+About it.
+minutes: 3
+
+## A question
+open: attention{query}
+A text.
+
+predict: number nats
+look: head
+happened: {{run.loss}}
+reveal: {{run.loss}}
+"""
+
+
+@pytest.fixture
+def own_lesson(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Lesson]:
+    """Make a lesson of one step with this address."""
+    monkeypatch.setenv(library.LESSONS_VARIABLE, str(tmp_path))
+
+    def make(query: str) -> Lesson:
+        (tmp_path / "mine.md").write_text(STEP.format(query=query).lstrip())
+        return offered_lessons().named("mine")
+
+    return make
+
+
+def test_a_handout_names_the_models_of_its_runs_whatever_its_addresses_say(
+    own_lesson: Callable[[str], Lesson],
+) -> None:
+    assert handout.on_paper(own_lesson(""), False).about.endswith(" are of runs of eng-fra.")
+    pinned = "?checkpoint=dates&pin.checkpoint=dates-bahdanau"
+    about = handout.on_paper(own_lesson(pinned), False).about
+    assert about.endswith(" are of runs of dates, dates-bahdanau.")
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("?checkpoint=no-such", "No model called “no-such”"),
+        ("?checkpoint=gpt&text=" + "word+" * 400, "tokens"),
+    ],
+)
+def test_a_step_that_cannot_be_shown_says_at_once_why(
+    own_lesson: Callable[[str], Lesson], query: str, why: str
+) -> None:
+    start = time.monotonic()
+    with pytest.raises(ValueError, match=f"mine, question 1: .*{why}"):
+        handout.on_paper(own_lesson(query), False)
+    assert time.monotonic() - start < handout.OPENING_SECONDS / 10
+
+
+def test_a_handout_is_made_in_the_folder_of_the_app_whose_files_hide_no_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code = (
+        "import importlib.util, os, sys\ndef main():\n with open(sys.argv[-1], 'w') as out:\n  "
+        "out.write(f'{os.getcwd()} {importlib.util.find_spec(\"mine\")} {sys.argv[1:3]}')"
+    )
+    package, own = tmp_path / "packages" / "viz_app", tmp_path / "own"
+    for file, content in (
+        (package / "__init__.py", ""),
+        (package / "command.py", code),
+        (own / "mine.py", ""),
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    monkeypatch.setattr(
+        handout_files, "viz_app", SimpleNamespace(__file__=str(package / "__init__.py"))
+    )
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(own)
+    made = handout_files.handout_files("6-positions")[0].make()
+    assert made == f"{own} None ['handout', '6-positions']"
 
 
 def late(*command: object, **options: object) -> None:

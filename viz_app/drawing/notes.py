@@ -26,6 +26,9 @@ MAX_LISTED_ORDER = 12  # positions listed in one line
 MAX_LISTED_LABELS = 10  # labels, the most probable ones
 
 
+BAD_NOTE = "note bad"  # the look of an error message
+
+
 def rows(look: str, *lines: tuple[str, str]) -> dict:
     """Return (style, text) lines in a box whose `look` is one of the classes in plain.css.
 
@@ -36,7 +39,7 @@ def rows(look: str, *lines: tuple[str, str]) -> dict:
 
 def small_print(text: str, bad: bool = False) -> dict:
     """Return a line of small print below a control, or the control's error message."""
-    return rows("note bad" if bad else "note", ("line", text))
+    return rows(BAD_NOTE if bad else "note", ("line", text))
 
 
 def refusal(text: str) -> dict:

@@ -36,7 +36,7 @@ Change = Callable[[CurrentRun], CurrentRun]
 
 # ms without a keystroke before Streamlit reruns; leaving the box reruns at once
 TYPING_PAUSE_MS = 1500
-_KEY = "live session"
+SESSION_KEY = "live session"  # in st.session_state
 
 
 def unchanged(original: CurrentRun) -> CurrentRun:
@@ -210,10 +210,10 @@ _sessions: WeakValueDictionary[str, LiveSession] = (
 
 def live_session() -> LiveSession:
     """Return this browser session's LiveSession, created on first use."""
-    if _KEY not in st.session_state:
+    if SESSION_KEY not in st.session_state:
         created = LiveSession()
-        st.session_state[_KEY] = _sessions[created.token] = created
-    return st.session_state[_KEY]
+        st.session_state[SESSION_KEY] = _sessions[created.token] = created
+    return st.session_state[SESSION_KEY]
 
 
 def noted(callback: Callable[..., None]) -> Callable[..., None]:
