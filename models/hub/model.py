@@ -281,6 +281,7 @@ class HubModel(Architecture):
             returns_weights=gives,
             misfits=self.misfits,
             layers=self._layers,
+            taps=self.taps,
         )
         with watching(context, self.by_functions) as forward_pass:
             output = module(**inputs, output_attentions=True) if gives else module(**inputs)

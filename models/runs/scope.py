@@ -45,7 +45,10 @@ __all__ = ["GeneratedText", "InputError", "Scope", "Texts"]
 
 
 class Scope:
-    """A loaded checkpoint. Methods are thread-safe, and nothing is written onto the model."""
+    """A loaded checkpoint.
+
+    Runs in several threads do not see each other's recordings or edits, and none changes weights.
+    """
 
     def __init__(
         self, checkpoint: Checkpoint, device: torch.device, *, positions_removed: bool = False

@@ -47,7 +47,6 @@ def test_a_model_that_keeps_its_own_name_of_a_function_is_not(
 ) -> None:
     """Its attention would not be seen, so the slower way is kept."""
     own = ORIGINAL["scaled_dot_product_attention"]
-    monkeypatch.setattr(watch, "_REPLACING", watch._REPLACING[1:])
     monkeypatch.setattr(watch, "_WATCHED", watch._WATCHED[1:])
     assert F.scaled_dot_product_attention is own
     ids = probe.short_text(scope.model.module, scope.model.config, 5)

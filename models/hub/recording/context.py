@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -168,6 +168,12 @@ def _tensors(values: Any) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
+def rebuild(sequence: Sequence[Any], values: Iterable[Any]) -> Any:
+    """Return a list or tuple of these values, of the type of `sequence`."""
+    of_type: Any = type(sequence)  # a named tuple takes its fields one by one
+    return of_type._make(values) if hasattr(of_type, "_make") else of_type(values)
+
+
 class ModuleCall(NamedTuple):
     """A module at work: its path and arguments."""
 
@@ -217,6 +223,8 @@ class PassContext:
     memory: list[Tensor] = field(default_factory=list)
     # of a module whose attentions are told apart by where their rows come from
     provenance: Provenance | None = None
+    # of the model that runs: hooks of other models on its modules do nothing; None: all hooks count
+    taps: Taps | None = None
 
 
 @dataclass(frozen=True)

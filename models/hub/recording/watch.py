@@ -11,7 +11,9 @@ are replaced for as long as such a pass is under way, and pass other threads' ca
 
 from __future__ import annotations
 
+import itertools
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,11 +23,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from models.hub.recording import flex, multi_head
 from models.hub.recording.batch_axes import by_text_and_head
 from models.hub.recording.by_hand.attention_watch import ByHand
-from models.hub.recording.context import AttentionCall, ModuleCall, PassContext, Tap, Taps
+from models.hub.recording.context import (
+    AttentionCall,
+    ModuleCall,
+    PassContext,
+    Tap,
+    Taps,
+    rebuild,
+)
 from models.hub.recording.forward_pass import ForwardPass
 from models.hub.recording.projections import ADDMM, LINEAR, linear_of
 from models.trace.compiled import run_uncompiled
@@ -194,51 +204,57 @@ _ATTENTION = {
 _pass: ContextVar[ForwardPass | None] = ContextVar("pass", default=None)
 
 
-_WATCHED = (  # module, name and function of what tells enough of most models
+_WATCHED = (  # module, name and torch's function of what tells enough of most models
     (F, "scaled_dot_product_attention", F.scaled_dot_product_attention),
     (F, "linear", LINEAR),
     (F, "embedding", EMBEDDING),
     (torch, "addmm", ADDMM),
 )
-_lock, _replaced = threading.Lock(), 0  # passes under way that are watched by these functions
+_lock, _n_passes = threading.Lock(), 0  # passes under way that are watched by these functions
 
 
-def _watched(func: Callable) -> Callable:
-    """Return the function as it is called while a pass is watched by it, in any thread."""
+def _watched(func: Callable, original: Callable) -> Callable:
+    """Return the function as it is called while a pass is watched by it, in any thread.
+
+    `original` does the work: torch's `func`, or what another library has put in its place.
+    """
 
     def called(*args: Any, **kwargs: Any) -> Any:
         forward_pass = _pass.get()
         if forward_pass is None or not forward_pass.by_functions:
-            return func(*args, **kwargs)
+            return original(*args, **kwargs)
         if func in _ATTENTION:
-            return _ATTENTION[func](forward_pass, func, *args, **kwargs)
+            return _ATTENTION[func](forward_pass, original, *args, **kwargs)
         if forward_pass.recording is None:
-            return func(*args, **kwargs)
-        return _marked(forward_pass, func, args, kwargs, func(*args, **kwargs))
+            return original(*args, **kwargs)
+        return _marked(forward_pass, func, args, kwargs, original(*args, **kwargs))
 
     return called
 
 
-_REPLACING = tuple((module, name, _watched(func)) for module, name, func in _WATCHED)
+_replaced: list[tuple[Any, str, Callable, Callable]] = []  # module, name, original and ours
 
 
 @contextmanager
 def _functions_watched() -> Iterator[None]:
     """Replace the watched functions until the last such block ends."""
-    global _replaced
+    global _n_passes
     with _lock:
-        _replaced += 1
-        if _replaced == 1:
-            for module, name, func in _REPLACING:
-                setattr(module, name, func)
+        _n_passes += 1
+        if _n_passes == 1:
+            for module, name, func in _WATCHED:
+                original = getattr(module, name)
+                _replaced.append((module, name, original, _watched(func, original)))
+                setattr(module, name, _replaced[-1][-1])
     try:
         yield
     finally:
         with _lock:
-            _replaced -= 1
-            if not _replaced:
-                for module, name, func in _WATCHED:
-                    setattr(module, name, func)
+            _n_passes -= 1
+            while not _n_passes and _replaced:
+                module, name, original, ours = _replaced.pop()
+                if getattr(module, name) is ours:  # else another library has replaced it since
+                    setattr(module, name, original)
 
 
 @contextmanager
@@ -265,7 +281,8 @@ def watching(context: PassContext, by_functions: bool = False) -> Iterator[Forwa
 class Marks:
     """Hooks on every module that tell a watched pass which one is at work.
 
-    They also hand over what `taps` name there, which an edit may change.
+    They also hand over what `taps` name there, which an edit may change. The hooks are removed
+    with the model that these marks belong to.
     """
 
     def __init__(self, module: nn.Module, taps: Taps) -> None:
@@ -276,19 +293,30 @@ class Marks:
             )
             for path, part in module.named_modules()
         }
+        weakref.finalize(self, _remove, self._handles)
 
     def keep(self, paths: Collection[str]) -> None:
         """Remove the hooks of all other modules, which nothing asks for; each costs time."""
-        for path in self._handles.keys() - set(paths):
-            for handle in self._handles.pop(path):
-                handle.remove()
+        _remove({path: self._handles.pop(path) for path in self._handles.keys() - set(paths)})
+
+
+def _remove(handles: Mapping[str, tuple[RemovableHandle, ...]]) -> None:
+    for handle in itertools.chain(*handles.values()):
+        handle.remove()
+
+
+def _pass_of(taps: Taps) -> ForwardPass | None:
+    """Return the pass under way, if it is one of the model with these taps."""
+    forward_pass = _pass.get()
+    of_pass = taps if forward_pass is None else forward_pass.context.taps
+    return forward_pass if of_pass is None or of_pass is taps else None
 
 
 def _enter(path: str, taps: Taps) -> Callable:
     place = path, True
 
     def enter(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple | None:
-        if (forward_pass := _pass.get()) is None:
+        if (forward_pass := _pass_of(taps)) is None:
             return None
         call = ModuleCall(path, args, kwargs)
         forward_pass.frames.append(call)
@@ -306,18 +334,18 @@ def _leave(path: str, taps: Taps) -> Callable:
     place = path, False
 
     def leave(module: nn.Module, args: tuple, output: Any) -> Any:
-        if (forward_pass := _pass.get()) is None or not forward_pass.frames:
+        if (forward_pass := _pass_of(taps)) is None or not forward_pass.frames:
             return None
         outputs = [output] if isinstance(output, Tensor) else []
-        if is_several := isinstance(output, tuple | list):
+        if isinstance(output, tuple | list):
             outputs = [t for t in output if isinstance(t, Tensor)]
             forward_pass.on_outputs(outputs)
         here = _taps_at(place, taps, forward_pass)
         after = forward_pass.tap(here, outputs) if here else None
         forward_pass.frames.pop()
-        if after is None or not is_several:
+        if after is None or not isinstance(output, tuple | list):
             return after
-        return type(output)([after if value is outputs[0] else value for value in output])
+        return rebuild(output, (after if value is outputs[0] else value for value in output))
 
     return leave
 

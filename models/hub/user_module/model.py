@@ -5,6 +5,7 @@ It writes if its owner says that it predicts the next token.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -69,6 +70,8 @@ class UserModel(HubModel):
         # the same, by numbers of tokens
         self._unclear_sites: dict[tuple[int, ...], dict[str, str]] = {}
         self._device = next((p.device for p in module.parameters()), torch.device("cpu"))
+        # one run at a time: the module may keep tensors of its own, and this model learns from it
+        self._running = threading.RLock()
 
     @property
     def device(self) -> torch.device:
@@ -129,12 +132,16 @@ class UserModel(HubModel):
             InputError: the module fails, or a recorded run shows no attention.
             IndistinctRowsError: it does not keep the rows of a batch apart.
         """
+        with self._running:
+            return self._watched_call(texts)
+
+    def _watched_call(self, texts: Sequence[ModuleInputs]) -> Tensor | None:
         inputs, lengths = _tensors(texts), tuple(text.n_tokens for text in texts)
         if max(text.n_rows for text in texts) > 1 and not self.keeps_rows_apart(inputs):
             raise IndistinctRowsError(f"{self.config.architecture} reads one row at a time")
         if active() is not None and self.heads is None:  # an edit is of heads that were seen before
             with editing(()), record():
-                self.watched_call(texts)
+                self._watched_call(texts)
         recording, state = current(), torch.get_rng_state()
         before = None if recording is None or active() is not None else _copy(recording)
         output, forward_pass = self._pass(texts)
@@ -158,7 +165,9 @@ class UserModel(HubModel):
         """
         lengths = tuple(text.n_tokens for text in texts)
         refused = self._moved_sites | self._unclear_sites.get(lengths, {})
-        context = replace(self.context_of(texts), heads=self.heads or {}, misfits=refused)
+        context = replace(
+            self.context_of(texts), heads=self.heads or {}, misfits=refused, taps=self.taps
+        )
         with watching(context) as forward_pass:
             try:
                 output = self.call(self.module, *_tensors(texts))
@@ -196,11 +205,12 @@ class UserModel(HubModel):
 
     def keeps_rows_apart(self, inputs: Sequence[Shaped[Tensor, "batch ..."]]) -> bool:
         """Return True if the module answers each row of a batch as it does alone."""
-        if self._rows_apart is None:
-            self._rows_apart = keeps_rows_apart(
-                lambda *row: _first_tensor(self.call(self.module, *row)), inputs
-            )
-        return self._rows_apart
+        with self._running:
+            if self._rows_apart is None:
+                self._rows_apart = keeps_rows_apart(
+                    lambda *row: _first_tensor(self.call(self.module, *row)), inputs
+                )
+            return self._rows_apart
 
     def checked_logits(
         self, logits: Shaped[Tensor, ...] | None, row: Int[Tensor, "batch m"]

@@ -16,7 +16,7 @@ from models.hub.recording.by_hand.explained import ExplainedScores
 from models.hub.recording.by_hand.heads import FollowedHead
 from models.hub.recording.by_hand.roles import WeightedSum
 from models.hub.recording.by_hand.steps import ScoreProduct
-from models.hub.recording.context import AttentionCall
+from models.hub.recording.context import AttentionCall, rebuild
 from models.hub.recording.masks import LOWEST, MaskExplanation, layers, sum_of_terms, term_of
 from models.hub.recording.projections import Copy, Linears, Origin
 from models.layers.masks import Mask
@@ -249,7 +249,7 @@ class _HandWritten:
 
 def _replaced(arg: Any, old: Tensor, new: Tensor) -> Any:
     if isinstance(arg, tuple | list):
-        return type(arg)(_replaced(part, old, new) for part in arg)
+        return rebuild(arg, (_replaced(part, old, new) for part in arg))
     return new if arg is old else arg
 
 

@@ -24,7 +24,7 @@ from models.hub.recording.by_hand.axes import (
     result_layout,
 )
 from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
-from models.hub.recording.context import Provenance
+from models.hub.recording.context import Provenance, rebuild
 from models.hub.recording.projections import LINEAR, same_memory
 
 SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax})
@@ -118,7 +118,7 @@ class FollowedStep:
         if isinstance(arg, FollowedStep):
             return arg.again(root_value, done)
         if isinstance(arg, tuple | list):
-            return type(arg)(self._again(part, root_value, done) for part in arg)
+            return rebuild(arg, (self._again(part, root_value, done) for part in arg))
         if isinstance(arg, Tensor) and arg.is_inference() and not torch.is_inference_mode_enabled():
             return arg.clone()  # of which a derivative can be taken
         return arg
@@ -340,7 +340,7 @@ class Steps:
             step = self.of(arg)
             return step if step is not None and step.root is root else arg
         if isinstance(arg, tuple | list) and any(isinstance(part, Tensor) for part in arg):
-            return type(arg)(self._taken(part, root) for part in arg)
+            return rebuild(arg, (self._taken(part, root) for part in arg))
         return arg
 
     def _add(self, step: FollowedStep) -> None:
