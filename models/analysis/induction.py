@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from models.analysis.head_walk import head_projection
 from models.architectures import Model
+from models.evaluation_mode import evaluating
 from models.layers.sublayers import Sublayer
 from models.trace import Recording, record
 
@@ -110,11 +111,8 @@ def induction(model: Model, repeats: Repeats) -> Induction:
     layers = _attentions(model)
     if not is_measurable(model):
         raise ValueError("induction is measured in a pre-norm language model only")
-    was_training = model.training
-    model.eval()
-    with record() as recording:
+    with evaluating(model), record() as recording:
         model(repeats.ids.to(model.device))
-    model.train(was_training)
     matching, copying = [], []
     for part in layers:
         site = recording.attention[part.path]

@@ -18,6 +18,7 @@ import torch
 
 from models.architectures import Config, Model, bert, gpt
 from models.architectures.base import CLASSES_OUTPUT, NEXT_TOKEN, Answers
+from models.evaluation_mode import evaluating
 from models.runs.inputs import encode_fields, no_limit
 from models.tasks.pair_files import file_record, names, read_lines
 from models.tasks.running_text import by_hash
@@ -185,18 +186,18 @@ class ClassifyTask:
         frequent class of the training. A model that also predicts tokens gets their perplexity.
         """
         self.check(model.config)
-        model.eval()
         held_out = self._ordered(validation)[:n]
         examples = [self.example(text) for text in held_out]
         classes, n_correct, nats, n_tokens = [kind for *_, (kind,) in examples], 0, 0.0, 0
-        for start in range(0, len(examples), CLASSIFY_EVAL_ROWS):
-            batch = self.collate(examples[start : start + CLASSIFY_EVAL_ROWS]).to(model.device)
-            answers = model(*batch.inputs)
-            n_correct += int((answers[CLASSES_OUTPUT].argmax(-1) == batch.classes).sum())
-            if NEXT_TOKEN in answers:
-                nats += float(label_smoothed_loss(answers[NEXT_TOKEN], batch.labels))
-                n_tokens += batch.n_labels
-            progress(min(start + CLASSIFY_EVAL_ROWS, len(examples)), len(examples))
+        with evaluating(model):
+            for start in range(0, len(examples), CLASSIFY_EVAL_ROWS):
+                batch = self.collate(examples[start : start + CLASSIFY_EVAL_ROWS]).to(model.device)
+                answers = model(*batch.inputs)
+                n_correct += int((answers[CLASSES_OUTPUT].argmax(-1) == batch.classes).sum())
+                if NEXT_TOKEN in answers:
+                    nats += float(label_smoothed_loss(answers[NEXT_TOKEN], batch.labels))
+                    n_tokens += batch.n_labels
+                progress(min(start + CLASSIFY_EVAL_ROWS, len(examples)), len(examples))
         measures = {self.metric: 100 * n_correct / len(classes)} | self._baselines(
             held_out, classes
         )

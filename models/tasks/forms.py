@@ -16,6 +16,7 @@ from torch import Tensor
 from models.architectures import Model
 from models.architectures.base import MASKED_OUTPUT
 from models.architectures.xlnet import TOKEN_IN_ORDER
+from models.evaluation_mode import evaluating
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.special_tokens import BERT_SPECIAL
 from models.training import batches, objectives
@@ -217,12 +218,14 @@ def accuracy(
     progress: Progress = no_progress,
 ) -> float:
     """Return the percentage of labels that are the model's first choice."""
-    model.eval()
     n_correct, n_labels = 0, 0
-    for start in range(0, len(examples), FORM_EVAL_ROWS):
-        batch = form.collate(examples[start : start + FORM_EVAL_ROWS], tokenizer).to(model.device)
-        first_choices = form.logits(model(*batch.inputs)).argmax(-1)
-        n_correct += int((first_choices == batch.labels).sum())
-        n_labels += batch.n_labels
-        progress(min(start + FORM_EVAL_ROWS, len(examples)), len(examples))
+    with evaluating(model):
+        for start in range(0, len(examples), FORM_EVAL_ROWS):
+            batch = form.collate(examples[start : start + FORM_EVAL_ROWS], tokenizer).to(
+                model.device
+            )
+            first_choices = form.logits(model(*batch.inputs)).argmax(-1)
+            n_correct += int((first_choices == batch.labels).sum())
+            n_labels += batch.n_labels
+            progress(min(start + FORM_EVAL_ROWS, len(examples)), len(examples))
     return 100 * n_correct / n_labels

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from models.architectures import Model
+from models.evaluation_mode import evaluating
 from models.tasks.forms import ONE_TEXT_FORM, Strings
 from models.tasks.generated import GeneratedTask
 from models.training.batches import NO_LABEL
@@ -73,17 +74,17 @@ class MarkovTask(GeneratedTask):
         That is 100·(ln 3 − loss)/(ln 3 − exact loss), within 0 to 100; beside it both losses, and
         that of the letters' counts in the text so far, in nats per letter.
         """
-        model.eval()
         texts, nats, n_letters = self._held_out_sources(validation)[:n], 0.0, 0
-        for start in range(0, len(texts), MARKOV_EVAL_ROWS):
-            part = texts[start : start + MARKOV_EVAL_ROWS]
-            batch = self.collate(self.examples(part, Random())).to(model.device)
-            logits = self.read.logits(model(*batch.inputs)).float()
-            nats += float(F.cross_entropy(
-                logits.flatten(0, 1), batch.labels.flatten(), ignore_index=NO_LABEL, reduction="sum",
-            ))  # fmt: skip
-            n_letters += batch.n_labels
-            progress(start + len(part), len(texts))
+        with evaluating(model):
+            for start in range(0, len(texts), MARKOV_EVAL_ROWS):
+                part = texts[start : start + MARKOV_EVAL_ROWS]
+                batch = self.collate(self.examples(part, Random())).to(model.device)
+                logits = self.read.logits(model(*batch.inputs)).float()
+                nats += float(F.cross_entropy(
+                    logits.flatten(0, 1), batch.labels.flatten(), ignore_index=NO_LABEL, reduction="sum",
+                ))  # fmt: skip
+                n_letters += batch.n_labels
+                progress(start + len(part), len(texts))
         loss, exact = nats / n_letters, mean_loss(texts, context=1)
         uniform = math.log(len(MARKOV_LETTERS))
         share = 100 * (uniform - loss) / (uniform - exact)

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 
 from models.architectures import Model
 from models.architectures.bert import MASKED_OUTPUT, NEXT_SENTENCE
+from models.evaluation_mode import evaluating
 from models.tasks.pair_files import file_record, names
 from models.tasks.running_text import TextFiles, by_hash
 from models.tasks.text_files import is_table, split_documents
@@ -217,24 +218,24 @@ class MaskedTask(TextFiles):
         Over the first n held-out rows; accuracies are in percent. Baselines are the most frequent
         token, the token frequencies, and the same class for all pairs.
         """
-        model.eval()
         rows = self._held_out_rows(validation)[:n]
         n_correct, nats, total, n_correct_pairs = 0, 0.0, 0, 0
         hidden: Counter[int] = Counter()
         kinds = Counter(kind for *_, (kind,) in rows if kind != NO_LABEL)
-        for start in range(0, len(rows), MASKED_EVAL_ROWS):
-            batch = self.collate(rows[start : start + MASKED_EVAL_ROWS]).to(model.device)
-            answers, real = model(*batch.inputs), batch.labels != NO_LABEL
-            logits, labels = answers[MASKED_OUTPUT][real].float(), batch.labels[real]
-            n_correct += int((logits.argmax(-1) == labels).sum())
-            nats += float(F.cross_entropy(logits, labels, reduction="sum"))
-            total += len(labels)
-            hidden.update(labels.tolist())
-            paired = batch.classes != NO_LABEL
-            n_correct_pairs += int(
-                (answers[NEXT_SENTENCE].argmax(-1) == batch.classes)[paired].sum()
-            )
-            progress(min(start + MASKED_EVAL_ROWS, len(rows)), len(rows))
+        with evaluating(model):
+            for start in range(0, len(rows), MASKED_EVAL_ROWS):
+                batch = self.collate(rows[start : start + MASKED_EVAL_ROWS]).to(model.device)
+                answers, real = model(*batch.inputs), batch.labels != NO_LABEL
+                logits, labels = answers[MASKED_OUTPUT][real].float(), batch.labels[real]
+                n_correct += int((logits.argmax(-1) == labels).sum())
+                nats += float(F.cross_entropy(logits, labels, reduction="sum"))
+                total += len(labels)
+                hidden.update(labels.tolist())
+                paired = batch.classes != NO_LABEL
+                n_correct_pairs += int(
+                    (answers[NEXT_SENTENCE].argmax(-1) == batch.classes)[paired].sum()
+                )
+                progress(min(start + MASKED_EVAL_ROWS, len(rows)), len(rows))
         measures = {
             self.metric: 100 * n_correct / total,
             "masked perplexity": float(torch.tensor(nats / total).exp()),

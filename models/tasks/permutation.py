@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from models.architectures import Model
+from models.evaluation_mode import evaluating
 from models.tasks.running_text import RunningText, by_hash, document_pieces
 from models.training.batches import NO_LABEL, Batch, Ordered, bucket_by_length, collate_ordered
 from models.training.ngrams import KneserNey
@@ -130,7 +131,6 @@ class PermutationTask(RunningText):
         Each piece has a random order. Beside it: the same weights from left to right, and the
         frequencies of the training tokens.
         """
-        model.eval()
         rows, rng = self._held_out_pieces(validation)[:n], random.Random(0)
         totals: dict[str, float] = defaultdict(float)
         orders = [
@@ -138,16 +138,17 @@ class PermutationTask(RunningText):
             for ids in rows
         ]
         shortest = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        for start in range(0, len(rows), PERMUTATION_EVAL_ROWS):
-            part = shortest[start : start + PERMUTATION_EVAL_ROWS]
-            for order in (RANDOM, LEFT_TO_RIGHT):
-                batch = self.collate(
-                    [(rows[i], orders[i][order], [0] * len(rows[i]), rows[i]) for i in part]
-                ).to(model.device)
-                totals[order] += float(
-                    self.objective(model(*batch.inputs), batch, 0.0)[LABEL_BATCH]
-                )
-            progress(start + len(part), len(rows))
+        with evaluating(model):
+            for start in range(0, len(rows), PERMUTATION_EVAL_ROWS):
+                part = shortest[start : start + PERMUTATION_EVAL_ROWS]
+                for order in (RANDOM, LEFT_TO_RIGHT):
+                    batch = self.collate(
+                        [(rows[i], orders[i][order], [0] * len(rows[i]), rows[i]) for i in part]
+                    ).to(model.device)
+                    totals[order] += float(
+                        self.objective(model(*batch.inputs), batch, 0.0)[LABEL_BATCH]
+                    )
+                progress(start + len(part), len(rows))
         totals["unigram"] = -sum(
             map(KneserNey(self._train, self.tokenizer.vocab_size, 1).log_prob, rows)
         )

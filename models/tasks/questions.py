@@ -16,6 +16,7 @@ import torch
 from models.architectures import Model
 from models.architectures.base import Answers
 from models.architectures.bert import BERT_FIELDS, SPAN_HEAD
+from models.evaluation_mode import evaluating
 from models.runs.inputs import encode_fields, no_limit
 from models.tasks import stories
 from models.tasks.pair_files import file_record, read_lines
@@ -188,7 +189,6 @@ def answer_texts(
     progress: Progress = no_progress,
 ) -> list[str]:  # fmt: skip
     """Return the answers to (question, context) pairs; "" for one longer than the context."""
-    model.eval()
     texts = [""] * len(pairs)
     encodings = {
         i: encode_fields(BERT_FIELDS["span"], pair, tokenizer, no_limit)
@@ -198,14 +198,15 @@ def answer_texts(
     order = sorted(
         (i for i, n in lengths.items() if n <= model.config.n_ctx), key=lambda i: lengths[i]
     )
-    for start in range(0, len(order), QUESTIONS_PER_BATCH):
-        part = order[start : start + QUESTIONS_PER_BATCH]
-        logits_by_name: Answers = model(*model.inputs([encodings[i] for i in part]))
-        for number, i in enumerate(part):
-            logits = {name: rows[number].float().cpu() for name, rows in logits_by_name.items()}
-            span = model.outputs(logits, encodings[i], tokenizer)[SPAN_HEAD]
-            texts[i] = cast(Span, span).text
-        progress(min(start + QUESTIONS_PER_BATCH, len(order)), len(order))
+    with evaluating(model):
+        for start in range(0, len(order), QUESTIONS_PER_BATCH):
+            part = order[start : start + QUESTIONS_PER_BATCH]
+            logits_by_name: Answers = model(*model.inputs([encodings[i] for i in part]))
+            for number, i in enumerate(part):
+                logits = {name: rows[number].float().cpu() for name, rows in logits_by_name.items()}
+                span = model.outputs(logits, encodings[i], tokenizer)[SPAN_HEAD]
+                texts[i] = cast(Span, span).text
+            progress(min(start + QUESTIONS_PER_BATCH, len(order)), len(order))
     return texts
 
 

@@ -14,6 +14,7 @@ import torch
 
 from models.architectures import Model
 from models.decoding import greedy_batch
+from models.evaluation_mode import evaluating
 from models.tokenizers.base import Tokenizer
 from models.training.task import Case, Evaluation, Progress, no_progress
 
@@ -58,12 +59,12 @@ def hypotheses(
     progress: Progress = no_progress,
 ) -> list[str]:
     """Generate a text for each case; `progress(done, total)` is called after each."""
-    model.eval()
     texts = [""] * len(cases)
     sources = [single_source(case) for case in cases]
-    for done, (i, text) in enumerate(generate_texts(model, tokenizer, sources), 1):
-        texts[i] = text
-        progress(done, len(cases))
+    with evaluating(model):
+        for done, (i, text) in enumerate(generate_texts(model, tokenizer, sources), 1):
+            texts[i] = text
+            progress(done, len(cases))
     return texts
 
 

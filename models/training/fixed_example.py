@@ -10,6 +10,7 @@ import torch
 from models.architectures import Model
 from models.checkpoint import Checkpoint
 from models.errors import InputError
+from models.evaluation_mode import evaluating
 from models.runs.scope import Scope
 from models.trace import record
 from models.training.task import Task
@@ -49,10 +50,8 @@ class FixedExample:
         """
         if self._inputs is None:
             return {}
-        was_training = self._model.training
-        with record() as recording:
-            self._model.eval()(*self._inputs)
-        self._model.train(was_training)
+        with evaluating(self._model), record() as recording:
+            self._model(*self._inputs)
         if site not in recording.attention:
             return {}
         weights = recording.attention[site].weights(None, 0).float().cpu()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 
 from models.architectures import Model
+from models.evaluation_mode import evaluating
 from models.training.batches import collate_windows
 from models.training.ngrams import KneserNey
 from models.training.objectives import label_smoothed_loss
@@ -20,9 +21,10 @@ def likelihoods(
 ) -> dict[str, float]:
     """Return the model's measures over all passages."""
     nats, done = 0.0, 0
-    for part in _batches_by_length(passages):
-        nats += _nats(model, part)
-        progress(done := done + len(part), len(passages))
+    with evaluating(model):
+        for part in _batches_by_length(passages):
+            nats += _nats(model, part)
+            progress(done := done + len(part), len(passages))
     return likelihood_measures(nats, passages)
 
 
