@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -363,6 +364,28 @@ def test_a_trial_that_crashed_is_made_again(folder: Path, counted: list[Path]) -
     for _ in range(2):
         refused(folder, "its tokenizer cannot be used")
     assert len(counted) == 2
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"[" * 9 + b"\n", b"7\n", b"null\n", b'{"raised": 7}\n', b'{"raised": ""}\n', b'{"bytes": "many"}\n',
+        b'{"stage": {}}\n', b"\xff\n", b"[" * 10**5 + b"\n", b"x" * (trials.MAX_MESSAGE_BYTES + 1),
+    ],
+)  # fmt: skip
+def test_what_a_trial_sends_besides_messages_is_a_crash(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "TRIAL_SECONDS", 5.0)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sender = threading.Thread(target=theirs.sendall, args=(b'{"stage": "model"}\n' + sent,))
+        sender.start()
+        with pytest.raises(
+            CheckpointError, match="^its model cannot be used: (trying it out cr|$)"
+        ):
+            trials._verdict(ours)
+        sender.join()
 
 
 def test_the_folders_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

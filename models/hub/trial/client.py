@@ -23,12 +23,14 @@ import threading
 import time
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 from models import loading
 from models.errors import CheckpointError
 from models.hub import files
 
 TRIAL_SECONDS = 300.0  # s that a trial may take, however busy the machine is
+MAX_MESSAGE_BYTES = 2**20  # of a line from a trial
 _FOLDER = "{folder}"  # in a message that is kept: another copy has another path
 _POLL = 0.1  # s between two looks at whether anybody still waits
 _CAN_FORK = hasattr(os, "fork")  # nothing is tried out on Windows
@@ -182,27 +184,48 @@ def _send(descriptors: list[int]) -> None:
 
 
 def _verdict(channel: socket.socket) -> int | str:
-    """Wait for the result of a trial: the bytes of the model, or an error message."""
+    """Wait for the result of a trial: the bytes of the model, or an error message.
+
+    What is no message counts as a crash: the process may be in the hands of a harmful file.
+    """
     stage, end, content = "folder", time.monotonic() + TRIAL_SECONDS, b""
     while time.monotonic() < end:
         loading.report_progress(loading.TRIED, 0, 1)
         if not select.select([channel], [], [], _POLL)[0]:
             continue
         if not (part := _received(channel)):
-            raise CheckpointError(
-                f"its {stage} cannot be used: trying it out crashed or took too much memory or time"
-            )
+            raise _crash(stage)
         *lines, content = (content + part).split(b"\n")
-        for message in map(json.loads, lines):
-            stage = message.get("stage", stage)
-            if "raised" in message:
-                first = message["raised"].splitlines()[0]
-                raise CheckpointError(f"its {stage} cannot be used: {first[:300]}")
-            if "error" in message or "bytes" in message:
-                return message.get("bytes", message.get("error"))
+        for message in map(_message, lines):
+            match message:
+                case {"stage": str(stage)}:
+                    pass
+                case {"raised": str(text)}:
+                    first = next(iter(text.splitlines()), "")
+                    raise CheckpointError(f"its {stage} cannot be used: {first[:300]}")
+                case {"error": str(result)} | {"bytes": int(result)}:
+                    return result
+                case _:
+                    raise _crash(stage)
+        if len(content) > MAX_MESSAGE_BYTES:
+            raise _crash(stage)
     raise CheckpointError(
         f"its {stage} cannot be used: trying it out took over {TRIAL_SECONDS:.0f} s"
     )
+
+
+def _crash(stage: str) -> CheckpointError:
+    return CheckpointError(
+        f"its {stage} cannot be used: trying it out crashed or took too much memory or time"
+    )
+
+
+def _message(line: bytes) -> Any:
+    """Return what a line holds; None if that is not JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _received(channel: socket.socket) -> bytes:
