@@ -25,6 +25,7 @@ from models.checkpoint_files import (
     TOKENIZER,
     WEIGHTS,
     checksum,
+    file_checksum,
     naming_file,
     read_bytes,
     read_json,
@@ -109,9 +110,7 @@ def checksums(folder: Path) -> dict[str, str]:
         *(snapshot_path(folder, step) for step in snapshots(folder)),
     ]
     return {
-        path.relative_to(folder).as_posix(): checksum(path.read_bytes())
-        for path in paths
-        if path.is_file()
+        path.relative_to(folder).as_posix(): file_checksum(path) for path in paths if path.is_file()
     }
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -33,7 +34,8 @@ CHUNK = 2**24  # bytes of weights per read
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path that replaces `path` if the block succeeds, else is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    writer = f"{os.getpid()}-{threading.get_ident()}"  # two threads may write the same file
+    temporary = path.with_name(f".{path.name}.{writer}.partial")
     try:
         yield temporary
         with temporary.open("rb") as file:
@@ -56,6 +58,15 @@ def write_bytes(path: Path, content: bytes) -> None:
 def checksum(content: bytes) -> str:
     """Return the SHA-256 of the content in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
+
+
+def file_checksum(path: Path) -> str:
+    """Return the SHA-256 of a file's content, which is not held in memory as a whole."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(CHUNK):
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def snapshot_path(folder: Path, step: int) -> Path:

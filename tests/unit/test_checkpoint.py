@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -102,7 +104,8 @@ def test_a_full_disk_leaves_every_file_whole(checkpoint, monkeypatch, failing):
 def test_a_really_full_device(tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"the old weights")
-    path.with_name(f".{path.name}.{os.getpid()}.partial").symlink_to("/dev/full")
+    temporary = f".{path.name}.{os.getpid()}-{threading.get_ident()}.partial"
+    path.with_name(temporary).symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left on device"):
         write_bytes(path, b"the new weights")
     assert contents(tmp_path) == {"model.safetensors": b"the old weights"}
@@ -120,6 +123,23 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     write_bytes(tmp_path / "a", b"content")
     assert seen == [(b"content", False)]
     assert contents(tmp_path) == {"a": b"content"}
+
+
+def test_two_threads_that_write_one_file_do_not_meet(tmp_path):
+    path, both = tmp_path / "training.json", threading.Barrier(2)
+    contents_of = b"first" * 7, b"second" * 11
+
+    def write(content: bytes) -> None:
+        with checkpoint_files.replacing(path) as temporary:
+            temporary.write_bytes(content)
+            both.wait(10)
+            assert temporary.read_bytes() == content
+            both.wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, contents_of))
+    assert path.read_bytes() in contents_of
+    assert len(contents(tmp_path)) == 1
 
 
 def test_a_folder_in_the_way_of_a_file(tmp_path):
