@@ -23,10 +23,15 @@ from models.trace import AttentionSite, Recording, record
 
 
 def short_text(module: nn.Module, sizes: HubConfig, n: int = 3) -> Tensor:
-    """Return a row of n token ids, none of which fills rows up or ends a text."""
+    """Return a row of n token ids, none of which fills rows up or ends a text.
+
+    Raises ValueError if the vocabulary has no such token.
+    """
     some = [
         i for i in range(min(sizes.vocab_size, n + 3)) if i not in (sizes.fill_id, sizes.end_id)
     ]
+    if not some:
+        raise ValueError("its vocabulary has only tokens for padding and the end of a text")
     return torch.tensor([(some * n)[:n]], device=next(module.parameters()).device)
 
 

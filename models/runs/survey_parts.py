@@ -49,15 +49,17 @@ class SurveyParts:
         """Return the numbers of a part, each from 0 to `upper`; they are worked out only once.
 
         Raises:
-            ValueError: the file holds other numbers under this name.
+            ValueError: the file holds other numbers under this name, or they come out otherwise.
         """
-        if name not in self._parts:
-            self._parts[name] = list(work_out())
-            if time.monotonic() - self._written_at >= WRITE_EVERY:
-                self._write()
-        numbers = self._parts[name]
-        if not all(0 <= number <= upper for number in numbers):
-            raise ValueError(f"{self.path} is damaged at {name!r:.60}; remove it")
+        is_from_file = name in self._parts
+        numbers = self._parts[name] if is_from_file else list(work_out())
+        if wrong := [number for number in numbers if not 0 <= number <= upper]:
+            if is_from_file:
+                raise ValueError(f"{self.path} is damaged at {name!r:.60}; remove it")
+            raise ValueError(f"{name!r:.60} should be from 0 to {upper:g}, but is {wrong[0]:g}")
+        self._parts[name] = numbers
+        if time.monotonic() - self._written_at >= WRITE_EVERY:
+            self._write()
         return numbers
 
     def remove(self) -> None:

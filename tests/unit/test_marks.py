@@ -17,7 +17,7 @@ from models.hub.recording.context import PassContext, Tap, Taps
 from models.hub.recording.watch import Marks, watching
 from models.layers.masks import SiteKind
 from models.trace import record
-from models.trace.edits import ActivationPart, Edit, MaskChange, for_kinds
+from models.trace.edits import ActivationPart, Edit, MaskChange, Where, for_kinds
 
 KIND = SiteKind("self", "encoder", "self", "text", "text")
 
@@ -168,3 +168,31 @@ def test_another_librarys_replacement_of_a_function_is_called_and_stays(
     assert calls
     assert getattr(F, name) is replacement
     assert all(torch.equal(sites[key].weights(), again[key].weights()) for key in sites)
+
+
+class HeadsByLayer(nn.Module):
+    """Layers of two heads and of three that share one mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(17, 30)
+        self.layers = nn.ModuleList(nn.Linear(30, 90) for _ in range(2))
+
+    def forward(self, row: Tensor) -> Tensor:
+        x = self.embedding(row)
+        mask = torch.ones(row.shape[1], row.shape[1], dtype=torch.bool).tril()
+        for n_heads, layer in zip((2, 3), self.layers, strict=True):
+            q, k, v = (t.unflatten(-1, (n_heads, -1)) for t in layer(x).chunk(3, -1))
+            q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+            x = x + joined(F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
+        return x
+
+
+def test_a_head_is_masked_in_layers_of_several_numbers_of_heads() -> None:
+    scope = models.watch(drawn(HeadsByLayer()), encode=ids)
+    plain = scope.run(TEXT).attention
+    assert [site.n_heads for site in plain.values()] == [2, 3]
+    edit = MaskChange(Where(heads=(1,)), block=((4, 1),))
+    for site in scope.run(TEXT, edits=[edit]).attention.values():
+        is_closed = site.weights()[:, 4, 1].eq(0)
+        assert is_closed.tolist() == [head == 1 for head in range(site.n_heads)]

@@ -25,7 +25,7 @@ class Active:
         self.offered: set[str] = set()  # names of the intermediates that edits could change so far
         # paths of the attentions that they could change so far, in order
         self.reached: dict[str, None] = {}
-        self._masks: dict[tuple[int, Edits], tuple[Mask, Mask]] = {}
+        self._masks: dict[tuple, tuple[Mask, Mask]] = {}
 
     def at(self, kind: str, site: str, layer: int) -> Edits:
         """Return the edits that apply to this attention."""
@@ -35,12 +35,14 @@ class Active:
     def mask(self, mask: Mask, edits: Edits, part: AttentionPart) -> Mask:
         """Apply edits to a mask, which is returned itself if none changes it.
 
-        Attentions that share a mask share the changed one.
+        Attentions that share a mask and have equal sizes share the changed one.
         """
         edits = tuple(edit for edit in edits if edit.changes("mask"))
         if not edits:
             return mask
-        key = (id(mask), edits)
+        # an edit may read the part's sizes, and of single heads which they are
+        sizes = len(part.rows), tuple(part.heads), len(part.queries), part.n_key
+        key = (id(mask), edits, sizes)
         if key not in self._masks:
             edited = mask
             for edit in edits:
