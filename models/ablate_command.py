@@ -110,7 +110,7 @@ def _read_texts(scope: Scope, path: Path) -> Iterator[Sequence[str]]:
 
 def _trained_on(scope: Scope, paths: Sequence[Path] | None) -> Task | None:
     """Return the task that the model was trained on, if this is its data."""
-    trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
+    trained_on = scope.training.get("data", {})
     if scope.task not in TASK_NAMES or (paths is None and "generator" not in trained_on):
         return None
     settings = {"tokenizer": scope.tokenizer, "n_ctx": scope.n_ctx}

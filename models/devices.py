@@ -4,6 +4,8 @@ import os
 
 import torch
 
+from models.errors import first_line
+
 
 def default_device() -> torch.device:
     """Return the device in ATTNSCOPE_DEVICE, else CUDA, then MPS, then the CPU."""
@@ -29,6 +31,5 @@ def named_device(name: str | torch.device) -> torch.device:
         torch.empty(0, device=name)
         return torch.device(name)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"device {str(name)!r} cannot be used: {str(error).splitlines()[0]}"
-        ) from None
+        reason = first_line(error, 400) or type(error).__name__
+        raise ValueError(f"device {str(name)!r} cannot be used: {reason}") from None

@@ -21,6 +21,6 @@ class InputError(ValueError):
         self.field = field
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's text, cut to 200 characters."""
-    return next(iter(str(error).strip().splitlines()), "")[:200]
+def first_line(error: BaseException | str, longest: int = 200) -> str:
+    """Return the first line of an error's text, cut to `longest` characters; empty without text."""
+    return next(iter(str(error).strip().splitlines()), "")[:longest]

@@ -62,7 +62,7 @@ def _test_pairs(scope: Scope, options: argparse.Namespace) -> TextCases:
 
 def _reopen(scope: Scope, options: argparse.Namespace) -> Task:
     """Open the task of a checkpoint on the files given now."""
-    trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
+    trained_on = scope.training.get("data", {})
     task = reopen_task(
         scope.task, options.data, trained_on, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx
     )

@@ -84,7 +84,7 @@ def _guided_task(scope: Scope, paths: Sequence[Path] | None) -> Task:
     Raises:
         ValueError: files must be named.
     """
-    trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
+    trained_on = scope.training.get("data", {})
     if paths is not None:
         settings = {"tokenizer": scope.tokenizer, "max_tokens": GUIDED_TOKENS}
         return open_task("translation", paths, **settings)

@@ -28,7 +28,7 @@ def architecture_name(config: Config) -> str:
 
 def family_of(config: Config) -> Family:
     """Return the family of a model; one that does not name any sorts last, by its architecture."""
-    return getattr(config, "family", Family(architecture_name(config), 9999))
+    return getattr(config, "family", Family(architecture_name(config)))
 
 
 def build(config: Config) -> Model:

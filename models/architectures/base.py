@@ -39,7 +39,7 @@ class Family:
     """The kind of a model, in a few words with its paper, and the year that sorts it."""
 
     name: str
-    year: int
+    year: int = 9999  # after all others if the paper is not known
 
 
 @runtime_checkable

@@ -274,7 +274,10 @@ class Decoder(TracedModule):
         if edit is None:
             return states
         (weights,) = self.recurrence.all_weights
-        step = lambda s, i: STEPS[self.cell](y[:, i], s, *weights)  # noqa: E731
+
+        def step(s: Tensor, i: int) -> Tensor:
+            return STEPS[self.cell](y[:, i], s, *weights)
+
         return _stepped_states(s, states, step, edit, range(y.shape[1]))
 
     def _aligned(

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from models.errors import CheckpointError
+from models.errors import CheckpointError, first_line
 from models.hub.choosers import MultipleChoice, NextSentence
 from models.hub.images.model import ImageClassifier, ImageModel
 from models.hub.images.text_image import TextImageModel
@@ -79,9 +79,9 @@ def _does_not_run(module: nn.Module, n: int, error: Exception) -> str:
     reads = getattr(module, "input_modalities", ("text",))
     kinds = [reads] if isinstance(reads, str) else list(reads)
     others = f"it reads {' and '.join(kinds)}, and " if set(kinds) - {"text"} else "it "
-    first = next(iter(str(error).strip().splitlines()), "")
+    first = first_line(error)
     is_sentence = first and not isinstance(error, AttributeError | TypeError)  # of Python's own
-    in_its_words = f" ({first[:200]})" if is_sentence else ""
+    in_its_words = f" ({first})" if is_sentence else ""
     return f"{others}does not run on a text of {n} tokens alone{in_its_words}"
 
 

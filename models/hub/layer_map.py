@@ -7,7 +7,7 @@ comes out of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -139,9 +139,9 @@ class LayerMap:
             yield p.within(part.first), Tap(pre, False, of_input, "d_ff", MAX_INNER_NUMBERS)
             yield p.within(part.second), Tap(post, True, activated, "d_ff", MAX_INNER_NUMBERS)
         else:
-            make = lambda x: _product(first, x)  # noqa: E731
+            make = partial(_product, first)
             yield p.within(part.first), Tap(pre, True, of_input, "d_ff", MAX_INNER_NUMBERS, make)
-            make = lambda x: _product(first, x, function, other)  # noqa: E731
+            make = partial(_product, first, function=function, other=other)
             yield p.within(part.first), Tap(post, True, activated, "d_ff", MAX_INNER_NUMBERS, make)
 
     def _sublayer(self, p: LayerPart, kind: SiteKind) -> Sublayer:

@@ -20,7 +20,7 @@ from torch import nn
 from models import loading
 from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
-from models.errors import CheckpointError
+from models.errors import CheckpointError, first_line
 from models.hub import confirm, files, positions, probe
 from models.hub.choosers import MultipleChoice
 from models.hub.files import stage_folder
@@ -88,7 +88,7 @@ def describe_folder(folder: Path) -> Description:
     """Describe a folder by its config.json. Raises CheckpointError."""
     with _named(folder):
         names = files.config(folder).get("architectures") or [""]
-    return Description(Family(f"{names[0]!s:.60} (Hugging Face)", 9999), {})
+    return Description(Family(f"{names[0]!s:.60} (Hugging Face)"), {})
 
 
 def open_folder(
@@ -259,7 +259,7 @@ def _named(folder: Path, private: Path | None = None) -> Iterator[None]:
     except BaseException as error:  # the library raises what it likes, a panic of its own included
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
+        first = first_line(error, 300) or type(error).__name__
         if isinstance(error, AttributeError | TypeError):  # of Python's own: no sentence
             first = f"opening it raised {type(error).__name__} ({first})"
         raise CheckpointError(_of_folder(first, folder, private)) from None

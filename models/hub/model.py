@@ -25,7 +25,7 @@ from models.errors import InputError
 from models.hub.generation import GenerationSettings
 from models.hub.layer_map import LayerMap
 from models.hub.logits import UNCHANGED
-from models.hub.recording import given_weights as given_weights
+from models.hub.recording import given_weights
 from models.hub.recording.context import PassContext, Tap, Taps
 from models.hub.recording.watch import Marks, watching
 from models.hub.sizes import HubConfig, settings_of
@@ -290,7 +290,7 @@ class HubModel(Architecture):
                     kind: given_weights.attention_weights(output, name)
                     for name, kind in returned.items()
                 }
-                given_weights.record_given_weights(forward_pass, weights, self.misfits)
+                given_weights.record_given_weights(forward_pass, weights)
         for reason in forward_pass.unreached.values():
             raise InputError(reason, self.fields[0].name)
         return output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -346,9 +346,13 @@ def _same_site(one: AttentionSite, other: AttentionSite) -> bool:
 def _recorded(model: HubModel, ids: Tensor) -> Recording:
     with record() as recording:
         output = model(*model.repeated(ids))
-    if not all(bool(answer.isfinite().all()) for answer in _tensors(output)):
-        raise CheckpointError("with these weights the model's answer is not a number")
+    _check_finite(_tensors(output))
     return recording
+
+
+def _check_finite(answers: Iterable[Tensor]) -> None:
+    if not all(bool(answer.isfinite().all()) for answer in answers):
+        raise CheckpointError("with these weights the model's answer is not finite")
 
 
 @torch.no_grad()
@@ -359,8 +363,7 @@ def check_trial(model: HubModel, otherwise: str) -> None:
     """
     with record() as recording:
         answers = model(*model.repeated(torch.empty(0)))
-    if not all(bool(answer.isfinite().all()) for answer in answers.values()):
-        raise CheckpointError("with these weights the model's answer is not a number")
+    _check_finite(answers.values())
     if not recording.attention:
         reason = next(iter(recording.unrecorded.values()), "")
         raise CheckpointError(f"its attention cannot be shown: {reason}" if reason else otherwise)
@@ -368,13 +371,17 @@ def check_trial(model: HubModel, otherwise: str) -> None:
 
 
 @torch.no_grad()
-def check_two_steps(model: HubModel) -> None:
-    """Raise CheckpointError if the two stacks run one by one give other logits than one call."""
+def check_two_steps(model: HubModel, reads: str = "input_ids") -> None:
+    """Raise CheckpointError if the two stacks run one by one give other logits than one call.
+
+    `reads` is what the module calls the input of its encoder.
+    """
     if not model.translates:
         return
-    ids = short_text(model.module, model.config, 7)
-    one_call = model.module(input_ids=ids, decoder_input_ids=ids, use_cache=False).logits
-    if not is_close(model, model(ids, ids), one_call):
+    first, text = model.repeated(short_text(model.module, model.config, 7))
+    inputs = {reads: first, "decoder_input_ids": text}
+    one_call = model.module(**inputs, use_cache=False).logits
+    if not is_close(model, model(first, text), one_call):
         raise CheckpointError(
             "its decoder gives other logits from a finished encoding than in one call with its encoder"
         )

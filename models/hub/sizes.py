@@ -40,12 +40,13 @@ class HubConfig:
 
     @property
     def family(self) -> Family:
-        return Family(f"{self.architecture} ({self.source})", 9999)
+        return Family(f"{self.architecture} ({self.source})")
 
 
 _ORIGIN = {"_name_or_path", "transformers_version"}  # settings that no answer depends on
 MAX_HUB_TOKENS = 4096  # tokens of a text that are read here, however many a model reads
 MAX_LAYERS = 1024
+_REQUIRED = "num_attention_heads", "hidden_size", "num_hidden_layers"
 _DTYPES = "float64", "float32", "float16", "bfloat16"  # of config.json
 _LAYERS = re.compile(r"(layer|layers|block|blocks|repeats)$")
 _WIDTHS = re.compile(
@@ -157,12 +158,9 @@ def encoder_sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConf
     """
     parts = (getattr(module.config, name, None) for name in ENCODER_CONFIGS)
     config = next(filter(None, parts), module.config)
-    required = ("num_attention_heads", "hidden_size", "num_hidden_layers")
-    if odd := [key for key in required if not isinstance(getattr(config, key, None), int)]:
-        raise CheckpointError(
-            f"its configuration does not give one number as its {' and '.join(odd)}"
-        )
-    n_heads, d_model, n_layers = (getattr(config, key) for key in required)
+    if reason := _missing(config):
+        raise CheckpointError(reason)
+    n_heads, d_model, n_layers = (getattr(config, key) for key in _REQUIRED)
     n_key_heads = getattr(config, "num_key_value_heads", None)
     return HubConfig(
         name, 0, d_model, n_heads, n_layers, n_tokens,
@@ -173,12 +171,16 @@ def encoder_sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConf
 
 def missing_in(module: Any, config: Any) -> str:
     """Return which of the sizes of a model are not to be had, as a reason for refusing it."""
-    text = config.get_text_config(decoder=True)
-    required = ("num_attention_heads", "hidden_size", "num_hidden_layers")
-    odd = [name for name in required if not isinstance(getattr(text, name, None), int)]
-    if odd:
-        return f"its configuration does not give one number as its {' and '.join(odd)}"
-    return f"{type(module).__name__:.80} hands out no table with one embedding for each token"
+    return (
+        _missing(config.get_text_config(decoder=True))
+        or f"{type(module).__name__:.80} hands out no table with one embedding for each token"
+    )
+
+
+def _missing(config: Any) -> str:
+    """Return which of the required sizes are not one number, as a reason; empty if all are."""
+    odd = [name for name in _REQUIRED if not isinstance(getattr(config, name, None), int)]
+    return f"its configuration does not give one number as its {' and '.join(odd)}" if odd else ""
 
 
 def _key_heads(text: Any) -> int:

@@ -16,7 +16,7 @@ from tokenizers import decoders
 from models.hub.token_types import PartTypes, TokenTypes, template_types
 from models.tokenizers import byte_level
 from models.tokenizers.base import Tokenizer, panics_named
-from models.tokenizers.encoding import Encoding, token_span, with_special_tokens
+from models.tokenizers.encoding import Encoding, decoded_spans, token_span, with_special_tokens
 
 # where a text stands in the template; names that fields give as `before` and `after`
 OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING = (
@@ -148,8 +148,7 @@ class HubTokenizer(LibraryTokenizer):
         return text.strip() if isinstance(self.backend.decoder, decoders.Metaspace) else text
 
     def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
-        return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
+        return decoded_spans(self.decode, ids)
 
     def token(self, i: int) -> str:
         """Return a token in readable form; an id beyond the vocabulary as its number."""
@@ -245,10 +244,6 @@ class IdTokenizer(Tokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         return " ".join(map(str, self._text_ids(ids)))
-
-    def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
-        return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
 
     def token(self, i: int) -> str:
         return "[pad]" if i == self.special_ids["pad"] else str(int(i))

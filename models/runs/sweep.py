@@ -146,13 +146,13 @@ class Sweep:
         """Yield (name, edits, texts) of every pass, those of the curves after all others."""
         yield UNEDITED, (), self.texts
         for site, head in self.heads:
-            yield f"{site} {head}", (self._off([(site, head)]),), self.texts
+            yield f"{site} {head}", (self._off(site, head),), self.texts
         reported = self.texts[1::2][:CURVE_TEXTS]
         for kind, orders in self.orders().items():
             for name, order in orders.items():
                 for share in SWEPT_SHARES if name == "importance" else SWEPT_SHARES[:-1]:
                     off = order[: n_off(share, len(order))]
-                    edits = tuple(self._off([one]) for one in off)
+                    edits = tuple(self._off(site, head) for site, head in off)
                     yield f"{kind} {name} {share:g}", edits, reported
 
     @property
@@ -282,8 +282,7 @@ class Sweep:
         }
         return self._ranked
 
-    def _off(self, heads: Sequence[SiteHead]) -> Edit:
-        (site, head), *_ = heads
+    def _off(self, site: str, head: int) -> Edit:
         return HeadOff(Where(site=site, heads=(head,)), baseline=self.baseline)
 
     def _batches(self, texts: Sequence[EncodingByStream]) -> Iterator[list[int]]:

@@ -22,6 +22,7 @@ from models.tokenizers import byte_level, wordpiece, words
 from models.tokenizers.encoding import (
     Encoding,
     concatenate,
+    decoded_spans,
     hiding,
     token_span,
     trim_span,
@@ -293,8 +294,7 @@ class Tokenizer:
             return byte_level.token_spans(tokens) + [(length, length)] * (
                 len(ids) - len(before_end)
             )
-        ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
-        return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
+        return decoded_spans(self.decode, ids)
 
     def token(self, i: int) -> str:
         """Return a token in readable form; a leading ▁ is the space before it."""

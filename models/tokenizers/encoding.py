@@ -1,7 +1,7 @@
 """Encodings: a text as tokens, each with its span in the text; several texts as one row."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from models.tokenizers.special_tokens import UNKNOWN_TOKENS
@@ -119,6 +119,14 @@ def with_masks(encoding: Encoding, mask: str) -> str:
         parts += [encoding.text[end : offset[0]], mask]
         end = offset[1]
     return "".join([*parts, encoding.text[end:]])
+
+
+def decoded_spans(
+    decode: Callable[[Sequence[int]], str], ids: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Return the span of each token in the decoded text: what it adds to the tokens before it."""
+    ends = [len(decode(ids[:i])) for i in range(len(ids) + 1)]
+    return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
 
 
 def trim_span(text: str, start: int, end: int) -> tuple[int, int]:

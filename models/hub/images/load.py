@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.architectures.base import BY_VECTORS
-from models.errors import CheckpointError
+from models.errors import CheckpointError, first_line
 from models.hub import confirm
 from models.hub.images.layout import patch_grid
 from models.hub.images.model import ImageClassifier, ImageModel
@@ -118,8 +118,7 @@ def _check_runs(module: nn.Module, trial: Tensor) -> None:
     try:
         module(pixel_values=trial)
     except Exception as error:  # the library raises what it likes
-        first = next(iter(str(error).strip().splitlines()), "")
-        raise CheckpointError(f"it does not run on an image alone ({first[:200]})") from None
+        raise CheckpointError(f"it does not run on an image alone ({first_line(error)})") from None
 
 
 def answering_patch(module: Any, trial: Float[Tensor, "batch channel height width"]) -> int | None:

@@ -39,7 +39,6 @@ from models.hub.recording.projections import (
     same_memory,
     undo_gqa_repeat,
     versions_of,
-    with_projections,
 )
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import of_scale
@@ -457,7 +456,7 @@ class ForwardPass:
             edits=edits,
         )
         # its projections are complete with W_O, which comes next
-        recording.attention[name] = with_projections(site, {})
+        recording.attention[name] = replace(site, projections={})
         if call.output is not None:
             self._with_output(recording, site, *call.output)
         return site
@@ -489,7 +488,7 @@ class ForwardPass:
         """Record the W_O of an attention, and its output, if given as `attn_out` or else lazily."""
         if site.projections:
             projections = {**site.projections, "W_O": (weight, bias)}
-            recording.attention[site.name] = with_projections(site, projections)
+            recording.attention[site.name] = replace(site, projections=projections)
         elif (recorded := recording.attention.get(site.name)) is not None:
             recording.attention[site.name] = replace(recorded, W_O=(weight, bias))
         lazy = LazyLinear(site.out.transpose(1, 2).flatten(2), weight, bias)

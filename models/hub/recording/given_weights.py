@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float, Shaped
@@ -26,22 +25,16 @@ if TYPE_CHECKING:
 
 
 def record_given_weights(
-    forward_pass: ForwardPass,
-    by_kind: Mapping[SiteKind, Sequence[Shaped[Tensor, ...]]],
-    misfits: Mapping[str, str] = MappingProxyType({}),
+    forward_pass: ForwardPass, by_kind: Mapping[SiteKind, Sequence[Shaped[Tensor, ...]]]
 ) -> None:
-    """Record the weights of a finished pass, layer by layer, if there is a recording.
-
-    `misfits` maps the names of attentions that are not one of tokens to tokens, even where their
-    shape is, to the reason.
-    """
+    """Record the weights of a finished pass, layer by layer, if there is a recording."""
     if forward_pass.recording is None:
         return
     for number, layer in enumerate(zip_longest(*by_kind.values())):
         for kind, weights in zip(by_kind, layer, strict=True):
             if weights is not None:
                 at = forward_pass.recording, kind, number
-                _record_one(forward_pass, *at, weights.detach(), misfits)
+                _record_one(forward_pass, *at, weights.detach())
 
 
 def attention_weights(output: Any, name: str = "attentions") -> list[Tensor]:
@@ -59,7 +52,6 @@ def _record_one(
     kind: SiteKind,
     number: int,
     weights: Tensor,
-    misfits: Mapping[str, str],
 ) -> None:
     maker = forward_pass.maker(weights)
     if forward_pass.unshown.is_recorded(weights):
@@ -67,6 +59,7 @@ def _record_one(
     reason = forward_pass.unshown.account_for(weights, maker)
     path = maker or f"{kind.name} layer {number}"
     name = free_name(path, recording.attention.keys() | recording.unrecorded.keys())
+    misfits = forward_pass.context.misfits
     if misfit := _misfit(forward_pass, kind, weights) or misfits.get(name):
         recording.unrecorded[name] = misfit
     else:

@@ -152,7 +152,7 @@ def _look_ahead(allowed: Bool[Tensor, "#batch #head query key"]) -> MaskLayer | 
 def _window(allowed: Bool[Tensor, "#batch #head query key"]) -> MaskLayer | None:
     """Return the window in which every query reads the keys up to k tokens away and no others."""
     n_query, n_key = allowed.shape[-2:]
-    query = torch.arange(n_query, device=allowed.device) + (n_key - n_query)
+    query = torch.arange(n_key - n_query, n_key, device=allowed.device)
     away = (torch.arange(n_key, device=allowed.device)[None] - query[:, None]).abs()
     k = int(away.expand_as(allowed)[~allowed].min()) - 1
     return (
@@ -180,7 +180,7 @@ def _by_distance(
     added: Float[Tensor, "head query key"], allowed: Bool[Tensor, "head query key"]
 ) -> DistanceTerm | None:
     n_heads, n_query, n_key = added.shape
-    query = torch.arange(n_query, device=added.device) + (n_key - n_query)
+    query = torch.arange(n_key - n_query, n_key, device=added.device)
     distance = torch.arange(n_key, device=added.device)[None] - query[:, None]  # (query, key)
     open_ = allowed.any(0)
     if not bool(open_.any()):
@@ -205,10 +205,8 @@ def as_attn_mask(
         return None
     if not terms:
         return mask.allowed
-    queries = torch.arange(n_query) + (n_key - n_query)
-    batch = max(
-        len(values) for values in (*(t.values for t in terms if isinstance(t, BiasTerm)), [0])
-    )
+    queries = torch.arange(n_key - n_query, n_key)
+    batch = max((len(t.values) for t in terms if isinstance(t, BiasTerm)), default=1)
     added = sum_of_terms(terms, queries, n_key, batch)  # (batch, head, query, key)
     return (added if mask.blocking is None else torch.where(mask.blocking, added, -torch.inf)).to(
         dtype
@@ -233,6 +231,6 @@ def call_weights(
     q, k = call.q.float(), per_head(call.k.float(), call.q.shape[1], 1)
     scores, (n_query, n_key) = of_scale(call.scale, q.shape[-1])(q, k), (q.shape[2], k.shape[2])
     if explanation.terms:
-        queries = torch.arange(n_query) + (n_key - n_query)
+        queries = torch.arange(n_key - n_query, n_key)
         scores = scores + sum_of_terms(explanation.terms, queries, n_key, len(q))
     return masked_softmax(scores, explanation.mask.allowed).to(call.q.dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
 from models.trace.recorder import MAX_KEPT_ELEMENTS
 
@@ -246,14 +245,6 @@ def same_view(a: Shaped[Tensor, ...], b: Shaped[Tensor, ...]) -> bool:
 
 def same_memory(a: Shaped[Tensor, ...], b: Shaped[Tensor, ...]) -> bool:
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-
-
-def with_projections(
-    site: AttentionSite,
-    projections: dict[str, tuple[Float[Tensor, "d_out d_in"], Float[Tensor, " d_out"] | None]],
-) -> AttentionSite:
-    """Return the site with these projections."""
-    return replace(site, projections=projections)
 
 
 def defer_projection(

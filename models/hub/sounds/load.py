@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from models.architectures.base import BY_VECTORS
 from models.errors import CheckpointError, first_line
 from models.hub import confirm, probe
-from models.hub.close import is_close
 from models.hub.generation import generation_settings
 from models.hub.layouts import layer_maps
 from models.hub.positions import table_looked_up
@@ -74,7 +73,7 @@ def opened_sound(
         module, model.end_ids, continues=False, n_given=n_given
     )
     probe.check_recorded(model)
-    _check_two_steps(model)
+    probe.check_two_steps(model, reads)
     probe.choose_cache(model)
     confirm.choose_layer_map(model, layer_maps(module))
     table = table_looked_up(model, frames.count(trial), frames.longest, **{reads: model.trial})
@@ -110,17 +109,3 @@ def _text_limit(module: Any, sizes: HubConfig) -> int:
     """Return the longest text of the decoder, in tokens."""
     limit = getattr(module.config, "max_target_positions", None)
     return min(limit, sizes.n_ctx) if isinstance(limit, int) and limit > 1 else sizes.n_ctx
-
-
-@torch.no_grad()
-def _check_two_steps(model: SpeechToText) -> None:
-    """Raise CheckpointError if encoder and decoder one by one give other logits than one call."""
-    ids = probe.short_text(model.module, model.config, 7)
-    features, text = model.repeated(ids)
-    expected = model.module(
-        **{model.reads: features}, decoder_input_ids=text, use_cache=False
-    ).logits
-    if not is_close(model, model(features, text), expected):
-        raise CheckpointError(
-            "its decoder gives other logits from a finished encoding than in one call with its encoder"
-        )

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from models import loading
-from models.errors import CheckpointError
+from models.errors import CheckpointError, first_line
 from models.hub import files
 
 TRIAL_SECONDS = 300.0  # s that a trial may take, however busy the machine is
@@ -201,8 +201,7 @@ def _verdict(channel: socket.socket) -> int | str:
                 case {"stage": str(stage)}:
                     pass
                 case {"raised": str(text)}:
-                    first = next(iter(text.splitlines()), "")
-                    raise CheckpointError(f"its {stage} cannot be used: {first[:300]}")
+                    raise CheckpointError(f"its {stage} cannot be used: {first_line(text, 300)}")
                 case {"error": str(result)} | {"bytes": int(result)}:
                     return result
                 case _:

@@ -73,7 +73,10 @@ def _run(descriptor: int, lifeline: int) -> None:
     try:
         _limit(lifeline)
         request = json.loads(channel.makefile("rb").readline())
-        report = lambda message: channel.sendall(json.dumps(message).encode() + b"\n")  # noqa: E731
+
+        def report(message: dict[str, Any]) -> None:
+            channel.sendall(json.dumps(message).encode() + b"\n")
+
         try:
             size = try_folder(Path(request["folder"]), request["dtype"], report)
             report({"bytes": size})

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from jaxtyping import Int
 from torch import Tensor
 
-from models.errors import InputError
+from models.errors import InputError, first_line
 from models.tokenizers.base import Encoding, Tokenizer
+from models.tokenizers.encoding import decoded_spans
 
 Encode = Callable[[str], "Sequence[int] | Tensor | Inputs"]
 PADDING_ID = 2**40  # the id of padding: a number that no vocabulary has
@@ -82,11 +83,7 @@ class UserTokenizer(Tokenizer):
     def _places(self, text: str, ids: Sequence[int]) -> Iterable[tuple[int, int] | None]:
         """Return the place of each token in the text, if the tokens spell what was typed."""
         whole = self._decode is not None and self.decode(ids) == text
-        return self._spans(ids) if whole else [None] * len(ids)
-
-    def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
-        return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
+        return decoded_spans(self.decode, ids) if whole else [None] * len(ids)
 
     def words(self, text: str) -> None:
         """None: it is not known which tokens make up a word."""
@@ -201,5 +198,5 @@ class TextsTokenizer(UserTokenizer):
 
 def describe_error(error: Exception) -> str:
     """Return an error of the owner's code as its type and the first line of its message."""
-    first = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}: {first:.300}" if first else type(error).__name__
+    first = first_line(error, 300)
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -258,7 +258,7 @@ def _summed(
 ) -> Float[Tensor, "#batch #head query key"] | None:
     """Return what the terms add to all scores; None without terms."""
     n_rows, _, n_query, n_key = causes.softmaxed.shape
-    queries = torch.arange(n_query) + (n_key - n_query)
+    queries = torch.arange(n_key - n_query, n_key)
     return sum_of_terms(terms, queries, n_key, n_rows).to(causes.q.device) if terms else None
 
 

@@ -154,7 +154,7 @@ def _joined_terms(sites: Sequence[AttentionSite]) -> tuple[ScoreTerm, ...]:
     if not any(site.terms for site in sites):
         return ()
     n_query, n_key = sites[0].n_query, sites[0].n_key
-    queries = torch.arange(n_query) + (n_key - n_query)
+    queries = torch.arange(n_key - n_query, n_key)
     n_rows = sites[0].out.shape[0]
     values = [
         sum_of_terms(site.terms, queries, n_key, n_rows).expand(n_rows, 1, n_query, n_key)
