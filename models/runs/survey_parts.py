@@ -1,12 +1,11 @@
 """The finished parts of a survey, kept in a file so that a stopped survey continues."""
 
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 from models.checkpoint_files import checksum, read_json, write_bytes
 
@@ -70,9 +69,9 @@ class SurveyParts:
     def _read(self, path: Path) -> dict[str, list[float]]:
         state = read_json(path, largest=MAX_STATE_BYTES)
         if state.get("belongs") != self.belongs:
-            raise ValueError(f"{path} holds another survey; remove it, or choose another --state")
+            raise ValueError(f"{path} holds another survey; remove it, or choose another file")
         parts: Any = state.get("parts")
-        if not _are_parts(parts) or state.get("checksum") != _checksum(parts):
+        if not are_parts(parts) or state.get("checksum") != _checksum(parts):
             raise ValueError(f"{path} is damaged; remove it, and the survey starts anew")
         return parts
 
@@ -96,9 +95,9 @@ def _checksum(parts: Any) -> str:
     return checksum(json.dumps(parts).encode())
 
 
-def _are_parts(value: Any) -> bool:
+def are_parts(value: Any) -> TypeGuard[dict[str, list[float]]]:
+    """Return True for lists of numbers by the name of their part."""
     return isinstance(value, dict) and all(
-        isinstance(numbers, list)
-        and all(type(one) in (int, float) and math.isfinite(one) for one in numbers)
+        isinstance(numbers, list) and all(type(one) in (int, float) for one in numbers)
         for numbers in value.values()
     )

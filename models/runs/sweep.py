@@ -13,8 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.analysis.paired import LEVEL, Interval, bootstrap, holm, sign_flips
-from models.checkpoint_files import write_bytes
+from models.checkpoint_files import read_json, write_bytes
 from models.runs.scope import Scope
+from models.runs.survey_parts import are_parts
 from models.runs.text_loss import LOSS_UNITS, TextLosses
 from models.tokenizers.base import Encoding
 from models.trace import Trace
@@ -29,6 +30,7 @@ SWEPT_SHARES = (
     1.0,
 )  # of the heads of a kind that are off, as near as their number allows
 CURVE_TEXTS = 100  # of the reported half, for the curves
+MAX_SWEEP_BYTES = 2**28  # of a file of losses
 UNEDITED = "own"
 
 SiteHead = tuple[str, int]
@@ -313,18 +315,16 @@ class Sweep:
         """Read the losses of a sweep that was stopped.
 
         Raises:
-            ValueError: the file belongs to another sweep.
+            ValueError: the file belongs to another sweep, is damaged or cannot be read.
         """
         if self.path is None or not self.path.exists():
             return
-        try:
-            stored = json.loads(self.path.read_text("utf-8"))
-            belongs = stored["of"] == json.loads(json.dumps(self._of()))
-        except (ValueError, KeyError, TypeError):
-            belongs = False
-        if not belongs:
-            raise ValueError(f"{self.path} holds another sweep; remove it, or choose another --out")
-        self.losses = stored["losses"]
+        stored = read_json(self.path, largest=MAX_SWEEP_BYTES, finite=False)
+        if stored.get("of") != json.loads(json.dumps(self._of())):
+            raise ValueError(f"{self.path} holds another sweep; remove it, or choose another file")
+        if not are_parts(losses := stored.get("losses")):
+            raise ValueError(f"{self.path} is damaged; remove it, and the sweep starts anew")
+        self.losses = losses
 
     def _write(self) -> None:
         if self.path is None:

@@ -1,6 +1,7 @@
 """`attnscope ablate`: a sweep over held-out pairs, stopped and continued."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,16 @@ def test_a_sweep_that_is_stopped_keeps_what_it_has(
     monkeypatch.setattr(Sweep, "_losses", stopped)
     assert ablate(trained_folder, pairs, "--out", str(out)) == 130
     assert "stopped" in capsys.readouterr().err
-    assert len(json.loads(out.read_text())["losses"]) == 3
+    stored = json.loads(out.read_text())
+    assert len(stored["losses"]) == 3
+    for damaged in ({"of": stored["of"]}, stored | {"losses": {"own": ["0.5"]}}):
+        out.write_text(json.dumps(damaged))
+        assert ablate(trained_folder, pairs, "--out", str(out)) == 1
+        assert "is damaged; remove it" in capsys.readouterr().err
+    out.unlink()
+    os.mkfifo(out)
+    assert ablate(trained_folder, pairs, "--out", str(out)) == 1
+    assert "not a regular file" in capsys.readouterr().err
 
 
 def test_what_cannot_be_swept(trained_folder, checkpoint, pairs, tmp_path, capsys):

@@ -214,7 +214,7 @@ def test_the_state_of_other_settings_texts_or_files_is_refused(aligned, capsys, 
     assert survey(aligned) == 130
     for words, name in ((["--seed", "1"], "recovery"), (["--limit", "9"], "recovery"), ([], "weights")):  # fmt: skip
         assert survey(aligned, *words, name=name) == 1
-        assert "another survey; remove it, or choose another --state" in capsys.readouterr().err
+        assert "another survey; remove it, or choose another file" in capsys.readouterr().err
     state.write_text(state.read_text()[:-9])
     assert survey(aligned) == 1
     assert "not readable as JSON" in capsys.readouterr().err
