@@ -49,9 +49,8 @@ def _test_pairs(scope: Scope, options: argparse.Namespace) -> TextCases:
     """Return all pairs of --test."""
     if options.data or scope.task != TranslationTask.name:
         raise ValueError("--test applies to translation models, and replaces --data")
-    trained_on = scope.training.get("data")
-    files = file_record(as_paths(options.test))
-    if not isinstance(trained_on, dict) or trained_on.get("test file") != files:
+    trained_on = scope.training.get("data", {})
+    if trained_on.get("test file") != file_record(as_paths(options.test)):
         if options.record:
             raise ValueError("--record needs the test pairs that were held out from training")
         _note(

@@ -42,7 +42,7 @@ def training_warnings(curve: Sequence[CurveRow], warmup: int) -> list[str]:
     if now.get(FLATNESS, 0.0) >= FLAT and now["step"] > warmup:
         messages.append(
             f"cross-attention is flat ({now[FLATNESS]:.3f} of the largest entropy): "
-            "no head prefers any source token; a smaller --learning-rate, a longer --warmup or --init normal may help"
+            "no head prefers any source token; a smaller learning rate, a longer warm-up or another initialisation may help"
         )
     least = best(curve)
     if least is not None and since_best(curve) >= LATE:

@@ -46,7 +46,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
             yield
     except Timeout:
         raise ValueError(
-            f"{folder}: another run is writing there; wait until it ends or choose another --out"
+            f"{folder}: another run is writing there; wait until it ends or choose another folder"
         ) from None
 
 

@@ -71,7 +71,7 @@ class Trainer:
         initialised = start.initialise(self.model) if start else {}
         if recipe.new_only and not initialised:
             raise ValueError(
-                "new_only needs a starting checkpoint (--from); without one, all weights are new"
+                "new_only needs a starting checkpoint; without one, all weights are new"
             )
         self.averaged = AveragedModel(self.model)
         if recipe.new_only:
@@ -168,7 +168,7 @@ class Trainer:
         if not math.isfinite(value + float(norm)):  # before any file is written
             where = f"the loss is {value} and its gradient's norm {float(norm)}"
             raise FloatingPointError(
-                f"{where} at step {self.step + 1}; try a smaller --learning-rate"
+                f"{where} at step {self.step + 1}; try a smaller learning rate"
             )
         return value
 

@@ -63,7 +63,7 @@ def test_two_runs_never_share_a_folder_and_a_killed_one_lets_go_of_it(tmp_path, 
             assert train(tmp_path, *more) == 1
             said = capsys.readouterr().err.splitlines()
             assert said == [
-                f"attnscope: {tmp_path}: another run is writing there; wait until it ends or choose another --out"
+                f"attnscope: {tmp_path}: another run is writing there; wait until it ends or choose another folder"
             ]
         assert not files(tmp_path)
         other.send_signal(signal.SIGKILL)

@@ -196,7 +196,7 @@ def test_readmes_lines_watch_a_model_of_ones_own(tmp_path: Path) -> None:
     trace = scope.run("hello")
     assert [site.n_query for site in trace.attention.values()] == [5, 5]
     assert len(scope.write("hello", max_new=3).ids) == 3
-    with pytest.raises(ValueError, match="wants path/to/file.py:function"):
+    with pytest.raises(ValueError, match="expected path/to/file.py:function"):
         scope_of(str(file))
     with pytest.raises(ValueError, match="should return what models.watch returns, not NoneType"):
         scope_of(f"{file}:nothing")

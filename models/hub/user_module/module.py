@@ -172,10 +172,10 @@ def scope_of(argument: str) -> Scope:
     """
     path, _, function = argument.rpartition(":")
     if not Path(path).is_file() or not function.isidentifier():
-        raise ValueError(f"--module wants path/to/file.py:function, not {argument!r}")
+        raise ValueError(f"expected path/to/file.py:function, got {argument!r}")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"--module wants a file of Python code, not {path!r}")
+        raise ValueError(f"expected a file of Python code, got {path!r}")
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     make = getattr(loaded, function, None)
