@@ -75,11 +75,6 @@ def single_source(case: Case) -> str:
     return case.source
 
 
-def score_cases(model: Model, tokenizer: Tokenizer, cases: Sequence[Case], metric: str) -> float:
-    """Return the metric over all cases, in percent."""
-    return METRICS[metric](hypotheses(model, tokenizer, cases), cases)
-
-
 @dataclass(frozen=True)
 class TextCases:
     """Held-out cases, for each of which a model generates a text."""

@@ -21,7 +21,7 @@ from models.model_card import CARD
 from models.opening import shipped_folder
 from models.tasks import open_task
 from models.tasks.translation import TATOEBA_LICENCE
-from models.training.evaluation import score_cases
+from models.training.evaluation import TextCases
 from models.training.likelihood import baselines, likelihoods
 from models.training.recipe import Recipe
 from models.training.task import Case
@@ -143,7 +143,11 @@ def test_dates_has_about_a_dozen_snapshots_of_its_training(dates):
     for step in (0, dates.snapshots[-4], dates.snapshots[-1]):
         snapshot = models.load("dates", device="cpu", snapshot=step)
         assert snapshot.training["step"] == step
-        losses.append(score_cases(snapshot.model, snapshot.tokenizer, cases, "exact match"))
+        losses.append(
+            TextCases(cases, snapshot.tokenizer, "exact match")
+            .evaluate(snapshot.model)
+            .measures["exact match"]
+        )
     assert losses[0] == 0 < losses[1] < losses[2]
 
 
@@ -399,7 +403,7 @@ def test_the_scores_are_what_the_record_says(name):
     for group in few(record["by_length"]):
         of = [case for case in cases if group["least"] <= len(case.source.split()) <= group["most"]]
         assert len(of) == group["cases"]
-        again = score_cases(scope.model, scope.tokenizer, of, metric)
+        again = TextCases(of, scope.tokenizer, metric).evaluate(scope.model).measures[metric]
         if metric == "exact match":
             assert again == pytest.approx(group["score"], abs=100 / len(of) + 0.01)
         else:

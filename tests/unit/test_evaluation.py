@@ -7,11 +7,11 @@ import sacrebleu
 
 from models.training.evaluation import (
     METRICS,
+    TextCases,
     bleu,
     exact_match,
     generate_texts,
     hypotheses,
-    score_cases,
     scores_by_length,
     signature,
 )
@@ -116,11 +116,21 @@ def test_each_text_is_counted_for_its_own_source(scope, reversal):
     assert sum(text == word[::-1] for text, word in zip(alone, words, strict=True)) >= 5
     seen = []
     cases = [Case(word, (text,)) for word, text in zip(words, alone, strict=True)]
-    assert score_cases(scope.model, scope.tokenizer, cases, "exact match") == 100
+    assert (
+        TextCases(cases, scope.tokenizer, "exact match")
+        .evaluate(scope.model)
+        .measures["exact match"]
+        == 100
+    )
     assert hypotheses(scope.model, scope.tokenizer, cases, lambda *at: seen.append(at)) == alone
     assert seen == [(i, 6) for i in range(1, 7)]
     wrong = [Case(word, ("no",)) for word in words]
-    assert score_cases(scope.model, scope.tokenizer, wrong, "exact match") == 0
+    assert (
+        TextCases(wrong, scope.tokenizer, "exact match")
+        .evaluate(scope.model)
+        .measures["exact match"]
+        == 0
+    )
 
 
 def test_groups_of_length_hold_every_case_once_and_score_their_own():

@@ -14,7 +14,7 @@ from torch import nn
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.checkpoint_files import snapshots
 from models.training import trainer as trainer_of
-from models.training.evaluation import score_cases
+from models.training.evaluation import TextCases
 from models.training.processes import Processes, joined_processes
 from models.training.recipe import Recipe, densely_kept, scheduled_rate, snapshot_steps
 from models.training.task import DataError
@@ -95,9 +95,19 @@ def test_the_small_model_learns_to_write_backwards(trained_folder):
     checkpoint = load_checkpoint(trained_folder)
     cases = Reversal().held_out()
     assert len(cases) > 10
-    assert score_cases(checkpoint.model, checkpoint.tokenizer, cases, "exact match") >= 90
+    assert (
+        TextCases(cases, checkpoint.tokenizer, "exact match")
+        .evaluate(checkpoint.model)
+        .measures["exact match"]
+        >= 90
+    )
     untrained = reversal_trainer(trained_folder.parent / "none").model
-    assert score_cases(untrained, checkpoint.tokenizer, cases, "exact match") < 10
+    assert (
+        TextCases(cases, checkpoint.tokenizer, "exact match")
+        .evaluate(untrained)
+        .measures["exact match"]
+        < 10
+    )
 
 
 def test_what_a_finished_run_leaves_behind(trained_folder):
@@ -191,8 +201,11 @@ def test_validation_is_of_the_weights_that_are_saved(tmp_path):
         tokens += len(target) + 1
     assert results[6]["validation loss"] == pytest.approx(total / tokens, rel=1e-4)
     cases = trainer.task.held_out(7, validation=True)
-    assert results[6]["exact match"] == score_cases(
-        model, trainer.task.tokenizer, cases, "exact match"
+    assert (
+        results[6]["exact match"]
+        == TextCases(cases, trainer.task.tokenizer, "exact match")
+        .evaluate(model)
+        .measures["exact match"]
     )
 
 

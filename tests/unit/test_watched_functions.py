@@ -1,6 +1,7 @@
 """A model watched by a few functions alone: chosen only if that records the same, and seen by nobody else."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -56,6 +57,12 @@ def test_a_model_that_keeps_its_own_name_of_a_function_is_not(
     monkeypatch.undo()
     probe.choose_route(scope.model, scope.model.repeated(ids))
     assert scope.model.by_functions
+
+
+def test_a_vocabulary_without_an_ordinary_token_is_named(scope: models.Scope) -> None:
+    special = replace(scope.model.config, vocab_size=2, fill_id=0, end_id=1)
+    with pytest.raises(ValueError, match="only tokens for padding and the end of a text"):
+        probe.short_text(scope.model.module, special)
 
 
 def test_an_edit_takes_the_other_way(scope: models.Scope) -> None:
