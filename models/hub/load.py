@@ -381,6 +381,8 @@ def _hub_model(
     elif kind is MultipleChoice:
         settings |= {"position": probe.answering_position(module, sizes, choices=True)}
     model = kind(module, sizes, **settings)
+    if kind is Classifier and settings["position"] == -1:
+        _name_padding(module, sizes)
     if model.translates and sizes.start_id < 0:
         raise CheckpointError(
             "its files name neither decoder_start_token_id nor bos_token_id, so nothing says how its texts begin"
@@ -412,3 +414,14 @@ def _hub_model(
     model.order_source = positions.find_order_source(model)
     probe.choose_route(model, model.repeated(probe.short_text(module, sizes, 5)))
     return model
+
+
+def _name_padding(module: nn.Module, sizes: HubConfig) -> None:
+    """Let a classifier without a padding token read several rows, which its library refuses.
+
+    The id that it gets is in no row, so that each row is read from its last token, as alone.
+    """
+    config: Any = module.config
+    for part in (config, config.get_text_config()):
+        if getattr(part, "pad_token_id", None) is None:
+            part.pad_token_id = sizes.pad_id

@@ -98,3 +98,24 @@ def test_the_token_that_answers_is_the_one_whose_state_the_head_reads(
     apart = (logits - output.logits).abs().amax(-1)
     assert output.position == place % len(row.ids) == int(apart.argmin())
     assert apart[output.position] < 1e-5 < apart.topk(2, largest=False).values[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "sizes"),
+    [
+        ("GPT2ForSequenceClassification", "GPT2Config", CASES["GPT2ForSequenceClassification"][1]),
+        ("LlamaForSequenceClassification", "LlamaConfig", _GROUPED | {"num_labels": 3}),
+    ],
+)
+def test_a_classifier_without_padding_reads_rows_of_one_length_at_once(
+    name: str, config: str, sizes: dict[str, object], tmp_path: Path
+) -> None:
+    """Effects of heads ask for one text under several edits in one batch."""
+    module = Case(name, config, sizes | {"pad_token_id": None}).save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    assert not scope.model.pads
+    rows = [scope.streams(text) for text in ("5 6 7", "9 2 11")]
+    for row, outputs in zip(rows, scope.outputs_batch(rows, []), strict=True):
+        with torch.no_grad():
+            alone = module(input_ids=torch.tensor([row["text"].ids])).logits[0]
+        torch.testing.assert_close(outputs["classes"].logits, alone, atol=1e-5, rtol=1e-4)
