@@ -7,12 +7,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from models.analysis.checks import rounding_in
 from models.architectures import Model
 from models.layers.sublayers import Sublayer, gain_and_bias, norm_name
 from models.trace import AttentionSite, Trace
 
 _NOT_LINEAR = "the logits of this model are no linear reading of the residual stream"
-LOGITS_ROUNDING = 1e-3  # of the largest part, between the sum of the parts and the logits
+# of the largest part, between the sum of the parts and the logits; more in half precision
+LOGITS_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,12 +22,13 @@ class LogitParts:
     """Parts of logit(token) − logit(other) at one position.
 
     `heads` holds (head,) by the path of their attention, `others` the rest by name. `total` is the
-    difference that the model gave; the parts sum to it up to rounding.
+    difference that the model gave; the parts sum to it up to `rounding`.
     """
 
     heads: dict[str, Float[Tensor, "head"]]
     others: dict[str, float]
     total: float
+    rounding: float
 
     @property
     def sum(self) -> float:
@@ -58,7 +61,7 @@ def logit_parts(model: Model, trace: Trace, token: int, other: int, position: in
             x, vectors = _through(part.layer_norm, x, vectors, f"bias of the norm of {part.path}")
     if not isinstance(model.last_norm, nn.Identity):
         x, vectors = _through(model.last_norm, x, vectors, "bias of the last norm")
-    direction = _direction(model, token, other)
+    direction, dtype = _direction(model, token, other)
     if direction.shape != x.shape:  # a head of several matrices lies between
         raise ValueError(_NOT_LINEAR)
     logits = trace.next_token.logits[position]
@@ -72,11 +75,13 @@ def logit_parts(model: Model, trace: Trace, token: int, other: int, position: in
     others = {name: value for (name, head), value in added.items() if head < 0}
     bias = _logit_bias(model, token, other)
     largest = max(1.0, abs(total), *(abs(value) for value in added.values()))
-    if abs(rest - bias) > LOGITS_ROUNDING * largest:
+    if abs(rest - bias) > max(LOGITS_ROUNDING, rounding_in(dtype)) * largest:
         raise ValueError(_NOT_LINEAR)
     if bias:
         others["bias of the logits"] = bias
-    return LogitParts({name: torch.tensor(values) for name, values in heads.items()}, others, total)
+    rounding = max(LOGITS_ROUNDING * max(1.0, abs(total)), rounding_in(dtype) * largest)
+    by_site = {name: torch.tensor(values) for name, values in heads.items()}
+    return LogitParts(by_site, others, total, rounding)
 
 
 def _of_sublayer(
@@ -114,7 +119,7 @@ def _through(
 ) -> tuple[Tensor, dict[tuple[str, int], Tensor]]:
     """Return x and its parts after a norm whose scale is held as it is for x."""
     weight = next(norm.parameters(), x)
-    after = norm(x.to(weight.device)).float().cpu()
+    after = norm(x.to(weight)).float().cpu()
     gain, _, eps = gain_and_bias(norm, len(x))
     centres = norm_name(norm) == "LayerNorm"
     centred = x - x.mean() if centres else x
@@ -129,12 +134,21 @@ def _output_layer(model: Model) -> nn.Module | None:
     return module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
 
 
-def _direction(model: Model, token: int, other: int) -> Float[Tensor, "d_model"]:
-    """Return the difference of the rows of the output matrix."""
+def _direction(
+    model: Model, token: int, other: int
+) -> tuple[Float[Tensor, "d_model"], torch.dtype]:
+    """Return the difference of the rows of the output matrix, and the dtype they are stored in.
+
+    Raises:
+        ValueError: the logits are capped, which half precision may not show in their sum.
+    """
     layer: Any = _output_layer(model) or model.embedding
     weight = layer.weight.detach()
     change = getattr(model, "logit_change", None)
-    return (weight[token] - weight[other]).float().cpu() * (change.scale if change else 1)
+    if change and change.cap:
+        raise ValueError(_NOT_LINEAR)
+    row = weight[token].float() - weight[other].float()
+    return row.cpu() * (change.scale if change else 1), weight.dtype
 
 
 def _logit_bias(model: Model, token: int, other: int) -> float:

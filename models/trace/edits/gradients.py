@@ -38,7 +38,7 @@ class WeightGates(Edit, stored=False):
         if part.site not in self.gates:
             return weights
         gates = _of_part(self.gates[part.site], part)
-        return weights * gates[:, :, part.queries[0] : part.queries[-1] + 1]
+        return weights * gates[:, :, part.queries[0] : part.queries[-1] + 1].to(weights)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,9 @@ def _problem(run: CurrentRun, choices: AttributionChoices) -> str:
     most = MAX_ATTRIBUTED_TOKENS[choices.method]
     if longest > most:
         return text.too_many_tokens(page_text.noun_of(run.scope.model), longest, most)
-    return "" if has_numbers(run, choices) else text.NO_SUM
+    if has_numbers(run, choices):
+        return ""
+    return text.NO_SUM if run.trace.edits else text.SUM_IS_ROUNDED
 
 
 def attribution_payloads(run: CurrentRun, choices: AttributionChoices) -> Pictures:
@@ -107,12 +109,12 @@ def attribution_payloads(run: CurrentRun, choices: AttributionChoices) -> Pictur
         return {"attribution note": small_print(problem, bad=True), "outcome": answers}
     result = attribution_numbers(run, choices)
     extent = {"value": float(result.values.abs().nan_to_num(0).max()) or 1.0}
-    sentence = _sentence(choices, result)
+    lines = filter(None, (_sentence(choices, result), result.not_checked))
     return {
         "attribution": scale_picture(extent, partial(_picture, run, choices, result)),
-        "attribution note": rows("explained", ("line", sentence)),
+        "attribution note": rows("explained", *(("line", line) for line in lines)),
         "outcome": answers,
-        "checks": check_rows(result.checks),
+        **({"checks": check_rows(result.checks)} if result.checks else {}),
     }
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from models.analysis import attention_gradients, flow, integrated_gradients, logit_parts, rollout
-from models.analysis.checks import Check
+from models.analysis.checks import Check, rounding_in
 from models.analysis.metrics import LogProbability, logits_of
 from models.trace import AttentionSite, Trace
 from models.trace.edits.gradients import WeightGates
@@ -25,6 +25,7 @@ MIXES = (
 )  # of tokens, over layers; the others are of one decision
 # of the finite difference, as shares of a weight; the second where the first reaches over a kink
 WEIGHT_STEPS = (1e-2, 2e-3)
+HALF_PRECISION = torch.bfloat16, torch.float16
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Found:
     """The numbers of a method, their rows and columns, and their checks.
 
     `others` are parts that belong to no cell, by name; `token` and `than` are what is compared.
+    `not_checked` says why there is no check.
     """
 
     values: Tensor
@@ -52,6 +54,7 @@ class Found:
     others: dict[str, float] = field(default_factory=dict)
     token: str = ""
     than: str = ""
+    not_checked: str = ""
 
 
 def kinds_of(trace: Trace, method: str) -> dict[str, list[AttentionSite]]:
@@ -113,7 +116,15 @@ def attribution_numbers(run: CurrentRun, choices: AttributionChoices) -> Found:
     site = run.trace.attention[choices.site]
     token = asked_of(run, choices).token
     axes = words.axes(site, run.terms, queries_are_written(run.trace, site))
-    return Found(values, checks, *axes_labels(run.trace, site), axes, token=token)
+    dtype = str(site.dtype).removeprefix("torch.")
+    return Found(
+        values,
+        checks,
+        *axes_labels(run.trace, site),
+        axes,
+        token=token,
+        not_checked="" if checks else text.NOT_CHECKED.format(dtype),
+    )
 
 
 def _direct(run: CurrentRun, choices: AttributionChoices) -> Found:
@@ -128,10 +139,9 @@ def _direct(run: CurrentRun, choices: AttributionChoices) -> Found:
     rows = [Label(text.row_label(site.layer, words.kind_short(site))) for site in sites]
     columns = [Label(text.HEAD_LABEL.format(head + 1)) for head in range(n_heads)]
     says = text.SUM_OF_PARTS.format(parts.sum, parts.total)
-    limit = 1e-3 * max(1.0, abs(parts.total))
     return Found(
         values,
-        [Check(text.PARTS_SUM, abs(parts.sum - parts.total), limit, says)],
+        [Check(text.PARTS_SUM, abs(parts.sum - parts.total), parts.rounding, says)],
         rows,
         columns,
         text.DIRECT_AXES,
@@ -159,16 +169,23 @@ def _mixed(run: CurrentRun, choices: AttributionChoices) -> tuple[Tensor, list[C
 
 
 def _attributed(run: CurrentRun, choices: AttributionChoices) -> tuple[Tensor, list[Check]]:
-    """Return the part of each weight in the log-probability of the decision asked about."""
+    """Return the part of each weight in the log-probability of the decision asked about.
+
+    In half precision a gradient is not checked: the answer changes by its rounding at least.
+    """
     decision = asked_of(run, choices).decision
     metric, trace, head = LogProbability(decision.option, decision.row), run.trace, choices.head
     if choices.method == text.INTEGRATED_METHOD:
         parts = integrated_gradients(run.scope, trace, metric, [choices.site])
         off = abs(parts.sum - parts.total)
-        limit = max(0.02 * abs(parts.total), 1e-2)
+        logits = logits_of(trace.outputs)[decision.row]
+        rounding = rounding_in(trace.attention[choices.site].dtype) * float(logits.abs().max())
+        limit = max(0.02 * abs(parts.total), 1e-2, rounding)
         says = text.COMPLETE.format(parts.sum, parts.total)
         return parts.parts[choices.site][head], [Check(text.PARTS_SUM, off, limit, says)]
     values = attention_gradients(run.scope, trace, metric)[choices.site][head]
+    if trace.attention[choices.site].dtype in HALF_PRECISION:
+        return values, []
     at = divmod(int(values.abs().argmax()), values.shape[1])
     value = float(values[at])
     limit = max(0.05 * abs(value), 2e-3)

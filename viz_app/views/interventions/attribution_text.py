@@ -19,7 +19,7 @@ METHOD_HELP = (
     "The direct part is what each head itself adds to the logits. Gradients say how much each weight of a head contributes to the "
     "chosen answer. Rollout and flow follow the tokens through all layers of a self-attention, whatever the answer is."
 )
-TOWARDS = "Blue pushes towards the chosen answer, orange away from it. The check shows how far to trust this."
+TOWARDS = "Blue pushes towards the chosen answer, orange away from it. A check, where there is one, shows how far to trust this."
 MIXED = (
     "How much of each token ends up in every other after the last layer, whatever the answer is."
 )
@@ -31,6 +31,7 @@ METHOD_UNITS = {
     FLOW_METHOD: "flow",
 }
 NO_SUM = "With this change, the logits of this token are no sum of what heads and other parts add."
+SUM_IS_ROUNDED = "Rounding is too coarse here to split the logits of this token into parts."
 AS_IT_IS = "Nothing is changed. Choose the {} to follow."
 ROW_SUM_CHECK = "Largest distance of a row's sum from 1"
 SAME_CELLS = "Cells in which only one of flow and rollout is 0"
@@ -41,6 +42,9 @@ SUM_OF_PARTS = "Sum of all heads, feed-forwards, biases and the embedding: {:.4f
 HEAD_LABEL = "head {}"
 SLOPE_OF_WEIGHT = (
     "Largest cell: {:.4f} nats by the gradient; {:.4f} by making this weight 1 % larger and smaller"
+)
+NOT_CHECKED = (
+    "This model runs in {}: a small change of one weight is lost in rounding, so no check is made."
 )
 ATTRIBUTION_EXPLANATION = """**Direct to the logits**: what each head adds to the logit of the chosen answer, minus the next best.
 The scale of every later norm is held as it was in the run. What a head does by way of later layers
