@@ -40,6 +40,11 @@ from viz_app.views.task.reading import TaskChoices, check_answer, reading_site
 TEXTS = "The little dog was hungry.", "She is reading a book."
 NAMES = ("toxic", "rude", "kind", "long")
 CHOICES = TaskChoices(None, Focus())
+MODERN = _WIDE | {
+    "hidden_size": 24, "cls_token_id": 1, "sep_token_id": 2, "classifier_pooling": "mean",
+}  # fmt: skip
+JUDGED = {"problem_type": "multi_label_classification"}
+XLNET = {"d_model": 22, "n_head": 2, "n_layer": 2, "d_inner": 31, "summary_type": "mean"}
 
 
 def opened(folder: Path, n: int, problem: str | None = None, **sizes: object) -> Scope:
@@ -288,3 +293,33 @@ def test_the_sentence_on_several_labels_speaks_of_several(tmp_path: Path) -> Non
         names = [Label(name) for name in before.names[:n]]
         change = LogProbChange(before.what, names, before.before[:n], before.after[:n])
         assert effect(change, trace).startswith(f"Log-probability of the {noun} “")
+
+
+@pytest.mark.parametrize(
+    ("made", "config", "sizes"),
+    [
+        ("ModernBertForSequenceClassification", "ModernBertConfig", MODERN),
+        ("ModernBertForSequenceClassification", "ModernBertConfig", MODERN | JUDGED),
+        ("XLNetForSequenceClassification", "XLNetConfig", XLNET),
+        ("XLNetForMultipleChoice", "XLNetConfig", XLNET),
+    ],
+)
+def test_an_answer_read_from_several_tokens_has_bars_and_no_row(
+    made: str, config: str, sizes: dict[str, object], tmp_path: Path
+) -> None:
+    settings = sizes | {"vocab_size": 97, "num_labels": 3, "pad_token_id": 0}
+    module = getattr(transformers, made)(getattr(transformers, config)(**settings))
+    module.save_pretrained(tmp_path)
+    library_tokenizer(tmp_path, 89)
+    scope = models.load(tmp_path, device="cpu")
+    run = CurrentRun(scope, scope.run(*TEXTS, *TEXTS[: made.endswith("Choice")]))
+    output = first_output(run.trace)
+    assert output.position is None
+    pictures = task_payloads(run, CHOICES)
+    header, arrays = unpack(pictures["pair"])
+    assert header["blocks"] == header["reading"]["keys"] == []
+    np.testing.assert_allclose(arrays["p"], output.probabilities, atol=1e-6)
+    assert "attention row" not in str(pictures["checks"])
+    explanation = presentation(output).explanation(run.trace, output, "")
+    assert "none is shown" in " ".join(explanation.split())
+    assert "patch" not in explanation

@@ -21,6 +21,7 @@ from viz_app.views.task.reading import (
     attention_row_payload,
     check_answer,
     check_row,
+    no_row,
     reading_site,
 )
 
@@ -44,7 +45,7 @@ def draw_labels(
     run: CurrentRun, output: MultiLabelProbabilities, choices: TaskChoices
 ) -> DrawnOutput:
     """Draw the row's labels, each judged on its own, and return their checks."""
-    if output.position is None or reads_file(run.trace, output.stream):
+    if reads_file(run.trace, output.stream):
         return file_answer(run, output, choices)
     fact = text.labels_fact(output)
     return _drawn(run, output, choices, text.LABELS_TITLE, fact, text.TEXT_TITLES)
@@ -59,18 +60,24 @@ def _drawn(
     blocks: tuple[str, str],
     has_bars: bool = True,
 ) -> DrawnOutput:
-    site, head = reading_site(run.trace, output.stream, choices.focus)
-    row, bars = run.trace.streams[output.stream], answer_bars(output)
-    assert output.position is not None  # texts are answered from one token
-    attention_row, arrays = attention_row_payload(run, site, head, output.position)
-    keys = row if site is None else run.trace.streams[site.key_stream]
-    segments = keys.segments or (0,) * len(keys.ids)
-    shares = np.bincount(segments, weights=arrays["weights"]) if site is not None else np.zeros(0)
+    bars, checks = answer_bars(output), check_answer(output)
     header: dict[str, Any] = {
         "title": title,
         **saving(file_name(run.trace, "classes"), facts(run.trace)),
         "rows": bars.rows if has_bars else [],
         "fact": fact,
+    }
+    if output.position is None:  # read from several tokens
+        attention_row, arrays = no_row()
+        header |= {"reading": attention_row, "segments": [], "blocks": [], "token": ""}
+        return {"pair": pack(header, **bars.arrays, **arrays)}, checks
+    site, head = reading_site(run.trace, output.stream, choices.focus)
+    row = run.trace.streams[output.stream]
+    attention_row, arrays = attention_row_payload(run, site, head, output.position)
+    keys = row if site is None else run.trace.streams[site.key_stream]
+    segments = keys.segments or (0,) * len(keys.ids)
+    shares = np.bincount(segments, weights=arrays["weights"]) if site is not None else np.zeros(0)
+    header |= {
         "reading": attention_row,
         "segments": list(segments),
         "blocks": [
@@ -79,7 +86,6 @@ def _drawn(
         ],
         "token": labels(row)[output.position].text,
     }
-    checks = check_answer(output)
     if site is not None:
         checks += [
             check_row(site, head, output.position),

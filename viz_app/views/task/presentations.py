@@ -24,6 +24,7 @@ from models.trace.outputs import (
 )
 from viz_app.drawing.labels import labels, quote
 from viz_app.drawing.notes import check_rows, first_output, strip
+from viz_app.drawing.over_file import reads_file
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
@@ -51,8 +52,10 @@ _ANSWERING = (
 )
 _SEVERAL = (
     "**The {answer} is not known to be read from one token alone.** The model makes a logit for each {answer}{softmax}. "
-    "No single attention row belongs to that answer. The row of one {unit} is shown; click another in the {file}."
+    "No single attention row belongs to that answer{shown}."
 )
+_ROW_OVER_FILE = ". The row of one {unit} is shown; click another in the {file}"
+_NO_ROW = ", so none is shown"
 _SOFTMAX = ", and softmax makes them probabilities"
 _TOKENS = (
     "**Every token answers** for itself. From its last vector the model makes a logit for each class, and softmax "
@@ -128,6 +131,10 @@ def explain_classes(trace: Trace, output: ClassProbabilities, pair_output: str) 
     return _what_answers(trace, output, "class", _SOFTMAX)
 
 
+def explain_choice(trace: Trace, output: ChoiceProbabilities, pair_output: str) -> str:
+    return text.CHOICE_WITHOUT_ROW_NOTE if output.position is None else text.CHOICE_NOTE
+
+
 def explain_judged(trace: Trace, output: MultiLabelProbabilities, pair_output: str) -> str:
     return _JUDGED + _what_answers(trace, output, "label", "")
 
@@ -136,12 +143,15 @@ def _what_answers(
     trace: Trace, output: ClassProbabilities | MultiLabelProbabilities, answer: str, softmax: str
 ) -> str:
     """Return which token's vector the answer is read from, if it is one."""
+    if output.position is None and not reads_file(trace, output.stream):
+        return _SEVERAL.format(answer=answer, softmax=softmax, shown=_NO_ROW)
     if output.position is None:
         row = trace.streams[output.stream]
         is_sound = isinstance(row, SoundRow)
         unit = "frame" if is_sound and not isinstance(row, PatchedSound) else "patch"
         file = "sound" if is_sound else "image"
-        return _SEVERAL.format(answer=answer, softmax=softmax, unit=unit, file=file)
+        shown = _ROW_OVER_FILE.format(unit=unit, file=file)
+        return _SEVERAL.format(answer=answer, softmax=softmax, shown=shown)
     row = labels(trace.streams[output.stream])
     token, last = row[output.position], len(row) - 1
     place = {0: "the first token", last: "the last token"}.get(
@@ -201,7 +211,7 @@ PRESENTATIONS: dict[type, OutputPresentation] = {
     NextToken: OutputPresentation(next_token, _always(text.SURPRISAL_NOTE), "All positions, CSV", files.next_token_csv),
     MaskedToken: OutputPresentation(draw_masked, explain_masked, "All guesses, CSV", files.masked_csv),
     ClassProbabilities: OutputPresentation(class_probabilities, explain_classes, "All classes, CSV", files.classes_csv),
-    ChoiceProbabilities: OutputPresentation(draw_choices, _always(text.CHOICE_NOTE), "All choices, CSV", files.classes_csv),
+    ChoiceProbabilities: OutputPresentation(draw_choices, explain_choice, "All choices, CSV", files.classes_csv),
     MultiLabelProbabilities: OutputPresentation(draw_labels, explain_judged, "All labels, CSV", files.labels_csv),
     TokenClasses: OutputPresentation(token_classes, explain_token_classes, "All tokens, CSV", files.token_classes_csv),
     Span: OutputPresentation(draw_span, _always(text.SPAN_NOTE), "The spans, CSV", files.span_csv),

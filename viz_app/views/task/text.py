@@ -43,6 +43,11 @@ CHOICE_NOTE = f"""
 **Each choice** is read in a row of its own, after the question. From the last vector of one token of that row the model makes a
 single logit. Softmax over the choices makes them probabilities. The attention shown is that of the best choice's row. {ROW_NOTE}
 """
+CHOICE_WITHOUT_ROW_NOTE = """
+**Each choice** is read in a row of its own, after the question. The model makes a single logit for each row; it is not known to be
+read from one token alone. Softmax over the choices makes them probabilities. No single attention row belongs to them, so none is
+shown.
+"""
 SPAN_NOTE = """
 **Start and end** are two distributions over the tokens of the text. Each token's last vector gives one logit for "the answer begins
 here" and one for "it ends here". A span is as probable as p(start) · p(end). No span ends before its start. The most probable one
