@@ -15,10 +15,16 @@ from models.architectures.base import NEXT_TOKEN, Answers, Architecture, Field
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF
 from models.hub.labels import label_output
 from models.hub.model import CAUSAL_SELF, NUMBERS_OUTPUT, HubModel
-from models.hub.readers import CLASSES_OUTPUT, Classifier, OutputHead
+from models.hub.readers import (
+    CLASSES_OUTPUT,
+    ONE_TEXT_FIELD,
+    SECOND_TEXT,
+    Classifier,
+    OutputHead,
+)
 from models.hub.recording.context import ModuleCall, PassContext
 from models.hub.recording.projections import same_memory
-from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENING
+from models.hub.tokenizer import CLOSING, OPENING
 from models.layers.cache import Cache
 from models.layers.masks import Mask, Masks, SiteKind, padding
 from models.tokenizers.base import Encoding, Tokenizer
@@ -120,7 +126,8 @@ class EncoderDecoderReader(HubEncoderDecoder):
         """Return the rows with the decoder's: its first token, then all tokens but the last."""
         row = streams["text"]
         ids = (row.ids[-1] if self.begins_with_last else self.config.start_id, *row.ids[:-1])
-        shifted = Encoding(row.text, ids, tokenizer.tokens(ids), (None, *row.offsets[:-1]))
+        offsets, texts = (None, *row.offsets[:-1]), (*row.segments[:1], *row.segments[:-1])
+        shifted = Encoding(row.text, ids, tokenizer.tokens(ids), offsets, texts)
         return {**streams, SHIFTED: shifted}
 
     def forward(self, text: Int[Tensor, "batch n"], shifted: Int[Tensor, "batch n"]) -> Answers:
@@ -140,10 +147,7 @@ class EncoderDecoderReader(HubEncoderDecoder):
 class EncoderDecoderClassifier(EncoderDecoderReader, Classifier):
     """A class of the text, read from the decoder's state at the end token."""
 
-    fields = (
-        Field("text", "text", before=OPENING, after=CLOSING, closing="end"),
-        Field("second_text", "text", optional=True, before=SECOND_OPENING, after=SECOND_CLOSING),
-    )
+    fields = (replace(ONE_TEXT_FIELD, closing="end"), SECOND_TEXT)
 
     def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
         """Return rows that end with the end token, from whose state the class is read."""

@@ -56,13 +56,18 @@ def concatenate(first: Encoding, second: Encoding, between: str = "") -> Encodin
 def with_special_tokens(
     encoding: Encoding, before: tuple[int, str] | None, after: tuple[int, str] | None
 ) -> Encoding:
-    """Return the row with a special token (id, token) before and one after it."""
+    """Return the row with a special token (id, token) before and one after it.
+
+    They belong to the first and the last text, if the row marks its texts.
+    """
     head, tail = [() if special is None else (special,) for special in (before, after)]
+    texts = encoding.segments
     return Encoding(
         encoding.text,
         (*(i for i, _ in head), *encoding.ids, *(i for i, _ in tail)),
         (*(token for _, token in head), *encoding.tokens, *(token for _, token in tail)),
         (*(None for _ in head), *encoding.offsets, *(None for _ in tail)),
+        (*texts[:1] * len(head), *texts, *texts[-1:] * len(tail)),
     )
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers
-from hub_kinds import BY_NAME, HOW, SIZE, TEXT, save, texts
-from hub_models import _WIDE, VOCABULARY, Case, library_tokenizer
+from hub_kinds import _END, BY_NAME, HOW, SECOND, SIZE, TEXT, save, texts
+from hub_models import _SEQ, _T5, _WIDE, VOCABULARY, Case, library_tokenizer
 from tokenizers.processors import TemplateProcessing
 from torch import nn
 
@@ -21,6 +21,12 @@ from models.errors import CheckpointError
 from models.hub.choosers import CHOICE_ROWS
 from models.hub.kinds import why_nothing_is_shown
 from models.trace import Trace
+from viz_app.drawing.notes import first_output
+from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
+from viz_app.views.task.presentations import task_payloads
+from viz_app.views.task.reading import TaskChoices
 
 
 @pytest.fixture(scope="module")
@@ -286,3 +292,34 @@ def test_a_softmax_inside_torchs_attention_is_one() -> None:
     one = Calling(lambda x: F.scaled_dot_product_attention(x[:, :2], x, x))
     assert "it weighs 2 × 5 places" in why_nothing_is_shown(one)
     assert "no softmax is taken" in why_nothing_is_shown(Calling(torch.tanh))
+
+
+@pytest.mark.parametrize("made", ["Bart", "T5"])
+def test_two_texts_of_two_stacks_are_two_blocks_that_share_the_row(
+    made: str, tmp_path: Path
+) -> None:
+    """The library's tokenizer tells the texts apart; its cross-attention is shared out by them."""
+    sizes = (_SEQ | _END if made == "Bart" else _T5 | _END) | {"vocab_size": SIZE, "num_labels": 3}
+    Case(f"{made}ForSequenceClassification", f"{made}Config", sizes).save(tmp_path)
+    tokenizer = library_tokenizer(tmp_path, SIZE)
+    inputs = tokenizer(TEXT, SECOND, return_tensors="pt", return_token_type_ids=True)
+    texts = inputs.pop("token_type_ids")[0]
+    module = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path, attn_implementation="eager"
+    )
+    with torch.no_grad():
+        output = module(**inputs, output_attentions=True)
+    scope = models.load(tmp_path, device="cpu")
+    run = CurrentRun(scope, scope.run(TEXT, SECOND))
+    torch.testing.assert_close(
+        first_output(run.trace).logits, output.logits[0], atol=1e-5, rtol=1e-4
+    )
+    first_cross, *_ = (name for name, s in run.trace.attention.items() if s.role == "cross")
+    pictures = task_payloads(run, TaskChoices(None, Focus(first_cross, 1)))
+    header, _ = unpack(pictures["pair"])
+    assert header["segments"] == texts.tolist()
+    weights = output.cross_attentions[0][0, 1, -1]
+    shares = [float(weights[texts == i].sum()) for i in range(2)]
+    assert [share for _, share in header["blocks"]] == [f"{s:.2f} of the attention" for s in shares]
+    assert min(shares) > 0.01
+    assert len(run.trace.streams["decoder input"].segments) == len(texts)
