@@ -1,5 +1,6 @@
 """Encoders of Hugging Face that classify or spell a sound: weights and answers are the library's."""
 
+import json
 import re
 from dataclasses import replace
 from itertools import groupby
@@ -42,6 +43,7 @@ from models.sounds import (
     example_sound,
 )
 from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
+from models.trace.outputs import TokenClasses
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.pinned import Pinned
@@ -244,6 +246,63 @@ def test_names_of_letters_come_from_the_folder_or_are_numbers(tmp_path: Path) ->
         names = models.load(tmp_path, device="cpu").model.names
         wanted = ("0", "1", "a", "<script>", "U+202E", "5") if "a" in content else tuple("012345")
         assert names == wanted
+
+
+_CTC = {
+    "tokenizer_class": "Wav2Vec2CTCTokenizer", "pad_token": "[PAD]", "unk_token": "[UNK]", "bos_token": None,
+    "eos_token": None,
+}  # fmt: skip
+_ABC = {"[PAD]": 0, "_": 1, "A": 2, "B": 3, "[UNK]": 4}
+_NESTED = {"eng": _ABC | {"C": 5}, "deu": {"[PAD]": 0, "_": 1, "X": 2, "Y": 3, "[UNK]": 4, "Z": 5}}
+# letters, settings of the tokenizer, and added letters
+SPELLINGS = {
+    "another mark between words": (_ABC, {"word_delimiter_token": "_"}, {}),
+    "lower case": (_ABC, {"word_delimiter_token": "_", "do_lower_case": True}, {}),
+    "one language of several": (_NESTED, {"target_lang": "deu", "word_delimiter_token": "_"}, {}),
+    "added letters": (
+        {"[PAD]": 0, "|": 1, "A": 2, "[UNK]": 3}, {"bos_token": "<s>", "eos_token": "</s>"}, {"<s>": 4, "</s>": 5},
+    ),
+    "phonemes": (
+        {"[PAD]": 0, "aɪ": 1, "a": 2, "ɪ": 3, "[UNK]": 4},
+        {"tokenizer_class": "Wav2Vec2PhonemeCTCTokenizer"}, {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", SPELLINGS)
+def test_a_text_is_spelled_as_by_the_tokenizer_of_the_folder(how: str, tmp_path: Path) -> None:
+    letters, settings, added = SPELLINGS[how]
+    n = 6 if added or how.startswith("one") else 5
+    save_reader(SPELLER, tmp_path, vocab_size=n)
+    files = {"vocab": letters, "tokenizer_config": _CTC | settings, "added_tokens": added}
+    for name, content in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content), "utf-8")
+    scope = models.load(tmp_path, device="cpu")
+    trace = scope.run(example_sound())
+    best = trace.outputs["classes"].logits.argmax(-1).tolist()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert trace.output == tokenizer.decode(best)
+    assert len(set(trace.output)) > 1
+    assert list(scope.model.names) == tokenizer.convert_ids_to_tokens(list(range(n)))
+
+
+def test_letters_without_a_name_are_numbers_apart(tmp_path: Path) -> None:
+    save_reader(SPELLER, tmp_path)
+    (tmp_path / "vocab.json").write_text(json.dumps({"[PAD]": 0, "|": 1, "a": 2, "b": 3}), "utf-8")
+    scope = models.load(tmp_path, device="cpu")
+    logits = torch.eye(6)[[5, 5, 0, 5, 4, 2, 3, 1, 3, 0, 4]]
+    outputs = {"classes": TokenClasses("frames", scope.model.names, logits)}
+    assert scope.model.answer(outputs, {}, scope.tokenizer) == "5 5 4 ab b 4"
+
+
+def test_a_tokenizer_that_would_write_at_great_length_spells_nothing(tmp_path: Path) -> None:
+    save_reader(SPELLER, tmp_path, vocab_size=5)
+    settings = _CTC | {"word_delimiter_token": "_", "replace_word_delimiter_char": "x" * 10_000}
+    (tmp_path / "vocab.json").write_text(json.dumps(_ABC), "utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings), "utf-8")
+    trace = models.load(tmp_path, device="cpu").run(example_sound())
+    assert trace.output
+    assert "xxx" not in trace.output
 
 
 @pytest.mark.parametrize("name", ["Wav2Vec2ForCTC", "Wav2Vec2BertForCTC"])

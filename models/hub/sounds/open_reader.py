@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +43,8 @@ from models.sounds import decoded_sound, example_sound
 NO_SOUND_ATTENTION = "no attention between the parts of a sound was seen in a run, so there is nothing that could be shown"
 VOCABULARY = "vocab.json"
 MAX_LETTER = 20  # characters of the name of a class
+MAX_SPELLED = 256  # characters that a tokenizer may write for three classes
+TOKENIZER_SETTINGS = "tokenizer_config.json"
 
 
 def opened_reader(
@@ -67,10 +69,7 @@ def opened_reader(
     sizes = encoder_sizes(type(module).__name__, module, frames.longest, False)
     about: dict[str, Any] = {"names": names}
     if issubclass(kind, CTCModel):
-        about = {
-            "names": _letters(folder, config, transformers),
-            "blank": getattr(config, "pad_token_id", -1),
-        }
+        about = spelling(folder, config, transformers)
         about["per_frame"] = _answers_per_frame(module, processor.reads, trial, frames)
     model = kind(
         module, sizes, reads=processor.reads, count_frames=frames.count, trial=trial, **about
@@ -147,14 +146,54 @@ def _columns(
     return SoundFrames(lambda features: n_frames, seconds, n_frames)
 
 
-def _letters(folder: Path, config: Any, transformers: Any) -> list[str]:
-    """Return the name of each class: its letter in vocab.json or its token, or else its number."""
-    path, names = folder / VOCABULARY, {}
-    if path.is_file():
-        content = json.loads(path.read_text("utf-8"))
-        if isinstance(content, dict):
-            names = {i: str(name)[:MAX_LETTER] for name, i in content.items() if isinstance(i, int)}
-    elif (folder / TOKENIZER).is_file():
-        library = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / TOKENIZER))
-        names = {i: name[:MAX_LETTER] for name, i in library.get_vocab().items()}
-    return [printable(names.get(i, str(i))) for i in range(config.vocab_size)]
+def spelling(folder: Path, config: Any, transformers: Any) -> dict[str, Any]:
+    """Return what a CTCModel is told of its classes: names and, where there is one, a decoder.
+
+    Both are the library's tokenizer's if the folder has one that can be read. Otherwise the names
+    are the letters of vocab.json or the tokens of tokenizer.json, and the numbers of the classes
+    without one.
+    """
+    n_classes, blank = config.vocab_size, getattr(config, "pad_token_id", -1)
+    if (library := _tokenizer(folder, n_classes, transformers)) is not None:
+        known = {i for i in library.get_vocab().values() if i < n_classes}
+        letters = {i: library.convert_ids_to_tokens(i) for i in known}
+        decode: Callable[[list[int]], str] | None = library.decode
+    else:
+        letters, decode = _letters(folder, transformers), None
+    names = [printable(letters.get(i, str(i))[:MAX_LETTER]) for i in range(n_classes)]
+    unnamed = frozenset(range(n_classes)) - letters.keys()
+    return {"names": names, "blank": blank, "unnamed": unnamed, "decode": decode}
+
+
+def _tokenizer(folder: Path, n_classes: int, transformers: Any) -> Any:
+    """Return the tokenizer of a folder.
+
+    None without one that writes a short text for any class, and a repeated one once (CTC).
+    """
+    if not (folder / TOKENIZER_SETTINGS).is_file():
+        return None
+    try:
+        library = transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        if len(library) <= len(set(library.all_special_ids)):
+            return None
+        for i in range(n_classes):
+            text = library.decode([i, (i + 1) % n_classes, i])
+            if len(text) > MAX_SPELLED or library.decode([i, i]) != library.decode([i]):
+                return None
+    except Exception:  # the library raises what it likes of a tokenizer's files
+        return None
+    return library
+
+
+def _letters(folder: Path, transformers: Any) -> dict[int, str]:
+    """Return the letter of each class: that of vocab.json, or else the token of tokenizer.json."""
+    if (folder / VOCABULARY).is_file():
+        content = json.loads((folder / VOCABULARY).read_text("utf-8"))
+        pairs = content.items() if isinstance(content, dict) else ()
+        return {i: str(name) for name, i in pairs if isinstance(i, int)}
+    if not (folder / TOKENIZER).is_file():
+        return {}
+    library = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / TOKENIZER))
+    return {i: name for name, i in library.get_vocab().items()}

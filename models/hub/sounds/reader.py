@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, cast
 
@@ -16,6 +16,7 @@ from models.hub.recording.context import PassContext
 from models.hub.sounds.model import FRAMES_STREAM, stacked
 from models.hub.sounds.processor import FrameTokenizer
 from models.layers.masks import SiteKind
+from models.printable import printable
 from models.sounds import FrameIds, SoundRow
 from models.sounds.frames import frame_times
 from models.tokenizers.base import Encoding, Tokenizer
@@ -102,10 +103,21 @@ class CTCModel(SoundReader):
 
     answer_description = "a letter or none for each frame of the sound; joined, they are a text"
 
-    def __init__(self, *args: Any, per_frame: int = 1, **settings: Any) -> None:
-        """Take the number of letters that are read from each frame, one after the other."""
+    def __init__(
+        self,
+        *args: Any,
+        per_frame: int = 1,
+        unnamed: Collection[int] = (),
+        decode: Callable[[list[int]], str] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Take the number of letters that are read from each frame, one after the other.
+
+        `decode` is the library's way to join the most probable letters. Without it they are joined
+        here, and the numbers of `unnamed` classes are set apart by spaces.
+        """
         super().__init__(*args, **settings)
-        self.per_frame = per_frame
+        self.per_frame, self._unnamed, self._decode = per_frame, unnamed, decode
         if per_frame > 1:
             self.answer_description = _OF_PARTS.format(per_frame)
 
@@ -127,6 +139,11 @@ class CTCModel(SoundReader):
     ) -> str:
         """Return the most probable letters: repeated ones once, and without the blank."""
         best = cast(TokenClasses, outputs[CLASSES_OUTPUT]).logits.argmax(-1).tolist()
-        letters = [self.names[i] for i, _ in groupby(best) if i != self.blank]
-        text = "".join(" " if one == BETWEEN_WORDS else one for one in letters)
+        if self._decode is not None:
+            return printable(self._decode(best))
+        text, previous = "", -1
+        for i in (i for i, _ in groupby(best) if i != self.blank):
+            between = " " * (i in self._unnamed or previous in self._unnamed)
+            text += between + (" " if self.names[i] == BETWEEN_WORDS else self.names[i])
+            previous = i
         return text.replace(BEFORE_WORD, " ").strip()

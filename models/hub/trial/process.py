@@ -28,8 +28,9 @@ from models.hub.images.processor import ImageProcessor
 from models.hub.images.text_image import TEXT_TOWER, TextImageModel
 from models.hub.sizes import hub_sizes
 from models.hub.sounds.model import SpeechToText
+from models.hub.sounds.open_reader import spelling
 from models.hub.sounds.processor import SoundProcessor
-from models.hub.sounds.reader import SoundReader
+from models.hub.sounds.reader import CTCModel, SoundReader
 from models.hub.trial import tokenizer as tokenizer_trial
 from models.sounds import decoded_sound, example_sound
 
@@ -136,6 +137,9 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
         begin("config.json", BUILDING_SECONDS)
         inputs = {processor.reads: features[None].to("meta")}
     _run_blank(module, **inputs, **_blank_text(plan))
+    if issubclass(plan.model_class, CTCModel):
+        begin("tokenizer", READING_SECONDS)
+        spelling(folder, plan.config, load.transformers_library())
     if issubclass(plan.model_class, ImageModel | SoundReader):
         return size
     begin("tokenizer", READING_SECONDS)
