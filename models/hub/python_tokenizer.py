@@ -136,20 +136,16 @@ class PythonTokenizer(LibraryTokenizer):
     def _of_bytes(self) -> bool:
         return False
 
-    def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
-        """Return the text's tokens with the special tokens of the template around them.
-
-        The mask token may be typed. A text after the start token is a target.
-        """
-        is_target, mask = before == "start", self.special("mask")
+    def _encoded(self, text: str, is_target: bool) -> Encoding:
+        mask = self.special("mask")
         if mask is None:
-            return self._framed(self._part(text, is_target), before, after)
+            return self._part(text, is_target)
         first, *others = text.split(mask[1])
         row = self._part(first, is_target)
         for part in others:
             mask_row = Encoding(mask[1], (mask[0],), (mask[1],), ((0, len(mask[1])),))
             row = concatenate(concatenate(row, mask_row), self._part(part, is_target))
-        return self._framed(row, before, after)
+        return row
 
     def _part(self, text: str, is_target: bool = False) -> Encoding:
         """Return the row of a text without typed mask tokens.

@@ -16,7 +16,14 @@ from tokenizers import decoders
 from models.hub.token_types import PartTypes, TokenTypes, template_types
 from models.tokenizers import byte_level
 from models.tokenizers.base import Tokenizer, panics_named
-from models.tokenizers.encoding import Encoding, decoded_spans, token_span, with_special_tokens
+from models.tokenizers.encoding import (
+    Encoding,
+    as_typed,
+    decoded_spans,
+    token_span,
+    with_special_tokens,
+)
+from models.tokenizers.special_tokens import BERT_SPECIAL
 
 # where a text stands in the template; names that fields give as `before` and `after`
 OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING = (
@@ -69,6 +76,21 @@ class LibraryTokenizer(Tokenizer):
 
     def is_special(self, i: int) -> bool:
         return i in self._all_special or i == self.pad_id or i == self.start_id
+
+    def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
+        """Return the text's tokens with the special tokens of the template around them.
+
+        The mask token may be typed, as the vocabulary spells it or as [MASK]; any other special
+        token is plain text. A text after the start token is a target.
+        """
+        typed, mask = BERT_SPECIAL["mask"], self.mask_token
+        read = text.replace(typed, mask) if mask else text
+        row = as_typed(self._encoded(read, before == "start"), text, typed, mask or typed)
+        return self._framed(row, before, after)
+
+    def _encoded(self, text: str, is_target: bool) -> Encoding:
+        """Return the row of a text in which the mask token may be typed."""
+        raise NotImplementedError
 
     def _framed(self, row: Encoding, before: str, after: str) -> Encoding:
         """Return a row with the special tokens that belong around it."""
@@ -123,14 +145,9 @@ class HubTokenizer(LibraryTokenizer):
         return json.dumps([super().to_json(), self.special_ids, self.frames, self._inputs])
 
     @panics_named()
-    def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
-        """Return the text's tokens with the special tokens of the template around them.
-
-        The mask token may be typed; any other special token is plain text.
-        """
-        mask = self.special("mask")
-        row = self._plain(text) if mask is None or mask[1] not in text else self._with_masks(text)
-        return self._framed(row, before, after)
+    def _encoded(self, text: str, is_target: bool) -> Encoding:
+        mask = self.mask_token
+        return self._with_masks(text) if mask and mask in text else self._plain(text)
 
     def _with_masks(self, text: str) -> Encoding:
         """Return the row of a text in which the mask token was typed."""

@@ -174,6 +174,12 @@ class Tokenizer:
         """[MASK], in place of a token to predict."""
         return self.special_ids.get("mask")
 
+    @property
+    def mask_token(self) -> str:
+        """The mask as this vocabulary spells it, such as [MASK]; "" if it has none."""
+        mask = self.special("mask")
+        return mask[1] if mask else ""
+
     def special(self, name: str) -> tuple[int, str] | None:
         """Return (id, token) of a special token; None if the vocabulary does not have it."""
         i = self.special_ids.get(name)

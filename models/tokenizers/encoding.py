@@ -1,6 +1,7 @@
 """Encodings: a text as tokens, each with its span in the text; several texts as one row."""
 
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -132,6 +133,26 @@ def decoded_spans(
     """Return the span of each token in the decoded text: what it adds to the tokens before it."""
     ends = [len(decode(ids[:i])) for i in range(len(ids) + 1)]
     return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
+
+
+def as_typed(row: Encoding, text: str, typed: str, read: str) -> Encoding:
+    """Return a row with its offsets in `text`, from which it was made with `read` for `typed`."""
+    if typed == read or typed not in text:
+        return row
+    ends, at = [], 0  # of each `read` in the text of the row
+    for part in text.split(typed)[:-1]:
+        at += len(part) + len(read)
+        ends.append(at)
+
+    def place(i: int) -> int:
+        n = bisect_right(ends, i)
+        moved = i + n * (len(typed) - len(read))
+        if n < len(ends) and (inside := i - (ends[n] - len(read))) > 0:
+            return moved - inside + min(inside, len(typed))
+        return moved
+
+    offsets = (None if span is None else (place(span[0]), place(span[1])) for span in row.offsets)
+    return replace(row, text=text, offsets=tuple(offsets))
 
 
 def trim_span(text: str, start: int, end: int) -> tuple[int, int]:

@@ -9,11 +9,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import safetensors.torch
 import torch
+import transformers
 from hub_models import BY_NAME, library_tokenizer
 
 import models
@@ -31,7 +33,14 @@ from models.hub.recording.masks import explain_mask
 from models.hub.tokenizer import HubTokenizer
 from models.trace import AttentionSite
 from models.trace.lazy import LazyLinear
+from viz_app.drawing.notes import answer_line, first_output, read_text
+from viz_app.drawing.payload import unpack
 from viz_app.session.cache.opened import opened_as
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
+from viz_app.views.masks.outcome_text import nothing_hidden
+from viz_app.views.task.presentations import explain_masked, task_payloads
+from viz_app.views.task.reading import TaskChoices
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +235,55 @@ def test_texts_are_cut_and_framed_as_the_library_does(tmp_path: Path) -> None:
     place = trace.outputs["masked token"].positions[0]
     assert trace.outputs["masked token"].logits[0].equal(logits[place])
     assert trace.streams["text"].tokens[place] == "[MASK]"
+
+
+def roberta(folder: Path) -> Any:
+    """Save a masked language model whose mask is <mask>, and return its tokenizer."""
+    size = len(library_tokenizer(folder, 89))
+    case = BY_NAME["RobertaForMaskedLM"]
+    replace(case, sizes=case.sizes | {"vocab_size": size}).save(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        file = folder / name
+        file.write_text(file.read_text("utf-8").replace("[MASK]", "<mask>"), "utf-8")
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("typed", ["<mask>", "[MASK]"])
+def test_a_mask_of_another_spelling_is_typed_either_way_and_named_as_it_is(
+    typed: str, tmp_path: Path
+) -> None:
+    library, scope = roberta(tmp_path), models.load(tmp_path, device="cpu")
+    text = f"{typed} little dog was very {typed}. {typed}"
+    run = CurrentRun(scope, scope.run(text, "She is."))
+    row = run.trace.streams["text"]
+    assert list(row.ids) == library(text.replace(typed, "<mask>"), "She is.")["input_ids"]
+    spans = [row.text[slice(*place)] for place in row.offsets if place is not None]
+    assert spans.count(typed) == 3
+    assert [one.replace(typed, "") for one in spans if typed in one] == [""] * 3
+    assert "".join(spans) == f"{text}She is.".replace(" ", "")
+    header, _ = unpack(task_payloads(run, TaskChoices(None, Focus()))["guesses"])
+    assert header["mask"] == "<mask>"
+    assert header["note"] == "3 masked tokens, typed as <mask> above."
+    assert header["masks"][0]["title"] == "1 of 3: prediction for <mask>"
+    assert answer_line(run.trace)[0] == "best guess for <mask>"
+    hidden = scope.run("A dog.", None, (2,))
+    assert hidden.streams["text"].tokens[2] == "<mask>"
+    assert read_text(hidden).startswith("A <mask>")
+    plain = CurrentRun(scope, scope.run("A dog."))
+    header, _ = unpack(task_payloads(plain, TaskChoices(None, Focus()))["guesses"])
+    assert header["note"].endswith("or type <mask> in the text above.")
+    assert answer_line(plain.trace)[1] == "type <mask> to hide one"
+    assert "**<mask>** hides" in explain_masked(plain.trace, first_output(plain.trace), "")
+
+
+def test_without_a_known_mask_nothing_is_said_to_be_hidden_by_one(tmp_path: Path) -> None:
+    BY_NAME["RobertaForMaskedLM"].save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    run = CurrentRun(scope, scope.run("5 6 7"))
+    header, _ = unpack(task_payloads(run, TaskChoices(None, Focus()))["guesses"])
+    assert set(header["states"]) == {"fixed"}
+    said = [header["title"], header["note"], *answer_line(run.trace), nothing_hidden("")]
+    assert not [line for line in said if "Click" in line or "ype" in line or "MASK" in line]
 
 
 def test_a_special_token_typed_beside_a_mask_is_plain_text(tmp_path: Path) -> None:

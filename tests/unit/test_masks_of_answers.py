@@ -146,7 +146,7 @@ def test_of_an_answer_where_it_began_and_ended_before_is_told() -> None:
 def test_where_nothing_is_hidden_it_says_how_to_have_something() -> None:
     view = viewed("pretraining", FIRST)
     assert log_prob_change(view).labels == []
-    assert outcome_text.NOTHING_HIDDEN in painter.painted_outcome(view)
+    assert outcome_text.nothing_hidden("[MASK]") in painter.painted_outcome(view)
     header, _ = unpack(painter.masks(view))
     assert (header["effect"]["labels"], header["effect"]["sums"]) == ([], [0, 0])
 

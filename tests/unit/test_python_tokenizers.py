@@ -291,3 +291,13 @@ def test_a_vocabulary_larger_than_the_table_that_reads_it_is_refused(tmp_path: P
         CheckpointError, match=f"{n} tokens, but the model's embedding has {n - 1} rows"
     ):
         models.load(folder, device="cpu")
+
+
+def test_a_mask_of_another_spelling_may_be_typed_as_that_of_bert(tmp_path: Path) -> None:
+    library = bertweet(tmp_path)
+    tokenizer = PythonTokenizer(library, {"pad": library.pad_token_id}, len(library))
+    row = tokenizer.encode("we [MASK] are[MASK]")
+    wanted = library("we <mask> are <mask>", add_special_tokens=False)["input_ids"]
+    assert list(row.ids) == wanted
+    spans = [row.text[slice(*place)] for place in row.offsets if place is not None]
+    assert [span for span in spans if "[" in span] == ["[MASK]", "[MASK]"]

@@ -29,7 +29,8 @@ _SPECIAL |= {
     "[SEP]": "[SEP]",
     "[MASK]": "[MASK]",
 }
-_SPECIAL |= {"<$>": "[delimiter]", "<e>": "[extract]"}
+_SPECIAL |= {"<mask>": "<mask>", "<$>": "[delimiter]", "<e>": "[extract]"}
+_MASKS = (MASK, "<mask>")
 SPECIAL_NAMES = frozenset(_SPECIAL.values())
 
 
@@ -43,6 +44,12 @@ class Label:
 
     def as_json(self) -> list:
         return [self.text, self.note, self.special]
+
+
+def mask_token(trace: Trace) -> str:
+    """Return the mask as the vocabulary of the run's model spells it; "" if it has none."""
+    tokenizer = trace.model.tokenizer
+    return MASK if tokenizer is None else tokenizer.mask_token
 
 
 def labels(encoding: Encoding) -> list[Label]:
@@ -161,7 +168,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _label(token: str, offset: tuple[int, int] | None, text: str) -> Label:
-    if (offset is None and token in _SPECIAL) or token == MASK:
+    if (offset is None and token in _SPECIAL) or token in _MASKS:
         return special_label(token)
     if token in UNKNOWN_TOKENS:
         piece = text[slice(*offset)] if offset else ""

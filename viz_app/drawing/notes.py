@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 from models.analysis.checks import Check
-from models.runs.inputs import MASK
 from models.tokenizers.encoding import with_masks
 from models.trace import Trace
 from models.trace.outputs import (
@@ -20,7 +19,7 @@ from models.trace.outputs import (
     TokenInOrder,
 )
 from viz_app import words
-from viz_app.drawing.labels import token_text
+from viz_app.drawing.labels import mask_token, token_text
 
 MAX_LISTED_ORDER = 12  # positions listed in one line
 MAX_LISTED_LABELS = 10  # labels, the most probable ones
@@ -85,7 +84,7 @@ def strip(
 
 
 def read_text(trace: Trace) -> str:
-    """Return the texts that were read as one, with [MASK] for each hidden token.
+    """Return the texts that were read as one, with the mask for each hidden token.
 
     A second text or a continuation is joined to the first. "" where only the first text counts.
     """
@@ -98,7 +97,7 @@ def read_text(trace: Trace) -> str:
     ):
         return ""
     if (row := trace.streams[output.stream]).hidden:
-        return with_masks(row, MASK)
+        return with_masks(row, mask_token(trace))
     return ("" if isinstance(output, NextToken) else " ").join(texts)
 
 
@@ -112,7 +111,7 @@ def answer_line(trace: Trace) -> tuple[str, str]:
 
 
 def quoted_answer_line(trace: Trace) -> tuple[str, str]:
-    """Return `answer_line` for the middle of a sentence: guesses for [MASK] are in quotes."""
+    """Return `answer_line` for the middle of a sentence: guesses for masks are in quotes."""
     label, answer = answer_line(trace)
     output = first_output(trace)
     is_guess = isinstance(output, MaskedToken) and output.positions
@@ -146,13 +145,13 @@ def _guesses(output: MaskedToken, quotes: str) -> str:
 
 def _masked(trace: Trace, output: MaskedToken) -> tuple[str, str]:
     classes = [other for other in trace.outputs.values() if isinstance(other, ClassProbabilities)]
+    mask = mask_token(trace)
     if output.positions:
-        return "best guess for [MASK]", _guesses(output, "{}")
-    return (
-        _classed(trace, classes[0])
-        if classes
-        else ("the model guesses hidden words", "type [MASK] to hide one")
-    )
+        return f"best guess for {mask}", _guesses(output, "{}")
+    if classes:
+        return _classed(trace, classes[0])
+    how = f"type {mask} to hide one" if mask else "none: no mask token is known"
+    return "the model guesses hidden words", how
 
 
 def _classed(trace: Trace, output: ClassProbabilities) -> tuple[str, str]:

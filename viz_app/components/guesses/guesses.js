@@ -49,7 +49,7 @@ class Guesses {
 
   mark(button, i) {
     const { tokens, states } = this.picture, hidden = this.hidden.has(i), label = tokens[i];
-    button.children[0].textContent = hidden ? "[MASK]" : shorten(label[0], 18);
+    button.children[0].textContent = hidden ? this.picture.mask : shorten(label[0], 18);
     button.children[1].textContent = hidden ? shorten(label[0], 12) : "\u00a0";
     if (button.disabled) button.removeAttribute("aria-pressed");
     else button.setAttribute("aria-pressed", hidden);

@@ -41,7 +41,7 @@ NO_LOSS = "This model gives no probabilities, so a text has no loss."
 LOSS_NOTES = {  # what the loss of a text is, by its kind
     text_loss.TOKEN_LOSS: "The loss is that of the texts' own tokens.",
     text_loss.MASKED_LOSS: "In each text 15 % of the tokens are masked, drawn once with a fixed seed. The loss is that of these "
-    "tokens. A [MASK] that a text brings along has no known token and does not count.",
+    "tokens. A mask that a text brings along has no known token and does not count.",
     text_loss.ANSWER_LOSS: "The texts come without labels, so the loss is −log p of the answer with all heads on. "
     "It shows how much an answer depends on a head, not whether it is right.",
 }

@@ -56,7 +56,7 @@ def no_answer(model: Model) -> str:
     """Say that a run of this model has no probabilities."""
     noun = noun_of(model)
     has_files = any(field.kind in FILE_FIELDS for field in model.fields)
-    remedy = "" if has_files else " A model that fills in words needs a [MASK] in its text."
+    remedy = "" if has_files else " A model that fills in words needs a masked token in its text."
     return f"This model gives no probabilities for this {noun}, so there is nothing to compare.{remedy}"
 
 

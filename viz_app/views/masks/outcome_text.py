@@ -7,6 +7,7 @@ from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
 from models.trace.edits import Edits, opens_ahead
 from models.trace.outputs import MaskedToken, NextToken, TokenInOrder
+from viz_app.drawing.labels import mask_token
 from viz_app.drawing.notes import first_output
 from viz_app.views.masks.mask_view import LogProbChange
 from viz_app.views.masks.text import changes_line
@@ -40,10 +41,10 @@ def outcome_sentences(
     return [line for line in lines if line]
 
 
-NOTHING_HIDDEN = (
-    "No token is hidden and there is no second text, so no probability can change. Hide a token on the page Task, or "
-    "type [MASK]."
-)
+def nothing_hidden(mask: str) -> str:
+    """Return why no probability can change, and what to do if the model's `mask` is known."""
+    why = "No token is hidden and there is no second text, so no probability can change."
+    return why + f" Hide a token on the page Task, or type {mask}." * bool(mask)
 
 
 def effect(log_probs: LogProbChange, trace: Trace) -> str:
@@ -54,7 +55,7 @@ def effect(log_probs: LogProbChange, trace: Trace) -> str:
     """
     if not log_probs.labels:
         return (
-            NOTHING_HIDDEN
+            nothing_hidden(mask_token(trace))
             if any(isinstance(output, MaskedToken) for output in trace.outputs.values())
             else ""
         )

@@ -25,7 +25,7 @@ from models.tokenizers.encoding import Encoding
 from viz_app.components.catalogue import PLAIN, SHUFFLE
 from viz_app.controls import pick
 from viz_app.drawing import notes
-from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.labels import Label, labels, mask_token
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
@@ -166,7 +166,7 @@ def _answers(run: CurrentRun, choices: ShuffleChoices) -> list[tuple[str, str]]:
     if run.scope.model.can_write:
         return []
     if not compare_outputs(run.trace, run.trace).names:
-        return [("line", say.NOTHING_ASKED)]
+        return [("line", say.NOTHING_ASKED.format(mask_token(run.trace)))]
     row, lines = shuffled_encoding(run), []
     other = reorder(row, choices.order_of(row))
     for where, scope in (

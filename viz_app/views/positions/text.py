@@ -108,7 +108,7 @@ EDITS_POSITIONS = (
 NOT_TRANSLATED = "Not translated: an edit of the decoder depends on positions of the source."
 NOTHING_ASKED = (
     "The change of the prediction is shown as soon as there is one. Hide a token on the page Task, type "
-    "[MASK], or type a second text."
+    "{}, or type a second text."
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from models.analysis.distributions import entropy_bits, expectation
 from viz_app.drawing.csv_file import csv_table
-from viz_app.drawing.labels import answer_labels, labels, token_label
+from viz_app.drawing.labels import answer_labels, labels, mask_token, token_label
 from viz_app.drawing.notes import first_output
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task.masked import guesses, own_labels
@@ -56,7 +56,7 @@ def masked_csv(run: CurrentRun, choices: TaskChoices) -> str:
             expected = token_label(run.scope.tokenizer, token).text
             place = [
                 guess.position,
-                f"{guess.position} {hidden or '[MASK]'}",
+                f"{guess.position} {hidden or mask_token(run.trace)}",
                 f"{token} {expected}",
             ]
             rows.append(

@@ -11,7 +11,7 @@ from models.analysis.distributions import Expectation, check_softmax, entropy_bi
 from models.tokenizers.encoding import Encoding, positions_to_hide
 from models.trace import AttentionSite
 from models.trace.outputs import MaskedToken
-from viz_app.drawing.labels import Label, labels, token_label
+from viz_app.drawing.labels import Label, labels, mask_token, token_label
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
@@ -89,7 +89,7 @@ def check_hidden(run: CurrentRun, output: MaskedToken) -> Check:
     row, mask = run.trace.streams[output.stream], run.scope.tokenizer.mask_id
     wrong = sum(row.ids[position] != mask for position in output.positions)
     return Check(
-        "the model read [MASK] there",
+        f"the model read {mask_token(run.trace)} there",
         float(wrong),
         0.0,
         "Positions of a guess at which it read anything else",
@@ -112,23 +112,26 @@ def _payload(
 ) -> bytes:
     row, tokenizer = run.trace.streams[output.stream], run.scope.tokenizer
     token_labels, hidden = own_labels(run, output), dict(row.hidden)
+    mask, typed = mask_token(run.trace), set(output.positions) - set(hidden)
+    title = text.MASKED_TITLE if mask else text.NO_MASK_TITLE
     open_places = positions_to_hide(row, tokenizer.mask_id)
     masks, arrays, rows = [], {}, []
     for i, guess in enumerate(predictions):
         name = "" if guess.hidden is None else token_labels[guess.position].text
         header, row_arrays = attention_row_payload(run, site, head, guess.position, prefix=f"{i} ")
         masks.append({
-            "position": guess.position, "title": text.guess_title(name, i, len(output.positions)),
+            "position": guess.position, "title": text.guess_title(name, i, len(output.positions), mask),
             "rows": [[token, token_label(tokenizer, token).as_json(), "hidden" * (token == guess.hidden)] for token in guess.ids],
-            "fact": text.TYPED_MASK if guess.of_hidden is None else _known(name, guess.of_hidden, tokenizer.vocab_size),
+            "fact": text.TYPED_MASK.format(mask) if guess.of_hidden is None else _known(name, guess.of_hidden, tokenizer.vocab_size),
             "rest": text.unlisted_tokens(guess.n_best, guess.mass, guess.entropy),
             "reading": header,
         })  # fmt: skip
         arrays |= row_arrays
         rows += [(expected.probability, expected.rank) for expected in guess.each]
     header: dict[str, Any] = {
-        "title": text.MASKED_TITLE.format(text.BEFORE_IT if reads_earlier_only(run.trace) else text.BOTH_SIDES),
-        "note": text.masks_note(len(output.positions), len(set(output.positions) - set(hidden)), len(predictions)),
+        "mask": mask,
+        "title": title.format(text.BEFORE_IT if reads_earlier_only(run.trace) else text.BOTH_SIDES),
+        "note": text.masks_note(len(output.positions), len(typed), len(predictions), mask),
         **saving(file_name(run.trace, "masked-tokens"), facts(run.trace)),
         "tokens": [label.as_json() for label in token_labels], "segments": list(row.segments),
         "states": [

@@ -22,7 +22,7 @@ from models.trace.outputs import (
     TokenClasses,
     TokenInOrder,
 )
-from viz_app.drawing.labels import labels, quote
+from viz_app.drawing.labels import labels, mask_token, quote
 from viz_app.drawing.notes import check_rows, first_output, strip
 from viz_app.drawing.over_file import reads_file
 from viz_app.session.current_run import CurrentRun
@@ -39,8 +39,8 @@ from viz_app.views.task.text import ROW_NOTE
 from viz_app.words.allowed import blocking, reads_earlier_only
 
 _MASK = (
-    "**[MASK]** hides a token; only its position is known. {reads}{trained}"
-    "\n\n**The token that answers** is [MASK] itself. From its last vector the model makes the logits, and softmax "
+    "**{mask}** hides a token; only its position is known. {reads}{trained}"
+    "\n\n**The token that answers** is {mask} itself. From its last vector the model makes the logits, and softmax "
     f"makes them probabilities. {ROW_NOTE} Hiding goes by position: if you edit the text before it, another token is "
     "hidden."
 )
@@ -124,7 +124,8 @@ def no_picture(trace: Trace, output: Output) -> str:
 def explain_masked(trace: Trace, output: MaskedToken, pair_output: str) -> str:
     is_decoder = any(site.stack == "decoder" for site in trace.attention.values())
     trained = "" if is_decoder else _TRAINED.format(_PAIRS if pair_output else "")
-    return _MASK.format(reads=_reads(trace), trained=trained)
+    mask = mask_token(trace) or "A mask token"
+    return _MASK.format(mask=mask, reads=_reads(trace), trained=trained)
 
 
 def explain_classes(trace: Trace, output: ClassProbabilities, pair_output: str) -> str:

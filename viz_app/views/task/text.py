@@ -68,8 +68,9 @@ the content stream (fig. 1 there).
 attention row says what one head of that stream read for it.
 """
 MASKED_TITLE = "Click a token to mask it; the model guesses it from {}"
+NO_MASK_TITLE = "The model guesses masked tokens from {}"
 BOTH_SIDES, BEFORE_IT = "both sides", "the tokens before it"
-TYPED_MASK = "You typed [MASK], so there is no true token to compare with."
+TYPED_MASK = "You typed {}, so there is no true token to compare with."
 PAIR_TITLE, CLASS_TITLE = (
     "Does the second text follow the first?",
     "Predicted class",
@@ -168,21 +169,23 @@ def unlisted_tokens(n_shown: int, mass: float, entropy: float) -> str:
     )
 
 
-def masks_note(n: int, n_typed: int, n_shown: int) -> str:
-    """Return the number of hidden tokens, `n_typed` of them as [MASK], and how to change them."""
+def masks_note(n: int, n_typed: int, n_shown: int, mask: str) -> str:
+    """Return the number of hidden tokens, `n_typed` of them as `mask`, and how to change them."""
+    if not mask:
+        return "Nothing can be hidden: the files of this model name no mask token."
     if not n:
-        return "Nothing is hidden. Click a token, or type [MASK] in the text above."
+        return f"Nothing is hidden. Click a token, or type {mask} in the text above."
     more = f" Only the first {n_shown} are shown below." * (n > n_shown)
     count = f"{n} masked token{'s' * (n != 1)}"
     if n_typed == n:
-        return f"{count}, typed as [MASK] above.{more}"
+        return f"{count}, typed as {mask} above.{more}"
     above = f", {n_typed} of them typed above" if n_typed else ""
     return f"{count}{above}. Click {'it' if n == 1 else 'one'} again to unmask it.{more}"
 
 
-def guess_title(name: str, i: int, n: int) -> str:
-    """Return the title of the i-th of n [MASK] tokens; `name` is its hidden token, or ""."""
-    title = f"Prediction for {f'“{name}”' if name else '[MASK]'}"
+def guess_title(name: str, i: int, n: int, mask: str = "") -> str:
+    """Return the title of the i-th of n `mask` tokens; `name` is its hidden token, or ""."""
+    title = f"Prediction for {f'“{name}”' if name else mask}"
     return f"{i + 1} of {n}: {words.lower_first(title)}" if n > 1 else title
 
 
