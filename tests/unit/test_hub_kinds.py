@@ -21,11 +21,12 @@ from models.errors import CheckpointError
 from models.hub.choosers import CHOICE_ROWS
 from models.hub.kinds import why_nothing_is_shown
 from models.trace import Trace
+from models.trace.outputs import TokenClasses
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
-from viz_app.views.task.presentations import task_payloads
+from viz_app.views.task.presentations import presentation, task_payloads
 from viz_app.views.task.reading import TaskChoices
 
 
@@ -323,3 +324,20 @@ def test_two_texts_of_two_stacks_are_two_blocks_that_share_the_row(
     assert [share for _, share in header["blocks"]] == [f"{s:.2f} of the attention" for s in shares]
     assert min(shares) > 0.01
     assert len(run.trace.streams["decoder input"].segments) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("O", "B-PER", "I-PER"), True),
+        (("O", "I-PER", "I-LOC"), False),  # I- begins names there
+        (("O", "B-PER", "B-LOC"), False),
+        (("B-PER", "I-PER"), False),
+    ],
+)
+def test_the_convention_of_labels_is_told_where_all_of_it_is_used(
+    names: tuple[str, ...], said: bool
+) -> None:
+    output = TokenClasses("text", names, torch.zeros(2, len(names)))
+    trace = SimpleNamespace(streams={})
+    assert ("B- begins a name" in presentation(output).explanation(trace, output, "")) == said

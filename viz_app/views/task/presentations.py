@@ -65,7 +65,9 @@ _PARTS = (
     "**Every token answers** for {n} parts of the sound, one after the other. From its last vector the model makes a "
     f"logit for each class and part, and softmax makes them probabilities. {ROW_NOTE}"
 )
-_BEGIN_INSIDE = " B- marks the first token of a name, I- the tokens that continue it, O what is outside all names."
+_BEGIN_INSIDE = (
+    " By the usual convention, B- begins a name and I- continues it. O is outside all names."
+)
 
 
 _ALIKE = (
@@ -167,7 +169,7 @@ def _what_answers(
 def explain_token_classes(trace: Trace, output: TokenClasses, pair_output: str) -> str:
     if output.parts:
         return _PARTS.format(n=Counter(output.sources)[0])
-    marked = any(name.startswith(("B-", "I-")) for name in output.names)
+    marked = {"B-", "I-", "O"} <= {name[:2] for name in output.names}
     return _TOKENS.format(names=_BEGIN_INSIDE * marked)
 
 
