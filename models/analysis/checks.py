@@ -12,6 +12,7 @@ from models.trace import AttentionSite
 
 # relative limit; in float32, sums over hundreds of keys in another order differ by some 1e-6
 ROUNDING = 1e-5
+HALF_PRECISION = torch.bfloat16, torch.float16
 # limit in float32 roundings between two routes to one score, each a sum of d_head products
 SCORE_ULPS = 4
 

@@ -2,12 +2,16 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from hub_models import BY_NAME
 from test_patch_section import both, choices, run_of
 
+import models
 from models.analysis import attribution_patching
+from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import patch_effects, patch_gradient, patch_payloads
 from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions.patch_payloads import patch_section_payloads
@@ -133,3 +137,16 @@ def test_a_taken_head_is_marked() -> None:
     taken = [(p["site"], p["head"]) for p in panels[1]["points"] if p["taken"]]
     assert taken == [(site, 5)]
     assert not any(p["taken"] for p in panels[0]["points"])
+
+
+def test_no_guess_of_a_model_in_half_precision_is_checked_by_a_small_step(tmp_path: Path) -> None:
+    BY_NAME["LlamaForCausalLM"].make().to(torch.bfloat16).save_pretrained(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    run = CurrentRun(scope, scope.run("5 6 7 8 9"))
+    drawn = patch_section_payloads(
+        run, replace(choices("gpt", part="gradient"), second=("5 6 4 8 9",))
+    )
+    lines = drawn["checks"]["rows"]
+    assert not [line for look, line in lines if look == "failed" or say.SLOPE_NAME in line]
+    sentences = [panel["sentence"] for panel in drawn["scatter"]["panels"]]
+    assert ["bfloat16" in sentence for sentence in sentences] == [True, False]

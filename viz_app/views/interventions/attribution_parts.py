@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from models.analysis import attention_gradients, flow, integrated_gradients, logit_parts, rollout
-from models.analysis.checks import Check, rounding_in
+from models.analysis.checks import HALF_PRECISION, Check, rounding_in
 from models.analysis.metrics import LogProbability, logits_of
 from models.trace import AttentionSite, Trace
 from models.trace.edits.gradients import WeightGates
@@ -25,7 +25,6 @@ MIXES = (
 )  # of tokens, over layers; the others are of one decision
 # of the finite difference, as shares of a weight; the second where the first reaches over a kink
 WEIGHT_STEPS = (1e-2, 2e-3)
-HALF_PRECISION = torch.bfloat16, torch.float16
 
 
 @dataclass(frozen=True)

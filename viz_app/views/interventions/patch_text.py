@@ -39,6 +39,7 @@ EXACT_EFFECT, GUESSED_EFFECT = "effect of the patch (exact)", "gradient estimate
 SCATTER_HINT = "On the line the guess is exact. Click a head to take it from the other {noun}."
 SLOPE_NAME = "the largest guess by a finite difference"
 SLOPE_OF_PATCH = "{}: {:.4f} by the gradient, {:.4f} by going 1 % of the way in each direction ({})"
+SLOPE_ROUNDED = " In {}, a small step is lost in rounding, so no estimate is checked."
 EFFECT_UNITS = {"difference": "Difference", "share": "Share of gap"}
 UNIT_HELP = (
     "The change itself, or its share of the gap between the two runs: (patched − corrupt)/(clean − corrupt). 0: the patch "
