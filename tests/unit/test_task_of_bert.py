@@ -109,9 +109,9 @@ def test_each_token_says_whether_a_click_hides_it() -> None:
     assert header["note"] == "3 masked tokens, 1 of them typed above. Click one again to unmask it."
     assert [mask["position"] for mask in header["masks"]] == [1, 2, 4]
     assert [mask["title"] for mask in header["masks"]] == [
-        "1 of 3: expected for “mary”",
-        "2 of 3: expected for [MASK]",
-        "3 of 3: expected for “the”",
+        "1 of 3: prediction for “mary”",
+        "2 of 3: prediction for [MASK]",
+        "3 of 3: prediction for “the”",
     ]
     assert (
         header["masks"][1]["fact"] == "You typed [MASK], so there is no true token to compare with."
