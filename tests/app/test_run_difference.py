@@ -235,7 +235,7 @@ def quantity(values: list[list[float]], **more: Any) -> Quantity:
 
 
 def test_the_most_probable_columns_of_either_run_are_drawn() -> None:
-    name = {"columns": lambda i: Label("abc"[i]), "of_columns": "token", "most": 2}
+    name = {"columns": lambda i: Label("abc"[i]), "of_columns": "token", "max_columns": 2}
     first, second = quantity([[0.1, 0.7, 0.2]], **name), quantity([[0.9, 0.1, 0.0]], **name)
     header, arrays = unpack(differences([first], [second])[KEYS[0]])
     assert [text for text, *_ in header["names"]] == ["a", "b"]
