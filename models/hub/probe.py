@@ -25,12 +25,13 @@ from models.trace import AttentionSite, Recording, record
 def short_text(module: nn.Module, sizes: HubConfig, n: int = 3) -> Tensor:
     """Return a row of n token ids, none of which fills rows up or ends a text.
 
-    Raises ValueError if the vocabulary has no such token.
+    The row of a model without a vocabulary is empty. Raises ValueError if a vocabulary has no such
+    token.
     """
     some = [
         i for i in range(min(sizes.vocab_size, n + 3)) if i not in (sizes.fill_id, sizes.end_id)
     ]
-    if not some:
+    if sizes.vocab_size and not some:
         raise ValueError("its vocabulary has only tokens for padding and the end of a text")
     return torch.tensor([(some * n)[:n]], device=next(module.parameters()).device)
 
