@@ -188,7 +188,7 @@ def _values(site: AttentionSite, head: int | None, batch: int) -> Float[Tensor, 
 
 
 def _parts(site: AttentionSite) -> Iterator[tuple[int | None, slice]]:
-    """Yield (head, or None for all; rows): the whole site, or at most CELLS weights at a time."""
+    """Yield (head, or None for all; rows): the whole site, or at most WEIGHTS_PER_SLICE weights."""
     if site.n_heads * site.n_query * site.n_key <= slices.WEIGHTS_PER_SLICE:
         yield None, slice(0, site.n_query)
         return

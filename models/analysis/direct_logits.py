@@ -91,7 +91,7 @@ def _of_sublayer(
     added = trace.activations[part.made or part.out].value[0, position]
     vectors = _split_output(trace.attention.get(part.path), part, added, position)
     if part.out_norm is not None:
-        name = f"bias of the norm behind {part.path}"
+        name = f"bias of the norm after {part.path}"
         added, vectors = _through(part.out_norm, added, vectors, name)
     if part.scale == 1:
         return added, vectors

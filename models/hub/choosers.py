@@ -25,7 +25,7 @@ CHOICE_ROWS = tuple(f"row of choice {i}" for i in range(1, 5))
 
 
 class NextSentence(Classifier):
-    """Return True if the second of two texts follows the first (Devlin et al. 2019, §3.1)."""
+    """A classifier of whether a second text follows the first (Devlin et al. 2019, §3.1)."""
 
     fields = (ONE_TEXT_FIELD, replace(SECOND_TEXT, optional=False))
     pair_output = output_name = NEXT_SENTENCE
@@ -64,7 +64,7 @@ class MaskedPair(MaskedLM):
 class MultipleChoice(HubModel):
     """The best of several answers to a question.
 
-    Each is read in a row of its own, behind the question, and gets one logit.
+    Each answer is read in a row of its own, after the question, and gets one logit.
     """
 
     fields = (
@@ -89,7 +89,7 @@ class MultipleChoice(HubModel):
 
     def __init__(self, *args: Any, position: int | None, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        # of the token whose vector answers in each row: 0, −1 for the last, or None for several
+        # of the token whose vector gives the logit: 0, −1 for the last, or None for several tokens
         self.position = position
 
     @property
@@ -106,7 +106,7 @@ class MultipleChoice(HubModel):
     ) -> dict[str, Encoding]:
         """Return a row for each choice: the question, then the choice.
 
-        A row of an earlier run holds both already.
+        A row of an earlier run already holds both.
         """
         first = streams[CHOICE_ROWS[0]]
         n = first.segments.index(1)
@@ -126,7 +126,7 @@ class MultipleChoice(HubModel):
         return {CHOICE_ROWS[0]: first, **others}
 
     def repeated(self, ids: Int[Tensor, "batch n"]) -> tuple[Tensor, ...]:
-        """Two equal choices."""
+        """Return two equal choices."""
         types = () if self.token_types is None else (torch.zeros_like(ids),) * 2
         return (ids, ids, *types)
 

@@ -1,4 +1,4 @@
-"""Confirm by a short run which layout of layers is a third-party model's."""
+"""Confirm by a short run which layout of layers a third-party model has."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from models.hub.writers import CausalLM
 from models.layers.sublayers import Sublayer, apply_norm
 from models.trace import Recording, record
 
-_EXACT = 1e-4  # from 1, below which a measured factor is 1
-# of modules that only bear the names of a layout
+_EXACT = 1e-4  # a measured factor this near to 1 counts as 1
+# raised by modules that have a layout's names but another structure
 _OF_OTHER_MODULES = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 
 
@@ -71,14 +71,14 @@ def _adds_up(model: HubModel) -> bool:
 def _reads_out(
     model: HubModel, last: Float[Tensor, "*places d_model"], logits: Float[Tensor, "*places vocab"]
 ) -> bool:
-    """Return True if a way from the last states to the logits is known: a matrix, or a head."""
+    """Return True if the last states give the logits by a matrix or a known head."""
     caps = soft_caps(model.module.config)
     heads = masked_heads(model.module) if isinstance(model, CausalLM) else []
     for head in (None, *heads):
         if isinstance(model, CausalLM):
             model.head = head
         model.logit_change = UNCHANGED
-        with suppress(AttributeError, TypeError, IndexError, RuntimeError):  # one of another kind
+        with suppress(AttributeError, TypeError, IndexError, RuntimeError):  # a different head
             if (unchanged := model.readout(last)).shape != logits.shape:
                 continue
             model.logit_change = change_between(unchanged, logits, caps)
@@ -90,9 +90,9 @@ def _reads_out(
 
 
 def _attend(model: HubModel, recording: Recording) -> bool:
-    """Return False if an attention of the sublayers is not shown or is not one of theirs.
+    """Return True if the attention of every sublayer is recorded, and there is at least one.
 
-    What takes no softmax at all, as linear attention does, is a mixer from now on.
+    Sublayers without a softmax, such as linear attention, are marked as mixers.
     """
     silent = {p.path for p in model.sublayers if p.attends} - set(recording.attention)
     attentions = (*recording.attention, *recording.unrecorded)
@@ -105,7 +105,7 @@ def _attend(model: HubModel, recording: Recording) -> bool:
 def output_scales(
     sublayers: Sequence[Sublayer], value: Mapping[str, Float[Tensor, "*batch token d_model"]]
 ) -> tuple[float, ...]:
-    """Return the factor of each sublayer's output where it is added, measured.
+    """Measure the factor by which each sublayer's output is multiplied before it is added.
 
     Sublayers between two recorded streams share it. It is 1 in most models; Granite has a residual
     multiplier.
@@ -127,7 +127,7 @@ def _factor(
     before: Float[Tensor, "*batch token d_model"],
     after: Float[Tensor, "*batch token d_model"],
 ) -> float:
-    """Return the factor of what was added, by least squares; 1 if that is as near in its dtype."""
+    """Return the least-squares factor of the added vectors; 1 if that is as near in their dtype."""
     change = after.double() - before.double()
     measured = float((change * added).sum() / added.square().sum().clamp(min=1e-300))
     sums = [before + (factor * added).to(before) for factor in (1.0, measured)]
@@ -179,7 +179,7 @@ def _head(model: HeadReader) -> OutputHead | None:
     last = _streams(model.sublayers, value)[-1][2]
     last = model.last_norm(model.answering(last))
     for head in heads:
-        with suppress(AttributeError, TypeError, IndexError, RuntimeError):  # one of another kind
+        with suppress(AttributeError, TypeError, IndexError, RuntimeError):  # a different head
             logits = head(last)
             if logits.shape == output.shape and is_close(model, logits, output):
                 return head

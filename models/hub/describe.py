@@ -1,6 +1,6 @@
 """Describe a third-party model, for `attnscope inspect` and for its card in the app.
 
-The description holds its sizes, parameters and tokenizer, and what can be shown of it or not.
+The description has its sizes, parameters and tokenizer, and says what can be shown.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from models.hub.sizes import HubConfig
 from models.runs.scope import Scope
 from models.trace import AttentionSite, Trace
 
-_MAY_ADD = (BY_VECTORS, UNSEEN)  # by which a model may add position vectors
+_MAY_ADD = (BY_VECTORS, UNSEEN)  # order sources of models that may add position vectors
 
 
 def model_summary(scope: Scope) -> Iterator[str]:
-    """Line by line; its example is run once, because only a run tells what is recorded."""
+    """Yield the lines of a summary.
+
+    The model's example is run once, because only a run shows what can be recorded.
+    """
     model, config = cast(HubModel, scope.model), cast(HubConfig, scope.config)
     n_parameters = sum(p.numel() for p in model.module.parameters())
     yield f"{scope.name}: {config.architecture}, {n_parameters:,} parameters\n"
@@ -46,7 +49,7 @@ def model_summary(scope: Scope) -> Iterator[str]:
 
 
 def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
-    """Yield what a run shows of a model, and why the rest is not shown."""
+    """Yield lines on what a run shows of a model, and why the rest is not shown."""
     model, sites = scope.model, list(trace.attention.values())
     if model.answer_description:
         yield f"output: {model.answer_description}"

@@ -1,7 +1,7 @@
 """The files of a Hugging Face folder, checked and copied before transformers reads them.
 
-They are held against limits before anything is built. The copy has no setting that names another
-file.
+They are checked against limits before anything is built. Settings that name another file are left
+out of the copy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from models.errors import CheckpointError
 
 MAX_CONFIG_BYTES = 2**20
 MAX_INDEX_BYTES = 2**25
-MAX_TENSOR_HEADER_BYTES = 2**25  # that of a hundred thousand tensors has half of it
+MAX_TENSOR_HEADER_BYTES = 2**25  # the header of 100,000 tensors has half of it
 BYTES = {
     "F64": 8,
     "F32": 4,
@@ -37,8 +37,8 @@ BYTES = {
     "BOOL": 1,
 }
 HUB_FLOATS = ("F64", "F32", "F16", "BF16")
-PREPROCESSOR = "preprocessor_config.json"  # how an image or a sound becomes a model's input
-# where transformers 5 puts it beside a tokenizer's part, and under which names
+PREPROCESSOR = "preprocessor_config.json"  # turns an image or a sound into a model's input
+# the file and the names under which transformers 5 stores it beside a tokenizer's settings
 PROCESSOR, PROCESSOR_PARTS = "processor_config.json", ("image_processor", "feature_extractor")
 HUB_WEIGHTS, SHARD_INDEX = "model.safetensors", "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
@@ -54,7 +54,7 @@ PICKLED = (
 
 
 def config(folder: Path) -> dict[str, Any]:
-    """config.json. Raises CheckpointError."""
+    """Return the content of the folder's config.json. Raises CheckpointError."""
     return read_json(folder / "config.json", largest=MAX_CONFIG_BYTES, finite=False)
 
 
@@ -152,7 +152,7 @@ def _tensors(path: Path) -> list[tuple[str, int]]:
     end = max((end for _, _, end in spans), default=0)
     if 8 + length + end > size:
         raise CheckpointError(
-            f"{path.name} was cut off: {size:,} bytes of the {8 + length + end:,} that its header speaks of"
+            f"{path.name} was cut off: {size:,} bytes of the {8 + length + end:,} that its header announces"
         )
     return kinds
 
@@ -191,7 +191,7 @@ TOKENIZER_FILES = (
     "tokenizer_config.json",
     *(name for name in VOCABULARIES if name not in ("added_tokens.json", "merges.txt")),
 )
-MAX_VOCABULARY_BYTES = 2**27  # that of a quarter of a million tokens has a third of it
+MAX_VOCABULARY_BYTES = 2**27  # that of 250,000 tokens has a third of it
 
 # settings that name a file, a folder or code; `init_inputs` are unnamed arguments, such as paths
 _OUTWARD = re.compile(r"(^|_)(files?|paths?|dirs?|folder|vocab|merges|weights|template)$")

@@ -35,7 +35,7 @@ def other_input(transformers: Any, name: str) -> str:
 def why_nothing_is_shown(module: nn.Module, otherwise: str = "") -> str:
     """Return the reason why no attention between the tokens of a text is seen in this model.
 
-    `otherwise` is the reason if its attention is one of tokens to tokens.
+    `otherwise` is the reason if its attention is between tokens.
     """
     counter = _Softmaxes()
     try:
@@ -44,7 +44,7 @@ def why_nothing_is_shown(module: nn.Module, otherwise: str = "") -> str:
     except Exception as error:  # the library raises what it likes
         return _does_not_run(module, N_LONG, error)
     if not counter.shapes:
-        return "no softmax is taken in a run, so there are no weights with which its tokens read one another"
+        return "no softmax is taken in a run, so there are no attention weights between its tokens"
     if (N_LONG, N_LONG) not in counter.shapes:
         shapes = " and ".join(f"{q} × {k}" for q, k in sorted(counter.shapes))
         return (
@@ -52,8 +52,8 @@ def why_nothing_is_shown(module: nn.Module, otherwise: str = "") -> str:
             "places of its own"
         )
     return otherwise or (
-        "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, and it hands "
-        "out no weights: there is nothing that could be shown"
+        "it calls neither scaled_dot_product_attention nor multi_head_attention_forward, and returns no weights: "
+        "there is nothing to show"
     )
 
 
@@ -69,7 +69,7 @@ def why_it_does_not_run(module: nn.Module) -> str:
 
 
 def _run(module: Any, n: int) -> None:
-    """Run a model on n tokens, which its decoder is given too if it has one."""
+    """Run a model on n tokens; its decoder, if it has one, reads them too."""
     ids = torch.arange(3, 3 + n)[None] % max(2, getattr(module.config, "vocab_size", N_LONG + 3))
     ids = ids.to(next(module.parameters()).device)
     module(input_ids=ids, **({"decoder_input_ids": ids} if is_encoder_decoder(module) else {}))
@@ -80,13 +80,13 @@ def _does_not_run(module: nn.Module, n: int, error: Exception) -> str:
     kinds = [reads] if isinstance(reads, str) else list(reads)
     others = f"it reads {' and '.join(kinds)}, and " if set(kinds) - {"text"} else "it "
     first = first_line(error)
-    is_sentence = first and not isinstance(error, AttributeError | TypeError)  # of Python's own
+    is_sentence = first and not isinstance(error, AttributeError | TypeError)  # Python's own
     in_its_words = f" ({first})" if is_sentence else ""
     return f"{others}does not run on a text of {n} tokens alone{in_its_words}"
 
 
 class _Softmaxes(TorchFunctionMode):
-    """Collects the (query, key) shapes of every softmax, those inside torch's attention too."""
+    """Collects the (query, key) shape of every softmax, even inside torch's attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class _Softmaxes(TorchFunctionMode):
 
 
 PRETRAINING = "AutoModelForPreTraining"
-# transformers' table of classes, its class that opens them, and ours
+# transformers' table of classes, its class that opens them, and our class
 HUB_KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
     ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "AutoModelForSeq2SeqLM", EncoderDecoderLM),
     ("MODEL_FOR_MASKED_LM_MAPPING_NAMES", "AutoModelForMaskedLM", MaskedLM),
@@ -148,8 +148,8 @@ HUB_KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
         ImageClassifier,
     ),
 )
-TOWER_METHODS = ("get_text_features", "get_image_features")  # of a class with two
-PIXELS = "pixel values"  # what a class that reads an image alone is called with
+TOWER_METHODS = ("get_text_features", "get_image_features")  # of a class with two towers
+PIXELS = "pixel values"  # the main input of a class that reads an image alone
 
 
 def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
@@ -165,7 +165,7 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
     if kind not in CONFIG_MAPPING:
         if "auto_map" in described:
             raise CheckpointError(
-                f"{kind!r:.60} brings code of its own to run (trust_remote_code), which is not done here"
+                f"{kind!r:.60} needs its own code (trust_remote_code), which Attnscope does not run"
             )
         raise CheckpointError(
             f"{kind!r:.60} is not a kind of model that this version of transformers knows"
@@ -181,27 +181,27 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
 
     if reads := other_input(transformers, names[0]):
         raise CheckpointError(
-            f"{names[0]:.80} reads {reads}; apart from models that read text, only models that classify "
-            "images, make vectors of them, or transcribe, spell or classify sounds can be opened"
+            f"{names[0]:.80} reads {reads}; besides models that read text, only models that classify or embed "
+            "images, or transcribe or classify sounds, can be opened"
         )
     raise CheckpointError(
-        f"{names[0]:.80} is none of what can be opened here: of {kind!r:.60}, transformers names no such class among "
-        "its models that read text and write, fill masks, label it or its tokens, compare texts, answer questions or "
-        "make vectors, nor among those that classify images"
+        f"{names[0]:.80} cannot be opened: transformers does not list it among the {kind!r:.60} models that generate "
+        "text, fill masks, classify texts or tokens, compare texts, answer questions, make vectors, classify images, "
+        "or transcribe or classify sounds"
     )
 
 
 def _kind_of_class(
     transformers: Any, name: str, opens: str, model_class: type[HubModel]
 ) -> type[HubModel]:
-    """Return what a class of a table is asked as: of those for pretraining, some write."""
+    """Return our class for one of a table; some classes for pretraining generate text."""
     if opens == PRETRAINING and getattr(transformers, name).can_generate():
         return CausalLM
     return _with_image(transformers, name) if model_class is HubModel else model_class
 
 
 def _with_image(transformers: Any, name: str) -> type[HubModel]:
-    """Return what a class that makes vectors is asked as: it may read an image, or both."""
+    """Return our class for one that makes vectors: it reads a text, an image, or both."""
     if other_input(transformers, name) == PIXELS:
         return ImageModel
     model_class = getattr(transformers, name, None)

@@ -1,7 +1,7 @@
 """Locate the layers of third-party models by module path.
 
-Under pre-LN the stream goes into each norm, and what comes out of it is read; under post-LN it
-comes out of it.
+With pre-LN, each sublayer reads a norm of the residual stream; with post-LN, the output of the norm
+is the residual stream.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from models.layers.sublayers import FEED_FORWARD, MIXER, Sublayer, norm_name
 from models.trace.lazy import LazyGated, LazyLinear
 from models.trace.recorder import MAX_KEPT_ELEMENTS
 
-# numbers of what stands within a layer; the streams between layers are always kept
+# numbers of an intermediate within a layer; the streams between layers are always kept
 MAX_INNER_NUMBERS = 4 * MAX_KEPT_ELEMENTS
 
 _ROLES: dict[type, str] = {FFPaths: FEED_FORWARD, MixerPaths: MIXER}
@@ -43,7 +43,7 @@ class LayerMap:
 
     @cached_property
     def parts(self) -> tuple[LayerPart, ...]:
-        """Every part, in the order of the pass; none if a module is not at its path."""
+        """The parts of all layers, in the order of the pass; empty if a module is missing."""
         modules = dict(self.module.named_modules(remove_duplicate=False))
         parts: list[LayerPart] = []
         for index, stack in enumerate(self.stacks):
@@ -112,7 +112,7 @@ class LayerMap:
             yield from self._feed_forward_taps(p, p.part, exact)
 
     def _output_tap(self, p: LayerPart) -> Tap:
-        """Return the tap of a part's own output, which a model may go on to add to in place."""
+        """Return the tap of a part's own output, which a model may later add to in place."""
         adds_up = not p.before or not p.after
         formula = f"the {_MADE[type(p.part)]}'s contribution"
         return Tap(
@@ -192,7 +192,7 @@ def activation_of(function: nn.Module) -> str:
 def _product(
     first: nn.Module, x: Tensor, function: nn.Module | None = None, other: nn.Module | None = None
 ) -> LazyLinear:
-    """x·W₁ by its cause, behind its activation and times the other product where there are such."""
+    """Return x·W₁ as a lazy product, activated and gated if `function` and `other` are given."""
     weight, bias = _matrix(first)
     if other is None:
         return LazyLinear(x.detach(), weight, bias, activation=function)
@@ -202,7 +202,7 @@ def _product(
 
 
 def _matrix(linear: Any) -> tuple[Tensor, Tensor | None]:
-    """Weight (out, in) and bias; transformers' Conv1D keeps its weight the other way round."""
+    """Return weight (out, in) and bias; transformers' Conv1D stores its weight transposed."""
     bias = getattr(linear, "bias", None)
     return (
         linear.weight if isinstance(linear, nn.Linear) else linear.weight.T

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.analysis.checks import rounding_in
 
-_EXACT = 1e-4  # from 1, below which a measured factor is 1
+_EXACT = 1e-4  # a measured factor this near to 1 counts as 1
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ def change_between(
     expected: Float[Tensor, "*places vocab"],
     caps: Sequence[float] = (),
 ) -> LogitChange:
-    """Return what makes `expected` of logits, under no cap or one of these.
+    """Return the change from `logits` to `expected`, without a cap or with one of `caps`.
 
-    Of the changes that agree up to rounding it is the nearest, as in half precision caps far above
-    the logits agree, too. It is UNCHANGED if none does.
+    If several changes agree up to rounding, the nearest is returned: in half precision, caps far
+    above the logits agree too. UNCHANGED if none agrees.
     """
     changes = [
         LogitChange(scale, cap)
@@ -54,9 +54,9 @@ def change_between(
 def _factor(
     logits: Float[Tensor, "*places vocab"], expected: Float[Tensor, "*places vocab"], cap: float
 ) -> float:
-    """Return the factor of logits before a cap, by least squares; 1 if it is that up to rounding.
+    """Return the least-squares factor of logits before a cap; 1 if it is 1 up to rounding.
 
-    Logits near the cap, which tell little of it, are left out.
+    Logits near the cap, which say little about the factor, are left out.
     """
     exact = max(_EXACT, torch.finfo(logits.dtype).eps)
     logits, expected = logits.double(), expected.double()

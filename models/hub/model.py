@@ -42,7 +42,7 @@ NUMBERS_OUTPUT = "numbers"
 BIDIRECTIONAL_SELF = SiteKind("self", "encoder", "self", "text", "text")
 CAUSAL_SELF = SiteKind(
     "self", "decoder", "self", "text", "text"
-)  # each token reads itself and what stands before it
+)  # each token reads itself and the tokens before it
 
 
 class RotaryPositions(Protocol):
@@ -67,9 +67,9 @@ class HubModel(Architecture):
     fields = (Field("text", "text", before=OPENING, after=CLOSING),)
     streams: ClassVar[tuple[str, ...]] = ("text",)
     kinds = (BIDIRECTIONAL_SELF,)
-    order_source: str = UNSEEN  # a run of equal tokens shows it (positions.find_order_source)
+    order_source: str = UNSEEN  # set by positions.find_order_source
     can_drop_positions = False
-    module: Any  # of a class of its library, with attributes of its own
+    module: Any  # an instance of a library class, whose attributes differ
     answer_description = "vectors, for other programs to read"
 
     def __init__(
@@ -91,8 +91,8 @@ class HubModel(Architecture):
         ] = {}  # name of an attention → the reason (probe.check_recorded)
         self.generation = GenerationSettings()
         self.unused: Sequence[str] = ()  # unused tensors in its files (weights.open_module)
-        self.shows_causes = False  # of all that it attends with (probe.check_recorded)
-        self.by_functions = False  # a few functions tell enough of it (probe.choose_route)
+        self.shows_causes = False  # if each attention has q, k and scores (probe.check_recorded)
+        self.by_functions = False  # watching a few functions is enough (probe.choose_route)
         self.record_layers(None)
         self.fields = (
             type(self).fields
@@ -103,19 +103,19 @@ class HubModel(Architecture):
 
     @classmethod
     def needs_pair(cls) -> bool:
-        """Return True if it reads two texts of one row, of which none may be absent."""
+        """Return True if it reads a second text in the same row that may not be absent."""
         return any(field.segment and not field.optional for field in cls.fields)
 
     @property
     def stack(self) -> str:
-        """The stack that its attention shows (probe.looks_ahead), whatever its class is called."""
+        """The stack that its attention was measured to be (probe.looks_ahead)."""
         return self.kinds[0].stack
 
     def stream_limit(self, stream: str) -> int:
         return self.limits.get(stream, self.config.n_ctx)
 
     def record_layers(self, layer_map: LayerMap | None) -> None:
-        """Record from now on what these layers hold; of None nothing but attention."""
+        """Record the intermediates of these layers in later runs; attention alone if None."""
         self.logit_change = UNCHANGED
         self.routings: dict[str, ExpertLayer] = {}  # by the path of a feed-forward
         self.layer_map, self._sublayers = (
@@ -127,14 +127,14 @@ class HubModel(Architecture):
         self.taps.update(Taps() if layer_map is None else layer_map.taps())
 
     def record_experts(self, routings: Mapping[str, ExpertLayer]) -> None:
-        """Record from now on also which experts each token goes to."""
+        """Record also which experts each token goes to in later runs."""
         self.routings = dict(routings)
         for experts in routings.values():
             for path, tap in experts.taps():
                 self.taps.add(path, tap)
 
     def mark_mixers(self, paths: Collection[str]) -> None:
-        """Take the sublayers at these paths for mixers, which have no weights."""
+        """Mark the sublayers at these paths as mixers, which have no attention weights."""
         self._sublayers = tuple(
             replace(part, role=MIXER) if part.path in paths else part for part in self._sublayers
         )
@@ -149,7 +149,7 @@ class HubModel(Architecture):
         return self._sublayers
 
     def rotation(self, n: int) -> Rotation | None:
-        """Return the rotation that the model's own module makes."""
+        """Return the rotation that the model's own module computes."""
         return None if self.rotary is None else self.rotary.rotation(n)
 
     @property
@@ -220,7 +220,7 @@ class HubModel(Architecture):
         return [] if types is None else [types.of(row.segments, len(row.ids)) for row in rows]
 
     def examples(self, tokenizer: Tokenizer) -> list[Any]:
-        """Texts to try it on; of a model without a tokenizer ids."""
+        """Return example inputs: texts, or ids for a model without a tokenizer."""
         if not frames_of(tokenizer):
             return [" ".join(str(i) for i in range(3, 11) if i < self.config.vocab_size)]
         return self._examples(tokenizer)
@@ -252,9 +252,9 @@ class HubModel(Architecture):
         return {}
 
     def ask(self, context: PassContext, **inputs: Any) -> Any:
-        """Return the module's output, watched.
+        """Run the module, watched, and return its output.
 
-        Raises InputError if of all its attentions none can be recorded for this text.
+        Raises InputError if none of its attentions can be recorded for this text.
         """
         output = self._ask(self.module, context, {"attentions": self.kinds[0]}, **inputs)
         recording = current()
@@ -270,7 +270,7 @@ class HubModel(Architecture):
         returned: Mapping[str, SiteKind],
         **inputs: Any,
     ) -> Any:
-        """Return the output of the module or a part or method of it, watched.
+        """Run the module, or a part or method of it, watched, and return its output.
 
         `returned` maps the names under which the library returns finished weights to their kinds
         of attention.
@@ -300,7 +300,7 @@ class HubModel(Architecture):
         return tuple(ids for _ in self.streams)
 
     def trial_inputs(self, ids: Int[Tensor, "batch n"]) -> Tensor:
-        """Return what `encode` reads in trial runs of these rows."""
+        """Return the input of `encode` in trial runs of these rows."""
         return ids
 
     @property

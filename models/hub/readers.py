@@ -40,7 +40,7 @@ OutputHead = Callable[[Float[Tensor, "*places d_model"]], Float[Tensor, "*places
 
 
 def class_heads(module: Any) -> list[OutputHead]:
-    """Return the heads for classes that are tried.
+    """Return the candidate heads for classes.
 
     One matrix (GPT-2, Llama); a head that reads one vector (BART, T5); a pooler and a matrix
     (BERT) or a classifier of its own (RoBERTa, ELECTRA), which both read the first token; a layer
@@ -57,7 +57,7 @@ def class_heads(module: Any) -> list[OutputHead]:
 
 
 def masked_heads(module: Any) -> list[OutputHead]:
-    """Return the heads for masked tokens that are tried.
+    """Return the candidate heads for masked tokens.
 
     One head (BERT, DeBERTa; RoBERTa; ALBERT), one part of it (BERT with both pretraining tasks),
     or a transform and a matrix beside it (ELECTRA, ModernBERT, DistilBERT).
@@ -84,8 +84,8 @@ SECOND_TEXT = Field(
 class HeadReader(HubModel):
     """A model whose answer comes from one head on the states of its last layer."""
 
-    output_name: str  # of the output that the head makes
-    head: OutputHead | None = None  # where a run bears one out (probe.py)
+    output_name: str  # the name of the head's output
+    head: OutputHead | None = None  # set by confirm.py if a run confirms one
 
     @property
     def read_stream(self) -> str:
@@ -98,13 +98,13 @@ class HeadReader(HubModel):
     def readout(
         self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN
     ) -> Float[Tensor, "*places logit"]:
-        """Apply its own last norm and head; for any other output than theirs see HubModel."""
+        """Apply the model's last norm and head; other outputs are read as in HubModel."""
         if self.head is None or output != self.output_name:
             return super().readout(x, output)
         return self.head(self.last_norm(x))
 
     def possible_heads(self) -> list[OutputHead]:
-        """Return the ways from the states to the answer that are tried."""
+        """Return the candidate heads from the last states to the answer."""
         raise NotImplementedError
 
     def answering(
@@ -115,7 +115,7 @@ class HeadReader(HubModel):
 
 
 class MaskedLM(HeadReader):
-    """Tokens in whose place a mask stands are guessed from both sides."""
+    """A model that predicts masked tokens from the context on both sides."""
 
     output_name = MASKED_OUTPUT
 
@@ -166,8 +166,8 @@ class MaskedLM(HeadReader):
 class Classifier(HeadReader):
     """One class for the whole row.
 
-    `position` is of the token whose vector answers: 0, −1 for the last, or None for several.
-    `skipped` is the token that the last one may not be: padding, or −1 for none.
+    `position` is that of the token whose vector answers: 0, −1 for the last, or None for several.
+    `skipped` is the token that does not count as the last one: padding, or −1 for none.
     """
 
     fields = (ONE_TEXT_FIELD, SECOND_TEXT)
@@ -187,7 +187,7 @@ class Classifier(HeadReader):
             self.answer_description = describe_labels(self.module, self.names, "text")
 
     def possible_heads(self) -> list[OutputHead]:
-        """Return the heads that are tried; none if no softmax compares what one token gives."""
+        """Return the candidate heads; none unless a softmax compares the logits of one token."""
         has_one = self.position is not None and compares_labels(self.module, self.names)
         return class_heads(self.module) if has_one else []
 
@@ -299,10 +299,7 @@ class TokenClassifier(HubModel):
 
 
 class Discriminator(TokenClassifier):
-    """A model that tells the original tokens of a text from replaced ones (Clark et al.
-
-    2020), by one logit a token.
-    """
+    """A classifier of tokens as original or replaced, by one logit each (Clark et al. 2020)."""
 
     answer_description = "whether each token is the original one or was replaced"
 

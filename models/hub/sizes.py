@@ -13,7 +13,7 @@ from models.errors import CheckpointError
 
 @dataclass(frozen=True)
 class HubConfig:
-    """The sizes of somebody else's model, as its own configuration gives them."""
+    """The sizes of a third-party model, from its configuration."""
 
     architecture: str  # the name of its class
     vocab_size: int  # rows of its embedding (the larger of two); 0 if it has none
@@ -23,17 +23,17 @@ class HubConfig:
     n_ctx: int  # longest text that is read here, in tokens
     # heads of k and v, the fewest of any layer; below n_heads where a group of heads shares one
     n_key_heads: int
-    dtype: str  # in which it runs; shown is float32
-    pad_id: int  # no token: what fills short rows up
+    dtype: str  # in which it runs; float32 is shown
+    pad_id: int  # pads short rows; not a token of the vocabulary
     start_id: int = -1  # −1: it has none
     end_id: int = -1
-    end_ids: tuple[int, ...] = ()  # all that end a text, where there are several
-    first_id: int = -1  # the token that every text it writes begins with
-    last_id: int = -1  # the one that ends a text which is stopped for its length
-    fill_id: int = 0  # the token that stands in the place of pad_id when the model is asked
+    end_ids: tuple[int, ...] = ()  # all ids that end a text, if there are several
+    first_id: int = -1  # the token that every generated text begins with
+    last_id: int = -1  # ends a generated text that reaches the longest length
+    fill_id: int = 0  # replaces pad_id in the model's input
     tables: tuple[int, ...] = ()  # rows of the embeddings of source and target, if they differ
     source: str = "Hugging Face"  # or "own module"
-    # "learned" or "fixed": vectors of places that were seen to be looked up
+    # "learned" or "fixed" if a run looked position vectors up in a table
     positions: str = "none"
     # it runs with attention of its library's own, which can return finished weights
     gives_weights: bool = False
@@ -77,7 +77,7 @@ def check_settings(described: dict[str, Any], stored: int) -> None:
 def check_dtype(described: dict[str, Any], is_given: bool) -> None:
     """Raise CheckpointError for a dtype in config.json that no model runs in.
 
-    Where another `is_given`, it only has to be one of torch's.
+    If another dtype `is_given` by the caller, it only has to be one of torch's.
     """
     dtype = described.get("dtype") or described.get("torch_dtype")
     known = isinstance(dtype, str) and isinstance(getattr(torch, dtype, None), torch.dtype)
@@ -170,7 +170,7 @@ def encoder_sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConf
 
 
 def missing_in(module: Any, config: Any) -> str:
-    """Return which of the sizes of a model are not to be had, as a reason for refusing it."""
+    """Return the sizes that a model does not give, as a reason for refusing it."""
     return (
         _missing(config.get_text_config(decoder=True))
         or f"{type(module).__name__:.80} hands out no table with one embedding for each token"

@@ -1,6 +1,6 @@
 """Image files as values of a model's field: bounded, decoded, drawn as examples, cut into patches.
 
-`models.images.read("photo.png")` gives what `Scope.run` takes for a field of the kind IMAGE.
+`models.images.read("photo.png")` returns a value of `Scope.run` for a field of kind IMAGE_FIELD.
 """
 
 from models.images.examples import EXAMPLES, example

@@ -119,8 +119,8 @@ def capped(
     return c * torch.tanh(times(q, k, s) / c)
 
 
-CAPPED = "capped dot"  # as DOT_TIMES
-DOT_TIMES = "dot times a constant"  # of third-party models only
+CAPPED = "capped dot"  # third-party models only
+DOT_TIMES = "dot times a constant"  # third-party models only
 
 
 @dataclass(frozen=True)

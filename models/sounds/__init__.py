@@ -1,6 +1,6 @@
 """Sound files as values of a model's field: bounded, decoded, made by code, cut into frames.
 
-`models.sounds.read("speech.wav")` gives what `Scope.run` takes for a field of the kind SOUND.
+`models.sounds.read("speech.wav")` returns a value of `Scope.run` for a field of kind SOUND_FIELD.
 """
 
 from models.sounds.examples import SOUND_EXAMPLES, example_sound

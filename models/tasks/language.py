@@ -122,7 +122,7 @@ def cut_document(
 ) -> Iterator[Window]:
     """Yield a document as (inputs, labels) of at most `n_ctx` positions.
 
-    The inputs begin with `start_id`; `rng` as in `pieces`.
+    The inputs begin with `start_id`; `rng` as in `document_pieces`.
     """
     for piece in document_pieces(labels, n_ctx, rng):
         yield [start_id, *piece[:-1]], piece

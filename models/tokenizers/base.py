@@ -85,7 +85,7 @@ class Tokenizer:
     ) -> "Tokenizer":
         """Create a tokenizer of characters; those outside the alphabet become <unk>.
 
-        `specials` is one of special_tokens.SETS.
+        `specials` is one of special_tokens.SPECIAL_SETS.
         """
         tokens = [*specials.values(), *alphabet]
         return cls(by_character({token: i for i, token in enumerate(tokens)}))

@@ -17,7 +17,7 @@ MAX_PIECE = 1000  # characters
 
 
 def by_character(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
-    """Return a tokenizer of single characters, after special tokens of one of SETS."""
+    """Return a tokenizer of single characters, after those of one of SPECIAL_SETS."""
     unknown = next(token for token in vocabulary if token in UNKNOWN_TOKENS)
     backend = tokenizers.Tokenizer(algorithms.WordLevel(vocabulary, unk_token=unknown))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")

@@ -137,7 +137,7 @@ class ChoiceProbabilities(ClassProbabilities):
 class MultiLabelProbabilities:
     """The probability of each label of the whole row: several may hold, or none.
 
-    The model was trained to tell of each label on its own whether it holds.
+    Each label is a separate yes/no decision (multi-label classification).
     """
 
     stream: str
@@ -174,7 +174,7 @@ class MultiLabelProbabilities:
 
     @property
     def in_words(self) -> str:
-        """The labels that more probably hold than not."""
+        """The holding labels as one phrase."""
         return ", ".join(self.holding) or "none of its labels"
 
 

@@ -115,7 +115,7 @@ def _let_reuse(part: nn.Module) -> None:
 
     with _installed:
         if "forward" not in vars(part):
-            part.forward = MethodType(forward, part)  # bound anew in a copy of the module
+            part.forward = MethodType(forward, part)  # copies of the module bind their own
 
 
 def _part(root: nn.Module, path: str) -> nn.Module | None:
@@ -133,7 +133,7 @@ def _last_product(root: nn.Module) -> nn.Module | None:
 
 
 def _repeated(output: Any, n_rows: int) -> Any:
-    """Return what a layer gave for one row as for several equal ones."""
+    """Repeat a layer's output for one row over `n_rows` rows."""
     if isinstance(output, Tensor):
         return output.repeat(n_rows, *[1] * (output.dim() - 1)) if len(output) == 1 else output
     if isinstance(output, tuple):

@@ -1,4 +1,4 @@
-"""Scores on held-out cases: corpus BLEU (sacrebleu) for translation, exact match for dates.
+"""Scores on held-out cases: corpus BLEU (sacrebleu) or exact match, by the task.
 
 Texts are decoded greedily. Scores are also split by source length, as in Bahdanau et al. 2015,
 figure 2: a fixed vector loses more of longer sentences.

@@ -38,7 +38,7 @@ class KneserNey:
         return list(zip(*(whole[i:] for i in range(self.order)), strict=False))
 
     def prob(self, token: int, context: tuple[int, ...] = ()) -> float:
-        """Return the probability of a token after at most order−1 tokens or BEFOREs."""
+        """Return the probability of a token after at most order−1 tokens (or NGRAM_PADDING)."""
         total, k = self._totals.get(context, 0), len(context) + 1
         lower = self.prob(token, context[1:]) if context else 1 / self.vocab_size
         if not total:

@@ -18,7 +18,7 @@ BATCH_SIZE = 128
 def validation_losses(
     model: Model, task: Task, losses: Callable[[Model, Batch, float], Losses], device: torch.device
 ) -> dict[str, float]:
-    """Return progress.LOSS over all cases and progress.FLATNESS over some of them.
+    """Return progress.VALIDATION_LOSS over all cases and progress.FLATNESS over some of them.
 
     The loss is in nats per label, without smoothing.
     """

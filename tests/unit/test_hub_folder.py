@@ -121,10 +121,10 @@ def test_kinds_that_are_not_known(folder: Path) -> None:
     rewrite(folder, auto_map={"AutoModel": "modeling.Elsewhere"})
     refused(
         folder,
-        r"'elsewhere' brings code of its own to run \(trust_remote_code\), which is not done here",
+        r"'elsewhere' needs its own code \(trust_remote_code\), which Attnscope does not run",
     )
     rewrite(folder, model_type="gpt2", architectures=["GPT2DoubleHeadsModel"])
-    refused(folder, "GPT2DoubleHeadsModel is none of what can be opened here")
+    refused(folder, "GPT2DoubleHeadsModel cannot be opened")
     rewrite(folder, architectures=None)
     refused(folder, "names no architectures")
     (folder / "config.json").write_text("{")

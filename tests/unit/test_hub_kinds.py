@@ -254,7 +254,7 @@ REFUSED = {
     "ViTForMaskedImageModeling": (
         "ViTConfig",
         {"hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 16},
-        "reads pixel values; apart from models that read text, only models that classify images",
+        "reads pixel values; besides models that read text, only models that classify or embed images",
     ),
 }
 

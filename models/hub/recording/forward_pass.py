@@ -428,6 +428,7 @@ class ForwardPass:
         out: Shaped[Tensor, ...],
         edits: Edits,
     ) -> AttentionSite:
+        """Store one attention in the recording, with projections if q, k and v are products."""
         call = self._unscaled(call)
         q, n_heads, groups = call.q, call.q.shape[1], self.context.groups
         k, v = undo_gqa_repeat(call.k, groups, n_heads), undo_gqa_repeat(call.v, groups, n_heads)

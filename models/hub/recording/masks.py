@@ -20,7 +20,7 @@ from models.trace.terms import AxisIndex, DistanceTerm, ScoreTerm
 MODEL_MASK = "the model's own mask"
 BIAS = "the model's own bias"
 # Below this a cell is blocked: −10,000 is the weakest mask value in use, and a bias may be added.
-# ALiBi's steepest slope is below 1, so it gets here after 9,000 tokens.
+# ALiBi's steepest slope is below 1, so its bias reaches this value only after 9,000 tokens.
 LOWEST = -9e3
 
 
@@ -53,12 +53,7 @@ class BiasTerm(ScoreTerm):
 
 @dataclass(frozen=True)
 class MaskExplanation:
-    """Take apart a mask of scaled_dot_product_attention (True or 0 = may attend).
-
-    It broadcasts to (batch, head, query, key). `padding` is True at the keys that hold a token, if
-    the caller knows. No layer blocks an open cell, and together they block what the mask does; the
-    part without a name is MODEL_MASK.
-    """
+    """A mask as named layers, and the terms that it adds to the scores of open cells."""
 
     mask: Mask
     terms: tuple[ScoreTerm, ...] = ()
@@ -74,9 +69,9 @@ def explain_mask(
 ) -> MaskExplanation:
     """Take apart a mask of scaled_dot_product_attention (True or 0 = may attend).
 
-    It broadcasts to (batch, head, query, key). `padding` is True at the keys that hold a token, if
-    the caller knows. No layer blocks an open cell, and together they block what the mask does; the
-    part without a name is MODEL_MASK.
+    The mask broadcasts to (batch, head, query, key). `padding` is True at the keys that hold a
+    token, None if the caller does not know. No layer blocks an open cell, and together the layers
+    block the same cells as the mask; the part without a name is MODEL_MASK.
     """
     start = max(0, n_key - n_query)
     if attn_mask is None:
@@ -93,7 +88,7 @@ def explain_mask(
     if attn_mask.dtype == torch.bool:
         return MaskExplanation(Mask(layers(attn_mask, padding, n_query), start))
     allowed = attn_mask > LOWEST
-    closed = ~allowed.any(-1, keepdim=True)  # by finite numbers such a row is read all the same
+    closed = ~allowed.any(-1, keepdim=True)  # a row blocked by finite numbers is read all the same
     if padding is not None and padding.shape[1] == n_key >= n_query:
         closed = closed & padding[:, None, n_key - n_query :, None]
     allowed = allowed | (closed & attn_mask.isfinite())
@@ -111,8 +106,8 @@ def layers(
 ) -> list[MaskLayer]:
     """Return the named layers of a mask: padding, look-ahead, a window, and the remainder.
 
-    `left` is blocked where no layer has explained it yet; a layer that blocks an open cell is none
-    of the mask's.
+    A named layer is used only if it blocks no cell that the mask leaves open; cells that no named
+    layer explains are blocked by MODEL_MASK.
     """
     if bool(allowed.all()):
         return []
@@ -141,7 +136,7 @@ def _padding(
 
 
 def _look_ahead(allowed: Bool[Tensor, "#batch #head query key"]) -> MaskLayer | None:
-    """Query i sees keys 0 … i, counted from the end where earlier ones come from a cache."""
+    """Return the causal mask of the last n_query positions; None if it blocks nothing."""
     n_query, n_key = allowed.shape[-2:]
     below = torch.ones(n_query, n_key, dtype=torch.bool, device=allowed.device).tril_(
         n_key - n_query
@@ -216,7 +211,7 @@ def as_attn_mask(
 def sum_of_terms(
     terms: Sequence[ScoreTerm], queries: Int[Tensor, " query"], n_key: int, n_rows: int
 ) -> Float[Tensor, "batch head query key"]:
-    """Return what these terms add to the scores of all heads, for each row of a batch."""
+    """Return the sum of these terms for the scores of all heads, for each row of a batch."""
     rows = [
         torch.stack([term.scores(None, queries, n_key, row) for term in terms]).sum(0)
         for row in range(n_rows)

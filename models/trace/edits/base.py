@@ -269,7 +269,7 @@ def _as_weights(after: Tensor, before: Tensor, part: AttentionPart) -> Tensor:
 def edited_value_weights(
     edits: Edits, weights: Float[Tensor, "row head query key"], part: AttentionPart
 ) -> Float[Tensor, "row head query key"]:
-    """Return the factors of the values, which are the edited weights unless an edit says not."""
+    """Return the factors of the values: the edited weights, unless an edit changes them alone."""
     for edit in edits:
         if edit.changes("value_weights"):
             weights = edit.value_weights(weights, part)

@@ -14,7 +14,7 @@ from models.trace.edits.base import ActivationPart, AttentionPart, Edit
 
 @dataclass(frozen=True, eq=False)
 class PositionVectors:
-    """Vectors by position: (*head, position, feature), of an intermediate without heads.
+    """Vectors by position; the head axis is absent for an intermediate without heads.
 
     Positions where `covered` is False keep what they have; None means that all are covered. If
     `repeats`, positions beyond the last take its vector, otherwise they keep what they have.

@@ -17,8 +17,8 @@ from models.hub.recording.by_hand.roles import WeightedSum
 from models.hub.recording.by_hand.steps import FollowedStep, ScoreProduct
 from models.hub.recording.masks import LOWEST
 
-# of the largest score: by another order of scale, bias and mask, and of the sums that are q·k;
-# half precision takes such sums in float32
+# Tolerance, in roundings of the largest score, for another order of scaling, bias and mask and of
+# the sums in q·k. Half precision accumulates in float32, so it needs fewer.
 _ROUNDINGS, _ROUNDINGS_OF_HALF = 64, 8
 FourAxisScores = Float[Tensor, "batch head query key"]
 
