@@ -1,7 +1,7 @@
 """The settings of generation_config.json that change which token comes next.
 
-They are applied as in the library's `generate`, by its own logits processors where they depend on
-the text so far. Those that are not applied are named.
+They are applied as in the library's `generate`; its own logits processors apply those that depend
+on the text so far. Settings that are not applied are named.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SuppressedTokens:
 class GenerationSettings:
     """The settings applied to each step's logits: those `by_text`, then the suppressed tokens.
 
-    `by_text` holds valid values by the setting's name.
+    `by_text` maps the name of a setting to its valid value.
     """
 
     suppressed: SuppressedTokens = SuppressedTokens()
@@ -68,10 +68,10 @@ class GenerationSettings:
     def logits_processor(
         self, inputs: Shaped[Tensor, " batch *size"], n_opening: int, pad_id: int
     ) -> LogitsProcessor | None:
-        """Return what they do to the logits of a run; None if they do nothing.
+        """Return a function that applies the settings to logits; None if they do nothing.
 
-        `inputs` are what the encoder reads, or the prompts, padded with `pad_id`; the written row
-        begins with `n_opening` tokens.
+        `inputs` are what the encoder reads, or the prompts, padded with `pad_id`; the generated
+        row begins with `n_opening` tokens.
         """
         processors = [
             _processor(name, value, inputs, pad_id) for name, value in self.by_text.items()
@@ -98,8 +98,8 @@ def generation_settings(
 ) -> tuple[GenerationSettings, tuple[str, ...]]:
     """Return the settings of a module that are applied, and the names of those that are not.
 
-    A text follows `n_given` tokens of the decoder, if it does not continue a prompt, and begins at
-    position `begin`, after the tokens that are forced.
+    A text that does not continue a prompt follows `n_given` tokens of the decoder. It begins at
+    position `begin`, after the forced tokens.
     """
     settings, n_logits = module.generation_config, len(module.get_output_embeddings().weight)
     n_read = len(module.get_input_embeddings().weight)
@@ -109,7 +109,7 @@ def generation_settings(
     single = [word for word in words if len(word) == 1] if _are_words(words, 2**63) else []
     if single:
         by_text["bad_words_ids"] = [word for word in words if len(word) > 1] or None
-    # without min_new_tokens, which the library prefers, min_length counts all that is in the row
+    # without min_new_tokens, which the library prefers, min_length counts every token of the row
     by_text["min_length"] = (shortest, list(ends)) if continues and shortest and ends else None
     if least is None:
         least = 0 if continues else max(0, shortest - n_given)
@@ -152,7 +152,7 @@ def _count(settings: Any, name: str) -> int | None:
     return value if is_id(value, 2**63) else None
 
 
-# Which values the library's processors can work with; a vocabulary has n logits.
+# Checks of the values that the library's processors accept; a vocabulary has n logits.
 
 _LARGEST = 1e6  # penalty or bias: beyond it a float32 score may overflow
 
@@ -194,7 +194,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "no_repeat_ngram_size": (None, 0),
     "encoder_no_repeat_ngram_size": (None, 0),
 }
-_OF_SOURCE = ("encoder_repetition_penalty", "encoder_no_repeat_ngram_size")  # read its tokens
+_OF_SOURCE = ("encoder_repetition_penalty", "encoder_no_repeat_ngram_size")  # these read the source
 # in the order in which the library applies them
 _VALID: dict[str, Callable[[Any, int], bool]] = {
     "sequence_bias": _are_biases,
@@ -203,12 +203,12 @@ _VALID: dict[str, Callable[[Any, int], bool]] = {
     "no_repeat_ngram_size": _is_size,
     "encoder_no_repeat_ngram_size": _is_size,
     "bad_words_ids": _are_words,
-    "min_length": lambda value, n: True,  # made here
+    "min_length": lambda value, n: True,  # built by generation_settings
 }
 
 
 def _processor(name: str, value: Any, inputs: Tensor, pad_id: int) -> Any:
-    """Return the library's processor of a setting; None if there are no tokens that it is about."""
+    """Return the library's processor of a setting; None if it does not apply to these inputs."""
     from transformers.generation import logits_process as library
 
     match name:
@@ -228,7 +228,7 @@ def _processor(name: str, value: Any, inputs: Tensor, pad_id: int) -> Any:
 
 
 def _of_source(name: str, value: Any, source: Tensor) -> Any:
-    """Return the library's processor for one source; None for an n-gram longer than it."""
+    """Return the library's processor for one source; None if the n-gram is longer than that."""
     from transformers.generation import logits_process as library
 
     ids: Any = source
@@ -240,7 +240,7 @@ def _of_source(name: str, value: Any, source: Tensor) -> Any:
 
 
 def _of_each_row(processors: list[Any]) -> LogitsProcessor | None:
-    """Return a processor that gives each row of a batch to its own; one is for all rows."""
+    """Return a processor that applies one to each row of a batch; a single one to all rows."""
     if len(processors) == 1:
         return processors[0]
 

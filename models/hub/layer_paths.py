@@ -1,4 +1,4 @@
-"""Say where the parts of a layer are among its modules, and name what a run holds of them."""
+"""Module paths of the parts of a layer, and the names of their intermediates in a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AttnPaths:
     """An attention within a layer: the module that it is recorded under, and its norm.
 
     `out_norm` is the norm of its output, before that is added to the stream. `last` is the module
-    that returns its output, where that is no product with the joined heads.
+    that returns its output, if that is not the product with the joined heads.
     """
 
     path: str
@@ -41,8 +41,8 @@ class FFPaths:
 
     `path` is "" for the layer itself; `last` is the module that returns the feed-forward's output,
     `first` the product W₁, `second` the product W₂, and `other`, if any, the product that
-    multiplies the activated one. Without `first` it is not known what is inside, as in a mixture
-    of experts. One that is `beside` the part before it reads the same stream as that part.
+    multiplies the activated one. Without `first` the inside is unknown, as in a mixture of
+    experts. A feed-forward `beside` the part before it reads the same stream as that part.
     """
 
     path: str
@@ -64,10 +64,10 @@ _OUTPUTS: dict[type, str] = {AttnPaths: "attn_out", MixerPaths: "mix_out", FFPat
 class LayerGroup:
     """Layers of one stack.
 
-    `{}` in `layers` is the number of a layer, whose parts are within it; `last_norm` stands behind
-    them all. A layer without the modules of `parts` has those of the first `alternatives` that it
-    has. In `parallel` layers every part reads what comes into the layer, and all are added to it
-    at once.
+    `{}` in `layers` is the number of a layer, whose parts are within it; `last_norm` is the norm
+    after the last layer. A layer that lacks modules of `parts` has the first of `alternatives`
+    whose modules it has. In `parallel` layers every part reads the layer's input, and all outputs
+    are added to it at once.
     """
 
     layers: str
@@ -81,19 +81,19 @@ class LayerGroup:
 
 @dataclass(frozen=True)
 class LayerPart:
-    """One part of one layer of a module, with the names of what the run holds of it."""
+    """One part of one layer of a module, with the names of its intermediates in a run."""
 
     part: Paths
     stack: LayerGroup
-    kind: int  # which of the model's kinds of attention, of a feed-forward that of the one before
+    kind: int  # index of its kind of attention; for a feed-forward, that of the part before
     number: int  # of its layer, from 0
     layer: str  # the path of its layer
-    before: str = ""  # "" where the stream is not there by itself
+    before: str = ""  # "" if the stream is not a tensor of its own
     after: str = ""
-    reads: str = ""  # what its norm is given, where that is not the stream before it
+    reads: str = ""  # the stream that its norm reads, if that is not `before`
     is_first: bool = False
     is_last: bool = False
-    shares_norm: bool = False  # with a part before it, which it runs beside
+    shares_norm: bool = False  # with an earlier part, which it runs beside
 
     @property
     def path(self) -> str:
@@ -109,7 +109,7 @@ class LayerPart:
 
     @property
     def place_of_norm(self) -> str:
-        """Where its norm of the stream is: "pre", "post", or "none" without one."""
+        """The place of its norm in the stream: "pre", "post", or "none" without one."""
         return self.stack.norm if self.part.norm else "none"
 
     @property
@@ -118,12 +118,12 @@ class LayerPart:
 
     @property
     def made(self) -> str:
-        """The name of its own output, before its norm if that has one."""
+        """The name of its own output, before `out_norm` if there is one."""
         return f"{self.path}.{_OUTPUTS[type(self.part)]}"
 
     @property
     def out(self) -> str:
-        """The name of what is added to the stream."""
+        """The name of the tensor that is added to the stream."""
         return f"{self.out_norm}.normed" if self.out_norm else self.made
 
     def within(self, path: str) -> str:
@@ -149,9 +149,9 @@ class LayerPart:
 def parts_of_layer(
     stack: LayerGroup, index: int, number: int, layer: str, modules: Mapping[str, nn.Module]
 ) -> Iterator[LayerPart]:
-    """Yield the parts of one layer of the stack `index`; none if it has not all their modules.
+    """Yield the parts of one layer of the stack `index`; none if one of their modules is missing.
 
-    What the run holds is named as in our own models: beside the attention that it goes into.
+    Intermediates are named as in our own models: beside the attention that they go into.
     """
     for alternative in (stack.parts, *stack.alternatives):
         parts = [LayerPart(part, stack, 0, number, layer) for part in alternative]
@@ -181,7 +181,7 @@ def parts_of_layer(
 def _streams(stack: LayerGroup, parts: Sequence[Paths], mixes: Sequence[str]) -> list[str]:
     """Return the names of the stream before, between and after the parts of a layer.
 
-    They are "" where the stream is not there by itself.
+    A name is "" if the stream is not a tensor of its own there.
     """
     between = iter(
         [f"{mixes[1]}.resid_mid", f"{mixes[1]}.resid_mid_cross"]
@@ -196,5 +196,5 @@ def _streams(stack: LayerGroup, parts: Sequence[Paths], mixes: Sequence[str]) ->
 
 
 def _without_identity(p: LayerPart, modules: Mapping[str, nn.Module]) -> Paths:
-    """Return a part without its norm, where that is the identity."""
+    """Return a part without its norm if that is the identity."""
     return replace(p.part, norm="") if isinstance(modules.get(p.norm), nn.Identity) else p.part

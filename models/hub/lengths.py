@@ -21,7 +21,7 @@ def stream_limits(model: HubModel) -> dict[str, int]:
     """Return the longest row of each stream, in tokens: at most n_ctx.
 
     A table as wide as the embedding is one of positions if its largest index grows by one with
-    each token. In a model with two stacks, what the encoder looks up is of the first stream.
+    each token. In a model with two stacks, the encoder's lookups count for the first stream.
     """
     config = model.config  # some classes have a padding id below 3, whatever their settings say
     candidates = [i for i in (*range(3, 12), 2, 1, 0) if i < config.vocab_size]

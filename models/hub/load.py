@@ -1,7 +1,7 @@
-"""A Hugging Face checkpoint folder, opened as it lies on disk.
+"""Open a Hugging Face checkpoint folder from disk.
 
-`transformers` is imported here and only then; nothing is unpickled, no code of the folder's own is
-run, and nothing is fetched.
+`transformers` is imported only when a folder is opened. Nothing is unpickled or downloaded, and no
+code of the folder is run.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def open_folder(
 def _read(
     folder: Path, private: Path, device: torch.device, dtype: torch.dtype | None
 ) -> Checkpoint:
-    """Open what was staged of a folder and tried out."""
+    """Open the staged copy of a folder, which has passed its trial."""
     plan = opening_plan(private)
     opened = open_module(private, plan.auto, plan.config, dtype)
     module = opened.module.to(device).eval()
@@ -151,7 +151,7 @@ def _wrapped(
     tokenizer = tokenizer_of(library, plan.config, module, sizes)
     if two:
         if not isinstance(tokenizer, HubTokenizer):
-            raise CheckpointError("it has no tokenizer that its texts could be read with")
+            raise CheckpointError("it has no tokenizer for its texts")
         special = {name: i for name, i in tokenizer.special_ids.items()}
         return images.opened_with_text(
             private, module, sizes, library, special, transformers_library()
@@ -177,17 +177,17 @@ def _token_types(
 
 
 def _running(kind: type[HubModel], module: nn.Module, *about: Any) -> HubModel:
-    """Return `_hub_model`. Raises CheckpointError for a model that does not run on a text alone."""
+    """Wrap a module as `_hub_model` does, or raise CheckpointError if it needs more than a text."""
     try:
         return _hub_model(kind, module, *about)
     except CheckpointError:
         raise
-    except Exception as error:  # the library's own, unless it runs without being watched
+    except Exception as error:  # the library's, unless the model runs when it is not watched
         reason = why_it_does_not_run(module)
         if not reason and isinstance(error, AttributeError | TypeError):
             reason = (
-                f"{type(module).__name__:.80} runs on a text, but its inputs or outputs are not of a form that is "
-                "known here"
+                f"{type(module).__name__:.80} runs on a text, but Attnscope does not know the form of its "
+                "inputs or outputs"
             )
         if not reason:
             raise
@@ -215,7 +215,7 @@ def opening_plan(folder: Path) -> OpeningPlan:
     if type(config) not in auto._model_mapping:
         raise CheckpointError(f"{name:.80} is not opened by transformers' {opens}")
     config.return_dict = True  # a tuple has no names
-    config.use_cache = False  # a cache hands on copies of k and v, which are of no product; who writes asks for one
+    config.use_cache = False  # a cache returns copies of k and v, not products
     return OpeningPlan(config, name, auto, model_class)
 
 
@@ -260,7 +260,7 @@ def _named(folder: Path, private: Path | None = None) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         first = first_line(error, 300) or type(error).__name__
-        if isinstance(error, AttributeError | TypeError):  # of Python's own: no sentence
+        if isinstance(error, AttributeError | TypeError):  # Python's own: no explanation
             first = f"opening it raised {type(error).__name__} ({first})"
         raise CheckpointError(_of_folder(first, folder, private)) from None
 
@@ -314,9 +314,9 @@ def tokenizer_of(
     sizes: HubConfig,
     kinds: Mapping[type, Any] = MappingProxyType({}),
 ) -> Tokenizer:
-    """Wrap what `library_tokenizer` read, or take typed token ids where that is None.
+    """Wrap the result of `library_tokenizer`; if that is None, token ids are typed.
 
-    `kinds` maps a class of tokenizer to the one that is made in its place. Raises CheckpointError.
+    `kinds` maps a class of tokenizer to the class used instead. Raises CheckpointError.
     """
     special = {"pad": sizes.pad_id, "start": sizes.start_id, "end": sizes.end_id}
     special = {name: i for name, i in special.items() if i >= 0}
@@ -336,12 +336,12 @@ def tokenizer_of(
 
 
 def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type[HubModel]:
-    """Return what the model can be asked as, by a short run and by what its module takes.
+    """Return our class for a model, by a short run and by the inputs of its module.
 
-    Raises CheckpointError for a model with a decoder whose answer cannot be asked for.
+    Raises CheckpointError for a model with a decoder whose answer cannot be read.
     """
     if kind in (CausalLM, EncoderDecoderLM):
-        # a class for both may read what an encoder makes of a sound
+        # the table does not say whether the class has an encoder
         kind = EncoderDecoderLM if is_encoder_decoder(module) else CausalLM
     if kind is CausalLM and not probe.looks_back_only(module, sizes):
         return HubModel
@@ -360,7 +360,7 @@ def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type
 def _hub_model(
     kind: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig, tokenizer: Tokenizer
 ) -> HubModel:
-    """Wrap a module as the kind of model that its class, or else a short run, shows it to be."""
+    """Wrap a module as the kind of model that its class or a short run shows it to be."""
     pairs = SECOND_CLOSING in frames_of(tokenizer)
     kind, settings = _measured(kind, module, sizes), {"pairs": pairs}
     if isinstance(tokenizer, LibraryTokenizer) and not pairs and kind.needs_pair():

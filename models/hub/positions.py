@@ -1,8 +1,8 @@
-"""Measure how a third-party model tells the order of its tokens.
+"""Measure how a third-party model knows the order of its tokens.
 
-It may have a rotary module of its own or look up a table of positions; otherwise a run of equal
-tokens shows it: without anything that tells positions apart, every position has the same vector,
-the same query, key and value, and equal weights on the keys that it may read.
+It may have a rotary module or look up a table of positions; otherwise a run of equal tokens shows
+it. In a model that does not distinguish positions, each has the same vector, query, key and value,
+and equal weights on the keys that it may read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from models.trace import AttentionSite, record
 
 @dataclass(frozen=True)
 class Rotary:
-    """The module that makes cos and sin. `miss` is by how much a short run missed them."""
+    """The module that makes cos and sin; `miss` is its largest error in a short run."""
 
     module: nn.Module
     miss: float = 0.0
@@ -50,7 +50,7 @@ class Rotary:
             RuntimeError,
             TypeError,
             ValueError,
-        ):  # takes something else
+        ):  # it takes other arguments
             return None
         if not (
             isinstance(tables, tuple) and len(tables) == 2 and all(_is_table(t, n) for t in tables)
@@ -82,15 +82,15 @@ PROBED_PLACES = (
     11,
     23,
     47,
-)  # positions that a token is asked at, of those that the model has
+)  # positions at which a token is read, as far as the model has them
 PROBED_LENGTH = 7  # tokens of the row
 ALL_TOKENS = slice(None)
-_OFF_CIRCLE = 0.01  # what half-precision numbers may miss
+_OFF_CIRCLE = 0.01  # error allowed for half-precision numbers
 
 
 @torch.no_grad()
 def find_order_source(model: HubModel) -> str:
-    """Return one of the ways in models.architectures.base; see `order_source_of_equal_inputs`."""
+    """Return how a model knows the order of its tokens: BY_VECTORS, BY_ROTATION and so on."""
     if model.positions is not None:
         return BY_VECTORS
     config = model.config
@@ -103,16 +103,15 @@ def find_order_source(model: HubModel) -> str:
 def order_source_of_equal_inputs(
     model: HubModel, inputs: Sequence[Shaped[Tensor, "batch ..."]], tokens: slice = ALL_TOKENS
 ) -> str:
-    """Return what tells a model the order of inputs that are all equal, or are at these `tokens`.
+    """Return how a model knows the order of inputs that are all equal, or equal at `tokens`.
 
-    UNSEEN if weights differ and the library does not return the reason, or if an attention is not
-    recorded.
+    UNSEEN if weights differ and no recorded value shows why, or if an attention is not recorded.
     """
     with record() as recording:
         model(*inputs)
     sites = [s for s in recording.attention.values() if s.kind == model.kinds[0].name]
     tolerance = rounding_in(model.module.dtype)
-    for site in sites:  # the first that tells: the layers after it read what it has made of that
+    for site in sites:  # the first that shows it: later layers read its output
         if site.has_causes and (source := _source_at(site, tokens, tolerance)):
             return source
     if not sites or recording.unrecorded or any(_uneven(site, tokens, tolerance) for site in sites):
@@ -121,7 +120,7 @@ def order_source_of_equal_inputs(
 
 
 def _source_at(site: AttentionSite, tokens: slice, tolerance: float) -> str:
-    """Return what tells one attention the order of equal tokens; empty if nothing does."""
+    """Return how one attention knows the order of equal tokens; empty if it does not."""
     q, k, v = (part[:, :, tokens] for part in (site.q, site.k, site.v))
     if not _equal(v, 2, tolerance):
         return BY_VECTORS
@@ -131,13 +130,13 @@ def _source_at(site: AttentionSite, tokens: slice, tolerance: float) -> str:
 
 
 def _equal(values: Tensor, axis: int, tolerance: float) -> bool:
-    """Return True if values are the same along an axis but for rounding."""
+    """Return True if values are the same along an axis up to rounding."""
     apart = (values - values.narrow(axis, 0, 1)).abs().max()
     return float(apart) <= 10 * tolerance * max(1.0, float(values.abs().max()))
 
 
 def _varies(site: AttentionSite, tokens: slice, tolerance: float) -> bool:
-    """Return True if what is added to the scores differs from key to key."""
+    """Return True if a term added to the scores differs from key to key."""
     rows = torch.arange(site.n_query)
     scores = (term.scores(None, rows, site.n_key).float() for term in site.terms)
     return any(not _equal(each[..., tokens], -1, tolerance) for each in scores)
@@ -152,7 +151,7 @@ def _uneven(site: AttentionSite, tokens: slice, tolerance: float) -> bool:
 
 
 class PositionTable(nn.Module):
-    """Position vectors that a model was seen to look up, from the first position of a text on."""
+    """Position vectors that a model looked up in a run, from the first position of a text."""
 
     def __init__(self, table: Tensor, is_learned: bool) -> None:
         super().__init__()
@@ -184,8 +183,8 @@ def table_looked_up(
 def _is_sinusoidal(table: Float[Tensor, "n d_model"]) -> bool:
     """Return True if every row is pairs of a sine and a cosine of the same angle.
 
-    The two are neighbours or a half of the row apart. The library lets such a table take gradients
-    once it has been loaded.
+    The two are neighbours or half a row apart. After loading, the library lets even such a table
+    take gradients.
     """
     if table.shape[1] % 2:
         return False
@@ -198,8 +197,8 @@ def _is_sinusoidal(table: Float[Tensor, "n d_model"]) -> bool:
 def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
     """Return the module at the first of these paths, if a short run confirms it; else None.
 
-    One token alone reads itself only, so that at every position each layer makes the same W·x of
-    it. What is recorded at the other positions must be what is recorded at the first, turned.
+    A single token reads only itself, so at every position each layer computes the same W·x of it.
+    The q and k recorded at the other positions must be those of the first position, rotated.
     """
     modules = dict(model.module.named_modules())
     candidate = next((Rotary(modules[path]) for path in paths if path in modules), None)
@@ -217,7 +216,7 @@ def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
     try:
         with record() as recording, watching(model.pass_context(ids)):
             model.module.base_model(input_ids=ids, **places)
-    except (RuntimeError, TypeError, ValueError):  # takes more than a text and its positions
+    except (RuntimeError, TypeError, ValueError):  # it needs more than a text and its positions
         return None
     rows = [t for site in recording.attention.values() if site.has_causes for t in (site.q, site.k)]
     if len(rows) < 2 * model.config.n_layers or any(

@@ -23,7 +23,7 @@ from models.trace import AttentionSite, Recording, record
 
 
 def short_text(module: nn.Module, sizes: HubConfig, n: int = 3) -> Tensor:
-    """Return a row of n token ids, none of which fills rows up or ends a text.
+    """Return a row of n token ids without padding and end tokens.
 
     The row of a model without a vocabulary is empty. Raises ValueError if a vocabulary has no such
     token.
@@ -37,17 +37,17 @@ def short_text(module: nn.Module, sizes: HubConfig, n: int = 3) -> Tensor:
 
 
 def looks_back_only(module: Any, sizes: HubConfig) -> bool:
-    """Return whether no gradient of the earlier logits reaches the embedding of the last token.
+    """Return True if no gradient of earlier logits reaches the embedding of the last token.
 
     The gradient through a masked cell is exactly 0, in any dtype and however small the weights
-    are. Comparing logits is less sharp: a mixture of experts batches tokens by their route, so
-    that another last token moves the earlier logits by rounding.
+    are. Comparing logits is less exact: a mixture of experts batches tokens by their route, so
+    another last token changes the earlier logits by rounding.
     """
     embedded: list[Tensor] = []
 
     def keep(table: nn.Module, args: tuple, vectors: Tensor) -> Tensor:
         embedded.append(vectors.detach().requires_grad_())
-        return embedded[-1].clone()  # which the model may change in place
+        return embedded[-1].clone()  # a copy: the model may change it
 
     hook = module.get_input_embeddings().register_forward_hook(keep)
     try:
@@ -68,7 +68,7 @@ def looks_back_only(module: Any, sizes: HubConfig) -> bool:
 
 @torch.no_grad()
 def answers_beside_a_longer_text(model: HubModel) -> bool:
-    """Return True if a short text answers in a batch with a longer one as it does alone.
+    """Return True if a short text gets the same answer beside a longer one as alone.
 
     XLNet reads its class from the last token of the batch, which is padding then.
     """
@@ -89,9 +89,9 @@ def answers_beside_a_longer_text(model: HubModel) -> bool:
 
 
 def turns_by_length(model: HubModel) -> bool:
-    """Return True if a longer row turns the same queries and keys by other angles (LongRoPE).
+    """Return True if a longer row rotates the same queries and keys by other angles (LongRoPE).
 
-    It does so past a length above that of the short runs, which therefore do not show it.
+    The angles change beyond a length that short runs do not reach, so these cannot show it.
     """
     text = model.module.config.get_text_config(decoder=True)
     settings = getattr(text, "rope_parameters", None) or {}
@@ -105,9 +105,9 @@ def turns_by_length(model: HubModel) -> bool:
 
 @torch.no_grad()
 def choose_cache(model: HubModel) -> None:
-    """Let a model write with the best exact cache: one that goes back, one that grows, or none.
+    """Choose the best exact cache to generate with: one that can be cut, one that grows, or none.
 
-    Without a cache every step reads the whole row again.
+    Without a cache, every step reads the whole row again.
     """
     model.can_go_back, model.can_cache = (
         (False, False) if turns_by_length(model) else _caches(model)
@@ -120,7 +120,7 @@ def choose_cache(model: HubModel) -> None:
 
 
 def _caches(model: HubModel, with_fill: bool = False) -> tuple[bool, bool]:
-    """Return whether a cache that goes back bears out, and whether any does."""
+    """Return whether a cache that can be cut works, and whether any cache works."""
     goes_back = _keeps(model, True, with_fill)
     return goes_back, goes_back or _keeps(model, False, with_fill)
 
@@ -135,15 +135,15 @@ def _uncounted(model: HubModel) -> int | None:
 
 
 def _keeps(model: HubModel, going_back: bool, with_fill: bool = False) -> bool:
-    """Return whether a cache changes nothing in two short rows, which change places on the way.
+    """Return True if a cache changes nothing for two short rows, which are swapped halfway.
 
-    `with_fill` puts the token that fills rows up among them, as a model may write it.
+    `with_fill` puts the token `fill_id` among them, as a model may generate it.
     """
     n_read = 3
     try:
         reading = _Reading(model, with_fill)
         same = [reading.answers_alike(0, n_read)]
-        if going_back:  # two tokens ahead, of which the second is then another
+        if going_back:  # two tokens ahead, the second of which is then replaced
             same += [reading.answers_alike(n_read, n_read + 2, last_differs=True)]
             reading.cache.cut(n_read := n_read + 1)
         same += [reading.answers_alike(n_read, n_read + 1)]
@@ -155,7 +155,7 @@ def _keeps(model: HubModel, going_back: bool, with_fill: bool = False) -> bool:
 
 
 class _Reading:
-    """Two rows that differ, read at once and then again in parts from a cache."""
+    """Two different rows, read in one pass and then again in parts from a cache."""
 
     def __init__(self, model: HubModel, with_fill: bool = False) -> None:
         self.model, self.cache = model, Cache()
@@ -175,9 +175,8 @@ class _Reading:
     def answers_alike(self, start: int, stop: int, last_differs: bool = False) -> bool:
         """Return True if positions read from the cache answer and attend as in one pass.
 
-        `start` and `stop` bound these positions.
-
-        `last_differs` puts another token in the last position, whose answer is then of no account.
+        `start` and `stop` bound these positions. `last_differs` puts another token in the last
+        position, whose answer is then ignored.
         """
         part = self.row[:, start:stop].clone()
         if last_differs:
@@ -190,7 +189,7 @@ class _Reading:
         return sites == self.sites and apart <= limit
 
     def change_places(self) -> None:
-        """Put the second row first, as a beam does."""
+        """Put the second row first, as beam search does."""
         order = torch.tensor([1, 0], device=self.row.device)
         self.cache.reorder(order)
         self.row, self.inputs, self.whole = (t[order] for t in (self.row, self.inputs, self.whole))
@@ -206,9 +205,9 @@ class _Reading:
 
 @torch.no_grad()
 def looks_ahead(model: HubModel, kind: str = "") -> bool:
-    """Return True if in a short run any token reads one that stands after it.
+    """Return True if, in a short run, any token reads a later one.
 
-    Of several kinds of attention, `kind` names the one that is meant.
+    `kind` names the kind of attention to look at; "" looks at all.
     """
     with record() as recording:
         model(*model.repeated(short_text(model.module, model.config)))
@@ -228,7 +227,7 @@ def pretrained_kind(module: nn.Module, sizes: HubConfig) -> type[HubModel]:
 def answering_position(module: nn.Module, sizes: HubConfig, choices: bool = False) -> int | None:
     """Find the token whose last vector is read: 0 for the first, −1 for the last, None for several.
 
-    A model that compares `choices` takes an axis of them.
+    With `choices`, the input of the model has an axis of choices.
     """
     ids = short_text(module, sizes)
     read = _tokens_read(module, ids, choices)
@@ -238,7 +237,7 @@ def answering_position(module: nn.Module, sizes: HubConfig, choices: bool = Fals
 
 
 def skipped_padding(module: nn.Module, sizes: HubConfig) -> int:
-    """Return the id of padding if a row that ends in it is read from the token before; else −1."""
+    """Return the padding id if a row ending in it is read from the token before; else −1."""
     pad, ids = getattr(module.config, "pad_token_id", None), short_text(module, sizes).clone()
     if not isinstance(pad, int) or not 0 <= pad < sizes.vocab_size:
         return -1
@@ -258,7 +257,7 @@ def _tokens_read(module: nn.Module, ids: Tensor, choices: bool = False) -> tuple
     try:
         with torch.enable_grad():
             output = module(input_ids=ids[:, None] if choices else ids, output_hidden_states=True)
-            # some hand out copies of their states: then what a head takes
+            # some return copies of their states: then the input of a head
             for states in (output.hidden_states[-1], *heads_read):
                 if not states.is_floating_point() or not states.requires_grad:
                     continue
@@ -279,8 +278,8 @@ def _tokens_read(module: nn.Module, ids: Tensor, choices: bool = False) -> tuple
 def check_recorded(model: HubModel) -> None:
     """Raise CheckpointError if short runs show no attention or an answer that is not finite.
 
-    Weights that fit the tokens at one length only are as wide as a window or a block; the model
-    then never shows them.
+    Weights that fit the tokens at only one length are as wide as a window or a block; they are
+    then never shown.
     """
     short, longer = (_recorded(model, short_text(model.module, model.config, n)) for n in (3, 5))
     reasons = short.unrecorded | longer.unrecorded
@@ -300,7 +299,7 @@ def check_recorded(model: HubModel) -> None:
 
 @torch.no_grad()
 def choose_route(model: HubModel, inputs: Sequence[Shaped[Tensor, ...]]) -> None:
-    """Watch the model by a few functions alone, if that records the same of these inputs."""
+    """Watch only a few functions of the model, if that records the same for these inputs."""
     if model.config.gives_weights:
         return
     recordings = []
@@ -360,7 +359,7 @@ def _check_finite(answers: Iterable[Tensor]) -> None:
 def check_trial(model: HubModel, otherwise: str) -> None:
     """Raise CheckpointError if a run shows no attention or an answer that is not finite.
 
-    `otherwise` is the reason if nothing says why.
+    `otherwise` is the reason if the run names none.
     """
     with record() as recording:
         answers = model(*model.repeated(torch.empty(0)))
@@ -375,7 +374,7 @@ def check_trial(model: HubModel, otherwise: str) -> None:
 def check_two_steps(model: HubModel, reads: str = "input_ids") -> None:
     """Raise CheckpointError if the two stacks run one by one give other logits than one call.
 
-    `reads` is what the module calls the input of its encoder.
+    `reads` is the module's name for the input of its encoder.
     """
     if not model.translates:
         return
@@ -390,10 +389,10 @@ def check_two_steps(model: HubModel, reads: str = "input_ids") -> None:
 
 @torch.no_grad()
 def choose_shift(model: HubModel) -> None:
-    """Begin the decoder's row as the module does if it is given a text alone.
+    """Begin the decoder's row as the module does for a text alone.
 
-    Raises CheckpointError if the module then gives its decoder another row than its text, shifted
-    by one token.
+    Raises CheckpointError if the row that the module gives its decoder is not the text, shifted by
+    one token.
     """
     if not isinstance(model, EncoderDecoderReader):
         return

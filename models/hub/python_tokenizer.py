@@ -24,14 +24,14 @@ from models.hub.tokenizer import (
 from models.tokenizers.encoding import Encoding, concatenate
 
 TokenSpan = tuple[int, int]
-AHEAD = 24  # letters that are searched for a token that does not follow the one before it
+AHEAD = 24  # letters to search for a token that does not directly follow the one before it
 
 
 def align_tokens(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
     """Return the (start, end) of each token in the text, spaces left out.
 
-    A token that is not found as it is spelt, such as an unknown one, gets the letters that no
-    token beside it has; the others of several such tokens get none.
+    A token whose spelling is not found, such as an unknown one, gets the letters between its
+    neighbours; of several such tokens in a row, the first gets them all.
     """
     return _of_bytes(text, tokens) or _of_letters(text, tokens)
 
@@ -107,13 +107,13 @@ def _in_text(text: str, origin: Sequence[int], start: int, end: int) -> TokenSpa
     return origin[start], last
 
 
-_FIRST, _SECOND = -1, -2  # stand for two texts in the template
+_FIRST, _SECOND = -1, -2  # placeholders of two texts in the template
 
 
 class PythonTokenizer(LibraryTokenizer):
-    """A tokenizer that transformers has read and that gives no offsets.
+    """A tokenizer read by transformers that returns no offsets.
 
-    One thread asks it at a time: some change while they encode a target.
+    One thread uses it at a time: some tokenizers change state while they encode a target.
     """
 
     def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
@@ -201,7 +201,10 @@ class PythonTokenizer(LibraryTokenizer):
         return None if token is None else str(token)
 
     def to_json(self) -> str:
-        """Return what tells it from every other: a setting is a switch or a number."""
+        """Return the settings that identify this tokenizer, as JSON.
+
+        Of the library's own settings, the switches and whole numbers count.
+        """
         settings = self._library.init_kwargs.items()
         switches = {name: value for name, value in settings if isinstance(value, int)}
         vocabulary = sorted(self._library.get_vocab().items(), key=lambda entry: entry[1])

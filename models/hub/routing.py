@@ -1,8 +1,8 @@
-"""Find where a mixture of experts is told which experts each token goes to.
+"""Find the module of a mixture of experts that sends each token to its experts.
 
-That is a module within a feed-forward which takes the tokens' vectors, the numbers of their experts
-and weights for these. Names decide nothing; a short run confirms it: what the experts make one by
-one, times the weights, must sum to what the module makes.
+It is a module within a feed-forward that takes the tokens' vectors, the numbers of their experts
+and weights for these. Names decide nothing; a short run confirms it: the outputs of the experts,
+times the weights, must sum to the module's output.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Routing:
         return f"{self.block}.expert", f"{self.block}.expert_weight", f"{self.block}.expert_sum"
 
     def taps(self) -> Iterator[tuple[str, Tap]]:
-        """Yield what is recorded of it, with the path of its module."""
+        """Yield the taps of the routing, with the path of its module."""
         chosen, weights, total = self.names
         yield (
             self.path,
@@ -62,7 +62,7 @@ class Routing:
     def outputs(
         self, x: Float[Tensor, "token d_model"], experts: Int[Tensor, "token choice"]
     ) -> Float[Tensor, "token choice d_model"]:
-        """Return what each chosen expert makes of each token, by the module with this one alone."""
+        """Return each chosen expert's output for each token: the module's, with it alone."""
         parameter = next(self.module.parameters())
         x, experts = x.to(parameter), experts.to(parameter.device)
         one = torch.ones(len(x), 1, dtype=x.dtype, device=x.device)
@@ -152,7 +152,7 @@ def _confirmed(
             continue
         try:
             outputs = routing.outputs(x, call.experts)
-        except _FAILURES:  # takes something else
+        except _FAILURES:  # it takes other arguments
             continue
         if is_close(model, (call.weights[..., None] * outputs).sum(1), call.out.reshape(x.shape)):
             return routing

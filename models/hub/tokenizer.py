@@ -25,7 +25,7 @@ from models.tokenizers.encoding import (
 )
 from models.tokenizers.special_tokens import BERT_SPECIAL
 
-# where a text stands in the template; names that fields give as `before` and `after`
+# places around a text in the template, named by `before` and `after` of a field
 OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING = (
     "opening",
     "closing",
@@ -43,7 +43,7 @@ def special_ids_of(library: Any) -> dict[str, int]:
 
 
 class LibraryTokenizer(Tokenizer):
-    """A tokenizer that transformers has read.
+    """A tokenizer read by transformers.
 
     `frames` maps the places in its template (FRAMES) to the special tokens there; `special_ids`
     are by the names that Attnscope gives them.
@@ -54,7 +54,7 @@ class LibraryTokenizer(Tokenizer):
     def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
         self.special_ids = special_ids_of(library) | special_ids
         self._size, self._all_special = vocab_size, frozenset(library.all_special_ids)
-        self._inputs = list(library.model_input_names)  # what the model is given of a text
+        self._inputs = list(library.model_input_names)  # the model's inputs for a text
 
     @property
     def vocab_size(self) -> int:
@@ -117,7 +117,7 @@ def types_of(tokenizer: Tokenizer) -> TokenTypes | None:
 
 
 class HubTokenizer(LibraryTokenizer):
-    """A tokenizer that the library `tokenizers` carries out."""
+    """A tokenizer of the library `tokenizers`."""
 
     def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
         super().__init__(library, special_ids, vocab_size)
@@ -141,7 +141,7 @@ class HubTokenizer(LibraryTokenizer):
         return template_types(row.type_ids, row.sequence_ids, len(self.frames[CLOSING]))
 
     def to_json(self) -> str:
-        """Return what tells it from every other."""
+        """Return the settings that identify this tokenizer, as JSON."""
         return json.dumps([super().to_json(), self.special_ids, self.frames, self._inputs])
 
     @panics_named()
@@ -253,7 +253,7 @@ class IdTokenizer(Tokenizer):
         )
 
     def words(self, text: str) -> None:
-        """Numbers are no words."""
+        """None: ids have no words."""
         return
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:

@@ -30,7 +30,7 @@ class OpenedModule(NamedTuple):
     module: nn.Module
     gives_weights: bool  # its library can only return finished attention weights
     drawn: list[str]  # pooler parameters missing from its files and initialised at random
-    unused: list[str]  # tensors of its files that it has no place for
+    unused: list[str]  # tensors of its files for which it has no parameter
 
 
 def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None) -> OpenedModule:

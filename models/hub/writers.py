@@ -1,4 +1,4 @@
-"""Models with a decoder: writers with transformers' cache, and readers with two stacks."""
+"""Models with a decoder: those that generate with transformers' cache, and those that read."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class HubEncoderDecoder(HubModel):
         from transformers.modeling_outputs import MoEModelOutputWithPastAndCrossAttentions as Memory
 
         _, self_attention, cross = self.kinds
-        encoding = Memory(last_hidden_state=memory)  # has the fields of every encoder
-        encoding.attention_mask = None  # but one, with which Moonshine's encoder hands on its mask
+        encoding = Memory(last_hidden_state=memory)  # with the fields of every encoder's output
+        encoding.attention_mask = None  # except Moonshine's, which passes its mask on
         return self._ask(
             self.module,
             self._places(row, memory, is_token, start),
@@ -110,7 +110,7 @@ class HubEncoderDecoder(HubModel):
 
 
 class EncoderDecoderReader(HubEncoderDecoder):
-    """A model whose decoder reads the encoder's text, shifted by one token, and makes vectors."""
+    """A model of vectors whose decoder reads the encoder's text, shifted by one token."""
 
     streams = ("text", SHIFTED)
     kinds = (
@@ -123,7 +123,7 @@ class EncoderDecoderReader(HubEncoderDecoder):
     def completed(
         self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Encoding]:
-        """Return the rows with the decoder's: its first token, then all tokens but the last."""
+        """Return the rows and the decoder's: its first token, then all tokens but the last."""
         row = streams["text"]
         ids = (row.ids[-1] if self.begins_with_last else self.config.start_id, *row.ids[:-1])
         offsets, texts = (None, *row.offsets[:-1]), (*row.segments[:1], *row.segments[:-1])
@@ -170,7 +170,7 @@ class EncoderDecoderClassifier(EncoderDecoderReader, Classifier):
 
 
 def is_encoder_decoder(module: nn.Module) -> bool:
-    """Report whether a module takes a row for a decoder besides its input."""
+    """Return True if a module takes a row for a decoder besides its input."""
     return "decoder_input_ids" in inspect.signature(module.forward).parameters
 
 
@@ -193,7 +193,7 @@ class LibraryCache:
 
 
 def of_library(cache: Cache, config: Any, crosses: bool = False) -> LibraryCache:
-    """Return the library's cache inside ours, made at the first call.
+    """Return the library's cache inside ours, created at the first call.
 
     For a decoder that `crosses` to a source it has the keys of both attentions.
     """
@@ -229,7 +229,7 @@ class CausalLM(HubModel):
     kinds = (CAUSAL_SELF,)
     answer_description = "the next token; it continues a text"
     uncounted: int | None = None  # a token that takes no position (probe.choose_cache)
-    head: OutputHead | None = None  # where more than a matrix makes the logits (confirm.py)
+    head: OutputHead | None = None  # if more than a matrix makes the logits (confirm.py)
 
     def forward(
         self, text: Int[Tensor, "batch n"], masks: Masks | None = None
@@ -259,7 +259,7 @@ class CausalLM(HubModel):
             {} if cache is None else {"past_key_values": of_library(cache, self.module.config).past}
         )
         inputs = self.row(row)
-        if start:  # a mask would have to cover the cache; padding ends a row that nobody reads on
+        if start:  # a mask would have to cover the cache; padding ends a finished row
             inputs.pop("attention_mask", None)
         return self.ask(
             self.pass_context(row, start),
@@ -272,7 +272,7 @@ class CausalLM(HubModel):
     def _positions(self, row: Int[Tensor, "batch m"], start: int) -> dict[str, Tensor]:
         """Return a row's positions as single cached steps number them, if the module does not.
 
-        The uncounted token is at its own number, and every other after all that come before it.
+        The uncounted token has its own number; every other follows the counted ones before it.
         """
         if self.uncounted is None:
             return {}
@@ -294,7 +294,7 @@ class CausalLM(HubModel):
 
 
 class EncoderDecoderLM(HubEncoderDecoder):
-    """A source is read once, a target is written from it."""
+    """An encoder-decoder that generates a target from a source."""
 
     fields = (
         Field("source", "source", before=OPENING, after=CLOSING),

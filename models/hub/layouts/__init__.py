@@ -24,8 +24,8 @@ LAYOUTS = (*DECODERS, *ENCODERS, *TWO_STACKS, *OPEN_DECODERS, *OUTPUT_NORMS, *MI
 def layer_maps(module: nn.Module) -> list[LayerMap]:
     """Return the layouts whose modules this model has, below any path.
 
-    First come those whose attention ends in a product with the joined heads, then the same by what
-    the attention's module returns.
+    First come those whose attention ends in a product with the joined heads, then the same layouts
+    with the output of the attention's module instead.
     """
     paths = [path for path, _ in module.named_modules()]
     maps = []
@@ -39,7 +39,7 @@ def layer_maps(module: nn.Module) -> list[LayerMap]:
 
 
 def _by_module(stack: LayerGroup) -> LayerGroup:
-    """Return a stack whose attentions end in what their modules return."""
+    """Return a stack whose attentions end in the output of their modules."""
 
     def changed(parts: tuple[Paths, ...]) -> tuple[Paths, ...]:
         return tuple(

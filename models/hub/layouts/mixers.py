@@ -15,7 +15,7 @@ _OLMO = FFPaths("mlp", "", "mlp", *_GATED, out_norm="post_feedforward_layernorm"
 _SPARSE = FFPaths("block_sparse_moe", _AFTER, "block_sparse_moe")
 _SHARED = FFPaths("shared_mlp", _AFTER, "shared_mlp", beside=True)
 _SHARED_ALONE = FFPaths("shared_mlp", _AFTER, "shared_mlp")
-# parts of a layer that attends, of others, path of the last norm
+# parts of a layer with attention, parts of other layers, path of the last norm
 _LAYERS = (
     ((_ATTENTION, FFPaths("mlp", _AFTER, "mlp", *_GATED)), ((_LINEAR, FFPaths("mlp", _AFTER, "mlp", *_GATED)),), "norm"),
     ((_ATTENTION, _MLP), ((_LINEAR, _MLP),), "norm"),

@@ -4,8 +4,8 @@ Harmful files then harm only that process, which has limits of memory and time.
 
 Importing transformers takes seconds. So one process imports it, waits, and forks for each trial
 (`models.hub.trial.process`); it ends with this process, or when it has had nothing to do for a
-while. What a trial has found holds for the content of the files, so a folder that is opened again
-is not tried out again.
+while. Results are kept by the content of the files, so a folder that is opened again is not tried
+out again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from models.hub import files
 
 TRIAL_SECONDS = 300.0  # s that a trial may take, however busy the machine is
 MAX_MESSAGE_BYTES = 2**20  # of a line from a trial
-_FOLDER = "{folder}"  # in a message that is kept: another copy has another path
-_POLL = 0.1  # s between two looks at whether anybody still waits
+_FOLDER = "{folder}"  # placeholder in a kept message: each copy has its own path
+_POLL = 0.1  # s between two checks that the result is still wanted
 _CAN_FORK = hasattr(os, "fork")  # nothing is tried out on Windows
 _ROOT = Path(__file__).parents[3]
 _CODE = "from models.hub.trial.process import serve_trials; serve_trials({})"
@@ -137,7 +137,7 @@ def pass_trial(folder: Path, dtype: str) -> int:
 
     Raises:
         CheckpointError: something is wrong with the folder.
-        loading.Cancelled: nobody waits for it any more.
+        loading.Cancelled: the result is no longer wanted.
     """
     if not _CAN_FORK:
         return 0
@@ -153,7 +153,7 @@ def pass_trial(folder: Path, dtype: str) -> int:
 
 
 def _tried(folder: Path, dtype: str) -> int | str:
-    """Try out a folder: the bytes of its model, or the message of what is wrong with it.
+    """Try out a folder; return the bytes of its model, or a message that says what is wrong.
 
     Raises what `pass_trial` raises.
     """
@@ -184,9 +184,9 @@ def _send(descriptors: list[int]) -> None:
 
 
 def _verdict(channel: socket.socket) -> int | str:
-    """Wait for the result of a trial: the bytes of the model, or an error message.
+    """Wait for a trial; return the bytes of the model, or an error message.
 
-    What is no message counts as a crash: the process may be in the hands of a harmful file.
+    Anything that is not a message counts as a crash: a harmful file may control the process.
     """
     stage, end, content = "folder", time.monotonic() + TRIAL_SECONDS, b""
     while time.monotonic() < end:
@@ -220,7 +220,7 @@ def _crash(stage: str) -> CheckpointError:
 
 
 def _message(line: bytes) -> Any:
-    """Return what a line holds; None if that is not JSON."""
+    """Return the content of a line of JSON; None if it is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):

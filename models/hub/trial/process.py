@@ -1,7 +1,7 @@
 """The process in which a Hugging Face folder is tried out (see `models.hub.trial.client`).
 
-The configuration is built without weights and run once; the tokenizer is read and put to odd
-texts. Any harm is done to this process, not to the one that asked.
+The configuration is built without weights and run once; the tokenizer is read and tried on
+odd texts. Any harm is done to this process, not to the one that started it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BUILDING_SECONDS, READING_SECONDS, ANSWERING_SECONDS = (
     15,
 )  # reading: a quarter of a million tokens, converted from SentencePiece
 IDLE = 600.0  # s without a trial after which the process ends
-SPARE = 2**20  # numbers that a model may have beside those in its weights, such as a pooler's
+SPARE = 2**20  # numbers that a model may have besides those in its weights, such as a pooler's
 
 ReportTrial = Callable[[dict[str, Any]], None]
 
@@ -65,7 +65,7 @@ def serve_trials(descriptor: int) -> None:
                 _run(*descriptors)
             for each in descriptors:
                 os.close(each)
-    os.killpg(0, signal.SIGKILL)  # with the trials that nobody waits for any more
+    os.killpg(0, signal.SIGKILL)  # with all trials still running
 
 
 def _run(descriptor: int, lifeline: int) -> None:

@@ -1,7 +1,7 @@
-"""Put a tokenizer to odd texts, all of which it must answer with valid and not too many tokens.
+"""Try a tokenizer on odd texts: for each it must return valid tokens, and not too many.
 
-This runs where it can be ended (`models.hub.trial`): how long a text takes and how much memory is
-measured by whether it ends.
+This runs in a process with limits (`models.hub.trial`), which end it if a text takes too long or
+too much memory.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from models.tokenizers.base import Tokenizer
 TRIAL_TEXTS = (
     "", "a", " The 3rd  of Été, 2021: l'œuf\t<s>▁</s> [MASK]", "日本 👍🏽 e\u0301", "\x00\ufffd\U0010ffff", "ab" * 50, "x" * 300,
 )  # fmt: skip
-RUN = 4096  # characters of a text of one or two letters over and over
+RUN = 4096  # characters of a text that repeats one or two letters
 GROWTH = 64  # tokens, or characters after normalising, that one character may become
 SLOWEST = 0.25  # s of processor time for a run; those of the library take a tenth of it
 AROUND = 64  # special tokens that a template may put around texts
 MAX_TRIAL_TOKEN = 4096  # characters
-_LETTERS = "a 0.\n"  # one of each class that patterns speak of
+_LETTERS = "a 0.\n"  # one of each class that patterns name
 _MAX_LETTERS = 8
 
 
