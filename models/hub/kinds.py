@@ -41,7 +41,7 @@ def why_nothing_is_shown(module: nn.Module, otherwise: str = "") -> str:
     try:
         with counter:
             _run(module, N_LONG)
-    except Exception as error:  # the library raises what it likes
+    except Exception as error:  # the library may raise anything
         return _does_not_run(module, N_LONG, error)
     if not counter.shapes:
         return "no softmax is taken in a run, so there are no attention weights between its tokens"
@@ -63,7 +63,7 @@ def why_it_does_not_run(module: nn.Module) -> str:
     for n in (N_SHORT, N_LONG):
         try:
             _run(module, n)
-        except Exception as error:  # the library raises what it likes
+        except Exception as error:  # the library may raise anything
             return _does_not_run(module, n, error)
     return ""
 

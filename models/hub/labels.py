@@ -34,7 +34,7 @@ def label_output(
     names: tuple[str, ...],
     logits: Float[Tensor, " label"],
 ) -> ClassProbabilities | MultiLabelProbabilities | RegressionValues:
-    """Return the classes of a row, or the labels that the model does not compare."""
+    """Return the classes of a row, or its labels if no softmax compares them."""
     if compares_labels(module, names):
         return ClassProbabilities(stream, position, names, logits)
     if _are_judged(module):

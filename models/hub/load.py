@@ -256,7 +256,7 @@ def _named(folder: Path, private: Path | None = None) -> Iterator[None]:
         raise
     except CheckpointError as error:
         raise CheckpointError(_of_folder(str(error), folder, private)) from None
-    except BaseException as error:  # the library raises what it likes, a panic of its own included
+    except BaseException as error:  # the library may raise anything, a panic of its own included
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         first = first_line(error, 300) or type(error).__name__

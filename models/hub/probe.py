@@ -79,7 +79,7 @@ def answers_beside_a_longer_text(model: HubModel) -> bool:
         beside.append(model.padded([row[0].tolist() for row in rows], padding))
     try:
         alone, both = _tensors(model(*short)), _tensors(model(*beside))
-    except Exception:  # the library raises what it likes of padding
+    except Exception:  # the library may raise anything on padding
         return False
     cut = [batch[:1][tuple(map(slice, one.shape))] for batch, one in zip(both, alone, strict=True)]
     pairs = list(zip(cut, alone, strict=True))
@@ -149,7 +149,7 @@ def _keeps(model: HubModel, going_back: bool, with_fill: bool = False) -> bool:
         same += [reading.answers_alike(n_read, n_read + 1)]
         reading.change_places()
         same += [reading.answers_alike(n_read + 1, n_read + 2)]
-    except Exception:  # the library raises what it likes where a model has no such cache
+    except Exception:  # the library may raise anything where a model has no such cache
         return False
     return all(same)
 
@@ -407,7 +407,7 @@ def choose_shift(model: HubModel) -> None:
     hook = model.module.get_decoder().register_forward_pre_hook(keep, with_kwargs=True)
     try:
         model.module(input_ids=ids)
-    except Exception:  # the library raises what it likes: T5Model makes no row for its decoder
+    except Exception:  # the library may raise anything: T5Model makes no row for its decoder
         pass
     finally:
         hook.remove()

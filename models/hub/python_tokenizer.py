@@ -165,7 +165,7 @@ class PythonTokenizer(LibraryTokenizer):
                 else:
                     tokens = library.tokenize(text, **how)
                     ids = library.convert_tokens_to_ids(tokens)
-            except Exception as error:  # the library raises what it likes
+            except Exception as error:  # the library may raise anything
                 reason = f"{type(error).__name__}: {error}"
                 raise ValueError(f"its tokenizer cannot read this text ({reason:.200})") from None
         return Encoding(

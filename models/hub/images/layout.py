@@ -17,7 +17,7 @@ from models.errors import CheckpointError
 from models.hub.sizes import MAX_HUB_TOKENS
 from models.images import PatchGrid
 
-MAX_SPECIAL_TOKENS = 32  # tokens of an image that are no patches
+MAX_SPECIAL_TOKENS = 32  # tokens of an image that are not patches
 NO_GRID = "its tokens are not the patches of one grid"
 
 
@@ -26,7 +26,7 @@ def patch_grid(
 ) -> tuple[PatchGrid, tuple[int, int]]:
     """Return the tokens that a model makes of an image, and the height and width that they read.
 
-    No patch reads what is left over below and to the right if a side is no multiple of its patches.
+    If a side is not a multiple of the patch, no patch reads the pixels left over below or right.
 
     Raises:
         CheckpointError: they are not the patches of one grid, with special tokens around it.
@@ -55,7 +55,7 @@ def patch_grid(
 
 
 def first_vectors(module: Any, **inputs: Tensor) -> Tensor | None:
-    """Return the vectors that the first layer reads, as the library hands them out."""
+    """Return the vectors that the first layer reads, as the library returns them."""
     output = module(**inputs, output_hidden_states=True)
     states = getattr(output, "hidden_states", None) or getattr(
         getattr(output, "vision_model_output", None), "hidden_states", None
@@ -134,7 +134,7 @@ def special_names(
 
 
 def _name(module: nn.Module, first: Tensor, token: int) -> str:
-    """Return a special token's name: that of the parameter which its first vector comes from."""
+    """Return a special token's name: that of the parameter its first vector comes from."""
     candidates = [(name, p) for name, p in module.named_parameters() if _is_token(name, p)]
     gradients = _gradients(first[0, token], [p for _, p in candidates])
     for (name, _), gradient in zip(candidates, gradients, strict=True):
@@ -168,7 +168,7 @@ def _is_token(name: str, parameter: Tensor) -> bool:
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:
-    """Return the names, with a number behind those that several tokens have."""
+    """Return the names, with a number after those that several tokens share."""
     counts: dict[str, int] = {}
     result = []
     for name in names:

@@ -1,4 +1,4 @@
-"""A vision model's folder, opened: its image processor, its patches, and what answers."""
+"""Open a vision model's folder: its image processor, its patches, and its answer."""
 
 from __future__ import annotations
 
@@ -39,13 +39,15 @@ from models.hub.sizes import HubConfig, encoder_sizes
 from models.hub.tokenizer import CLOSING, OPENING
 from models.images import decoded, example
 
-NO_PATCH_ATTENTION = "no attention between the patches of an image was seen in a run, so there is nothing that could be shown"
+NO_PATCH_ATTENTION = (
+    "no attention between the patches of an image was seen in a run, so there is nothing to show"
+)
 
 
 def vision_model(
     folder: Path, kind: type[ImageModel], module: Any, config: Any, gives: bool, transformers: Any
 ) -> tuple[ImageModel, PatchTokenizer]:
-    """Return a module as a vision model, with its processor as a tokenizer.
+    """Wrap a module as a vision model, with its processor as a tokenizer.
 
     Raises CheckpointError, with the reason, for a model that cannot be shown.
     """
@@ -70,7 +72,7 @@ def vision_model(
 
 
 def _position_table(model: ImageModel, trial: Tensor) -> PositionTable | None:
-    """Return the vectors that are added to the tokens, or else looked up; None if none are."""
+    """Return the position vectors that are added to the tokens or looked up; None without any."""
     if (added := added_positions(model.module, pixel_values=trial)) is not None:
         return added
     n, d_model = len(model.grid.tokens), model.config.d_model
@@ -88,7 +90,7 @@ def opened_with_text(
     special_ids: dict[str, int],
     transformers: Any,
 ) -> tuple[TextImageModel, TextImageTokenizer]:
-    """Return a module as a model of a text and an image. Raises CheckpointError."""
+    """Wrap a module as a model of a text and an image. Raises CheckpointError."""
     processor = ImageProcessor(folder, transformers)
     trial = processor.pixels(decoded(example()))[None].to(module.device, module.dtype)
     ids = short_text(module, sizes)
@@ -117,7 +119,7 @@ def opened_with_text(
 def _check_runs(module: nn.Module, trial: Tensor) -> None:
     try:
         module(pixel_values=trial)
-    except Exception as error:  # the library raises what it likes
+    except Exception as error:  # the library may raise anything
         raise CheckpointError(f"it does not run on an image alone ({first_line(error)})") from None
 
 

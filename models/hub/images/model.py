@@ -24,7 +24,7 @@ PATCHES_STREAM = "patches"
 
 
 class ImageModel(HubModel):
-    """A model that reads the patches of one image and makes vectors of them."""
+    """A model that reads the patches of one image and returns vectors."""
 
     fields = (Field("image", PATCHES_STREAM, kind=IMAGE_FIELD),)
     streams: ClassVar[tuple[str, ...]] = (PATCHES_STREAM,)
@@ -32,7 +32,7 @@ class ImageModel(HubModel):
     pads = False  # all its rows are of one length
 
     def __init__(self, *args: Any, grid: PatchGrid, trial: Tensor, **settings: Any) -> None:
-        """Wrap a module that reads `grid`; `trial` is the image that it is tried out with."""
+        """Wrap a module that reads `grid`; `trial` is the image of trial runs."""
         super().__init__(*args, **settings)
         self.grid, self._trial = grid, trial
 
@@ -70,7 +70,7 @@ class ImageClassifier(ImageModel, HeadReader):
     def __init__(
         self, *args: Any, names: Sequence[str], position: int | None, **settings: Any
     ) -> None:
-        """Wrap a classifier; `position` is of the token whose last vector answers, if it is one."""
+        """Wrap a classifier; the last vector at `position` answers, or several if None."""
         super().__init__(*args, **settings)
         self.names, self.position = tuple(names), position
         self.answer_description = describe_labels(self.module, self.names, "image")
@@ -80,7 +80,7 @@ class ImageClassifier(ImageModel, HeadReader):
         return PATCHES_STREAM if self.head else ""
 
     def possible_heads(self) -> list[OutputHead]:
-        """Return the head that is tried, on the vector of the one token that answers."""
+        """Return the candidate head, on the vector of the one token that answers."""
         if self.position is None or not compares_labels(self.module, self.names):
             return []
         return [lambda x: self.module.classifier(x)]

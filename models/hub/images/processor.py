@@ -1,7 +1,7 @@
 """Turn an image into the input of a model, as the folder's preprocessor_config.json says.
 
-The library's own image processor does it. Its settings may come from anybody, so that every number
-in them is bounded, and the result has to have the same size for images of any shape.
+The library's own image processor does it. Its settings are untrusted, so every number in them is
+bounded, and the result must have the same size for images of any shape.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ READS_IMAGE_ONLY = "this model reads an image, not a text"
 
 
 def check_numbers(settings: Any) -> None:
-    """Raise CheckpointError for a number in the settings that no size in pixels may have."""
+    """Raise CheckpointError for a number in the settings that is too large for pixels."""
     if isinstance(settings, dict):
         settings = list(settings.values())
     for value in settings if isinstance(settings, list) else ():
@@ -44,7 +44,7 @@ def check_numbers(settings: Any) -> None:
 class ImageProcessor:
     """The library's image processor of a folder.
 
-    `shape` is that of the pixels it makes of any image.
+    `shape` is that of its pixels, whatever the image.
     """
 
     def __init__(self, folder: Path, transformers: Any) -> None:
@@ -60,16 +60,16 @@ class ImageProcessor:
         if len(shapes) > 1 or len(shape := next(iter(shapes))) != 3 or shape[0] != 3:
             listed = " and ".join(" × ".join(map(str, shape)) for shape in sorted(shapes))
             raise CheckpointError(
-                f"its image processor makes {listed} numbers of images; shown are models that read "
-                "three colours of images of one size"
+                f"its image processor makes {listed} numbers of images; Attnscope opens models "
+                "that read three colours of images of one size"
             )
         self.shape: tuple[int, ...] = shape
 
     def pixels(self, image: Any) -> Float[Tensor, "channel height width"]:
-        """Return what the model reads of an image in RGB. Raises CheckpointError."""
+        """Return the model's input for an image in RGB. Raises CheckpointError."""
         try:
             pixels = self._library(image, return_tensors="pt")["pixel_values"]
-        except Exception as error:  # the library raises what it likes
+        except Exception as error:  # the library may raise anything
             reason = (
                 ""
                 if isinstance(error, AttributeError | TypeError | KeyError)
@@ -83,12 +83,12 @@ class ImageProcessor:
     def seen(
         self, pixels: Float[Tensor, "channel height width"]
     ) -> Float[Tensor, "height width channel"]:
-        """Return the image that these pixels are of, with values from 0 to 1."""
+        """Return the image that these pixels show, with values from 0 to 1."""
         return self._colours.seen(pixels)
 
     @cached_property
     def _colours(self) -> ColourScale:
-        """Processors differ in which settings they honour, so images of one colour are tried."""
+        """The scale of each channel, from images of one colour: processors ignore some settings."""
         return ColourScale.of(self._middle)
 
     def _middle(self, colour: str) -> Float[Tensor, " channel"]:
@@ -134,7 +134,7 @@ class PatchTokenizer(Tokenizer):
         return PatchRow.of(file, self.grid, pixels, seen, digest)
 
     def words(self, text: str) -> None:
-        """None: patches make up no words."""
+        """None: patches have no words."""
         return
 
     def decode(self, ids: Any) -> str:
@@ -147,7 +147,7 @@ class PatchTokenizer(Tokenizer):
         return i == self.pad_id or self.grid.patch(int(i)) is None
 
     def to_json(self) -> str:
-        """Return what tells it from every other: settings and grid."""
+        """Return the settings and the grid that identify this tokenizer, as JSON."""
         return json.dumps({"preprocessor": self._processor.settings, "tokens": self.grid.tokens})
 
     @property

@@ -1,4 +1,4 @@
-"""A model with two towers, of a text and of an image, that says how alike the two are (CLIP)."""
+"""A model with a text tower and an image tower that scores how well the two match (CLIP)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TextImageModel(HubModel):
         return {SIMILARITY_OUTPUT: torch.stack([cosine, self.logit(cosine)], dim=-1)}
 
     def text_vectors(self, text: Int[Tensor, "batch n"]) -> Float[Tensor, "batch d_shared"]:
-        """Return the text tower's vectors, which are compared with those of images."""
+        """Return the text tower's vectors, to be compared with those of images."""
         return self._vectors("text", self.pass_context(text), **self.row(text))
 
     def logit(self, cosine: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
@@ -142,7 +142,7 @@ class TextImageModel(HubModel):
 
 
 def check_towers(module: nn.Module) -> None:
-    """Raise CheckpointError for a module without the two towers that are looked for."""
+    """Raise CheckpointError for a module without a text tower and an image tower."""
     if odd := [name for name in (*TOWER_MODULES, "logit_scale") if not hasattr(module, name)]:
         raise CheckpointError(
             f"it reads image and text, and has no {' and no '.join(odd)}, by which its towers are found"

@@ -1,6 +1,6 @@
 """The columns of a spectrogram, measured with the feature extractor that makes it.
 
-A column holds a sound of n samples if noise of this length gives it other numbers than silence.
+A column holds a sound of n samples if noise of this length changes it, compared with silence.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SpectrogramColumns:
 
 
 def spectrogram_columns(processor: SoundProcessor, shape: tuple[int, ...]) -> SpectrogramColumns:
-    """Return the columns of the features that an extractor makes, which are to have this shape.
+    """Return the columns of the features that an extractor makes, expected in this shape.
 
     Raises:
         CheckpointError: they differ in size, or their columns in length, or are too large.
@@ -81,7 +81,7 @@ class _Sounds:
     shape: tuple[int, ...]
 
     def held(self, n_samples: int, axis: int) -> int:
-        """Return how far along an axis noise of this length has other numbers than silence."""
+        """Return how far along an axis noise of this length differs from silence."""
         noise = self.noise[:n_samples]
         rate = self.processor.rate
         try:
@@ -89,7 +89,7 @@ class _Sounds:
                 self.processor.features(Waveform(samples, rate))
                 for samples in (noise, np.zeros_like(noise))
             )
-        except CheckpointError:  # it makes nothing of so short a sound
+        except CheckpointError:  # the sound is too short for it
             return 0
         if loud.shape != self.shape or silent.shape != self.shape:
             raise CheckpointError(NO_SIZE)

@@ -1,4 +1,4 @@
-"""The frames of a model whose input is as long as its sound, and the answers that each makes."""
+"""The frames of a model whose input is as long as its sound, and the answers of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PADDING_READ = "its answer changes with the padding that its feature extractor p
 
 @dataclass(frozen=True)
 class SoundFrames:
-    """Frames that begin `step` seconds apart; `count` is their number of a model's input."""
+    """Frames that begin `step` seconds apart; `count` gives their number for a model's input."""
 
     count: Callable[[Tensor], int]
     step: float
@@ -55,9 +55,9 @@ def measured_frames(module: Any, processor: SoundProcessor) -> SoundFrames:
 
 @torch.no_grad()
 def check_unpadded(module: Any, processor: SoundProcessor) -> None:
-    """Raise CheckpointError if the padding after a sound, masked, changes what is made of it.
+    """Raise CheckpointError if masked padding after a sound changes its answer.
 
-    Runs here are without that padding.
+    Attnscope runs models without that padding.
     """
     if processor.rows is None:
         return
@@ -90,7 +90,7 @@ def answers_per_frame(
 ) -> int:
     """Return the number of answers that are read from the last vector of each frame, in order.
 
-    Those after the last frame are read from none.
+    Answers after the last frame are read from no frame.
 
     Raises:
         CheckpointError: an answer is read from other frames.

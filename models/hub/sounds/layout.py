@@ -26,12 +26,12 @@ NO_FRAMES = "its frames are not a row of equal steps through the sound"
 
 
 def sound_frames(encoder: Any, features: Float[Tensor, "1 band time"]) -> tuple[int, float]:
-    """Return the number of frames, and how many columns of the features one goes on.
+    """Return the number of frames, and the step between two, in columns of the features.
 
     A frame's place is the middle of the columns that its first vector depends on, by the gradient.
 
     Raises:
-        CheckpointError: the frames do not go on by equal steps from the first column.
+        CheckpointError: the frames are not equal steps from the first column.
     """
     with torch.enable_grad():
         inputs = features.detach().clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""The folder of a model that writes what it hears, opened: its frames, and its text."""
+"""Open the folder of a speech-to-text model: its frames and its text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _READING = {
 def opened_sound(
     folder: Path, module: Any, sizes: HubConfig, make: Callable[..., Any], transformers: Any
 ) -> tuple[SpeechToText, Tokenizer]:
-    """Return a module as a model that writes what it hears.
+    """Wrap a module as a speech-to-text model.
 
     `make` builds the tokenizer, given the mapping from a class of tokenizer to the one that reads
     sounds, too. Raises CheckpointError, with the reason, for a model that cannot be shown.
@@ -101,7 +101,7 @@ def _check_runs(module: nn.Module, sound: dict[str, Tensor], sizes: HubConfig) -
     ids = torch.tensor([[max(0, sizes.start_id)]], device=next(iter(sound.values())).device)
     try:
         module(**sound, decoder_input_ids=ids)
-    except Exception as error:  # the library raises what it likes
+    except Exception as error:  # the library may raise anything
         raise CheckpointError(f"it does not run on a sound ({first_line(error)})") from None
 
 

@@ -34,7 +34,7 @@ def stacked(rows: Sequence[FrameIds]) -> Float[Tensor, " batch *shape"]:
 
 
 class SpeechToText(EncoderDecoderLM):
-    """A sound is read once, a text is written from it (Whisper, Radford et al. 2022)."""
+    """A speech-to-text encoder-decoder (Whisper, Radford et al. 2022)."""
 
     fields = (
         Field("sound", FRAMES_STREAM, kind=SOUND_FIELD),
@@ -62,7 +62,7 @@ class SpeechToText(EncoderDecoderLM):
     ) -> None:
         """Wrap a module that makes `frames` of its input and writes up to `text_limit` tokens.
 
-        `reads` is the name of the input, and `trial` the sound that it is tried out with.
+        `reads` is the name of the input, and `trial` the sound of trial runs.
         """
         super().__init__(*args, **settings)
         self.reads, self.frames, self._trial = reads, frames, trial
@@ -136,7 +136,7 @@ class SpeechToText(EncoderDecoderLM):
         return self.frames.longest if stream == FRAMES_STREAM else self.text_limit
 
     def max_new_tokens(self, n_given: int) -> int:
-        """Return half of what the decoder holds, as Whisper's own code does."""
+        """Return half the length of the decoder's row, as Whisper's own code does."""
         return self.text_limit // 2
 
     def forced_by_position(self, limit: int) -> dict[int, int]:
@@ -175,7 +175,7 @@ class SpeechToText(EncoderDecoderLM):
 
     @torch.no_grad()
     def language(self, sound: Encoding) -> int:
-        """Return the token of the language that the model takes a sound for."""
+        """Return the token of the language that the model detects in a sound."""
         inputs = self.encoder_inputs([sound.ids])
         opening = self.opening(inputs)
         masks = self.written_masks(inputs, opening)

@@ -1,4 +1,4 @@
-"""The folder of a model that reads a sound in one pass, opened: its frames or patches."""
+"""Open the folder of a model that reads a sound in one pass: its frames or patches."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ from models.hub.sounds.spectrogram import PatchReader, SpectrogramClassifier
 from models.printable import printable
 from models.sounds import decoded_sound, example_sound
 
-NO_SOUND_ATTENTION = "no attention between the parts of a sound was seen in a run, so there is nothing that could be shown"
+NO_SOUND_ATTENTION = (
+    "no attention between the parts of a sound was seen in a run, so there is nothing to show"
+)
 VOCABULARY = "vocab.json"
 MAX_LETTER = 20  # characters of the name of a class
 MAX_SPELLED = 256  # characters that a tokenizer may write for three classes
@@ -50,7 +52,7 @@ TOKENIZER_SETTINGS = "tokenizer_config.json"
 def opened_reader(
     folder: Path, kind: type[SoundReader], module: Any, config: Any, transformers: Any
 ) -> tuple[SoundReader, FrameTokenizer]:
-    """Return a module as a model that reads a sound in one pass.
+    """Wrap a module as a model that reads a sound in one pass.
 
     Raises CheckpointError, with the reason, for a model that cannot be shown.
     """
@@ -88,7 +90,7 @@ def _answers_per_frame(module: Any, reads: str, trial: Tensor, frames: SoundFram
 def _opened_patches(
     module: Any, processor: SoundProcessor, trial: Float[Tensor, "a b"], names: list[str]
 ) -> tuple[SpectrogramClassifier, FrameTokenizer]:
-    """Return a module as a classifier of the patches of a spectrogram. Raises CheckpointError."""
+    """Wrap a module as a classifier of the patches of a spectrogram. Raises CheckpointError."""
     columns = spectrogram_columns(processor, tuple(trial.shape))
     features = trial[None].to(module.device, module.dtype)
     with _on_sound_alone():
@@ -108,7 +110,7 @@ def _opened_patches(
 
 
 def _check_reader(model: SoundReader) -> None:
-    """Raise CheckpointError unless a run shows attention; keep where its layers are."""
+    """Raise CheckpointError unless a run shows attention; choose its layer map."""
     with _on_sound_alone():
         probe.check_trial(model, NO_SOUND_ATTENTION)
     confirm.choose_layer_map(model, layer_maps(model.module))
@@ -121,7 +123,7 @@ def _on_sound_alone() -> Iterator[None]:
         yield
     except (CheckpointError, InputError) as error:
         raise CheckpointError(str(error)) from None
-    except Exception as error:  # the library raises what it likes
+    except Exception as error:  # the library may raise anything
         raise CheckpointError(f"it does not run on a sound alone ({first_line(error)})") from None
 
 
@@ -136,7 +138,7 @@ def _columns(
 ) -> SoundFrames:
     """Return the frames that an encoder makes of a spectrogram of one size.
 
-    Raises CheckpointError if they do not go on by equal steps.
+    Raises CheckpointError if they are not equal steps.
     """
     encoder = _column_encoder(module)
     if encoder is None:
@@ -147,11 +149,11 @@ def _columns(
 
 
 def spelling(folder: Path, config: Any, transformers: Any) -> dict[str, Any]:
-    """Return what a CTCModel is told of its classes: names and, where there is one, a decoder.
+    """Return the settings of a CTCModel: its classes' names and, if there is one, a decoder.
 
-    Both are the library's tokenizer's if the folder has one that can be read. Otherwise the names
-    are the letters of vocab.json or the tokens of tokenizer.json, and the numbers of the classes
-    without one.
+    Both come from the library's tokenizer if the folder has one that can be read. Otherwise the
+    names are the letters of vocab.json or the tokens of tokenizer.json; a class without one is
+    named by its number.
     """
     n_classes, blank = config.vocab_size, getattr(config, "pad_token_id", -1)
     if (library := _tokenizer(folder, n_classes, transformers)) is not None:
@@ -168,7 +170,7 @@ def spelling(folder: Path, config: Any, transformers: Any) -> dict[str, Any]:
 def _tokenizer(folder: Path, n_classes: int, transformers: Any) -> Any:
     """Return the tokenizer of a folder.
 
-    None without one that writes a short text for any class, and a repeated one once (CTC).
+    None unless it writes a short text for any class, and a repeated class once (CTC).
     """
     if not (folder / TOKENIZER_SETTINGS).is_file():
         return None
@@ -182,7 +184,7 @@ def _tokenizer(folder: Path, n_classes: int, transformers: Any) -> Any:
             text = library.decode([i, (i + 1) % n_classes, i])
             if len(text) > MAX_SPELLED or library.decode([i, i]) != library.decode([i]):
                 return None
-    except Exception:  # the library raises what it likes of a tokenizer's files
+    except Exception:  # the library may raise anything on a tokenizer's files
         return None
     return library
 

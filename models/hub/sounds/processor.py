@@ -1,7 +1,7 @@
 """Turn a sound into the input of a model, as the folder's preprocessor_config.json says.
 
-The library's own feature extractor does it. Its settings may come from anybody, so that every
-number in them is bounded before it is built.
+The library's own feature extractor does it. Its settings are untrusted, so every number in them is
+bounded before it is built.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ EXTRACTOR_LIMITS: dict[str, tuple[float, float]] = {
     "max_length": (1, 90_000), "dither": (0, 0),
 }  # fmt: skip
 MAX_OTHER_SETTING = 100_000
-_UNUSED = "mel_filters"  # which the library makes anew
+_UNUSED = "mel_filters"  # the library computes it again
 PICTURE_BANDS, PICTURE_HOP, PICTURE_WINDOW = 80, 160, 400  # of a waveform's spectrogram
-_DECADES = 8  # below the loudest, where a spectrogram ends
+_DECADES = 8  # factors of ten below the loudest that are shown
 
 
 def check_extractor(settings: dict[str, Any]) -> None:
@@ -102,11 +102,11 @@ class SoundProcessor:
         self.rows = self._measured_rows(features.shape[1]) if features.dim() == 2 else None
 
     def features(self, sound: Waveform) -> Float[Tensor, "*shape"]:
-        """Return what the model reads of a sound. Raises CheckpointError."""
+        """Return the model's input for a sound. Raises CheckpointError."""
         return self._extract(sound.at(self.rate), padded=self.rows is None)[1]
 
     def inputs(self, sound: Waveform) -> dict[str, Tensor]:
-        """Return all that the extractor makes of a sound, padding and its mask included.
+        """Return all results of the extractor for a sound, with padding and its mask.
 
         Raises CheckpointError.
         """
@@ -114,9 +114,9 @@ class SoundProcessor:
 
     def _made(self, sound: Waveform) -> Any:
         try:
-            with np.errstate(divide="ignore", invalid="ignore"):  # of a sound too short for a norm
+            with np.errstate(divide="ignore", invalid="ignore"):  # a sound too short for a norm
                 return self._library(sound.samples, sampling_rate=self.rate, return_tensors="pt")
-        except Exception as error:  # the library raises what it likes
+        except Exception as error:  # the library may raise anything
             is_of_library = isinstance(error, AttributeError | TypeError | KeyError)
             reason = "" if is_of_library else f": {error!s:.200}"
             raise CheckpointError(f"{PREPROCESSOR} cannot be used for a sound{reason}") from None
@@ -154,7 +154,7 @@ class SoundProcessor:
     def picture(
         self, sound: Waveform, features: Float[Tensor, "*shape"], seconds: float
     ) -> Float[Tensor, "band time"]:
-        """Return the spectrogram to draw: what the model reads, or that of its waveform.
+        """Return the spectrogram to draw: the model's input, or that of its waveform.
 
         It ends after `seconds`, where the model's last frame ends.
         """
@@ -217,11 +217,11 @@ class FrameReader:
         return frame_time(i, self.step)
 
     def is_special(self, i: int) -> bool:
-        """Return True if token i is no part of the sound."""
+        """Return True if token i is not part of the sound."""
         return False
 
     def to_json(self) -> str:
-        """Return what tells it from every other."""
+        """Return the settings that identify this tokenizer, as JSON."""
         return json.dumps([self.processor.settings, self.step])
 
 
@@ -263,7 +263,7 @@ class FrameTokenizer(_ReadsSound):
         raise InputError("this model reads a sound, not a text", "sound")
 
     def words(self, text: str) -> None:
-        """None: the parts of a sound make up no words."""
+        """None: the parts of a sound have no words."""
         return
 
     def decode(self, ids: Any) -> str:

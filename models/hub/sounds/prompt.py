@@ -20,7 +20,7 @@ SPEECH_TASKS = ("transcribe", "translate")
 
 @dataclass(frozen=True)
 class Prompt:
-    """Tokens after the start token; None is the language, which is chosen among `languages`."""
+    """Tokens after the start token; None is the language, to be chosen among `languages`."""
 
     tokens: tuple[int | None, ...] = ()
     languages: tuple[int, ...] = ()
@@ -30,7 +30,7 @@ class Prompt:
         return {i: token for i, token in enumerate(self.tokens) if token is not None}
 
     def among_languages(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, "batch vocab"]:
-        """Return −∞ for all that is not a language."""
+        """Return the logits with −∞ for every token that is not a language."""
         mask = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
         mask[list(self.languages)] = False
         return logits.masked_fill(mask, -torch.inf)

@@ -45,9 +45,9 @@ class SoundReader(HubModel):
         blank: int = -1,
         **settings: Any,
     ) -> None:
-        """Wrap a module that takes the input `reads` and makes so many frames of it.
+        """Wrap a module that takes the input `reads`; `count_frames` counts the frames it makes.
 
-        `trial` is what it is tried out with; `names` are of its classes, of which `blank` is none.
+        `trial` is the input of trial runs; `names` are those of its classes; `blank` is no class.
         """
         super().__init__(*args, **settings)
         self._reads, self._count, self._trial = reads, count_frames, trial
@@ -99,7 +99,7 @@ class SoundClassifier(SoundReader):
 
 
 class CTCModel(SoundReader):
-    """A letter for each frame, joined to a text (CTC, Graves et al. 2006)."""
+    """A letter for each frame, joined into a text (CTC, Graves et al. 2006)."""
 
     answer_description = "a letter or none for each frame of the sound; joined, they are a text"
 
@@ -113,8 +113,8 @@ class CTCModel(SoundReader):
     ) -> None:
         """Take the number of letters that are read from each frame, one after the other.
 
-        `decode` is the library's way to join the most probable letters. Without it they are joined
-        here, and the numbers of `unnamed` classes are set apart by spaces.
+        `decode` is the library's function that joins the most probable letters. Without it they are
+        joined here, and the numbers of `unnamed` classes are separated by spaces.
         """
         super().__init__(*args, **settings)
         self.per_frame, self._unnamed, self._decode = per_frame, unnamed, decode

@@ -50,7 +50,7 @@ class SpectrogramRows:
 def spectrogram_rows(
     extract: Extract, unpadded: Extract, rate: int, n_bands: int
 ) -> SpectrogramRows | None:
-    """Return the rows that an extractor makes of a sound; None if there are as many for any sound.
+    """Return the rows that an extractor makes of a sound; None if any sound has as many.
 
     `unpadded` leaves out those that are padding.
 

@@ -1,4 +1,4 @@
-"""A model whose tokens are the patches of a spectrogram, and what makes them of a sound."""
+"""A model whose tokens are the patches of a spectrogram, and the extractor of these."""
 
 from __future__ import annotations
 

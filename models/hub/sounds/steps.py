@@ -63,7 +63,7 @@ def equal_steps(
 
 
 def token_steps(module: Any, reads: str, features: Float[Tensor, " place *number"]) -> EqualSteps:
-    """Return the places of its input `reads`, along the first axis, that each token stands for.
+    """Return the places along the first axis of the input `reads` that each token covers.
 
     Raises:
         CheckpointError: the tokens are not equal steps, or depend on other places than their own.
@@ -86,7 +86,7 @@ def token_steps(module: Any, reads: str, features: Float[Tensor, " place *number
     return steps
 
 
-class _Attends(Exception):  # no error: it ends a run whose rest is of no account
+class _Attends(Exception):  # no error: it ends a run whose rest is not needed
     """The number of queries of an attention."""
 
 
@@ -115,13 +115,13 @@ def first_queries(module: Any, **inputs: Tensor) -> int:
             module(**inputs)
     except _Attends as attends:
         return attends.args[0]
-    except Exception:  # the library raises what it likes of an input that makes no token
+    except Exception:  # the library may raise anything on an input that makes no token
         return 0
     return 0
 
 
 def _check_places(module: Any, reads: str, features: Tensor, steps: EqualSteps) -> None:
-    """Raise CheckpointError unless the first vectors depend on the places that are theirs."""
+    """Raise CheckpointError unless the first vectors depend on their own places."""
     length = features.shape[1]
     with torch.enable_grad():
         inputs = features.detach().clone().requires_grad_()
@@ -136,10 +136,10 @@ def _check_places(module: Any, reads: str, features: Tensor, steps: EqualSteps) 
 
 
 def _middle(vector: Float[Tensor, " d_model"], inputs: Tensor, steps: EqualSteps) -> float:
-    """Return the middle of the places that a vector depends on; not a number if there are none.
+    """Return the middle of the places that a vector depends on; NaN if there are none.
 
     A norm over time makes every vector depend on every place, and a wide convolution on most: the
-    middle is then that of the step which matters most, by the energy of the gradient.
+    middle is then that of the step with the most energy of the gradient.
     """
     weights = torch.linspace(0.5, 1.5, len(vector), dtype=vector.dtype, device=vector.device)
     (gradient,) = torch.autograd.grad((vector * weights.square()).sum(), inputs, retain_graph=True)

@@ -30,9 +30,9 @@ EncodeImage = Callable[[Any], "Patches"]
 
 @dataclass(frozen=True)
 class Patches:
-    """The input of a module that reads an image, and the tokens that it makes of it.
+    """The input of a module that reads an image, and the tokens of that image.
 
-    `pixels` (batch of 1, channel, height, width) is what the module is called with. Its tokens are
+    `pixels` (batch of 1, channel, height, width) is the argument of the module. Its tokens are
     `rows` × `columns` patches, row by row, with special tokens `before` and `after` them.
     """
 
@@ -44,7 +44,7 @@ class Patches:
 
 
 class UserImageTokenizer(UserTokenizer):
-    """The owner's function of an image as a tokenizer. If it fails, a ValueError says so."""
+    """The owner's function of an image as a tokenizer. Raises ValueError if the function fails."""
 
     def __init__(self, encode_image: EncodeImage) -> None:
         super().__init__(lambda text: [], None, "image")

@@ -1,6 +1,6 @@
 """A module of the user's own as an Architecture, with one text or two.
 
-It writes if its owner says that it predicts the next token.
+It generates text if its owner declares that it predicts the next token.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ NO_ATTENTION_SEEN = (
     "it calls neither scaled_dot_product_attention nor multi_head_attention_forward, and no weights "
     "of a softmax could be followed to a product with values, so there is no attention to show"
 )
-_TITLE = "Decoder self-attention"  # whether a mask is in place, only a run tells
+_TITLE = "Decoder self-attention"  # only a run shows whether there is a mask
 
 
 class UserModel(HubModel):
-    """A module that is shown, and whose output is not known."""
+    """A module whose attention is shown and whose output has no known meaning."""
 
     pads = False
 
@@ -86,7 +86,7 @@ class UserModel(HubModel):
         """Return the ids of the rows, or the tensors that the only row came with.
 
         Raises ValueError for several rows of tensors, or of different lengths, whose padding the
-        module would not know of.
+        module could not know.
         """
         return (*Architecture.inputs(self, rows), *self.own_tensors([row["text"] for row in rows]))
 
@@ -249,7 +249,7 @@ def _copy(recording: Recording) -> Recording:
 
 
 def _restore(recording: Recording, before: Recording) -> None:
-    """Leave in a recording what it had before."""
+    """Restore the earlier content of a recording."""
     recording.activations, recording.attention = before.activations, before.attention
     recording.unrecorded = before.unrecorded
 
@@ -296,9 +296,9 @@ FIRST_STREAM, SECOND_STREAM = "first text", "second text"
 
 
 class UserTexts(UserModel):
-    """A module that reads two texts, of which the second is taken for the decoder's.
+    """A module that reads two texts; the second is taken to be the decoder's.
 
-    It is shown and does not write.
+    Its attention is shown; it does not generate text.
     """
 
     streams = (FIRST_STREAM, SECOND_STREAM)
@@ -366,7 +366,7 @@ class UserTexts(UserModel):
 class UserTranslator(UserTexts):
     """A module that reads a source and predicts the next token at each position of a target.
 
-    It is called anew at each step with all of the source and the target so far.
+    At each step it is called with the whole source and the target so far.
     """
 
     writes = SECOND_STREAM
@@ -393,7 +393,7 @@ class UserTranslator(UserTexts):
     def completed(
         self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Encoding]:
-        """Return the rows of a run; a target that the module wrote keeps its tokens.
+        """Return the rows of a run; a generated target keeps its tokens.
 
         Raises InputError for a row that is not of token ids.
         """
@@ -413,7 +413,7 @@ class UserTranslator(UserTexts):
         return {}
 
     def encode(self, inputs: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n 1"]:
-        """Return the ids of the source: what the module makes of them stays within one call."""
+        """Return the ids of the source, which the module encodes again in each call."""
         return inputs[..., None].double()
 
     def decode(

@@ -1,7 +1,7 @@
 """Wrap any PyTorch module as a Scope: a script's model, nn.TransformerEncoder, a vision model.
 
-Only what its owner says of it is taken for true: how a text becomes its input, and whether it
-predicts the next token.
+Its owner declares how a text becomes its input, and whether it predicts the next token; all else is
+measured.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ def watch(
 ) -> Scope:
     """Return a scope of a module in evaluation mode.
 
-    `encode` makes of a text the token ids that the module is called with, or Inputs. `decode`
-    makes a text of ids, and says that the module answers with the logits of the next token at each
-    position; it then writes, up to the id `end`, if there is one. `call(module, *inputs)` is how
-    the module is called, where that is not `module(*inputs)`, and returns those logits. `fields`
-    names what is asked, `example` is what the module is opened with.
+    `encode` turns a text into the token ids that the module is called with, or into Inputs.
+    `decode` turns ids into text; passing it declares that the module returns next-token logits at
+    every position, so that it can generate, until the id `end` if that is given. `call(module,
+    *inputs)` replaces `module(*inputs)` and must then return those logits. `fields` names the
+    inputs; `example` is the text shown when the module is opened.
 
-    Of two `fields`, such as ("source", "target"), `encode` gets both texts and returns what each
-    gives the module, the source's first; an attention is shown on the texts that its queries and
-    keys come from. With `decode` and `end` such a module writes a target: its logits are those of
-    the next target token, and `encode(source, "")` returns the ids that a target begins with.
+    With two `fields`, such as ("source", "target"), `encode` gets both texts and returns the inputs
+    of each, the source's first; an attention is shown on the texts that its queries and keys come
+    from. With `decode` and `end` such a module generates a target: its logits are those of the next
+    target token, and `encode(source, "")` returns the ids that a target begins with.
 
     A module that reads an image has `encode_image` in place of `encode`: it gets the image, a
-    PIL.Image in RGB, and returns Patches. With the names of `classes` the module answers with a
+    PIL.Image in RGB, and returns Patches. Given the names of `classes`, the module returns a
     logit for each (assets/examples/vision_transformer.py).
 
     Raises:
-        ValueError: the module is in training mode, in which dropout is drawn anew at each run, or
+        ValueError: the module is in training mode, in which each run draws a new dropout mask, or
             the fields' names or the combination of arguments are not as above.
         InputError: in a run, `encode`, `decode` or the module fails, or shows no attention.
     """
@@ -149,7 +149,7 @@ def _check(
     """Raise ValueError for arguments of `watch` that do not go together."""
     if module.training:
         raise ValueError(
-            "the module is in training mode, in which dropout is drawn anew at each run; call its .eval() first"
+            "the module is in training mode, in which each run draws a new dropout mask; call its .eval() first"
         )
     if len(fields) not in (1, 2) or isinstance(fields, str):
         raise ValueError(f"fields must be the names of one text or two, not {fields!r}")

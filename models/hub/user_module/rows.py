@@ -15,7 +15,7 @@ from models.analysis.checks import ROUNDING, rounding_in
 def keeps_rows_apart(
     answer: Callable[..., Tensor | None], inputs: Sequence[Shaped[Tensor, "batch ..."]]
 ) -> bool:
-    """Return True if the first row and one of other tokens are answered together as each alone.
+    """Return True if the first row and one of other tokens get the same answers together as alone.
 
     `answer` is the module; it may read the first row only, or make a mask for one row.
     """
@@ -32,9 +32,9 @@ def keeps_rows_apart(
 
 
 def replaced_tokens(t: Shaped[Tensor, "batch n ..."]) -> Shaped[Tensor, "batch n ..."]:
-    """Return an input with something else in the place of every token.
+    """Return an input in which every token is replaced.
 
-    It is what the token before has or, where that is equal, a neighbouring number.
+    A token becomes the one before it or, if that is equal, a neighbouring number.
     """
     other = t.roll(1, dims=1)
     is_same = (other == t).flatten(2).all(-1) if t.dim() > 2 else other == t

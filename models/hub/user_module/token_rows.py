@@ -1,7 +1,7 @@
 """Measure whether an attention of the user's own module weighs the tokens of its texts, in order.
 
-Sizes alone do not tell: a text may have as many tokens as a head has features, and a module may
-turn its tokens round. Short passes over other tokens and other lengths do.
+Sizes alone do not show this: a text may have as many tokens as a head has features, and a module
+may reverse its tokens. Short passes over other tokens and other lengths do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ModuleInputs:
     n_rows: int = 1
 
     def resized(self, n: int) -> ModuleInputs:
-        """Return the first text with n tokens, the first ones again after the last."""
+        """Return the first text with n tokens, repeated from its start if it is shorter."""
         order = torch.arange(n) % self.n_tokens
         return self._with_each(lambda t: t[:1].index_select(1, order.to(t.device)), n)
 
@@ -52,7 +52,7 @@ class ModuleInputs:
         return self._with_each(change, self.n_tokens)
 
     def _with_each(self, change: Callable[[Tensor], Tensor], n: int) -> ModuleInputs:
-        """Return what has this change in every tensor that has the tokens on its second axis."""
+        """Return the inputs with this change in every tensor whose second axis is the tokens."""
         are_tokens = [t.dim() > 1 and t.shape[1] == self.n_tokens for t in self.tensors]
         if not any(are_tokens):
             raise ValueError("no input has an axis of tokens")
@@ -181,7 +181,7 @@ def _untold(
     sites: Sites,
     names: Sequence[str],
 ) -> dict[str, str]:
-    """Return the reason against each of these attentions that no text of another length has."""
+    """Return a reason for each of these attentions that is missing in texts of other lengths."""
     has_run = False
     for shorter in (lambda n: n - 1, lambda n: n // 2):
         if not names:

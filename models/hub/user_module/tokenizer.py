@@ -29,7 +29,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class UserEncoding(Encoding):
-    """A row whose module is called with something else than token ids."""
+    """A row whose module is called with inputs other than token ids."""
 
     tensors: tuple[Tensor, ...] = field(default=(), compare=False)
 
@@ -69,7 +69,7 @@ class UserTokenizer(Tokenizer):
     def row_of(
         self, text: str, inputs: Sequence[int] | Int[Tensor, " n"] | Inputs, field: str
     ) -> Encoding:
-        """Return what the owner's function made of a text as a row. Raises InputError."""
+        """Return the result of the owner's function for a text as a row. Raises InputError."""
         if isinstance(inputs, Inputs):
             n = len(inputs.tokens)
             return UserEncoding(
@@ -121,10 +121,10 @@ class PendingText(Encoding):
 
 
 class TextsTokenizer(UserTokenizer):
-    """The owner's function of a source and a target as a tokenizer; `rows` makes those of a run.
+    """The owner's function of a source and a target as a tokenizer; `rows` returns a run's rows.
 
-    `start` are the ids that a target begins with, `end` the one that ends it, where the module
-    writes.
+    `start` are the ids that a target begins with, `end` is the one that ends it, if the
+    module generates text.
     """
 
     def __init__(
