@@ -20,22 +20,22 @@ from models.trace.lazy import LazyLinear
 
 @dataclass(frozen=True)
 class Tap:
-    """One intermediate: the input or output of the module at a path, or what `make` makes of it.
+    """One intermediate: the input or output of the module at a path, or the result of `make`.
 
-    An edit of the input changes what the module is given; `in_place`, the tensor itself, which is
-    then also what the residual stream passes on beside the module.
+    An edit of the input changes the module's argument. With `in_place` it changes the tensor
+    itself, and so also the residual stream that passes beside the module.
     """
 
     name: str  # in the run
     of_input: bool
     formula: str
     feature: str = "d_model"
-    largest: int = 0  # numbers; what is larger is not kept, so that a long text's run stays small; 0: however large
+    largest: int = 0  # most numbers to keep, so that runs of long texts stay small; 0: any
     make: Callable[[Tensor], LazyLinear] | None = None
     in_place: bool = False
-    copies: bool = False  # what the model may change in place afterwards
-    which: int = 0  # of the tensors that are taken or given; those after the first are not edited
-    is_product: bool = False  # an attention's output, unless its product with W_O was seen
+    copies: bool = False  # True if the model may change it in place afterwards
+    which: int = 0  # index among the tensors taken or returned; only 0 is edited
+    is_product: bool = False  # an attention's output; skipped if its product with W_O was seen
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Taps:
     exact: dict[tuple[str, bool], tuple[Tap, ...]] = field(default_factory=dict)
 
     def add(self, path: str, tap: Tap) -> None:
-        """Record this, too, from now on."""
+        """Record this tap, too, in later passes."""
         for taps in (self.by_place, self.exact):
             taps[path, tap.of_input] = (*taps.get((path, tap.of_input), ()), tap)
 
@@ -60,7 +60,7 @@ class Taps:
         return {path for path, _ in (*self.by_place, *self.exact)}
 
     def update(self, taps: Taps) -> None:
-        """Record from now on what other taps do."""
+        """Record the other taps in later passes, instead of these."""
         for mine, other in ((self.by_place, taps.by_place), (self.exact, taps.exact)):
             mine.clear()
             mine.update(other)
@@ -86,7 +86,7 @@ class Provenance:
         return self._origins.get(t) or NO_ORIGINS
 
     def note(self, result: Any, *causes: Any) -> None:
-        """Note that a function has made `result` of `causes`."""
+        """Note that a function has made `result` from `causes`."""
         origins = NO_ORIGINS.union(*map(self.of, _tensors(causes)))
         for t in _tensors(result) if origins else ():
             self._origins[t] = origins
@@ -96,11 +96,11 @@ class Provenance:
         self._queries, self._keys = self.of(query), self.of(key)
 
     def kind(self, n_query: int, n_key: int) -> SiteKind | str:
-        """Return the kind of the attention that was noted last, or the reason why it is of none."""
+        """Return the kind of the attention that was noted last, or the reason why it has none."""
         raise NotImplementedError
 
     def lengths(self, kind: SiteKind) -> tuple[int, int] | None:
-        """Return the number of queries and keys of this kind of attention, if the inputs tell."""
+        """Return the number of queries and keys of this kind of attention, if that is known."""
         return None
 
 
@@ -122,7 +122,7 @@ class OneText(Provenance):
             self._text = self._queries & self._keys
         self._is_told |= bool(self._queries or self._keys)
         if not fits or not self._is_told:
-            return self._kind  # of other lengths, which is another reason, or of unknown origin
+            return self._kind  # other lengths are refused elsewhere; an unknown origin is no reason
         for what, origins in (("queries", self._queries), ("keys", self._keys)):
             if not origins:
                 return f"it is not known which tokens its {what} come from"
@@ -189,7 +189,7 @@ class ModuleCall(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadPlace:
-    """Where a head that is called by itself belongs: which of how many heads of which attention."""
+    """The place of a head that is called by itself: its attention, and its index there."""
 
     site: str
     head: int
@@ -219,11 +219,11 @@ class PassContext:
     token_table: Tensor | None = None  # the embedding matrix
     # paths at which there was an attention, where one `forward` makes several passes
     names: set[str] | None = None
-    # of a decoder: the finished encoding, then what is made of it before the first attention
+    # in a decoder: the finished encoding, then its products before the first attention
     memory: list[Tensor] = field(default_factory=list)
-    # of a module whose attentions are told apart by where their rows come from
+    # in a module whose attentions are distinguished by the origin of their rows
     provenance: Provenance | None = None
-    # of the model that runs: hooks of other models on its modules do nothing; None: all hooks count
+    # of the running model: hooks of other models on its modules do nothing; None: all hooks count
     taps: Taps | None = None
 
 
@@ -232,7 +232,7 @@ class AttentionCall:
     """A call of attention: q (batch, head, query, d_head), k and v (batch, key head, key, d_head).
 
     `attn_mask` is as for scaled_dot_product_attention, `scale` None for 1/√d_head, `similarity`
-    what else makes scores of q and k. `origins` of q, k and v, and `output` (W_O and its bias), are
+    replaces the scaled dot product. `origins` of q, k and v, and `output` (W_O and its bias), are
     given if the caller knows them.
     """
 

@@ -1,7 +1,7 @@
-"""Record `flex_attention`, and run what is compiled as it is written while a pass is watched.
+"""Record `flex_attention`, and run compiled functions uncompiled while a pass is watched.
 
-A compiled function calls nothing that could be seen, and `flex_attention` compiles itself. Without
-that it calls an operator, whose queries, keys and functions on scores are those of the call.
+Calls inside a compiled function cannot be seen, and `flex_attention` compiles itself. Uncompiled,
+it calls an operator with the queries, keys and score functions of the call.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 OPERATOR = torch.ops.higher_order.flex_attention
 SCORE_NOT_ADDED = "its score_mod does more to q·k than to add a term or to block cells"
-NOT_TOLD = "this version of torch does not tell how flex_attention makes its scores"
-_ROUNDINGS = 64  # of the largest score
+NOT_TOLD = "this version of torch does not show how flex_attention computes its scores"
+_ROUNDINGS = 64  # tolerance, in roundings of the largest score
 
 
 def record_flex(
@@ -38,9 +38,9 @@ def record_flex(
     scale: float,
     *how: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the operator's own result: the output and, for its backward pass, sums of each row.
+    """Record the operator's attention and return its own result.
 
-    Its attention is recorded.
+    That is the output and, for its backward pass, sums of each row.
     """
     mods = score_mod, block_mask, scale, *how
     if not forward_pass.is_followed:
@@ -74,8 +74,8 @@ def _per_query_head(t: Tensor, query: Tensor) -> Tensor:
 def _explained(
     query: Tensor, key: Tensor, mods: tuple[Any, ...]
 ) -> tuple[Tensor, Tensor | None] | str:
-    """Return the scaled q·k and what is added to it, as a mask; or why that is not all."""
-    try:  # what the operator makes scores with where there is no kernel; torch may rename it
+    """Return the scaled q·k and its added terms as a mask, or why that is not all."""
+    try:  # the operator's scores where there is no kernel; torch may rename it
         from torch._higher_order_ops.flex_attention import _math_attention_inner as scores_of
     except ImportError:
         return NOT_TOLD

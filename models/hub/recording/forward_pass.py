@@ -51,7 +51,7 @@ from models.trace.recorder import MAX_KEPT_ELEMENTS, free_name
 from models.trace.site import layer_of
 
 NESTED = "its tokens are in a nested tensor, whose cells cannot be read"
-WHOLE_MODULE = "the module itself"  # the name of what happens outside all parts of a module
+WHOLE_MODULE = "the module itself"  # the name for an attention outside all parts of a module
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class ForwardPass:
         n_key: int,
         of: tuple[Shaped[Tensor, ...], Shaped[Tensor, ...]] | None = None,
     ) -> SitePlace | str:
-        """Return where the attention that is called now belongs, or why it is not recorded.
+        """Return the place of the attention that is called now, or why it is not recorded.
 
         `of` are its queries and keys, unless the provenance has noted them.
         """
@@ -218,7 +218,7 @@ class ForwardPass:
         return name
 
     def add_head(self, head: FollowedHead) -> None:
-        """Take what was attended by hand, with the heads before it if it is one of them."""
+        """Add an attention written by hand, joined to the heads before it if it is one of them."""
         heads = self.heads.add(head)
         site = head.site
         if len(heads) > 1:
@@ -236,7 +236,7 @@ class ForwardPass:
         return self.frames[-1] if self.frames else ModuleCall("attention")
 
     def skip(self, reason: str) -> None:
-        """Give the reason why an attention of the module at work is not recorded."""
+        """Note the reason why an attention of the module at work is not recorded."""
         if self.recording is not None:
             self.recording.unrecorded[self.frame.path or WHOLE_MODULE] = reason
 
@@ -251,7 +251,7 @@ class ForwardPass:
                 self.recording.unrecorded[name] = self._reason(sums)
 
     def _reason(self, sums: Sequence[Unshown]) -> str:
-        """Return why these sums are not recorded: their sizes, or else what the first one lacks."""
+        """Return why these sums are not recorded: their sizes, or else the first one's reason."""
         shapes = list(dict.fromkeys(tuple(each.weights.shape) for each in sums if each.is_softmax))
         if all(set(shape[-2:]) <= self.lengths for shape in shapes):
             return sums[0].reason
@@ -281,7 +281,7 @@ class ForwardPass:
         return linear.y if after is before else after.reshape(linear.y.shape)
 
     def on_outputs(self, tensors: Sequence[Shaped[Tensor, ...]]) -> None:
-        """Note the outputs of the module at work: of those like weights, the innermost maker."""
+        """Note which module returned each tensor that may be weights; the innermost one counts."""
         if self.recording is not None:
             for t in tensors[1:]:
                 if t.dim() == 4:
@@ -292,7 +292,7 @@ class ForwardPass:
         return self._makers.get(t.untyped_storage().data_ptr(), (None, ""))[1]
 
     def tap(self, taps: Sequence[Tap], tensors: Sequence[Shaped[Tensor, ...]]) -> Tensor | None:
-        """Edit and record the first of these tensors; return what replaces it, None for nothing."""
+        """Edit and record the first of these tensors; return its replacement, or None."""
         if not tensors or not (self.recording is not None or self.edits_activations):
             return None
         tensor = tensors[0]
@@ -336,7 +336,7 @@ class ForwardPass:
         """
         kind, n = self.context.kind(self.frame), self.context.n_query
         if self.context.provenance is not None and self.context.provenance.lengths(kind):
-            return vectors  # of several texts, nothing says whose these are
+            return vectors  # with several texts, it is unknown whose these are
         if ids.shape[-1:] != (n,) or vectors.dim() not in (2, 3):
             return vectors
         batched = vectors if vectors.dim() == 3 else vectors[None]
@@ -350,7 +350,7 @@ class ForwardPass:
         return vectors if after is batched else after.reshape(vectors.shape)
 
     def _on_positions(self, ids: Tensor, table: Tensor, kind: SiteKind) -> None:
-        """Record the vectors of consecutive positions, if these ids are that."""
+        """Record the vectors of positions, if these ids are consecutive."""
         n = self.context.n_query
         first = ids.reshape(-1, n)[:1]
         if self.recording is None or n < 2:
@@ -359,7 +359,7 @@ class ForwardPass:
             place = int(first[0, 0])
             if self.position_table is None:
                 self.position_table = table.detach()[place - self.context.start :]
-            vectors = table[place : place + n][None]  # the same numbers, which lie there anyway
+            vectors = table[place : place + n][None]  # a view, without a copy
             self._keep_vectors(kind, "position", vectors, "position vectors, looked up")
 
     def _keep_vectors(
@@ -413,7 +413,7 @@ class ForwardPass:
             self.masks[key] = (
                 mask,
                 explanation,
-            )  # the tensor too, so that no other gets its memory
+            )  # the tensor too, so that its memory is not reused
         return self.masks[key][1]
 
     def record_site(
@@ -447,7 +447,7 @@ class ForwardPass:
             defer_projection(of_q, q),
             defer_projection(of_k, k),
             defer_projection(of_v, v),
-            out.detach().clone(),  # which the model may change in place
+            out.detach().clone(),  # a copy: the model may change it
             explanation.mask,
             call.similarity or of_scale(call.scale, q.shape[-1]),
             projections if len(projections) == 3 else {},
@@ -463,10 +463,10 @@ class ForwardPass:
         return site
 
     def _unscaled(self, call: AttentionCall) -> AttentionCall:
-        """Return a call of q, k and v as products make them, if they are copies of such.
+        """Return a call with the products that its q, k and v are copies of, if they are copies.
 
-        Where q was multiplied by a number before the call, which then scales no more, the number is
-        the scale (Whisper).
+        If q was multiplied by a number before the call, which then has no scale of its own, that
+        number becomes the scale (Whisper).
         """
         if call.scale != 1 or call.origins or call.similarity is not None:
             return call

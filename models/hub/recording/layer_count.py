@@ -1,4 +1,4 @@
-"""Number the layers of attentions: as the layers of the model are known, or by their paths."""
+"""Number the layers of attentions by the model's known layers, or by their paths."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class LayerCount:
     """The layer number (from 0) of each attention of a pass.
 
     `known` is the number of an attention's layer by its path. Elsewhere it is the module's index in
-    a list, if its path has a single one. What works again, or follows in another list, is counted
-    on, and so is what has no index.
+    a list, if its path has a single one. Modules that run again, follow in another list,
+    or have no index get the next number.
     """
 
     def __init__(self, known: Mapping[str, int]) -> None:

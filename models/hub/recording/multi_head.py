@@ -46,7 +46,7 @@ def record_multi_head(
     """
     inputs = (query, key, value, embed_dim, n_heads, in_proj_weight, in_proj_bias)
     if how.get("is_causal") and not _is_causal(how.get("attn_mask"), query):
-        how["is_causal"] = False  # for which the function would drop the mask, unlike its module
+        how["is_causal"] = False  # if True, the function would drop the mask, unlike its module
     if bias_k is not None or how.get("static_k") is not None or add_zero_attn:
         forward_pass.skip("it adds keys that belong to no token")
         return func(
@@ -91,7 +91,7 @@ def record_multi_head(
 def _origins(
     inputs: Sequence[Tensor], matrices: Sequence[tuple[Tensor, Tensor | None]]
 ) -> tuple[Origin, Origin, Origin]:
-    """Return what q, k and v are made of; the inputs are tokens first, with or without a batch."""
+    """Return the origins of q, k and v; inputs are tokens first, with or without a batch."""
     of_q, of_k, of_v = (
         Origin(x.transpose(0, 1) if x.dim() == 3 else x[None], weight, bias)
         for x, (weight, bias) in zip(inputs, matrices, strict=True)
@@ -102,7 +102,7 @@ def _origins(
 def _matrices(
     weight: Tensor | None, bias: Tensor | None, how: dict[str, Any]
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """W_Q, W_K and W_V with their biases."""
+    """Return W_Q, W_K and W_V with their biases."""
     parts: Sequence[Tensor] = (
         [how[f"{part}_proj_weight"] for part in "qkv"]
         if weight is None or how.get("use_separate_proj_weight")

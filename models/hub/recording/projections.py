@@ -19,7 +19,7 @@ from torch import Tensor
 from models.trace.lazy import LazyLinear
 from models.trace.recorder import MAX_KEPT_ELEMENTS
 
-LINEAR, ADDMM = F.linear, torch.addmm  # while a pass is watched others stand in for them
+LINEAR, ADDMM = F.linear, torch.addmm  # replaced while a pass is watched
 # products; between an attention's projections and its call lie few others
 N_REMEMBERED_PRODUCTS = 8
 
@@ -45,7 +45,7 @@ class Linear:
 
 
 def versions_of(t: Shaped[Tensor, ...]) -> Versions:
-    """Return how often it was changed in place; None in inference mode, which does not count."""
+    """Return how often a tensor was changed in place; None in inference mode."""
     try:
         return (t._version,)
     except RuntimeError:
@@ -96,16 +96,16 @@ class Linears:
 
     def __init__(self) -> None:
         self._last: deque[Linear] = deque(maxlen=N_REMEMBERED_PRODUCTS)
-        # inputs of one attention: where they lie, their versions, and copies
+        # inputs of one attention: their address, their versions, and copies
         self._copies: deque[tuple[Tensor, int, Versions, Tensor]] = deque(maxlen=3)
 
     def add(self, linear: Linear) -> None:
         self._last.append(linear)
 
     def copy(self, x: Float[Tensor, "*places feature"]) -> Float[Tensor, "*places feature"]:
-        """Return the numbers of an input that the model may change in place.
+        """Return a copy of an input, which the model may change in place.
 
-        One copy is made of what lies at the same place and is still the same.
+        Inputs that share their memory and have not been changed share one copy.
         """
         versions, at = versions_of(x), x.data_ptr()
         for original, where, before, copy in reversed(self._copies):
@@ -228,7 +228,7 @@ def reads_joined(
     batch, n_heads, n, d_head = out.shape
     if linear.x.numel() != out.numel() or linear.x.shape[-1] != n_heads * d_head:
         return False
-    if versions_of(out) != versions:  # changed in place since
+    if versions_of(out) != versions:  # it was changed in place
         return False
     x, concat = linear.x.reshape(batch, n, -1), out.transpose(1, 2)
     is_view = (

@@ -4,9 +4,9 @@ A torch function mode, which lives in one thread alone, sees `scaled_dot_product
 `F.multi_head_attention_forward` and `flex_attention` in a forward pass under `watching`. Hooks that
 do nothing outside such a pass give the path of the calling module.
 
-The mode costs Python for every torch function, the attention's or not. A model of which a short run
-has shown that a few functions tell as much (`probe.choose_route`) is watched by these alone: they
-are replaced for as long as such a pass is under way, and pass other threads' calls on.
+The mode runs Python code at every torch function, whether it belongs to attention or not. If a
+short run has shown that a few functions are enough for a model (`probe.choose_route`), only these
+are watched: they are replaced while such a pass is under way, and pass other threads' calls on.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _marked(
     kwargs: Mapping[str, Any],
     result: Any,
 ) -> Any:
-    """Tell the pass of a product or of vectors from a table; return the result, perhaps edited."""
+    """Report a product or vectors from a table to the pass; return the result, perhaps edited."""
     if func is EMBEDDING and len(args) > 1:
         return forward_pass.on_embedding(*args[:2], result)
     linear = linear_of(func, args, kwargs, result)
@@ -204,7 +204,7 @@ _ATTENTION = {
 _pass: ContextVar[ForwardPass | None] = ContextVar("pass", default=None)
 
 
-_WATCHED = (  # module, name and torch's function of what tells enough of most models
+_WATCHED = (  # module, name and torch's function: enough for most models
     (F, "scaled_dot_product_attention", F.scaled_dot_product_attention),
     (F, "linear", LINEAR),
     (F, "embedding", EMBEDDING),
@@ -214,7 +214,7 @@ _lock, _n_passes = threading.Lock(), 0  # passes under way that are watched by t
 
 
 def _watched(func: Callable, original: Callable) -> Callable:
-    """Return the function as it is called while a pass is watched by it, in any thread.
+    """Return the function that replaces a watched one while passes are watched, in any thread.
 
     `original` does the work: torch's `func`, or what another library has put in its place.
     """
@@ -261,8 +261,8 @@ def _functions_watched() -> Iterator[None]:
 def watching(context: PassContext, by_functions: bool = False) -> Iterator[ForwardPass]:
     """Watch the forward passes made inside the block, in this thread only.
 
-    They go into the current recording, if there is one, under the edits in force. `by_functions`
-    is for a model that a few functions tell enough of; an edit takes the other way.
+    They go into the current recording, if there is one, under the edits in force. With
+    `by_functions` a few functions are watched, unless there are edits; otherwise all are.
     """
     forward_pass = ForwardPass(context)
     forward_pass.by_functions = by_functions and forward_pass.edits is None
@@ -281,8 +281,8 @@ def watching(context: PassContext, by_functions: bool = False) -> Iterator[Forwa
 class Marks:
     """Hooks on every module that tell a watched pass which one is at work.
 
-    They also hand over what `taps` name there, which an edit may change. The hooks are removed
-    with the model that these marks belong to.
+    They also pass on the tensors that `taps` name there, which an edit may change. The hooks are
+    removed with the model that these marks belong to.
     """
 
     def __init__(self, module: nn.Module, taps: Taps) -> None:
@@ -296,7 +296,7 @@ class Marks:
         weakref.finalize(self, _remove, self._handles)
 
     def keep(self, paths: Collection[str]) -> None:
-        """Remove the hooks of all other modules, which nothing asks for; each costs time."""
+        """Remove the hooks of all other modules, which are not needed; each costs time."""
         _remove({path: self._handles.pop(path) for path in self._handles.keys() - set(paths)})
 
 

@@ -36,7 +36,7 @@ By4 = Float[Tensor, "batch head query key"]
 
 @dataclass(frozen=True)
 class Causes:
-    """q, k and v by head, with what makes scores of them; `values` times `v_factor` is v."""
+    """q, k and v by head, their similarity, and the measured scores and weights."""
 
     q: Float[Tensor, "batch head query d_head"]
     k: Float[Tensor, "batch key_head key d_head"]
@@ -45,14 +45,14 @@ class Causes:
     measured: ExplainedScores
     softmaxed: By4
     origins: tuple[Origin | None, ...]  # of q, k and v
-    queries: Tensor  # as the module's product takes them
+    queries: Tensor  # as arguments of the module's product
     keys: Tensor
 
 
 def causes_of(
     weighted_sum: WeightedSum, measured: ExplainedScores, linears: Linears
 ) -> Causes | str:
-    """Return what the weights are made of, or the reason why it cannot be told."""
+    """Return the causes of the weights, or the reason why they are unknown."""
     scores = weighted_sum.softmax.scores
     if scores is None or not isinstance(root := scores.root, ScoreProduct):
         return "its scores are not followed"
@@ -63,7 +63,7 @@ def causes_of(
     ]
     product = root.product
     sides = [(product.a, root.of_a, product.of_a), (product.b, root.of_b, product.of_b)]
-    if has_key == [False, False]:  # of a single key
+    if has_key == [False, False]:  # there is a single key
         has_key = [False, True]
     if has_key == [True, True]:
         return "its product is not of queries and keys: both sides have the axis of the keys"
@@ -109,8 +109,8 @@ def _scaled(
 ) -> tuple[Tensor, Tensor, AttentionSimilarity]:
     """Return q, k and their similarity.
 
-    What q and k as products of the model were multiplied by goes into the similarity's scale; a
-    factor that varies goes into the side that it varies on.
+    A number that multiplies the model's products q or k goes into the similarity's scale; a factor
+    that varies goes into q or k, whichever it varies with.
     """
     factor = measured.factor
     if factor.numel() == 1:
@@ -124,7 +124,7 @@ def _scaled(
         return q, k, capped_dot(scale, measured.cap)
     usual, dtype = q.shape[-1] ** -0.5, measured.raw.dtype
     if dtype.itemsize < 4 and math.isclose(scale, usual, rel_tol=torch.finfo(dtype).eps):
-        scale = usual  # as the module divides, before its result is rounded
+        scale = usual  # the module's divisor before rounding
     return q, k, of_scale(scale, q.shape[-1])
 
 
@@ -139,7 +139,7 @@ def _unscaled(
 
 
 def _head_factor(weighted_sum: WeightedSum, softmaxed: By4) -> Tensor | None:
-    """Return what heads are multiplied by after the softmax (batch, head, 1, 1); None for else."""
+    """Return the heads' factor after the softmax, (batch, head, 1, 1); None if it is no factor."""
     one = torch.ones(1, 1, 1, 1, dtype=softmaxed.dtype, device=softmaxed.device)
     softmax = weighted_sum.softmax
     if weighted_sum.weights.value is softmax.value and not softmax.is_overwritten:
@@ -268,8 +268,8 @@ def _softmaxed(weighted_sum: WeightedSum, scores: By4, mask: Mask) -> tuple[By4,
     if (allowed := mask.allowed) is not None:
         scores = scores.masked_fill(~allowed, -torch.inf)
     placed = place_axes(scores, weighted_sum.roles.of_weights, softmax.layout, softmax.value.shape)
-    weights = softmax.of(placed.to(softmax.args[0].dtype))  # a term may be of more precise numbers
-    if allowed is not None:  # of a row without an open key softmax makes no number
+    weights = softmax.of(placed.to(softmax.args[0].dtype))  # a term may be more precise
+    if allowed is not None:  # softmax of a row without an open key is NaN
         closed = ~allowed.any(-1, keepdim=True).expand(*scores.shape[:3], 1).expand_as(scores)
         own_closed = place_axes(
             closed, weighted_sum.roles.of_weights, softmax.layout, softmax.value.shape
@@ -282,7 +282,7 @@ def _softmaxed(weighted_sum: WeightedSum, scores: By4, mask: Mask) -> tuple[By4,
 
 
 def _explanation(forward_pass: ForwardPass, place: SitePlace, causes: Causes) -> MaskExplanation:
-    """Return the named layers of the module's mask, and what it adds to open scores.
+    """Return the named layers of the module's mask, and the terms it adds to open scores.
 
     A row that is blocked everywhere by finite numbers is not blocked: its weights are not 0.
     """
@@ -309,9 +309,9 @@ def _narrowed(t: Tensor) -> Tensor:
 
 
 def _terms(added: Float[Tensor, "batch head query key"], allowed: Tensor) -> tuple:
-    """Return what is added to the open scores, but for what a softmax leaves out: row constants.
+    """Return the terms added to the open scores; none for row constants, which softmax ignores.
 
-    Below LOWEST they leave nothing of the scores themselves.
+    Constants below LOWEST do count: they swallow the scores.
     """
     least = added.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
     most = added.masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
@@ -330,4 +330,4 @@ def _exact_weights(weights: By4) -> By4 | None:
     exact = weights.dtype in (torch.float32, torch.float64)
     if not exact or weights.numel() > MAX_GIVEN_WEIGHTS or not bool(weights.isfinite().all()):
         return None
-    return weights.detach().clone()  # which the model may change in place
+    return weights.detach().clone()  # a copy: the model may change it

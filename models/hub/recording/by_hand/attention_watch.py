@@ -1,4 +1,4 @@
-"""See in each torch function whether it weighs values with a softmax, and record it if it does."""
+"""Find the torch functions that weigh values with a softmax, and record these attentions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ByHand:
     def called(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Any, Tensor] | None:
-        """Return the result of a weighted sum and its queries; None if the call is none."""
+        """Return the result of a weighted sum and its queries; None if the call is not one."""
         if func not in PRODUCTS or not self.steps:
             return None
         product = product_of(func, args, kwargs)
@@ -74,7 +74,7 @@ class ByHand:
         sites = [] if recording is None else list(recording.attention.values())
         for softmax in self.steps.unsummed.values():
             is_shown = any(_are_weights(softmax.raw(), site) for site in sites)
-            if not is_shown:  # by a function beside which they are computed once more
+            if not is_shown:  # by a function, beside which the module computes them again
                 self.forward_pass.unshown.add(softmax.path, NOT_SUMMED, softmax.raw())
 
     def _name_second_use(self, product: Product) -> None:
@@ -103,7 +103,7 @@ class ByHand:
     def _without_softmax(
         self, product: Product, step: FollowedStep, is_a: bool
     ) -> tuple[FollowedStep, bool] | None:
-        """Return scores that exp and a division have made weights of; name those that are none."""
+        """Return weights that exp and a division made from scores; name those without a softmax."""
         labels = product.of_a if is_a else product.of_b
         if len(product.summed) != 1:
             return None
@@ -131,13 +131,13 @@ class ByHand:
         self.steps.forget(step.root)
 
     def _causes(self, weighted_sum: WeightedSum) -> Causes | str:
-        """Return what the weights are made of, or the reason why it cannot be told."""
+        """Return the causes of the weights, or the reason why they are unknown."""
         try:
             explanation = explain_scores(weighted_sum)
             if isinstance(explanation, str):
                 return explanation
             return causes_of(weighted_sum, explanation, self.forward_pass.linears)
-        except Exception:  # steps of the module's, on other numbers; complex, or under torch.vmap
+        except Exception:  # the module's steps may fail on other numbers, or under torch.vmap
             return NOT_TAKEN_APART
 
     def _given(self, weighted_sum: WeightedSum, reason: str) -> str:
@@ -154,7 +154,7 @@ class ByHand:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> tuple[Any, Tensor]:
-        """Return the weighted sum, recorded by its causes, its weights alone, or named."""
+        """Return the weighted sum; record its causes or weights, or name it as unrecorded."""
         forward_pass, used = self.forward_pass, weighted_sum.weights.value
         causes = self._causes(weighted_sum)
         queries = weighted_sum.softmax.args[0] if isinstance(causes, str) else causes.queries
@@ -187,5 +187,5 @@ def _are_weights(t: Tensor, site: AttentionSite) -> bool:
     weights = site.weights()
     if weights.numel() * len(site.out) != t.numel():
         return False
-    own = t.reshape(-1, *weights.shape)[0].to(weights).nan_to_num()  # of a row without open keys
+    own = t.reshape(-1, *weights.shape)[0].to(weights).nan_to_num()  # a row without open keys
     return bool(site.edits) or torch.allclose(own, weights, atol=1e-4)

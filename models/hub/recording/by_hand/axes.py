@@ -1,7 +1,7 @@
 """Follow the axes of a tensor through views, transposes and products, so that none is guessed.
 
 An axis of a tensor is a row of atoms, each with an identity of its own: a merged axis has several,
-an axis of size 1 none. A later split of an axis splits its atom wherever that stands.
+an axis of size 1 none. A later split of an axis splits its atom wherever it occurs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Atom:
     parts: tuple[Atom, ...] = field(default=())
 
     def resolved(self) -> tuple[Atom, ...]:
-        """Return the atoms that it consists of by now."""
+        """Return the atoms that this one has been split into so far."""
         return tuple(a for part in self.parts for a in part.resolved()) if self.parts else (self,)
 
 
@@ -33,12 +33,12 @@ AxisOrder = tuple[AtomAxis, ...]
 
 
 def fresh(shape: Sequence[int]) -> AxisOrder:
-    """Return axes that are no other tensor's."""
+    """Return new axes, shared with no other tensor."""
     return tuple((Atom(size),) if size > 1 else () for size in shape)
 
 
 def resolve_axis(axis: Sequence[Atom]) -> AtomAxis:
-    """Return the atoms of an axis as they are by now."""
+    """Return the current atoms of an axis."""
     return tuple(a for atom in axis for a in atom.resolved())
 
 
@@ -51,8 +51,8 @@ def result_layout(
 ) -> Any:
     """Return the layout of a function's result, given that of its first argument; None if unknown.
 
-    A function that is no view is taken to act on each number by itself if it keeps the shape;
-    whoever relies on that must measure it.
+    A function that keeps the shape and is not a view is taken to act on each number by itself;
+    callers that rely on this must measure it.
     """
     if func in _TRANSPOSES:
         order = _order(func, args, len(layout))
@@ -66,9 +66,9 @@ def result_layout(
 def arrange_axes(
     t: Shaped[Tensor, ...], layout: AxisOrder, groups: Sequence[AtomAxis]
 ) -> Shaped[Tensor, ...] | None:
-    """Return a tensor with one axis for each group of atoms; None if it has atoms besides them.
+    """Return a tensor with one axis for each group of atoms; None if it has further atoms.
 
-    A group that it has no atom of, or only the first ones of, is that much shorter.
+    A group of which it has no atoms, or only the first ones, gives a shorter axis.
     """
     axes = [resolve_axis(axis) for axis in layout]
     flat = [atom for axis in axes for atom in axis]
@@ -132,7 +132,7 @@ def _broadcast(layout: AxisOrder, shape: tuple[int, ...]) -> AxisOrder | None:
 
 
 _PROPERTIES: tuple[Any, Any] = (Tensor.T, Tensor.mT)
-_T, _MT = (each.__get__ for each in _PROPERTIES)  # as which a mode sees them
+_T, _MT = (each.__get__ for each in _PROPERTIES)  # the functions that a mode sees
 _TRANSPOSES = frozenset(
     {
         torch.transpose, Tensor.transpose, torch.swapaxes, Tensor.swapaxes, torch.swapdims, Tensor.swapdims,
@@ -149,7 +149,7 @@ _VIEWS = frozenset(
 
 
 def _order(func: Callable[..., Any], args: Sequence[Any], n: int) -> list[int] | None:
-    """Return the order of axes in which a transposing function leaves them."""
+    """Return the order of axes after a transposing function."""
     order = list(range(n))
     rest = args[1:]
     if func in (torch.permute, Tensor.permute):

@@ -1,7 +1,7 @@
-"""Measure what lies between q·k and the softmax: scale, added terms, mask.
+"""Measure the steps between q·k and the softmax: scale, added terms, mask.
 
-The steps in between are taken again with 0 in place of q·k, which leaves what is added and what is
-blocked; their derivative is the scale. That this is all they do is then held against the scores.
+The steps are repeated with 0 in place of q·k, which leaves the added terms and the blocked cells;
+their derivative is the scale. The result is then checked against the scores.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FourAxisScores = Float[Tensor, "batch head query key"]
 class ExplainedScores:
     """Scores as cap(factor · q·k) + added where open; `cap` is None without a soft cap.
 
-    `raw` is q·k, `masked` what the softmax was taken of. `factor` has an axis of size 1 wherever it
-    is the same.
+    `raw` is q·k, `masked` the input of the softmax. `factor` has size 1 along axes on which it is
+    the same.
     """
 
     raw: FourAxisScores
@@ -39,27 +39,27 @@ class ExplainedScores:
     cap: float | None = None
 
     def scores(self, terms: Float[Tensor, "#batch #head #query key"] | None) -> FourAxisScores:
-        """Return the scores before the mask, the module's own numbers where it leaves them open.
+        """Return the scores before the mask: the module's own numbers at open cells.
 
-        `terms` are added to the others; without any, what is the same for all keys of a row.
+        Elsewhere `terms` are added to the scaled q·k or, if None, the row's constant.
         """
         free = self.factor * self.raw
         if self.cap is not None:
             free = self.cap * torch.tanh(free / self.cap)
         added = self.row_constant if terms is None else terms
-        closed = ~self.open.any(-1, keepdim=True)  # by finite numbers it is read all the same
+        closed = ~self.open.any(-1, keepdim=True)  # finite numbers leave a closed row readable
         return torch.where(self.open | (closed & self.masked.isfinite()), self.masked, free + added)
 
     @property
     def row_constant(self) -> Float[Tensor, "batch head query 1"]:
-        """What is added to every open key of a row, 0 if it is not one number."""
+        """The number added to every open key of a row; 0 if it differs from key to key."""
         least = self.added.masked_fill(~self.open, torch.inf).amin(-1, keepdim=True)
         most = self.added.masked_fill(~self.open, -torch.inf).amax(-1, keepdim=True)
         return torch.where(least == most, least, torch.zeros_like(least))
 
 
 def explain_scores(weighted_sum: WeightedSum) -> ExplainedScores | str:
-    """Return what a softmax's scores are made of, or the reason why it cannot be told."""
+    """Return the explanation of a softmax's scores, or the reason why there is none."""
     step = weighted_sum.softmax.scores
     if step is None or not isinstance(root := step.root, ScoreProduct):
         return "its scores do not come from a product of queries and keys that could be followed"
@@ -70,11 +70,11 @@ def explain_scores(weighted_sum: WeightedSum) -> ExplainedScores | str:
     if raw is None or masked is None:
         return "its scores have an axis besides texts, heads, queries and keys"
     whole = _taken_apart(weighted_sum, root, step, raw, masked)
-    is_half = raw.dtype.itemsize < 4  # which hardly tells a cap from a scale
+    is_half = raw.dtype.itemsize < 4  # too coarse to tell a cap from a scale
     if (whole is None or is_half) and (capped := step.before(_TANH)) is not None:
         whole = _capped(weighted_sum, root, step, capped, raw, masked) or whole
     return (
-        whole or "what it does to q·k before the softmax is not a scale, an added term and a mask"
+        whole or "its steps between q·k and the softmax are not a scale, an added term and a mask"
     )
 
 
@@ -118,7 +118,7 @@ def _capped(
     inside = _shared(slope, everywhere)
     if inside is None or inside.numel() != 1:
         return None
-    # far from 0 tanh is 1, which leaves the cap; at 0 the rest
+    # far from 0, tanh is 1 and leaves the cap; at 0 it leaves the rest
     most = min(1e9, torch.finfo(root.value.dtype).max)
     far = step.again(torch.full_like(root.value, most) * inside.sign().to(root.value.dtype))
     at_zero = step.again(torch.zeros_like(root.value))
@@ -148,19 +148,19 @@ def _probed(function: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor
 
 
 def _shared(slope: FourAxisScores, is_open: Bool[Tensor, "batch head query key"]) -> Tensor | None:
-    """Return one factor for all open cells, or for each head, query or key; None if it varies."""
+    """Return one factor for all open cells, or for each head, query or key; else None."""
     for axes in ((0, 1, 2, 3), (0, 2, 3), (3,), (2,)):
         least = slope.masked_fill(~is_open, torch.inf).amin(axes, keepdim=True)
         most = slope.masked_fill(~is_open, -torch.inf).amax(axes, keepdim=True)
         if bool(
             (least >= most).all()
-        ):  # of a row without an open cell, infinity is above −infinity
+        ):  # in a row without an open cell, infinity is above −infinity
             return torch.where(least == most, least, torch.ones_like(least))
     return None
 
 
 def _holds(scores: FourAxisScores, explained: ExplainedScores) -> bool:
-    """Return True if the scores are those that were softmaxed, and the blocked cells blocked."""
+    """Return True if the scores are the softmax's input, and the same cells are blocked."""
     masked, is_open = explained.masked, explained.open
     if not torch.equal(masked > LOWEST, is_open) or not bool(is_open.any()):
         return False

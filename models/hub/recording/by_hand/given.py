@@ -1,4 +1,4 @@
-"""Record attention whose scores cannot be told, by its weights alone and with the reason."""
+"""Record attention whose scores are unknown: its weights alone, and the reason."""
 
 from __future__ import annotations
 

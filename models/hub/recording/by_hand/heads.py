@@ -1,7 +1,7 @@
-"""Join heads that are modules or calls of their own to one attention of a layer.
+"""Join heads that are separate modules or calls into one attention of a layer.
 
-Heads are calls that follow one another, read the same rows, and are made by one module or
-by modules that stand side by side in a list.
+Heads are consecutive calls that read the same rows and are made by one module or by
+neighbouring modules of a list.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from models.trace.terms import ScoreTerm
 
 @dataclass(frozen=True)
 class FollowedHead:
-    """One finished attention, which may be a head of several; its site if it is recorded."""
+    """One finished attention, which may be one head of several; its site if it is recorded."""
 
     name: str
     path: str  # of the module that it is called in
@@ -53,7 +53,7 @@ class FollowedHeads:
         self._places: dict[str, tuple[list[FollowedHead], int]] = {}
 
     def add(self, head: FollowedHead) -> list[FollowedHead]:
-        """Return the heads of the attention that this one belongs to, itself the last."""
+        """Return the heads of the attention that this one belongs to, this one last."""
         has_output = (
             self._group and self._group[-1].site and "W_O" in self._group[-1].site.projections
         )

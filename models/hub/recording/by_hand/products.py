@@ -1,4 +1,4 @@
-"""The products of two tensors that attention is written with, as one form: labels of their axes."""
+"""Products of two tensors, as attention uses them, in one form: labels of their axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Labels = tuple[int, ...]
 class Product:
     """A product of `a` and `b`, each axis of which has a label, summed over labels not in `out`.
 
-    `added` is what torch.baddbmm adds to it: a tensor, the factor of that, and the product's.
+    `added` is what torch.baddbmm adds: a tensor, its factor, and the factor of the product.
     """
 
     a: Tensor
@@ -39,7 +39,7 @@ class Product:
         return tuple(label for label in self.of_a if label in self.of_b and label not in self.out)
 
     def computed(self) -> Tensor:
-        """Return the product alone, computed anew."""
+        """Return the product alone, computed again."""
         numbers = {label: i for i, label in enumerate(dict.fromkeys((*self.of_a, *self.of_b)))}
         of_a, of_b, out = (
             [numbers[label] for label in labels] for labels in (self.of_a, self.of_b, self.out)
@@ -50,7 +50,7 @@ class Product:
 def product_of(
     func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Product | None:
-    """Return a call as a product of two tensors, if it is one with an axis on either side."""
+    """Return a call as a product of two tensors with axes of their own; None if it is not one."""
     args = (*args, *(kwargs[name] for name in _NAMES if name in kwargs))
     if func is torch.einsum:
         return _einsum(args)

@@ -1,4 +1,4 @@
-"""Tell batch rows, heads, queries and keys apart by where each axis occurs."""
+"""Distinguish batch rows, heads, queries and keys by the tensors that have each axis."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ WRONG_AXIS = "its softmax does not run over the axis that its values are summed 
 
 @dataclass(frozen=True)
 class Roles:
-    """The axes of the weights by what they stand for, and that of the values' features."""
+    """The axes of the weights by their meaning, and the axis of the values' features."""
 
     batch: AtomAxis
     head: AtomAxis
     query: AtomAxis
     key: AtomAxis
     feature: AtomAxis
-    is_assumed: bool = False  # which axis is of the texts and which of the heads is to be verified
+    is_assumed: bool = False  # which axis is texts and which is heads must be verified
 
     @property
     def of_weights(self) -> tuple[AtomAxis, ...]:
@@ -51,7 +51,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class WeightedSum:
-    """A product of followed weights with values: who is which, and the axes of the result."""
+    """A product of followed weights with values: the operands, and the axes of the result."""
 
     product: Product
     weights: FollowedStep
@@ -62,7 +62,7 @@ class WeightedSum:
     roles: Roles
 
     def values_by_head(self) -> Float[Tensor, "batch key_head key d_v"] | None:
-        """Return the values; None if they have an axis besides."""
+        """Return the values; None if they have a further axis."""
         roles = self.roles
         groups = roles.batch, roles.head, roles.key, roles.feature
         return arrange_axes(self.values, self.of_values, groups)
@@ -80,7 +80,7 @@ class WeightedSum:
 def roles_of(
     product: Product, step: FollowedStep, is_a: bool, n_rows: int, lengths: Collection[int]
 ) -> WeightedSum | str:
-    """Return a weighted sum with its axes named, or the reason why they cannot be told.
+    """Return a weighted sum with its axes named, or the reason why they are unknown.
 
     `is_a` says that the weights are the product's first operand; `n_rows` is the batch, `lengths`
     are the numbers of tokens that the run has.
@@ -124,7 +124,7 @@ def _axes_of_weights(
 ) -> tuple[AtomAxis, AtomAxis, AtomAxis, bool] | str:
     """Return the axes of batch rows, heads and queries among those of the weights.
 
-    The last says that more than one axis may be that of the batch, of which the first is taken.
+    The last is True if several axes may be that of the batch; the first of them is taken.
     """
     queries = [atom for atom in atoms if atom not in shared_by_keys]
     if len(queries) > 1 or 1 in lengths:  # a single query has no axis of its own

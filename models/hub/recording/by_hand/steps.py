@@ -1,6 +1,6 @@
 """Follow scores from the product of queries and keys to the softmax, and weights on to the values.
 
-What is done to them in between is kept as steps that can be taken again with other numbers.
+The functions applied in between are kept as steps that can be repeated with other numbers.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ EXP = frozenset({torch.exp, Tensor.exp, Tensor.exp_})
 LOG_SOFTMAX = frozenset(
     {F.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
 )
-_MOST = 32  # tensors that are followed at a time, each alive only until then
+_MOST = 32  # tensors followed at a time; the oldest are released
 
 
 @dataclass(eq=False)
 class ScoreProduct:
-    """A product of what may be queries and keys, with the axes of all three tensors."""
+    """A product of possible queries and keys, with the axes of all three tensors."""
 
     product: Product
     of_a: AxisOrder
@@ -81,7 +81,7 @@ Root = ScoreProduct | Softmax
 
 @dataclass(eq=False)
 class FollowedStep:
-    """What a function made of scores or weights; arguments that were followed are steps, too."""
+    """A function's result from scores or weights; followed arguments are steps, too."""
 
     root: Root
     func: Callable[..., Any] | None  # None: the root's own value
@@ -91,7 +91,7 @@ class FollowedStep:
     layout: AxisOrder
 
     def again(self, root_value: Shaped[Tensor, ...], done: dict[int, Any] | None = None) -> Tensor:
-        """Return what this step makes of another value of its root."""
+        """Return the result of this step for another value of its root."""
         done = {} if done is None else done
         if self.func is None:
             return root_value
@@ -120,12 +120,12 @@ class FollowedStep:
         if isinstance(arg, tuple | list):
             return rebuild(arg, (self._again(part, root_value, done) for part in arg))
         if isinstance(arg, Tensor) and arg.is_inference() and not torch.is_inference_mode_enabled():
-            return arg.clone()  # of which a derivative can be taken
+            return arg.clone()  # a copy that allows a derivative
         return arg
 
 
 class Steps:
-    """The scores and weights of a pass that are on their way, by the identity of their tensors."""
+    """The followed scores and weights of a pass, by the identity of their tensors."""
 
     def __init__(
         self,
@@ -137,8 +137,8 @@ class Steps:
         # softmaxes of queries and keys of the input that no sum has taken yet, by identity
         self.unsummed: dict[int, Softmax] = {}
         self._steps: dict[int, FollowedStep] = {}
-        self._cut: dict[int, tuple[Tensor, Softmax]] = {}  # what is left of weights, by identity
-        # weights that a sum took, by identity, with the place of that
+        self._cut: dict[int, tuple[Tensor, Softmax]] = {}  # parts of weights, by identity
+        # weights that a sum took, by identity, with the place of that sum
         self._used: dict[int, tuple[ref[Tensor], Any]] = {}
         self._used_ids = self._used.keys()
 
@@ -151,7 +151,7 @@ class Steps:
         return step if step is not None and step.value is t else None
 
     def cut(self, args: Sequence[Any]) -> list[Softmax]:
-        """Return what weights these arguments are a part of, to which each is named once."""
+        """Return the weights that these arguments are parts of; each is returned only once."""
         parts = [self._cut.get(id(t)) for t in _flat(args)]
         whole = list({id(part[1]): part[1] for part in parts if part is not None}.values())
         ids = {id(softmax) for softmax in whole}
@@ -160,24 +160,24 @@ class Steps:
         return whole
 
     def forget(self, root: Root) -> None:
-        """Follow no longer what comes from this product or softmax."""
+        """Stop following the results of this product or softmax."""
         self._steps = {key: step for key, step in self._steps.items() if step.root is not root}
         if self.unsummed:
             self.unsummed.pop(id(root), None)
 
     def use(self, softmax: Softmax, place: object) -> None:
-        """Follow weights that the sum at this place has taken only to see whether another does."""
+        """Mark weights as taken by the sum at this place; only a second use is still followed."""
         for step in self._steps.values():
             if step.root is softmax:
                 self._add_used(step.value, place)
         self.forget(softmax)
 
     def is_used(self, *args: Any) -> bool:
-        """Return True if one of these may be weights that a sum took, or what is made of them."""
+        """Return True if one of these may be weights that a sum took, or comes from such."""
         return not self._used_ids.isdisjoint(map(id, args))
 
     def used(self, t: Any) -> Any:
-        """Return the place of the sum that took weights, or what is made of them, or None."""
+        """Return the place of the sum that took these weights or their origin, or None."""
         used = self._used.get(id(t))
         return used[1] if used is not None and used[0]() is t else None
 
@@ -203,7 +203,7 @@ class Steps:
         dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
         if not isinstance(result, Tensor) or not 2 <= result.dim() <= 6:
             return
-        if dim is None:  # what torch then takes, with a warning
+        if dim is None:  # torch's default, with a warning
             dim = 0 if result.dim() == 3 else 1
         scores = self.of(z)
         if scores is not None and not isinstance(scores.root, ScoreProduct):
@@ -245,7 +245,7 @@ class Steps:
 
         def with_added(scores: Tensor) -> Tensor:
             scaled = alpha * scores
-            return beta * added + scaled if beta else scaled  # torch, too, ignores `added` at 0
+            return beta * added + scaled if beta else scaled  # at 0 torch ignores `added`, too
 
         self._add(FollowedStep(root, with_added, (start,), {}, result, layout))
 
@@ -260,7 +260,7 @@ class Steps:
         if not isinstance(value, Tensor) or "out" in kwargs:
             return
         if func is LINEAR and isinstance(first.root, ScoreProduct):
-            return  # features of what was a product of something else
+            return  # a linear layer reads features: the product was not scores
         if _changes_in_place(func, kwargs):
             if self.of(args[0]) is None:
                 return
@@ -270,7 +270,7 @@ class Steps:
             if isinstance(first.root, Softmax) and same_memory(value, first.value):
                 self._cut[id(value)] = value, first.root
             return
-        if self.unsummed:  # of several softmaxes together the first is followed for all
+        if self.unsummed:  # if several softmaxes are combined, the first is followed
             others = {id(step.root) for arg in _flat(args) if (step := self.of(arg)) is not None}
             for key in others - {id(first.root)}:
                 self.unsummed.pop(key, None)
@@ -279,7 +279,7 @@ class Steps:
         self._add(FollowedStep(first.root, func, taken, named_args, value, layout))
 
     def _first(self, args: Sequence[Any]) -> FollowedStep | None:
-        """Return the first argument that is followed; of several products one of two inputs."""
+        """Return the first followed argument; among several products, one of two inputs."""
         followed = (step for arg in _flat(args) if (step := self.of(arg)) is not None)
         first = next(followed, None)
         if first is None or self._provenance is None or not isinstance(first.root, ScoreProduct):
@@ -297,13 +297,13 @@ class Steps:
         return sum(bool(provenance.of(t)) for t in (root.product.a, root.product.b))
 
     def _is_of_pairs(self, step: FollowedStep, dim: int) -> bool:
-        """Return True if scores are one for each pair of tokens, whose keys are along `dim`."""
+        """Return True if there is a score for each pair of tokens, with the keys along `dim`."""
         sizes = list(step.value.shape)
         is_long = sizes.pop(dim) in self._lengths and not set(sizes).isdisjoint(self._lengths)
         return is_long and self.is_of_keys(step, dim)
 
     def is_of_keys(self, step: FollowedStep, dim: int) -> bool:
-        """Return True if scores are a product of two tensors of the input, and `dim` of one alone.
+        """Return True if scores are a product of two tensors of the input, `dim` an axis of one.
 
         A product with a parameter makes no scores, and an axis of both is that of texts or heads.
         """
@@ -317,7 +317,7 @@ class Steps:
         return not (set(resolve_axis(step.layout[dim])) & a & b)
 
     def _copy_of_cut(self, args: Sequence[Any], result: Any) -> None:
-        """Follow a part of weights to a tensor of as many numbers."""
+        """Follow a part of weights into a tensor of as many numbers."""
         part = self._cut.get(id(args[0])) if args else None
         if part is not None and isinstance(result, Tensor) and result.numel() == part[0].numel():
             self._cut[id(result)] = result, part[1]
@@ -325,7 +325,7 @@ class Steps:
             del self._cut[next(iter(self._cut))]
 
     def _copy_of_used(self, args: Sequence[Any], result: Tensor) -> None:
-        """Follow weights that a sum has taken to a tensor of as many numbers."""
+        """Follow weights that a sum has taken into a tensor of as many numbers."""
         for t in args:
             if (place := self.used(t)) is not None and t.numel() == result.numel():
                 self._add_used(result, place)
@@ -351,9 +351,9 @@ class Steps:
 
 
 def softmax_of(step: FollowedStep, dim: int) -> FollowedStep | None:
-    """Return weights that exp and a division made as a softmax over an axis, if they are one."""
+    """Return weights of exp and a division as a softmax over an axis; None if they are not one."""
     z = step.before(EXP)
-    if z is not None and z.func in LOG_SOFTMAX:  # which takes off what a softmax leaves out anyway
+    if z is not None and z.func in LOG_SOFTMAX:  # it subtracts a constant that softmax ignores
         z = step.before(LOG_SOFTMAX)
     if z is None or not isinstance(step.root, ScoreProduct) or z.value.shape != step.value.shape:
         return None

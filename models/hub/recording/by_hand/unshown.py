@@ -17,7 +17,7 @@ class Unshown:
     path: str
     reason: str
     weights: Tensor
-    is_softmax: bool = True  # False: scores, of which no softmax is known
+    is_softmax: bool = True  # False: scores without a known softmax
 
 
 class UnshownSums:
@@ -46,10 +46,10 @@ class UnshownSums:
         return any(_same_numbers(t, weights) for t in recorded)
 
     def account_for(self, weights: Float[Tensor, ...], path: str) -> str:
-        """Forget the sum with these weights, which a library returned of the module at `path`.
+        """Forget the sum with these weights, which a library returned for the module at `path`.
 
-        Returns the reason why it is not recorded by its causes; empty if there is no such sum. They
-        are known by their memory or, where they were copied, by how many there are.
+        Returns the reason why it is not recorded by its causes; empty if there is no such sum. The
+        weights are recognised by their memory or, if they were copied, by their number.
         """
         address = _address(weights)
         same = [each for each in reversed(self._sums) if _address(each.weights) == address]
