@@ -1,4 +1,4 @@
-"""One row of attention weights, and the answer that the model gives when it is replaced."""
+"""One row of attention weights, and the model's answer when that row is replaced."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from models.trace.outputs import (
     TokenInOrder,
 )
 
-WEIGHT_DIGITS = 6  # of a weight that is set by hand, so that an edit is short
+WEIGHT_DIGITS = 6  # of a weight that is set by hand, to keep edits short
 
 
 @runtime_checkable
@@ -50,7 +50,7 @@ class EditRunner(Protocol):
 
 
 def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
-    """Return the query at whose position the answer's row of logits `decision` is read.
+    """Return the query position that the logits of `decision` are read at.
 
     Raises:
         ValueError: no row of this attention belongs to that decision alone.
@@ -154,7 +154,7 @@ class AttentionRow:
 
     @property
     def is_quick(self) -> bool:
-        """True if an answer takes one new position instead of a whole pass."""
+        """True if an answer needs one new position instead of a whole pass."""
         return self._quick is not None
 
     @property
@@ -171,7 +171,7 @@ class AttentionRow:
             )
             return torch.stack([logits_of(one)[self.decision].float() for one in outputs])
         run, ids = copy.copy(self._quick), self.trace.streams[self.scope.model.writes].ids
-        run.cache = copy.deepcopy(run.cache)  # which is written into
+        run.cache = copy.deepcopy(run.cache)  # the run writes into it
         run.reorder(torch.zeros(len(rows), dtype=torch.long, device=run.inputs.device))
         run.edits, run.one_token = (*run.edits, edit), run.model
         row = id_row(ids[: self.query + 1], run.model).expand(len(rows), -1)
@@ -179,9 +179,9 @@ class AttentionRow:
 
     @cached_property
     def _quick(self) -> Incremental | None:
-        """The run up to the query, so that only one position is computed anew; None if all are.
+        """The run up to the query, so that one new position is enough; None if it is not.
 
-        Earlier positions do not depend on this row where no token sees a later one.
+        Earlier positions do not depend on this row if no token sees a later one.
         """
         model, edits = self.scope.model, self.trace.edits
         if (
@@ -207,7 +207,7 @@ def round_weights(weights: Float[Tensor, "key"]) -> Float[Tensor, "key"]:
     unit = 10**WEIGHT_DIGITS
     exact = [w * unit for w in weights.detach().double().tolist()]
     counts = [int(w) for w in exact]
-    # what is left goes to the largest fractions, one unit each
+    # the remaining units go to the largest fractions, one each
     by_fraction = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])
     for i in by_fraction[: max(0, unit - sum(counts))]:
         counts[i] += exact[i] > 0

@@ -41,7 +41,7 @@ class RecordedBatch:
         is_given = any(fields[name] is not None for name in target_fields)
         outputs = model.outputs(answers, streams, self.tokenizer)
         edits = of_row(self.edits, row)
-        # under edits the text was written without them, so it is no answer of this run
+        # the text was generated without the edits, so it is not an answer of this run
         is_generated = model.can_write and not is_given and not edits
         output = (
             streams[model.writes].text

@@ -12,8 +12,8 @@ def check_model(edits: Edits, model: Model, name: str) -> None:
     """Check edits before a run.
 
     Raises:
-        ValueError: an edit is for a kind of attention that the model lacks, or for something that
-            it cannot change.
+        ValueError: an edit is for a kind of attention that the model lacks, or for something in it
+            that cannot be changed.
     """
     kinds = [kind.name for kind in model.kinds]
     for edit in edits:
@@ -30,7 +30,7 @@ def check_model(edits: Edits, model: Model, name: str) -> None:
 
 
 def check_activations(edits: Edits, names: Collection[str]) -> None:
-    """Check after a run that each intermediate an edit names was among the `names` offered to it.
+    """Check after a run that each intermediate an edit names is among the `names` offered to it.
 
     An edit that names none and changes head outputs as well needs none.
 
@@ -52,10 +52,10 @@ def check_activations(edits: Edits, names: Collection[str]) -> None:
 
 
 def check_reached(edits: Edits, sites: Collection[str]) -> None:
-    """Check after a pass that each attention an edit names was among the `sites` it came to.
+    """Check after a pass that each attention an edit names is among the `sites` it was applied to.
 
     Raises:
-        ValueError: it was not.
+        ValueError: one is not.
     """
     for edit in edits:
         site = edit.where.site
@@ -67,7 +67,7 @@ def check_edited_rows(edits: Edits, n_rows: int) -> None:
     """Check before a run that the batch has every row that an edit names.
 
     Raises:
-        ValueError: it has not.
+        ValueError: the batch lacks a row.
     """
     for edit in edits:
         _check_numbers(edit, "batch rows", edit.where.rows, n_rows)

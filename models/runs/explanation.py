@@ -21,7 +21,7 @@ EPSILON = 0.05  # total variation of the answer that an adversary may cause
 N_PERMUTATIONS = 100
 N_ASCENT_STARTS, N_ASCENT_STEPS = 8, 60  # of the adversary's gradient ascent
 MAX_SEARCH_SECONDS = 1.5  # seconds of gradient ascent
-MAX_CORNERS = 64  # keys that the adversary goes towards, and rows of one pass
+MAX_CORNERS = 64  # keys that the adversary moves towards, and rows of one pass
 RATE, PENALTY = 0.3, 20.0
 BISECTIONS = 8
 MIN_ROW = 1e-12  # sum below which a row has nothing to replace
@@ -54,10 +54,10 @@ class Trial:
     """Other weights for a row, and the answer under them."""
 
     weights: Float[Tensor, "key"]
-    divergence: float  # of the weights from the model's own, Jensen-Shannon in nats
-    variation: float  # of the answer from the model's own, total variation
+    divergence: float  # Jensen-Shannon, of the weights from the model's own, in nats
+    variation: float  # total variation of the answer from the model's own
     log_probs: Float[Tensor, "option"]  # of the answer, in nats
-    edit: SetWeights  # that makes these weights of a run
+    edit: SetWeights  # sets these weights in a run
 
     @property
     def predicted(self) -> int:
@@ -66,7 +66,7 @@ class Trial:
 
 
 def trials(row: AttentionRow, weights: Float[Tensor, "n key"]) -> list[Trial]:
-    """Return the trial of each of these rows of weights, from one batch."""
+    """Return a trial of each of these rows of weights, from one batch."""
     log_probs = row.answers(weights).double().log_softmax(-1)
     before = row.logits.double().softmax(-1)
     apart = js_divergence(row.weights, weights.double()).tolist()
@@ -109,7 +109,7 @@ class Permutations:
 
 @dataclass(frozen=True, eq=False)
 class QuickTests:
-    """The trials that need no search; without keys to move weights between, only `own` is made."""
+    """The trials that need no search; without keys to move weights between, only `own` is run."""
 
     own: Trial  # the row replaced by itself
     uniform: Trial | None = None
@@ -154,9 +154,9 @@ class Adversary:
     """The weights furthest from the model's own that an adversary has found."""
 
     trial: Trial
-    n_steps: int  # of gradient ascent; fewer than asked for if the time was over
-    corners: int  # keys that can take all the weight with the answer kept
-    n_tried: int  # keys tried so, all of `n_keys` unless the time was over
+    n_steps: int  # of gradient ascent; fewer than asked for if time ran out
+    corners: int  # keys that can take all the weight while the answer is kept
+    n_tried: int  # keys tried in this way: all of `n_keys` unless time ran out
     n_keys: int  # that may have any weight
 
 
@@ -173,11 +173,11 @@ def adversary(
 
     The Jensen-Shannon divergence from the model's own weights is raised while the answer's total
     variation stays within `epsilon` and its most probable option is the same. The divergence is
-    convex in the row, so that it is largest at a corner, all weight on one key, wherever the answer
-    allows that: those of the MAX_CORNERS smallest weights are tried first, as far as the answer
-    lets one go. Gradient ascent goes on from the best of these and from random rows, until
-    `max_seconds` are over; so does the count of the corners that keep the answer. The result
-    keeps the answer as an edit, rounding included.
+    convex in the row, so it is largest at a corner, with all weight on one key, if the answer
+    allows that. The row first moves towards the corners of the MAX_CORNERS smallest weights, as far
+    as the answer allows. Gradient ascent then continues from the best of these and from random
+    rows. Ascent and the count of corners that keep the answer both stop after `max_seconds`. The
+    result keeps the answer as an edit, rounding included.
     """
     began, search = time.monotonic(), _Search(row, epsilon)
     if not is_movable(row):
@@ -192,7 +192,7 @@ def adversary(
         corners += int(search.is_kept(row.answers(part)).sum())
         n_tried += len(part)
     best = search.best(ends[0], row.weights)
-    if ends[1][0] < 1:  # else the furthest corner of all is allowed
+    if ends[1][0] < 1:  # otherwise the furthest corner is allowed
         rng, order = torch.Generator().manual_seed(seed), ends[2].argsort(descending=True)
         random_rows = torch.rand(n_starts, len(row.weights), generator=rng, dtype=torch.float64)
         starts = torch.cat([ends[0][order[: n_starts // 2]], random_rows[n_starts // 2 :]])
@@ -211,7 +211,7 @@ class _Search:
     epsilon: float
 
     def corners(self) -> Float[Tensor, "n key"]:
-        """Return the rows with all weight on one key, those of the smallest weights first."""
+        """Return the rows with all weight on one key, the keys of smallest weight first."""
         keys = self.row.allowed.nonzero()[:, 0]
         keys = keys[self.row.weights[keys].argsort()]
         return torch.nn.functional.one_hot(keys, len(self.row.weights)).double()
@@ -225,7 +225,7 @@ class _Search:
     def as_far_as_allowed(self, ends: Float[Tensor, "n key"]) -> tuple[Tensor, Tensor, Tensor]:
         """Go from the model's row towards each end while the answer is kept.
 
-        Returns the rows reached, the shares of the ways and the divergences there.
+        Returns the rows reached, the shares of the way and the divergences there.
         """
         start = self.row.weights
         low = self.is_kept(self.row.answers(ends)).double()
@@ -266,14 +266,14 @@ class _Search:
             excess = (total_variation(answer, log_probs.exp()) - 0.9 * self.epsilon).relu()
             behind = (others.amax(-1) - log_probs[:, option]).relu()
             loss = (PENALTY * (excess + behind) - apart).sum()
-            # of the row alone: nothing is written onto the model
+            # with respect to the row alone: no gradient is stored on the model
             (slope,) = torch.autograd.grad(loss, logits)
             logits.grad = slope.nan_to_num(0.0)
             optimiser.step()
         return best.detach(), done
 
     def exact(self, weights: Float[Tensor, "key"]) -> Trial:
-        """Return the trial of rounded weights; if rounding breaks the bound, a step nearer."""
+        """Return the trial of rounded weights; if rounding breaks the bound, of nearer ones."""
         weights_of_run = self.row.weights
         for share in (1.0, 0.999, 0.99, 0.95, 0.8, 0.5):
             near = round_weights(weights_of_run + share * (weights - weights_of_run))

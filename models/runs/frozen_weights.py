@@ -22,11 +22,11 @@ from models.trace.edits.gradients import GivenWeights
 
 @dataclass(frozen=True, eq=False)
 class Transplant:
-    """The run of a model with its own weights, and its logits with those of another."""
+    """The run of a model with its own weights, and its logits under those of another."""
 
     own: Trace
-    logits: Float[Tensor, "row option"]  # of the main answer, under the weights it was given
-    is_by_head: bool  # head to head; False: the mean over heads to every head
+    logits: Float[Tensor, "row option"]  # of the main answer, under the other model's weights
+    is_by_head: bool  # head to head; False: each head gets the mean over heads
 
     @property
     def before(self) -> Float[Tensor, "row option"]:
@@ -40,7 +40,7 @@ class Transplant:
 
 
 def read_by(other: Scope, trace: Trace) -> Trace:
-    """Return the run of another model on the same tokens, written ones included.
+    """Return the run of another model on the same tokens, generated ones included.
 
     Raises:
         ValueError: it splits the texts into other tokens.
@@ -106,7 +106,7 @@ class TrainedModel(Protocol):
 
 
 def is_other_seed(one: TrainedModel, other: TrainedModel) -> bool:
-    """Return True if two checkpoints are of one recipe, model and data, and of different seeds.
+    """Return True if two checkpoints have one recipe, model and data, but different seeds.
 
     Whether snapshots were kept makes no difference to the weights.
     """
@@ -122,7 +122,7 @@ def is_other_seed(one: TrainedModel, other: TrainedModel) -> bool:
 
 
 def _as_trained(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what sets the weights; a setting that is off may be missing in an older record."""
+    """Return the settings that determine the weights; older records may lack one that is off."""
     return {
         name: value
         for name, value in recipe.items()

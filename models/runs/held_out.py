@@ -1,4 +1,4 @@
-"""Head outputs over held-out texts, and what the baselines "mean" and "resample" make of them."""
+"""Head outputs over held-out texts, for the baselines "mean" and "resample"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.trace import Trace
 from models.trace.edits import Where
 from models.trace.edits.material import PositionVectors
 
-MIN_TEXTS = 8  # that a mean is taken over
+MIN_TEXTS = 8  # that a mean needs
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class HeldOut:
 
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> HeldOut:
-        """Keep what is needed of these runs."""
+        """Keep the head outputs and tokens of these runs."""
         sites = traces[0].attention if traces else {}
         return cls(
             {name: tuple(_outputs(trace, name) for trace in traces) for name in sites},
@@ -36,7 +36,7 @@ class HeldOut:
         )
 
     def at(self, where: Where) -> dict[str, str]:
-        """Return the stream of the queries of each attention that is selected."""
+        """Return the query stream of each selected attention."""
         return {
             name: stream
             for name, (kind, layer, stream) in self.places.items()

@@ -24,11 +24,11 @@ from models.tokenizers.special_tokens import BERT_SPECIAL
 FieldInput = (
     str | Encoding | Sequence[int] | None
 )  # a text, an encoded text, or positions; None: absent
-StreamLimit = Callable[[str], int]  # of a stream: its longest row, in tokens
+StreamLimit = Callable[[str], int]  # stream → its longest row, in tokens
 Texts = Sequence[FieldInput]  # of the model's fields, in order; the last ones may be absent
 
 MASK = BERT_SPECIAL["mask"]
-# kind of a field whose value is a file → the file's class, and what makes one
+# kind of a field whose value is a file → the file's class, and a function that makes one
 _FILES = {
     IMAGE_FIELD: (ImageFile, "models.images.read"),
     SOUND_FIELD: (SoundFile, "models.sounds.read"),
@@ -36,7 +36,7 @@ _FILES = {
 
 
 def no_limit(stream: str) -> int:
-    """Return a limit that no row reaches."""
+    """Return a length that no row reaches."""
     return 10**9
 
 
@@ -126,7 +126,7 @@ def encode_fields(
 
 
 def _is_closed(row: Encoding, mark: int) -> bool:
-    """Return True if a row ends with a token, or has it among the special ones at its end."""
+    """Return True if a token is the last of a row, or among the special tokens at its end."""
     places = zip(reversed(row.ids), reversed(row.offsets), strict=True)
     return row.ids[-1] == mark or any(
         i == mark for i, _ in takewhile(lambda place: place[1] is None, places)

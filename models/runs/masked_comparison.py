@@ -13,8 +13,8 @@ from models.trace.edits import Edit
 class MaskedRun:
     """One run under some masks, with its likelihood and the text generated under them.
 
-    `log_probs` are in nats, of y₁ … yₘ </s> (a language model's: of its text from the second token
-    on), each given the row before it and whatever else the masks let through. `output` is generated
+    `log_probs` are in nats, of y₁ … yₘ </s> (for a language model: of its text from the second
+    token on), each given the row before it and all else that the masks allow. `output` is generated
     greedily under the same masks, token by token, so that there are no later tokens to see; None if
     nothing was generated. For a model that does not generate text it is the answer, and there are
     no `log_probs`.
@@ -71,7 +71,7 @@ def _masked_run(scope: Scope, trace: Trace, n_given: int, max_new: int | None) -
         if max_new is None
         else min(max_new, model.max_new_tokens(len(input_ids)))
     )
-    if not (trace.edits or trace.teacher_forced or model.continues):  # the row is what it writes
+    if not (trace.edits or trace.teacher_forced or model.continues):  # the row is generated text
         output = labels[:room]
     elif room:
         draft, padding = (

@@ -1,4 +1,4 @@
-"""Give edits that put parts of other runs into a run their numbers, by making those runs."""
+"""Make the other runs that edits take numbers from, and give the edits these numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ StreamEncodings = Mapping[str, Encoding]  # the streams of one input
 
 @runtime_checkable
 class RunMaker(Protocol):
-    """A maker of the other runs, such as a Scope."""
+    """An object that makes the other runs, such as a Scope."""
 
     model: Model
 
@@ -100,7 +100,7 @@ class _Maker:
         if edit.of == "activation":
             name = edit.where.activation or ""
             if name not in stored.activations:
-                return {}  # the run itself then says which there are
+                return {}  # the run's own error lists the activations
             stream = trace.activations[name].axes[1]
             index = self._index(edit, row, trace, stream)
             return {name: _placed(stored.activations[name], index)}
@@ -131,7 +131,7 @@ class _Maker:
         return _placed(weights, index)
 
     def _other(self, edit: Patch, row: StreamEncodings) -> tuple[Trace, RecordingEdit]:
-        """Return the other run, which reads this row's own text where the edit names none."""
+        """Return the other run; it reads this row's own text in fields that the edit leaves out."""
         model = self.scope.model
         values: list[FieldInput] = list(edit.fields)
         for i, each in enumerate(model.fields[: len(values)]):
@@ -140,7 +140,7 @@ class _Maker:
         if len(values) == 1 and model.translates and len(model.fields) > 1:
             values.append(row.get(model.writes))
         key = (edit.of, *values)
-        if key not in self.others:  # a model may have nothing of a kind that nobody takes
+        if key not in self.others:  # only what is patched is stored: a model may lack the rest
             stored = RecordingEdit(
                 wants_weights=edit.of == "attention row",
                 wants_activations=edit.of == "activation",
@@ -188,7 +188,7 @@ class _Maker:
 def _placed(
     vectors: Float[Tensor, "*head position feature"], index: Sequence[tuple[int, int]]
 ) -> PositionVectors:
-    """Return the vectors at the positions of the run that they go into."""
+    """Return the vectors at their positions in the edited run."""
     if all(here == there for here, there in index) and len(index) == vectors.shape[-2]:
         return PositionVectors(vectors)
     n = max(here for here, _ in index) + 1

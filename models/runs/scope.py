@@ -36,7 +36,7 @@ from models.trace.edits import Edit, Edits, editing, effective, of_row
 from models.trace.outputs import Output
 from models.weights import weights_digest
 
-MAX_HELD_OUT = 256  # texts of a record that are read
+MAX_HELD_OUT = 256  # texts read from a record
 HELD_OUT_BATCH = 16  # of them in one recorded pass
 
 Rows = Sequence[Mapping[str, Encoding]]  # of a batch, each with its streams
@@ -123,7 +123,7 @@ class Scope:
 
     @property
     def has_removable_positions(self) -> bool:
-        """True if the model adds position vectors that can be left out."""
+        """True if the model adds position vectors that can be set to zero."""
         return self.model.can_drop_positions and hasattr(self.config, "positions")
 
     def without_positions(self) -> "Scope":
@@ -150,7 +150,7 @@ class Scope:
         return self._encoded(self._in_order(values, named))
 
     def streams(self, *values: FieldInput) -> dict[str, Encoding]:
-        """Return the rows that the model reads: those of `encode`, and what it adds to them.
+        """Return the rows that the model reads: those of `encode`, completed by the model.
 
         Raises:
             InputError: a field is missing or cannot be read, or a row is too long.
@@ -232,7 +232,7 @@ class Scope:
         except IndistinctRowsError:
             try:
                 answers, recording = recorded(_with_one_more(rows, edits))
-            except IndistinctRowsError:  # however many rows there are, but for one
+            except IndistinctRowsError:  # no number of rows keeps them apart: one by one
                 return [
                     self.run_batch(
                         [request],
@@ -305,7 +305,7 @@ class Scope:
     def held_out_outputs(self, texts: tuple[tuple[str | None, ...], ...] = ()) -> HeldOut:
         """Return the head outputs on these texts, or on those that the checkpoint holds out.
 
-        The last ones asked for are kept.
+        The most recent outputs are kept.
 
         Raises:
             InputError: a text cannot be read.
@@ -435,7 +435,7 @@ class Scope:
     def _with_own_words(
         self, texts: Texts, draft: Sequence[int], ids: Sequence[int] | None
     ) -> dict[str, Encoding]:
-        """Return the streams of these fields, generating the one that was not given."""
+        """Return the streams of these fields, generating the one that is absent."""
         streams = self.streams(*texts)
         if self.model.can_write and self.model.writes not in streams:
             generated = self.write(texts[0], draft_tokens=[draft]).ids if ids is None else ids
@@ -444,9 +444,9 @@ class Scope:
 
 
 def _with_one_more(rows: Rows, edits: Edits) -> Rows:
-    """Return rows whose last is repeated, so that they are not as many as an attention has heads.
+    """Return the rows with the last repeated, so that their number is not that of the heads.
 
-    The answer of the last is not read.
+    The answer of the last row is not read.
     """
     for edit in edits:
         edit.forget()

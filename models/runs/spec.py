@@ -12,7 +12,7 @@ from models.trace import Trace
 from models.trace.edits import Edits, MaskChange
 
 ForcedPairs = tuple[tuple[int, int], ...]
-Load = Callable[..., Scope]  # models.load, or what takes its first argument and `snapshot`
+Load = Callable[..., Scope]  # models.load, or a function of its first argument and `snapshot`
 KeepScope = Callable[[Scope, str, Callable[[], Scope]], Scope]
 
 
@@ -22,7 +22,7 @@ def _make(scope: Scope, change: str, make: Callable[[], Scope]) -> Scope:
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A checkpoint and what is changed about it."""
+    """A checkpoint and the changes to it."""
 
     checkpoint: str  # a shipped name or a folder
     step: int | None = None  # training step of a snapshot; None: the final weights
@@ -115,7 +115,7 @@ class RunSpec:
 
 
 def read_values(scope: Scope, trace: Trace) -> tuple[FieldInput | None, ...]:
-    """Return what a run read, for the fields of this model.
+    """Return the values that a run read, for the fields of this model.
 
     Each stream is the value of its first field; a stream whose tokens the model chooses itself
     (hidden tokens, an order) is passed as it was typed.

@@ -14,7 +14,7 @@ WRITE_EVERY = 1.0  # seconds, at least, between two writes
 
 
 class SurveyParts:
-    """Numbers that a survey has worked out, by the name of their part.
+    """The computed numbers of a survey, by the name of their part.
 
     As a context it keeps them in the file `path`, at most every second and when an error or Ctrl-C
     ends the block; `remove` deletes the file once nothing is left to continue. `belongs` identifies
@@ -45,10 +45,10 @@ class SurveyParts:
     def numbers(
         self, name: str, upper: float, work_out: Callable[[], Sequence[float]]
     ) -> list[float]:
-        """Return the numbers of a part, each from 0 to `upper`; they are worked out only once.
+        """Return the numbers of a part, each from 0 to `upper`; they are computed only once.
 
         Raises:
-            ValueError: the file holds other numbers under this name, or they come out otherwise.
+            ValueError: the numbers, of the file or computed, are not from 0 to `upper`.
         """
         is_from_file = name in self._parts
         numbers = self._parts[name] if is_from_file else list(work_out())
@@ -72,11 +72,11 @@ class SurveyParts:
             raise ValueError(f"{path} holds another survey; remove it, or choose another file")
         parts: Any = state.get("parts")
         if not are_parts(parts) or state.get("checksum") != _checksum(parts):
-            raise ValueError(f"{path} is damaged; remove it, and the survey starts anew")
+            raise ValueError(f"{path} is damaged; remove it, and the survey starts again")
         return parts
 
     def _write(self) -> None:
-        """Write what is finished; a file that would be too large to read is left as it was."""
+        """Write the finished parts; a file that would be too large to read is left as it was."""
         if self.path is None or len(self._parts) == self._n_written:
             return
         state = {

@@ -23,10 +23,10 @@ from models.runs.survey_parts import SurveyParts
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import AttentionSite, Trace
 
-SHARE, SHARE_DIFFERENCE, _NATS = "share", "difference", "nats"  # units; of shares the second, too
+SHARE, SHARE_DIFFERENCE, _NATS = "share", "difference", "nats"  # units
 MIN_WORDS = 4  # in a translation, so that two words at least follow the middle one
 ADVERSARY_TEXTS = 16  # the first texts, on which the adversary searches as well
-_DIGITS = 4  # of a recorded number
+_DIGITS = 4  # decimal places of a recorded number
 
 SurveyProgress = Callable[[int, int], object]
 
@@ -87,7 +87,7 @@ class Slip:
 
     @property
     def is_recovered(self) -> bool:
-        """True if at least the second half of the words that followed ends this text too."""
+        """True if this text, too, ends with at least the second half of the words that followed."""
         n = math.ceil(len(self.before) / 2)
         return self.after[-n:] == self.before[-n:]
 
@@ -122,7 +122,7 @@ def draw_wrong_word(
         if word.text.casefold() != right.text.casefold() and word.is_spaced == right.is_spaced
     }
     if not others:
-        raise ValueError(f"no {place} word of another translation can stand for “{right.text}”")
+        raise ValueError(f"no {place} word of another translation can replace “{right.text}”")
     return others[Random(f"{seed} {place} {i}").choice(sorted(others))]
 
 
@@ -148,8 +148,8 @@ def survey_recovery(
 ) -> dict[str, SurveyedMean]:
     """Return how often translations recover from a wrong word, by the word that is replaced.
 
-    Translations of fewer than MIN_WORDS words are left out. What `parts` holds is not worked out
-    again.
+    Translations of fewer than MIN_WORDS words are left out. Parts that `parts` holds are not
+    computed again.
 
     Raises:
         ValueError: the model writes no translations, or too few that are long enough.
@@ -207,7 +207,7 @@ RECOVERY_MEASURES: Mapping[str, Callable[[Slip], float]] = {
 
 
 def rows_of_words(scope: Scope, trace: Trace) -> list[AttentionRow]:
-    """Return the row of weights behind each written token before </s>.
+    """Return the row of weights that leads to each generated token before </s>.
 
     Raises:
         ValueError: the model has not one such attention, or it has several heads.
@@ -242,11 +242,11 @@ def survey_weights(
 
     "uniform" and "permuted" are the share of a text's tokens that stay; "adversary" is the mean
     divergence from the model's weights that an adversary reaches with the token kept. It searches
-    the first ADVERSARY_TEXTS texts. A text for which nothing is written is left out. What `parts`
-    holds is not worked out again.
+    the first ADVERSARY_TEXTS texts. A text with no generated word is left out. Parts that `parts`
+    holds are not computed again.
 
     Raises:
-        ValueError: the model writes no translations, or has not one head behind each word.
+        ValueError: the model writes no translations, or has not one head that leads to each word.
     """
     if not scope.model.translates:
         raise ValueError(f"{scope.name} does not translate: this survey replaces weights per word")
@@ -273,7 +273,7 @@ def survey_weights(
 def _mean_shares(scope: Scope, source: Encoding, seed: int) -> list[float]:
     """Return the shares of a text's tokens that uniform and permuted weights keep.
 
-    They are empty if nothing is written.
+    They are empty if nothing is generated.
     """
     each = [_shares_kept(row, seed) for row in rows_of_words(scope, scope.run(source))]
     return [sum(shares) / len(shares) for shares in zip(*each, strict=True)]

@@ -1,4 +1,4 @@
-"""A sweep over held-out texts: every head off in turn, then heads off in order of importance."""
+"""A sweep over held-out texts: each head off alone, then heads off in order of importance."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -83,7 +83,7 @@ class SweepResult:
 
     @property
     def can_mark(self) -> bool:
-        """True if there are texts enough for any head to be significant beside all the others."""
+        """True if there are enough texts for a head to be significant among all the others."""
         n_selecting = (self.n_texts + 1) // 2
         return 2.0 ** (1 - n_selecting) <= LEVEL / len(self.heads)
 
@@ -187,7 +187,7 @@ class Sweep:
             yield done + 1
 
     def swept(self) -> SweepResult:
-        """Return the results, all passes made."""
+        """Return the results, once all passes are made."""
         return SweepResult(
             self.baseline, len(self.texts), self.n_orders, tuple(self.results()), self.curves()
         )
@@ -254,8 +254,8 @@ class Sweep:
     def _importance(self) -> dict[SiteHead, float]:
         """Return E|zᵀ ∂L/∂z| of each head over the selecting half, in units of its layer's length.
 
-        z is the head output; Michel et al. (2019, eq. 2 and the end of §4.1). Where a layer of its
-        kind has one head alone, whose share of its layer would always be 1, it has no unit.
+        z is the head output; Michel et al. (2019, eq. 2 and the end of §4.1). If a layer of its
+        kind has a single head, whose share would always be 1, that kind is not divided.
         """
         if self._ranked is not None:
             return self._ranked
@@ -288,7 +288,7 @@ class Sweep:
         return HeadOff(Where(site=site, heads=(head,)), baseline=self.baseline)
 
     def _batches(self, texts: Sequence[EncodingByStream]) -> Iterator[list[int]]:
-        """Yield the indices of texts of like lengths, which need little padding."""
+        """Yield the indices of texts of similar length, which need little padding."""
         by_length = sorted(range(len(texts)), key=lambda i: [len(r.ids) for r in texts[i].values()])
         size = self.batch if self.scope.model.pads else 1
         for first in range(0, len(texts), size):
@@ -301,7 +301,7 @@ class Sweep:
         return self._measure.losses(texts, outputs)
 
     def _of(self) -> dict[str, Any]:
-        """Return what the losses on file must belong to."""
+        """Return the model, texts and settings that a file of losses must belong to."""
         ids = [[list(row.ids) for row in text.values()] for text in self.texts]
         return {
             "fingerprint": self.scope.fingerprint,
@@ -323,7 +323,7 @@ class Sweep:
         if stored.get("of") != json.loads(json.dumps(self._of())):
             raise ValueError(f"{self.path} holds another sweep; remove it, or choose another file")
         if not are_parts(losses := stored.get("losses")):
-            raise ValueError(f"{self.path} is damaged; remove it, and the sweep starts anew")
+            raise ValueError(f"{self.path} is damaged; remove it, and the sweep starts again")
         self.losses = losses
 
     def _write(self) -> None:

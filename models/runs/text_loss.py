@@ -42,7 +42,7 @@ def complete_streams(scope: Scope, values: Texts) -> dict[str, Encoding]:
 
 
 def loss_kind(outputs: Mapping[str, Output]) -> str | None:
-    """Return the kind of loss, a key of LOSS_UNITS; None of an answer without probabilities."""
+    """Return the kind of loss, a key of LOSS_UNITS; None for an answer without probabilities."""
     output = next(iter(outputs.values()), None)
     if isinstance(output, NextToken | TokenInOrder):
         return TOKEN_LOSS
@@ -60,7 +60,7 @@ def with_hidden(
 ) -> list[EncodedStreams]:
     """Return texts with 15 % of their tokens masked, drawn by the seed, at least one.
 
-    A [MASK] of a text's own stays; the token it hides is not known, so it has no part in the loss.
+    A [MASK] typed in a text stays; its token is not known, so it does not count in the loss.
     Texts without a token that can be masked are left out.
     """
     mask_id, masked_texts = scope.tokenizer.mask_id, []
@@ -75,9 +75,9 @@ def with_hidden(
 
 
 def labels_of(outputs: Mapping[str, Output]) -> tuple[int | None, ...]:
-    """Return the label of each row of the logits: the tokens read, or else what the model chooses.
+    """Return the label of each row of the logits: the tokens read, or else the model's choice.
 
-    None: not known.
+    None if it is not known.
     """
     output = next(iter(outputs.values()))
     if isinstance(output, NextToken | TokenInOrder | MaskedToken):
@@ -95,7 +95,7 @@ def loss_of(outputs: Mapping[str, Output], labels: Sequence[int | None]) -> Floa
 class TextLosses:
     """The losses of texts under edits of a model.
 
-    The labels of an answer are what the model chooses without edits, so that its own loss says how
+    The labels of an answer are the model's choices without edits, so that its own loss shows how
     sure it is.
 
     Raises:
@@ -114,7 +114,7 @@ class TextLosses:
     def labels(
         self, texts: Sequence[EncodedStreams], outputs: Sequence[Mapping[str, Output]]
     ) -> list[tuple[int | None, ...]]:
-        """Return the labels of each text; `outputs` are its answers, under whatever edits."""
+        """Return the labels of each text; `outputs` are its answers under any edits."""
         if self.kind != ANSWER_LOSS:
             return [labels_of(one) for one in outputs]
         keys = [tuple(tuple(row.ids) for row in text.values()) for text in texts]

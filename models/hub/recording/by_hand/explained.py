@@ -73,9 +73,7 @@ def explain_scores(weighted_sum: WeightedSum) -> ExplainedScores | str:
     is_half = raw.dtype.itemsize < 4  # too coarse to tell a cap from a scale
     if (whole is None or is_half) and (capped := step.before(_TANH)) is not None:
         whole = _capped(weighted_sum, root, step, capped, raw, masked) or whole
-    return (
-        whole or "its steps between q·k and the softmax are not a scale, an added term and a mask"
-    )
+    return whole or "its step from q·k to the softmax is not a scale, an added term and a mask"
 
 
 _TANH = frozenset({torch.tanh, Tensor.tanh, torch.nn.functional.tanh})
