@@ -25,9 +25,9 @@ from models.trace.outputs import Output
 from models.trace.reuse import LayerOutputs
 
 MAX_BATCH_LOGITS = 2**25  # logits of one pass (128 MB in float32)
-# weights times tokens of all rows: some 0.5 s, of which one half is spared
+# weights times tokens of all rows: some 0.5 s, half of which is saved
 MIN_REUSING_WORK = 2**34
-MIN_REUSING_EDITS = 9  # edits, of which four are made to see whether it works
+MIN_REUSING_EDITS = 9  # edits, four of which test whether reuse works
 LOGIT_ROUNDING = 1e-3  # of the largest logit, where a sum is taken in another order
 
 

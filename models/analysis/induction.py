@@ -47,7 +47,7 @@ class Repeats:
 
 @dataclass(frozen=True, eq=False)
 class Induction:
-    """What each head of a language model does on repeated random tokens.
+    """Two measures of each head of a language model on repeated random tokens.
 
     `prefix_matching` is the mean weight, 0 to 1, that a repeated token gives the one after its
     first occurrence, at the distance where it gives least. `copying` is how much the head itself

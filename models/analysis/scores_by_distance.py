@@ -65,7 +65,7 @@ class RotatedPair:
     places: tuple[int, int]
 
     def scores(self, shift: int = 0) -> Float[Tensor, "n"]:
-        """Return the score at each distance 0, 1, … with both vectors rotated anew.
+        """Return the score at each distance 0, 1, … with both vectors rotated again.
 
         The key is rotated to position `shift`, the query to each later position of the rotation
         table.

@@ -201,9 +201,9 @@ _PATH = re.compile(r"[/\\]|^~|^\.\.$")
 
 @contextmanager
 def stage_folder(folder: Path) -> Iterator[Path]:
-    """Make a temporary folder with what transformers may read of `folder`, weights as links.
+    """Make a temporary folder with the files that transformers may read, weights as links.
 
-    Raises CheckpointError for a file that cannot be read, is no regular file or is too large.
+    Raises CheckpointError for a file that cannot be read, is not a regular file or is too large.
     """
     with tempfile.TemporaryDirectory(prefix="attnscope-") as temporary:
         private = Path(temporary)

@@ -205,7 +205,7 @@ class OpeningPlan:
 
 
 def opening_plan(folder: Path) -> OpeningPlan:
-    """Read the configuration of a folder. Raises CheckpointError, or what transformers raises."""
+    """Read the configuration of a folder. Raises CheckpointError, or an error of transformers."""
     transformers = transformers_library()
     name, opens, model_class = model_kind(files.config(folder))
     config = transformers.AutoConfig.from_pretrained(

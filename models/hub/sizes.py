@@ -173,7 +173,7 @@ def missing_in(module: Any, config: Any) -> str:
     """Return the sizes that a model does not give, as a reason for refusing it."""
     return (
         _missing(config.get_text_config(decoder=True))
-        or f"{type(module).__name__:.80} hands out no table with one embedding for each token"
+        or f"{type(module).__name__:.80} provides no table with one embedding for each token"
     )
 
 
@@ -188,7 +188,7 @@ def _key_heads(text: Any) -> int:
     name = "num_key_value_heads"
     try:
         numbers = [getattr(text, name, None)]
-    except Exception:  # the library has an error of its own for layers that differ
+    except Exception:  # the library has its own error for layers that differ
         numbers = [getattr(layer, name, None) for layer in text.per_layer_config]
     numbers += [n for key, n in vars(text).items() if key.endswith(f"_{name}")]
     return min((n for n in numbers if isinstance(n, int) and n), default=0)

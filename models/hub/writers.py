@@ -184,7 +184,7 @@ class LibraryCache:
         self.past = past
 
     def cut(self, n: int) -> None:
-        """Forget all positions of the written stream but the first n."""
+        """Forget all positions of the generated stream but the first n."""
         self.past.crop(-(self.past.get_seq_length() - n))
 
     def reorder(self, rows: Int[Tensor, " batch"]) -> None:

@@ -1,4 +1,4 @@
-"""An image file, held against limits before it is decoded: it may come from anybody."""
+"""An image file, checked against limits before it is decoded, because it is untrusted."""
 
 from __future__ import annotations
 

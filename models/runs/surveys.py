@@ -78,7 +78,7 @@ def generated_words(ids: Sequence[int], tokenizer: Tokenizer) -> list[GeneratedW
 
 @dataclass(frozen=True)
 class Slip:
-    """A wrong word in a translation: what followed the right one, and what follows this one."""
+    """A wrong word in a translation, with the words after the right one and after this one."""
 
     right: GeneratedWord
     wrong: GeneratedWord

@@ -109,8 +109,8 @@ class SweepResult:
 class Sweep:
     """A sweep that can be stopped and continued.
 
-    `losses` holds the loss of each text by what is off, and is written to `path`, if there is one,
-    after every pass. Even texts select and rank heads, odd ones report their effects.
+    `losses` holds the loss of each text by the heads that are off, and is written to `path`, if
+    there is one, after every pass. Even texts select and rank heads, odd ones report their effects.
     """
 
     scope: Scope

@@ -1,4 +1,4 @@
-"""A sound file, held against limits before it is decoded: it may come from anybody.
+"""A sound file, checked against limits before it is decoded, because it is untrusted.
 
 It reads WAV files of integers (PCM, 8 to 32 bits) or of 32-bit floats. No decoder of another
 library is called: the chunks are walked here, and numpy reads the samples.

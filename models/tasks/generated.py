@@ -1,4 +1,4 @@
-"""Tasks whose examples are strings made by a rule; none of a held-out source is ever trained on.
+"""Tasks whose examples are strings made by a rule; held-out sources are never trained on.
 
 An example is a source and the answer to it. forms.py turns it into what a family of models reads.
 """

@@ -1,4 +1,4 @@
-"""The `markov` task: letters of a Markov chain whose transitions are drawn anew for each text.
+"""The `markov` task: letters of a Markov chain whose transitions are drawn for each text.
 
 A model can only learn them from the text itself (Edelman et al. 2024). The exact predictor counts
 what followed the current letter so far; no model can have a smaller loss on average.

@@ -82,7 +82,7 @@ class MaskedTask(TextFiles):
         return self._sentences("train")
 
     def batches(self, seed: int) -> Iterator[Sequence[Masked]]:
-        """Yield batches; every epoch draws pairs, cuts and masks anew."""
+        """Yield batches; every epoch draws new pairs, cuts and masks."""
         running, alone = self._train
         for epoch in count():
             rng = random.Random(f"{seed}/{epoch}")

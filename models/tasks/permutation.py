@@ -28,7 +28,7 @@ PERMUTATION_EVAL_ROWS = 64  # per batch in `evaluate`
 
 
 class PermutationTask(RunningText):
-    """Rows with a factorisation order, drawn anew every epoch, or left to right.
+    """Rows with a factorisation order, newly drawn every epoch, or left to right.
 
     The last 1/`predict_last` of the order is predicted (K in §2.3); 1 for all of it.
     """
@@ -57,7 +57,7 @@ class PermutationTask(RunningText):
         return [ids for ids in self.tokenizer.encode_many(self._of("train")) if ids]
 
     def batches(self, seed: int) -> Iterator[Sequence[Ordered]]:
-        """Yield batches; every epoch draws orders, cuts and pairs anew."""
+        """Yield batches; every epoch draws new orders, cuts and pairs."""
         for epoch in count():
             rng = random.Random(f"{seed}/{epoch}")
             rows = list(self._rows(rng))

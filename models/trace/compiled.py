@@ -1,4 +1,4 @@
-"""Compiled functions (torch.compile) while somebody records or edits them.
+"""Compiled functions (torch.compile) while a run is recorded or edited.
 
 Compiled code marks nothing and knows no edits (`current()` and `active()` are None in it), so
 `record()` and `editing()` have it run as it is written.

@@ -23,7 +23,7 @@ SOON = 0.15  # s in which a pause is answered, even if a step or a validation is
 
 
 class Controls:
-    """What was asked for last; a thread of its own reads it."""
+    """The latest command, read by a separate thread."""
 
     def __init__(self, commands: TextIO, report: Callable[..., None]) -> None:
         self._commands, self._report = commands, report

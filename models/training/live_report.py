@@ -1,7 +1,7 @@
-"""Reports of a run to an app that watches its folder, made while somebody looks.
+"""Reports of a run to an app, made while the app asks for them.
 
 The app names the attention that it looks at in a request file, again and again; the run answers
-with a report file. Neither waits for the other, and nothing is written while nobody looks.
+with a report file. Neither waits for the other, and nothing is written unless the app asks.
 """
 
 import json
@@ -47,7 +47,7 @@ class _Reports:
         self._begun, self._last, self._spent = time.perf_counter(), 0.0, 0.0
 
     def report(self, record: StepRecord) -> None:
-        """Report a step, if somebody looks and time allows; a full disk does not stop the run."""
+        """Report a step if the app asks and time allows; a full disk does not stop the run."""
         now = time.perf_counter()
         if now - self._last < REPORT_SECONDS or self._spent > REPORT_SHARE * (now - self._begun):
             return

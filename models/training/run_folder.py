@@ -29,7 +29,7 @@ except ImportError:  # Windows
 
 STATE = "state.pt"
 LOCK_FILE = ".lock"
-CLAIM_SECONDS = 0.2  # s, longer than somebody else looks whether the folder is claimed
+CLAIM_SECONDS = 0.2  # s, longer than another process takes to check for a claim
 _MARK = b"\nSHA-256 "  # in state.pt, between torch's content and its checksum
 
 

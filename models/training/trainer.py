@@ -114,7 +114,7 @@ class Trainer:
             )
 
     def compile(self) -> None:
-        """Train with compiled layers and a compiled loss from now on; the rest is as written."""
+        """Compile the layers and the loss for the steps that follow."""
         compile_layers(self.model)
         self._objective = torch.compile(self.task.objective, dynamic=True)
 

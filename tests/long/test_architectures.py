@@ -89,7 +89,7 @@ REFUSED = {
     **dict.fromkeys(("clip", "flava", "siglip"), "preprocessor_config.json is missing"),
     **dict.fromkeys(("bros", "clvp", "funnel", "gemma4_unified_assistant"), _NOT_ALONE),
     "voxtral_realtime": f"reads audio and text.* {_NOT_ALONE}",
-    "canine": "hands out no table with one embedding for each token",
+    "canine": "provides no table with one embedding for each token",
     "longformer": "returns weights of 3 × 5 for 3 × 3 tokens",
     "mllama": "transformers does not list it among the 'mllama' models",
     "perceiver": "weighs 6 × 5 and 6 × 6 and 64 × 6 places of its own",

@@ -239,7 +239,7 @@ REFUSED = {
         "CanineConfig",
         {key: size for key, size in _WIDE.items() if key != "vocab_size"}
         | {"hidden_size": 24, "num_hash_buckets": 17, "type_vocab_size": 2},
-        "CanineModel hands out no table with one embedding for each token",
+        "CanineModel provides no table with one embedding for each token",
     ),
     "LxmertModel": (  # has layers of three kinds, and a number for each
         "LxmertConfig",

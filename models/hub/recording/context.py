@@ -207,7 +207,7 @@ class PassContext:
 
     kind: Callable[[ModuleCall], SiteKind]
     n_query: int
-    start: int = 0  # position of the first query on the stream that is written
+    start: int = 0  # position of the first query on the generated stream
     n_key: Mapping[str, int] = field(default_factory=dict)
     padding: Mapping[str, Bool[Tensor, "batch key"]] = field(default_factory=dict)
     groups: int = 1

@@ -96,7 +96,7 @@ class ForwardPass:
         self.is_followed = self.recording is not None or self.edits is not None
         self.edits_activations = self.edits is not None and bool(self.edits.activations)
         self.by_functions = False  # see watch.watching
-        self.is_paused = False  # True while an edit computes, which is no part of the model's pass
+        self.is_paused = False  # True while an edit computes, which is not part of the model's pass
         # position vectors, from the first position of a text on
         self.position_table: Tensor | None = None
         self._makers: dict[int, tuple[Tensor, str]] = {}
@@ -397,7 +397,7 @@ class ForwardPass:
         return f"it asks for {n_query} × {n_key} cells, where the run has {tokens[0]} × {tokens[1]} tokens"
 
     def _explanation(self, call: AttentionCall, kind: SiteKind) -> MaskExplanation:
-        """Return the mask's layers, worked out once for all attentions that share it."""
+        """Return the mask's layers, computed once for all attentions that share it."""
         mask, n_query, n_key = call.attn_mask, call.q.shape[2], call.k.shape[2]
         about = (
             (mask.data_ptr(), mask.shape, mask.stride(), mask.dtype)

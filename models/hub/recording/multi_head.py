@@ -1,6 +1,6 @@
 """Record `F.multi_head_attention_forward`, which nn.MultiheadAttention and nn.Transformer call.
 
-Its inner call cannot be seen, so q, k and v are worked out from its arguments. Its output before
+Its inner call cannot be seen, so q, k and v are computed from its arguments. Its output before
 W_O comes from the function itself, called with the identity in place of W_O, which changes no
 number.
 """

@@ -116,7 +116,7 @@ class Linears:
         return self._copies[-1][-1]
 
     def origin(self, t: Float[Tensor, "batch head n d_head"]) -> Origin | None:
-        """Return the product behind q, k or v, (batch, head, token, d_head).
+        """Return the product that made q, k or v, (batch, head, token, d_head).
 
         None if it is not a view of a product, or heads are not side by side.
         """
@@ -259,7 +259,7 @@ def defer_projection(
 def undo_gqa_repeat(
     t: Float[Tensor, "batch head key d_head"], groups: int, n_heads: int
 ) -> Float[Tensor, "batch key_head key d_head"]:
-    """Return keys or values without the copies that were made of them for each head of a group.
+    """Return keys or values without their copies for the heads of a group.
 
     A group has up to `groups` heads.
     """

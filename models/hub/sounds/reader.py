@@ -47,7 +47,7 @@ class SoundReader(HubModel):
     ) -> None:
         """Wrap a module that takes the input `reads`; `count_frames` counts the frames it makes.
 
-        `trial` is the input of trial runs; `names` are those of its classes; `blank` is no class.
+        `trial` is the input of trial runs; `names` are those of its classes; `blank` is not one.
         """
         super().__init__(*args, **settings)
         self._reads, self._count, self._trial = reads, count_frames, trial

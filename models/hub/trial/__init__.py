@@ -1,1 +1,1 @@
-"""Trying out a Hugging Face folder in a process of its own, before this one reads it."""
+"""Try out a Hugging Face folder in a separate process before this one reads it."""

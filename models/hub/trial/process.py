@@ -83,7 +83,7 @@ def _run(descriptor: int, lifeline: int) -> None:
             report({"bytes": size})
         except CheckpointError as error:
             report({"error": str(error)})
-        except BaseException as error:  # a panic of the library is no Exception
+        except BaseException as error:  # a panic of the library is not an Exception
             report({"raised": str(error).strip() or type(error).__name__})
     finally:
         os._exit(0)
@@ -112,7 +112,7 @@ def _data_bytes() -> int:
 
 
 def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
-    """Return the bytes of the folder's model. Raises what its files make the libraries raise."""
+    """Return the bytes of the folder's model. Raises any error of the libraries."""
 
     def begin(stage: str, seconds: int) -> None:
         report({"stage": stage})

@@ -37,7 +37,7 @@ __all__ = ["Inputs", "Patches", "scope_of", "watch"]
 
 MAX_MODULE_TOKENS = 4096  # tokens
 ONE_OF = "give either encode, for a module that reads text, or encode_image"
-TAKEN = ("edits", "draft_tokens")  # arguments of `Scope.run` that are no fields
+TAKEN = ("edits", "draft_tokens")  # arguments of `Scope.run` that are not fields
 EXAMPLE = "The little dog was very hungry."
 PAIR_EXAMPLES = (EXAMPLE, "Le petit chien avait très faim.")  # of a source and a target
 

@@ -39,7 +39,7 @@ class Patch(Edit):
     that the model writes is read from the run being patched, so that both runs of a translation
     read one target: only the source differs. The intermediates that count are the cells of the
     residual stream (`resid_pre`, `resid_mid`, `resid_post`) and `ff_out`; in a recurrent model the
-    states, of which the next step starts from the one taken.
+    states; the next step starts from the one taken.
 
     Without an alignment, both runs must have the same number of tokens there, and position i takes
     from position i. `alignment` holds (position here, position in the other run) pairs; other

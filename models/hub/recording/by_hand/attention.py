@@ -256,7 +256,7 @@ def _replaced(arg: Any, old: Tensor, new: Tensor) -> Any:
 def _summed(
     terms: tuple[ScoreTerm, ...], causes: Causes
 ) -> Float[Tensor, "#batch #head query key"] | None:
-    """Return what the terms add to all scores; None without terms."""
+    """Return the sum of the terms for all scores; None without terms."""
     n_rows, _, n_query, n_key = causes.softmaxed.shape
     queries = torch.arange(n_key - n_query, n_key)
     return sum_of_terms(terms, queries, n_key, n_rows).to(causes.q.device) if terms else None
