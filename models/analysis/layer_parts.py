@@ -51,7 +51,7 @@ class SublayerEffect:
 
     Under pre-LN `normed` is LayerNorm(before), which it reads; under post-LN it is LayerNorm(before
     + added), the stream after it; without LayerNorm, or where an edit sets that stream, it is None.
-    `added` is its output, behind the norm and times the factor that this may have.
+    `added` is its output, after its norm and times its factor if it has these.
     """
 
     sublayer: Sublayer
