@@ -220,6 +220,42 @@ def test_a_run_that_cannot_be_queued_any_more_fails_and_later_ones_begin():
         run.stop()
 
 
+def test_a_run_that_fails_to_begin_in_any_way_says_why_and_the_next_begins():
+    class Failing(Unstarted):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    trainers = Pool(1, lambda owner: True)
+    one, two = Failing(COPY, "a"), Unstarted(COPY, "b")
+    trainers.submit(one)
+    trainers.submit(two)
+    until(lambda: two.state == RUNNING, 5)
+    assert (one.state, one.message) == (FAILED, "can't start new thread")
+    two.stop()
+
+
+def test_a_run_that_is_resumed_while_the_queue_looks_at_it_stays_in_the_queue():
+    class Resumed(Unstarted):
+        @property
+        def is_active(self) -> bool:
+            was_active = super().is_active
+            if not was_active and not resumed:
+                resumed.append(threading.Thread(target=trainers.submit, args=(self,)))
+                resumed[0].start()
+                resumed[0].join(0.2)  # it waits for the queue's lock
+            return was_active
+
+    resumed: list[threading.Thread] = []
+    trainers = Pool(1, lambda owner: True)
+    run = Resumed(COPY, "a")
+    run.state = STOPPED
+    trainers._runs["a"] = run
+    trainers._advance("a", run)
+    resumed[0].join()
+    until(lambda: run.state == RUNNING, 5)
+    run.stop()
+
+
 def test_an_error_about_one_session_holds_up_no_other():
     there = {"b": True}
     trainers = Pool(2, there.__getitem__)  # fails for a

@@ -87,11 +87,11 @@ class Pool:
             time.sleep(RUNS_LOOK_SECONDS)
 
     def _advance(self, owner: str, run: TrainingRun) -> None:
-        if not run.is_active:
-            with self._lock:
+        with self._lock:  # a run that is resumed meanwhile is active again
+            if not run.is_active:
                 if self._runs.get(owner) is run:
                     del self._runs[owner]
-            return
+                return
         now = time.monotonic()
         if self._is_there(owner):
             run.seen = now
@@ -103,6 +103,9 @@ class Pool:
                     run.start()
             except OSError as error:
                 run.fail(f"{error.strerror or error}")
+            except Exception as error:  # the next run begins
+                _log.exception("a run could not begin")
+                run.fail(f"{error}")
 
     def _rests_too_long(self, run: TrainingRun, now: float) -> bool:
         return (
