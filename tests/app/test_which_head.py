@@ -123,3 +123,15 @@ def test_every_section_of_interventions_names_an_edit_once(section: str) -> None
     assert undo == [UNDO_KEY.get(section, "undo-edit-0")]
     app.button(undo[0]).click().run()
     assert "edits" not in address_of(app)
+
+
+@pytest.mark.parametrize("section", ["", *INTERVENTIONS_SECTIONS])
+def test_an_edit_is_named_where_a_section_shows_nothing_of_the_model(section: str) -> None:
+    edits = to_text([HeadOff(Where(site="encoder.layers.0.self_attn", heads=(1,)))])
+    link = {"checkpoint": "bert", "text": "A dog.", "interventions-section": section}
+    app = app_at("interventions", edits=edits, **link)
+    assert not app.exception
+    undo = [str(button.key) for button in app.button if "undo-" in str(button.key)]
+    assert len(undo) == 1
+    app.button(undo[0]).click().run()
+    assert "edits" not in address_of(app)

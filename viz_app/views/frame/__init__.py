@@ -30,8 +30,7 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
 
     Return how its pictures are made of another run; None if they cannot be made at every key.
     """
-    section = url_state.get(page.section) if page.section else ""
-    named = page.names.get(section, ())
+    named = _named_by_section(page, original)
     run = show_changes(session, original, is_changed=page.shows_changes, named=named)
     ui.headline(page.question, page.answer(run))
     find = page.views[_section(page, run)]
@@ -67,6 +66,19 @@ def _offer_difference() -> None:
     """Draw the switch between both runs and their difference."""
     about = "Show this run minus the pinned run, number by number, instead of both."
     pick.pick_setting("Difference", SHOWS_DIFFERENCE, help=about)
+
+
+def _named_by_section(page: Page, run: CurrentRun) -> tuple[str, ...]:
+    """Return the changes that the chosen section lists; none if this run has no such section."""
+    if not page.names:
+        return ()
+    chosen = url_state.get(page.section) if page.section else ""
+    section = chosen or next(
+        (name for name, find in page.views.items() if not _why_none(find, run)), ""
+    )
+    if section not in page.views or _why_none(page.views[section], run):
+        return ()
+    return page.names.get(section, ())
 
 
 def _section(page: Page, run: CurrentRun) -> str:

@@ -48,5 +48,5 @@ INTERVENTIONS_PAGE = Page(
     INTERVENTIONS_SECTIONS,
     lambda run, choices: onward.how_it_writes(run),
     INTERVENTIONS_SECTION,
-    names=dict.fromkeys(("", "Heads", "Patch", "Is attention explanation?"), ("edits",)),
+    names=dict.fromkeys(("Heads", "Patch", "Is attention explanation?"), ("edits",)),
 )
