@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -43,11 +44,13 @@ class Taps:
     """The taps of a model by (path of a module, True for its input). Hooks look here at each pass.
 
     `exact` is used while edits change intermediates: each is tapped where it is itself the input or
-    output of a module, not made from another.
+    output of a module, not made from another. `number` tells models apart; a deep copy of a model
+    keeps it, as its hooks do.
     """
 
     by_place: dict[tuple[str, bool], tuple[Tap, ...]] = field(default_factory=dict)
     exact: dict[tuple[str, bool], tuple[Tap, ...]] = field(default_factory=dict)
+    number: int = field(default_factory=itertools.count().__next__)
 
     def add(self, path: str, tap: Tap) -> None:
         """Record this tap, too, in later passes."""

@@ -308,8 +308,8 @@ def _remove(handles: Mapping[str, tuple[RemovableHandle, ...]]) -> None:
 def _pass_of(taps: Taps) -> ForwardPass | None:
     """Return the pass under way, if it is one of the model with these taps."""
     forward_pass = _pass.get()
-    of_pass = taps if forward_pass is None else forward_pass.context.taps
-    return forward_pass if of_pass is None or of_pass is taps else None
+    of_pass = None if forward_pass is None else forward_pass.context.taps
+    return forward_pass if of_pass is None or of_pass.number == taps.number else None
 
 
 def _enter(path: str, taps: Taps) -> Callable:
