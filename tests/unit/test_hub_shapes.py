@@ -166,7 +166,7 @@ def test_where_one_pass_and_single_steps_disagree_the_story_says_so(tmp_path: Pa
     ]
     assert max(apart[: len(target)]) > 1e-3
     assert story.disagreement == next(i for i, one in enumerate(apart) if one > 1e-4)
-    same = replace(story, parallel=serial)
+    same = replace(story, teacher_forced=serial)
     assert (story.divergence, same.disagreement) == (None, None)
 
 
