@@ -93,6 +93,7 @@ class HubModel(Architecture):
         self.unused: Sequence[str] = ()  # unused tensors in its files (weights.open_module)
         self.shows_causes = False  # if each attention has q, k and scores (probe.check_recorded)
         self.by_functions = False  # watching a few functions is enough (probe.choose_route)
+        self.eval()  # as its module is
         self.record_layers(None)
         self.fields = (
             type(self).fields

@@ -331,13 +331,17 @@ class Scope:
     ) -> list[Trace]:
         """Run several inputs at once; return the traces that `run` would, up to rounding.
 
-        They share one batch, which costs little more than one input; its padding is cut off.
+        They share one batch, which costs little more than one input; its padding is cut off. Inputs
+        of different lengths run one by one if the model cannot tell padding.
         `draft_tokens` as in `run`, for a single input.
 
         Raises:
             InputError: a field cannot be read.
         """
         rows = [self.streams(*texts) for texts in requests]
+        lengths = {tuple(len(part.ids) for part in row.values()) for row in rows}
+        if len(lengths) > 1 and not self.model.pads:
+            return [self.run_each([texts])[0] for texts in requests]
         if not self.model.can_write:
             with torch.no_grad(), record() as recording:
                 answers = self._answers(self.model(*self.model.inputs(rows)))

@@ -26,6 +26,12 @@ def test_a_likelihood_is_taken_without_dropout() -> None:
     assert all(part.training for part in model.modules())
 
 
+def test_a_measure_leaves_a_model_of_the_library_without_dropout(hub_scope) -> None:
+    model = hub_scope("GPT2LMHeadModel").model
+    likelihoods(model, [Passage((7, 8, 9, 2), 3, 6)])
+    assert not any(part.training for part in model.modules())
+
+
 def test_a_measure_that_fails_leaves_a_model_in_training() -> None:
     model = random_gpt(dropout=0.5).train()
     with pytest.raises(Stopped):

@@ -102,7 +102,7 @@ def test_a_class_that_answers_in_no_known_form_is_named(tmp_path: Path) -> None:
     config = tiny_architectures._config("t5gemma", {})
     transformers.T5GemmaForSequenceClassification(config).save_pretrained(tmp_path)
     with pytest.raises(
-        CheckpointError, match=r"T5GemmaFor\w+ runs on a text, but its inputs or out"
+        CheckpointError, match=r"T5GemmaFor\w+ runs on a text, but Attnscope does not"
     ):
         models.load(tmp_path, device="cpu")
 

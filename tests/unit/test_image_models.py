@@ -325,7 +325,7 @@ HOSTILE = {
     "no such class": ({"image_processor_type": "os.system"}, PREPROCESSOR),
     "a class that is none": ({"image_processor_type": "BertTokenizer"}, PREPROCESSOR),
     "numbers for means": ({"image_mean": [0.5] * 7}, PREPROCESSOR),
-    "a zero deviation": ({"image_std": [0, 0, 0]}, "not a number|cannot be used"),
+    "a zero deviation": ({"image_std": [0, 0, 0]}, "not finite|cannot be used"),
     "code of its own": ({"auto_map": {"AutoImageProcessor": "evil.Evil"}, "image_processor_type": "Evil"}, PREPROCESSOR),
 }  # fmt: skip
 

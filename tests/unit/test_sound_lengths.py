@@ -14,7 +14,7 @@ from sound_models import BANDS, LETTERS, SPELLERS, WRITERS, save_reader, save_sp
 import models
 from models import Scope, cli
 from models.analysis.checks import check_site
-from models.errors import CheckpointError
+from models.errors import CheckpointError, InputError
 from models.hub.sounds.rows import spectrogram_rows
 from models.hub.sounds.steps import EqualSteps, token_steps
 from models.runs.attention_row import query_of
@@ -291,3 +291,18 @@ def test_columns_in_another_order_than_their_times_are_refused() -> None:
 
     with pytest.raises(CheckpointError, match="columns of its spectrogram are not equal steps"):
         spectrogram_rows(swapped, swapped, 400, 8)
+
+
+def test_a_writer_whose_cache_can_be_confirmed_writes_with_it(scopes: dict[str, Scope]) -> None:
+    model = scopes["MoonshineForConditionalGeneration"].model
+    assert model.can_cache
+    ids = torch.tensor([[1, 2, 3]] * 3)
+    assert model.trial_inputs(ids).shape == model.repeated(ids)[0].shape
+
+
+@pytest.mark.parametrize("level", [0.0, 0.5])
+def test_a_sound_that_cannot_be_normalised_is_refused_for_that(
+    scopes: dict[str, Scope], level: float
+) -> None:
+    with pytest.raises(InputError, match="silent, constant or too short"):
+        scopes["Speech2TextForConditionalGeneration"].run(wav(np.full(16_000, level)))

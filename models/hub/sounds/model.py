@@ -77,8 +77,9 @@ class SpeechToText(EncoderDecoderLM):
         return self.trial.expand(len(ids), *self._trial.shape), ids
 
     def trial_inputs(self, ids: Shaped[Tensor, "batch n"]) -> Tensor:
-        """Return the trial sound, and its reverse in every second row."""
-        return torch.cat([self.trial, self.trial.flip(-1)]).repeat(len(ids), 1, 1)[: len(ids)]
+        """Return the trial sound, mirrored along its last axis in every second row."""
+        both = torch.cat([self.trial, self.trial.flip(-1)])
+        return both.repeat(len(ids), *[1] * self._trial.dim())[: len(ids)]
 
     def encoder_inputs(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, " batch *shape"]:
         return stacked([cast(FrameIds, row) for row in rows]).to(self.device, self.module.dtype)

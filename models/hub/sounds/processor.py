@@ -126,8 +126,13 @@ class SoundProcessor:
         made = self._made(sound)
         inputs = {name: made[name] for name in ("input_features", "input_values") if name in made}
         name, value = next(iter(inputs.items()), ("", None))
-        if not isinstance(value, Tensor) or value.shape[:1] != (1,) or not value.isfinite().all():
+        if not isinstance(value, Tensor) or value.shape[:1] != (1,):
             raise CheckpointError("its feature extractor makes no row of numbers of a sound")
+        if not value.isfinite().all():
+            raise CheckpointError(
+                "its feature extractor makes infinite numbers of this sound, which is silent, "
+                "constant or too short to be normalised"
+            )
         value, mask = value[0].float(), made.get("attention_mask")
         if not padded and mask is not None:
             n = int(mask.sum())
