@@ -174,7 +174,7 @@ def table_looked_up(
     context = PassContext(lambda frame: kind, n, token_table=model.token_table)
     with record(), watching(context) as forward_pass:
         model.reader(**inputs)
-    if (table := forward_pass.position_table) is None:
+    if (table := forward_pass.intermediates.position_table) is None:
         return None
     is_free = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
     return PositionTable(table[:max_rows], is_free and not _is_sinusoidal(table[:max_rows]))

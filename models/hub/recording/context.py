@@ -190,6 +190,11 @@ class ModuleCall(NamedTuple):
         return tuple(t for t in (*self.args, *self.kwargs.values()) if isinstance(t, Tensor))
 
 
+def module_at_work(frames: Sequence[ModuleCall]) -> ModuleCall:
+    """Return the innermost of the modules that have been entered and not left."""
+    return frames[-1] if frames else ModuleCall("attention")
+
+
 @dataclass(frozen=True)
 class HeadPlace:
     """The place of a head that is called by itself: its attention, and its index there."""

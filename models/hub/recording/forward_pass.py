@@ -8,10 +8,8 @@ module takes or returns them (`watch.Marks`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
-import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from models.hub.recording.by_hand.heads import (
@@ -27,53 +25,26 @@ from models.hub.recording.context import (
     AttentionOutput,
     ModuleCall,
     PassContext,
-    Tap,
+    module_at_work,
 )
+from models.hub.recording.intermediates import Intermediates
 from models.hub.recording.layer_count import LayerCount
 from models.hub.recording.masks import MaskExplanation, as_attn_mask, call_weights, explain_mask
 from models.hub.recording.projections import (
     Linear,
     Linears,
-    defer_projection,
     reads_joined,
-    same_memory,
-    undo_gqa_repeat,
     versions_of,
 )
+from models.hub.recording.sites import WHOLE_MODULE, SitePlace, SiteRecorder, record_output
 from models.layers.masks import Mask, SiteKind
-from models.layers.similarity import of_scale
 from models.trace import AttentionSite, Recording, current
 from models.trace.attend import attend
 from models.trace.edits import Edits
 from models.trace.edits.active import active
-from models.trace.lazy import LazyLinear
-from models.trace.recorder import MAX_KEPT_ELEMENTS, free_name
-from models.trace.site import layer_of
+from models.trace.recorder import free_name
 
 NESTED = "its tokens are in a nested tensor, whose cells cannot be read"
-WHOLE_MODULE = "the module itself"  # the name for an attention outside all parts of a module
-
-
-@dataclass(frozen=True)
-class SitePlace:
-    """The kind, layer number and name of one attention, and the module that it is called in."""
-
-    kind: SiteKind
-    number: int
-    name: str
-    frame: ModuleCall
-
-    @property
-    def title(self) -> str:
-        """The name for display."""
-        return self.name or WHOLE_MODULE
-
-    @property
-    def is_edited(self) -> bool:
-        """True if an edit in force applies here."""
-        edits = active()
-        layer = layer_of(self.name, self.number)
-        return edits is not None and bool(edits.at(self.kind.name, self.name, layer))
 
 
 class ForwardPass:
@@ -88,17 +59,14 @@ class ForwardPass:
         self.masks: dict[tuple, tuple[Tensor | None, MaskExplanation]] = {}
         # paths at which there was an attention
         self.names: set[str] = set() if context.names is None else context.names
-        self.outputs: set[str] = set()  # names of attention outputs that were seen as products
         self.last_attention: AttentionOutput | None = (
             None  # until the next product, which may be its W_O
         )
         self.edits = active()
         self.is_followed = self.recording is not None or self.edits is not None
-        self.edits_activations = self.edits is not None and bool(self.edits.activations)
+        self.intermediates = Intermediates(context, self.frames, self.recording, self.edits)
+        self.sites = SiteRecorder(self.linears, context.groups)
         self.by_functions = False  # see watch.watching
-        self.is_paused = False  # True while an edit computes, which is not part of the model's pass
-        # position vectors, from the first position of a text on
-        self.position_table: Tensor | None = None
         self._makers: dict[int, tuple[Tensor, str]] = {}
         self.lengths = {context.n_query, *context.n_key.values()}  # numbers of tokens of the run
         self.unshown, self.heads = UnshownSums(), FollowedHeads()
@@ -130,7 +98,7 @@ class ForwardPass:
         if isinstance(place, str):
             self.skip(place)
             return run(call.attn_mask, call.is_causal)
-        kind, number, name, frame = place.kind, place.number, place.name, place.frame
+        kind, name = place.kind, place.name
         explanation = self._explanation(call, kind)
         terms = explanation.terms
 
@@ -143,17 +111,14 @@ class ForwardPass:
 
         def record(recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
             explained = MaskExplanation(mask, terms)
-            site = self.record_site(
-                recording, call, explained, frame, kind, number, name, out, edits
-            )
-            sites.append(site)
+            sites.append(self.sites.record(recording, call, explained, place, out, edits))
 
         head_out = attend(
             kind, name, q, call.k, call.v, explanation.mask,
             kernel=kernel,
             weights=lambda mask: call_weights(call, MaskExplanation(mask, terms)),
             record=record,
-            number=number,
+            number=place.number,
             take_weights=take_weights,
         )  # fmt: skip
         if call.output is None:
@@ -163,18 +128,6 @@ class ForwardPass:
                 out = out.clone()
             self.last_attention = AttentionOutput(name, kind.query_stream, out, site, versions)
         return head_out
-
-    def edited(
-        self, name: str, value: Float[Tensor, "batch token feature"], stream: str
-    ) -> Float[Tensor, "batch token feature"]:
-        """Return an intermediate under the edits in force, the same tensor if none changes it."""
-        if self.edits is None or not self.edits_activations:
-            return value
-        self.is_paused = True
-        try:
-            return self.edits.activation(name, value, stream)
-        finally:
-            self.is_paused = False
 
     def place(
         self,
@@ -233,7 +186,7 @@ class ForwardPass:
     @property
     def frame(self) -> ModuleCall:
         """The module at work."""
-        return self.frames[-1] if self.frames else ModuleCall("attention")
+        return module_at_work(self.frames)
 
     def skip(self, reason: str) -> None:
         """Note the reason why an attention of the module at work is not recorded."""
@@ -272,12 +225,12 @@ class ForwardPass:
             return linear.y
         batch, _, n_query, _ = last.head_out.shape
         before, name = linear.y.reshape(batch, n_query, -1), f"{last.name}.attn_out"
-        self.outputs.add(name)
-        after = self.edited(name, before, last.stream)
+        self.intermediates.outputs.add(name)
+        after = self.intermediates.edited(name, before, last.stream)
         if self.recording is not None and last.site is not None:
             bias = None if linear.bias is None else linear.bias.detach()
-            attn_out = after if self.edits_activations else None
-            self._with_output(self.recording, last.site, linear.weight.detach(), bias, attn_out)
+            attn_out = after if self.intermediates.edits_activations else None
+            record_output(self.recording, last.site, linear.weight.detach(), bias, attn_out)
         return linear.y if after is before else after.reshape(linear.y.shape)
 
     def on_outputs(self, tensors: Sequence[Shaped[Tensor, ...]]) -> None:
@@ -290,93 +243,6 @@ class ForwardPass:
     def maker(self, t: Shaped[Tensor, ...]) -> str:
         """Return the path of the module that made a tensor; empty if none did."""
         return self._makers.get(t.untyped_storage().data_ptr(), (None, ""))[1]
-
-    def tap(self, taps: Sequence[Tap], tensors: Sequence[Shaped[Tensor, ...]]) -> Tensor | None:
-        """Edit and record the first of these tensors; return its replacement, or None."""
-        if not tensors or not (self.recording is not None or self.edits_activations):
-            return None
-        tensor = tensors[0]
-        value = before = self._by_row(tensor)
-        stream = self.context.kind(self.frame).query_stream
-        for tap in taps:
-            if tap.is_product and tap.name in self.outputs:
-                continue
-            if tap.which:
-                self._keep(tap, self._by_row(tensors[tap.which]).float(), stream)
-                continue
-            if self.edits_activations:
-                value = self.edited(tap.name, value, stream)
-                if value is not before and tap.in_place:
-                    value = before = before.copy_(value)
-            self._keep(tap, value, stream)
-        return None if value is before else value.reshape(tensor.shape)
-
-    def _by_row(self, tensor: Shaped[Tensor, ...]) -> Shaped[Tensor, ...]:
-        """Return a tensor by rows of the batch, where all tokens are in one axis."""
-        return tensor if tensor.dim() > 2 else tensor.unflatten(0, (-1, self.context.n_query))
-
-    def _keep(self, tap: Tap, value: Float[Tensor, "batch token feature"], stream: str) -> None:
-        """Record an intermediate, unless it is too large or recorded already."""
-        if self.recording is None or tap.name in self.recording.activations:
-            return
-        if not tap.largest or value.numel() <= tap.largest:
-            activation = value.clone() if tap.copies else value
-            activation = activation if tap.make is None else tap.make(activation)
-            self.recording.tap("", tap.name, activation, stream, tap.feature, tap.formula)
-
-    def on_embedding(
-        self,
-        ids: Int[Tensor, ...],
-        table: Float[Tensor, "rows feature"],
-        vectors: Float[Tensor, "... feature"],
-    ) -> Float[Tensor, "... feature"]:
-        """Record vectors taken from a table: of the tokens, or of consecutive positions.
-
-        Returns the vectors; an edit may change those of the tokens.
-        """
-        kind, n = self.context.kind(self.frame), self.context.n_query
-        if self.context.provenance is not None and self.context.provenance.lengths(kind):
-            return vectors  # with several texts, it is unknown whose these are
-        if ids.shape[-1:] != (n,) or vectors.dim() not in (2, 3):
-            return vectors
-        batched = vectors if vectors.dim() == 3 else vectors[None]
-        if not self._is_token_table(table):
-            if self._may_be_added(table):
-                self._on_positions(ids, table, kind)
-            return vectors
-        after = self.edited(f"{kind.stack}.embedding", batched, kind.query_stream)
-        if after.numel() <= 4 * MAX_KEPT_ELEMENTS:  # the layers' streams begin with it
-            self._keep_vectors(kind, "embedding", after, "embedding(token)")
-        return vectors if after is batched else after.reshape(vectors.shape)
-
-    def _on_positions(self, ids: Tensor, table: Tensor, kind: SiteKind) -> None:
-        """Record the vectors of positions, if these ids are consecutive."""
-        n = self.context.n_query
-        first = ids.reshape(-1, n)[:1]
-        if self.recording is None or n < 2:
-            return
-        if torch.equal(first, first[:, :1] + torch.arange(n, device=ids.device)):
-            place = int(first[0, 0])
-            if self.position_table is None:
-                self.position_table = table.detach()[place - self.context.start :]
-            vectors = table[place : place + n][None]  # a view, without a copy
-            self._keep_vectors(kind, "position", vectors, "position vectors, looked up")
-
-    def _keep_vectors(
-        self, kind: SiteKind, name: str, vectors: Float[Tensor, "batch token feature"], formula: str
-    ) -> None:
-        if self.recording is None or f"{kind.stack}.{name}" in self.recording.activations:
-            return
-        self.recording.tap(kind.stack, name, vectors, kind.query_stream, "d_model", formula)
-
-    def _is_token_table(self, table: Tensor) -> bool:
-        embedding = self.context.token_table
-        return embedding is not None and same_memory(embedding, table)
-
-    def _may_be_added(self, table: Tensor) -> bool:
-        """Return True unless its rows are narrower than the tokens', such as angles of a head."""
-        embedding = self.context.token_table
-        return embedding is None or table.shape[-1] >= embedding.shape[-1]
 
     def tokens(self, kind: SiteKind, n_key: int) -> tuple[int, int]:
         """Return the number of queries and keys; `n_key` if the stream's is not known."""
@@ -415,83 +281,3 @@ class ForwardPass:
                 explanation,
             )  # the tensor too, so that its memory is not reused
         return self.masks[key][1]
-
-    def record_site(
-        self,
-        recording: Recording,
-        call: AttentionCall,
-        explanation: MaskExplanation,
-        frame: ModuleCall,
-        kind: SiteKind,
-        number: int,
-        name: str,
-        out: Shaped[Tensor, ...],
-        edits: Edits,
-    ) -> AttentionSite:
-        """Store one attention in the recording, with projections if q, k and v are products."""
-        call = self._unscaled(call)
-        q, n_heads, groups = call.q, call.q.shape[1], self.context.groups
-        k, v = undo_gqa_repeat(call.k, groups, n_heads), undo_gqa_repeat(call.v, groups, n_heads)
-        of_q, of_k, of_v = call.origins or [self.linears.origin(t) for t in (q, k, v)]
-        x = self.linears.source(of_q, q, frame.inputs)
-        reads_itself = of_v is None and kind.query_stream == kind.key_stream
-        # with a cache the new positions only
-        memory = x if reads_itself else self.linears.source(of_v, v, frame.inputs)
-        origins = {"W_Q": of_q, "W_K": of_k, "W_V": of_v} if k.shape[1] == n_heads else {}
-        projections = {name: (o.weight, o.bias) for name, o in origins.items() if o is not None}
-        site = AttentionSite(
-            name,
-            kind,
-            x,
-            memory,
-            defer_projection(of_q, q),
-            defer_projection(of_k, k),
-            defer_projection(of_v, v),
-            out.detach().clone(),  # a copy: the model may change it
-            explanation.mask,
-            call.similarity or of_scale(call.scale, q.shape[-1]),
-            projections if len(projections) == 3 else {},
-            terms=explanation.terms,
-            number=number,
-            dtype=q.dtype if q.dtype.itemsize <= v.dtype.itemsize else v.dtype,
-            edits=edits,
-        )
-        # its projections are complete with W_O, which comes next
-        recording.attention[name] = replace(site, projections={})
-        if call.output is not None:
-            self._with_output(recording, site, *call.output)
-        return site
-
-    def _unscaled(self, call: AttentionCall) -> AttentionCall:
-        """Return a call with the products that its q, k and v are copies of, if they are copies.
-
-        If q was multiplied by a number before the call, which then has no scale of its own, that
-        number becomes the scale (Whisper).
-        """
-        if call.scale != 1 or call.origins or call.similarity is not None:
-            return call
-        scaled = [self.linears.scaled_copy(t) for t in (call.q, call.k, call.v)]
-        copies = [one for one in scaled if one is not None]
-        if len(copies) < len(scaled) or any(one.factor != 1 for one in copies[1:]):
-            return call
-        q, k, v = (one.part.detach() for one in copies)
-        origins = tuple(one.origin for one in copies)
-        return replace(call, q=q, k=k, v=v, scale=copies[0].factor, origins=origins)
-
-    @staticmethod
-    def _with_output(
-        recording: Recording,
-        site: AttentionSite,
-        weight: Float[Tensor, "d_out d_in"],
-        bias: Float[Tensor, " d_out"] | None,
-        attn_out: Float[Tensor, "batch query d_out"] | None = None,
-    ) -> None:
-        """Record the W_O of an attention, and its output, if given as `attn_out` or else lazily."""
-        if site.projections:
-            projections = {**site.projections, "W_O": (weight, bias)}
-            recording.attention[site.name] = replace(site, projections=projections)
-        elif (recorded := recording.attention.get(site.name)) is not None:
-            recording.attention[site.name] = replace(recorded, W_O=(weight, bias))
-        lazy = LazyLinear(site.out.transpose(1, 2).flatten(2), weight, bias)
-        value, formula = lazy if attn_out is None else attn_out, "Concat(head_out)·W_O"
-        recording.tap(site.name, "attn_out", value, site.query_stream, "d_model", formula)

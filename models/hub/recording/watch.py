@@ -37,6 +37,7 @@ from models.hub.recording.context import (
     rebuild,
 )
 from models.hub.recording.forward_pass import ForwardPass
+from models.hub.recording.intermediates import Intermediates
 from models.hub.recording.projections import ADDMM, LINEAR, linear_of
 from models.trace.compiled import run_uncompiled
 
@@ -58,7 +59,7 @@ class Watch(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs, provenance = kwargs or {}, self.forward_pass.context.provenance
-        if self.forward_pass.is_paused:
+        if self.forward_pass.intermediates.is_paused:
             return func(*args, **kwargs)
         if func in _ATTENTION:
             if provenance is None:
@@ -93,7 +94,7 @@ def _marked(
 ) -> Any:
     """Report a product or vectors from a table to the pass; return the result, perhaps edited."""
     if func is EMBEDDING and len(args) > 1:
-        return forward_pass.on_embedding(*args[:2], result)
+        return forward_pass.intermediates.on_embedding(*args[:2], result)
     linear = linear_of(func, args, kwargs, result)
     return result if linear is None else forward_pass.on_product(linear)
 
@@ -320,8 +321,9 @@ def _enter(path: str, taps: Taps) -> Callable:
             return None
         call = ModuleCall(path, args, kwargs)
         forward_pass.frames.append(call)
-        here = _taps_at(place, taps, forward_pass)
-        if not here or (after := forward_pass.tap(here, inputs := call.inputs)) is None:
+        intermediates = forward_pass.intermediates
+        here = _taps_at(place, taps, intermediates)
+        if not here or (after := intermediates.tap(here, inputs := call.inputs)) is None:
             return None
         args = tuple(after if value is inputs[0] else value for value in args)
         kwargs = {name: after if t is inputs[0] else t for name, t in kwargs.items()}
@@ -340,8 +342,8 @@ def _leave(path: str, taps: Taps) -> Callable:
         if isinstance(output, tuple | list):
             outputs = [t for t in output if isinstance(t, Tensor)]
             forward_pass.on_outputs(outputs)
-        here = _taps_at(place, taps, forward_pass)
-        after = forward_pass.tap(here, outputs) if here else None
+        here = _taps_at(place, taps, forward_pass.intermediates)
+        after = forward_pass.intermediates.tap(here, outputs) if here else None
         forward_pass.frames.pop()
         if after is None or not isinstance(output, tuple | list):
             return after
@@ -350,5 +352,5 @@ def _leave(path: str, taps: Taps) -> Callable:
     return leave
 
 
-def _taps_at(place: tuple[str, bool], taps: Taps, forward_pass: ForwardPass) -> Sequence[Tap]:
-    return (taps.exact if forward_pass.edits_activations else taps.by_place).get(place, ())
+def _taps_at(place: tuple[str, bool], taps: Taps, intermediates: Intermediates) -> Sequence[Tap]:
+    return (taps.exact if intermediates.edits_activations else taps.by_place).get(place, ())

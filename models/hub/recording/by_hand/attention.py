@@ -19,6 +19,7 @@ from models.hub.recording.by_hand.steps import ScoreProduct
 from models.hub.recording.context import AttentionCall, rebuild
 from models.hub.recording.masks import LOWEST, MaskExplanation, layers, sum_of_terms, term_of
 from models.hub.recording.projections import Copy, Linears, Origin
+from models.hub.recording.sites import SitePlace
 from models.layers.masks import Mask
 from models.layers.similarity import AttentionSimilarity, capped_dot, of_scale
 from models.trace import AttentionSite, Recording
@@ -27,7 +28,7 @@ from models.trace.edits import Edits
 from models.trace.terms import ScoreTerm
 
 if TYPE_CHECKING:
-    from models.hub.recording.forward_pass import ForwardPass, SitePlace
+    from models.hub.recording.forward_pass import ForwardPass
 
 # weights of one attention that are kept as the module computed them (4 MB)
 MAX_GIVEN_WEIGHTS = 2**20
@@ -236,8 +237,7 @@ class _HandWritten:
             causes.q, causes.k, causes.v, None, False, None, causes.origins, similarity=causes.similarity
         )  # fmt: skip
         explanation = MaskExplanation(mask, explained.terms)
-        at = place.kind, place.number, place.name, out, edits
-        site = self.forward_pass.record_site(recording, call, explanation, place.frame, *at)
+        site = self.forward_pass.sites.record(recording, call, explanation, place, out, edits)
         if (
             mask is explained.mask
             and not edits
