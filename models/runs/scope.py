@@ -7,24 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from models.analysis.shuffle import without_positions
 from models.architectures import Config, Model, architecture_name, build
-from models.architectures.base import NEXT_TOKEN, Answers
+from models.architectures.base import Answers
 from models.checkpoint import Checkpoint, fingerprint
 from models.checkpoint_files import snapshots
-from models.errors import IndistinctRowsError
 from models.printable import printable
 from models.runs import inputs
 from models.runs.batch import RecordedBatch
 from models.runs.edit_checks import (
-    check_activations,
     check_edited_rows,
     check_model,
-    check_reached,
     check_sites,
 )
+from models.runs.edited_answers import Rows, answers_by_output, edited_answers, run_in_one_batch
 from models.runs.held_out import HeldOut
 from models.runs.inputs import FieldInput, InputError, Texts
 from models.runs.materials import needs_material, with_material
@@ -32,14 +29,12 @@ from models.runs.writing import GeneratedText, generate_rows, generated_encoding
 from models.scores import of_weights, without_scores
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, record
-from models.trace.edits import Edit, Edits, editing, effective, of_row
+from models.trace.edits import Edit, Edits, effective, of_row
 from models.trace.outputs import Output
 from models.weights import weights_digest
 
 MAX_HELD_OUT = 256  # texts read from a record
 HELD_OUT_BATCH = 16  # of them in one recorded pass
-
-Rows = Sequence[Mapping[str, Encoding]]  # of a batch, each with its streams
 
 __all__ = ["GeneratedText", "InputError", "Scope", "Texts"]
 
@@ -225,23 +220,19 @@ class Scope:
         def recorded(rows: Rows) -> tuple[Answers, Recording]:
             # no inference mode: its tensors cannot take part in later computations
             with torch.no_grad(), record() as recording:
-                return self._edited_pass(rows, edits), recording
+                return edited_answers(self.model, rows, edits), recording
 
-        try:
-            answers, recording = recorded(rows)
-        except IndistinctRowsError:
-            try:
-                answers, recording = recorded(_with_one_more(rows, edits))
-            except IndistinctRowsError:  # no number of rows keeps them apart: one by one
-                return [
-                    self.run_batch(
-                        [request],
-                        edits=of_row(edits, i),
-                        draft_by_row=draft_by_row[i : i + 1],
-                        generated_tokens=generated_tokens[i : i + 1],
-                    )[0]
-                    for i, request in enumerate(requests)
-                ]
+        if (finished := run_in_one_batch(recorded, rows, edits)) is None:
+            return [
+                self.run_batch(
+                    [request],
+                    edits=of_row(edits, i),
+                    draft_by_row=draft_by_row[i : i + 1],
+                    generated_tokens=generated_tokens[i : i + 1],
+                )[0]
+                for i, request in enumerate(requests)
+            ]
+        answers, recording = finished
         check_sites(edits, recording.attention)
         return self._traces(requests, rows, answers, recording, edits, padded=True)
 
@@ -266,20 +257,18 @@ class Scope:
         check_model(edits, self.model, self.name)
         check_edited_rows(edits, len(rows))
         edits = with_material(self, edits, rows)
+
+        def answered(batch: Rows) -> Answers:
+            with (layers if batch is rows else None) or nullcontext():  # they are of these rows
+                return edited_answers(self.model, batch, edits)
+
         with torch.set_grad_enabled(gradients):
-            try:
-                with layers or nullcontext():
-                    answers = self._edited_pass(rows, edits)
-            except IndistinctRowsError:
-                try:
-                    answers = self._edited_pass(_with_one_more(rows, edits), edits)
-                except IndistinctRowsError:
-                    if len(rows) == 1:
-                        raise
-                    return [
-                        self.outputs_batch([row], of_row(edits, i), gradients=gradients)[0]
-                        for i, row in enumerate(rows)
-                    ]
+            answers = run_in_one_batch(answered, rows, edits)
+        if answers is None:
+            return [
+                self.outputs_batch([row], of_row(edits, i), gradients=gradients)[0]
+                for i, row in enumerate(rows)
+            ]
         answers = {name: logits.float().cpu() for name, logits in answers.items()}
         return [
             self.model.outputs(
@@ -344,7 +333,7 @@ class Scope:
             return [self.run_each([texts])[0] for texts in requests]
         if not self.model.can_write:
             with torch.no_grad(), record() as recording:
-                answers = self._answers(self.model(*self.model.inputs(rows)))
+                answers = answers_by_output(self.model(*self.model.inputs(rows)))
             return self._traces(requests, rows, answers, recording)
         (stream, *_), target_stream, pad_id = (
             self.model.streams,
@@ -364,7 +353,7 @@ class Scope:
             ]
         row_ids = self.model.padded([row[target_stream].ids for row in rows], pad_id)
         with torch.no_grad(), record(recording):
-            answers = self._answers(
+            answers = answers_by_output(
                 self.model.decode(row_ids, memory, self.model.written_masks(inputs, row_ids))
             )
         return self._traces(requests, rows, answers, recording)
@@ -423,19 +412,6 @@ class Scope:
         batch = RecordedBatch(self.model, self.tokenizer, requests, rows, answers, recording, edits)
         return batch.traces(of, padded=padded)
 
-    def _edited_pass(self, rows: Rows, edits: Edits) -> Answers:
-        """Return the logits of these rows under edits that have their material."""
-        with editing(edits) as in_force:
-            answers = self._answers(self.model(*self.model.inputs(rows)))
-        check_activations(edits, in_force.offered if in_force else ())
-        check_reached(edits, in_force.reached if in_force else ())
-        return answers
-
-    @staticmethod
-    def _answers(answers: Tensor | Answers) -> Answers:
-        """Return the logits of each output of a forward pass."""
-        return {NEXT_TOKEN: answers} if isinstance(answers, Tensor) else answers
-
     def _with_own_words(
         self, texts: Texts, draft: Sequence[int], ids: Sequence[int] | None
     ) -> dict[str, Encoding]:
@@ -445,13 +421,3 @@ class Scope:
             generated = self.write(texts[0], draft_tokens=[draft]).ids if ids is None else ids
             streams[self.model.writes] = generated_encoding(self.model, self.tokenizer, generated)
         return streams
-
-
-def _with_one_more(rows: Rows, edits: Edits) -> Rows:
-    """Return the rows with the last repeated, so that their number is not that of the heads.
-
-    The answer of the last row is not read.
-    """
-    for edit in edits:
-        edit.forget()
-    return [*rows, rows[-1]]
