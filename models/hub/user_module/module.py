@@ -23,13 +23,8 @@ from models.hub.user_module.image import (
     UserImageTokenizer,
     example_images,
 )
-from models.hub.user_module.model import (
-    CallModule,
-    UserModel,
-    UserTexts,
-    UserTranslator,
-    UserWriter,
-)
+from models.hub.user_module.model import CallModule, UserModel
+from models.hub.user_module.texts import UserTexts, UserTranslator, UserWriter
 from models.hub.user_module.tokenizer import PADDING_ID, Inputs, TextsTokenizer, UserTokenizer
 from models.runs.scope import Scope
 
