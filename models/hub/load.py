@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,51 +21,26 @@ from models import loading
 from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError, first_line
-from models.hub import confirm, files, positions, probe
-from models.hub.choosers import MultipleChoice
+from models.hub import files
 from models.hub.files import stage_folder
-from models.hub.generation import generation_settings
 from models.hub.images import load as images
 from models.hub.images.model import ImageModel
 from models.hub.images.text_image import TEXT_TOWER, TextImageModel, check_towers
-from models.hub.kinds import model_kind, why_it_does_not_run, why_nothing_is_shown
-from models.hub.labels import label_names
-from models.hub.layouts import layer_maps, rotary_paths
-from models.hub.lengths import stream_limits
-from models.hub.model import BIDIRECTIONAL_SELF, CAUSAL_SELF, HubModel
+from models.hub.kinds import model_kind, why_nothing_is_shown
+from models.hub.model import HubModel
 from models.hub.python_tokenizer import PythonTokenizer, target_vocabulary
-from models.hub.readers import (
-    ORIGINAL_OR_REPLACED,
-    Classifier,
-    Discriminator,
-    MaskedLM,
-    TokenClassifier,
-)
-from models.hub.routing import find_routings
 from models.hub.sizes import HubConfig, check_dtype, check_settings, hub_sizes, missing_in
 from models.hub.sounds import load as sounds
 from models.hub.sounds.model import SpeechToText
 from models.hub.sounds.open_reader import opened_reader
 from models.hub.sounds.reader import SoundReader
-from models.hub.token_types import TokenTypes, given_types
+from models.hub.text_model import text_model
 from models.hub.tokenizer import (
-    SECOND_CLOSING,
     HubTokenizer,
     IdTokenizer,
-    LibraryTokenizer,
-    frames_of,
-    types_of,
 )
 from models.hub.trial import client as trials
 from models.hub.weights import check_unread, open_module
-from models.hub.writers import (
-    CausalLM,
-    EncoderDecoderClassifier,
-    EncoderDecoderLM,
-    EncoderDecoderReader,
-    HubEncoderDecoder,
-    is_encoder_decoder,
-)
 from models.tokenizers.base import Tokenizer
 
 INSTALL_TRANSFORMERS = 'this is a Hugging Face checkpoint, for which transformers has to be installed: pip install "attnscope[hub]"'
@@ -156,42 +131,8 @@ def _wrapped(
         return images.opened_with_text(
             private, module, sizes, library, special, transformers_library()
         )
-    model = _running(plan.model_class, module, plan.config, sizes, tokenizer)
-    if not isinstance(model, HubEncoderDecoder) and not model.can_write:
-        model.token_types = _token_types(plan.config, module, library, tokenizer)
+    model = text_model(plan.model_class, module, plan.config, sizes, library, tokenizer)
     return model, tokenizer
-
-
-def _token_types(
-    config: Any, module: nn.Module, library: Any, tokenizer: Tokenizer
-) -> TokenTypes | None:
-    """Return the token types to pass to a reader, or None.
-
-    TAPAS has several types per token and is passed none.
-    """
-    text = config.get_text_config(decoder=True)
-    if hasattr(text, "type_vocab_sizes"):
-        return None
-    n_types = getattr(text, "type_vocab_size", None)
-    return given_types(module, n_types, library, types_of(tokenizer))
-
-
-def _running(kind: type[HubModel], module: nn.Module, *about: Any) -> HubModel:
-    """Wrap a module as `_hub_model` does, or raise CheckpointError if it needs more than a text."""
-    try:
-        return _hub_model(kind, module, *about)
-    except CheckpointError:
-        raise
-    except Exception as error:  # the library's, unless the model runs when it is not watched
-        reason = why_it_does_not_run(module)
-        if not reason and isinstance(error, AttributeError | TypeError):
-            reason = (
-                f"{type(module).__name__:.80} runs on a text, but Attnscope does not know the form of its "
-                "inputs or outputs"
-            )
-        if not reason:
-            raise
-        raise CheckpointError(reason) from None
 
 
 @dataclass(frozen=True)
@@ -333,95 +274,3 @@ def tokenizer_of(
     in_rust = getattr(library, "backend_tokenizer", None) is not None
     kind = HubTokenizer if in_rust else PythonTokenizer
     return kinds.get(kind, kind)(library, special, sizes.vocab_size)
-
-
-def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type[HubModel]:
-    """Return our class for a model, by a short run and by the inputs of its module.
-
-    Raises CheckpointError for a model with a decoder whose answer cannot be read.
-    """
-    if kind in (CausalLM, EncoderDecoderLM):
-        # the table does not say whether the class has an encoder
-        kind = EncoderDecoderLM if is_encoder_decoder(module) else CausalLM
-    if kind is CausalLM and not probe.looks_back_only(module, sizes):
-        return HubModel
-    if kind is MaskedLM:
-        return probe.pretrained_kind(module, sizes)
-    if not is_encoder_decoder(module) or issubclass(kind, HubEncoderDecoder):
-        return kind
-    if kind not in (Classifier, HubModel):
-        raise CheckpointError(
-            f"{sizes.architecture} has an encoder and a decoder; of such models, only those that write, classify or "
-            "make vectors can be opened"
-        )
-    return EncoderDecoderClassifier if kind is Classifier else EncoderDecoderReader
-
-
-def _hub_model(
-    kind: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig, tokenizer: Tokenizer
-) -> HubModel:
-    """Wrap a module as the kind of model that its class or a short run shows it to be."""
-    pairs = SECOND_CLOSING in frames_of(tokenizer)
-    kind, settings = _measured(kind, module, sizes), {"pairs": pairs}
-    if isinstance(tokenizer, LibraryTokenizer) and not pairs and kind.needs_pair():
-        raise CheckpointError(
-            "its tokenizer's template for two texts does not extend that for one, so no pair can be read"
-        )
-    names = label_names(config)
-    if kind is Discriminator:
-        settings |= {"names": ORIGINAL_OR_REPLACED}
-    elif kind is TokenClassifier:
-        settings |= {"names": names}
-    elif kind is EncoderDecoderClassifier:
-        settings |= {"names": names, "position": -1}
-    elif kind is Classifier:
-        position = probe.answering_position(module, sizes)
-        skipped = probe.skipped_padding(module, sizes) if position == -1 else -1
-        settings |= {"names": names, "position": position, "skipped": skipped}
-    elif kind is MultipleChoice:
-        settings |= {"position": probe.answering_position(module, sizes, choices=True)}
-    model = kind(module, sizes, **settings)
-    if kind is Classifier and settings["position"] == -1:
-        _name_padding(module, sizes)
-    if model.translates and sizes.start_id < 0:
-        raise CheckpointError(
-            "its files name neither decoder_start_token_id nor bos_token_id, so nothing says how its texts begin"
-        )
-    probe.choose_shift(model)
-    probe.check_recorded(model)
-    probe.check_two_steps(model)
-    model.limits = stream_limits(model)
-    model.config = sizes = replace(sizes, n_ctx=max(model.limits.values()))
-    model.pads = (
-        model.pads
-        and not probe.turns_by_length(model)
-        and probe.answers_beside_a_longer_text(model)
-    )
-    if model.kinds == (BIDIRECTIONAL_SELF,) and not probe.looks_ahead(model):
-        model.kinds = (CAUSAL_SELF,)
-    if model.can_write:
-        probe.choose_cache(model)
-        begin = 0 if model.continues else int(model.config.first_id >= 0)
-        model.generation, model.not_applied = generation_settings(
-            module, model.end_ids, continues=model.continues, n_given=1, begin=begin
-        )
-    confirm.choose_layer_map(model, layer_maps(module))
-    model.record_experts(find_routings(model))
-    model.rotary = positions.rotary(model, rotary_paths(module))
-    if (table := positions.position_table(model)) is not None:
-        model.positions = table
-        model.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
-    model.order_source = positions.find_order_source(model)
-    probe.choose_route(model, model.repeated(probe.short_text(module, sizes, 5)))
-    return model
-
-
-def _name_padding(module: nn.Module, sizes: HubConfig) -> None:
-    """Let a classifier without a padding token read several rows, which its library refuses.
-
-    The id that it gets is in no row, so that each row is read from its last token, as alone.
-    """
-    config: Any = module.config
-    for part in (config, config.get_text_config()):
-        if getattr(part, "pad_token_id", None) is None:
-            part.pad_token_id = sizes.pad_id

@@ -11,7 +11,7 @@ from hub_models import BY_NAME, Case
 
 import models
 from models.errors import CheckpointError
-from models.hub import load
+from models.hub import load, text_model
 from models.hub.describe import capabilities
 
 _SIZES = {
@@ -91,7 +91,7 @@ def test_the_library_is_blamed_only_for_what_it_does_by_itself(
     def fail(*_: object) -> None:
         raise RuntimeError("a fault of the recorder")
 
-    monkeypatch.setattr(load, "_hub_model", fail)
+    monkeypatch.setattr(text_model, "_hub_model", fail)
     with pytest.raises(CheckpointError, match="a fault of the recorder") as error:
         models.load(tmp_path, device="cpu")
     assert "does not run" not in str(error.value)
