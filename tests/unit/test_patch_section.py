@@ -156,9 +156,27 @@ def test_files_name_the_other_text_and_the_decision(part: str, key: str) -> None
             dict(line.split(": ", 1) for line in drawn["about"].splitlines()),
         ):
             assert about["text"] == "The boy said that"
-            assert about["second text"] == second
+            assert about["other run's text"] == second
             assert about["decision"].startswith(f"{position + 1}, ")
             assert about["measured by"] in (drawn.get("measured") or about["measured by"])
+
+
+def test_files_name_both_texts_of_both_runs() -> None:
+    scope = models.load("bert", device="cpu")
+    ours, theirs = (
+        ("He forgot [MASK] umbrella.", "It was raining."),
+        ("She forgot [MASK] umbrella.", "It was dry."),
+    )
+    run = CurrentRun(scope, scope.run(*ours))
+    chosen = choices("bert", second=theirs)
+    (file,) = patch.PATCHING.files(run, chosen)
+    drawn = patch_section_payloads(run, chosen)["patch"]
+    for about in (
+        dict(file.about(run)),
+        dict(line.split(": ", 1) for line in drawn["about"].splitlines()),
+    ):
+        assert (about["text"], about["second text"]) == ours
+        assert (about["other run's text"], about["other run's second text"]) == theirs
 
 
 @pytest.mark.parametrize("name", ["eng-fra", "gpt", "bert-where", "dates-bahdanau"])

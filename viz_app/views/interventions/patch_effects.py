@@ -82,7 +82,7 @@ def usable_pair(run: CurrentRun, choices: PatchChoices) -> tuple[Two | None, str
 def patch_facts(trace: Trace, two: Two) -> Facts:
     """Return the facts about a run whose parts are taken, the other text, and the decision."""
     second = {
-        f"second {field.name}": two.other.trace.fields[field.name]
+        f"other run's {field.name.replace('_', ' ')}": two.other.trace.fields[field.name]
         for field in second_fields(two.this.scope, two.this.trace)
     }
     token = two.decision.label.text
