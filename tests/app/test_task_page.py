@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import address_of, all_passed, app_at, of_key, picture, prose
+import transformers
+from app_parts import address_of, all_passed, app_at, of_key, page_at, picture, prose
+from hub_models import _WIDE, library_tokenizer
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -87,3 +89,19 @@ def test_a_shorter_text_keeps_the_choice_for_when_it_grows() -> None:
 
 def test_the_explanation_stands_beside_it() -> None:
     assert text.SURPRISAL_NOTE.strip().splitlines()[0] in prose(opened())
+
+
+@pytest.mark.parametrize(("pooling", "parts"), [("cls", ["layer", "head"]), ("mean", [])])
+def test_a_head_is_chosen_only_where_its_row_is_shown(
+    pooling: str, parts: list[str], tmp_path: Path
+) -> None:
+    sizes = _WIDE | {"hidden_size": 24, "vocab_size": 97, "pad_token_id": 0}
+    tokens = {"cls_token_id": 1, "sep_token_id": 2}
+    config = transformers.ModernBertConfig(**sizes, **tokens, classifier_pooling=pooling)
+    transformers.ModernBertForSequenceClassification(config).save_pretrained(tmp_path)
+    library_tokenizer(tmp_path, 89)
+    app = page_at("task", checkpoint=str(tmp_path), text="The little dog was hungry.")
+    header, arrays = picture(app, "pair")
+    assert bool(header["reading"]["keys"]) == bool(len(arrays["weights"])) == bool(parts)
+    drawn = [str(group.key) for group in app.button_group]
+    assert [key for key in drawn if key.startswith("which-")] == [f"which-{part}" for part in parts]

@@ -24,7 +24,7 @@ from viz_app.session.parameters import Choice, Whole
 from viz_app.session.remembered import forget, recall, remember
 from viz_app.views.task.next_token import clicked_position
 from viz_app.views.task.presentations import outputs_with_picture
-from viz_app.views.task.reading import TaskChoices, answering_sites, reading_site
+from viz_app.views.task.reading import TaskChoices, answering_sites, has_row, reading_site
 
 OUTPUT = Choice("task-output")
 TASK_POSITION = Whole("task-position", is_step=True)
@@ -34,9 +34,9 @@ _TYPED, _REFUSED = "task-order", "task-order-refused"
 
 def choose_task_view(run: CurrentRun) -> TaskChoices:
     """Draw the row of controls and return the choices."""
-    output = first_output(run.trace)
     with which_head.head_row():
         shown = _output(run)
+        output = run.trace.outputs.get(shown) or first_output(run.trace)
         focus = _attention(run, output)
     if isinstance(output, TokenInOrder):
         _note_order(len(output.order))
@@ -92,11 +92,11 @@ def choose_run(name: str) -> None:
 def _attention(run: CurrentRun, output: Output) -> Focus:
     """Draw the choice of the head shown beside the answer, and the order of prediction if any.
 
-    Without attention there is nothing to choose.
+    Without an attention row there is nothing to choose.
     """
     trace = run.trace
     sites = answering_sites(trace, output.stream)
-    if not sites:
+    if not sites or not has_row(trace, output):
         return Focus()
     site, head = reading_site(trace, output.stream, chosen_focus(trace)[1])
     kinds = {

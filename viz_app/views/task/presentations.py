@@ -24,7 +24,6 @@ from models.trace.outputs import (
 )
 from viz_app.drawing.labels import labels, mask_token, quote
 from viz_app.drawing.notes import check_rows, first_output, strip
-from viz_app.drawing.over_file import reads_file
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
@@ -33,7 +32,7 @@ from viz_app.views.task.in_order import draw_in_order
 from viz_app.views.task.masked import draw_masked
 from viz_app.views.task.next_token import next_token
 from viz_app.views.task.pair import draw_choices, draw_labels, second_text_missing
-from viz_app.views.task.reading import DrawnOutput, TaskChoices
+from viz_app.views.task.reading import DrawnOutput, TaskChoices, has_row
 from viz_app.views.task.span import draw_span
 from viz_app.views.task.text import ROW_NOTE
 from viz_app.words.allowed import blocking, reads_earlier_only
@@ -146,7 +145,7 @@ def _what_answers(
     trace: Trace, output: ClassProbabilities | MultiLabelProbabilities, answer: str, softmax: str
 ) -> str:
     """Return which token's vector the answer is read from, if it is one."""
-    if output.position is None and not reads_file(trace, output.stream):
+    if not has_row(trace, output):
         return _SEVERAL.format(answer=answer, softmax=softmax, shown=_NO_ROW)
     if output.position is None:
         row = trace.streams[output.stream]

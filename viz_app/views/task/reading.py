@@ -9,8 +9,9 @@ import torch
 from models.analysis.checks import Check, check_sums
 from models.analysis.distributions import check_softmax
 from models.trace import AttentionSite, Trace
-from models.trace.outputs import ClassProbabilities, MultiLabelProbabilities
+from models.trace.outputs import ClassProbabilities, MultiLabelProbabilities, Output
 from viz_app.drawing.labels import labels
+from viz_app.drawing.over_file import reads_file
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
@@ -47,6 +48,11 @@ def answering_sites(trace: Trace, stream: str) -> dict[str, AttentionSite]:
     """
     sites = {name: site for name, site in trace.attention.items() if site.query_stream == stream}
     return {name: site for name, site in sites.items() if site.role == "query"} or sites
+
+
+def has_row(trace: Trace, output: Output) -> bool:
+    """Return False if an answer is read from several tokens, none of them a part of a file."""
+    return getattr(output, "position", 0) is not None or reads_file(trace, output.stream)
 
 
 def reading_site(trace: Trace, stream: str, focus: Focus) -> tuple[AttentionSite | None, int]:
