@@ -263,7 +263,8 @@ def test_a_mask_of_another_spelling_is_typed_either_way_and_named_as_it_is(
     assert "".join(spans) == f"{text}She is.".replace(" ", "")
     header, _ = unpack(task_payloads(run, TaskChoices(None, Focus()))["guesses"])
     assert header["mask"] == "<mask>"
-    assert header["note"] == "3 masked tokens, typed as <mask> above."
+    assert header["note"] == "3 masked tokens, typed above."
+    assert {mask["fact"].split(",")[0] for mask in header["masks"]} == {"You typed this mask"}
     assert header["masks"][0]["title"] == "1 of 3: prediction for <mask>"
     assert answer_line(run.trace)[0] == "best guess for <mask>"
     hidden = scope.run("A dog.", None, (2,))

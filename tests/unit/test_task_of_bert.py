@@ -114,7 +114,8 @@ def test_each_token_says_whether_a_click_hides_it() -> None:
         "3 of 3: prediction for “the”",
     ]
     assert (
-        header["masks"][1]["fact"] == "You typed [MASK], so there is no true token to compare with."
+        header["masks"][1]["fact"]
+        == "You typed this mask, so there is no true token to compare with."
     )
 
 
@@ -158,7 +159,7 @@ def label_of(token: str) -> str:
 def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     (header, arrays) = pictures(run_of("pretraining", "Mary [MASK] to the garden."))["guesses"]
     assert header["masks"][0]["title"] == "Prediction for [MASK]"
-    assert header["note"] == "1 masked token, typed as [MASK] above."
+    assert header["note"] == "1 masked token, typed above."
     assert len(header["masks"][0]["rows"]) == 10 == len(arrays["p"])
     (header, _) = pictures(run_of("pretraining", "Mary [MASK] to the garden.", SECOND))["guesses"]
     assert len(header["masks"][0]["rows"]) == 5  # the picture of both texts stands below

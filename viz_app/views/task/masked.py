@@ -122,7 +122,7 @@ def _payload(
         masks.append({
             "position": guess.position, "title": text.guess_title(name, i, len(output.positions), mask),
             "rows": [[token, token_label(tokenizer, token).as_json(), "hidden" * (token == guess.hidden)] for token in guess.ids],
-            "fact": text.TYPED_MASK.format(mask) if guess.of_hidden is None else _known(name, guess.of_hidden, tokenizer.vocab_size),
+            "fact": text.TYPED_MASK if guess.of_hidden is None else _known(name, guess.of_hidden, tokenizer.vocab_size),
             "rest": text.unlisted_tokens(guess.n_best, guess.mass, guess.entropy),
             "reading": header,
         })  # fmt: skip

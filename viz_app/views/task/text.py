@@ -70,7 +70,7 @@ attention row says what one head of that stream read for it.
 MASKED_TITLE = "Click a token to mask it; the model guesses it from {}"
 NO_MASK_TITLE = "The model guesses masked tokens from {}"
 BOTH_SIDES, BEFORE_IT = "both sides", "the tokens before it"
-TYPED_MASK = "You typed {}, so there is no true token to compare with."
+TYPED_MASK = "You typed this mask, so there is no true token to compare with."
 PAIR_TITLE, CLASS_TITLE = (
     "Does the second text follow the first?",
     "Predicted class",
@@ -170,7 +170,7 @@ def unlisted_tokens(n_shown: int, mass: float, entropy: float) -> str:
 
 
 def masks_note(n: int, n_typed: int, n_shown: int, mask: str) -> str:
-    """Return the number of hidden tokens, `n_typed` of them as `mask`, and how to change them."""
+    """Return the number of hidden tokens, `n_typed` of them typed, and how to change them."""
     if not mask:
         return "Nothing can be hidden: the files of this model name no mask token."
     if not n:
@@ -178,7 +178,7 @@ def masks_note(n: int, n_typed: int, n_shown: int, mask: str) -> str:
     more = f" Only the first {n_shown} are shown below." * (n > n_shown)
     count = f"{n} masked token{'s' * (n != 1)}"
     if n_typed == n:
-        return f"{count}, typed as {mask} above.{more}"
+        return f"{count}, typed above.{more}"
     above = f", {n_typed} of them typed above" if n_typed else ""
     return f"{count}{above}. Click {'it' if n == 1 else 'one'} again to unmask it.{more}"
 
