@@ -274,7 +274,9 @@ def test_a_mask_of_another_spelling_is_typed_either_way_and_named_as_it_is(
     header, _ = unpack(task_payloads(plain, TaskChoices(None, Focus()))["guesses"])
     assert header["note"].endswith("or type <mask> in the text above.")
     assert answer_line(plain.trace)[1] == "type <mask> to hide one"
-    assert "**<mask>** hides" in explain_masked(plain.trace, first_output(plain.trace), "")
+    explained = explain_masked(plain.trace, first_output(plain.trace), "")
+    assert explained.startswith("**<mask>** hides a token")
+    assert "**The token that answers** is <mask> itself." in explained
 
 
 def test_without_a_known_mask_nothing_is_said_to_be_hidden_by_one(tmp_path: Path) -> None:
@@ -285,6 +287,9 @@ def test_without_a_known_mask_nothing_is_said_to_be_hidden_by_one(tmp_path: Path
     assert set(header["states"]) == {"fixed"}
     said = [header["title"], header["note"], *answer_line(run.trace), nothing_hidden("")]
     assert not [line for line in said if "Click" in line or "ype" in line or "MASK" in line]
+    explained = explain_masked(run.trace, first_output(run.trace), "")
+    assert explained.startswith("**A mask** hides a token")
+    assert "**The token that answers** is the mask itself." in explained
 
 
 def test_a_special_token_typed_beside_a_mask_is_plain_text(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from viz_app.views.task.text import ROW_NOTE
 from viz_app.words.allowed import blocking, reads_earlier_only
 
 _MASK = (
-    "**{mask}** hides a token; only its position is known. {reads}{trained}"
+    "**{opening}** hides a token; only its position is known. {reads}{trained}"
     "\n\n**The token that answers** is {mask} itself. From its last vector the model makes the logits, and softmax "
     f"makes them probabilities. {ROW_NOTE} Hiding goes by position: if you edit the text before it, another token is "
     "hidden."
@@ -125,8 +125,9 @@ def no_picture(trace: Trace, output: Output) -> str:
 def explain_masked(trace: Trace, output: MaskedToken, pair_output: str) -> str:
     is_decoder = any(site.stack == "decoder" for site in trace.attention.values())
     trained = "" if is_decoder else _TRAINED.format(_PAIRS if pair_output else "")
-    mask = mask_token(trace) or "A mask token"
-    return _MASK.format(mask=mask, reads=_reads(trace), trained=trained)
+    name, reads = mask_token(trace), _reads(trace)
+    opening, mask = name or "A mask", name or "the mask"
+    return _MASK.format(opening=opening, mask=mask, reads=reads, trained=trained)
 
 
 def explain_classes(trace: Trace, output: ClassProbabilities, pair_output: str) -> str:
