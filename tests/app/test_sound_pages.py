@@ -1,5 +1,7 @@
 """A speech model: every page and section opens on a sound, and the picture over the sound has the library's weights."""
 
+import csv
+import io
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -23,12 +25,17 @@ from streamlit.testing.v1 import AppTest
 
 import models
 from models.sounds import SOUND_EXAMPLES, SoundFile, Waveform, decoded_sound, example_sound
+from viz_app.drawing.payload import unpack
 from viz_app.navigation import PAGES
-from viz_app.session import own_files
+from viz_app.session import cache, own_files
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.session.pinned import Pinned
 from viz_app.views.interventions import patch
 from viz_app.views.task import controls
+from viz_app.views.task.files import token_classes_csv
+from viz_app.views.task.presentations import task_payloads
+from viz_app.views.task.reading import TaskChoices
 
 SOUND, TEXT = "sound-sound", "optional-transcript"  # of the URL
 SELF, CROSS = "model.encoder.layers.1.self_attn", "model.decoder.layers.1.encoder_attn"
@@ -140,6 +147,22 @@ def test_task_shows_every_letter_and_the_row_of_the_frame_that_it_is_read_from(
         header["reading"]["note"]
         == "This part comes after the last token, so it is read from none."
     )
+
+
+@pytest.mark.parametrize(("name", "unit"), [("SEWForCTC", "part"), ("Wav2Vec2ForCTC", "token")])
+def test_the_table_of_letters_calls_them_what_they_are(
+    encoders: dict[str, Path], name: str, unit: str
+) -> None:
+    scope = cache.scope(str(encoders[name]))
+    run = CurrentRun(scope, scope.run(example_sound()))
+    choices = TaskChoices(None, Focus())
+    header, _ = unpack(task_payloads(run, choices)["answers"])
+    columns, *rows = csv.reader(io.StringIO(token_classes_csv(run, choices)))
+    assert columns[:3] == ["position", unit, "class"]
+    assert header["summary"].startswith(f"{len(rows)} {unit}s: ")
+    assert [row[1] for row in rows] == [
+        f"{i} {place[0]}" for i, place in enumerate(header["places"])
+    ]
 
 
 def test_task_of_a_classifier_of_sounds_shows_classes_and_the_sound(

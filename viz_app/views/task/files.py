@@ -97,7 +97,7 @@ def _probabilities_csv(run: CurrentRun, column: str) -> str:
 
 
 def token_classes_csv(run: CurrentRun, choices: TaskChoices) -> str:
-    """Return a row for each token: position, most probable class, probabilities of all classes."""
+    """Return a row for each token or part: position, most probable class, all probabilities."""
     output = first_output(run.trace)
     tokens = answer_labels(run.trace, output)
     rows = [
@@ -106,7 +106,8 @@ def token_classes_csv(run: CurrentRun, choices: TaskChoices) -> str:
             zip(tokens, output.predicted, output.log_probs.exp().tolist(), strict=True)
         )
     ]
-    return _csv(run, ("position", "token", "class", *output.names), rows)
+    unit = "part" if output.parts else "token"
+    return _csv(run, ("position", unit, "class", *output.names), rows)
 
 
 def span_csv(run: CurrentRun, choices: TaskChoices) -> str:

@@ -216,7 +216,7 @@ PRESENTATIONS: dict[type, OutputPresentation] = {
     ClassProbabilities: OutputPresentation(class_probabilities, explain_classes, "All classes, CSV", files.classes_csv),
     ChoiceProbabilities: OutputPresentation(draw_choices, explain_choice, "All choices, CSV", files.classes_csv),
     MultiLabelProbabilities: OutputPresentation(draw_labels, explain_judged, "All labels, CSV", files.labels_csv),
-    TokenClasses: OutputPresentation(token_classes, explain_token_classes, "All tokens, CSV", files.token_classes_csv),
+    TokenClasses: OutputPresentation(token_classes, explain_token_classes, "All classes, CSV", files.token_classes_csv),
     Span: OutputPresentation(draw_span, _always(text.SPAN_NOTE), "The spans, CSV", files.span_csv),
     TokenInOrder: OutputPresentation(draw_in_order, _always(text.ORDER_NOTE), "The predictions, CSV", files.in_order_csv),
 }  # fmt: skip
