@@ -149,6 +149,20 @@ def test_task_shows_every_letter_and_the_row_of_the_frame_that_it_is_read_from(
     )
 
 
+@pytest.mark.parametrize("name", ["SEWForCTC", "Wav2Vec2ForCTC"])
+def test_of_a_sound_the_first_letter_of_the_rarest_class_is_shown(
+    encoders: dict[str, Path], name: str
+) -> None:
+    scope = cache.scope(str(encoders[name]))
+    run = CurrentRun(scope, scope.run(example_sound()))
+    header, _ = unpack(task_payloads(run, TaskChoices(None, Focus()))["answers"])
+    classes, position = header["classes"], header["position"]
+    counts = sorted(map(classes.count, set(classes)))
+    assert counts[0] == classes.count(classes[position]) < classes.count(classes[0])
+    rarest = {one for one in classes if classes.count(one) == counts[0]}
+    assert not rarest & set(classes[:position])
+
+
 @pytest.mark.parametrize(("name", "unit"), [("SEWForCTC", "part"), ("Wav2Vec2ForCTC", "token")])
 def test_the_table_of_letters_calls_them_what_they_are(
     encoders: dict[str, Path], name: str, unit: str

@@ -208,11 +208,15 @@ def token_classes(run: CurrentRun, output: TokenClasses, choices: TaskChoices) -
 
 
 def chosen_token(run: CurrentRun, output: TokenClasses, choices: TaskChoices) -> int:
-    """Return the chosen position, by default the first typed token of the rarest class."""
+    """Return the chosen position, by default the first of the rarest class.
+
+    Special tokens are not counted where the text has others; of a sound, every frame or part is.
+    """
     row, names = run.trace.streams[output.stream], output.predicted
     if choices.position is not None and choices.position < len(names):
         return choices.position
-    places = [i for i, offset in enumerate(row.offsets) if offset is not None] or [0]
+    typed = [i for i, offset in enumerate(row.offsets) if offset is not None]
+    places = typed or range(len(names))
     count = Counter(names[i] for i in places)
     return min(places, key=lambda i: (count[names[i]], i))
 
