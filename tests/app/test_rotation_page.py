@@ -305,10 +305,10 @@ def test_the_scores_of_one_pair_say_which_pair_it_is(folders: dict[str, Path]) -
         choices = DistanceChoices(site, 1, query, key)
         wanted = f"query {query} {tokens[query].text}, key {key} {tokens[key].text}"
         (file,) = DISTANCES_VIEW.files(run, choices)
-        assert file.about(run)["turned"] == wanted
+        assert file.about(run)["rotated"] == wanted
         drawn = on_screen(distance_payloads(run, choices))
-        assert f"turned: {wanted}\n" in unpack(drawn["positions-carried"])[0]["about"]
-        assert "turned: " not in unpack(drawn["positions-distance"])[0]["about"]
+        assert f"rotated: {wanted}\n" in unpack(drawn["positions-carried"])[0]["about"]
+        assert "rotated: " not in unpack(drawn["positions-distance"])[0]["about"]
 
 
 def test_angles_are_in_turns_from_minus_a_half_to_a_half() -> None:

@@ -101,7 +101,7 @@ class DistanceView:
     def pair_facts(self) -> Facts:
         """The facts about the run and the one pair."""
         query, key = (f"{place} {self.tokens[place].text}" for place in self.places)
-        return facts(self.run.trace, turned=f"query {query}, key {key}")
+        return facts(self.run.trace, rotated=f"query {query}, key {key}")
 
     @cached_property
     def carried(self) -> Tensor | None:
@@ -183,7 +183,7 @@ def distance_payloads(run: CurrentRun, choices: DistanceChoices) -> Pictures:
     weight = Weight(view.site, choices.head, query, key)
     return pictures | {
         "choice": token_choice(run.trace, weight, run.terms, query + 1),
-        "positions-carried": scale_picture(view.scales, partial(only_turned, view)),
+        "positions-carried": scale_picture(view.scales, partial(only_rotated, view)),
     }
 
 
@@ -238,7 +238,7 @@ def every_pair(view: DistanceView, scales: Extent) -> bytes:
     return _pack(view, scales, title, saved, None, **arrays)
 
 
-def only_turned(view: DistanceView, scales: Extent) -> bytes:
+def only_rotated(view: DistanceView, scales: Extent) -> bytes:
     """Return the payload of the score of one query and key carried to each distance.
 
     Their own distance in the text is marked.
@@ -249,7 +249,7 @@ def only_turned(view: DistanceView, scales: Extent) -> bytes:
         view,
         scales,
         f"{names[0]} → {names[1]}: the score by rotation alone",
-        saving(f"{view.file}.turned", view.pair_facts),
+        saving(f"{view.file}.rotated", view.pair_facts),
         query - key,
         distance=np.arange(len(view.carried), dtype=np.int32),
         value=view.carried.numpy(),
