@@ -174,7 +174,7 @@ def scaled_schedule(reaches: Sequence[Reach], title: str) -> Scaled:
 
 
 def schedule(reaches: Sequence[Reach], title: str, max_tokens: int = 0) -> alt.Chart:
-    """Draw a square for each position a sequential step computes, with room for `most` tokens."""
+    """Draw a square for each position a sequential step computes, with room for `max_tokens`."""
     rows = [
         {"layer": reach.choice.kind, "step": step + 1, "token": token + 1}
         for reach in reaches

@@ -46,7 +46,7 @@ class Guess:
 
 
 def guesses(output: MaskedToken, row: Encoding, max_guesses: int | None = None) -> list[Guess]:
-    """Return the predictions at all [MASK] tokens of the row, or at the first `most`."""
+    """Return the predictions at all [MASK] tokens of the row, or at the first `max_guesses`."""
     n = N_MASKED_TOKENS if len(output.positions) == 1 and 1 not in row.segments else N_TOKENS_EACH
     predictions = []
     masks = zip(output.positions, output.labels, output.log_probs, strict=True)
