@@ -91,7 +91,7 @@ REFUSED = {
     "voxtral_realtime": f"reads audio and text.* {_NOT_ALONE}",
     "canine": "provides no table with one embedding for each token",
     "longformer": "returns weights of 3 × 5 for 3 × 3 tokens",
-    "mllama": "transformers does not list it among the 'mllama' models",
+    "mllama": "transformers does not list it among the 'mllama_text_model' models",
     "perceiver": "weighs 6 × 5 and 6 × 6 and 64 × 6 places of its own",
     "reformer": "returns weights of 1 × 4 × 2 × 4 × 8 for 5 × 5 tokens",
     "yoso": "returns weights of 1 × 3 × 32 for 3 × 3 tokens",
