@@ -306,18 +306,12 @@ def _remove(handles: Mapping[str, tuple[RemovableHandle, ...]]) -> None:
         handle.remove()
 
 
-def _pass_of(taps: Taps) -> ForwardPass | None:
-    """Return the pass under way, if it is one of the model with these taps."""
-    forward_pass = _pass.get()
-    of_pass = None if forward_pass is None else forward_pass.context.taps
-    return forward_pass if of_pass is None or of_pass.number == taps.number else None
-
-
 def _enter(path: str, taps: Taps) -> Callable:
-    place = path, True
+    place, models = (path, True), (None, taps.number)
 
     def enter(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple | None:
-        if (forward_pass := _pass_of(taps)) is None:
+        # without a function of its own: this runs at every module
+        if (forward_pass := _pass.get()) is None or forward_pass.model_number not in models:
             return None
         call = ModuleCall(path, args, kwargs)
         forward_pass.frames.append(call)
@@ -333,10 +327,12 @@ def _enter(path: str, taps: Taps) -> Callable:
 
 
 def _leave(path: str, taps: Taps) -> Callable:
-    place = path, False
+    place, models = (path, False), (None, taps.number)
 
     def leave(module: nn.Module, args: tuple, output: Any) -> Any:
-        if (forward_pass := _pass_of(taps)) is None or not forward_pass.frames:
+        if (forward_pass := _pass.get()) is None or forward_pass.model_number not in models:
+            return None
+        if not forward_pass.frames:
             return None
         outputs = [output] if isinstance(output, Tensor) else []
         if isinstance(output, tuple | list):
