@@ -348,7 +348,7 @@ def test_a_step_from_the_cache_looks_up_the_vectors_of_its_own_places(
         ):
             made = scope.model.module(input_ids=row, use_cache=True, **past)
         past = {"past_key_values": made.past_key_values}
-        assert step.position_table[:37].equal(scope.model.positions.table[:37])
+        assert step.intermediates.position_table[:37].equal(scope.model.positions.table[:37])
         (looked_up,) = (tap for key, tap in seen.activations.items() if key.endswith(".position"))
         assert looked_up.value[0].equal(scope.model.positions.table[start:end])
 
