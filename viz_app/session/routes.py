@@ -1,4 +1,4 @@
-"""What the app's routes share: their paths below Streamlit's base path, and the asking session."""
+"""The shared parts of the app's routes: paths below Streamlit's base path, and a request's session."""
 
 import streamlit as st
 from starlette.requests import Request

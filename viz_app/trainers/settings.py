@@ -1,4 +1,4 @@
-"""What may be changed about a run that the app trains, within limits that suit any machine."""
+"""The settings of a run that the app trains, within limits that suit any machine."""
 
 import shlex
 from dataclasses import asdict, dataclass, replace

@@ -117,8 +117,8 @@ class SoundProcessor:
             with np.errstate(divide="ignore", invalid="ignore"):  # a sound too short for a norm
                 return self._library(sound.samples, sampling_rate=self.rate, return_tensors="pt")
         except Exception as error:  # the library may raise anything
-            is_of_library = isinstance(error, AttributeError | TypeError | KeyError)
-            reason = "" if is_of_library else f": {error!s:.200}"
+            is_internal = isinstance(error, AttributeError | TypeError | KeyError)  # no explanation
+            reason = "" if is_internal else f": {error!s:.200}"
             raise CheckpointError(f"{PREPROCESSOR} cannot be used for a sound{reason}") from None
 
     def _extract(self, sound: Waveform, padded: bool = True) -> tuple[str, Tensor]:
