@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from jaxtyping import Float
 from torch import Tensor
 
 from models.architectures import Model
@@ -25,7 +26,7 @@ def edited_answers(model: Model, rows: Rows, edits: Edits) -> Answers:
     return answers
 
 
-def answers_by_output(answers: Tensor | Answers) -> Answers:
+def answers_by_output(answers: Float[Tensor, "batch *position vocab"] | Answers) -> Answers:
     """Return the logits of each output of a forward pass."""
     return {NEXT_TOKEN: answers} if isinstance(answers, Tensor) else answers
 
