@@ -1,4 +1,4 @@
-"""The shared parts of the app's routes: paths below Streamlit's base path, and a request's session."""
+"""What the app's routes share: paths below Streamlit's base path, and the session of a request."""
 
 import streamlit as st
 from starlette.requests import Request
