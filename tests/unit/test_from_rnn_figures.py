@@ -655,3 +655,16 @@ def test_what_has_no_family_looks_like_none_while_other_colours_last() -> None:
     assert not set(map(str, styles[1:])) & set(map(str, FAMILY_STYLES.values()))
     more = line_styles([SELF_ATTENTION, *[""] * (len(LINE_COLOURS) - 1)])
     assert len(set(map(str, more))) == len(LINE_COLOURS)
+
+
+@pytest.mark.parametrize("first", ["", RNN], ids=["no family", "one family"])
+def test_no_two_lines_look_alike_past_the_last_colour(first: str) -> None:
+    styles = line_styles([first, *[""] * (3 * len(LINE_COLOURS))])
+    assert len(set(map(str, styles))) == len(styles)
+    assert all(styles[i] != styles[i + 1] for i in range(len(styles) - 1))
+
+
+def test_a_checkpoint_that_scores_nothing_at_any_length_is_drawn_at_zero() -> None:
+    buckets = [{"least": 1, "most": 5, "score": 0.0, "cases": 7}]
+    rows = charts.length_chart({"nothing": buckets, "empty": []}, "title").data
+    assert rows[["model", "score", "share"]].values.tolist() == [["nothing", 0.0, 0]]

@@ -256,6 +256,28 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
     return with_title(spread + line, title, 320)
 
 
+def _length_rows(records: Mapping[str, list[dict]]) -> pd.DataFrame:
+    """Return a row for each bucket of lengths of each checkpoint.
+
+    `share` is its score as a share of the checkpoint's best, 0 where no bucket scores at all.
+    """
+    rows = []
+    for name, buckets in records.items():
+        best = max((bucket["score"] for bucket in buckets), default=0)
+        rows += [
+            {
+                "model": name,
+                "words": (b["least"] + b["most"]) / 2,
+                "lengths": f"{b['least']}–{b['most']}",
+                "score": b["score"],
+                "cases": b["cases"],
+                "share": b["score"] / best if best else 0,
+            }
+            for b in buckets
+        ]
+    return pd.DataFrame(rows)
+
+
 def length_chart(
     records: dict[str, list[dict]], title: str, families: Mapping[str, str] = NO_FAMILIES
 ) -> alt.Chart:
@@ -263,18 +285,6 @@ def length_chart(
 
     Its points are at the middle of buckets. `families` maps checkpoints to their families.
     """
-    rows = [
-        {
-            "model": name,
-            "words": (b["least"] + b["most"]) / 2,
-            "lengths": f"{b['least']}–{b['most']}",
-            "score": b["score"],
-            "cases": b["cases"],
-            "share": b["score"] / max(bucket["score"] for bucket in buckets),
-        }
-        for name, buckets in records.items()
-        for b in buckets
-    ]
     names = list(records)
     styles = line_styles([families.get(name, "") for name in names])
     legend = alt.Legend(
@@ -297,7 +307,7 @@ def length_chart(
         legend=legend,
     )
     chart = (
-        alt.Chart(pd.DataFrame(rows))
+        alt.Chart(_length_rows(records))
         .mark_line(point={"size": 50, "strokeDash": [1, 0]})
         .encode(
             x=alt.X("words:Q", title="source length (words)", axis=alt.Axis(tickMinStep=1)),

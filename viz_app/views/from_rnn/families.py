@@ -22,7 +22,8 @@ def family(model: Model) -> str:
 def line_styles(families: Sequence[str]) -> list[LineStyle]:
     """Return the colour and dash of each line of a chart, given its family; "" for none.
 
-    Several lines of one family have its colour and different dashes.
+    Several lines of one family have its colour and different dashes. No two lines without a family
+    are alike up to as many as there are pairs of a colour and a dash.
     """
     taken = [FAMILY_STYLES[name] for name in dict.fromkeys(families) if name]
     avoided = FAMILY_STYLES.values() if taken else ()  # as long as there are others
@@ -33,7 +34,8 @@ def line_styles(families: Sequence[str]) -> list[LineStyle]:
         if name and name not in families[:i]:
             styles.append(FAMILY_STYLES[name])
             continue
-        style = free[others % len(free)]
-        styles.append((FAMILY_STYLES[name][0], style[1]) if name else style)
+        again, at = divmod(others, len(free))
+        colour, dashes = free[at][0], free[(at + again) % len(free)][1]
+        styles.append((FAMILY_STYLES[name][0] if name else colour, dashes))
         others += 1
     return styles
