@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -13,6 +14,17 @@ from viz_app.session import pinned, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, noted
 from viz_app.session.pinned import Pinned
+
+
+class RunRooms(NamedTuple):
+    """The rooms for the texts of the current and of the pinned run, and for a choice for both.
+
+    They are one where nothing is pinned.
+    """
+
+    current: DeltaGenerator
+    pinned: DeltaGenerator
+    choice: DeltaGenerator
 
 
 def toggle_pin(session: LiveSession, is_on: bool) -> None:
@@ -60,23 +72,25 @@ def run_strips(
     settings: Pinned | None,
     other: CurrentRun | None,
     draw_more: Callable[[], None] = lambda: None,
-) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Return the places for the texts read and written by the current run and by the pinned run.
+) -> RunRooms:
+    """Name the current run and the pinned run, and return the rooms beside and below the names.
 
     `draw_more` draws what else stands beside the pinned run's buttons.
     """
     if settings is None or other is None:
         room = st.container()
-        return room, room
+        return RunRooms(room, room, room)
     left, right = st.columns(2, gap="medium")
     with left:
-        st.text(f"This run: {run_name(run)}")
+        with st.container(horizontal=True, key="current", vertical_alignment="center"):
+            st.text(f"This run: {run_name(run)}")
+            choice = st.container(width="content")
         place = st.container()
     with right:
         with st.container(horizontal=True, key="pinned", vertical_alignment="center"):
             name_pinned(session, run, settings, other)
             draw_more()
-        return place, st.container()
+        return RunRooms(place, st.container(), choice)
 
 
 def name_pinned(session: LiveSession, run: CurrentRun, settings: Pinned, other: CurrentRun) -> None:

@@ -113,12 +113,12 @@ class Foot:
 class Columns:
     """Cells side by side; each column holds several below each other.
 
-    Where a pinned run takes half of the page, those that `stack` are below each other.
+    Where a pinned run takes half of the page, columns with `names` are shown one at a time.
     """
 
     widths: tuple[float, ...]
     columns: tuple[Sequence["PageCell"], ...]
-    stack: bool = False
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -41,24 +41,24 @@ def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | 
     )
     session.beside = pinned and pinned.beside
     can_differ = not isinstance(view, str) and view.quantities is not None
-    strip_room, pinned_room = run_strips(
+    rooms = run_strips(
         session, run, pinned, other, _offer_difference if can_differ else lambda: None
     )
     if isinstance(view, str):
-        with strip_room:
+        with rooms.current:
             ui.run_strip(run.trace, run.terms, run.stale)
         if other is not None:
-            with pinned_room:
+            with rooms.pinned:
                 ui.run_strip(other.trace, other.terms, False, BESIDE)
         with st.container(key="explanation"):
             st.markdown(view)
         offer_models(find, run)
         return None
-    one = OneRun(page, view, view.choose(run), session, strip_room)
+    one = OneRun(page, view, view.choose(run), session, rooms.current)
     if pinned is None or other is None:
         session.pinned_pictures = None
         return one.draw(run)
-    both = TwoRuns(one, find, run, pinned, other, pinned_room)
+    both = TwoRuns(one, find, run, pinned, other, rooms)
     return both.draw_difference() if can_differ and url_state.get(SHOWS_DIFFERENCE) else both.draw()
 
 

@@ -60,6 +60,7 @@ class OneRun:
     above: DeltaGenerator  # room for what was read and written
     prefix: str = ""  # of the keys of its elements
     is_half: bool = False  # beside that of another run
+    column: int = 0  # the one shown of named columns, where the view takes half of the page
 
     def draw(self, run: CurrentRun) -> Draw | None:
         pictures = self.pictures
@@ -148,8 +149,8 @@ class OneRun:
             show(NEXT_LINK, pictures[NEXT_QUESTION_KEY], key=NEXT_QUESTION_KEY, on_go=self._go)
 
     def _columns(self, cell: Columns, run: CurrentRun, pictures: Pictures) -> None:
-        if cell.stack and self.is_half:
-            self._place([one for column in cell.columns for one in column], run, pictures)
+        if cell.names and self.is_half:
+            self._place(cell.columns[min(self.column, len(cell.columns) - 1)], run, pictures)
             return
         for column, inner in zip(st.columns(cell.widths, gap="medium"), cell.columns, strict=True):
             with column:

@@ -3,23 +3,26 @@
 from dataclasses import dataclass, replace
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from models import InputError
 from viz_app import checkpoints, ui
 from viz_app.components.catalogue import PLAIN, STATES
 from viz_app.components.mounting import show
+from viz_app.controls import pick
+from viz_app.controls.pin_bar import RunRooms
 from viz_app.drawing.extent import Scaled, on_one_scale
 from viz_app.drawing.notes import small_print
 from viz_app.drawing.provenance import name_of_two
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice
 from viz_app.session.pinned import Pinned
 from viz_app.views.frame.one_run import Draw, OneRun
 from viz_app.views.page import Columns, Find, PageCell, ShownComponent
 from viz_app.views.run_difference import DIFFERENCE_HELP, KEYS, differences
 from viz_app.views.run_difference import DIFFERENCE_NOTE as ABOUT_DIFFERENCE
 
+SHOWN_COLUMN = Choice("beside-pin", 0, options=tuple(range(4)))
 BESIDE = "pin "  # before the key of a picture of the pinned run
 OTHER_KIND = (
     "This page shows another kind of picture of the pinned run, so the two cannot be compared."
@@ -35,7 +38,7 @@ class TwoRuns:
     run: CurrentRun
     pinned: Pinned
     other: CurrentRun  # the pinned run beside `run`
-    above: DeltaGenerator  # room for what it read and wrote
+    rooms: RunRooms
 
     def draw(self) -> Draw | None:
         with st.container(key="both-runs"):
@@ -48,19 +51,20 @@ class TwoRuns:
             except InputError as error:
                 why = checkpoints.error_message(error)
         if why:
-            with self.above:
+            with self.rooms.pinned:
                 ui.run_strip(self.other.trace, self.other.terms, False, BESIDE)
             with right:
                 st.markdown(why)
             with left:
                 return self.one.draw(self.run)
+        one = replace(self.one, is_half=True, column=self._choose_column(picture))
         with left:
-            replace(self.one, is_half=True).lay_out(self.run, picture)
+            one.lay_out(self.run, picture)
         with right:
             key_by_name = {
                 key.removeprefix(BESIDE): key for key in picture if key.startswith(BESIDE)
             }
-            beside = replace(_beside(self.one, self.run, self.other), above=self.above)
+            beside = replace(_beside(one, self.run, self.other), above=self.rooms.pinned)
             beside.lay_out(self.other, {name: picture[key] for name, key in key_by_name.items()})
         return pictures.live if self.one.view.is_live(self.one.choices) else None
 
@@ -76,7 +80,7 @@ class TwoRuns:
             pictures_drawn = self.one.around(self.run)
             pictures_drawn[ABOUT_DIFFERENCE] = small_print(checkpoints.error_message(error))
         if BESIDE + "written" in pictures_drawn:
-            with self.above:
+            with self.rooms.pinned:
                 show(PLAIN, pictures_drawn[BESIDE + "written"], key=BESIDE + "written")
         components = [ShownComponent(STATES, key) for key in KEYS if key in pictures_drawn]
         cells: list[PageCell] = (
@@ -96,6 +100,21 @@ class TwoRuns:
         )
         replace(self.one, view=view).lay_out(self.run, pictures_drawn)
         return pictures.live_difference if self.one.view.is_live(self.one.choices) else None
+
+    def _choose_column(self, pictures: Pictures) -> int:
+        """Draw the choice among columns that only fit one at a time; return the chosen one."""
+        cells = self.one.view.layout(self.run, self.one.choices, pictures)
+        names = next((cell.names for cell in cells if isinstance(cell, Columns) and cell.names), ())
+        if not names:
+            return 0
+        with self.rooms.choice:
+            return pick.pick_few(
+                "Picture",
+                SHOWN_COLUMN,
+                range(len(names)),
+                names.__getitem__,
+                label_visibility="collapsed",
+            )
 
     def _why_not(self) -> str:
         """Return why the pinned run has not the same view; "" if it has."""

@@ -102,7 +102,7 @@ def _layout(run: CurrentRun, choices: CostChoices, pictures: Pictures) -> Sequen
         draw = partial(measuring.measuring, device, choices.layers.width, presentation)
         return [Widget(draw), Foot((1.6, 1))]
     plots = [Plot("from-rnn-schedule", fits=False)], [Plot("from-rnn-paths")]
-    return [Columns((1.15, 1), plots, stack=True), Foot((1.6, 1))]
+    return [Columns((1.15, 1), plots, ("Schedule", "Path length")), Foot((1.6, 1))]
 
 
 def _text(run: CurrentRun, choices: CostChoices) -> str:

@@ -185,7 +185,7 @@ def _quantities(run: CurrentRun, choices: AddingChoices) -> list[Quantity]:
 def _layout(run: CurrentRun, choices: AddingChoices, pictures: Pictures) -> Sequence[PageCell]:
     file = file_name(run.trace, "added")
     sums, products = (Plot(f"positions-{key}", f"{file}.{key}") for key in ("sum", "product"))
-    return [Columns((1, 1), ([sums], [products]), stack=True), Foot((1, 1))]
+    return [Columns((1, 1), ([sums], [products]), ("Vectors", "Products")), Foot((1, 1))]
 
 
 def _text(run: CurrentRun, choices: AddingChoices) -> str:

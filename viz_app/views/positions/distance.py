@@ -280,7 +280,7 @@ def _layout(run: CurrentRun, choices: DistanceChoices, pictures: Pictures) -> Se
     sentences: list[PageCell] = [ShownComponent(PLAIN, "positions-explained")]
     if "positions-carried" in pictures:
         carried = ShownComponent(BY_DISTANCE, "positions-carried", caption=CARRIED)
-        pairs = Columns((1, 1), ([pairs], [carried]), stack=True)
+        pairs = Columns((1, 1), ([pairs], [carried]), ("Score", "Share that attends"))
     else:
         sentences.append(Prose(no_rotation(run.scope.model)))
     return [

@@ -75,7 +75,9 @@ def _payloads(run: CurrentRun, n: int) -> Pictures:
 def _layout(run: CurrentRun, n: int, pictures: Pictures) -> Sequence[PageCell]:
     angles = Plot("positions-rotation", file_name(run.trace, "rotation"))
     return [
-        Columns((1.3, 1), ([angles], [Plot("positions-rotation-waves")]), stack=True),
+        Columns(
+            (1.3, 1), ([angles], [Plot("positions-rotation-waves")]), ("Angles", "Wavelengths")
+        ),
         Foot((1, 1)),
     ]
 

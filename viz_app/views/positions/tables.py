@@ -36,6 +36,7 @@ TABLE_D_MODEL, TABLE_LENGTH = (
     Whole("positions-length", 100, low=4, high=512),
 )
 DIMS = Several("positions-dims", FIRST_DIMS, max_items=len(charts.LINE_COLOURS))
+MAP_NAMES = ("Table", "Similarity", "By distance")
 LOW = 280  # px: what pictures of a rotation mean is in sight with them
 WAVELENGTH_REACH = 100_000  # positions: the scale of wavelengths reaches as far at least
 WAVELENGTH_TITLE = "How many positions one full turn takes, by "
@@ -177,7 +178,11 @@ def _lay_out_curves(
         turns = [Plot("positions-waves", extra_px=extra_px[1], caption=sentence)]
     return [
         *only_tables,
-        Columns((1.7, 1), ([Plot("positions-curves", extra_px=extra_px[0])], turns), stack=True),
+        Columns(
+            (1.7, 1),
+            ([Plot("positions-curves", extra_px=extra_px[0])], turns),
+            ("Curves", "Wavelengths"),
+        ),
         Foot((1, 1)),
     ]
 
@@ -215,7 +220,7 @@ def _lay_out_map(run: CurrentRun, choices: TableChoices, pictures: Pictures) -> 
         [Plot("positions-products", _name(run, view, "products"))],
         [Plot("positions-similarity", caption=say.BAND_OF_DISTANCE)],
     )
-    return [*_only_tables(run), Columns((1.15, 1, 1), plots, stack=True), Foot((1, 1))]
+    return [*_only_tables(run), Columns((1.15, 1, 1), plots, MAP_NAMES), Foot((1, 1))]
 
 
 def _only_tables(run: CurrentRun) -> list[PageCell]:
