@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
+from models.commands.train import planned_config
 from models.tasks import open_task
-from models.train_command import planned_config
 from models.training.controlled import ControlledTraining
 from models.training.recipes import plan_for
 from models.training.trainer import Trainer

@@ -12,10 +12,9 @@ from small_scopes import LETTERS, as_scope, scope_of
 
 import models
 from models import cli
-from models.ablate_command import MIN_ABLATION_TEXTS, held_out
 from models.checkpoint import Checkpoint, add_to_record
-from models.compare_command import common_texts
 from models.errors import InputError
+from models.held_out_texts import MIN_HELD_OUT_TEXTS, common_texts, held_out
 from models.runs.scope import Scope
 from models.runs.sweep import Sweep, SweepResult
 from models.runs.text_loss import complete_streams
@@ -154,10 +153,10 @@ def test_a_question_without_its_context_is_no_text_to_sweep(tmp_path):
 )
 def test_the_columns_of_a_table_are_those_of_training(model, name, line, texts, tmp_path):
     scope, file = models.load(model, device="cpu"), tmp_path / name
-    file.write_text(f"{line}\n" * MIN_ABLATION_TEXTS)
+    file.write_text(f"{line}\n" * MIN_HELD_OUT_TEXTS)
     rows = held_out(scope, [file], 400)
-    assert rows == [scope.streams(*texts)] * MIN_ABLATION_TEXTS
-    assert common_texts([scope], [file], 400) == [texts] * MIN_ABLATION_TEXTS
+    assert rows == [scope.streams(*texts)] * MIN_HELD_OUT_TEXTS
+    assert common_texts([scope], [file], 400) == [texts] * MIN_HELD_OUT_TEXTS
 
 
 def test_both_texts_before_a_label_are_read(tmp_path):
@@ -165,7 +164,7 @@ def test_both_texts_before_a_label_are_read(tmp_path):
     model = random_bert(vocab_size=tokenizer.vocab_size, head="classes", classes="yes,no")
     scope, file = as_scope(model, tokenizer, "pairs", task="classify"), tmp_path / "pairs.txt"
     for line, texts in (("ab\tba\tyes", ("ab", "ba")), ("ab\tyes", ("ab",)), ("ab", ("ab",))):
-        file.write_text(f"{line}\n" * MIN_ABLATION_TEXTS)
+        file.write_text(f"{line}\n" * MIN_HELD_OUT_TEXTS)
         assert held_out(scope, [file], 400)[0] == scope.streams(*texts)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from models import print_commands
 from models.cli import main
+from models.commands import arguments
 from models.tasks.date_formats import training_examples
 from models.tasks.dates import DatesTask
 from models.training.trainer import Trainer
@@ -582,7 +582,7 @@ def test_ctrl_c_elsewhere_is_no_traceback(monkeypatch, capsys):
     def pressed(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(print_commands, "load", pressed)
+    monkeypatch.setattr(arguments, "load", pressed)
     assert main(["inspect", "dates"]) == 130
     assert capsys.readouterr() == ("", "attnscope: stopped\n")
 

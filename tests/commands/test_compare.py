@@ -9,8 +9,9 @@ import torch
 from small import Reversal
 
 import models
-from models import cli, compare_command
+from models import cli
 from models.analysis.comparison import compare
+from models.commands import compare as compare_command
 
 NUMBER = r"([+-]?\d\.\d{3})"
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from models import cli, train_command
+from models import cli
 from models.checkpoint import load_checkpoint, seal
 from models.checkpoint_files import snapshots
+from models.commands import train as train_command
 from models.tasks.dates import DatesTask
 from models.training.run_folder import claim_folder, clear, leftovers
 from models.training.trainer import Trainer

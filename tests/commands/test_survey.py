@@ -17,9 +17,10 @@ from small import random_seq2seq
 from small_scopes import HELD_OUT, LETTERS, as_text
 
 import models
-from models import cli, survey_command
+from models import cli
 from models.checkpoint import add_to_record, save_checkpoint
 from models.checkpoint_files import checksum
+from models.commands import survey as survey_command
 from models.percent import percent
 from models.runs import surveys
 from models.runs.explanation import Adversary, adversary

@@ -8,7 +8,7 @@ from test_held_out import FILES
 from test_shipped import DATA, wants
 
 import models
-from models.ablate_command import held_out
+from models.held_out_texts import held_out
 from models.opening import shipped_folder
 from models.runs.sweep import SweepResult
 from models.runs.text_loss import with_hidden

@@ -10,10 +10,10 @@ from safetensors.torch import save_file
 from small import random_model, random_seq2seq
 
 import models
-from models import evaluate_command
 from models.checkpoint import CheckpointError, add_to_record, fingerprint, seal
 from models.checkpoint_files import snapshot_path
 from models.cli import main
+from models.commands import evaluate as evaluate_command
 from models.opening import shipped_folder
 from models.scores import at_snapshot, of_weights, without_scores
 from models.tasks import open_task

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import models
-from models import cli, train_command
+from models import cli
 from models.analysis.checks import check_site
+from models.commands.train_flags import plan_of
 from models.layers import masks
 from models.layers.masks import Mask
 from models.model_card import CARD
@@ -186,7 +187,7 @@ def test_the_record_says_how_the_weights_came_to_be(scope):
 
 def test_the_recorded_command_gives_that_recipe_and_those_sizes(scope):
     options = cli._parser().parse_args(shlex.split(scope.training["command"])[1:])
-    plan = train_command.plan_of(
+    plan = plan_of(
         options, start=models.load(options.start, device="cpu") if options.start else None
     )
     assert plan.recipe == Recipe(**scope.training["recipe"])

@@ -10,7 +10,7 @@ from checked import unchecked
 from test_shipped import TATOEBA, wants
 
 import models
-from models.ablate_command import held_out
+from models.held_out_texts import held_out
 from models.runs.surveys import (
     MIN_WORDS,
     REPLACED_WORDS,

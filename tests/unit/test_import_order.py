@@ -27,8 +27,8 @@ LEVELS = [
     {"tasks"},  # a task makes the batches of `training`
     {"hub"},  # gives a scope of any module
     {"opening"},
-    {"train_command", "evaluate_command", "ablate_command", "model_card"},
-    {"compare_command", "survey_command", "print_commands"},
+    {"held_out_texts", "model_card"},
+    {"commands"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

@@ -13,9 +13,9 @@ import models
 from models import Scope, edits
 from models.analysis.metrics import Divergence, LogProbability, logits_of
 from models.analysis.output_comparison import compare_outputs
+from models.commands.decode import _answers
 from models.hub.labels import label_names
 from models.percent import percent
-from models.print_commands import _answers
 from models.runs.attention_row import query_of
 from models.trace.outputs import (
     ChoiceProbabilities,

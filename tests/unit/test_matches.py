@@ -15,7 +15,7 @@ from models.analysis.head_matching import (
     null_distances,
     similarity_within,
 )
-from models.compare_command import common_texts, runs
+from models.held_out_texts import common_texts, runs
 from viz_app.controls import matching
 from viz_app.controls.matching import MatchedHeads, measured_steps, n_steps
 from viz_app.drawing.stamp import of_model

@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from models import cli
+from models.commands.train_flags import plan_of
 from models.opening import load
-from models.train_command import plan_of
 from models.training.recipes import SMALL_FILE, for_small_file, plan_for
 from viz_app.session import live, own_data_route, run_owners, uploads
 from viz_app.session.live import LiveSession

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from models import cli, shipped
+from models.commands.train_flags import plan_of
 from models.opening import shipped_folder
-from models.train_command import plan_of
 from models.training.recipe import Recipe
 from models.training.recipes import FEW_PAIRS, PLANS, plan_for, settings_line
 

@@ -12,7 +12,7 @@ from models.analysis.head_matching import (
     distances_of_text,
     null_distances,
 )
-from models.compare_command import RunFields, common_texts, runs
+from models.held_out_texts import RunFields, common_texts, runs
 from viz_app import checkpoints
 from viz_app.controls import pick
 from viz_app.controls.slices import SlicedWork, Slices

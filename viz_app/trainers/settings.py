@@ -8,11 +8,11 @@ from typing import Any
 
 from models.architectures import Config
 from models.checkpoint_files import write_bytes
+from models.commands.train import planned_config
 from models.layers.similarity import SIMILARITIES
 from models.opening import load
 from models.tasks import GENERATED, TASKS, open_task
 from models.tokenizers.base import Tokenizer
-from models.train_command import planned_config
 from models.training.recipe import Recipe, densely_kept
 from models.training.recipes import PLANS, Plan, plan_for
 from models.training.task import Task

@@ -10,6 +10,14 @@ import torch
 from tqdm import tqdm
 
 from models.checkpoint import add_to_record
+from models.commands.arguments import (
+    PAIR_FILES,
+    TEXT_FILES_HELP,
+    TWO_WAYS,
+    Commands,
+    add_device,
+    positive,
+)
 from models.devices import chosen_device
 from models.opening import load
 from models.runs.scope import Scope
@@ -29,7 +37,39 @@ def record_score(task: Task, out: Path, device: torch.device) -> None:
     print(f"checkpoint in {out}")
 
 
-def evaluate(options: argparse.Namespace) -> int:
+def add_evaluate(commands: Commands) -> None:
+    """Add `attnscope evaluate`."""
+    evaluate = commands.add_parser("evaluate", help="print a checkpoint's score on held-out cases")
+    evaluate.add_argument("checkpoint")
+    evaluate.add_argument(
+        "--data",
+        type=Path,
+        **PAIR_FILES,
+        help=f"the pairs to split (translation); {TEXT_FILES_HELP}",
+    )
+    evaluate.add_argument(
+        "--test",
+        type=Path,
+        **PAIR_FILES,
+        help=f"pairs to score, all of them: {TWO_WAYS} (translation)",
+    )
+    evaluate.add_argument("--limit", type=positive, help="maximum number of cases")
+    evaluate.add_argument(
+        "--by-length", action="store_true", help="also print the score by source length"
+    )
+    evaluate.add_argument(
+        "--snapshots",
+        action="store_true",
+        help="score each training snapshot instead of the final weights",
+    )
+    evaluate.add_argument(
+        "--record", action="store_true", help="write the result into the checkpoint's training.json"
+    )
+    add_device(evaluate)
+    evaluate.set_defaults(run=_evaluate_checkpoint)
+
+
+def _evaluate_checkpoint(options: argparse.Namespace) -> int:
     """Run `attnscope evaluate`; return the exit status."""
     scope = load(options.checkpoint, device=chosen_device(options.device))
     if options.record and options.limit:

@@ -1,46 +1,22 @@
-"""`attnscope ablate`: the effect of every head on held-out texts, with intervals."""
+"""Texts held out from the training of checkpoints, and runs on them."""
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
-from models.checkpoint import add_to_record
-from models.checkpoint_files import RECORD
-from models.devices import chosen_device
+from models.architectures.base import TEXT_FIELD
 from models.errors import InputError
-from models.opening import load
 from models.runs.scope import Scope
-from models.runs.sweep import Sweep
 from models.runs.text_loss import complete_streams
 from models.tasks import TASK_NAMES, DataError, Task, reopen_task
 from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import names, read_lines, read_pairs
 from models.tasks.text_files import is_table
 from models.tokenizers.base import Encoding
+from models.trace import Trace
 
-MIN_ABLATION_TEXTS = 8  # texts in a sweep
-ABLATION_BASELINES = ("zero", "uniform")
-
-
-def ablate(options: argparse.Namespace) -> int:
-    """Run `attnscope ablate`; return the exit status."""
-    scope = load(options.checkpoint, device=chosen_device(options.device))
-    texts = held_out(scope, options.data, options.limit)
-    if options.record and not (scope.path / RECORD).is_file():
-        raise ValueError(f"{scope.name} has no training record, to which --record adds the results")
-    path = options.out or Path(f"ablate-{scope.name}.json")
-    sweep = Sweep(scope, texts, path, options.baseline, options.orders, options.seed)
-    if sweep.losses:
-        print(f"continues {path}")
-    with tqdm(total=sweep.n_passes, unit="pass", leave=False) as bar:
-        sweep.run(lambda done, of: bar.update(done - bar.n))
-    _report(sweep)
-    if options.record:
-        entry = sweep.swept().record() | {"measured_on": scope.weights_digest}
-        add_to_record(scope.path, ablation=entry)
-    return 0
+MIN_HELD_OUT_TEXTS = 8  # texts in a sweep or a comparison
+COMPARED_PER_PASS = 32  # texts in one pass
+RunFields = tuple[str, ...]
 
 
 def held_out(scope: Scope, paths: Sequence[Path] | None, limit: int) -> list[dict[str, Encoding]]:
@@ -61,12 +37,54 @@ def held_out(scope: Scope, paths: Sequence[Path] | None, limit: int) -> list[dic
             texts.append(complete_streams(scope, values))
         except InputError:
             continue
-    if len(texts) < MIN_ABLATION_TEXTS:
+    if len(texts) < MIN_HELD_OUT_TEXTS:
         raise ValueError(
             f"{names(paths) if paths else 'the record'} holds {len(texts)} texts that {scope.name} can read; "
-            f"at least {MIN_ABLATION_TEXTS} are needed"
+            f"at least {MIN_HELD_OUT_TEXTS} are needed"
         )
     return texts
+
+
+def common_texts(
+    scopes: Sequence[Scope], paths: Sequence[Path] | None, limit: int
+) -> list[RunFields]:
+    """Return the first held-out texts of the first checkpoint that all can read.
+
+    A model that does not translate reads the first text of a pair.
+
+    Raises:
+        ValueError: there are too few.
+    """
+    texts: list[RunFields] = []
+    for values in map(tuple, yield_held_out(scopes[0], paths, limit)):
+        if len(texts) == limit:
+            break
+        try:
+            for scope in scopes:
+                scope.streams(*_fields(scope, values))
+        except InputError:
+            continue
+        texts.append(values)
+    if len(texts) < MIN_HELD_OUT_TEXTS:
+        readers = ", ".join(dict.fromkeys(scope.name for scope in scopes))
+        raise ValueError(
+            f"{names(paths) if paths else 'the record'} holds {len(texts)} texts that all of {readers} can read; "
+            f"at least {MIN_HELD_OUT_TEXTS} are needed"
+        )
+    return texts
+
+
+def runs(scope: Scope, texts: Sequence[RunFields]) -> Iterator[Trace]:
+    """Yield a run on each text, teacher-forced where it is a pair."""
+    n = COMPARED_PER_PASS if scope.model.pads else 1
+    for i in range(0, len(texts), n):
+        yield from scope.run_batch([_fields(scope, values) for values in texts[i : i + n]])
+
+
+def _fields(scope: Scope, values: RunFields) -> RunFields:
+    fields = [field for field in scope.model.fields if field.kind == TEXT_FIELD]
+    required = sum(not field.optional for field in fields)
+    return values[: len(fields) if scope.model.translates else min(len(fields), max(1, required))]
 
 
 def yield_held_out(
@@ -119,31 +137,3 @@ def _trained_on(scope: Scope, paths: Sequence[Path] | None) -> Task | None:
     except DataError:  # files of another form
         return None
     return task if task.data() == trained_on else None
-
-
-def _report(sweep: Sweep) -> None:
-    results, n = sweep.results(), len(sweep.texts)
-    marked = sum(one.is_marked for one in results)
-    print(
-        f"{sweep.scope.name}: each of {len(results)} heads off ({sweep.baseline}), change of the loss in "
-        f"{sweep.unit} on {n // 2} texts, 95 % paired-bootstrap interval; * significant on the other "
-        f"{n - n // 2} texts, with the same sign, by sign flips after Holm's correction ({marked}; without one "
-        f"{0.05 * len(results):.1f} would be by chance)"
-    )
-    if not sweep.swept().can_mark:
-        print(f"{n} texts are too few for an effect to be significant beside {len(results)} heads")
-    for one in results:
-        name = f"{one.kind} layer {one.layer + 1} head {one.head + 1}"
-        effect = one.effect
-        mark = "*" if one.is_marked else " "
-        print(f"{name:<34} {effect.mean:+.4f} ({effect.low:+.4f} to {effect.high:+.4f}) {mark}")
-    print(
-        "heads off in order of importance, the least important first (random orders: upper median, range)"
-    )
-    swept = sweep.swept()
-    for kind, curve in swept.curves.items():
-        for share, (ordered, low, median, high) in curve.items():
-            off, n_heads = swept.n_off(kind, share)
-            print(
-                f"{kind:<20} {off:>3} of {n_heads:<3} {ordered:+.3f} ({median:+.3f}, {low:+.3f} to {high:+.3f})"
-            )

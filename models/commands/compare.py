@@ -10,7 +10,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from models.ablate_command import MIN_ABLATION_TEXTS, yield_held_out
 from models.analysis.comparison import POSITIONS, WORDS
 from models.analysis.head_matching import (
     ADVISED,
@@ -22,25 +21,54 @@ from models.analysis.head_matching import (
     similarity_within,
 )
 from models.analysis.paired import Interval, bootstrap
-from models.architectures.base import TEXT_FIELD
 from models.checkpoint_files import write_bytes
+from models.commands.arguments import PAIR_FILES, Commands, add_device, positive, seed
 from models.devices import chosen_device
-from models.errors import InputError
+from models.held_out_texts import RunFields, common_texts, runs
 from models.opening import load
 from models.runs.scope import Scope
-from models.tasks.pair_files import names as names_of
 from models.trace import Trace
 
-COMPARED_PER_PASS = 32  # texts in one pass
 COMPARED_BY = {
     WORDS: "compared by words: the mean over a word's queries, the sum over its keys",
     POSITIONS: "some texts differ and are compared by position",
 }
-RunFields = tuple[str, ...]
 Intervals = list[list[Interval]]  # by layer and head
 
 
-def run_compare(options: argparse.Namespace) -> int:
+def add_compare(commands: Commands) -> None:
+    """Add `attnscope compare`."""
+    compare = commands.add_parser(
+        "compare", help="print how far apart the heads of two checkpoints are, and match them"
+    )
+    compare.add_argument("first", metavar="A")
+    compare.add_argument("second", metavar="B")
+    compare.add_argument(
+        "--data",
+        type=Path,
+        **PAIR_FILES,
+        help="the files A was trained on, which are split again, or any files of pairs, lines or "
+        "tables as for training (default: the texts in A's record)",
+    )
+    compare.add_argument(
+        "--limit", type=positive, default=ADVISED, help=f"maximum number of texts ({ADVISED})"
+    )
+    compare.add_argument(
+        "--null",
+        nargs="+",
+        default=[],
+        metavar="CHECKPOINT",
+        help="two or more other checkpoints of the same recipe: how far apart their heads are",
+    )
+    compare.add_argument("--seed", type=seed, default=0, help="random seed of the intervals (0)")
+    compare.add_argument(
+        "--out", type=Path, help="where everything is saved as JSON (compare-A-B.json)"
+    )
+    add_device(compare)
+    compare.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace) -> int:
     """Run `attnscope compare`; return the exit status."""
     device = chosen_device(options.device)
     if len(options.null) == 1:
@@ -63,48 +91,6 @@ def run_compare(options: argparse.Namespace) -> int:
     write_bytes(path, json.dumps(saved, indent=1, ensure_ascii=False).encode())
     print(f"saved to {path}")
     return 0
-
-
-def common_texts(
-    scopes: Sequence[Scope], paths: Sequence[Path] | None, limit: int
-) -> list[RunFields]:
-    """Return the first held-out texts of the first checkpoint that all can read.
-
-    A model that does not translate reads the first text of a pair.
-
-    Raises:
-        ValueError: there are too few.
-    """
-    texts: list[RunFields] = []
-    for values in map(tuple, yield_held_out(scopes[0], paths, limit)):
-        if len(texts) == limit:
-            break
-        try:
-            for scope in scopes:
-                scope.streams(*_fields(scope, values))
-        except InputError:
-            continue
-        texts.append(values)
-    if len(texts) < MIN_ABLATION_TEXTS:
-        names = ", ".join(dict.fromkeys(scope.name for scope in scopes))
-        raise ValueError(
-            f"{names_of(paths) if paths else 'the record'} holds {len(texts)} texts that all of {names} can read; "
-            f"at least {MIN_ABLATION_TEXTS} are needed"
-        )
-    return texts
-
-
-def runs(scope: Scope, texts: Sequence[RunFields]) -> Iterator[Trace]:
-    """Yield a run on each text, teacher-forced where it is a pair."""
-    n = COMPARED_PER_PASS if scope.model.pads else 1
-    for i in range(0, len(texts), n):
-        yield from scope.run_batch([_fields(scope, values) for values in texts[i : i + n]])
-
-
-def _fields(scope: Scope, values: RunFields) -> RunFields:
-    fields = [field for field in scope.model.fields if field.kind == TEXT_FIELD]
-    required = sum(not field.optional for field in fields)
-    return values[: len(fields) if scope.model.translates else min(len(fields), max(1, required))]
 
 
 def _with_progress(traces: Iterator[Trace], bar: tqdm) -> Iterator[Trace]:

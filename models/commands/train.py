@@ -1,112 +1,40 @@
-"""`attnscope train`: its settings, the run with its progress bar, and the score at the end."""
+"""`attnscope train`: the run with its progress bar, and the score at the end."""
 
 import argparse
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from models.architectures import ARCHITECTURES, Config, architecture_name
+from models.architectures import Config
+from models.commands.arguments import Commands
+from models.commands.evaluate import record_score
+from models.commands.train_flags import add_train_flags, model_of, plan_of
 from models.devices import chosen_device
-from models.evaluate_command import record_score
 from models.opening import load
-from models.runs.scope import Scope
 from models.tasks import open_task
 from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import read_pairs
 from models.training.controlled import follow_controlled
 from models.training.live_report import reporting
 from models.training.processes import joined_processes
-from models.training.recipe import Recipe
-from models.training.recipes import PLANS, Plan, plan_for, settings_line
+from models.training.recipes import Plan, settings_line
 from models.training.run_folder import claim_folder, clear, leftovers
-from models.training.start import Start, shared_sizes
+from models.training.start import Start
 from models.training.task import Task
 from models.training.trainer import Trainer
 from models.training_record import is_language
 
 
-def add_settings(train: argparse.ArgumentParser) -> None:
-    """Add one flag for each setting of model, data and recipe; the plan has the defaults."""
-    for kind, names in _settings().items():
-        group = train.add_argument_group(f"{kind} (defaults depend on task and model)")
-        for name, of_type in names.items():
-            flag = "--" + name.replace("_", "-")
-            if of_type is bool:
-                group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None)
-            else:
-                group.add_argument(flag, type=of_type)
-
-
-def _settings() -> dict[str, dict[str, Any]]:
-    sizes = {f.name: f.type for _, read in ARCHITECTURES.values() for f in fields(read)}
-    recipe = {f.name: f.type for f in fields(Recipe)}
-    data = {
-        "vocab_size": int,
-        "max_tokens": int,
-        "batch_size": int,
-        "licence": str,
-        "documents": str,
-        "tokens": str,
-        "lm_weight": float,
-        "fold": int,
-        "predict_last": int,
-        "order": str,
-        "digits": str,
-        "period": str,
-    }
-    sizes = {n: t for n, t in sizes.items() if n != "vocab_size" and not n.endswith("_id")}
-    return {"model": sizes, "data": data, "recipe": recipe}
-
-
-def _model(options: argparse.Namespace) -> str:
-    """Return the model to train: the task's first if none is named."""
-    return options.model or next(iter(PLANS[options.task]))
-
-
-def plan_of(
-    options: argparse.Namespace, n_pairs: int | None = None, start: Scope | None = None
-) -> Plan:
-    """Return the plan of the task, the model and this number of sentence pairs.
-
-    Sizes and vocabulary come from the checkpoint that the run starts from, if any; flags override
-    them.
-
-    Raises:
-        ValueError: A flag does not apply to the task or model, or the start has another
-            architecture.
-    """
-    plan = plan_for(options.task, _model(options), n_pairs)
-    flags = {
-        kind: {n: v for n in names if (v := getattr(options, n)) is not None}
-        for kind, names in _settings().items()
-    }
-    sizes = set(plan.size_names)
-    inapplicable = {n: f"the task {options.task}" for n in flags["data"] if n not in plan.data}
-    inapplicable |= {n: f"the model {_model(options)}" for n in flags["model"] if n not in sizes}
-    for name, owner in inapplicable.items():
-        raise ValueError(f"--{name.replace('_', '-')} does not apply to {owner}")
-    for flag, is_given in (("vocabulary", options.vocabulary), ("from", start)):
-        if is_given and "vocab_size" not in plan.data:
-            raise ValueError(f"--{flag} does not apply to the task {options.task}")
-    if start and architecture_name(start.config) != _model(options):
-        raise ValueError(
-            f"--from must be a {_model(options)} checkpoint; "
-            f"{start.name} is a {architecture_name(start.config)}"
-        )
-    sizes = plan.sizes | (shared_sizes(start.config) if start else {}) | flags["model"]
-    recipe, data = replace(plan.recipe, **flags["recipe"]), plan.data | flags["data"]
-    if "n_ctx" in data:
-        data |= {"n_ctx": sizes["n_ctx"]}  # a row of text fills the model's context
-    if options.vocabulary or start:
-        data |= {"tokenizer": (start or load(options.vocabulary, device="cpu")).tokenizer}
-        del data["vocab_size"]
-    return Plan(plan.config, sizes, recipe, data)
+def add_train(commands: Commands) -> None:
+    """Add `attnscope train`."""
+    command = commands.add_parser("train", help="train a model on a task")
+    add_train_flags(command)
+    command.set_defaults(run=_train)
 
 
 def planned_config(plan: Plan, task: Task) -> Config:
@@ -125,7 +53,7 @@ def planned_config(plan: Plan, task: Task) -> Config:
     return config
 
 
-def train(options: argparse.Namespace) -> int:
+def _train(options: argparse.Namespace) -> int:
     """Run `attnscope train`; return the exit status, 130 if it was stopped."""
     n_pairs = (
         len(read_pairs(options.data)) if options.task == "translation" and options.data else None
@@ -136,7 +64,7 @@ def train(options: argparse.Namespace) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     plan = plan_of(options, n_pairs, start)
-    out = options.out or Path("runs") / f"{options.task}-{_model(options)}"
+    out = options.out or Path("runs") / f"{options.task}-{model_of(options)}"
     with joined_processes(device) as rank:
         held_out_files = {"validation_files": options.valid, "test_files": options.test}
         task = open_task(
@@ -160,7 +88,7 @@ def train(options: argparse.Namespace) -> int:
             elif rank == 0 and "documents" in (data := task.data()):
                 _print_texts(plan, data)
             elif rank == 0:
-                print(f"{options.task}, {_model(options)}: {settings_line(plan)}")
+                print(f"{options.task}, {model_of(options)}: {settings_line(plan)}")
             if options.controlled:
                 return follow_controlled(trainer, lambda: record_score(task, out, device))
             if not _follow(trainer, quiet=rank > 0):

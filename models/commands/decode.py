@@ -1,18 +1,12 @@
-"""`attnscope decode`, `inspect` and `seal`: print an answer, a checkpoint or its checksums."""
+"""`attnscope decode`: print the text that a checkpoint generates, or its answer."""
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
-
-import torch
 
 from models.architectures.base import IMAGE_FIELD, ORDER_FIELD, SOUND_FIELD, TEXT_FIELD
-from models.checkpoint import seal
+from models.commands.arguments import Commands, add_device, add_dtype, open_scope, seed
 from models.devices import chosen_device
-from models.hub.describe import model_summary
-from models.hub.model import HubModel
 from models.images import read as read_image
-from models.opening import folder_of, load
 from models.percent import percent
 from models.runs.inputs import FieldInput
 from models.runs.scope import Scope
@@ -28,23 +22,35 @@ from models.trace.outputs import (
 )
 
 
-def _open_scope(options: argparse.Namespace, device: str | torch.device) -> Scope:
-    """Open the named checkpoint.
+def add_decode(commands: Commands) -> None:
+    """Add `attnscope decode`."""
+    decode = commands.add_parser(
+        "decode", help="print the text a checkpoint generates, or its answer"
+    )
+    decode.add_argument("checkpoint")
+    decode.add_argument(
+        "text",
+        nargs="+",
+        help="the input text, or the path of an image or a sound; several for a model with several inputs (a question "
+        "and its context)",
+    )
+    decode.add_argument(
+        "--order",
+        nargs="+",
+        type=int,
+        metavar="POSITION",
+        help="prediction order of an order-based model: every position of the text, from 0",
+    )
+    decode.add_argument("--how", choices=["greedy", "beam", "sample"], default="greedy")
+    decode.add_argument("--seed", type=seed, default=1, help="random seed for --how sample")
+    add_device(decode)
+    add_dtype(decode)
+    decode.set_defaults(run=_print_answer)
 
-    Raises:
-        ValueError: --dtype does not apply to this checkpoint.
-    """
-    scope = load(options.checkpoint, device=device, dtype=options.dtype)
-    if options.dtype not in (None, "float32") and not isinstance(scope.model, HubModel):
-        raise ValueError(
-            f"--dtype applies to Hugging Face models only; {scope.name} runs in float32"
-        )
-    return scope
 
-
-def print_answer(options: argparse.Namespace) -> int:
+def _print_answer(options: argparse.Namespace) -> int:
     """Run `attnscope decode`: print what a model writes or answers; return the exit status."""
-    scope = _open_scope(options, chosen_device(options.device))
+    scope = open_scope(options, chosen_device(options.device))
     orders = [field.name for field in scope.model.fields if field.kind == ORDER_FIELD]
     if options.order and not orders:
         raise ValueError(f"--order does not apply to {scope.name}: it does not predict in an order")
@@ -120,47 +126,3 @@ def _in_order(output: TokenInOrder, tokens: Sequence[str]) -> Iterator[str]:
         p, bits = float(output.log_probs[position].max().exp()), float(output.surprisal[position])
         yield f"{position:3} {tokens[position]:16} {bits:6.2f} bits; expected {output.predicted[position]} ({percent(p, 1)})"
     yield f"{float(output.surprisal.sum()):.2f} bits in all"
-
-
-def seal_files(options: argparse.Namespace) -> int:
-    """Run `attnscope seal`: record the checksums of checkpoints; return the exit status."""
-    for name in options.checkpoint:
-        sums = seal(folder_of(name))
-        print(f"{name}: {len(sums)} files sealed: {', '.join(sums)}")
-    return 0
-
-
-def print_checkpoint(options: argparse.Namespace) -> int:
-    """Run `attnscope inspect`: print what a checkpoint holds; return the exit status."""
-    scope = _open_scope(options, "cpu")
-    if isinstance(scope.model, HubModel):
-        print("\n".join(model_summary(scope)))
-        return 0
-    record = scope.training
-    print(
-        f"{scope.name}: {scope.task}, {sum(p.numel() for p in scope.model.parameters()):,} parameters\n"
-    )
-    for f in fields(scope.config):
-        print(f"  {f.name:18} {getattr(scope.config, f.name)}")
-    print("\nparameters")
-    for name, p in scope.model.named_parameters():
-        print(f"  {name:48} {' × '.join(map(str, p.shape)):>12} {p.numel():>10,}")
-    print("\ntraining")
-    for name in (
-        "command",
-        "start",
-        "step",
-        "averaged_steps",
-        "training_seconds",
-        "device",
-        "data",
-        "licence",
-        "scores",
-    ):
-        print(f"  {name:18} {record.get(name)}")
-    for run in record.get("runs", []):
-        print(f"  {run['name']:32} accuracy {', '.join(f'{one:.2f}' for one in run['accuracy'])}")
-    print(f"  {'snapshots':18} {', '.join(map(str, scope.snapshots)) or 'none'}")
-    for row in [r for r in record.get("curve", []) if "validation loss" in r]:
-        print("  " + "  ".join(f"{k} {v}" for k, v in row.items()))
-    return 0

@@ -11,10 +11,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from models.ablate_command import held_out
 from models.checkpoint import add_to_record
 from models.checkpoint_files import RECORD, checksum, read_json
+from models.commands.arguments import PAIR_FILES, Commands, add_device, positive, seed_from_0
 from models.devices import chosen_device
+from models.held_out_texts import held_out
 from models.opening import load
 from models.percent import percent
 from models.runs.scope import Scope
@@ -33,7 +34,48 @@ from models.training.frozen_survey import (
 PreparedSurvey = Callable[[SurveyProgress, SurveyParts], dict[str, SurveyedMean]]
 
 
-def run_survey(options: argparse.Namespace) -> int:
+def add_survey(commands: Commands) -> None:
+    """Add `attnscope survey`."""
+    survey = commands.add_parser(
+        "survey", help="print how a translator behaves over held-out texts, with intervals"
+    )
+    survey.add_argument(
+        "survey",
+        choices=[*SURVEYS, FROZEN_SURVEY],
+        help="recovery after a wrong word, words that stay under other weights, or what frozen "
+        "weights give other models, which are trained for the survey",
+    )
+    survey.add_argument("checkpoint")
+    survey.add_argument(
+        "--data",
+        type=Path,
+        **PAIR_FILES,
+        help="the training files, which are split again, or any files of held-out pairs "
+        "(default: the texts in the checkpoint's record)",
+    )
+    survey.add_argument("--limit", type=positive, default=64, help="maximum number of texts (64)")
+    survey.add_argument(
+        "--seed",
+        type=seed_from_0,
+        default=0,
+        help="random seed of wrong words, trained models and intervals (0)",
+    )
+    survey.add_argument(
+        "--state",
+        type=Path,
+        help="where finished parts are kept until the end, to stop and continue "
+        "(survey-SURVEY-NAME.json)",
+    )
+    survey.add_argument(
+        "--record",
+        action="store_true",
+        help="write the results into the checkpoint's training.json",
+    )
+    add_device(survey)
+    survey.set_defaults(run=_survey)
+
+
+def _survey(options: argparse.Namespace) -> int:
     """Run `attnscope survey`; return the exit status."""
     scope = load(options.checkpoint, device=chosen_device(options.device))
     if not scope.model.translates:

@@ -1,0 +1,1 @@
+"""The commands of `attnscope`: each module adds its own to the parser and runs them."""
