@@ -80,7 +80,8 @@ class HubModel(Architecture):
         pairs: bool = True,
     ) -> None:
         nn.Module.__init__(self)  # not Architecture's: its parts are all in the module
-        self.config, self.module, self.positions = config, module.eval(), None
+        self.config, self.module = config, module.eval()
+        self.positions: nn.Module | None = None  # set by positions.position_table
         self.settings = settings_of(module)
         self.token_types: TokenTypes | None = None  # passed along with each text
         self.taps = Taps()
@@ -92,7 +93,7 @@ class HubModel(Architecture):
         self.generation = GenerationSettings()
         self.unused: Sequence[str] = ()  # unused tensors in its files (weights.open_module)
         self.shows_causes = False  # if each attention has q, k and scores (probe.check_recorded)
-        self.by_functions = False  # watching a few functions is enough (probe.choose_route)
+        self.by_functions = False  # watching a few functions is enough (probe_route.py)
         self.eval()  # as its module is
         self.record_layers(None)
         self.fields = (

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from models.analysis.checks import rounding_in
 from models.errors import CheckpointError
 from models.hub.choosers import MaskedPair
 from models.hub.close import is_close
@@ -17,9 +15,8 @@ from models.hub.kinds import why_nothing_is_shown
 from models.hub.model import HubModel
 from models.hub.readers import Discriminator, MaskedLM
 from models.hub.sizes import HubConfig
-from models.hub.writers import CausalLM, EncoderDecoderReader
-from models.layers.cache import Cache
-from models.trace import AttentionSite, Recording, record
+from models.hub.writers import EncoderDecoderReader
+from models.trace import Recording, record
 
 
 def short_text(module: nn.Module, sizes: HubConfig, n: int = 3) -> Tensor:
@@ -86,121 +83,6 @@ def answers_beside_a_longer_text(model: HubModel) -> bool:
     return all(
         one.shape == expected.shape and is_close(model, one, expected) for one, expected in pairs
     )
-
-
-def turns_by_length(model: HubModel) -> bool:
-    """Return True if a longer row rotates the same queries and keys by other angles (LongRoPE).
-
-    The angles change beyond a length that short runs do not reach, so these cannot show it.
-    """
-    text = model.module.config.get_text_config(decoder=True)
-    settings = getattr(text, "rope_parameters", None) or {}
-    kinds = [settings, *(kind for kind in settings.values() if isinstance(kind, dict))]
-    return any(
-        kind.get("rope_type") == "longrope"
-        and kind.get("original_max_position_embeddings", 0) < model.config.n_ctx
-        for kind in kinds
-    )
-
-
-@torch.no_grad()
-def choose_cache(model: HubModel) -> None:
-    """Choose the best exact cache to generate with: one that can be cut, one that grows, or none.
-
-    Without a cache, every step reads the whole row again.
-    """
-    model.can_go_back, model.can_cache = (
-        (False, False) if turns_by_length(model) else _caches(model)
-    )
-    if not model.can_cache or _keeps(model, model.can_go_back, with_fill=True):
-        return
-    if isinstance(model, CausalLM):
-        model.uncounted = _uncounted(model)
-    model.can_go_back, model.can_cache = _caches(model, with_fill=True)
-
-
-def _caches(model: HubModel, with_fill: bool = False) -> tuple[bool, bool]:
-    """Return whether a cache that can be cut works, and whether any cache works."""
-    goes_back = _keeps(model, True, with_fill)
-    return goes_back, goes_back or _keeps(model, False, with_fill)
-
-
-def _uncounted(model: HubModel) -> int | None:
-    """Return the token that a table of positions does not count (RoBERTa's padding), if any."""
-    embedding = model.module.get_input_embeddings()
-    tables = (
-        m for m in model.module.modules() if isinstance(m, nn.Embedding) and m is not embedding
-    )
-    return next((m.padding_idx for m in tables if m.padding_idx is not None), None)
-
-
-def _keeps(model: HubModel, going_back: bool, with_fill: bool = False) -> bool:
-    """Return True if a cache changes nothing for two short rows, which are swapped halfway.
-
-    `with_fill` puts the token `fill_id` among them, as a model may generate it.
-    """
-    n_read = 3
-    try:
-        reading = _Reading(model, with_fill)
-        same = [reading.answers_alike(0, n_read)]
-        if going_back:  # two tokens ahead, the second of which is then replaced
-            same += [reading.answers_alike(n_read, n_read + 2, last_differs=True)]
-            reading.cache.cut(n_read := n_read + 1)
-        same += [reading.answers_alike(n_read, n_read + 1)]
-        reading.change_places()
-        same += [reading.answers_alike(n_read + 1, n_read + 2)]
-    except Exception:  # the library may raise anything where a model has no such cache
-        return False
-    return all(same)
-
-
-class _Reading:
-    """Two different rows, read in one pass and then again in parts from a cache."""
-
-    def __init__(self, model: HubModel, with_fill: bool = False) -> None:
-        self.model, self.cache = model, Cache()
-        text = short_text(model.module, model.config, 6)
-        self.row = self.inputs = torch.cat([text, text.flip(1)])
-        if with_fill:
-            self.row = self.inputs.clone()
-            self.row[0, 1] = self.row[1, 2] = model.config.fill_id
-            self.inputs = self.inputs if model.translates else self.row
-        if model.translates:
-            self.inputs = model.trial_inputs(self.inputs)
-            self.row = torch.cat([model.opening(self.inputs), self.row], dim=1)
-        nothing = self.row[:, :0]
-        self.memory = model.encode(self.inputs, model.written_masks(self.inputs, nothing))
-        self.whole, self.sites = self._read(self.row, None, 0)
-
-    def answers_alike(self, start: int, stop: int, last_differs: bool = False) -> bool:
-        """Return True if positions read from the cache answer and attend as in one pass.
-
-        `start` and `stop` bound these positions. `last_differs` puts another token in the last
-        position, whose answer is then ignored.
-        """
-        part = self.row[:, start:stop].clone()
-        if last_differs:
-            part[:, -1] = self.row[:, 0]
-            stop -= 1
-        logits, sites = self._read(part, self.cache, start)
-        expected = self.whole[:, start:stop]
-        limit = rounding_in(self.model.module.dtype) * float(self.whole.abs().max())
-        apart = float((logits[:, : stop - start] - expected).abs().max())
-        return sites == self.sites and apart <= limit
-
-    def change_places(self) -> None:
-        """Put the second row first, as beam search does."""
-        order = torch.tensor([1, 0], device=self.row.device)
-        self.cache.reorder(order)
-        self.row, self.inputs, self.whole = (t[order] for t in (self.row, self.inputs, self.whole))
-        self.memory = None if self.memory is None else self.memory[order]
-
-    def _read(self, part: Tensor, cache: Cache | None, start: int) -> tuple[Tensor, set[str]]:
-        """Return the logits of these positions and the names of the recorded attentions."""
-        masks = self.model.written_masks(self.inputs, self.row[:, : start + part.shape[1]], start)
-        with record() as recording:
-            logits = self.model.decode(part, self.memory, masks, cache, start)
-        return logits.float(), set(recording.attention)
 
 
 @torch.no_grad()
@@ -295,52 +177,6 @@ def check_recorded(model: HubModel) -> None:
             if reason
             else why_nothing_is_shown(model.module)
         )
-
-
-@torch.no_grad()
-def choose_route(model: HubModel, inputs: Sequence[Shaped[Tensor, ...]]) -> None:
-    """Watch only a few functions of the model, if that records the same for these inputs."""
-    if model.config.gives_weights:
-        return
-    recordings = []
-    for model.by_functions in (False, True):
-        with record() as recording:
-            model(*inputs)
-        recordings.append(recording)
-    model.by_functions = _same(*recordings)
-    if model.by_functions:
-        embeddings = (
-            path for path, part in model.module.named_modules() if isinstance(part, nn.Embedding)
-        )
-        model.marks.keep({*recordings[0].attention, *model.taps.paths, *embeddings})
-
-
-def _same(one: Recording, other: Recording) -> bool:
-    """Return True if two recordings of the same pass hold the same, bit for bit."""
-    names = [list(r.attention) + list(r.activations) for r in (one, other)]
-    if names[0] != names[1] or one.unrecorded != other.unrecorded:
-        return False
-    sites = [(site, other.attention[name]) for name, site in one.attention.items()]
-    values = [(ours, other.activations[name]) for name, ours in one.activations.items()]
-    return all(_same_site(*pair) for pair in sites) and all(
-        (a.axes, a.formula) == (b.axes, b.formula) and torch.equal(a.value, b.value)
-        for a, b in values
-    )
-
-
-def _same_site(one: AttentionSite, other: AttentionSite) -> bool:
-    if (one.kind, one.number, len(one.terms)) != (other.kind, other.number, len(other.terms)):
-        return False
-    if one.projections.keys() != other.projections.keys():
-        return False
-    if [layer.name for layer in one.mask.layers] != [layer.name for layer in other.mask.layers]:
-        return False
-    tensors = [
-        [site.x, site.memory, site.q, site.k, site.v, site.out, site.weights(), site.allowed()]
-        + [t for pair in site.projections.values() for t in pair if t is not None]
-        for site in (one, other)
-    ]
-    return len(tensors[0]) == len(tensors[1]) and all(map(torch.equal, *tensors))
 
 
 def _recorded(model: HubModel, ids: Tensor) -> Recording:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
 from models.errors import CheckpointError
-from models.hub import confirm, positions, probe
+from models.hub import confirm, positions, probe, probe_cache, probe_route
 from models.hub.choosers import MultipleChoice
 from models.hub.generation import generation_settings
 from models.hub.kinds import why_it_does_not_run
@@ -120,25 +121,13 @@ def _hub_model(
 ) -> HubModel:
     """Wrap a module as the kind of model that its class or a short run shows it to be."""
     pairs = SECOND_CLOSING in frames_of(tokenizer)
-    kind, settings = _measured(kind, module, sizes), {"pairs": pairs}
+    kind = _measured(kind, module, sizes)
     if isinstance(tokenizer, LibraryTokenizer) and not pairs and kind.needs_pair():
         raise CheckpointError(
             "its tokenizer's template for two texts does not extend that for one, so no pair can be read"
         )
-    names = label_names(config)
-    if kind is Discriminator:
-        settings |= {"names": ORIGINAL_OR_REPLACED}
-    elif kind is TokenClassifier:
-        settings |= {"names": names}
-    elif kind is EncoderDecoderClassifier:
-        settings |= {"names": names, "position": -1}
-    elif kind is Classifier:
-        position = probe.answering_position(module, sizes)
-        skipped = probe.skipped_padding(module, sizes) if position == -1 else -1
-        settings |= {"names": names, "position": position, "skipped": skipped}
-    elif kind is MultipleChoice:
-        settings |= {"position": probe.answering_position(module, sizes, choices=True)}
-    model = kind(module, sizes, **settings)
+    settings = _answer_settings(kind, module, sizes, label_names(config))
+    model = kind(module, sizes, pairs=pairs, **settings)
     if kind is Classifier and settings["position"] == -1:
         _name_padding(module, sizes)
     if model.translates and sizes.start_id < 0:
@@ -148,30 +137,66 @@ def _hub_model(
     probe.choose_shift(model)
     probe.check_recorded(model)
     probe.check_two_steps(model)
-    model.limits = stream_limits(model)
-    model.config = sizes = replace(sizes, n_ctx=max(model.limits.values()))
-    model.pads = (
-        model.pads
-        and not probe.turns_by_length(model)
-        and probe.answers_beside_a_longer_text(model)
-    )
+    _choose_limits(model)
     if model.kinds == (BIDIRECTIONAL_SELF,) and not probe.looks_ahead(model):
         model.kinds = (CAUSAL_SELF,)
     if model.can_write:
-        probe.choose_cache(model)
-        begin = 0 if model.continues else int(model.config.first_id >= 0)
-        model.generation, model.not_applied = generation_settings(
-            module, model.end_ids, continues=model.continues, n_given=1, begin=begin
-        )
+        _choose_generation(model)
     confirm.choose_layer_map(model, layer_maps(module))
     model.record_experts(find_routings(model))
-    model.rotary = positions.rotary(model, rotary_paths(module))
+    _choose_positions(model)
+    inputs = model.repeated(probe.short_text(module, model.config, 5))
+    probe_route.choose_route(model, inputs)
+    return model
+
+
+def _answer_settings(
+    kind: type[HubModel], module: nn.Module, sizes: HubConfig, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return where the answer of this kind is read from, and the names of its classes."""
+    if kind is Discriminator:
+        return {"names": ORIGINAL_OR_REPLACED}
+    if kind is TokenClassifier:
+        return {"names": names}
+    if kind is EncoderDecoderClassifier:
+        return {"names": names, "position": -1}
+    if kind is Classifier:
+        position = probe.answering_position(module, sizes)
+        skipped = probe.skipped_padding(module, sizes) if position == -1 else -1
+        return {"names": names, "position": position, "skipped": skipped}
+    if kind is MultipleChoice:
+        return {"position": probe.answering_position(module, sizes, choices=True)}
+    return {}
+
+
+def _choose_limits(model: HubModel) -> None:
+    """Measure how long a text may be, and whether several texts may be padded to one length."""
+    model.limits = stream_limits(model)
+    model.config = replace(model.config, n_ctx=max(model.limits.values()))
+    model.pads = (
+        model.pads
+        and not probe_cache.turns_by_length(model)
+        and probe.answers_beside_a_longer_text(model)
+    )
+
+
+def _choose_generation(model: HubModel) -> None:
+    """Choose the cache to generate with, and read the settings of generation."""
+    probe_cache.choose_cache(model)
+    begin = 0 if model.continues else int(model.config.first_id >= 0)
+    model.generation, model.not_applied = generation_settings(
+        model.module, model.end_ids, continues=model.continues, n_given=1, begin=begin
+    )
+
+
+def _choose_positions(model: HubModel) -> None:
+    """Measure where the model takes the order of its tokens from."""
+    model.rotary = positions.rotary(model, rotary_paths(model.module))
     if (table := positions.position_table(model)) is not None:
         model.positions = table
-        model.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
+        kind = "learned" if table.is_learned else "fixed"
+        model.config = replace(model.config, positions=kind)
     model.order_source = positions.find_order_source(model)
-    probe.choose_route(model, model.repeated(probe.short_text(module, sizes, 5)))
-    return model
 
 
 def _name_padding(module: nn.Module, sizes: HubConfig) -> None:

@@ -228,7 +228,7 @@ class CausalLM(HubModel):
     writes = "text"
     kinds = (CAUSAL_SELF,)
     answer_description = "the next token; it continues a text"
-    uncounted: int | None = None  # a token that takes no position (probe.choose_cache)
+    uncounted: int | None = None  # a token that takes no position (probe_cache.py)
     head: OutputHead | None = None  # if more than a matrix makes the logits (confirm.py)
 
     def forward(

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from models.architectures.transformer import TransformerConfig
 from models.hub.layouts import layer_maps
-from models.hub.probe import choose_route
+from models.hub.probe_route import choose_route
 from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM
 from models.trace import Recording, record

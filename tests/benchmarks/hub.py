@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from models.hub.layouts import layer_maps
-from models.hub.probe import choose_route
+from models.hub.probe_route import choose_route
 from models.hub.sizes import HubConfig
 from models.hub.writers import CausalLM
 from models.trace import Recording, record

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from hub_models import BY_NAME
 
 import models
-from models.hub import probe
+from models.hub import probe, probe_route
 from models.hub.recording import watch
 from models.trace import record
 from models.trace.edits import HeadOff
@@ -51,11 +51,11 @@ def test_a_model_that_keeps_its_own_name_of_a_function_is_not(
     monkeypatch.setattr(watch, "_WATCHED", watch._WATCHED[1:])
     assert F.scaled_dot_product_attention is own
     ids = probe.short_text(scope.model.module, scope.model.config, 5)
-    probe.choose_route(scope.model, scope.model.repeated(ids))
+    probe_route.choose_route(scope.model, scope.model.repeated(ids))
     assert not scope.model.by_functions
     assert scope.run(IDS, "21 23 29").attention
     monkeypatch.undo()
-    probe.choose_route(scope.model, scope.model.repeated(ids))
+    probe_route.choose_route(scope.model, scope.model.repeated(ids))
     assert scope.model.by_functions
 
 

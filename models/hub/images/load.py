@@ -34,7 +34,8 @@ from models.hub.positions import (
     order_source_of_equal_inputs,
     table_looked_up,
 )
-from models.hub.probe import check_recorded, check_trial, choose_route, looks_ahead, short_text
+from models.hub.probe import check_recorded, check_trial, looks_ahead, short_text
+from models.hub.probe_route import choose_route
 from models.hub.sizes import HubConfig, encoder_sizes
 from models.hub.tokenizer import CLOSING, OPENING
 from models.images import decoded, example

@@ -5,8 +5,8 @@ A torch function mode, which lives in one thread alone, sees `scaled_dot_product
 do nothing outside such a pass give the path of the calling module.
 
 The mode runs Python code at every torch function, whether it belongs to attention or not. If a
-short run has shown that a few functions are enough for a model (`probe.choose_route`), only these
-are watched: they are replaced while such a pass is under way, and pass other threads' calls on.
+short run has shown that a few functions are enough for a model (`choose_route`), only these are
+watched: they are replaced while such a pass is under way, and pass other threads' calls on.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from models.architectures.base import BY_VECTORS
 from models.errors import CheckpointError, first_line
-from models.hub import confirm, probe
+from models.hub import confirm, probe, probe_cache
 from models.hub.generation import generation_settings
 from models.hub.layouts import layer_maps
 from models.hub.positions import table_looked_up
@@ -74,7 +74,7 @@ def opened_sound(
     )
     probe.check_recorded(model)
     probe.check_two_steps(model, reads)
-    probe.choose_cache(model)
+    probe_cache.choose_cache(model)
     confirm.choose_layer_map(model, layer_maps(module))
     table = table_looked_up(model, frames.count(trial), frames.longest, **{reads: model.trial})
     if table is not None:
