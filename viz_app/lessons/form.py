@@ -13,7 +13,8 @@ from viz_app.lessons.lesson import (
     TOKEN_STEP,
     Prediction,
 )
-from viz_app.lessons.readings import numbered, plain_token, surprising_tokens
+from viz_app.lessons.readings.answers import surprising_tokens
+from viz_app.lessons.readings.registry import numbered, plain_token
 from viz_app.session.current_run import CurrentRun
 
 MAX_ORDERED, MAX_PREDICTED_CELLS = 8, 12  # tokens to put in an order; rows and columns to paint

@@ -14,7 +14,8 @@ from viz_app.lessons.lesson import (
     LessonStep,
     Prediction,
 )
-from viz_app.lessons.readings import finder, numbered, plain_token
+from viz_app.lessons.readings import finder
+from viz_app.lessons.readings.registry import numbered, plain_token
 from viz_app.lessons.sentence import ReadingValue
 from viz_app.session.current_run import CurrentRun
 
