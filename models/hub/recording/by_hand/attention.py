@@ -13,9 +13,9 @@ from torch import Tensor
 
 from models.hub.recording.by_hand.axes import arrange_axes, place_axes, resolve_axis
 from models.hub.recording.by_hand.explained import ExplainedScores
+from models.hub.recording.by_hand.followed import ScoreProduct
 from models.hub.recording.by_hand.heads import FollowedHead
 from models.hub.recording.by_hand.roles import WeightedSum
-from models.hub.recording.by_hand.steps import ScoreProduct
 from models.hub.recording.context import AttentionCall, rebuild
 from models.hub.recording.masks import LOWEST, MaskExplanation, layers, sum_of_terms, term_of
 from models.hub.recording.projections import Copy, Linears, Origin

@@ -12,17 +12,17 @@ from torch import Tensor
 from models.errors import IndistinctRowsError
 from models.hub.recording.by_hand.attention import Causes, attend_by_hand, causes_of
 from models.hub.recording.by_hand.explained import explain_scores
-from models.hub.recording.by_hand.given import record_given
-from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
-from models.hub.recording.by_hand.roles import WRONG_AXIS, WeightedSum, roles_of
-from models.hub.recording.by_hand.steps import (
+from models.hub.recording.by_hand.followed import (
     EXP,
     FollowedStep,
     ScoreProduct,
     Softmax,
-    Steps,
     softmax_of,
 )
+from models.hub.recording.by_hand.given import record_given
+from models.hub.recording.by_hand.products import PRODUCTS, Product, product_of
+from models.hub.recording.by_hand.roles import WRONG_AXIS, WeightedSum, roles_of
+from models.hub.recording.by_hand.steps import Steps
 from models.trace import AttentionSite
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from models.hub.recording.by_hand.followed import FollowedStep, ScoreProduct
 from models.hub.recording.by_hand.roles import WeightedSum
-from models.hub.recording.by_hand.steps import FollowedStep, ScoreProduct
 from models.hub.recording.masks import LOWEST
 
 # Tolerance, in roundings of the largest score, for another order of scaling, bias and mask and of

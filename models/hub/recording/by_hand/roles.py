@@ -16,14 +16,14 @@ from models.hub.recording.by_hand.axes import (
     resolve_axis,
     size_of,
 )
-from models.hub.recording.by_hand.products import Product
-from models.hub.recording.by_hand.steps import (
+from models.hub.recording.by_hand.followed import (
     FollowedStep,
     ScoreProduct,
     Softmax,
     axes_of,
     layout_of,
 )
+from models.hub.recording.by_hand.products import Product
 
 ADDED = "the call that weighs its values adds something else to their sum"
 WRONG_AXIS = "its softmax does not run over the axis that its values are summed over"

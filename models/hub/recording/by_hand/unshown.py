@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from models.hub.recording.by_hand.steps import Softmax
+from models.hub.recording.by_hand.followed import Softmax
 
 
 @dataclass(frozen=True)
