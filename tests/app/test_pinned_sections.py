@@ -1,8 +1,9 @@
 """A pinned run in every section of the page Positions: drawn beside the current one, on one scale."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from viz_app.views.positions import page as positions
 from viz_app.views.positions import text as say
 
 OWN = {"positions-table": say.TABLE_NAMES[say.OWN_TABLE]}
-# section → what its address says, and if a scale in it follows from the numbers
+# section → what its address says, if a scale in it follows from the numbers, and the names of its columns
 POSITIONS = {
-    "Shuffle test": ({}, False), "Curves": (OWN, True), "Map": (OWN, True), "Added or concatenated": ({}, True),
-    "Score by distance": ({}, True),
+    "Shuffle test": ({}, False, []), "Curves": (OWN, True, ["Curves", "Wavelengths"]),
+    "Map": (OWN, True, ["Table", "Similarity", "By distance"]),
+    "Added or concatenated": ({}, True, ["Vectors", "Products"]), "Score by distance": ({}, True, []),
 }  # fmt: skip
+ROTATED = ["Angles", "Wavelengths"]
 
 
 def opened(name: str, **asked: str) -> AppTest:
@@ -60,6 +63,26 @@ def pairs(app: AppTest) -> dict[str, tuple[Any, Any]]:
     return {key: (found[key], found[f"pin {key}"]) for key in found if f"pin {key}" in found}
 
 
+def pairs_of_columns(
+    names: list[str], open_page: Callable[..., AppTest]
+) -> dict[str, tuple[Any, Any]]:
+    """The pictures of both runs in every column; of named columns one is on the page at a time."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for i in range(max(1, len(names))):
+        app = open_page(**{"beside-pin": str(i)} if i else {})
+        assert "✗" not in prose(app)
+        choices = [list(group.options) for group in app.get("button_group")]
+        assert choices.count(names) == bool(names)
+        n = sum(key.startswith("chart") for key in found)  # charts are counted on each page
+        new = {
+            f"chart {n + int(key[6:])}" if key.startswith("chart") else key: both
+            for key, both in pairs(app).items()
+        }
+        assert not found.keys() & new.keys()
+        found |= new
+    return found
+
+
 def scales(picture: Any) -> list[Any]:
     """All ends of scales that a picture states, in their order."""
     return list(_ends(picture))
@@ -78,9 +101,8 @@ def _ends(part: Any) -> Iterator[Any]:
                 yield from _ends(inner)
 
 
-def same_scales(alone: list[AppTest], both: AppTest, follows: bool) -> None:
+def same_scales(alone: list[AppTest], found: dict[str, tuple[Any, Any]], follows: bool) -> None:
     """Each picture that both runs have is on one scale; and where scales follow from numbers, one was not so by itself."""
-    found = pairs(both)
     assert found
     for key, (current, pinned) in found.items():
         assert scales(current) == scales(pinned), key
@@ -109,7 +131,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("section", POSITIONS)
 def test_positions_of_both_runs_are_on_one_scale(folders: dict[str, Path], section: str) -> None:
-    more, follows = POSITIONS[section]
+    more, follows, columns = POSITIONS[section]
     asked = {"positions-section": section, **more}
     runs = [
         {"checkpoint": str(folders["learned"]), "source": "abcde"},
@@ -117,18 +139,18 @@ def test_positions_of_both_runs_are_on_one_scale(folders: dict[str, Path], secti
     ]
     pinned = {f"pin.{name}": value for name, value in runs[1].items()}
     alone = [opened("positions", **asked, **run) for run in runs]
-    both = opened("positions", **asked, **runs[0], **pinned)
-    assert "✗" not in prose(both)
-    assert pictures(alone[0]).keys() == pairs(both).keys()
+    both = pairs_of_columns(columns, partial(opened, "positions", **asked, **runs[0], **pinned))
+    assert pictures(alone[0]).keys() == both.keys()
     same_scales(alone, both, follows)
 
 
 def test_rotations_of_both_runs_are_on_one_scale(folders: dict[str, Path]) -> None:
     asked = {"positions-section": "Rotation", "text": "7 11 5"}
     runs = [str(folders[name]) for name in ("LlamaForCausalLM", "GPTNeoXForCausalLM")]
-    both = opened("positions", **asked, **{"checkpoint": runs[0], "pin.checkpoint": runs[1]})
-    assert set(pairs(both)) == {"positions-rotation", "chart 0"}
-    for current, pinned in pairs(both).values():
+    link = {"checkpoint": runs[0], "pin.checkpoint": runs[1]}
+    both = pairs_of_columns(ROTATED, partial(opened, "positions", **asked, **link))
+    assert set(both) == {"positions-rotation", "chart 0"}
+    for current, pinned in both.values():
         assert scales(current)
         assert scales(current) == scales(pinned)
 
