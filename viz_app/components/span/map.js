@@ -1,6 +1,7 @@
 // A matrix of spans: a row for each token that an answer may begin with, a column for each that it may end with. A cell is
 // ln p(start) + ln p(end); where the end would come before the start it is hatched.
 const SIDE_LABELS = 92, TOP_LABELS = 78, LARGEST_CELL = 34;
+const NAMED_ON_PHONE = 40; // tokens: of as many each has its name on a phone, where the picture is then scrolled sideways
 const tallestOf = () => (innerHeight > 800 ? 330 : scaleOf() > 1 ? 250 : 270); // px: of all rows, by what a window has room for
 
 class SpanMap extends Fitted {
@@ -44,10 +45,12 @@ class SpanMap extends Fitted {
 
   draw(whole) {
     const { tokens, answer, axes } = this.picture, { theme, canvas } = this, n = tokens.length, scale = (this.scale = scaleOf());
-    const width = whole / scale, tallest = tallestOf() / scale, codes = new Uint8Array(n * n);
+    const named = isPhone() && n <= NAMED_ON_PHONE ? n * LEAST_LETTERS : 0, codes = new Uint8Array(n * n);
+    const width = Math.max(whole / scale, SIDE_LABELS + named + 8), tallest = Math.max(tallestOf() / scale, named);
     this.lay(width, tallest);
     const { left, wide, side, aside } = this;
     const [context, ratio] = sized(canvas, width, TOP_LABELS + Math.max(tallest, n * side) + 2, scale);
+    if (named) this.root.querySelector(".sideways").scrollLeft = left + (answer[1] + 1) * wide - whole / 2; // the answer in sight
     for (let r = 0; r < n; r++) for (let c = r; c < n; c++) codes[r * n + c] = this.code(this.value(r, c));
     context.fillStyle = theme.background;
     context.fillRect(0, 0, canvas.width, canvas.height);
