@@ -97,16 +97,16 @@ def read_lines(path: Path) -> Iterator[str]:
         DataError: The file cannot be read.
     """
     opener = gzip.open if path.suffix == ".gz" else open
+    n_lines = 0
     try:
         # -sig drops a byte order mark
         with opener(path, "rt", encoding="utf-8-sig") as text:
-            for line in text:
+            for n_lines, line in enumerate(text, 1):
                 yield line.rstrip("\n")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: not UTF-8 text ({error.reason} at byte {error.start} of a block)"
-        ) from None
+        after = f" after line {n_lines:,}" if n_lines else ""  # a block of lines is decoded at once
+        raise DataError(f"{path}: not UTF-8 text ({error.reason}{after})") from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None

@@ -67,7 +67,12 @@ BAD_FILES = {
     "Latin-1": (
         "a.tsv",
         "été\tsummer\n".encode("latin-1"),
-        r"not UTF-8 text \(invalid continuation byte at byte 0 of a block\)",
+        r"not UTF-8 text \(invalid continuation byte\)",
+    ),
+    "Latin-1 in a later line": (
+        "a.tsv",
+        LONG.encode() * 40 + "été\tsummer\n".encode("latin-1"),
+        r"not UTF-8 text \(invalid continuation byte after line 1[12],[0-9]{3}\)",
     ),
     "UTF-16": ("a.tsv", "été\tsummer\n".encode("utf-16"), "not UTF-8 text"),
     "truncated gz": ("a.tsv.gz", gz(LONG)[:-100], "cannot be read: Compressed file ended"),
