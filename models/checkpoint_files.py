@@ -85,6 +85,17 @@ def snapshots(folder: Path) -> list[int]:
     return sorted(step for step in steps if snapshot_path(folder, step).name in names)
 
 
+def downloaded_name(folder: Path) -> str:
+    """Return the name of the repository if this is a download in Hugging Face's cache, else "".
+
+    Such a folder is models--OWNER--NAME/snapshots/COMMIT.
+    """
+    repository = folder.parent.parent.name
+    if folder.parent.name != "snapshots" or not repository.startswith("models--"):
+        return ""
+    return repository.removeprefix("models--").replace("--", "/")
+
+
 @contextmanager
 def naming_file(path: Path) -> Iterator[None]:
     """Re-raise any error about a file as a CheckpointError that names it."""

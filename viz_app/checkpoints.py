@@ -11,6 +11,7 @@ from pathlib import Path
 import models
 from models import Scope
 from models.checkpoint import CheckpointError
+from models.checkpoint_files import downloaded_name
 from models.hub.files import config
 from models.hub.user_module.module import scope_of
 from models.printable import printable
@@ -134,7 +135,10 @@ def _is_offered(folder: Path) -> bool:
 
 
 def _candidates() -> dict[str, Path]:
-    """Return all folders with a config.json in the folder of --models, by name."""
+    """Return all folders with a config.json in the folder of --models, by name.
+
+    Of each repository in a cache of Hugging Face it is the newest download.
+    """
     if not (models_folder := os.environ.get(MODELS_VARIABLE)):
         return {}
     root = Path(models_folder).resolve()
@@ -143,7 +147,13 @@ def _candidates() -> dict[str, Path]:
         for depth in range(SEARCH_DEPTH)
         for config in root.glob("*/" * (depth + 1) + "config.json")
     )
-    return {f"{root.name}/{path.relative_to(root).as_posix()}": path for path in configured}
+    found = {path.relative_to(root).as_posix(): path for path in configured}
+    downloads = [config.parent for config in root.glob("models--*/snapshots/*/config.json")]
+    found |= {
+        downloaded_name(path): path
+        for path in sorted(downloads, key=lambda path: path.stat().st_mtime)
+    }
+    return {f"{root.name}/{name}": path for name, path in found.items()}
 
 
 def _leads_out(name: str) -> bool:

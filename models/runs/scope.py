@@ -12,7 +12,7 @@ from models.analysis.shuffle import without_positions
 from models.architectures import Config, Model, architecture_name, build
 from models.architectures.base import Answers
 from models.checkpoint import Checkpoint, fingerprint
-from models.checkpoint_files import snapshots
+from models.checkpoint_files import downloaded_name, snapshots
 from models.printable import printable
 from models.runs import inputs
 from models.runs.batch import RecordedBatch
@@ -49,7 +49,8 @@ class Scope:
         self, checkpoint: Checkpoint, device: torch.device, *, positions_removed: bool = False
     ) -> None:
         self.path: Path = checkpoint.path
-        self.name: str = printable(checkpoint.path.resolve().name)
+        folder = checkpoint.path.resolve()
+        self.name: str = printable(Path(downloaded_name(folder) or folder).name)
         self.model: Model = checkpoint.model.to(device)
         self.tokenizer: Tokenizer = checkpoint.tokenizer
         self.weights_digest: str = weights_digest(checkpoint.model)

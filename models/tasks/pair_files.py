@@ -101,7 +101,8 @@ def read_lines(path: Path) -> Iterator[str]:
     try:
         # -sig drops a byte order mark
         with opener(path, "rt", encoding="utf-8-sig") as text:
-            for n_lines, line in enumerate(text, 1):
+            for line in text:
+                n_lines += 1
                 yield line.rstrip("\n")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None

@@ -77,6 +77,25 @@ def test_what_lies_under_the_folder_is_offered_and_nothing_that_leads_out_of_it(
     assert checkpoints.folder("dates") == "dates"
 
 
+def test_the_newest_download_of_each_repository_in_a_cache_is_offered_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "hub" / "models--owner--some-dates"
+    blobs = repository / "blobs"
+    for file in copy_to(blobs).iterdir():
+        file.rename(blobs / f"of {file.name}")
+    for age, commit in enumerate(("1c0ffee", "0decade")):
+        download = repository / "snapshots" / commit
+        download.mkdir(parents=True)
+        for blob in blobs.iterdir():
+            (download / blob.name.removeprefix("of ")).symlink_to(f"../../blobs/{blob.name}")
+        os.utime(download, (1e9 + age, 1e9 + age))
+    monkeypatch.setenv(checkpoints.MODELS_VARIABLE, str(tmp_path / "hub"))
+    assert checkpoints.available() == [*models.shipped(), "hub/owner/some-dates"]
+    assert checkpoints.folder("hub/owner/some-dates") == str(repository / "snapshots" / "0decade")
+    assert models.load(checkpoints.folder("hub/owner/some-dates")).name == "some-dates"
+
+
 def test_a_menu_looks_at_each_folder_once(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each at each of its lines, sixty folders held a page up for two seconds."""
     looked, look = [], checkpoints._is_offered
