@@ -211,6 +211,28 @@ def test_every_token_of_a_low_map_is_named_and_the_pointer_finds_its_cell(stage:
     assert np.float32(tip["value"]) == value
 
 
+def test_on_a_phone_every_token_is_named_and_the_answer_is_in_sight(stage: Stage) -> None:
+    data = payload("span", "span", QUESTION, " ".join([FIRST, SECOND] * 3))
+    header, _ = unpack(data)
+    words, n = [label[0] for label in header["tokens"]], len(header["tokens"])
+    stage.page.set_viewport_size({"width": 420, "height": 900})
+    try:
+        stage.mount("span", 360).show(data)
+        named = [one["text"] for one in stage.drawn("canvas", "text")]
+        assert sorted(named[:-2]) == sorted([*words, *words])
+        place = stage.data("figure")
+        side, wide, left = (float(place[name]) for name in ("side", "wide", "left"))
+        assert min(side, wide) >= 11.5
+        scrolled, shown = stage.js(
+            "(root) => { const e = root.querySelector('.sideways'); return [e.scrollLeft, e.clientWidth]; }"
+        )
+        answer = left + header["answer"][1] * wide
+        assert scrolled <= answer < answer + wide <= scrolled + shown + 1
+        assert left + n * wide > shown  # it had to be scrolled to
+    finally:
+        stage.page.set_viewport_size({"width": 1280, "height": 1600})
+
+
 def test_the_answer_is_marked_in_its_text_and_the_best_spans_are_listed(stage: Stage) -> None:
     data = payload("span", "span", QUESTION, f"{FIRST} {SECOND}")
     header, arrays = unpack(data)
