@@ -234,3 +234,12 @@ def test_a_second_text_of_the_batch_is_read_with_the_same_context(scopes: dict[s
     assert [label[0].split(": ")[0] for label in header["effect"]["labels"]] == ["start", "end"]
     assert header["effect"]["outputs"] == [scopes["span"].run(QUESTION, CONTEXT).output] * 2
     assert any("the model predicts" in line for line in header["story"])
+
+
+def test_a_masked_run_names_question_and_context_apart(scopes: dict[str, Scope]) -> None:
+    address = ASKED["span"] | {"masks-second": "Where is the milk?"}
+    for shown, question in (("first", QUESTION), ("second", "Where is the milk?")):
+        app = opened("masks", scopes["span"].path, **address, **{"masks-shown": shown})
+        assert dict(said(app, "written")["rows"])["source"] == question
+        about = picture(app, "mask_painter")[0]["effect"]["about"].splitlines()
+        assert {f"question: {question}", f"context: {CONTEXT}"} <= set(about)

@@ -7,6 +7,7 @@ from models.analysis.checks import check_site
 from models.architectures.base import TEXT_FIELD, Field
 from models.runs.masked_comparison import MaskedRun
 from models.runs.scope import Texts
+from models.runs.spec import read_values
 from models.sounds import PatchedSound
 from models.trace import Trace
 from viz_app import words
@@ -193,15 +194,11 @@ def other_required_texts(run: CurrentRun) -> Texts:
 
 
 def _request(run: CurrentRun, trace: Trace, typed: bool = False) -> Texts:
-    """Return what this run read, for the model's fields: each stream in its first field.
-
-    `typed` leaves out what the model itself generated.
-    """
-    model, request = run.scope.model, []
-    for i, field in enumerate(model.fields):
-        is_repeated = field.stream in (earlier.stream for earlier in model.fields[:i])
-        is_generated = (
-            typed and field.stream == model.writes and not trace.teacher_forced and model.translates
-        )
-        request.append(None if is_repeated or is_generated else trace.streams.get(field.stream))
-    return tuple(request)
+    """Return what this run read, for the model's fields; `typed` leaves out what it generated."""
+    model, values = run.scope.model, read_values(run.scope, trace)
+    if not typed or not model.translates or trace.teacher_forced:
+        return values
+    return tuple(
+        None if field.stream == model.writes else value
+        for field, value in zip(model.fields, values, strict=True)
+    )
