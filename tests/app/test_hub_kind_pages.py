@@ -13,6 +13,8 @@ from streamlit.testing.v1 import AppTest
 
 from viz_app.navigation import PAGES
 from viz_app.session import cache, url_state
+from viz_app.views.compare.text import VECTORS_APART
+from viz_app.views.masks import outcome_text
 
 VECTORS = ("T5EncoderModel", "BartModel")  # without a picture on the page Task
 
@@ -84,3 +86,16 @@ def test_a_choice_can_be_left_out(folders: dict[str, Path]) -> None:
     assert not app.exception
     boxes = {box.label: box.value for box in app.text_area}
     assert (boxes["Choice 3"], boxes["Choice 4"]) == ("", "")
+
+
+def test_vectors_of_which_only_the_size_is_shown_are_not_said_to_be_the_same(
+    folders: dict[str, Path],
+) -> None:
+    folder = folders["T5EncoderModel"]
+    app = page_at("masks", checkpoint=str(folder), text=TEXT, self_mask="f0-2.0-2")
+    changed, *story = picture(app, "mask_painter")[0]["story"]
+    assert changed.startswith("Changed.")
+    assert story == [outcome_text.ONLY_SIZE_SHOWN]
+    pinned = {"pin.checkpoint": str(folder), "pin.text": TEXT.replace("dog", "sea")}
+    app = page_at("compare", checkpoint=str(folder), text=TEXT, **pinned)
+    assert picture(app, "difference")[0]["verdict"] == VECTORS_APART

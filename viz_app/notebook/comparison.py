@@ -10,7 +10,7 @@ from viz_app.notebook.places import layer_text, place_of, range_text
 from viz_app.views.compare.compared import Compared, ComparedHead, check_size, compare_heads
 from viz_app.views.compare.difference import difference, of_both
 from viz_app.views.compare.grid import distances
-from viz_app.views.compare.text import NOTEBOOK, tasks_apart
+from viz_app.views.compare.text import NOTEBOOK, tasks_apart, vectors_apart
 
 MAX_EMBEDDED_EACH = 2**17  # weights of each run embedded in a picture so that a click opens a head
 COMPARISON_HEIGHT = 560  # of a wide frame in CSS pixels
@@ -89,6 +89,7 @@ def _at(compared: comparison.Comparison, focus: ComparedHead) -> Compared:
 def _drawn(what: Compared, run_a: Trace, run_b: Trace) -> bytes:
     first, second = (answer_line(run)[1].split(" ") for run in (run_a, run_b))
     apart = tasks_apart(*(run.model.training.get("task", "unknown") for run in (run_a, run_b)))
+    apart = apart or vectors_apart(run_a, run_b)
     return difference(what, of_both(first, second, NOTEBOOK, apart))
 
 

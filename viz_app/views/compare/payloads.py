@@ -124,7 +124,8 @@ def _answers(run: CurrentRun, second: CurrentRun) -> dict[str, Any]:
     if run is second:
         only = {"whose": text.PAGE.captions[0], "words": _answer(run), "from": -1}
         return {"answers": [only], "verdict": ""}
-    apart = text.tasks_apart(run.scope.task, second.scope.task)
+    tasks_apart = text.tasks_apart(run.scope.task, second.scope.task)
+    apart = tasks_apart or text.vectors_apart(run.trace, second.trace)
     return of_both(_answer(run), _answer(second), text.PAGE, apart)
 
 

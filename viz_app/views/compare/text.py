@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.analysis.comparison import POSITIONS, TOKENS, WORDS, KindPair
-from models.trace import AttentionSite
+from models.trace import AttentionSite, Trace
+from models.trace.outputs import Numbers
 from viz_app import words
 from viz_app.drawing.labels import shorten
+from viz_app.drawing.notes import first_output
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ COMPARED_BY_NOTE = {
 }
 OTHER_TASK = "Trained for different tasks, so the answers are not compared."
 UNKNOWN_TASK = "The task of one model is not recorded, so the answers are not compared."
+VECTORS_APART = "Only the size of an answer in vectors is shown, so the answers are not compared."
 MAX_WORD_IN_SENTENCE = 24  # characters in a sentence
 OTHER_TOKENS = "[other tokens]"
 REST_NOTE = "all tokens outside the text together"
@@ -169,6 +172,12 @@ def tasks_apart(first: str, second: str) -> str:
     if first == second:
         return ""
     return UNKNOWN_TASK if "unknown" in (first, second) else OTHER_TASK
+
+
+def vectors_apart(first: Trace, second: Trace) -> str:
+    """Say why the answers of two runs are not compared if one is vectors; "" if none is."""
+    is_counted = any(isinstance(first_output(run), Numbers) for run in (first, second))
+    return VECTORS_APART if is_counted else ""
 
 
 def parting(first: Sequence[str], second: Sequence[str]) -> int:

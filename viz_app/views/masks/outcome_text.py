@@ -6,12 +6,14 @@ from models.layers.masks import SiteKind
 from models.runs.masked_comparison import MaskedRun
 from models.trace import Trace
 from models.trace.edits import Edits, opens_ahead
-from models.trace.outputs import MaskedToken, NextToken, TokenInOrder
+from models.trace.outputs import MaskedToken, NextToken, Numbers, TokenInOrder
 from viz_app.drawing.labels import mask_token
 from viz_app.drawing.notes import first_output
 from viz_app.views.masks.mask_view import LogProbChange
 from viz_app.views.masks.text import changes_line
 from viz_app.words.allowed import reads_later
+
+ONLY_SIZE_SHOWN = "Only the size of an answer in vectors is shown, so it is not compared."
 
 
 def outcome_sentences(
@@ -37,6 +39,8 @@ def outcome_sentences(
         if after.output is not None and not isinstance(output, TokenInOrder)
         else ["", ""]  # guesses of single tokens, each given the others, make no text
     )
+    if isinstance(output, Numbers):
+        comparison = [ONLY_SIZE_SHOWN, ""]
     lines = [changes_line(changes, names), comparison[0], effect, comparison[1], *notes]
     return [line for line in lines if line]
 
