@@ -460,3 +460,19 @@ def test_a_painted_mask_is_hatched_over_the_image(folders: dict[str, Path]) -> N
     assert arrays["weights"][3, 1] == 0
     assert (arrays["headsBlocked"][:, 1] > 0).all()
     assert (arrays["heads"][:, 1] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("view", "section"),
+    [
+        ("interventions", {"interventions-section": "Heads"}),
+        ("compare", {}),
+        ("positions", {"positions-section": "Score by distance"}),
+    ],
+)
+def test_an_image_is_called_neither_a_text_nor_a_sentence(
+    folders: dict[str, Path], view: str, section: dict[str, str]
+) -> None:
+    notes_below = prose(opened(folders[VIT], view, **section))
+    for words in ("This is one sentence", "This is one text", "pairs of the text"):
+        assert words not in notes_below

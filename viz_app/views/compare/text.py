@@ -59,7 +59,7 @@ may attend to anything do not count.
 **Difference.** Weight in this run minus weight in the other, cell by cell. Its colours have one scale for all heads of the page.
 
 Models trained the same way from different random seeds differ too. Head 1 of one need not do what head 1 of the other does.
-The section Many texts matches heads, and says how certain each match is. This is one text: another may give another picture."""
+The section Many texts matches heads, and says how certain each match is. Other runs may give another picture."""
 ANSWER_MANY = "Matched one to one over held-out texts, each head has its counterpart and a margin."
 WITHIN = "This model's heads, compared with each other. Pin another checkpoint to match its heads."
 MATCHES_NOT_MEASURED = (

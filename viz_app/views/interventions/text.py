@@ -43,7 +43,7 @@ Log-probability: the cell is the chosen {noun}'s log-probability after minus bef
 probability; above 0 it had lowered it. KL divergence: the cell is how far the two distributions are apart.
 
 A head that can be removed without effect may still matter: later heads can replace it (Michel et al. 2019). Heimersheim and
-Nanda (2024) discuss why. This is one sentence: the same head may matter elsewhere."""
+Nanda (2024) discuss why. This is one run: the same head may matter in another."""
 
 
 def noun_of(model: Model) -> str:

@@ -45,7 +45,7 @@ NO_SCORES = (
     "**There are no scores by distance here.** They need a text whose tokens attend to each other, with queries and "
     "keys known to the app."
 )
-BAND_OF_PAIRS = "Line: mean over all pairs of the text at this distance. Band: min–max."
+BAND_OF_PAIRS = "Line: mean over all pairs of tokens at this distance. Band: min–max."
 CARRIED = (
     "This query and this key, unrotated, then rotated to each distance. Orange: their distance in the "
     "text."
