@@ -21,6 +21,7 @@ from models.trace.edits import (
     ZeroValue,
     to_text,
 )
+from models.trace.outputs import best_span
 from viz_app import words
 from viz_app.input_bar.examples import readable_examples
 from viz_app.session import run_changes
@@ -137,6 +138,22 @@ def test_an_option_at_the_start_of_a_text_has_no_space_before_it() -> None:
     token = trace.model.tokenizer.encode("Il").ids[0]
     assert [option_label(trace, token, row).text for row in (0, 1)] == ["Il", "·Il"]
     assert option_label(trace, trace.next_token.labels[0], 0).text == decisions(trace)[0].label.text
+
+
+def test_the_decisions_of_a_span_are_its_start_and_end() -> None:
+    """The most probable start may come after the most probable end: no span has both."""
+    trace = models.load("bert-where", device="cpu").run(
+        "Where is Mary?", "Mary went to the garden."
+    )
+    (name, output), low = next(iter(trace.outputs.items())), torch.full((2, 11), -9.0)
+    start, end = torch.cat([torch.full((2, 6), -torch.inf), low], 1)[:, : len(output.start_logits)]
+    start[6], start[9], end[6] = 3.0, 4.0, 2.0
+    first, last = best_span(start, end)
+    crossed = replace(output, start_logits=start, end_logits=end, start=first, end=last)
+    both = decisions(replace(trace, outputs={name: crossed}))
+    assert (first, last, int(start.argmax())) == (6, 6, 9)
+    assert [one.option for one in both] == [first, last]
+    assert [one.label.text for one in both] == ["start at mary", "end at mary"]
 
 
 def test_files_of_other_choices_say_what_was_chosen() -> None:

@@ -158,12 +158,11 @@ def _classes(trace: Trace, output: TokenClasses) -> list[Decision]:
 
 
 def _span(trace: Trace, output: Span) -> list[Decision]:
+    """Return the start and the end of the answer, which alone need not be the most probable."""
     names = labels(trace.streams[output.stream])
     return [
-        Decision(row, best, Label(f"{end} at {names[best].text}"))
-        for row, (end, best) in enumerate(
-            zip(("start", "end"), first_choices(logits_of(trace.outputs)), strict=True)
-        )
+        Decision(row, option, Label(f"{end} at {names[option].text}"))
+        for row, (end, option) in enumerate((("start", output.start), ("end", output.end)))
     ]
 
 
