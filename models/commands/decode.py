@@ -55,6 +55,8 @@ def _print_answer(options: argparse.Namespace) -> int:
     if options.order and not orders:
         raise ValueError(f"--order does not apply to {scope.name}: it does not predict in an order")
     if not scope.model.can_write:
+        if options.how != "greedy":
+            raise ValueError(f"--how does not apply to {scope.name}: it does not generate text")
         order = {name: options.order for name in orders if options.order}
         print("\n".join(_answers(scope.run(*_values(scope, options.text), **order))))
         return 0

@@ -188,3 +188,11 @@ def test_one_text_is_gone_on_from(capsys):
 )
 def test_more_texts_than_a_model_reads_are_refused(model, texts, why, capsys):
     assert run(capsys, "decode", model, *texts, "--device", "cpu") == (1, f"attnscope: {why}\n")
+
+
+def test_a_way_of_generating_is_refused_by_a_model_that_does_not_generate(capsys):
+    command = ["decode", "bert-where", "Where is Tom?", "Tom went to the garden.", "--how"]
+    assert cli.main([*command, "beam"]) == 1
+    refusal = "--how does not apply to bert-where: it does not generate text"
+    assert refusal in capsys.readouterr().err
+    assert cli.main([*command, "greedy"]) == 0
