@@ -13,6 +13,7 @@ from models.checkpoint import save_checkpoint
 from models.runs.scope import Scope
 from viz_app import checkpoints, words
 from viz_app.drawing import notes
+from viz_app.views.layer.text import NO_LENS_OF_ANSWER
 
 STORY = "Mary went to the garden. John took the milk to the office."
 QUESTION, CONTEXT = "Where is Mary?", "Mary went to the garden. John took the milk."
@@ -234,6 +235,15 @@ def test_a_second_text_of_the_batch_is_read_with_the_same_context(scopes: dict[s
     assert [label[0].split(": ")[0] for label in header["effect"]["labels"]] == ["start", "end"]
     assert header["effect"]["outputs"] == [scopes["span"].run(QUESTION, CONTEXT).output] * 2
     assert any("the model predicts" in line for line in header["story"])
+
+
+def test_a_span_is_not_said_to_be_read_from_no_token(scopes: dict[str, Scope]) -> None:
+    scope = scopes["span"]
+    site = next(iter(scope.run(QUESTION, CONTEXT).attention))
+    for place in (1, 6):  # in the question, and in the text
+        app = opened("layer", scope.path, **ASKED["span"], site=site, lock=f"q{place}")
+        header, _ = picture(app, "layer")
+        assert (header["position"], header["without"]) == (place, NO_LENS_OF_ANSWER)
 
 
 def test_a_masked_run_names_question_and_context_apart(scopes: dict[str, Scope]) -> None:

@@ -65,6 +65,10 @@ _READ = {
     MASKED_OUTPUT: " to the token hidden by a mask",
 }
 _READ_CLASSES = " to its classes, predicted from this token"
+NO_LENS_OF_ANSWER = (
+    "No logit lens is drawn for this answer. It needs a next token, a masked one or a class of the whole input, read in "
+    "a known way."
+)
 INSIDE_UNKNOWN = "What happens inside this feed-forward is not recorded."
 ROUTER_UNKNOWN = "This feed-forward is a mixture of experts. Which experts a token goes to could not be confirmed, so none is shown."
 # beside the classes of a model that writes
@@ -119,7 +123,7 @@ def no_lens(
     """Explain why the model cannot be asked what it would say at a token.
 
     Either only others are `answering`, the text has no mask to guess, another stack reads the
-    stream, or no next token is predicted from it.
+    stream, or the answer is of another kind.
     """
     if guesses_masks:
         mask_only = f"A prediction is read only at a mask{', ' if answering else '.'}"
@@ -134,7 +138,7 @@ def no_lens(
             f"No prediction is read from the {sublayer.stack}. Its stream ends in vectors for the {reader}, and no "
             "next token is written from it."
         )
-    return "No prediction is read from this token: no next token is ever written from it."
+    return NO_LENS_OF_ANSWER
 
 
 def layer_title(
