@@ -24,6 +24,7 @@ from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, example
 from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
 from models.trace.outputs import ClassProbabilities
 from viz_app.drawing.image_map import shown_query
+from viz_app.drawing.labels import labels
 
 CELLS = ((3, 1), (3, 7), (0, 16))
 VIT = "ViTForImageClassification"
@@ -88,6 +89,18 @@ def test_the_tokens_are_named_by_what_the_run_shows(folders: dict[str, Path], na
     assert isinstance(row, PatchRow)
     assert row.tokens == (*before, *(f"r{r}c{c}" for r in range(1, 5) for c in range(1, 5)))
     assert scope.model.position == position
+
+
+@pytest.mark.parametrize("name", list(SHOWN))
+def test_every_token_that_reads_no_patch_is_labelled_special(
+    folders: dict[str, Path], name: str
+) -> None:
+    scope = opened(folders[name])
+    row = scope.run(scope.examples[0]).streams["patches"]
+    n_before = len(row.grid.before)
+    shown = labels(row)
+    assert tuple(label.text for label in shown[:n_before]) == row.grid.before
+    assert [label.special for label in shown] == [i < n_before for i in range(len(row.ids))]
 
 
 @pytest.mark.parametrize("name", [VIT, "Dinov2WithRegistersForImageClassification", "SiglipForImageClassification"])  # fmt: skip

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.analysis.joined_words import WordRow
+from models.images import PatchRow
 from models.printable import printable
 from models.runs.inputs import MASK
 from models.sounds import PatchedSound, SoundRow
@@ -58,6 +59,10 @@ def labels(encoding: Encoding) -> list[Label]:
         return [_patch_label(encoding, i) for i in range(len(encoding.tokens))]
     if isinstance(encoding, SoundRow):
         return [Label(token) for token in encoding.tokens]
+    if isinstance(encoding, PatchRow):
+        places = [encoding.grid.patch(i) for i in range(len(encoding.tokens))]
+        pairs = zip(encoding.tokens, places, strict=True)
+        return [special_label(token) if place is None else Label(token) for token, place in pairs]
     pairs = zip(encoding.tokens, encoding.offsets, strict=True)
     plain = [_label(token, offset, encoding.text) for token, offset in pairs]
     return (
