@@ -13,10 +13,13 @@ from typing import cast
 from models.analysis.routing import routings
 from models.architectures import Model
 from models.architectures.base import BY_VECTORS, UNSEEN
+from models.hub.images.processor import PatchTokenizer
 from models.hub.model import HubModel
 from models.hub.routing import may_be_mixture
 from models.hub.sizes import HubConfig
+from models.hub.sounds.processor import FrameTokenizer
 from models.runs.scope import Scope
+from models.tokenizers.base import Tokenizer
 from models.trace import AttentionSite, Trace
 
 _MAY_ADD = (BY_VECTORS, UNSEEN)  # order sources of models that may add position vectors
@@ -34,10 +37,7 @@ def model_summary(scope: Scope) -> Iterator[str]:
     yield "\nparameters"
     for name, p in model.module.named_parameters():
         yield f"  {name:64} {' × '.join(map(str, p.shape)):>14} {p.numel():>13,}"
-    tokenizer = scope.tokenizer
-    special = ", ".join(
-        f"{name} {i}" for name, i in sorted(tokenizer.special_ids.items()) if name != "pad"
-    )
+    tokenizer, special = scope.tokenizer, ", ".join(_special_tokens(scope.tokenizer))
     yield f"\ntokenizer\n  {type(tokenizer).__name__}: {tokenizer.vocab_size:,} tokens; {special or 'no special tokens'}"
     yield f"  its fields are {', '.join(field.title for field in model.fields)}; up to {config.n_ctx:,} tokens are read"
     first = scope.examples[0]
@@ -46,6 +46,16 @@ def model_summary(scope: Scope) -> Iterator[str]:
         f"  {line}"
         for line in capabilities(scope, scope.run(*([first] if isinstance(first, str) else first)))
     )
+
+
+def _special_tokens(tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield the name and id of each special token: of a file, of each that is no part of it."""
+    if isinstance(tokenizer, PatchTokenizer | FrameTokenizer):
+        special = filter(tokenizer.is_special, range(tokenizer.vocab_size))
+        yield from (f"{tokenizer.token(i)} {i}" for i in special)
+        return
+    named = sorted(tokenizer.special_ids.items())
+    yield from (f"{name} {i}" for name, i in named if name != "pad")
 
 
 def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:

@@ -18,7 +18,7 @@ import models
 from models import Scope
 from models.analysis.checks import check_site
 from models.errors import CheckpointError, InputError
-from models.hub.describe import capabilities
+from models.hub.describe import capabilities, model_summary
 from models.hub.files import PREPROCESSOR
 from models.images import EXAMPLES, ImageFile, PatchGrid, PatchRow, example
 from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
@@ -101,6 +101,14 @@ def test_every_token_that_reads_no_patch_is_labelled_special(
     shown = labels(row)
     assert tuple(label.text for label in shown[:n_before]) == row.grid.before
     assert [label.special for label in shown] == [i < n_before for i in range(len(row.ids))]
+
+
+def test_its_summary_names_the_special_tokens(folders: dict[str, Path]) -> None:
+    for name, tokens in (
+        ("DeiTForImageClassification", "18 tokens; [CLS] 0, [distillation] 1"),
+        ("SiglipForImageClassification", "16 tokens; no special tokens"),
+    ):
+        assert f"\ntokenizer\n  PatchTokenizer: {tokens}" in model_summary(opened(folders[name]))
 
 
 @pytest.mark.parametrize("name", [VIT, "Dinov2WithRegistersForImageClassification", "SiglipForImageClassification"])  # fmt: skip

@@ -29,6 +29,7 @@ from models.analysis.checks import check_site
 from models.analysis.comparison import compare
 from models.analysis.layer_parts import check_parts, sublayer_effects
 from models.errors import CheckpointError, InputError
+from models.hub.describe import model_summary
 from models.hub.sounds.columns import SpectrogramColumns, spectrogram_columns
 from models.hub.sounds.layout import spectrogram_grid
 from models.hub.sounds.processor import SoundProcessor
@@ -412,6 +413,11 @@ def told(row: PatchedSound, token: int) -> tuple[float, float, int, int]:
     assert said, row.tokens[token]
     begin, end, low, high = said.groups()
     return float(begin), float(end), int(low), int(high)
+
+
+def test_its_summary_names_the_special_tokens(patches: Scope) -> None:
+    about = next(line for line in model_summary(patches) if "FrameTokenizer" in line)
+    assert about.endswith("; [CLS] 0, [distillation] 1")
 
 
 def test_a_patch_reads_the_bands_and_columns_that_it_is_said_to(patches: Scope) -> None:
