@@ -467,6 +467,7 @@ def test_a_painted_mask_is_hatched_over_the_image(folders: dict[str, Path]) -> N
     [
         ("interventions", {"interventions-section": "Heads"}),
         ("compare", {}),
+        ("masks", {}),
         ("positions", {"positions-section": "Score by distance"}),
     ],
 )
@@ -474,5 +475,12 @@ def test_an_image_is_called_neither_a_text_nor_a_sentence(
     folders: dict[str, Path], view: str, section: dict[str, str]
 ) -> None:
     notes_below = prose(opened(folders[VIT], view, **section))
-    for words in ("This is one sentence", "This is one text", "pairs of the text"):
+    of_texts = (
+        "This is one sentence",
+        "This is one text",
+        "pairs of the text",
+        "both texts",
+        "a text",
+    )
+    for words in of_texts:
         assert words not in notes_below

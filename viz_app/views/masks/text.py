@@ -17,7 +17,7 @@ the scores: $\\mathrm{{softmax}}({formula} + M)$. Since $e^{{-\\infty}} = 0$, a 
 
 **Where a change applies.** {held}
 
-**If you edit a text,** painted cells keep their positions. Those beyond the new size are clipped off and come back
+**If you {edit},** painted cells keep their positions. Those beyond the new size are clipped off and come back
 if it grows again. New cells follow the other layers.
 
 **If a whole row is blocked,** its query attends to nothing. All its weights are 0 (not NaN). {then}
@@ -46,12 +46,13 @@ def rules(
     has_stream: bool | None = True,
     can_write: bool = True,
     layer_note: str = "",
+    file: str = "",
 ) -> str:
     """Explain masks for this kind of attention, in Markdown.
 
     `has_stream` is True if there is a residual stream around it, None if unknown; `can_write` if
     the model generates under the mask; `layer_note` names the drawn layer where masks differ by
-    layer.
+    layer; `file` is what the model reads alone, such as "image", "" if it reads a text.
     """
     if words.is_alignment(site):
         scope = "Both texts, by position: row i is the step that reads token i. A changed step changes the states after it."
@@ -59,7 +60,8 @@ def rules(
             "The context is all zeros, and the step continues with its token and its state alone."
         )
     else:
-        scope = "Every layer and head of that kind of attention, and both texts, by position. "
+        both = "" if file else ", and both texts"
+        scope = f"Every layer and head of that kind of attention{both}, by position. "
         scope += _while_writing(site) if can_write else ""
         unknown = "W_O" not in site.projections  # of a model whose heads are not walked
         bias = (
@@ -76,7 +78,8 @@ def rules(
         consequence = f"The heads pass on zeros, and the token continues with {' and '.join(remaining) or 'nothing'} alone."
     if layer_note:
         scope += f" The model's own masks differ by layer: the mask drawn is that of {layer_note}."
-    return _RULES.format(formula=words.formula_tex(site), held=scope, then=consequence)
+    edit = f"choose another {file}" if file else "edit a text"
+    return _RULES.format(formula=words.formula_tex(site), held=scope, edit=edit, then=consequence)
 
 
 def _while_writing(site: AttentionSite) -> str:
