@@ -466,6 +466,7 @@ def test_a_painted_mask_is_hatched_over_the_image(folders: dict[str, Path]) -> N
     ("view", "section"),
     [
         ("interventions", {"interventions-section": "Heads"}),
+        ("interventions", {"interventions-section": "Is attention explanation?"}),
         ("compare", {}),
         ("masks", {}),
         ("positions", {"positions-section": "Score by distance"}),

@@ -42,7 +42,7 @@ most ln 2 ≈ {LN_2:.3f}. **TV** is the total variation of the predicted distrib
 distribution, and at most 1.
 
 Wiegreffe and Pinter (2019) answer that an adversary for one row of one text proves little. Weights can be one of several
-possible explanations, and another model must be able to use them. This is one row of one sentence: elsewhere the weights
+possible explanations, and another model must be able to use them. This is one row of one run: elsewhere the weights
 may matter more, or less."""
 
 
