@@ -186,6 +186,7 @@ def _words(row: Encoding, starts: Sequence[int], numbers: dict[tuple[int, ...], 
         tuple(token for token, _ in each_name),
         tuple(place for _, place in each_name),
         of_first(row.segments) if row.segments else (),
+        tuple((starts.index(position), token) for position, token in row.hidden),
         pieces=tuple(row.tokens[one] for one in each),
         openings=openings,
     )

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from drawn import letters
 from PIL import Image
+from small_scopes import scope_of
 
+from models.analysis.joined_words import join_words
 from models.trace import Trace
 from models.trace.edits import HeadOff, MaskChange, Patch, Where
 from viz_app.drawing import export, provenance
@@ -18,6 +20,7 @@ from viz_app.drawing.stamp import (
     facts,
     of_all_steps,
     of_model,
+    of_step,
     of_two,
     saving,
     stamp_file,
@@ -133,6 +136,29 @@ def test_the_facts_of_a_run_are_what_was_asked_and_what_came(trace: Trace) -> No
     assert facts(of(own, "m", step=0))["training step"] == "0"
     assert "training step" not in facts(of(own, "m"))
     assert facts(trace)["target"] == "edc"
+
+
+def test_hidden_tokens_are_in_the_facts() -> None:
+    run = scope_of("bert").run("ab cd ef ga", None, (1, 3))
+    of_words = join_words(run)
+    assert facts(run)["text"] == "ab cd ef ga"
+    assert facts(run)["read as"] == facts(of_words)["read as"] == "[MASK] cd [MASK] ga"
+    assert of_words.streams["text"].hidden == run.streams["text"].hidden
+    assert "read as" not in facts(scope_of("bert").run("ab cd ef ga"))
+
+
+def test_an_order_of_prediction_is_whole_and_counts_from_0_as_the_facts_say() -> None:
+    scope = scope_of("xlnet")
+    text = "ab cd ef ga ba dc fe ab cd ef ga ba dc"
+    order = tuple(reversed(range(len(scope.encode(text)["text"].ids))))
+    run = scope.run(text, None, order)
+    listed = ", ".join(map(str, order))
+    assert (facts(run)["order"], len(order)) == (listed, 13)
+    assert facts(run)["surprise"].endswith(" bits per token")
+    assert not any("→" in name for name in facts(run))
+    assert "surprise" not in of_step(run, 3)
+    assert facts(join_words(run))["order"] == f"{listed} (counted in tokens, not words)"
+    assert "surprise, read from left to right" in facts(scope.run(text))
 
 
 def test_under_a_picture_of_any_text_only_the_model_is_named(trace: Trace) -> None:

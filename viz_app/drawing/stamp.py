@@ -17,13 +17,15 @@ import numpy as np
 
 from models.analysis.joined_words import is_joined
 from models.printable import printable
+from models.tokenizers.encoding import with_masks
 from models.trace import Trace
+from models.trace.outputs import TokenInOrder
 from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.colours import PAPER_COLOUR, TEXT_COLOUR
 from viz_app.drawing.csv_file import comment_line
-from viz_app.drawing.labels import LONELY
-from viz_app.drawing.notes import answer_line
+from viz_app.drawing.labels import LONELY, mask_token
+from viz_app.drawing.notes import answer_line, first_output
 from viz_app.drawing.npz import Arrays, npz
 from viz_app.drawing.svg import LETTER
 
@@ -34,6 +36,7 @@ COUNTING = (
     "layers and heads from 1, in the names of arrays too; "
     "tokens and the axes of arrays from 0. File names count tokens from 1"
 )
+IN_TOKENS = " (counted in tokens, not words)"
 FINGERPRINT = 12  # characters shown: enough to tell any two models apart
 CAPTION_LINE, CAPTION_SIZE = 17, 12  # of a caption, in pixels
 LINE_BREAK = LONELY["\n"]
@@ -45,26 +48,46 @@ MAX_CAPTION = 600  # characters of a caption; the metadata always holds the full
 def facts(trace: Trace, **more: str) -> Facts:
     """Return name → fact on a run's numbers, plus `more`.
 
-    The facts are model, step, similarity, whether positions are left out, texts, answer, changes
-    and counting.
+    The facts are model, step, similarity, whether positions are left out, texts, hidden tokens,
+    the order of prediction, answer, changes and counting.
     """
     model, step = trace.model, trace.model.training.get("step")
-    label, answer = answer_line(trace)
+    label, answer = _answer(trace)
     entries = {
         "model": model.name, "fingerprint": model.fingerprint[:FINGERPRINT], "training step": "" if step is None else f"{step}",
         "similarity": provenance.similarity(trace), "positions": "left out" * model.positions_removed,
         **{name.replace("_", " "): text for name, text in trace.fields.items() if isinstance(text, str)},
-        label: answer, "changed": _changes(trace),
+        "read as": _with_masks(trace), "order": _order(trace), label: answer, "changed": _changes(trace),
         "words": words.JOINED * is_joined(trace), **more, "counting": COUNTING,
     }  # fmt: skip
     return {name: _one_line(value) for name, value in entries.items() if value}
+
+
+def _with_masks(trace: Trace) -> str:
+    """Return the text as it was read if tokens of it were hidden."""
+    hidden = [row for row in trace.streams.values() if row.hidden]
+    return "; ".join(with_masks(row, mask_token(trace)) for row in hidden)
+
+
+def _order(trace: Trace) -> str:
+    """Return the order in which tokens are predicted, "" from left to right."""
+    output = first_output(trace)
+    if not isinstance(output, TokenInOrder) or output.order == tuple(range(len(output.order))):
+        return ""
+    return ", ".join(map(str, output.order)) + IN_TOKENS * is_joined(trace)
+
+
+def _answer(trace: Trace) -> tuple[str, str]:
+    """Return the kind of answer and the answer, without an order: that is a fact of its own."""
+    label, answer = answer_line(trace)
+    return "surprise" if _order(trace) else label, answer
 
 
 def _changes(trace: Trace) -> str:
     """Return what was changed; if tokens are joined to words, say that they are counted in it."""
     changes = "; ".join(map(provenance.change_name, trace.edits))
     in_tokens = is_joined(trace) and any(edit.names_positions for edit in trace.edits)
-    return f"{changes} (counted in tokens, not words)" if in_tokens else changes
+    return changes + IN_TOKENS * in_tokens
 
 
 def _one_line(text: str) -> str:
@@ -93,7 +116,7 @@ def of_all_steps(trace: Trace, steps: Sequence[int]) -> Facts:
 
 
 def _without_answer(trace: Trace, *names: str, **more: str) -> Facts:
-    left_out = {*names, answer_line(trace)[0]}
+    left_out = {*names, _answer(trace)[0]}
     every = facts(trace, **more)
     return {name: value for name, value in every.items() if name not in left_out}
 
