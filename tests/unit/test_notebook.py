@@ -24,7 +24,7 @@ import viz_app
 from models.analysis.joined_words import join_words
 from models.sounds import SoundRow
 from models.trace import Trace
-from models.trace.edits import MaskChange, for_kinds
+from models.trace.edits import Edit, HeadOff, MaskChange, Where, for_kinds
 from viz_app import notebook, words
 from viz_app.components import stamp_payload
 from viz_app.drawing import overview
@@ -354,7 +354,7 @@ def test_runs_that_cannot_be_compared(run: Trace) -> None:
         mask(changed)
     with pytest.raises(
         ValueError,
-        match="^before= must be a run under the model's own masks, and the masks of this one were",
+        match="^before= must be a run without changes, and this one has some$",
     ):
         mask(changed, changed)
     for other in (
@@ -365,6 +365,24 @@ def test_runs_that_cannot_be_compared(run: Trace) -> None:
             ValueError, match="^before= must be a run of the same model on the same input$"
         ):
             mask(changed, other)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [MaskChange(Where("decoder.layers.1.cross_attn"), block=((2, 3),))],
+        [MaskChange(Where(kind="cross"), head=1, block=((2, 3),))],
+        [MaskChange(block=((2, 3),))],
+        [*FORBIDDEN, MaskChange(Where(kind="cross"), block=((1, 3),))],
+        [*FORBIDDEN, HeadOff(Where("decoder.layers.1.cross_attn"), head=1)],
+    ],
+)
+def test_a_change_that_its_picture_would_not_tell_is_refused(run: Trace, edits: list[Edit]) -> None:
+    changed = letters().run(TEXT, TARGET, edits=edits)
+    said = re.escape(str(edits[-1]))
+    with pytest.raises(ValueError, match=rf"^{said}: a mask is drawn with one MaskChange for a "):
+        mask(changed, run)
+    assert compare(run, changed)
 
 
 def test_another_image_or_sound_is_not_the_same_run_before_a_change(run: Trace) -> None:

@@ -1,7 +1,10 @@
 """The masks of a run: every layer by name, and one head under the original and changed masks."""
 
+from dataclasses import replace
+
 from models.runs.masked_comparison import MaskedRun
 from models.trace import AttentionSite, Trace
+from models.trace.edits import mask_change
 from models.trace.outputs import NextToken
 from viz_app import words
 from viz_app.components.catalogue import MASK_PAINTER
@@ -28,18 +31,26 @@ def mask(
     changes; the head is then drawn before, after and as a difference, with the log-probability of
     each given token. A click shows the mask of another kind.
 
+    A mask is drawn with one change for all attentions of its kind (models.edits.for_kinds); runs
+    with other edits are drawn by `compare`.
+
     Raises:
-        ValueError: `before` is missing, itself changed, or of another model or input.
+        ValueError: `before` is missing, itself changed, or of another model or input; an edit is
+            not a change to the masks of a whole kind.
     """
+    for edit in run.edits:
+        if edit != replace(mask_change(run.edits, edit.where.kind or ""), where=edit.where):
+            raise ValueError(
+                f"{edit}: a mask is drawn with one MaskChange for a whole kind of attention; "
+                "compare(before, run) draws other changes"
+            )
     if before is None and run.edits:
         raise ValueError(
             "the masks of this run were changed: before= must be the same run without changes"
         )
     original = before or run
     if original.edits:
-        raise ValueError(
-            "before= must be a run under the model's own masks, and the masks of this one were changed"
-        )
+        raise ValueError("before= must be a run without changes, and this one has some")
     if (original.model.fingerprint, _read(original)) != (run.model.fingerprint, _read(run)):
         raise ValueError("before= must be a run of the same model on the same input")
     place, _ = place_of(run, layer, head, kind)
