@@ -418,6 +418,13 @@ def test_another_image_or_sound_is_not_the_same_run_before_a_change(run: Trace) 
             {"theme": "pink"},
             'theme must be "light", "dark" or "" for that of the page around, not \'pink\'',
         ),
+        *(
+            (
+                {"lock": lock},
+                f'lock must be "q" and a query below 5, or "k" and a key below 8, not {lock!r}',
+            )
+            for lock in ("q5", "k8", "3", "q")
+        ),
         ({"around": (0, -1)}, "around must be a query below 5 and a key below 8, not (0, -1)"),
     ],
 )

@@ -32,6 +32,7 @@ The names of BertViz, and what takes their place:
     html_action                     the picture shows itself; .html, .save(path)
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -122,6 +123,13 @@ def head(
     if around is not None and not (0 <= around[0] < site.n_query and 0 <= around[1] < site.n_key):
         raise ValueError(
             f"around must be a query below {site.n_query} and a key below {site.n_key}, not {around!r}"
+        )
+
+    held = re.fullmatch("([qk])([0-9]+)", lock)
+    if lock and not (held and int(held[2]) < (site.n_query if held[1] == "q" else site.n_key)):
+        raise ValueError(
+            f'lock must be "q" and a query below {site.n_query}, or "k" and a key below {site.n_key}, '
+            f"not {lock!r}"
         )
 
     def drawn(hides: bool) -> bytes:
