@@ -60,6 +60,18 @@ def values_in_order(
     return [*values, *(by_name.get(name) for name in names[len(values) :])]
 
 
+def check_requests(requests: Sequence[Texts]) -> None:
+    """Check that a batch holds inputs, each a list of values for the model's fields.
+
+    Raises:
+        ValueError: there is none, or one is a bare text.
+    """
+    if not requests:
+        raise ValueError("a batch must hold at least one input")
+    if bare := [texts for texts in requests if isinstance(texts, str)]:
+        raise ValueError(f"each input of a batch must be a list of texts, got {bare[0]!r:.60}")
+
+
 def check_complete(fields: Sequence[Field], values: Texts) -> None:
     """Check that all required fields are present.
 

@@ -23,7 +23,7 @@ from models.runs.edit_checks import (
 )
 from models.runs.edited_answers import Rows, answers_by_output, edited_answers, run_in_one_batch
 from models.runs.held_out import HeldOut
-from models.runs.inputs import FieldInput, InputError, Texts
+from models.runs.inputs import FieldInput, InputError, Texts, check_requests
 from models.runs.materials import needs_material, with_material
 from models.runs.writing import GeneratedText, generate_rows, generated_encoding, write_text
 from models.scores import of_weights, without_scores
@@ -202,8 +202,9 @@ class Scope:
         Raises:
             InputError: a field cannot be read.
             TypeError: the model has no such field.
-            ValueError: the model cannot carry out an edit.
+            ValueError: there is no input, one is no list, or the model cannot carry out an edit.
         """
+        check_requests(requests)
         edits = effective(edits)
         check_model(edits, self.model, self.name)
         check_edited_rows(edits, len(requests))
@@ -327,7 +328,9 @@ class Scope:
 
         Raises:
             InputError: a field cannot be read.
+            ValueError: there is no input, or one is no list.
         """
+        check_requests(requests)
         rows = [self.streams(*texts) for texts in requests]
         lengths = {tuple(len(part.ids) for part in row.values()) for row in rows}
         if len(lengths) > 1 and not self.model.pads:
@@ -382,6 +385,7 @@ class Scope:
         Raises:
             InputError: the field cannot be read.
         """
+        inputs.check_complete(self.model.fields[:1], [value])
         return self.encode(value)[self.model.fields[0].stream].ids
 
     def _in_order(self, values: Texts, by_name: Mapping[str, FieldInput]) -> Texts:

@@ -190,6 +190,24 @@ def test_text_the_model_cannot_read(scope, field, text, message):
     assert error.value.field == field
 
 
+def test_a_batch_is_of_lists_of_texts_and_holds_one(scope):
+    for run in (scope.run_batch, scope.run_each):
+        with pytest.raises(ValueError, match="^a batch must hold at least one input$"):
+            run([])
+        with pytest.raises(
+            ValueError, match="^each input of a batch must be a list of texts, got 'ab'$"
+        ):
+            run([["ab"], "ab"])
+
+
+def test_nothing_to_write_from_is_said(scope):
+    for ask in (scope.write, scope.input_ids):
+        with pytest.raises(
+            models.InputError, match="^the source is missing; this model needs source$"
+        ):
+            ask(None)
+
+
 def test_the_longest_text_that_fits(scope):
     assert len(scope.run("abcde" * 2 + "ab", "cba").streams["source"].ids) == scope.n_ctx
     assert len(scope.run("abc", "abcde" * 2 + "ab").streams["target"].ids) == scope.n_ctx
