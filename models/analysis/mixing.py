@@ -120,7 +120,7 @@ def value_zeroing(scope: TraceRunner, trace: Trace, site_name: str) -> Float[Ten
     ][-1]
     keys = range(site.n_key)
     zeroed = [ZeroValue(Where(site=site_name, rows=(key,)), token=key) for key in keys]
-    values = _values(trace.streams, model, trace)
+    values = _values(trace.streams, model)
     traces = scope.run_batch([values] * len(keys), edits=[*trace.edits, *zeroed])
     unedited = trace.activations[after].value[0]
     apart = [
@@ -130,9 +130,11 @@ def value_zeroing(scope: TraceRunner, trace: Trace, site_name: str) -> Float[Ten
 
 
 def _values(
-    streams: Mapping[str, Encoding], model: Model, trace: Trace
+    streams: Mapping[str, Encoding], model: Model
 ) -> tuple[str | Encoding | Sequence[int] | None, ...]:
-    """Return what the run read, a written text as tokens."""
-    if model.translates:
-        return tuple(streams[field.stream] for field in model.fields)
-    return tuple(trace.fields.values())
+    """Return what the run read: each stream in its first field."""
+    first = {field.stream: field.name for field in reversed(model.fields)}
+    return tuple(
+        streams.get(field.stream) if first[field.stream] == field.name else None
+        for field in model.fields
+    )

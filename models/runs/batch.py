@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from models.architectures import Model
-from models.architectures.base import Answers
-from models.runs.inputs import Texts
+from models.architectures.base import ORDER_FIELD, POSITIONS_FIELD, Answers
+from models.runs.inputs import FieldInput, Texts
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish
 from models.trace.edits import Edits, of_row
@@ -35,8 +35,7 @@ class RecordedBatch:
     def _trace(self, of: RunModel, row: int, answers: Answers, padded: bool) -> Trace:
         model, streams = self.model, self.rows[row]
         values = self.requests[row]
-        plain = [value.text if isinstance(value, Encoding) else value for value in values]
-        fields = dict(zip_longest((field.name for field in model.fields), plain))
+        fields = self._fields(values)
         target_fields = [field.name for field in model.fields if field.stream == model.writes]
         is_given = any(fields[name] is not None for name in target_fields)
         outputs = model.outputs(answers, streams, self.tokenizer)
@@ -64,6 +63,19 @@ class RecordedBatch:
             edits,
             dict(self.recording.unrecorded),
         )
+
+    def _fields(self, values: Texts) -> dict[str, FieldInput]:
+        """Return the values by field, with what an encoded text hides or its order."""
+        plain = [value.text if isinstance(value, Encoding) else value for value in values]
+        fields = dict(zip_longest((field.name for field in self.model.fields), plain))
+        for field, value in zip(self.model.fields, values, strict=False):
+            if not isinstance(value, Encoding):
+                continue
+            chosen = {POSITIONS_FIELD: tuple(i for i, _ in value.hidden), ORDER_FIELD: value.order}
+            for other in self.model.fields:
+                if other.stream == field.stream and fields[other.name] is None:
+                    fields[other.name] = chosen.get(other.kind) or None
+        return fields
 
     def _tokens(self, stream: str, encoding: Encoding) -> tuple[str, ...]:
         """Return the tokens of a row, padded at the end to the longest of the batch."""

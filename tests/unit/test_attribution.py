@@ -241,3 +241,18 @@ def test_value_zeroing_token_by_token(scopes, family):
         )
     assert found.max() > 1e-3
     assert found[~run.attention[name].allowed()].abs().max() < 1e-6 if family == "gpt" else True
+
+
+@pytest.mark.parametrize(
+    ("family", "texts"),
+    [("bert", ("ab cd ef", "ga fe", (1, 5))), ("xlnet", ("ab cd ef", None, (2, 0, 1)))],
+)
+def test_value_zeroing_of_a_run_on_tokens_hides_and_orders_what_that_run_did(family, texts):
+    scope = scope_of(family)
+    typed = scope.run(*texts)
+    on_tokens = scope.run(typed.streams["text"])
+    assert [*on_tokens.fields.values()][-1] == texts[-1]
+    name = next(iter(typed.attention))
+    expected = value_zeroing(scope, typed, name)
+    assert expected.max() > 1e-3
+    torch.testing.assert_close(value_zeroing(scope, on_tokens, name), expected)
