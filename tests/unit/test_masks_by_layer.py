@@ -5,8 +5,11 @@ from functools import cache
 
 import numpy as np
 import pytest
-from drawn import letters
+import torch
+import torch.nn.functional as F
+from drawn import Drawing, letters
 from small_runs import edited
+from torch import Tensor, nn
 
 import models
 from models.trace import AttentionSite
@@ -88,8 +91,58 @@ def test_the_files_hold_the_masks_of_each_layer(opened: Open) -> None:
 def test_the_text_says_which_layer_is_drawn(opened: Open) -> None:
     run = opened("ModernBertForMaskedLM")
     view = viewed(run, sites(run)[2])
-    said = masks_text.rules(view.sites[1], layer_note=view.layer_note(view.kind))
+    said = masks_text.rules(view.sites[1], mask_note=view.mask_note(view.kind))
     assert "the mask drawn is that of layer 3" in said
+
+
+class TwoMasks(nn.Module):
+    """One head reads all that came before, the other its neighbours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.qkv, self.out = (
+            nn.Embedding(128, 10),
+            nn.Linear(10, 30),
+            nn.Linear(10, 128),
+        )
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x, i = self.embedding(ids), torch.arange(ids.shape[1])
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 5)).permute(2, 0, 3, 1, 4)
+        apart = i[:, None] - i
+        masks = torch.stack([apart >= 0, apart.abs() <= 1])[None]
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=masks)
+        return self.out(x + mixed.transpose(1, 2).flatten(2))
+
+
+def test_a_mask_of_its_own_is_drawn_with_each_head() -> None:
+    torch.manual_seed(1)
+    scope = models.watch(
+        TwoMasks().eval(),
+        encode=lambda text: list(text.encode()),
+        decode=lambda ids: bytes(ids).decode(),
+    )
+    run = CurrentRun(scope, scope.run("abcdefg"))
+    (site,) = sites(run)
+    assert not torch.equal(site.allowed(head=0), site.allowed(head=1))
+    for head in (0, 1):
+        choices = MaskChoices("", "", 0, site.kind, site.name, head)
+        view = payloads.masked_views(run, choices)[1]
+        header, arrays = unpack(painter.masks(view))
+        own = site.allowed(head=head).numpy()
+        assert ((arrays["base"] == 0) == own).all()
+        assert (union(header, arrays) == own).all()
+        assert header["title"] == f"Decoder self-attention, head {head + 1}"
+        said = masks_text.rules(site, mask_note=view.mask_note(site.kind))
+        assert f"differ by head: the mask drawn is that of head {head + 1}" in said
+    held = dict(files.everything_npz(view))
+    rows = np.concatenate(list(held[f"{site.kind}.before.allowed"].parts()))
+    assert (rows.reshape(2, 7, 7) == site.allowed(head=None).numpy()).all()
+    assert held[f"{site.kind}.before.allowed"].shape == (2, 7, 7)
+    (layer,) = site.mask.layers
+    assert (held[f"{site.kind}.before.layer.{layer.name}"] == layer.allowed[0].numpy()).all()
+    masked = Drawing(files.masks_svg(view)).titled()[: 7 * 7]
+    assert [said == "blocked, −∞" for _, said in masked] == (~own).ravel().tolist()
 
 
 def test_a_row_that_only_a_window_leaves_empty_is_named_with_its_layer(opened: Open) -> None:
@@ -113,7 +166,7 @@ def test_where_all_layers_share_a_mask_no_layer_is_named(opened: Open, name: str
         view = viewed(run, site)
         header, _ = unpack(painter.masks(view))
         assert "layer" not in header["title"]
-        assert view.layer_note(site.kind) == ""
+        assert view.mask_note(site.kind) == ""
         assert f"{site.kind}.before.allowed" in dict(files.everything_npz(view))
 
 

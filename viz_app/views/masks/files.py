@@ -23,6 +23,7 @@ from viz_app.views.masks.mask_view import (
     MaskView,
     additive_mask,
     axis_labels,
+    differs_by_head,
     distinct_masks,
     kind_names,
     layer_matrix,
@@ -66,7 +67,8 @@ def everything_npz(view: MaskView) -> Arrays:
     """Yield masks, weights, tokens and log-probabilities, before and after.
 
     Masks are given by kind, or by site where they differ by layer: each layer (True = may attend),
-    their union, and its additive form (0 or −∞). The weights are (head, query, key) of every site;
+    their union, and its additive form (0 or −∞), with an axis of heads before the others where
+    heads have masks of their own. The weights are (head, query, key) of every site;
     for a long text (query, key) of the shown head. Tokens include padding; log-probabilities are in
     nats.
     """
@@ -88,9 +90,12 @@ def everything_npz(view: MaskView) -> Arrays:
 
 
 def _mask(site: AttentionSite, name: str) -> Arrays:
+    by_head = differs_by_head(site)
+    heads = range(site.n_heads if by_head else 1)
     for x in site.mask.layers:
-        yield f"{name}.layer.{x.name}", layer_matrix(x, site.n_query, site.n_key).numpy()
-    is_open = mask_rows(site, 0)
+        rows = [layer_matrix(x, site.n_query, site.n_key, head=head) for head in heads]
+        yield f"{name}.layer.{x.name}", (torch.stack(rows) if by_head else rows[0]).numpy()
+    is_open = mask_rows(site, None if by_head else 0)
     yield f"{name}.allowed", is_open
     yield (
         f"{name}.additive",
@@ -106,12 +111,12 @@ def masks_svg(view: MaskView) -> str:
     """Return a drawing on white: the painted mask, the head before, after, and the difference."""
     before, after = view.sites
     painted = view.site_of(view.after, view.kind)
-    mask = painted.allowed().numpy()
+    mask = painted.allowed(head=view.head_of(painted)).numpy()
     head_weights = [site.weights(view.head).numpy() for site in (before, after)]
     change = head_weights[1] - head_weights[0]
     scale = max(float(np.abs(change).max()), 1e-9)
     open_cells = [site.allowed(head=view.head).numpy() for site in (before, after)]
-    note = view.layer_note(view.kind)
+    note = view.mask_note(view.kind)
     kind_name = kind_names(view.after.trace)[painted.site_kind].lower() + f", {note}" * bool(note)
     zeros = np.zeros(mask.shape)
     pictures = [  # title, site, what is not hatched, values, the colour of a value

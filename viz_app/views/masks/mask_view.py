@@ -50,10 +50,16 @@ class MaskView:
         """Return the site whose mask is drawn for this kind: the chosen one or its neighbour."""
         return site_of(run.trace, kind, run.trace.attention[self.site])
 
-    def layer_note(self, kind: str) -> str:
-        """Return "layer 2" if masks of this kind differ by layer; "" if they are the same."""
-        shared = len(distinct_masks(self.before.trace, kind)) == 1
-        return "" if shared else f"layer {self.site_of(self.before, kind).layer + 1}"
+    def head_of(self, site: AttentionSite) -> int:
+        """Return the head whose mask is drawn: the chosen one, or the last of a site with fewer."""
+        return min(self.head, site.n_heads - 1)
+
+    def mask_note(self, kind: str) -> str:
+        """Return "layer 2, head 3" if masks of this kind differ by both; "" if all are the same."""
+        site = self.site_of(self.before, kind)
+        by_layer = len(distinct_masks(self.before.trace, kind)) > 1
+        notes = [f"layer {site.layer + 1}"] * by_layer
+        return ", ".join(notes + [f"head {self.head_of(site) + 1}"] * differs_by_head(site))
 
 
 def site_of(trace: Trace, kind: str, chosen: AttentionSite) -> AttentionSite:
@@ -83,6 +89,12 @@ def _same_mask(first: AttentionSite, second: AttentionSite) -> bool:
         a.name == b.name and (a.allowed is b.allowed or torch.equal(a.allowed, b.allowed))
         for a, b in pairs
     )
+
+
+def differs_by_head(site: AttentionSite) -> bool:
+    """Return True if heads of a site have different masks."""
+    masks = (layer.allowed for layer in site.mask.layers)
+    return any(bool((allowed != allowed[:, :1]).any()) for allowed in masks)
 
 
 def is_written(trace: Trace, site: AttentionSite) -> bool:
@@ -162,9 +174,13 @@ def _padded(row: list[Label], tokens: Sequence[str]) -> list[Label]:
     return row + [special_label(token) for token in tokens[len(row) :]]
 
 
-def layer_matrix(layer: MaskLayer, n_query: int, n_key: int, batch: int = 0) -> Tensor:
-    """Return one layer as a full (query, key) matrix; True = may attend."""
-    return layer.allowed[min(batch, len(layer.allowed) - 1), 0].expand(n_query, n_key)
+def layer_matrix(
+    layer: MaskLayer, n_query: int, n_key: int, batch: int = 0, head: int = 0
+) -> Tensor:
+    """Return one layer as a full (query, key) matrix of one head; True = may attend."""
+    n_batch, n_heads = layer.allowed.shape[:2]
+    allowed = layer.allowed[min(batch, n_batch - 1), min(head, n_heads - 1)]
+    return allowed.expand(n_query, n_key)
 
 
 def additive_mask(allowed: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ def _text(run: CurrentRun, choices: MaskChoices) -> str:
     view, model = masked_views(run, choices)[1], run.scope.model
     has_stream = any(sublayer.adds for sublayer in model.sublayers) if model.sublayers else None
     file = "" if model.reads_text else model.fields[0].kind
-    return text.rules(view.sites[1], has_stream, model.can_write, view.layer_note(view.kind), file)
+    return text.rules(view.sites[1], has_stream, model.can_write, view.mask_note(view.kind), file)
 
 
 def _files(run: CurrentRun, choices: MaskChoices) -> Sequence[File]:

@@ -66,7 +66,8 @@ def masks(view: MaskView, fixed: bool = False, extent: Extent = OWN_EXTENT) -> b
         "extent": own_extent,
         "story": painted_outcome(view),
     }
-    return pack(header, base=part.blocked(base), strip=cells, **effect_arrays)
+    blocked = part.blocked(base, view.head_of(site))
+    return pack(header, base=blocked, strip=cells, **effect_arrays)
 
 
 def _named(kind: SiteKind, layer: str, writes: bool) -> dict[str, str]:
@@ -77,8 +78,8 @@ def _named(kind: SiteKind, layer: str, writes: bool) -> dict[str, str]:
 
 
 def _kind_title(view: MaskView, site: AttentionSite) -> str:
-    """Return the kind of attention, with the layer if the masks differ by layer."""
-    note = view.layer_note(site.kind)
+    """Return the kind of attention, with the layer and the head by which its masks differ."""
+    note = view.mask_note(site.kind)
     return words.kind_title(site) + f", {note}" * bool(note)
 
 
@@ -95,7 +96,8 @@ def painted_outcome(view: MaskView) -> list[str]:
         for site in sites:
             queries, _ = axes_labels(view.after.trace, site)
             where = name if len(sites) == 1 else f"{name}, layer {site.layer + 1}"
-            notes.append(masks_text.empty_rows_note(site, where, [label.text for label in queries]))
+            tokens = [label.text for label in queries]
+            notes.append(masks_text.empty_rows_note(site, where, tokens, view.head_of(site)))
     effect = outcome_text.effect(log_prob_change(view), view.before.trace)
     return outcome_text.outcome_sentences(
         view.before, view.after, view.changes, names, effect, [note for note in notes if note]
@@ -110,16 +112,16 @@ def _strip(view: MaskView) -> tuple[list[dict[str, Any]], np.ndarray]:
     blocks, parts, offset = [], [], 0
     for kind in kind_names(view.after.trace):
         site = view.site_of(view.after, kind.name)
-        n_query, n_key = site.n_query, site.n_key
+        n_query, n_key, head = site.n_query, site.n_key, view.head_of(site)
         k = math.ceil(max(n_query, n_key) / MAX_PAINTED_SIDE)
         matrices = [
             (
                 masks_text.mask_layer_name(kind, mask_layer.name),
-                layer_matrix(mask_layer, n_query, n_key),
+                layer_matrix(mask_layer, n_query, n_key, head=head),
             )
             for mask_layer in site.mask.layers
         ]
-        matrices.append(("combined", site.allowed()))
+        matrices.append(("combined", site.allowed(head=head)))
         pictures = []
         for name, allowed in matrices:
             small = open_blocks(allowed, k)
@@ -217,16 +219,16 @@ class CellRange:
             "size": [self.site.n_query, self.site.n_key],
         }
 
-    def blocked(self, mask: Mask) -> np.ndarray:
+    def blocked(self, mask: Mask, head: int = 0) -> np.ndarray:
         """Return (query, key) uint8: bit i set where the i-th layer blocks the cell, 0 where open.
 
         At most 8 layers are counted. A block is open if any of its cells is.
         """
         if self.block == 1:
-            return self._bits(mask, self.rows)[:, self.columns]
+            return self._bits(mask, head, self.rows)[:, self.columns]
         slab_bits = []
         for rows in slabs(self.site, self.block):
-            bits = self._bits(mask, rows)
+            bits = self._bits(mask, head, rows)
             slab_bits.append(
                 np.where(
                     _in_blocks(np.logical_and, bits > 0, self.block),
@@ -264,12 +266,11 @@ class CellRange:
     def _exact(self, site: AttentionSite, head: int) -> Tensor:
         return site.weights(head, rows=self.rows)[:, self.columns]
 
-    def _bits(self, mask: Mask, rows: slice) -> np.ndarray:
+    def _bits(self, mask: Mask, head: int, rows: slice) -> np.ndarray:
         bits = np.zeros((rows.stop - rows.start, self.site.n_key), np.uint8)
         for i, layer in enumerate(mask.layers[:8]):
-            bits |= (~layer_matrix(layer, self.site.n_query, self.site.n_key)[rows]).numpy().astype(
-                np.uint8
-            ) << i
+            allowed = layer_matrix(layer, self.site.n_query, self.site.n_key, head=head)
+            bits |= (~allowed[rows]).numpy().astype(np.uint8) << i
         return bits
 
 

@@ -45,14 +45,15 @@ def rules(
     site: AttentionSite,
     has_stream: bool | None = True,
     can_write: bool = True,
-    layer_note: str = "",
+    mask_note: str = "",
     file: str = "",
 ) -> str:
     """Explain masks for this kind of attention, in Markdown.
 
     `has_stream` is True if there is a residual stream around it, None if unknown; `can_write` if
-    the model generates under the mask; `layer_note` names the drawn layer where masks differ by
-    layer; `file` is what the model reads alone, such as "image", "" if it reads a text.
+    the model generates under the mask; `mask_note` names the layer and the head that are drawn
+    where masks differ by them; `file` is what the model reads alone, such as "image", "" if it
+    reads a text.
     """
     if words.is_alignment(site):
         scope = "Both texts, by position: row i is the step that reads token i. A changed step changes the states after it."
@@ -76,8 +77,9 @@ def rules(
         }
         remaining = [*stream[has_stream], *bias]
         consequence = f"The heads pass on zeros, and the token continues with {' and '.join(remaining) or 'nothing'} alone."
-    if layer_note:
-        scope += f" The model's own masks differ by layer: the mask drawn is that of {layer_note}."
+    if mask_note:
+        by = " and ".join(part.split()[0] for part in mask_note.split(", "))
+        scope += f" The model's own masks differ by {by}: the mask drawn is that of {mask_note}."
     edit = f"choose another {file}" if file else "edit a text"
     return _RULES.format(formula=words.formula_tex(site), held=scope, edit=edit, then=consequence)
 
@@ -229,9 +231,9 @@ def painted_outside(name: str, change: MaskChange, n_query: int, n_key: int) -> 
     return f"{name}: {lie} beyond these texts and {apply} once they are long enough." if n else ""
 
 
-def empty_rows_note(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
-    """Return which query tokens may read nothing, and the effect; "" if none."""
-    open_rows = site.allowed().any(-1).tolist()
+def empty_rows_note(site: AttentionSite, name: str, tokens: Sequence[str], head: int = 0) -> str:
+    """Return which query tokens of a head may read nothing, and the effect; "" if none."""
+    open_rows = site.allowed(head=head).any(-1).tolist()
     blocked = [token for token, is_open in zip(tokens, open_rows, strict=False) if not is_open]
     if not blocked:
         return ""
