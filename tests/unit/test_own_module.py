@@ -1,6 +1,7 @@
 """A module of one's own, watched: attention of torch's layers and of a script's, against the weights they hand out themselves."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from torch import Tensor, nn
 import models
 from models.analysis.checks import check_site
 from models.hub.user_module.module import scope_of
-from models.trace.edits import MaskChange, for_kinds
+from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
+from viz_app.drawing import export
+from viz_app.drawing.stamp import facts
 from viz_app.words import kind_title
 
 ROOT = Path(__file__).parents[2]
@@ -214,3 +217,37 @@ def test_transformers_is_imported_only_when_a_model_needs_it() -> None:
             for node in at_import
             if "transformers" in ast.unparse(node).split("#")[0].split()[1]
         ], path
+
+
+class TwiceItself(nn.Module):
+    """A module whose own forward attends, twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.qkv, self.head = (
+            nn.Embedding(17, 22),
+            nn.Linear(22, 66),
+            nn.Linear(22, 17),
+        )
+
+    def forward(self, row: Tensor) -> Tensor:
+        x = self.embedding(row)
+        for _ in range(2):
+            q, k, v = self.qkv(x).unflatten(-1, (3, 2, 11)).permute(2, 0, 3, 1, 4)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + mixed.transpose(1, 2).flatten(2)
+        return self.head(x)
+
+
+def test_an_attention_outside_all_parts_has_a_name_in_files_and_facts() -> None:
+    scope = watched(TwiceItself(), decode=text)
+    plain = scope.run("badge")
+    assert [*plain.attention] == ["", " (2)"]
+    names = ["the module itself", "the module itself (2)"]
+    arrays = {name for name, _ in export.heads_npz(plain)}
+    assert arrays >= {*names, *(f"{name}.allowed" for name in names)}
+    for site, name in zip(plain.attention, names, strict=True):
+        run = scope.run("badge", edits=[HeadOff(Where(site=site), head=1)])
+        assert facts(run)["changed"] == f"{name}: head output set to 0, in head 2"
+    off = replace(HeadOff(head=1), where=Where(heads=(1,)))
+    assert str(off) == "every attention: head output set to 0, in head 1"

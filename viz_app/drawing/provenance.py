@@ -8,6 +8,7 @@ from models.analysis.joined_words import is_joined
 from models.layers.similarity import AttentionSimilarity
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edit
+from models.trace.edits.base import path_or_module
 
 _SIGNS = {
     "√": "sqrt-",
@@ -54,7 +55,7 @@ def name_of_two(first: Trace, second: Trace, *parts: str) -> str:
 
 def site_name(site: AttentionSite) -> str:
     """Return the site's path with its layer counted from 1: "decoder.layer2.cross_attn"."""
-    return counted_from_one(site.name)
+    return counted_from_one(path_or_module(site.name))
 
 
 def change_name(edit: Edit) -> str:

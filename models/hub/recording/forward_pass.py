@@ -36,12 +36,13 @@ from models.hub.recording.projections import (
     reads_joined,
     versions_of,
 )
-from models.hub.recording.sites import WHOLE_MODULE, SitePlace, SiteRecorder, record_output
+from models.hub.recording.sites import SitePlace, SiteRecorder, record_output
 from models.layers.masks import Mask, SiteKind
 from models.trace import AttentionSite, Recording, current
 from models.trace.attend import attend
 from models.trace.edits import Edits
 from models.trace.edits.active import active
+from models.trace.edits.base import WHOLE_MODULE
 from models.trace.recorder import free_name
 
 NESTED = "its tokens are in a nested tensor, whose cells cannot be read"

@@ -15,10 +15,9 @@ from models.layers.similarity import of_scale
 from models.trace import AttentionSite, Recording
 from models.trace.edits import Edits
 from models.trace.edits.active import active
+from models.trace.edits.base import path_or_module
 from models.trace.lazy import LazyLinear
 from models.trace.site import layer_of
-
-WHOLE_MODULE = "the module itself"  # the name for an attention outside all parts of a module
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class SitePlace:
     @property
     def title(self) -> str:
         """The name for display."""
-        return self.name or WHOLE_MODULE
+        return path_or_module(self.name)
 
     @property
     def is_edited(self) -> bool:

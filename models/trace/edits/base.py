@@ -12,6 +12,7 @@ from torch import Tensor
 
 from models.layers.masks import Mask
 
+WHOLE_MODULE = "the module itself"  # the name for an attention outside all parts of a module
 FARTHEST = 10**6  # tokens: the largest position or offset of an edit
 
 LayerNumbers = tuple[int, ...] | None  # None for all of them
@@ -43,7 +44,8 @@ class Where:
 
         Layers and heads are counted from `first`, positions from 0.
         """
-        place = self.activation or self.site or (self.kind or "every attention").replace("_", " ")
+        site = None if self.site is None else path_or_module(self.site)
+        place = self.activation or site or (self.kind or "every attention").replace("_", " ")
         limits = {
             ("in layer", "in layers"): (self.layers, first),
             ("in head", "in heads"): (self.heads, first),
@@ -120,6 +122,12 @@ def _marked(
             shape = [len(present) if i == axis else 1 for i in range(marked.dim())]
             marked = marked & torch.tensor([i in limits for i in present]).view(shape)
     return marked.to(device)
+
+
+def path_or_module(site: str) -> str:
+    """Return the path of an attention for display, also of one outside all parts of a module."""
+    has_path = site and not site.startswith(" (")  # of several, from the second on
+    return site if has_path else f"{WHOLE_MODULE}{site}"
 
 
 TYPES: dict[str, type[Edit]] = {}  # by the type name in a stored edit

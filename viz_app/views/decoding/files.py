@@ -8,6 +8,7 @@ import numpy as np
 from models.decoding.run_rows import PassRows, StepRows
 from models.decoding.runs import Run
 from models.runs.scope import Scope
+from models.trace.edits.base import path_or_module
 from viz_app.drawing import svg
 from viz_app.drawing.colours import ACCENT_COLOUR, HATCH_COLOUR, PAPER_COLOUR, TEXT_COLOUR, ramp
 from viz_app.drawing.csv_file import csv_table
@@ -103,7 +104,7 @@ def arrays(runs: DecodingRuns, scope: Scope) -> Arrays:
         for site, rows in run.rows.items():
             shape = (rows.n_heads, len(rows), rows.n_key)
             yield (
-                f"{name}.{counted_from_one(site)}",
+                f"{name}.{counted_from_one(path_or_module(site))}",
                 RowwiseArray(shape, np.float32, partial(_heads, rows)),
             )
         for part, values in run.states.items():
