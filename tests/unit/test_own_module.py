@@ -16,6 +16,7 @@ from models.hub.user_module.module import scope_of
 from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
 from viz_app.drawing import export
 from viz_app.drawing.stamp import facts
+from viz_app.views.compare import state
 from viz_app.words import kind_title
 
 ROOT = Path(__file__).parents[2]
@@ -239,7 +240,7 @@ class TwiceItself(nn.Module):
         return self.head(x)
 
 
-def test_an_attention_outside_all_parts_has_a_name_in_files_and_facts() -> None:
+def test_an_attention_outside_all_parts_has_a_name_in_files_facts_and_addresses() -> None:
     scope = watched(TwiceItself(), decode=text)
     plain = scope.run("badge")
     assert [*plain.attention] == ["", " (2)"]
@@ -249,5 +250,8 @@ def test_an_attention_outside_all_parts_has_a_name_in_files_and_facts() -> None:
     for site, name in zip(plain.attention, names, strict=True):
         run = scope.run("badge", edits=[HeadOff(Where(site=site), head=1)])
         assert facts(run)["changed"] == f"{name}: head output set to 0, in head 2"
+        value = state.url_of_head((site, 1))
+        assert state.REFERENCE_HEAD.from_url([value]) == value
+        assert state.head_from_url(value) == (site, 1)
     off = replace(HeadOff(head=1), where=Where(heads=(1,)))
     assert str(off) == "every attention: head output set to 0, in head 1"

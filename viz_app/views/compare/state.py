@@ -10,7 +10,7 @@ from viz_app.views.compare.compared import ComparedHead
 REFERENCE_HEAD = Text(
     "compare-head",
     is_step=True,
-    pattern=r"[^\s:]{1,200}:[0-9]{1,5}|",
+    pattern=r"[^:]{0,200}:[0-9]{1,5}|",
     form="an attention and a head, such as decoder.layers.0.self_attn:3",
 )
 
@@ -22,7 +22,7 @@ def other_head() -> ComparedHead | None:
 
 def head_from_url(value: str) -> ComparedHead | None:
     """Return the head of this value of REFERENCE_HEAD; None for the same head."""
-    match = re.fullmatch(r"([^\s:]+):([0-9]+)", value)
+    match = re.fullmatch(r"([^:]*):([0-9]+)", value)
     return (match[1], int(match[2])) if match else None
 
 
