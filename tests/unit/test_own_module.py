@@ -12,11 +12,15 @@ from torch import Tensor, nn
 
 import models
 from models.analysis.checks import check_site
+from models.decoding import runs
+from models.decoding.runs import Method
 from models.hub.user_module.module import scope_of
 from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
 from viz_app.drawing import export
 from viz_app.drawing.stamp import facts
 from viz_app.views.compare import state
+from viz_app.views.decoding import files as decoding_files
+from viz_app.views.decoding.decoding_runs import DecodingRuns
 from viz_app.words import kind_title
 
 ROOT = Path(__file__).parents[2]
@@ -255,3 +259,12 @@ def test_an_attention_outside_all_parts_has_a_name_in_files_facts_and_addresses(
         assert state.head_from_url(value) == (site, 1)
     off = replace(HeadOff(head=1), where=Where(heads=(1,)))
     assert str(off) == "every attention: head output set to 0, in head 1"
+
+
+def test_the_arrays_of_decoding_name_every_token_of_a_module_that_has_no_table_of_them() -> None:
+    scope = watched(Written(), decode=text)
+    run = runs.of_trace(scope.run("badge"))
+    both = DecodingRuns(scope.run("badge"), run, run, Method(), n_opening=1)
+    held = dict(decoding_files.arrays(both, scope))
+    assert held["vocabulary"].tolist()[:3] == ["a", "b", "c"]
+    assert len(held["vocabulary"]) == held["parallel.log_probs"].shape[1] == 17

@@ -93,7 +93,8 @@ def arrays(runs: DecodingRuns, scope: Scope) -> Arrays:
     field = scope.model.fields[0]
     n_given = runs.n_opening if scope.model.continues else None
     yield f"{field.name}_tokens", texts(labels(runs.trace.streams[field.stream])[:n_given])
-    yield "vocabulary", texts(token_labels(scope.tokenizer, range(scope.config.vocab_size), 1))
+    n_tokens = runs.teacher_forced.log_probs.shape[1]
+    yield "vocabulary", texts(token_labels(scope.tokenizer, range(n_tokens), 1))
     for name, run in (("parallel", runs.teacher_forced), ("serial", runs.autoregressive)):
         yield f"{name}.read", np.array(run.read)
         yield f"{name}.taken", np.array(run.taken)
