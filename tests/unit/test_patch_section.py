@@ -184,6 +184,16 @@ def test_files_name_both_texts_of_both_runs() -> None:
         assert (about["other run's text"], about["other run's second text"]) == theirs
 
 
+def test_files_name_what_is_hidden_in_both_runs() -> None:
+    scope = models.load("bert", device="cpu")
+    run = CurrentRun(scope, scope.run("I am very old, said the dog.", None, (4,)))
+    (file,) = patch.PATCHING.files(run, choices("bert", second=("I am not old, said the dog.",)))
+    about = file.about(run)
+    assert about["read as"] == "I am very [MASK], said the dog."
+    assert about["other run's text"] == "I am not old, said the dog."
+    assert about["other run read as"] == "I am not [MASK], said the dog."
+
+
 @pytest.mark.parametrize("name", ["eng-fra", "gpt", "bert-where", "dates-bahdanau"])
 def test_the_sentence_names_the_strongest_cell_and_its_direction(name: str) -> None:
     drawn = patch_section_payloads(run_of(name), choices(name))["patch"]

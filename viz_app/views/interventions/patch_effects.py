@@ -85,6 +85,8 @@ def patch_facts(trace: Trace, two: Two) -> Facts:
         f"other run's {field.name.replace('_', ' ')}": two.other.trace.fields[field.name]
         for field in second_fields(two.this.scope, two.this.trace)
     }
+    if hidden := facts(two.other.trace).get("read as"):
+        second["other run read as"] = hidden
     token = two.decision.label.text
     measure = {"measured by": say.measure(token, two.rival_name)}
     return facts(trace, **second, decision=f"{two.row + 1}, {token}", **measure)
