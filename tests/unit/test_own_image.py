@@ -86,6 +86,15 @@ def test_an_attention_of_features_is_refused_in_words_that_fit_an_image() -> Non
     assert "text" not in str(error.value)
 
 
+def test_an_image_that_a_module_fails_on_is_called_an_image() -> None:
+    with pytest.raises(InputError, match=r"^Vision: cannot read this image \(ValueError: wide\)$"):
+        watched(call=failing).run(example())
+
+
+def failing(module: Vision, pixels: Tensor) -> Tensor:
+    raise ValueError("wide")
+
+
 def test_its_tokens_are_the_patches_and_the_image_is_the_one_that_was_given() -> None:
     row = watched().run(example()).streams["patches"]
     assert isinstance(row, PatchRow)

@@ -163,7 +163,8 @@ class UserModel(HubModel):
             except IndistinctRowsError:
                 raise
             except Exception as error:  # the module is its owner's and may raise anything
-                raise self.refused(f"cannot read this text ({describe_error(error)})") from error
+                what = f"cannot read this {self.fields[0].kind} ({describe_error(error)})"
+                raise self.refused(what) from error
         return output, forward_pass
 
     def _check_token_order(
