@@ -1,12 +1,14 @@
 """A module of one's own, watched: attention of torch's layers and of a script's, against the weights they hand out themselves."""
 
 import ast
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from checked import unchecked
 from hub_models import own_module_of_readme
 from torch import Tensor, nn
 
@@ -190,6 +192,10 @@ def test_what_cannot_be_watched_is_said() -> None:
         models.watch(Silent().eval(), encode=ids).run("badge")
     with pytest.raises(models.InputError, match=r"encode cannot read this text \(ValueError"):
         models.watch(Silent().eval(), encode=ids).run("Z")
+    for given in (None, "badge", [1.5], [[1, 2]], torch.tensor([[1, 2]])):
+        said = f"^{re.escape(f'encode should return token ids or models.Inputs, got {given!r}')}$"
+        with unchecked(), pytest.raises(models.InputError, match=said):
+            models.watch(Silent().eval(), encode=lambda text, given=given: given).run("badge")
     scope = watched(Written(), decode=text, call=lambda module, row: module(row)[0][:, -1:])
     with pytest.raises(ValueError, match=r"logits \(1, 5, vocabulary\), not \(1, 1, 17\)"):
         scope.run("badge")

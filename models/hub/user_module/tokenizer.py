@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import index
 
 from jaxtyping import Int
 from torch import Tensor
@@ -75,7 +76,11 @@ class UserTokenizer(Tokenizer):
             return UserEncoding(
                 text, tuple(range(n)), inputs.tokens, (None,) * n, tensors=inputs.tensors
             )
-        ids = [int(i) for i in inputs]
+        try:
+            ids = [index(i) for i in inputs]
+        except (TypeError, RuntimeError) as error:
+            reason = f"encode should return token ids or models.Inputs, got {inputs!r:.60}"
+            raise InputError(reason, field) from error
         if not ids:
             raise InputError("this text gives no tokens", field)
         return Encoding(text, tuple(ids), self.tokens(ids), tuple(self._places(text, ids)))
