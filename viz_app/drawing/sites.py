@@ -10,6 +10,7 @@ from models.trace import AttentionSite, Trace
 from models.trace.site import RowSlice
 from viz_app.drawing.labels import is_word, labels
 
+LAST_BIT = 7  # of a byte
 MAX_SAMPLED_ROWS = 256  # rows of a head that are sampled to find the sharpest
 
 
@@ -28,15 +29,15 @@ def _rank(site: AttentionSite) -> tuple[bool, int]:
 def blocked_bits(site: AttentionSite, head: int = 0, rows: RowSlice = None) -> Tensor:
     """Return (query, key) uint8: bit i set where the i-th mask layer blocks the cell, 0 where open.
 
-    At most 8 layers are counted; `rows` selects a slice of the queries.
+    The last of 8 bits is that of all further layers; `rows` selects a slice of the queries.
     """
     whole = torch.zeros((), dtype=torch.uint8).expand(site.n_query, site.n_key)
     bits = whole[rows or slice(None)].clone()
-    for i, layer in enumerate(site.mask.layers[:8]):
+    for i, layer in enumerate(site.mask.layers):
         allowed = layer.allowed[0, min(head, layer.allowed.shape[1] - 1)].expand(
             site.n_query, site.n_key
         )
-        bits |= (~allowed[rows or slice(None)]).to(torch.uint8) << i
+        bits |= (~allowed[rows or slice(None)]).to(torch.uint8) << min(i, LAST_BIT)
     return bits
 
 

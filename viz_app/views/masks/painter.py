@@ -18,6 +18,7 @@ from viz_app.drawing.labels import Label, axes_labels, queries_are_written
 from viz_app.drawing.payload import pack
 from viz_app.drawing.pooling import pooled, pooled_weights, slabs
 from viz_app.drawing.provenance import head_name
+from viz_app.drawing.sites import LAST_BIT
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.mask_notation import painted_cells
 from viz_app.views.masks import outcome_text
@@ -222,7 +223,7 @@ class CellRange:
     def blocked(self, mask: Mask, head: int = 0) -> np.ndarray:
         """Return (query, key) uint8: bit i set where the i-th layer blocks the cell, 0 where open.
 
-        At most 8 layers are counted. A block is open if any of its cells is.
+        The last of 8 bits is that of all further layers. A block is open if any of its cells is.
         """
         if self.block == 1:
             return self._bits(mask, head, self.rows)[:, self.columns]
@@ -268,9 +269,9 @@ class CellRange:
 
     def _bits(self, mask: Mask, head: int, rows: slice) -> np.ndarray:
         bits = np.zeros((rows.stop - rows.start, self.site.n_key), np.uint8)
-        for i, layer in enumerate(mask.layers[:8]):
+        for i, layer in enumerate(mask.layers):
             allowed = layer_matrix(layer, self.site.n_query, self.site.n_key, head=head)
-            bits |= (~allowed[rows]).numpy().astype(np.uint8) << i
+            bits |= (~allowed[rows]).numpy().astype(np.uint8) << min(i, LAST_BIT)
         return bits
 
 
