@@ -1,11 +1,13 @@
 """Edits of a run: what each changes and what it leaves alone, in every family, with a cache and without."""
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from checked import unchecked
 from sample_edits import Added, Copied, CopiedWeights, Everywhere, ramp
 from small import (
     padded_ids,
@@ -403,3 +405,50 @@ def test_sessions_with_other_edits_get_their_own_numbers(scope):
         )
     assert all(torch.equal(logits, alone[i % 4]) for i, logits in enumerate(together))
     assert len({tuple(logits.flatten().tolist()) for logits in alone}) == 4
+
+
+def test_lists_make_the_same_edits_as_tuples() -> None:
+    with unchecked():
+        painted = MaskChange(
+            Where(kind="self", heads=[0, 1]),
+            removed_layers=["padding"],
+            block=[[3, 1]],
+            allow=[(0, 2)],
+        )
+    same = MaskChange(
+        Where(kind="self", heads=(0, 1)),
+        removed_layers=("padding",),
+        block=((3, 1),),
+        allow=((0, 2),),
+    )
+    assert painted == same
+    assert hash(painted) == hash(same)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Where(heads=3), "heads must be whole numbers in a list, got 3"),
+        (lambda: Where(layers=(0.5,)), "layers must be whole numbers in a list, got (0.5,)"),
+        (lambda: Where(queries=(2, -1)), "positions are counted from 0, got -1"),
+        (lambda: MaskChange(block=((0, 1), (-1, 0))), "cells are counted from 0, got (-1, 0)"),
+        (
+            lambda: MaskChange(allow=(0, 1)),
+            "allow must be (query, key) pairs in a list, got (0, 1)",
+        ),
+        (
+            lambda: MaskChange(removed_layers="padding"),
+            "removed_layers must be names in a list, got 'padding'",
+        ),
+        (
+            lambda: HeadOff(baseline="mean", texts="abcdefgh"),
+            "texts must be in a list, got 'abcdefgh'",
+        ),
+        (lambda: Patch(fields="ab"), "fields of the other run must be in a list, got 'ab'"),
+    ],
+)
+def test_what_would_be_read_as_something_else_is_refused(
+    make: Callable[[], object], said: str
+) -> None:
+    with unchecked(), pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        make()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
+from operator import index
 
 import torch
 from jaxtyping import Bool, Float
@@ -29,6 +30,13 @@ class Where:
     queries: LayerNumbers = None  # query positions; of an activation, token positions
     rows: LayerNumbers = None  # of the batch
     activation: str | None = None  # name of an intermediate, as in `trace.activations`
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "heads", "queries", "rows"):
+            if (numbers := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _numbers(name, numbers))
+        if wrong := [position for position in self.queries or () if position < 0]:
+            raise ValueError(f"positions are counted from 0, got {wrong[0]}")
 
     def meets(self, kind: str, site: str, layer: int) -> bool:
         """Return True if this attention is selected."""
@@ -122,6 +130,14 @@ def _marked(
             shape = [len(present) if i == axis else 1 for i in range(marked.dim())]
             marked = marked & torch.tensor([i in limits for i in present]).view(shape)
     return marked.to(device)
+
+
+def _numbers(name: str, numbers: Iterable[int]) -> tuple[int, ...]:
+    """Return numbers that a user gave as a tuple."""
+    try:
+        return tuple(index(number) for number in numbers)
+    except TypeError:
+        raise ValueError(f"{name} must be whole numbers in a list, got {numbers!r:.60}") from None
 
 
 def path_or_module(site: str) -> str:

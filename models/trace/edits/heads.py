@@ -52,6 +52,8 @@ class HeadOff(Edit):
             raise ValueError(
                 f"a baseline is one of {', '.join(BASELINES)}, got {self.baseline!r:.60}"
             )
+        if isinstance(self.texts, str):
+            raise ValueError(f"texts must be in a list, got {self.texts!r:.60}")
         if abs(self.offset) > FARTHEST:
             raise ValueError(f"an offset is at most {FARTHEST} tokens, got {self.offset}")
 

@@ -7,8 +7,9 @@ changed mask.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 
 import torch
 from jaxtyping import Bool
@@ -62,6 +63,14 @@ class MaskChange(Edit):
     k: int = 2  # of window and block-diagonal
     block: tuple[Cell, ...] = ()
     allow: tuple[Cell, ...] = ()
+
+    def __post_init__(self, head: int | None) -> None:
+        super().__post_init__(head)
+        if isinstance(self.removed_layers, str):
+            raise ValueError(f"removed_layers must be names in a list, got {self.removed_layers!r}")
+        object.__setattr__(self, "removed_layers", tuple(self.removed_layers))
+        for name in ("block", "allow"):
+            object.__setattr__(self, name, _cells(name, getattr(self, name)))
 
     @property
     def preset_name(self) -> str:
@@ -127,6 +136,25 @@ class MaskChange(Edit):
         if self.block:
             layers.append(custom_layer(~_marked(self.block, end, n_key)[rows].to(device)))
         return Mask(layers, mask.start)
+
+
+class _Cells(tuple):
+    """Cells that have been checked, so that a copy of their edit costs nothing."""
+
+
+def _cells(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    """Return cells that a user gave as a tuple of pairs."""
+    if isinstance(cells, _Cells):
+        return cells
+    try:
+        pairs = _Cells((index(query), index(key)) for query, key in cells)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} must be (query, key) pairs in a list, got {cells!r:.60}"
+        ) from None
+    if wrong := [pair for pair in pairs if min(pair) < 0]:
+        raise ValueError(f"cells are counted from 0, got {wrong[0]}")
+    return pairs
 
 
 def _in_part(before: Mask, after: Mask, chosen: Bool[Tensor, "#batch #head #query 1"]) -> Mask:

@@ -77,6 +77,8 @@ class Patch(Edit):
             if where.site is None:
                 raise ValueError("a patch of an activation names one, such as its `resid_mid`")
             where = replace(where, site=None, activation=where.site)
+        if isinstance(self.fields, str):
+            raise ValueError(f"fields of the other run must be in a list, got {self.fields!r:.60}")
         if not any(value is not None for value in self.fields):
             raise ValueError("a patch names the other run: `from_run`, or its `fields`")
         if len({here for here, _ in self.alignment}) < len(self.alignment):
