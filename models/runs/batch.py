@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 from models.architectures import Model
 from models.architectures.base import ORDER_FIELD, POSITIONS_FIELD, Answers
-from models.runs.inputs import FieldInput, Texts
+from models.runs.inputs import Texts
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish
 from models.trace.edits import Edits, of_row
@@ -64,7 +65,7 @@ class RecordedBatch:
             dict(self.recording.unrecorded),
         )
 
-    def _fields(self, values: Texts) -> dict[str, FieldInput]:
+    def _fields(self, values: Texts) -> dict[str, Any]:
         """Return the values by field, with what an encoded text hides or its order."""
         plain = [value.text if isinstance(value, Encoding) else value for value in values]
         fields = dict(zip_longest((field.name for field in self.model.fields), plain))
