@@ -147,13 +147,18 @@ def _candidates() -> dict[str, Path]:
         for depth in range(SEARCH_DEPTH)
         for config in root.glob("*/" * (depth + 1) + "config.json")
     )
-    found = {path.relative_to(root).as_posix(): path for path in configured}
     downloads = [config.parent for config in root.glob("models--*/snapshots/*/config.json")]
-    found |= {
-        downloaded_name(path): path
-        for path in sorted(downloads, key=lambda path: path.stat().st_mtime)
-    }
+    found = {downloaded_name(path): path for path in sorted(downloads, key=_changed_at)}
+    found |= {path.relative_to(root).as_posix(): path for path in configured}
     return {f"{root.name}/{name}": path for name, path in found.items()}
+
+
+def _changed_at(folder: Path) -> float:
+    """Return when a folder was last changed, in s; 0 if it is gone by now."""
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _leads_out(name: str) -> bool:

@@ -94,6 +94,9 @@ def test_the_newest_download_of_each_repository_in_a_cache_is_offered_under_its_
     assert checkpoints.available() == [*models.shipped(), "hub/owner/some-dates"]
     assert checkpoints.folder("hub/owner/some-dates") == str(repository / "snapshots" / "0decade")
     assert models.load(checkpoints.folder("hub/owner/some-dates")).name == "some-dates"
+    assert checkpoints._changed_at(repository / "snapshots" / "gone") == 0
+    copy_to(tmp_path / "hub" / "owner" / "some-dates")  # a folder of that name comes first
+    assert checkpoints.folder("hub/owner/some-dates") == str(tmp_path / "hub/owner/some-dates")
 
 
 def test_a_menu_looks_at_each_folder_once(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
