@@ -1,4 +1,4 @@
-"""Whether watching a few functions of a model records the same as watching every operation."""
+"""The choice between watching a few functions of a model and watching every operation."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the app's routes share: paths below Streamlit's base path, and the session of a request."""
+"""Shared parts of the app's routes: Streamlit's base path, and the session of a request."""
 
 import streamlit as st
 from starlette.requests import Request

@@ -1,4 +1,4 @@
-"""What a lesson's sentences can read from a run: the functions of its modules, by name.
+"""Readings: the functions of these modules, by whose names a lesson's sentences read a run.
 
 A reading is written `{run.weight(encoder.layers.0.self_attn, 1, 3, 0)}`; the run is the one on the
 screen, `unchanged` is the same without its changes, and `pinned` the pinned one. Heads, positions
