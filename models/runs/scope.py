@@ -46,11 +46,17 @@ class Scope:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, device: torch.device, *, positions_removed: bool = False
+        self,
+        checkpoint: Checkpoint,
+        device: torch.device,
+        *,
+        name: str = "",
+        positions_removed: bool = False,
     ) -> None:
+        """Open a checkpoint under its folder's name, or under this one."""
         self.path: Path = checkpoint.path
         folder = checkpoint.path.resolve()
-        self.name: str = printable(Path(downloaded_name(folder) or folder).name)
+        self.name: str = printable(name or Path(downloaded_name(folder) or folder).name)
         self.model: Model = checkpoint.model.to(device)
         self.tokenizer: Tokenizer = checkpoint.tokenizer
         self.weights_digest: str = weights_digest(checkpoint.model)

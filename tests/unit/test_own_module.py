@@ -19,6 +19,7 @@ from models.decoding.runs import Method
 from models.hub.user_module.module import scope_of
 from models.trace.edits import HeadOff, MaskChange, Where, for_kinds
 from viz_app.drawing import export
+from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
 from viz_app.views.compare import state
 from viz_app.views.decoding import files as decoding_files
@@ -113,6 +114,15 @@ def test_a_scripts_decoder_is_shown_from_its_tokens_on_and_writes() -> None:
     for token in scope.write("badge", max_new=7).ids:
         assert token == int(module(torch.tensor([row]))[0][0, -1].argmax())
         row.append(token)
+
+
+def test_a_name_with_slashes_stays_whole_and_is_one_part_of_a_files_name() -> None:
+    scope = models.watch(Written().eval(), encode=ids, name="lab/run 3/\x1b[31mred")
+    trace = scope.run("badge")
+    assert trace.model.name == scope.name
+    assert scope.name.startswith("lab/run 3/")
+    assert "\x1b" not in scope.name
+    assert re.fullmatch(r"[\w.-]+", file_name(trace, "map"))
 
 
 def test_a_module_that_writes_is_not_called_masked_for_that() -> None:

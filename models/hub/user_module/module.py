@@ -99,7 +99,7 @@ def watch(
         else:
             model = UserTexts(module, config, fields, call)
     training = {"examples": [example]}
-    return Scope(Checkpoint(Path(name or kind), model, tokenizer, training), device)
+    return Scope(Checkpoint(Path(name or kind), model, tokenizer, training), device, name=name)
 
 
 def _scope_of_images(
@@ -115,7 +115,7 @@ def _scope_of_images(
     tokenizer = UserImageTokenizer(encode_image)
     model = UserImageModel(module, config, call, classes)
     training = {"examples": example_images()}
-    return Scope(Checkpoint(Path(name), model, tokenizer, training), device)
+    return Scope(Checkpoint(Path(name), model, tokenizer, training), device, name=name)
 
 
 def _check_input(
