@@ -1,6 +1,8 @@
 """Screen elements shared by several pages. HTML here is the app's own text, never user text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
@@ -33,11 +35,13 @@ __all__ = [
     "screen",
     "show_note",
     "show_placeholder",
+    "shown_in",
     "small_print",
     "strip",
     "svg_export",
 ]
 
+_THEME: ContextVar[str] = ContextVar("theme", default="")  # "" for the browser's
 PRESENT = Switch("present", on="1")  # presentation mode: larger type
 
 
@@ -101,14 +105,28 @@ def fit_to_screen(chart: Chart, *, grows: bool = True, extra_px: int = 0) -> Cha
     return fitted(chart, screen(), grows=grows, extra_px=extra_px)
 
 
+@contextmanager
+def shown_in(theme: str) -> Iterator[None]:
+    """Draw for this theme, "light" or "dark", instead of the browser's."""
+    token = _THEME.set(theme)
+    try:
+        yield
+    finally:
+        _THEME.reset(token)
+
+
+def _theme() -> str | None:
+    return _THEME.get() or st.context.theme.type
+
+
 def is_dark() -> bool:
     """Return True if the browser shows the dark theme."""
-    return st.context.theme.type == "dark"
+    return _theme() == "dark"
 
 
 def page_look() -> Look:
     """Return the colours of the theme that the browser shows."""
-    return look(st.context.theme.type)
+    return look(_theme())
 
 
 def svg_export(name: str) -> dict:

@@ -1,5 +1,6 @@
 """The static edition opened from disk without a network: pages, hover, click and lock, light and dark, and its policy."""
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(crawl, "MAX_STILLS", 24)
         write_site(
-            folder, export.site_files(["bert"], ["attention", "task", "inside", "decoding"], [])
+            folder,
+            export.site_files(
+                ["bert"], ["attention", "task", "inside", "positions", "decoding"], []
+            ),
         )
     return folder
 
@@ -118,6 +122,40 @@ def test_the_question_leads_to_the_weight_that_it_names(page: Page, site: Path) 
     expected = models.load("bert").run(ModelTexts("bert").texts[0]).attention[HELD[0]]
     weight = expected.weights(HELD[1])[int(data["query"]), int(data["key"])]
     assert f"{100 * float(weight):.0f} %" == share[0]
+
+
+def encoding(position: int, dimension: int, width: int = 64) -> float:
+    """The paper's position encoding, which the page opens on."""
+    angle = position / 10000 ** (dimension // 2 * 2 / width)
+    return math.cos(angle) if dimension % 2 else math.sin(angle)
+
+
+def test_a_charts_points_are_those_of_the_table_and_have_words(page: Page, site: Path) -> None:
+    page.goto((site / "bert" / "positions-curves.html").as_uri())
+    curves = page.locator(".chart").first
+    point = curves.locator('[aria-roledescription="point"]').nth(7)
+    words = point.get_attribute("aria-label")
+    assert words
+    named = dict(part.split(": ", 1) for part in words.split("; "))
+    expected = encoding(int(named["position"]), int(named["dimension"].split()[1].strip(":")))
+    assert float(named["value"].replace("−", "-")) == pytest.approx(expected, abs=1e-5)
+    point.hover(force=True)  # another point may cover it
+    expect(page.locator("#vg-tooltip-element")).to_contain_text("7")
+
+
+def test_a_plotly_map_has_the_tables_values_and_the_colours_of_the_theme(
+    page: Page, site: Path
+) -> None:
+    page.goto((site / "bert" / "positions-map.html").as_uri())
+    drawn = page.locator(".chart.js-plotly-plot").first
+    values = drawn.evaluate("(one) => Array.from(one.calcdata[0][0].z, (row) => Array.from(row))")
+    for position, row in enumerate(values):
+        expected = [encoding(position, dimension) for dimension in range(64)]
+        assert row == pytest.approx(expected, abs=1e-4)
+    colour = 'getComputedStyle(document.querySelector(".chart .xtitle")).fill'
+    light = page.evaluate(colour)
+    page.get_by_role("button", name="Dark").click()
+    page.wait_for_function(f"{colour} !== {light!r}")
 
 
 def test_what_needs_the_model_says_so_and_changes_nothing(page: Page, site: Path) -> None:

@@ -22,7 +22,7 @@ SMALL = """
 import hashlib
 from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.static_pages import export
-made = export.site_files(["eng-fra-bahdanau"], ["attention", "masks"], offered_lessons().lessons[:1])
+made = export.site_files(["eng-fra-bahdanau"], ["attention", "masks", "positions"], offered_lessons().lessons[:1])
 print("sum", hashlib.sha256(repr(sorted(made.items())).encode()).hexdigest())
 """
 
@@ -39,6 +39,9 @@ def test_the_site_is_small_and_has_every_model(site: Path) -> None:
     for model in STATIC_MODELS:
         pages = {path.stem for path in (site / model).glob("*.html")}
         assert {"attention", "task", "inside", "masks"} <= pages
+    assert {"positions-curves", "positions-map", "positions-two-misprints"} <= {
+        path.stem for path in (site / STATIC_MODELS[0]).glob("*.html")
+    }
 
 
 def test_every_link_leads_to_a_page_of_the_site(site: Path) -> None:
@@ -70,6 +73,8 @@ def test_every_page_opens_from_disk_without_a_word(browser: Browser, site: Path)
                 page.locator("main [class^=st-key]").first.wait_for(state="attached")
                 page.wait_for_timeout(100)
                 assert page.evaluate(EMPTY) == 0, path
+                for chart in page.locator("main .chart").all():
+                    chart.locator("svg").first.wait_for()
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, (path, width)
         assert said == []

@@ -51,7 +51,8 @@ def test_the_constraints_hold_every_dependency_within_its_range() -> None:
 
     lines = (GITHUB / "constraints.txt").read_text("utf-8").splitlines()
     fixed = dict(line.lower().split("==") for line in lines if not line.startswith("#"))
-    named = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["hub"]]
+    extras = PROJECT["optional-dependencies"]
+    named = [*PROJECT["dependencies"], *extras["hub"], *extras["site"]]
     for requirement in map(Requirement, named):
         assert fixed[requirement.name.lower()] in requirement.specifier, requirement
 

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import math
 import os
 import re
 import signal
@@ -22,7 +23,7 @@ from models.checkpoint_files import checksum, write_bytes
 from viz_app.components import Component
 from viz_app.components.catalogue import GUESSES, MASK_PAINTER, WALK
 from viz_app.drawing.payload import pack, unpack
-from viz_app.static_pages import crawl, export, links, packed, recording
+from viz_app.static_pages import charts, crawl, export, links, packed, recording
 from viz_app.static_pages import folder as folder_module
 from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.crawl import Pages
@@ -99,6 +100,51 @@ def test_controls_that_need_the_model_are_not_there(made: dict[str, bytes]) -> N
         assert painter["fixed"] is True
     assert "In the app you paint cells" in made["bert/masks.html"].decode()
     assert "Click or drag" not in made["bert/masks.html"].decode()
+
+
+def chart_of(made: dict[str, bytes], page: str, key: str) -> dict[str, Any]:
+    """A chart of the first still of a page."""
+    header, arrays = payload(made[page])
+    return json.loads(arrays[header["stills"][0]["charts"][key]].tobytes())
+
+
+def test_a_chart_has_the_papers_numbers_in_both_themes() -> None:
+    made = export.site_files(["bert"], ["positions"], [])
+    curves = chart_of(made, "bert/positions-curves.html", "positions-curves")
+    assert curves["library"] == "vega"
+    for theme in ("light", "dark"):
+        (points,) = [
+            rows for rows in curves[theme]["datasets"].values() if "value" in next(iter(rows))
+        ]
+        assert len(points) % 5 == 0
+        for point in points:
+            i, odd = divmod(int(re.findall(r"\d+", point["dimension"])[0]), 2)
+            angle = point["position"] / 10000 ** (2 * i / 64)
+            expected = math.cos(angle) if odd else math.sin(angle)
+            assert point["value"] == pytest.approx(expected, abs=1e-5)
+    grid = chart_of(made, "bert/positions-map.html", "positions-map")
+    assert grid["library"] == "plotly"
+    assert grid["light"]["data"][0]["z"] == grid["dark"]["data"][0]["z"]
+    assert grid["light"]["layout"]["font"]["color"] != grid["dark"]["layout"]["font"]["color"]
+    assert {"assets/vega.js", "assets/plotly.js"} <= made.keys()
+    assert b"plotly.js" not in made["bert/positions-curves.html"]
+    assert b"plotly.js" in made["bert/positions-map.html"]
+
+
+def test_charts_without_their_library_are_named_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charts, "find_spec", lambda name: None)
+    made = export.site_files(["bert"], ["positions"], [])
+    assert "bert/positions-curves.html" not in made
+    assert "assets/vega.js" not in made
+    page = made["bert/positions-shuffle-test.html"].decode()
+    assert re.search(r'aria-disabled="true" title="[^"]*made without them[^"]*">Curves<', page)
+
+
+def test_the_script_of_vega_lite_fits_the_charts_schema() -> None:
+    assert charts.is_compatible("6.1", "v6.4.1")
+    assert charts.is_compatible("6.4", "v6.4.1")
+    assert not charts.is_compatible("6.5", "v6.4.1")
+    assert not charts.is_compatible("5.21", "v6.4.1")
 
 
 def test_a_page_that_shows_nothing_of_a_model_is_named_with_its_reason(
@@ -250,6 +296,7 @@ def test_texts_are_escaped_in_every_construct() -> None:
         (r"s_{i-1}^{2}", "si−12"),
         (r"\overleftarrow{h}_1", "h←1"),
         (r"\text{a < b}", "a &lt; b"),
+        (r"\mathbf{\sin}\frac{x}{10^{\mathbf{2^i}/d}}", "sinx102i/d"),
         (r"a \le b \ge c", "a≤b≥c"),
         (r"\frac{", ""),
     ],

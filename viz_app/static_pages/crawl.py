@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 from streamlit.testing.v1 import AppTest
 
 from viz_app.navigation import PAGES
+from viz_app.static_pages.charts import libraries
 from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.recording import JOB, RECORDED
 from viz_app.static_pages.still import Job, Still, sorted_query
@@ -35,6 +36,16 @@ class Pages:
         """The names of the components in all stills."""
         stills = [still for every in self.stills.values() for still in every.values()]
         return {part.component.name for still in stills for part in still.parts.values()}
+
+    @property
+    def libraries(self) -> list[str]:
+        """The names of the libraries that draw the charts in all stills."""
+        return sorted({name for place in self.stills for name in self.libraries_of(place)})
+
+    def libraries_of(self, place: StaticPage) -> list[str]:
+        """Return the names of the libraries that draw the charts of a place."""
+        stills = self.stills[place].values()
+        return libraries(chart for still in stills for chart in still.charts.values())
 
     def of_tab(self, tab: str) -> list[StaticPage]:
         """Return the places of a page of the app, one for each of its sections."""

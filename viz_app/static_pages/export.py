@@ -9,6 +9,7 @@ from tqdm import tqdm
 from viz_app.controls.lesson_panel import offered_lessons
 from viz_app.lessons.lesson import Lesson
 from viz_app.notebook.picture import part_script, style_sheet
+from viz_app.static_pages.charts import has_vega, library_script
 from viz_app.static_pages.contents import STATIC_MODELS, TABS, ModelTexts, places
 from viz_app.static_pages.crawl import crawl
 from viz_app.static_pages.folder import MAX_SITE_BYTES, check_folder, write_site
@@ -18,6 +19,9 @@ from viz_app.static_pages.links import Site, tabs_of_first
 from viz_app.static_pages.page import components, page
 
 _HERE = Path(__file__).parent
+WITHOUT_VEGA = (
+    "Pages with line charts are left out: they need vl-convert-python (pip install '.[site]')"
+)
 
 
 def export_site(options: Namespace) -> int:
@@ -33,6 +37,8 @@ def export_site(options: Namespace) -> int:
     write_site(options.folder, files)
     size = sum(map(len, files.values())) / 1e6
     print(f"{options.folder / 'index.html'}: {len(files)} files, {size:.1f} MB")
+    if not has_vega():
+        print(WITHOUT_VEGA)
     return 0
 
 
@@ -60,6 +66,10 @@ def site_files(
         if stills
     }
     names = {name for pages in site.values() for name in pages.components}
+    files |= {
+        f"assets/{name}.js": library_script(name)
+        for name in sorted({name for pages in site.values() for name in pages.libraries})
+    }
     for lesson in lessons:
         files[lesson_file(lesson)], used = lesson_page(lesson, tabs_of_first(site, "../"))
         names |= used

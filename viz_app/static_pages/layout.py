@@ -27,14 +27,16 @@ STATIC_DETAILS = "Details: how to read this, and the checks"
 class CellLayout:
     """The nodes of a page's cells, with the texts and the plain rows that they name.
 
-    `is_static` becomes False at a chart or table that Streamlit draws.
+    `plots` are the charts by the keys of their pictures. `has_tables` becomes True at a table,
+    which only Streamlit draws.
     """
 
     def __init__(self, drawn: Mapping[str, Any], explanation: str, trained: str) -> None:
         self.drawn = drawn
         self.texts = {"explanation": explanation}
         self.plain: dict[str, dict] = {"trained": small_print(trained)}
-        self.is_static = True
+        self.plots: dict[str, Plot] = {}
+        self.has_tables = False
 
     def whole(self, above: Sequence[str], cells: Sequence[PageCell]) -> list[Node]:
         """Return the nodes of the whole page: rows above, cells, and the question at the end."""
@@ -65,10 +67,14 @@ class CellLayout:
             return [self._text(cell.text, cell.is_small)]
         if isinstance(cell, Widget) or cell.picture not in self.drawn:
             return []
-        if isinstance(cell, Plot | Table):
-            self.is_static = False
+        if isinstance(cell, Table):
+            self.has_tables = True
             return []
-        return [{"part": cell.picture}, *[self._text(cell.caption, True)] * bool(cell.caption)]
+        caption = [self._text(cell.caption, True)] * bool(cell.caption)
+        if isinstance(cell, Plot):
+            self.plots[cell.picture] = cell
+            return [{"chart": cell.picture}, *caption]
+        return [{"part": cell.picture}, *caption]
 
     def _text(self, markdown: str, is_small: bool) -> Node:
         name = f"prose {len(self.texts)}"

@@ -28,8 +28,11 @@ class _Store:
         whole = stamp_payload(payload, key, (0, 0))
         if isinstance(whole, bytes):
             return self.names.setdefault(whole, f"p{len(self.names)}")
-        content = json.dumps(whole, ensure_ascii=False).encode()
-        name = self.names.setdefault(content, f"p{len(self.names)}")
+        return self.name_of_object(whole)
+
+    def name_of_object(self, content: dict[str, Any]) -> str:
+        packed = json.dumps(content, ensure_ascii=False).encode()
+        name = self.names.setdefault(packed, f"p{len(self.names)}")
         self.objects.add(name)
         return name
 
@@ -46,6 +49,9 @@ def pack_stills(pages: Pages, place: StaticPage, texts: Sequence[str]) -> bytes:
                 "parts": {
                     key: [part.component.name, store.name(key, part.payload)]
                     for key, part in still.parts.items()
+                },
+                "charts": {
+                    key: store.name_of_object(dict(chart)) for key, chart in still.charts.items()
                 },
                 "texts": {name: texts.index(text) for name, text in still.texts.items()},
                 "layout": layouts.index(json.dumps(still.layout)),

@@ -61,6 +61,10 @@ def page(site: Site, example: ModelTexts, place: StaticPage) -> bytes:
         for label, text in example.inputs
     )
     data = base64.b64encode(gzip.compress(pack_stills(pages, place, words), mtime=0)).decode()
+    scripts = "".join(
+        f'<script src="../assets/{name}.js"></script>'
+        for name in (*pages.libraries_of(place), "components", "static")
+    )
     body = (
         f'<div class="inputs"><nav aria-label="Models">{models(site, place)}</nav>{inputs}'
         f'<p class="edition">{escape(EDITION)} <code>{escape(INSTALL_COMMAND)}</code></p></div>'
@@ -68,7 +72,7 @@ def page(site: Site, example: ModelTexts, place: StaticPage) -> bytes:
         f"{section_links(pages, place)}"
         '<div class="pictures"><p>The pictures need JavaScript.</p></div>'
         f'{NOTICE}{templates}<script type="application/json" id="drawn">"{data}"</script>'
-        '<script src="../assets/components.js"></script><script src="../assets/static.js"></script>'
+        f"{scripts}"
     )
     return frame(
         title=f"{place.title} · {place.checkpoint} · Attnscope",

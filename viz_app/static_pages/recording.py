@@ -1,28 +1,33 @@
 """Recording of one still in a session of the app: a page at an address, and its clicks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
+from viz_app import ui
 from viz_app.components.catalogue import NEXT_LINK, PLAIN
 from viz_app.drawing.notes import plain_sentence
 from viz_app.navigation import PAGES
 from viz_app.notebook.picture import Mounted
 from viz_app.session import live, respond, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.live import LiveSession
+from viz_app.session.live import LiveSession, Pictures
 from viz_app.session.parameters import declared_parameters
+from viz_app.static_pages.charts import can_draw, chart_payload
 from viz_app.static_pages.contents import STATIC_ANSWERS
 from viz_app.static_pages.events import messages, without_model
 from viz_app.static_pages.layout import CellLayout, shown_in
 from viz_app.static_pages.markdown import as_html, headline_html
 from viz_app.static_pages.still import Job, Move, Still, sorted_query
 from viz_app.views.frame.one_run import NEXT_QUESTION_KEY, STRIP, OneRun
-from viz_app.views.page import NextQuestion, ShownComponent, View
+from viz_app.views.page import NextQuestion, Plot, ShownComponent, View
 
 JOB, RECORDED = "job", "recorded"  # in the session state
-CHARTS_ONLY_IN_APP = "Its charts are drawn by the installed app."
+TABLES_ONLY_IN_APP = "Its tables are drawn by the installed app."
+CHARTS_ONLY_IN_APP = (
+    "Its charts are drawn by the installed app; this edition was made without them."
+)
 
 
 def record_still() -> None:
@@ -45,11 +50,14 @@ def record_still() -> None:
 
 def _still(tab: str, view: View[Any], session: LiveSession, run: CurrentRun) -> Still:
     page, choices = PAGES[tab], view.choose(run)
-    pictures = OneRun(page, view, choices, session, st.container()).pictures(run)
+    one = OneRun(page, view, choices, session, st.container())
+    pictures = one.pictures(run)
     cells = view.layout(run, choices, pictures)
     layout = CellLayout(pictures, as_html(view.text(run, choices)), view.trained(run))
     nodes = layout.whole([key for key in STRIP if key in pictures], cells)
-    if not layout.is_static:
+    if layout.has_tables:
+        return Still("", missing=TABLES_ONLY_IN_APP)
+    if not all(can_draw(pictures[key]) for key in layout.plots):
         return Still("", missing=CHARTS_ONLY_IN_APP)
     components = {cell.picture: cell for cell in shown_in(cells) if cell.picture in pictures}
     parts = {
@@ -62,12 +70,24 @@ def _still(tab: str, view: View[Any], session: LiveSession, run: CurrentRun) -> 
     answer = STATIC_ANSWERS.get(tab, page.answer(run))
     return Still(
         parts=parts,
+        charts=_charts(layout.plots, pictures, lambda: one.pictures(run)),
         texts={"headline": headline_html(page.question, answer), **layout.texts},
         layout=tuple(nodes),
         moves=tuple(_moves(list(components.values()), pictures)),
         leads_to=(question.page, _address_of(question)),
         query=sorted_query(url_state.publish().query),
     )
+
+
+def _charts(
+    plots: Mapping[str, Plot], pictures: Pictures, draw_again: Callable[[], Pictures]
+) -> dict[str, dict[str, Any]]:
+    """Return the charts in the light theme, which `pictures` have, and drawn again in the dark."""
+    if not plots:
+        return {}
+    with ui.shown_in("dark"):
+        dark = draw_again()
+    return {key: chart_payload(plot, pictures[key], dark[key]) for key, plot in plots.items()}
 
 
 def _moves(components: Sequence[ShownComponent], pictures: dict[str, Any]) -> Iterator[Move]:

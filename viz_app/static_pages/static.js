@@ -3,6 +3,7 @@
 const pictures = document.querySelector(".pictures"), drawn = document.querySelector("#drawn");
 const { stills, layouts, kept, objects, arrays, says } = await unpacked(drawn);
 const parts = new Map(); // key → its part
+const charts = new Map(); // key → the element of its chart
 let still, held = { token: "" }; // the current still; the token held in a head
 
 // What a page shows at an address. Parts that stay keep their element, and with it what was chosen in them.
@@ -14,6 +15,9 @@ function show(next) {
   for (const place of document.querySelectorAll("[data-text]")) fill(place);
   for (const [key, [, array]] of Object.entries(next.parts)) {
     if (isRebuilt || previous.parts[key]?.[1] !== array) parts.get(key)?.show(payloadOf(key));
+  }
+  for (const [key, array] of Object.entries(next.charts)) {
+    if (isRebuilt || previous.charts[key] !== array) draw(key);
   }
   const question = parts.get("next").root.querySelector("button");
   Object.assign(question, { disabled: !next.next, title: next.next ? "" : says.unavailable });
@@ -42,7 +46,33 @@ function built(node) {
     return make("div", "foot", ...node.lead.map(placed), drawer, ...node.end.map(placed));
   }
   if (node.end) return make("div", "foot", ...node.end.map(placed));
+  if (node.chart) return charted(node.chart);
   return node.part ? placed(node.part) : texted(node);
+}
+
+function charted(key) {
+  if (!charts.has(key)) charts.set(key, make("div", "chart"));
+  return charts.get(key);
+}
+
+// A chart in the current theme, drawn by its library; the colours of a Vega-Lite chart's frame are those of the page.
+function draw(key) {
+  const { library, config, ...figures } = parsed(arrays[still.charts[key]]), place = charts.get(key);
+  const figure = figures[document.documentElement.dataset.theme];
+  if (library === "plotly") return Plotly.react(place, figure.data, figure.layout, { ...config, responsive: true });
+  const narrow = place.clientWidth < 480; // px; entries of a legend then stand below each other
+  const spec = narrow ? JSON.parse(JSON.stringify(figure), (name, value) => (name === "columns" ? 1 : value)) : figure;
+  const options = { actions: false, renderer: "svg", ast: true, config: frameColours(getComputedStyle(place)) };
+  return vegaEmbed(place, spec, options);
+}
+
+function frameColours(style) {
+  const colour = (name) => style.getPropertyValue(`--st-${name}`), text = colour("text-color"), line = colour("border-color");
+  const words = { labelColor: text, titleColor: text, labelFontWeight: "normal", titleFontWeight: "normal" };
+  return {
+    background: "transparent", font: style.fontFamily, view: { stroke: "transparent" }, title: { color: text }, text: { color: text },
+    axis: { ...words, gridColor: line, domainColor: line, tickColor: line }, legend: words, header: words,
+  };
 }
 
 function make(tag, name, ...children) {
@@ -119,6 +149,7 @@ function follow() {
 addEventListener("hashchange", follow);
 addEventListener("themechange", () => {
   for (const [key, part] of parts) if (still.parts[key] && part.place.isConnected) part.show(payloadOf(key));
+  for (const [key, place] of charts) if (still.charts[key] && place.isConnected) draw(key);
 });
 pictures.replaceChildren();
 follow();

@@ -37,12 +37,14 @@ class Move:
 class Still:
     """A page as it is at an address, and where its clicks lead.
 
-    `parts` are the components by the keys of their pictures, `texts` the app's own words as HTML
-    by name, and `layout` places both. `leads_to` is the address of the question at the end.
+    `parts` are the components and `charts` the charts (charts.py) by the keys of their pictures,
+    `texts` the app's own words as HTML by name, and `layout` places all of them. `leads_to` is the
+    address of the question at the end.
     """
 
     query: str
     parts: Mapping[str, Mounted] = field(default_factory=dict)
+    charts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     layout: tuple[Node, ...] = ()
     moves: tuple[Move, ...] = ()
