@@ -1,8 +1,8 @@
 r"""The formulas in the app's texts as MathML, which browsers draw without a script.
 
-Of TeX this knows what those texts use: groups, _ and ^, \frac, \sqrt, \text, arrows and hats over
-letters, named functions and symbols. An unknown command is shown by its name. Everything is
-escaped, which latex2mathml does not do in \text.
+Of TeX this knows what those texts use: groups, _ and ^, \frac, \sqrt, \mathbf, \text, arrows and
+hats over letters, named functions and symbols. An unknown command is shown by its name. Everything
+is escaped, which latex2mathml does not do in \text.
 """
 
 import re
@@ -18,7 +18,7 @@ _SYMBOLS = {
 _SIGNS = {"-": "−", "'": "′"}
 _OVER = {"overleftarrow": "←", "overrightarrow": "→", "hat": "^", "bar": "¯", "tilde": "~"}
 _SPACES = {"\\;", "\\,", "\\:", "\\!", "\\ ", "\\quad"}
-_TEXTS = {"\\text", "\\mathrm", "\\mathbf", "\\operatorname"}
+_TEXTS = {"\\text", "\\mathrm", "\\operatorname"}
 
 
 def mathml(tex: str, is_displayed: bool = False) -> str:
@@ -75,6 +75,8 @@ def _element(token: str, tokens: list[str]) -> str:
         return f"<mtext>{escape(_raw(tokens))}</mtext>"
     if token == "\\frac":
         return f"<mfrac>{_argument(tokens)}{_argument(tokens)}</mfrac>"
+    if token == "\\mathbf":
+        return f'<mrow class="bold">{_argument(tokens)}</mrow>'
     if token == "\\sqrt":
         return f"<msqrt>{_argument(tokens)}</msqrt>"
     name = token[1:] if token.startswith("\\") and len(token) > 1 else token
