@@ -195,7 +195,7 @@ def test_the_run_of_a_closed_page_ends_and_so_does_one_that_rests_while_others_w
     trainers.submit(two)
     until(lambda: two.state == RUNNING)
     monkeypatch.setattr(pool, "PAUSED_SECONDS", 0.3)
-    two.state, two.rests_since = PAUSED, time.monotonic()
+    two.state, two.paused_since = PAUSED, time.monotonic()
     time.sleep(0.8)
     assert two.state == PAUSED, "nobody waits"
     there.add("c")
@@ -297,9 +297,9 @@ def test_the_oldest_ended_runs_make_room():
     old, trained, new = a_run("a-1", 600, 30), a_run("b-1", 600, 20), a_run("c-1", 600, 10)
     with claim_folder(trained):
         os.utime(trained, (time.time() - 20,) * 2)
-        folders.make_room(largest=1300)
+        folders.make_room(max_bytes=1300)
         assert [path.is_dir() for path in (old, trained, new)] == [False, True, True]
-        folders.make_room(largest=1)
+        folders.make_room(max_bytes=1)
     assert [path.is_dir() for path in (trained, new)] == [True, False]
     assert folders.create("a").name == "a-1"
 
@@ -319,7 +319,7 @@ def test_a_link_in_the_folder_is_neither_offered_nor_removed(tmp_path):
     folders.root().mkdir(parents=True)
     (folders.root() / "link").symlink_to(outside)
     assert folders.all_runs() == {}
-    folders.make_room(largest=1)
+    folders.make_room(max_bytes=1)
     assert (outside / "config.json").is_file()
 
 

@@ -1,4 +1,4 @@
-"""The attention of a run's fixed example under the weights that it keeps."""
+"""The attention of a run's fixed example, with the weights that the run has saved."""
 
 import threading
 import time
@@ -26,31 +26,31 @@ class ExamplePictures:
 
     run: TrainingRun | WatchedRun
     trace: Trace | None = None  # at the first kept step: tokens, sites and masks
-    fields: tuple[Field, ...] = ()  # of the model that are typed
+    fields: tuple[Field, ...] = ()  # the text fields of the model
     problem: str = ""  # why the last weights could not be drawn
-    _begun: int = 0  # which run of the folder they belong to
+    _begun: int = 0  # `begun` of the run that the pictures belong to
     _weights: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
-    _again: float = 0.0
+    _retry_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def first(self) -> Trace | None:
-        """Return the example under the first weights; None if there is none that can be read."""
+        """Return the run of the example with the first weights; None if none can be read."""
         with self._lock:
             if self._begun != self.run.begun:
-                self._begun, self.trace, self._again = self.run.begun, None, 0.0
+                self._begun, self.trace, self._retry_at = self.run.begun, None, 0.0
                 self._weights.clear()
             if self.trace is None and self.run.can_be_opened:
-                self.trace = self._tried(self.run.snapshots[0])
+                self.trace = self._try_run(self.run.snapshots[0])
         return self.trace
 
     def weights(self, step: int, site: str) -> np.ndarray | None:
-        """Return the weights (head, query, key) of a site by those kept at a step.
+        """Return the attention weights (head, query, key) of a site at a saved step.
 
-        None where it has too many, or where they cannot be read: then `problem` says why.
+        None if there are too many, or if the step cannot be read: `problem` then says why.
         """
         with self._lock:
             if step not in self._weights:
-                if (trace := self._tried(step)) is None:
+                if (trace := self._try_run(step)) is None:
                     return None
                 self._weights[step] = {
                     name: each.weights().float().numpy()
@@ -61,13 +61,13 @@ class ExamplePictures:
                     self._weights.pop(next(iter(self._weights)))
         return self._weights[step].get(site)
 
-    def _tried(self, step: int) -> Trace | None:
-        if time.monotonic() < self._again:
+    def _try_run(self, step: int) -> Trace | None:
+        if time.monotonic() < self._retry_at:
             return None
         try:
             trace = self._run(step)
         except (CheckpointError, ValueError, TypeError, RuntimeError, OSError) as error:
-            self._again = time.monotonic() + RETRY_SECONDS
+            self._retry_at = time.monotonic() + RETRY_SECONDS
             message = without_folder(str(error), self.run.folder) if self.run.folder else str(error)
             self.problem = f"The weights of step {step:,} cannot be drawn: {message}"
             return None
@@ -75,10 +75,10 @@ class ExamplePictures:
         return trace
 
     def _run(self, step: int) -> Trace:
-        """Return the example under the weights of a step.
+        """Run the example with the weights of a step.
 
         Raises:
-            CheckpointError: They cannot be read, or were replaced by those of another step.
+            CheckpointError: The weights cannot be read, or others have replaced them.
         """
         folder = self.run.folder
         assert folder is not None

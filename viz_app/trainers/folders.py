@@ -1,4 +1,4 @@
-"""The folder of the app's runs: bounded in size, the oldest ended runs go first."""
+"""The folder of the app's runs: bounded in size, the oldest ended runs are removed first."""
 
 import atexit
 import os
@@ -12,12 +12,12 @@ from viz_app.singletons import made_once
 RUNS_VARIABLE = "ATTNSCOPE_RUNS"  # environment variable: the folder of --runs
 MAX_RUNS_BYTES = 1_000_000_000  # bytes of all runs
 MAX_RUNS = 300  # runs
-TRAINED_PREFIX = "trained/"  # of a run's name in the menu of models
+TRAINED_PREFIX = "trained/"  # of a run's name in the model menu
 
 
 @made_once
 def _temporary() -> Path:
-    """Return a folder that goes with this process."""
+    """Return a folder that is deleted when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="attnscope-runs-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -31,9 +31,11 @@ def root() -> Path:
 def all_runs() -> dict[str, Path]:
     """Return name → folder of the runs that can be opened, the newest last."""
     if not os.environ.get(RUNS_VARIABLE) and not _temporary.cache_info().currsize:
-        return {}  # nothing was trained here, and no folder is made for it
-    opened = [path.parent for path in root().glob("*/config.json") if not path.parent.is_symlink()]
-    return {TRAINED_PREFIX + folder.name: folder for folder in sorted(opened, key=_age)}
+        return {}  # nothing has been trained here, and asking makes no folder
+    openable = [
+        path.parent for path in root().glob("*/config.json") if not path.parent.is_symlink()
+    ]
+    return {TRAINED_PREFIX + folder.name: folder for folder in sorted(openable, key=_age)}
 
 
 def create(stem: str) -> Path:
@@ -50,13 +52,13 @@ def create(stem: str) -> Path:
     raise OSError(f"{root()}: there are too many runs of {stem}")
 
 
-def make_room(largest: int | None = None, max_runs: int | None = None) -> None:
-    """Remove ended runs, the oldest first, until the rest is within the bounds."""
-    largest, max_runs = largest or MAX_RUNS_BYTES, max_runs or MAX_RUNS
+def make_room(max_bytes: int | None = None, max_runs: int | None = None) -> None:
+    """Remove ended runs, the oldest first, until the others are within the limits."""
+    max_bytes, max_runs = max_bytes or MAX_RUNS_BYTES, max_runs or MAX_RUNS
     folders = sorted((path for path in root().iterdir() if _is_run(path)), key=_age)
     sizes = {folder: _size(folder) for folder in folders}
     for folder in folders:
-        if sum(sizes.values()) <= largest and len(sizes) < max_runs:
+        if sum(sizes.values()) <= max_bytes and len(sizes) < max_runs:
             return
         if not is_claimed(folder):
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Data that a session brings along: a small file, checked as the command line reads it."""
+"""A session's own training data: a small file, checked by the reader of the command line."""
 
 import os
 import re
@@ -18,9 +18,9 @@ from models.training.task import DataError
 from viz_app.trainers import folders
 
 MAX_OWN_DATA_BYTES = 5_000_000  # bytes of a file
-MAX_OWN_DATA_FILES = 100  # files that are kept for all sessions; the oldest go first
+MAX_OWN_DATA_FILES = 100  # files kept for all sessions; the oldest are removed first
 MAX_LABELS = 50
-MIN_SPLIT_DOCUMENTS = 300  # documents, from which on a text is split by them
+MIN_SPLIT_DOCUMENTS = 300  # a text with fewer is not split between them
 OWN_DATA_FOLDER = ".own"  # in the folder of all runs
 MAX_LINES = 200_000
 MAX_UNBROKEN = 2000  # characters without a space
@@ -30,13 +30,13 @@ MAX_DATA_NAME = 60  # characters of a file's name
 
 @dataclass(frozen=True)
 class DataKind:
-    """The content of a file: its noun, its name in a run's folder, and model → task."""
+    """A kind of data: the noun for its items, its file in a run's folder, and model → task."""
 
     noun: str
     file: str
     tasks: dict[str, str]
     expects: str
-    starts: bool = False  # from the shipped model of the same name
+    starts: bool = False  # training starts from the shipped model of the same name
 
 
 DATA_KINDS = {
@@ -60,7 +60,7 @@ DATA_KINDS = {
         starts=True,
     ),
 }
-_reading = threading.Lock()  # one file at a time, since the others' edits come first
+_reading = threading.Lock()  # one file at a time: other sessions' edits take priority
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ class OwnData:
     """A file that can be trained on, and what its plan depends on."""
 
     kind: str
-    name: str  # as the user calls it
+    name: str  # the user's name for it
     path: Path
     sha256: str  # of its content
     n: int  # pairs, documents or texts
     n_characters: int
     documents: str = ""  # what the documents of a running text are
     classes: tuple[str, ...] = ()
-    n_texts: int = 1  # that are classified together
+    n_texts: int = 1  # texts that are classified together
 
     @property
     def of(self) -> DataKind:
@@ -89,7 +89,7 @@ class OwnData:
         )
 
     def shipped_plan(self, model: str) -> Plan:
-        """Return the plan that the command line takes for this data."""
+        """Return the plan that the command line uses for this data."""
         return plan_for(self.of.tasks[model], model, self.n)
 
     def plan(self, model: str) -> Plan:
@@ -136,7 +136,7 @@ def keep_own_data(content: bytes, kind: str, name: str) -> OwnData:
 
 
 def _check_text(content: bytes) -> None:
-    """Check that it is text, and that a vocabulary can be learned from it in reasonable time."""
+    """Check that this is text from which a vocabulary can be learned in reasonable time."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -150,7 +150,7 @@ def _check_text(content: bytes) -> None:
 
 
 def _read(path: Path, kind: str, name: str, content: bytes) -> OwnData:
-    """Read a file with its task, which also splits it."""
+    """Read a file with the reader of its task, which also splits it."""
     text = content.decode("utf-8-sig")
     documents = _documents(text) if kind == "own text" else ""
     data = OwnData(kind, name, path, sha256(content).hexdigest(), 0, len(text), documents)
@@ -161,13 +161,13 @@ def _read(path: Path, kind: str, name: str, content: bytes) -> OwnData:
         if not task.held_out(1, validation=is_validation):
             part = "validation" if is_validation else "test"
             raise DataError(f"too short: no paragraph of six words is in the {part} split")
-    described = task.data()
+    description = task.data()
     if isinstance(task, ClassifyTask):
         if len(task.labels) > MAX_LABELS:
             raise DataError(f"{len(task.labels):,} labels; at most {MAX_LABELS} are trained here")
         data = replace(data, classes=task.labels, n_texts=task.sizes["n_texts"])
-    counts = next(described[key] for key in ("pairs", "documents", "texts") if key in described)
-    return replace(data, n=sum(counts.values()) + described["left out"])
+    counts = next(description[key] for key in ("pairs", "documents", "texts") if key in description)
+    return replace(data, n=sum(counts.values()) + description["left out"])
 
 
 def _documents(text: str) -> str:
@@ -180,7 +180,7 @@ def _documents(text: str) -> str:
 
 
 def _make_room(folder: Path) -> None:
-    """Remove the oldest files, so that another one fits."""
+    """Remove the oldest files to make room for one more."""
     files = sorted(folder.iterdir(), key=lambda path: path.lstat().st_mtime)
     for path in files[: max(0, len(files) - MAX_OWN_DATA_FILES + 1)]:
         os.unlink(path)

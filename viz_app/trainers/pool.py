@@ -23,14 +23,14 @@ _log = logging.getLogger(__name__)
 
 
 def trainers() -> int:
-    """Return how many runs are trained at a time, over all processes of the server."""
+    """Return how many runs train at the same time, over all processes of the server."""
     return int(os.environ.get(TRAINERS_VARIABLE, "1"))
 
 
 class Pool:
-    """The runs of this process that wait or train; at most one of each session.
+    """The runs of this process that wait or train, at most one for each session.
 
-    `is_there` tells if a session's page is open.
+    `is_there` returns True while a session's page is open.
     """
 
     def __init__(self, n: int, is_there: Callable[[str], bool]) -> None:
@@ -40,7 +40,7 @@ class Pool:
         self._thread: threading.Thread | None = None
 
     def begin(self, settings: RunSettings, owner: str, site: str = "") -> TrainingRun:
-        """Put a new run into the queue in place of the session's last one.
+        """Put a new run into the queue in place of the session's previous one.
 
         Raises:
             ValueError: The settings are bad, or the queue is full.
@@ -52,7 +52,7 @@ class Pool:
         return run
 
     def submit(self, run: TrainingRun) -> None:
-        """Put a run into the queue; one that was stopped goes on when its turn comes.
+        """Put a run into the queue; a stopped run continues when its turn comes.
 
         Raises:
             ValueError: The queue is full.
@@ -82,7 +82,7 @@ class Pool:
             for owner, run in runs:
                 try:
                     self._advance(owner, run)
-                except Exception:  # the other runs go on
+                except Exception:  # the other runs continue
                     _log.exception("a run could not be advanced")
             time.sleep(RUNS_LOOK_SECONDS)
 
@@ -95,7 +95,7 @@ class Pool:
         now = time.monotonic()
         if self._is_there(owner):
             run.seen = now
-        if now - run.seen > ORPHAN_SECONDS or self._rests_too_long(run, now):
+        if now - run.seen > ORPHAN_SECONDS or self._has_paused_too_long(run, now):
             run.stop()
         elif run.state == WAITING and (ticket := run.ticket):
             try:
@@ -107,10 +107,10 @@ class Pool:
                 _log.exception("a run could not begin")
                 run.fail(f"{error}")
 
-    def _rests_too_long(self, run: TrainingRun, now: float) -> bool:
+    def _has_paused_too_long(self, run: TrainingRun, now: float) -> bool:
         return (
             run.state == PAUSED
-            and bool(run.rests_since)
-            and now - run.rests_since > PAUSED_SECONDS
+            and bool(run.paused_since)
+            and now - run.paused_since > PAUSED_SECONDS
             and tickets.count_waiting(folders.root()) > self.n
         )

@@ -16,14 +16,15 @@ import numpy as np
 import models
 from models.training.fixed_example import MAX_WATCHED_WEIGHTS
 
-# the others' edits come first; a file in the working folder hides no package
+# low priority, so that other sessions' edits come first; a file in the working folder hides no
+# package
 CODE = """import os, sys
 sys.path[:] = [path for path in sys.path if path]
 getattr(os, "nice", id)(10)
 from models.cli import main
 sys.exit(main())"""
 MAX_REPORT = 10 * MAX_WATCHED_WEIGHTS  # characters of a report
-GRACE = 20.0  # s in which a trainer ends by itself
+GRACE = 20.0  # s that a trainer has to end by itself
 
 TrainerReport = dict[str, Any]
 
@@ -31,13 +32,13 @@ TrainerReport = dict[str, Any]
 class TrainingProcess:
     """A trainer that is running.
 
-    `take` gets each report, in a thread; the last one says how it ended. The trainer ends with this
-    process, however that ends, since its stdin does.
+    `take` receives each report, in a thread; the last one says how the trainer ended. The trainer
+    ends when this process does, however that ends, because its stdin is then closed.
     """
 
     def __init__(self, arguments: Sequence[str], take: Callable[[TrainerReport], None]) -> None:
         self._take = take
-        self._said: deque[str] = deque(maxlen=20)  # the last lines on stderr
+        self._stderr_lines: deque[str] = deque(maxlen=20)  # the last lines on stderr
         self._lock = threading.Lock()
         package = str(Path(models.__file__).parents[1])
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -48,18 +49,18 @@ class TrainingProcess:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-            start_new_session=True,  # Ctrl-C is for the server, with which it ends
+            start_new_session=True,  # Ctrl-C is for the server, and the trainer ends with it
         )
-        self._listening = threading.Thread(target=self._listen, daemon=True)
-        threading.Thread(target=self._note, daemon=True).start()
-        self._listening.start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        threading.Thread(target=self._read_errors, daemon=True).start()
+        self._listener.start()
 
     @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def say(self, command: str) -> None:
-        """Send a command (models/training/controlled.py); nothing if it has ended."""
+    def send(self, command: str) -> None:
+        """Send a command (models/training/controlled.py); do nothing if it has ended."""
         with self._lock:
             try:
                 print(command, file=self._process.stdin, flush=True)
@@ -67,13 +68,13 @@ class TrainingProcess:
                 return
 
     def stop(self) -> None:
-        """Ask it to save and end; end it where it does not."""
-        self.say("stop")
+        """Ask the trainer to save and end; kill it if it does not."""
+        self.send("stop")
         threading.Thread(target=self._end, daemon=True).start()
 
     def wait(self, seconds: float) -> None:
-        """Wait until it has ended and its last report was taken."""
-        self._listening.join(seconds)
+        """Wait until the trainer has ended and its last report has been taken."""
+        self._listener.join(seconds)
 
     def _end(self) -> None:
         try:
@@ -91,17 +92,19 @@ class TrainingProcess:
                 self._take(report)
         status = self._process.wait()
         if status not in (0, 130, -9, -15):
-            errors = [line for line in self._said if line.startswith("attnscope: ")]
+            errors = [line for line in self._stderr_lines if line.startswith("attnscope: ")]
             message = (
-                errors[-1].removeprefix("attnscope: ") if errors else f"it ended with {status}"
+                errors[-1].removeprefix("attnscope: ")
+                if errors
+                else f"the trainer ended with status {status}"
             )
             self._take({"state": "failed", "message": message})
         else:
             self._take({"state": "ended"})
 
-    def _note(self) -> None:
+    def _read_errors(self) -> None:
         while line := self._process.stderr.readline(MAX_REPORT):  # type: ignore[union-attr]
-            self._said.append(line.rstrip())
+            self._stderr_lines.append(line.rstrip())
 
 
 def reported_weights(attention: Any) -> tuple[str, np.ndarray] | None:

@@ -1,4 +1,4 @@
-"""A run that the app trains: what it is asked, how far it is, and what it has shown."""
+"""A run that the app trains: its settings, its progress and its latest picture."""
 
 import json
 import threading
@@ -22,32 +22,34 @@ WAITING, STARTING, RUNNING, PAUSING, PAUSED = "waiting", "starting", "running", 
 TRAINED, STOPPED, DONE, FAILED = "trained", "stopped", "done", "failed"
 ACTIVE = (WAITING, STARTING, RUNNING, PAUSING, PAUSED, TRAINED)
 MESSAGE = 300  # characters of a message
-CURVE = 4000  # losses between two rows of the curve that are kept, the newest
+CURVE = 4000  # the newest losses, kept besides the rows of the curve
 
 
 @dataclass(eq=False)
 class TrainingRun:
-    """A run of one session. Its reports arrive in a thread; what is drawn is read at any time."""
+    """A run of one session. Its reports arrive in a thread; the page may read it at any time."""
 
     settings: RunSettings
     owner: str  # the session
-    folder: Path | None = None  # from its start on
+    folder: Path | None = None  # None before its start
     state: str = WAITING
     step: int = 0
     message: str = ""
     curve: list[dict[str, float]] = field(default_factory=list)  # as in the record
-    losses: list[dict[str, float]] = field(default_factory=list)  # at steps between
+    losses: list[dict[str, float]] = field(
+        default_factory=list
+    )  # at steps between the rows of the curve
     latest: tuple[int, str, np.ndarray] | None = None  # step, site and weights of the last picture
     pictures: int = 0  # number of pictures that have arrived
     ticket: Ticket | None = None
     process: TrainingProcess | None = None
-    is_paused: bool = False  # as asked for
+    is_paused: bool = False  # as last requested
     speed: int = 0  # steps a second; 0: no limit
     site: str = ""  # whose attention is watched
-    rests_since: float = 0.0  # when it came to rest
+    paused_since: float = 0.0  # time of its last pause; 0 while it is not paused
     seen: float = 0.0  # when its page was last known to be open
-    begun: int = 1  # a run of this object is always the same one
-    _steps: int = 0  # asked for before it started
+    begun: int = 1  # always the same run, unlike those of a watched folder
+    _steps: int = 0  # single steps requested before it started
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -75,7 +77,7 @@ class TrainingRun:
 
     @property
     def snapshots(self) -> list[int]:
-        """The steps whose weights are kept so far."""
+        """The steps whose weights have been saved so far."""
         return snapshots(self.folder) if self.folder else []
 
     @property
@@ -85,14 +87,14 @@ class TrainingRun:
     def example(self, model: Model) -> list[str]:
         """Return the texts of the watched example.
 
-        Own data are read by the trainer alone, whose record names it.
+        Own data are read only by the trainer, so their example comes from its record.
         """
         if self.settings.own and self.folder:
             return record_of(self.folder).get("example", [])
         return example_fields(self.settings.opened, model)
 
     def start(self) -> None:
-        """Begin to train, or go on from the saved state; nothing if it was stopped meanwhile."""
+        """Start training, or continue from the saved state, unless stopped meanwhile."""
         with self._lock:
             if self.state != WAITING:
                 return
@@ -115,7 +117,7 @@ class TrainingRun:
         self._send("pause")
 
     def go_on(self) -> None:
-        """Take steps again; a run that has stopped needs a place in the queue first."""
+        """Continue training; a run that has stopped needs a place in the queue first."""
         self.is_paused, self._steps = False, 0
         self._send("go")
 
@@ -131,13 +133,13 @@ class TrainingRun:
         self._send(f"speed {steps}")
 
     def watch(self, site: str) -> None:
-        """Have the attention of this site shown."""
+        """Report the attention of this site from now on."""
         if site != self.site:
             self.site = site
             self._send(f"watch {site}")
 
     def stop(self) -> None:
-        """Save and end; it can be gone on with."""
+        """Save and end; the run can be continued later."""
         with self._lock:
             if self.process is not None:
                 self.process.stop()
@@ -145,7 +147,7 @@ class TrainingRun:
                 self._end(STOPPED)
 
     def fail(self, message: str) -> None:
-        """End before anything was trained."""
+        """End the run before anything has been trained."""
         with self._lock:
             self.message = message
             self._end(FAILED)
@@ -160,7 +162,7 @@ class TrainingRun:
     def _send(self, *commands: str) -> None:
         if process := self.process:
             for command in commands:
-                process.say(command)
+                process.send(command)
 
     def _take(self, report: TrainerReport) -> None:
         with self._lock:
@@ -178,7 +180,7 @@ class TrainingRun:
                 self.message = str(report.get("message", ""))[:MESSAGE]
                 self._end(FAILED)
             elif state in (RUNNING, PAUSING, PAUSED, TRAINED, DONE):
-                self.rests_since = time.monotonic() if state == PAUSED else 0.0
+                self.paused_since = time.monotonic() if state == PAUSED else 0.0
                 self.state = state
 
     def _end(self, state: str) -> None:

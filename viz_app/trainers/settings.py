@@ -30,11 +30,11 @@ SETTING_CHOICES = {
     "similarity": tuple(SIMILARITIES),
     "decoder_mask": ("look-ahead", "none"),
 }
-OF_RECIPE = ("learning_rate", "seed")
+RECIPE_SETTINGS = ("learning_rate", "seed")
 MAX_PARAMETERS = 1_000_000
 MAX_OWN_DATA_PARAMETERS = 5_000_000
 MAX_SNAPSHOTS = 64
-SNAPSHOT_BYTES = 20_000_000  # of all snapshots of a run
+SNAPSHOT_BYTES = 20_000_000  # all snapshots of a run together
 MAX_SNAPSHOT_HEADER = 20_000  # bytes, at most, of a snapshot's names and shapes
 THREADS = 1  # of a trainer: on a busy machine more of them wait for each other
 
@@ -51,13 +51,13 @@ def _task(name: str, data: tuple[tuple[str, Any], ...]) -> Task:
 
 @cache
 def _started_tokenizer(model: str) -> Tokenizer:
-    """Return the vocabulary of a classifier that starts from the shipped model of this name."""
+    """Return the tokenizer of a classifier that starts from the shipped model of this name."""
     return load(model, device="cpu").tokenizer.for_classes()
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """A task, a model, and the settings that differ from their plan, in the order of their names.
+    """A task, a model, and the settings that differ from their plan, sorted by name.
 
     Raises:
         ValueError: The app does not offer this task with this model.
@@ -66,7 +66,7 @@ class RunSettings:
     task: str
     model: str
     changed: tuple[tuple[str, Any], ...] = ()
-    own: OwnData | None = None  # the data of a task that needs some
+    own: OwnData | None = None  # for a task that needs data
 
     def __post_init__(self) -> None:
         if self.own:
@@ -96,11 +96,11 @@ class RunSettings:
         ]
         if self.own and self.own.of.starts:  # the sizes are those of the shipped model
             sizes = ["seed"]
-        return list(dict.fromkeys([*sizes, *OF_RECIPE]))
+        return list(dict.fromkeys([*sizes, *RECIPE_SETTINGS]))
 
     def usual(self, name: str) -> Any:
         """Return the plan's value of a setting."""
-        if name in OF_RECIPE:
+        if name in RECIPE_SETTINGS:
             return getattr(self.unchanged.recipe, name)
         if name in self.unchanged.sizes:
             return self.unchanged.sizes[name]
@@ -108,7 +108,7 @@ class RunSettings:
 
     @property
     def _vocab_size(self) -> int:
-        """The size of the vocabulary; of own data, the largest that is learned from them."""
+        """The size of the vocabulary; for own data, the largest that may be learned from them."""
         if self.own and self.own.of.starts:
             return _started_tokenizer(self.model).vocab_size
         if self.own:
@@ -120,7 +120,7 @@ class RunSettings:
         return dict(self.changed).get(name, self.usual(name))
 
     def having(self, **values: Any) -> "RunSettings":
-        """Return the settings with these values; None, like the plan's own value, is the plan's."""
+        """Return a copy with these values; None restores the plan's value."""
         settings = dict(self.changed) | values
         changes = {
             name: value
@@ -137,8 +137,8 @@ class RunSettings:
     @property
     def plan(self) -> Plan:
         """The plan with the changes, without its snapshots."""
-        sizes = {name: value for name, value in self.changed if name not in OF_RECIPE}
-        recipe = {name: value for name, value in self.changed if name in OF_RECIPE}
+        sizes = {name: value for name, value in self.changed if name not in RECIPE_SETTINGS}
+        recipe = {name: value for name, value in self.changed if name in RECIPE_SETTINGS}
         plan = self.unchanged
         return replace(plan, sizes=plan.sizes | sizes, recipe=replace(plan.recipe, **recipe))
 
@@ -155,10 +155,10 @@ class RunSettings:
 
     @cached_property
     def n_parameters(self) -> int:
-        """The size of the model, which is not built.
+        """The number of parameters, counted without building the model.
 
         Raises:
-            ValueError: There is no such model.
+            ValueError: A size does not fit another.
         """
         return sum(parameter.numel() for parameter in blank(self.config).parameters())
 
@@ -169,7 +169,7 @@ class RunSettings:
         return densely_kept(self.plan.recipe, min(MAX_SNAPSHOTS, fitting))
 
     def problems(self) -> dict[str, str]:
-        """Return what is wrong, by the setting that can put it right; empty for a good run."""
+        """Return error messages by the setting that can fix them; empty if there are none."""
         for name, value in self.changed:
             if message := _out_of_bounds(name, value):
                 return {name: message}
@@ -213,7 +213,7 @@ class RunSettings:
         return flags | start | {"data": folder / self.own.of.file}
 
     def prepare(self, folder: Path) -> None:
-        """Put what the run reads into its folder, which the command line can then go on with.
+        """Copy the run's data into its folder, so that the command line can continue the run.
 
         Raises:
             OSError: The data are gone, or the folder cannot be written.
@@ -222,7 +222,7 @@ class RunSettings:
             write_bytes(file, self.own.path.read_bytes())
 
     def resumed(self, folder: Path) -> str:
-        """Return the command that goes on with the run."""
+        """Return the command that continues the run."""
         return shlex.join(["attnscope", *self.arguments(folder), "--resume"])
 
     def differences(self, other: "RunSettings") -> list[tuple[str, Any, Any]]:
@@ -239,7 +239,7 @@ class RunSettings:
 
 
 def _names_of_data(ours: OwnData | None, theirs: OwnData | None) -> tuple[str, str]:
-    """Return what tells two runs' data apart; twice the same for the same content."""
+    """Return two names that tell the data of two runs apart; equal names for equal content."""
     if not (ours and theirs):
         return ours.name if ours else "none", theirs.name if theirs else "none"
     if ours.sha256 == theirs.sha256:
@@ -253,10 +253,10 @@ def _names_of_data(ours: OwnData | None, theirs: OwnData | None) -> tuple[str, s
 def _out_of_bounds(name: str, value: Any) -> str:
     """Return what is wrong with a value by itself."""
     if name in SETTING_CHOICES:
-        right = value in SETTING_CHOICES[name]
+        is_valid = value in SETTING_CHOICES[name]
         return (
             ""
-            if right
+            if is_valid
             else f"{name} must be one of {', '.join(SETTING_CHOICES[name])}, not {value!r:.40}"
         )
     low, high = (INTEGER_LIMITS | FLOAT_LIMITS)[name]

@@ -1,4 +1,4 @@
-"""A run that another process trains, as the files of its folder show it; nothing controls it."""
+"""A run that another process trains, read from the files of its folder and never controlled."""
 
 import math
 import os
@@ -21,33 +21,41 @@ from models.training.run_folder import LOCK_FILE, is_claimed
 from viz_app.trainers.process import reported_weights
 from viz_app.trainers.run import ACTIVE, CURVE, DONE, RUNNING, STARTING, STOPPED, TRAINED, WAITING
 
-WATCHED_PREFIX = "watched/"  # of its name in the menu of models
+WATCHED_PREFIX = "watched/"  # of its name in the model menu
 FOLDER_LOOK_SECONDS = 0.5  # s between two looks at the folder
 ASK = 1.0  # s between two requests for a report
 MAX_EXAMPLE_FIELDS, MAX_EXAMPLE_TEXT = 8, 10_000  # texts of an example, and their characters
-IDENTITY = ("task", "command", "recipe", "example")  # entries in which two runs differ
+IDENTITY = (
+    "task",
+    "command",
+    "recipe",
+    "example",
+)  # entries of the record that tell two runs apart
 MAX_MEASURE_NAME = 40  # characters of a measure's name
 MAX_CURVE_ROWS = 5000  # rows of the curve that are shown
 WATCHED_FILES = ("", CONFIG, TOKENIZER, RECORD, WEIGHTS, REPORT, LOCK_FILE, "snapshots")
-NO_MEASURES = ("step", "loss", progress.VALIDATION_LOSS, progress.FLATNESS)  # entries of a row
+# entries of a row that are not a measure of the task
+NOT_MEASURES = ("step", "loss", progress.VALIDATION_LOSS, progress.FLATNESS)
 
 
 @dataclass(eq=False)
 class WatchedRun:
-    """A run in a folder. Every `look` reads what is new there; of many a second, one does."""
+    """A run in a folder; `look` reads what is new there, at most once in FOLDER_LOOK_SECONDS."""
 
     folder: Path
-    state: str = WAITING  # no run is there; STOPPED: its process ended before the last step
+    state: str = (
+        WAITING  # WAITING: there is no run; STOPPED: its process ended before the last step
+    )
     step: int = 0
     problem: str = ""  # with the folder, at the last look
     latest: tuple[int, str, np.ndarray] | None = None  # step, site and weights of the last picture
     described: Description | None = None  # as last read
     losses: list[dict[str, float]] = field(default_factory=list)  # rows of the reports
     begun: int = 0  # number of runs seen in the folder
-    _read: object = None  # which file the description was read from
+    _read: object = None  # version of the file that the description was read from
     _site: str = ""
-    _looks: float = 0.0  # when the next look is due
-    _asks: float = 0.0  # when the next report is asked for
+    _next_look: float = 0.0  # when the next look is due
+    _next_request: float = 0.0  # when the next report is asked for
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -76,7 +84,7 @@ class WatchedRun:
     def metric(self) -> str:
         """The held-out measure of its validations; "" before the first, or without one."""
         rows = progress.validations(self.record.get("curve", []))
-        names = [name for name in (rows[-1] if rows else ()) if name not in NO_MEASURES]
+        names = [name for name in (rows[-1] if rows else ()) if name not in NOT_MEASURES]
         return printable(names[0][:MAX_MEASURE_NAME]) if names else ""
 
     @property
@@ -85,12 +93,12 @@ class WatchedRun:
 
     @property
     def command(self) -> str:
-        """The command that began it."""
+        """The command that started it."""
         return self.record.get("command", "")
 
     @property
     def snapshots(self) -> list[int]:
-        """The steps whose weights are kept: of its snapshots, and of the last checkpoint."""
+        """The steps whose weights are saved: those of its snapshots and of the last checkpoint."""
         if self.described is None:
             return []
         steps = [step for step in snapshots(self.folder) if not _is_link(self.folder, step)]
@@ -120,15 +128,15 @@ class WatchedRun:
         return texts
 
     def watch(self, site: str) -> None:
-        """Have the attention of this site shown."""
+        """Ask for the attention of this site from now on."""
         self._site = site
 
     def look(self) -> None:
         """Read what is new, if the last look was long enough ago."""
         with self._lock:
-            if time.monotonic() < self._looks:
+            if time.monotonic() < self._next_look:
                 return
-            self._looks = time.monotonic() + FOLDER_LOOK_SECONDS
+            self._next_look = time.monotonic() + FOLDER_LOOK_SECONDS
             try:
                 self._check_links()
                 self._look()
@@ -137,7 +145,7 @@ class WatchedRun:
                 self.problem = without_folder(str(error), self.folder)
 
     def _check_links(self) -> None:
-        """Refuse a folder whose files lie elsewhere."""
+        """Refuse a folder with links to files elsewhere."""
         for name in WATCHED_FILES:
             if (self.folder / name).is_symlink():
                 raise CheckpointError(
@@ -165,8 +173,8 @@ class WatchedRun:
 
     def _read_record(self) -> None:
         status = (self.folder / RECORD).lstat()
-        which = status.st_mtime_ns, status.st_size, status.st_ino
-        if which == self._read:
+        version = status.st_mtime_ns, status.st_size, status.st_ino
+        if version == self._read:
             return
         before, record = self.record, (described := describe_checkpoint(self.folder)).training
         step = _count(record.get("trained_to", record.get("step")))
@@ -174,7 +182,7 @@ class WatchedRun:
             self.begun += 1
             self.step = step
             self._forget()
-        self.described, self._read, self.step = described, which, max(step, self.step)
+        self.described, self._read, self.step = described, version, max(step, self.step)
 
     def _take(self, report: dict[str, Any]) -> None:
         if not report or (step := int(report["step"])) < self.step:
@@ -189,8 +197,8 @@ class WatchedRun:
                 self.latest = step, site, weights
 
     def _ask(self) -> None:
-        if time.monotonic() >= self._asks:
-            self._asks = time.monotonic() + ASK
+        if time.monotonic() >= self._next_request:
+            self._next_request = time.monotonic() + ASK
             request_attention(self.folder, self._site)
 
     def _state(self, is_claimed_now: bool) -> str:
@@ -203,7 +211,7 @@ class WatchedRun:
 
 
 def without_folder(message: str, folder: Path) -> str:
-    """Return a message about the files of a folder that does not say where it is."""
+    """Return a message about the files of a folder without the path of the folder."""
     return message.replace(f"{folder}{os.sep}", "").replace(str(folder), folder.name)
 
 
@@ -212,6 +220,6 @@ def _is_link(folder: Path, step: int) -> bool:
 
 
 def _count(value: Any) -> int:
-    """Return a count of a record, 0 for anything else."""
+    """Return a count from a record; 0 for a value that is not one."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and math.isfinite(value) and value >= 0 else 0
