@@ -122,7 +122,7 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     page, session = PAGES[address], live.live_session()
     session.actions.carry_out()
     to, session.leaves_for = session.leaves_for, ""
-    if training.is_led_to(address != LANDING_PAGE or not url_state.is_plain()):
+    if training.opens_here(address != LANDING_PAGE or not url_state.is_plain()):
         to = WATCHES
     if to not in ("", address):
         url_state.leave_for(pages[to])

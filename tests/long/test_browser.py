@@ -461,7 +461,7 @@ def test_what_the_server_says_in_place_of_a_file_is_shown(shared_page: Page) -> 
     link.click()
     note = shared_page.locator(".st-key-files [role=status]")
     expect(note).to_have_text(
-        "This file is no longer offered; open its page again and take it there."
+        "This file is no longer offered; open its page again and download it there."
     )
     assert shared_page.evaluate("history.length") == before
 

@@ -339,7 +339,7 @@ def test_a_file_that_nobody_offers_is_not_there() -> None:
     status, _, body = fetched("/file/x")
     assert (status, body) == (
         404,
-        b"This file is no longer offered; open its page again and take it there.",
+        b"This file is no longer offered; open its page again and download it there.",
     )
 
 

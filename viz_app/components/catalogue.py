@@ -56,7 +56,7 @@ PLAIN = Component("plain", ("plain.js",), common="live")
 # Links to files, each made when it is asked for (viz_app/session/downloads.py).
 FILES = Component("files", ("files.js",))
 
-# The question that a page ends in; `on_go()` opens the page that answers it.
+# The question that a page ends with; `on_go()` opens the page that answers it.
 NEXT_LINK = Component(
     "next", ("next.js",), events={"on_go": Event("go", lambda _: ())}, common="live"
 )
@@ -84,7 +84,7 @@ TOOLS = Component(
     },
 )
 
-# All heads at a glance; `on_pick(site, head)`, `on_join(whether sub-words are merged)`.
+# All heads at a glance; `on_pick(site, head)`, `on_join(sub-words are merged)`.
 OVERVIEW = Component(
     "overview",
     ("grid.js", "overview.js"),
@@ -141,7 +141,8 @@ PATCH = Component(
     },
 )
 
-# What a gradient guesses of each head against what it does; `on_take(side, "head", name, number)`.
+# The effect of each head as a gradient estimates it, against the measured one;
+# `on_take(side, "head", name, number)`.
 SCATTER = Component(
     "scatter",
     (SIGNED, "../by_distance/ticks.js", "scatter.js"),
@@ -337,7 +338,7 @@ LESSON = Component(
     "lesson",
     ("lesson.js",),
     events={
-        "on_predict": Event("predict", lambda said: (str(said),)),
+        "on_predict": Event("predict", lambda prediction: (str(prediction),)),
         "on_step": Event("step", lambda number: (int(number),)),
         "on_leave": Event("leave", lambda _: ()),
         "on_next": Event("next", lambda _: ()),
@@ -361,7 +362,7 @@ LESSON_LIST = Component(
     events={"on_begin": Event("begin", lambda name: (str(name),))},
 )
 
-# A box for data of one's own: pasted, dropped or chosen; `on_kept()` once the server has them.
+# A box for one's own data: pasted, dropped or chosen; `on_kept()` once the server has them.
 OWN_DATA = Component(
     "own_data",
     ("own_data.js",),
@@ -369,7 +370,7 @@ OWN_DATA = Component(
     common="live",
 )
 
-# A box for a file of one's own, an image or a sound, chosen or dropped; `on_kept(reference)` once
+# A box for one's own file, an image or a sound, chosen or dropped; `on_kept(reference)` once
 # the server has it.
 OWN_FILE = Component(
     "own_file",

@@ -40,7 +40,7 @@ def _handle(
     A browser can send anything: a malformed message has no effect, nor has one of a component that
     has left the page meanwhile.
     """
-    # as a whole: to ask for one value may end this callback (session/actions.py)
+    # read as a whole: asking for one value may end this callback (session/actions.py)
     message = st.session_state.to_dict().get(key, {}).get(trigger)
     if message is None:
         return

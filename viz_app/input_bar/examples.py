@@ -83,7 +83,7 @@ def readable_examples(scope: Scope) -> list[FieldTexts]:
     If all are too long, the result is the first example with its last text shortened.
     """
     n = len(scope.model.text_fields)
-    if not n or scope.model.fields[0].kind in FILE_FIELDS:  # whose examples are in its own box
+    if not n or scope.model.fields[0].kind in FILE_FIELDS:  # its examples are in its own box
         return [()]
     candidates = [
         (example,) if isinstance(example, str) else tuple(example[:n])

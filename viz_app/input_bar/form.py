@@ -31,7 +31,7 @@ from viz_app.ui import show_note
 
 FIRST_TEXT = examples("translation")[0]  # while no model has been opened
 BOX = 68  # px: two lines of text; longer texts scroll
-WHAT_IT_SHOWS = "What it can show: page Models."  # for third-party models
+SEE_MODELS = "The page Models lists what it can show."  # for third-party models
 _EXAMPLE = "example"
 _SUITED = "suited"  # first field of a model → (task of its current text, example put there)
 _TYPED = "typed"  # task → its texts when a model of another task was opened
@@ -54,7 +54,7 @@ def input_bar(opens_on: Mapping[str, str]) -> CurrentRun | None:
         with st.container(key="bar-example"):
             if files := [field for field in _fields(scope) if field.kind in FILE_FIELDS]:
                 file_upload(session, files[0])
-            if any(ready):  # a file has its examples in its own box
+            if any(ready):  # the examples of a file are in its own box
                 _pick_example(_fields(scope), ready)
     return session.run if has_run else session.keep_last()
 
@@ -63,8 +63,8 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     """Draw the model picker; return the name for models.load and the opened checkpoint.
 
     Unless the app is shared, the picker also takes a folder. While a checkpoint is being opened,
-    the result is the current one, or None if the run follows the URL, whose texts belong to the new
-    one.
+    the result is the current one, or None if the run follows the URL, since its texts belong to the
+    new one.
     """
     first = checkpoints.module() or checkpoints.LANDING_CHECKPOINT
     name = url_state.get(CHECKPOINT) or first
@@ -91,9 +91,7 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     family = words.as_sentence(family_of(scope.config).name)
     options = (option for group in menu_groups for option in group["options"])
     is_described = any(option["name"] == name and option["detail"] for option in options)
-    about = (
-        "" if is_described or not scope.model.answer_description else f"{family} {WHAT_IT_SHOWS}"
-    )
+    about = "" if is_described or not scope.model.answer_description else f"{family} {SEE_MODELS}"
     show_note(_note_slot(), about, key=CHECKPOINT.name)
     return folder, scope
 
@@ -101,8 +99,7 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
 def _note_slot() -> DeltaGenerator:
     """Return the place for the model's note or progress bar.
 
-    It is not emptied first: a browser that painted it empty for a frame would move all that is
-    below.
+    It is not emptied first: if a browser painted it empty for a frame, everything below would move.
     """
     return st.container(key="room-checkpoint")
 
@@ -196,8 +193,8 @@ def _help(scope: Scope | None, field: Field) -> dict[str, str]:
     return {
         "placeholder": "Leave empty: one text alone",
         "help": (
-            "Leave it empty and the model reads one text. Type, and it reads both in one row and predicts the "
-            "second, too."
+            "Leave it empty and the model reads one text. Type a second, and it reads both in one row and predicts "
+            "the second, too."
         ),
     }
 
@@ -243,7 +240,7 @@ def placed_example(field: Parameter) -> str | None:
 
 
 def _follows(scope: Scope, text: str) -> bool:
-    """Return True if a text typed for another model can be read by this one as it is meant."""
+    """Return True if a text typed for another model also makes sense to this one."""
     model = scope.model
     if model.translates or len([field for field in model.text_fields if not field.optional]) > 1:
         return False
@@ -256,7 +253,7 @@ def _set_texts(texts: Mapping[Text, str]) -> None:
 
 
 def _swap(session: LiveSession, scope: Scope) -> None:
-    """Draw the button that copies the output for editing, or returns the writing to the model."""
+    """Draw the button that copies the output for editing, or that clears an edited one."""
     target = parameter_of(scope.model.fields[-1])
     if url_state.get(target).strip():
         st.button(

@@ -1,4 +1,4 @@
-"""The menu of models: shipped ones by family in the order of history, folders by where they are."""
+"""The menu of models: shipped ones by family in historical order, folders by their location."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _PAPER = r" \([^()]*\d{4}\)"  # in the name of a family
 
 @dataclass(frozen=True)
 class Entry:
-    """A model of the menu: its name, and what it does, is and weighs."""
+    """An entry of the menu: a model's name, and its purpose, family and size in `detail`."""
 
     name: str
     detail: str
@@ -35,7 +35,7 @@ class Entry:
     attends: bool = True  # False if the model is known to have no attention
 
     def as_json(self) -> dict[str, str]:
-        """Return what the picker shows of it."""
+        """Return the entry as the picker shows it."""
         label = Path(self.name).name if self.group == OWN_MODULE else self.name
         return {
             "name": self.name,
@@ -45,7 +45,7 @@ class Entry:
 
 
 def menu_entries() -> list[Entry]:
-    """Return the menu in its order: shipped models, folders, the user's own module."""
+    """Return the entries in menu order: shipped models, folders, the user's own module."""
     return sorted(
         (entry(name, folder) for name, folder in checkpoints.offered().items()),
         key=lambda one: one.rank,
@@ -64,7 +64,7 @@ def groups() -> list[dict[str, Any]]:
 
 
 def entry(name: str, folder: str) -> Entry:
-    """Return the menu's entry of an offered model, and of the folder that it is opened from."""
+    """Return the menu entry of an offered model, which is opened from `folder`."""
     if name == checkpoints.module():
         return Entry(name, "", OWN_MODULE, (2, 0, "", name))
     shipped = name == folder
@@ -111,9 +111,9 @@ def _of_folder(name: str, folder: str, group: str) -> Entry:
 
 
 def _facts(training: dict[str, Any], config: Any) -> Iterator[str]:
-    """Yield what a model does, what kind it is, and the λ of its fine-tuning."""
-    if does := task_purpose(training, config):
-        yield does
+    """Yield a model's purpose, its family, and the λ of its fine-tuning."""
+    if purpose := task_purpose(training, config):
+        yield purpose
     yield re.sub(_PAPER, "", family_of(config).name)
     data = training.get("data")
     if isinstance(data, dict) and isinstance(data.get("lm_weight"), int | float):
@@ -121,9 +121,9 @@ def _facts(training: dict[str, Any], config: Any) -> Iterator[str]:
 
 
 def size_text(n_parameters: int) -> str:
-    """Return a number of parameters for a narrow place: "4.3 M", "240 k"."""
+    """Return a number of parameters in short form: "4.3 M", "240 k"."""
     for unit, n in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if n_parameters >= n:
-            share = n_parameters / n
-            return f"{share:.1f} {unit}" if share < 10 else f"{share:.0f} {unit}"
+            scaled = n_parameters / n
+            return f"{scaled:.1f} {unit}" if scaled < 10 else f"{scaled:.0f} {unit}"
     return str(n_parameters)

@@ -1,4 +1,4 @@
-"""The progress bar of a model being opened, with a button that keeps the current model."""
+"""The progress bar of a model being opened, with a button to keep the current model."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -21,7 +21,7 @@ def open_with_progress(
 ) -> Scope | None:
     """Return the checkpoint; None while it is being opened.
 
-    `place` is the session's field for that.
+    `place` is the field of the session that holds the opening.
 
     Raises:
         CheckpointError: it could not be opened.

@@ -23,7 +23,7 @@ The names of BertViz, and what takes their place:
     attention, encoder_attention,   the run itself; kind="self", "encoder_self", "decoder_self" or
       decoder_attention,            "cross" chooses among its attentions
       cross_attention
-    tokens, encoder_tokens, ...     those of the run, cut by the model's own tokenizer
+    tokens, encoder_tokens, ...     those of the run, from the model's own tokenizer
     sentence_b_start                scope.run(text, second_text), for a model of two texts
     prettify_tokens                 always: a space is "·", special tokens are in brackets
     layer, heads (from 0)           the list of (layer, head), from 1
@@ -80,20 +80,20 @@ def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -
     site_name, number = sharpest_head(run, kind)
     glance = Mounted(catalogue.OVERVIEW, overview(run, terms, site_name, number))
     title, about = f"All heads of {run.model.name}", caption(facts(run))
-    every = [(site, n) for site in run.attention.values() for n in range(site.n_heads)]
-    if sum(site.n_query * site.n_key for site, _ in every) > MAX_EMBEDDED:
+    all_heads = [(site, n) for site in run.attention.values() for n in range(site.n_heads)]
+    if sum(site.n_query * site.n_key for site, _ in all_heads) > MAX_EMBEDDED:
         answers = [
             Answer(
                 "pick", _pick_of(site, n), says="This head is drawn by", code=_call(run, site, n)
             )
-            for site, n in every
+            for site, n in all_heads
         ]
         return Picture(title, about, [glance], answers, theme, GLANCE_HEIGHT)
     answers = [
         Answer(
             "pick", _pick_of(site, n), shows=1, payload=drawn_head.head_payload(run, site, n, terms)
         )
-        for site, n in every
+        for site, n in all_heads
     ]
     first = Mounted(
         catalogue.HEAD, drawn_head.head_payload(run, run.attention[site_name], number, terms)
@@ -181,15 +181,15 @@ def lines(
             f"lines of at most {MAX_SHOWN_HEADS} heads can be told apart, not of {len(heads)}"
         )
     places = None if heads is None else [place_of(run, *place, kind) for place in heads]
-    every = HeadGroup(run, kind, measure, None)
-    numbers = {(site.name, head): n for n, (site, head) in enumerate(every.heads)}
+    ungrouped = HeadGroup(run, kind, measure, None)
+    numbers = {(site.name, head): n for n, (site, head) in enumerate(ungrouped.heads)}
     group = replace(
-        every,
+        ungrouped,
         chosen=None
         if places is None
         else tuple(sorted(numbers[site.name, n] for site, n in places)),
     )
-    orders = {name: replace(every, measure=name).order for name in MEASURES}
+    orders = {name: replace(ungrouped, measure=name).order for name in MEASURES}
     answers = [
         *(
             Answer("news", {"measure": name}, fields={"measure": name, "order": order})

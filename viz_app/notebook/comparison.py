@@ -14,7 +14,7 @@ from viz_app.views.compare.text import NOTEBOOK, tasks_apart, vectors_apart
 
 MAX_EMBEDDED_EACH = 2**17  # weights of each run embedded in a picture so that a click opens a head
 COMPARISON_HEIGHT = 560  # of a wide frame in CSS pixels
-NOWHERE: ComparedHead = ("", 0)  # the head that is furthest apart
+NOWHERE: ComparedHead = ("", 0)  # the default: the head that is furthest apart
 
 
 def compare(

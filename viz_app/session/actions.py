@@ -1,9 +1,9 @@
-"""Actions of a visitor, each carried out to its end.
+"""A visitor's actions, each carried out to its end.
 
-Streamlit calls the callbacks of a request before its run, and each of their accesses to the session
-ends them if the next request has come meanwhile: what was typed or clicked would be lost. So a
-callback only notes what to do, and the next run that begins does it, in a thread of its own, which
-Streamlit does not end.
+Streamlit calls the callbacks of a request before its run. If the next request has arrived
+meanwhile, it ends a callback at its next access to the session, and what was typed or clicked would
+be lost. So a callback only notes what to do. The next run that begins does it, in a thread of its
+own, which Streamlit does not end.
 """
 
 from collections import deque
@@ -32,10 +32,10 @@ class Actions:
         """Carry out what has been noted. Exceptions are raised here."""
         with self._lock:
             while self._noted:
-                _run_to_the_end(self._noted.popleft())
+                _run_to_end(self._noted.popleft())
 
 
-def _run_to_the_end(action: Action) -> None:
+def _run_to_end(action: Action) -> None:
     done: Future[None] = Future()
 
     def run() -> None:

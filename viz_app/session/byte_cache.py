@@ -93,8 +93,8 @@ def held_parts(value: object, excluded: Collection[int] = ()) -> tuple[Parts, se
             pending += item.values()
         elif isinstance(item, (list, tuple, set, frozenset)):
             pending += item
-            pending.append(getattr(item, "__dict__", None))  # a kind of tuple may hold more
-        elif kind not in (str, bytes):  # a kind of text may hold more
+            pending.append(getattr(item, "__dict__", None))  # a subclass of tuple may hold more
+        elif kind not in (str, bytes):  # a subclass of str may hold more
             pending.append(getattr(item, "__dict__", None))
         if size < _SMALL:
             small += size
@@ -140,8 +140,8 @@ class ByteCache:
     """Values by key, at most `budget` bytes of them, with shared parts counted once.
 
     The first thread to ask for a value computes it while the others wait; a value larger than the
-    budget is returned to all of them but not stored. A value that was evicted is still found, and
-    counted, as long as something refers to it, as sessions do to the runs they show; a quarter of
+    budget is returned to all of them but not stored. An evicted value is still found, and counted, as
+    long as something refers to it, as sessions do to the runs they show; a quarter of
     the budget is reserved for stored values, whatever sessions hold. A shared value, an opened
     model, counts only while it is stored: it belongs to its users.
     """
@@ -223,7 +223,7 @@ class ByteCache:
         while fits and len(self) and not self._has_room(sizes):
             self._drop()
             self._forget_gone()
-        with suppress(TypeError):  # of a type without weak references
+        with suppress(TypeError):  # the type has no weak references
             self._hold(
                 key, ref(value, partial(self._note, key)), {} if shared_ids is not None else sizes
             )

@@ -1,7 +1,7 @@
-"""The routes over which a page follows its class: news, and the predictions as CSV.
+"""The routes over which a page follows its class: updates, and the predictions as CSV.
 
-A request for news waits until they differ from what the page has. So a hundred pages ask five times
-a second in all, and each learns of a step within half a second.
+A request for an update waits until it differs from what the page has. So a hundred pages send five
+requests a second in all, and each learns of a step within half a second.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from viz_app.session.live import LiveSession
 CLASS_WAIT_SECONDS, CLASS_LOOK_SECONDS = (
     20.0,
     0.5,
-)  # s that a request waits for news, and between two looks at the class
+)  # s that a request waits for an update, and between two looks at the class
 MAX_CLASS_REQUESTS = 3  # requests of one session
 _waiting: Counter[str] = Counter()  # requests in progress, by session token
 
 
-async def _news(request: Request) -> Response:
-    """Answer with the news of the class, once they differ from the version in the path."""
+async def _update(request: Request) -> Response:
+    """Answer with an update on the class, once it differs from the version in the path."""
     session = routes.session_of(request)
     if session is None or not session.member.person:
         return PlainTextResponse("There is no such session.", 404)
@@ -81,18 +81,18 @@ async def _table(request: Request) -> Response:
 def _csv(code: str) -> str:
     rows = []
     for step, form, votes in open_classes().predictions_by_step(code):
-        rows += [(step, _in_table(form, prediction), n) for prediction, n in votes]
+        rows += [(step, _table_text(form, prediction), n) for prediction, n in votes]
     return csv_table(("step", "prediction", "count"), rows)
 
 
-def _in_table(form: PredictionForm, prediction: str) -> str:
-    """Return a prediction in words, and which cells those are: "3 of 4 cells: 10-11"."""
-    told = words_of(form, value_of(form, prediction))
-    return f"{told}: {prediction}" if form["kind"] == CELLS_STEP else told
+def _table_text(form: PredictionForm, prediction: str) -> str:
+    """Return a prediction in words, followed by its cells if it has any: "3 of 4 cells: 10-11"."""
+    text = words_of(form, value_of(form, prediction))
+    return f"{text}: {prediction}" if form["kind"] == CELLS_STEP else text
 
 
 def class_path() -> str:
-    """Return the URL path of the news, which the version that a page has follows."""
+    """Return the URL path of the updates; a page appends the version that it has."""
     return routes.under_base("class")
 
 
@@ -102,4 +102,4 @@ def table_path() -> str:
 
 
 def class_routes() -> list[BaseRoute]:
-    return [Route(table_path(), _table), Route(f"{class_path()}/{{version}}", _news)]
+    return [Route(table_path(), _table), Route(f"{class_path()}/{{version}}", _update)]

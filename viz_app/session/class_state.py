@@ -1,7 +1,7 @@
 """The class that a session is in: joining it, following the teacher, and what each may see of it.
 
-The code is in the URL. Who someone is, is not: it is a random text that their browser keeps in a
-cookie until it is closed, so that a page that is loaded again is the same pupil's or the teacher's.
+The code is in the URL. The identity of a person is not: it is a random text in a cookie that the
+browser keeps until it is closed, so that a reloaded page belongs to the same pupil or teacher.
 """
 
 import re
@@ -33,7 +33,7 @@ _PERSON = re.compile(r"[\w-]{22}")
 
 
 def person(session: LiveSession) -> str:
-    """Return who this session is: the person of the browser's cookie, or a new one."""
+    """Return the person of this session: that of the browser's cookie, or a new one."""
     if not session.member.person:
         cookie = str(st.context.cookies.get(PERSON_COOKIE, ""))
         session.member.person = cookie if _PERSON.fullmatch(cookie) else secrets.token_urlsafe(16)
@@ -49,7 +49,7 @@ def start(lesson: str, session: LiveSession) -> None:
 
 
 def enter_class(code: str) -> None:
-    """Take part in the class of a code, as a person types it."""
+    """Join the class of a code, which may be typed with spaces."""
     url_state.set_value(CLASS, re.sub(r"[^0-9]", "", code)[:CODE_DIGITS])
 
 
@@ -60,9 +60,9 @@ def leave_class(session: LiveSession, why: str = "") -> None:
 
 
 def class_status(session: LiveSession) -> ClassStatus | None:
-    """Return the class that this session is in, joined when it is new; None outside a class.
+    """Return the class that this session is in, and join it if it is new; None outside a class.
 
-    A class that has ended or is not there is left, with a note.
+    A class that has ended or does not exist is left, with a note.
     """
     code = url_state.get(CLASS)
     if not code:
@@ -100,7 +100,7 @@ def leads_class(session: LiveSession) -> bool:
 
 
 def class_update(session: LiveSession) -> dict[str, Any] | None:
-    """Return what this session may know of its class now; None outside a class or after its end.
+    """Return what this session may see of its class now; None outside a class or after its end.
 
     Only the teacher sees predictions before the reveal is shown.
     """
@@ -120,7 +120,7 @@ def class_update(session: LiveSession) -> dict[str, Any] | None:
 
 
 def version(update: dict[str, Any] | None) -> str:
-    """Return a short text that changes when the news do."""
+    """Return a short text that changes whenever the update does."""
     if update is None:
         return "ended"
     return ".".join(str(update.get(name, "")) for name in ("stage", "pupils", "votes"))

@@ -1,8 +1,8 @@
 """Classes: which step of a lesson a teacher has opened for pupils, and what they predict.
 
-A class has a code of eight digits. All server processes of an app share one SQLite file, which goes
-when the app ends. It holds no names: a person is a random text that their browser keeps. What a
-class has predicted is deleted when the teacher ends it, or after an hour without the teacher.
+A class has a code of eight digits. All server processes of an app share one SQLite file, which
+is deleted when the app ends. It holds no names: a person is a random text that their browser keeps.
+The predictions of a class are deleted when the teacher ends it, or after an hour without the teacher.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ CREATE TABLE IF NOT EXISTS class (code TEXT PRIMARY KEY, teacher TEXT, lesson TE
 CREATE TABLE IF NOT EXISTS step (code TEXT REFERENCES class ON DELETE CASCADE, step INTEGER, form TEXT, released INTEGER DEFAULT 0,
   PRIMARY KEY (code, step));
 CREATE TABLE IF NOT EXISTS pupil (code TEXT REFERENCES class ON DELETE CASCADE, person TEXT, seen REAL, PRIMARY KEY (code, person));
-CREATE TABLE IF NOT EXISTS vote (code TEXT REFERENCES class ON DELETE CASCADE, step INTEGER, person TEXT, said TEXT,
+CREATE TABLE IF NOT EXISTS vote (code TEXT REFERENCES class ON DELETE CASCADE, step INTEGER, person TEXT, prediction TEXT,
   PRIMARY KEY (code, step, person));
 """
 
 
 class ClassError(ValueError):
-    """What a class does not allow; the message is for the person who asked."""
+    """An action that a class does not allow; the message is for the person who tried it."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Classes:
         return code
 
     def status(self, code: str) -> ClassStatus | None:
-        """Return the state of a class; None if there is none of this code."""
+        """Return the state of a class; None if no class has this code."""
         with self._open() as db:
             row = db.execute(
                 "SELECT lesson, class.step, released FROM class LEFT JOIN step USING (code, step) "
@@ -104,7 +104,7 @@ class Classes:
         return row is not None and secrets.compare_digest(row[0], _hashed(person))
 
     def join(self, code: str, person: str) -> None:
-        """Count a person, the teacher or a pupil, as there; a new pupil joins.
+        """Count a person, the teacher or a pupil, as present; a new pupil joins.
 
         Raises:
             ClassError: the class is full.
@@ -129,7 +129,7 @@ class Classes:
             db.execute("INSERT INTO pupil VALUES (?, ?, ?)", (code, person, now))
 
     def pupils(self, code: str) -> int:
-        """Return how many pupils are there."""
+        """Return how many pupils are present."""
         with self._open() as db:
             since = code, time.time() - AWAY
             (n,) = db.execute(
@@ -144,7 +144,7 @@ class Classes:
             ClassError: the person does not lead the class, or the form is too long.
         """
         self._check_led(code, teacher)
-        text = _written(form)
+        text = _form_text(form)
         if len(text) > MAX_FORM_LENGTH or not 1 <= step <= MAX_LESSON_STEPS:
             raise ClassError("This step is too long to use in a class.")
         with self._open() as db:
@@ -175,7 +175,7 @@ class Classes:
             raise ClassError("The class has moved on.")
         if expected is None:
             raise ClassError("Your teacher's page is still opening. Predict again in a moment.")
-        if _written(form) != _written(expected):
+        if _form_text(form) != _form_text(expected):
             raise ClassError("Your class is predicting for a different text. Choose “Show again”.")
         if len(prediction) > MAX_PREDICTION:
             raise ClassError("The prediction is too long.")
@@ -184,10 +184,10 @@ class Classes:
         except ValueError as error:
             raise ClassError(f"{error}.") from None
         with self._open() as db:
-            is_there = db.execute(
+            has_joined = db.execute(
                 "SELECT 1 FROM pupil WHERE code = ? AND person = ?", (code, person)
             ).fetchone()
-            if not is_there:
+            if not has_joined:
                 raise ClassError("You have not joined this class.")
             new = db.execute(
                 "INSERT OR IGNORE INTO vote SELECT ?, ?, ?, ? WHERE EXISTS "
@@ -201,15 +201,15 @@ class Classes:
         """Return what a pupil has predicted, by the number of the step."""
         with self._open() as db:
             rows = db.execute(
-                "SELECT step, said FROM vote WHERE code = ? AND person = ?", (code, person)
+                "SELECT step, prediction FROM vote WHERE code = ? AND person = ?", (code, person)
             )
             return dict(rows.fetchall())
 
     def votes(self, code: str, step: int) -> list[tuple[str, int]]:
-        """Return each prediction that was made in a step, and how many made it."""
+        """Return each prediction made in a step, and how many pupils made it."""
         with self._open() as db:
             rows = db.execute(
-                "SELECT said, COUNT(*) FROM vote WHERE code = ? AND step = ? GROUP BY said ORDER BY said",
+                "SELECT prediction, COUNT(*) FROM vote WHERE code = ? AND step = ? GROUP BY prediction ORDER BY prediction",
                 (code, step),
             )
             return rows.fetchall()
@@ -250,7 +250,7 @@ class Classes:
             db.execute("UPDATE class SET step = ? WHERE code = ?", (step, code))
 
     def end(self, code: str, teacher: str) -> None:
-        """End the class and delete all of it.
+        """End the class and delete all its data.
 
         Raises:
             ClassError: the person does not lead the class.
@@ -282,7 +282,7 @@ def _hashed(person: str) -> str:
     return hashlib.sha256(person.encode()).hexdigest()
 
 
-def _written(form: PredictionForm) -> str:
+def _form_text(form: PredictionForm) -> str:
     return json.dumps(form, sort_keys=True)
 
 

@@ -1,8 +1,8 @@
 """Downloads over a route of their own: a file is made while it is sent, when it is requested.
 
-A link stays good as long as its session, and the file is that of the run then shown. Streamlit's
-download button would hold whole files until the session ends, and forgets its file at every rerun:
-a click that comes meanwhile leads nowhere.
+A link is valid as long as its session, and its file is that of the run shown at that time. Streamlit's
+download button would hold whole files until the session ends, and forget its file at every rerun,
+during which a click leads nowhere.
 """
 
 import mimetypes
@@ -28,7 +28,7 @@ from viz_app.session import live, routes
 
 MAX_DOWNLOADS = 2  # simultaneous downloads of one session; each is computed while it is sent
 DOWNLOADS_BUSY = f"{MAX_DOWNLOADS} downloads are running; try this one when they have finished."
-GONE = "This file is no longer offered; open its page again and take it there."
+GONE = "This file is no longer offered; open its page again and download it there."
 _KEY = "downloads"
 _running: Counter[str] = Counter()  # downloads in progress, by session token
 
@@ -46,7 +46,7 @@ class Download:
         """Make the file and yield it in pieces.
 
         Raises:
-            InputError: The model cannot run what the file is about.
+            InputError: The model cannot run what the file shows.
         """
         content = stamped_pieces(self.make(), self.name, self.about())
         return chain([next(content)], content)
@@ -91,10 +91,10 @@ class _Answer(Response):
                 message = checkpoints.error_message(error)
                 await PlainTextResponse(message, 422)(scope, receive, send)
             else:
-                await _sent(self.offer.file.name, content)(scope, receive, send)
+                await _file_response(self.offer.file.name, content)(scope, receive, send)
 
 
-def _sent(name: str, content: Iterator[bytes]) -> StreamingResponse:
+def _file_response(name: str, content: Iterator[bytes]) -> StreamingResponse:
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}",
         "Cache-Control": "no-store",

@@ -56,7 +56,7 @@ class Focus:
 def chosen_focus(trace: Trace, *, in_words: bool = False) -> tuple[AttentionSite, Focus]:
     """Return the chosen site of this trace and the focus on it; note what the URL got wrong.
 
-    A head that was picked follows to another model. Its default head does not. On a page that is
+    A picked head is kept when the model changes; a default head is not. On a page that is
     `in_words`, the held token is counted in words where the tokenizer knows them.
     """
     _count_held(trace, in_words and knows_words(trace))

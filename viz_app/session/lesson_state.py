@@ -15,7 +15,7 @@ LESSON_NAME = Text(
     form="a name of at most 60 letters, digits, _ and -",
 )
 LESSON_STEP = Whole("lesson-step", 1, is_step=True, low=1, high=MAX_LESSON_STEPS)
-# of the session and not of what a page shows
+# belong to the session, not to what a page shows
 LESSON_KEYS = ("lesson", "lesson-step", "predicted", "present", "class")
 
 Predictions = tuple[tuple[int, str], ...]  # (number of the step, the prediction)
@@ -40,7 +40,7 @@ PREDICTED = Notation("predicted", (), True, read=_read, write=_write)
 
 
 def predictions() -> dict[int, str]:
-    """Return what was predicted, by the number of the step."""
+    """Return the predictions by the number of their step."""
     return dict(url_state.get(PREDICTED))
 
 
@@ -52,7 +52,7 @@ def begin(lesson: Lesson, session: LiveSession) -> None:
 
 
 def open_in_class(lesson: Lesson, number: int, session: LiveSession, is_released: bool) -> None:
-    """Open the step that a class is at; predictions count there and not in the address."""
+    """Open the step that a class is at; predictions are kept there and not in the address."""
     url_state.set_value(LESSON_NAME, lesson.name)
     url_state.set_value(PREDICTED, ())
     open_step(lesson, number, session, is_released)

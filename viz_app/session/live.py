@@ -52,7 +52,7 @@ class LiveSession:
         self._run: CurrentRun | None = None
         self._aside: tuple[Scope, tuple[Any, ...], bool] | None = None  # scope, fields, stale
         self.change: Change = unchanged  # applies the page's changes to a run of this model
-        self.beside: Change | None = None  # finds the pinned run that the page shows beside a run
+        self.beside: Change | None = None  # returns the pinned run to show beside a run
         self.view: object = None  # the current page
         self.texts_are_set = False  # by a step of a lesson; kept when its model opens
         self.leaves_for = ""  # address of the page that the next rerun opens
@@ -67,9 +67,9 @@ class LiveSession:
         self.chosen: tuple[Any, ...] = ()
         # as last reported by the browser, on opening or on a resize
         self.window = window_size(st.context.cookies.get(WINDOW_COOKIE, ""))
-        self.actions = Actions()  # clicked and chosen, and not yet carried out
+        self.actions = Actions()  # clicks and choices that have not been carried out
         self.member = Member()  # of a class
-        self.own_data: OwnData | None = None  # what its runs may be trained on
+        self.own_data: OwnData | None = None  # data that its runs may be trained on
         self.files: dict[str, FieldFile] = {}  # by what refers to them (own_files.py)
         self.edition = (0, 0)  # (edit, rerun) that the current rerun draws
         # the number of the last complete rerun, and its page's answer
@@ -230,7 +230,7 @@ def noted_value(key: str, take: Callable[..., None]) -> Callable[..., None]:
     actions = live_session().actions
 
     def note(*args: Any) -> None:
-        # as a whole: to ask for one value may end this callback (session/actions.py)
+        # read as a whole: asking for one value may end this callback (session/actions.py)
         state = st.session_state.to_dict()
         if key in state:
             actions.note(partial(take, state[key], *args))

@@ -53,7 +53,7 @@ async def _ended(pending: Opening, seconds: float) -> None:
 
 
 def opening_path() -> str:
-    """Return the route's URL path, which the number of an opening follows."""
+    """Return the route's URL path; a page appends the number of an opening."""
     return routes.under_base("opening")
 
 

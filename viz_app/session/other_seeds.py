@@ -1,4 +1,4 @@
-"""Checkpoints of a recipe with other seeds: the yardstick of different models."""
+"""Checkpoints of the same recipe with other seeds, a yardstick for how much models differ."""
 
 from collections.abc import Sequence
 from contextlib import suppress

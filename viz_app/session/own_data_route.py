@@ -1,6 +1,6 @@
-"""The route that takes the data of one's own for the page Train, a file at a time.
+"""The route that receives a user's own data for the page Train, one file at a time.
 
-It takes 5 MB from a session of this server, and only while the app trains.
+It accepts up to 5 MB from a session of this server, and only if the app has trainers.
 """
 
 from starlette.requests import Request
@@ -13,7 +13,7 @@ from viz_app.trainers import own_data
 
 
 async def _take(request: Request) -> Response:
-    """Read a file, and answer with what it holds or with what is wrong with it."""
+    """Read a file, and answer with its size or with an error."""
     return await uploads.receive_file(
         request, own_data.MAX_OWN_DATA_BYTES, lambda session: run_owners.pool().n > 0, _keep
     )

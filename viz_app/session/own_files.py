@@ -1,4 +1,4 @@
-"""Images and sounds that a session brings along: how they are kept, and how the URL refers to them.
+"""A session's own images and sounds: how they are kept, and how the URL refers to them.
 
 The URL cannot hold a file. It holds the name of an example, or a reference to a file that this
 session keeps; elsewhere such a link opens with the first example, and says so.
@@ -40,7 +40,7 @@ class FileKind:
 
     name: str
     article: str
-    made: type[FieldFile]
+    file_type: type[FieldFile]
     examples: tuple[str, ...]
     example: Callable[..., FieldFile]
     size: Callable[[Any], str]
@@ -49,7 +49,7 @@ class FileKind:
     accept: str
 
     @property
-    def not_here(self) -> str:
+    def not_in_link(self) -> str:
         return FILE_NOT_IN_LINK.format(a=f"{self.article} {self.name}")
 
 
@@ -78,12 +78,12 @@ FILE_KINDS = {
 def keep_file(
     session: LiveSession, content: bytes, name: str, kind: FileKind = FILE_KINDS[IMAGE_FIELD]
 ) -> tuple[str, str]:
-    """Keep a file; return what refers to it, and its size in words.
+    """Keep a file; return its reference, and its size in words.
 
     Raises:
         ValueError: it cannot be read.
     """
-    file = kind.made(name, content)
+    file = kind.file_type(name, content)
     with _decoding:
         size = kind.size(file)
     reference = _own_reference(file)
@@ -95,7 +95,7 @@ def keep_file(
 
 
 def reference_of(file: FieldFile) -> str:
-    """Return what refers to a file in the URL: the name of an example, or a digest."""
+    """Return the reference to a file in the URL: the name of an example, or a digest."""
     return str(file) if _is_example(file) else _own_reference(file)
 
 
@@ -106,7 +106,7 @@ def is_kept(session: LiveSession, file: FieldFile) -> bool:
 
 def _is_example(file: FieldFile) -> bool:
     return any(
-        isinstance(file, kind.made) and file in map(kind.example, kind.examples)
+        isinstance(file, kind.file_type) and file in map(kind.example, kind.examples)
         for kind in FILE_KINDS.values()
     )
 
@@ -117,18 +117,18 @@ def _own_reference(file: FieldFile) -> str:
 
 def file_at(session: LiveSession, kind: str, reference: str | None) -> FieldFile | None:
     """Return the example or the session's file that this refers to; None if there is none."""
-    made, examples = FILE_KINDS[kind].made, FILE_KINDS[kind].examples
-    if isinstance(file := session.files.get(reference or ""), made):
+    file_type, examples = FILE_KINDS[kind].file_type, FILE_KINDS[kind].examples
+    if isinstance(file := session.files.get(reference or ""), file_type):
         return file
     return FILE_KINDS[kind].example(reference) if reference in examples else None
 
 
 def file_choices(session: LiveSession, kind: str) -> dict[str, str]:
-    """Return what the session may choose from: value of the parameter → name of the file."""
+    """Return the files that the session may choose from: value of the parameter → name."""
     return {name: name for name in FILE_KINDS[kind].examples} | {
         reference: str(file)
         for reference, file in session.files.items()
-        if isinstance(file, FILE_KINDS[kind].made)
+        if isinstance(file, FILE_KINDS[kind].file_type)
     }
 
 
@@ -151,17 +151,17 @@ def with_files(
 def _file(
     session: LiveSession, kind: FileKind, parameter: Parameter, value: str | None
 ) -> FieldFile:
-    if isinstance(value, kind.made):
+    if isinstance(value, kind.file_type):
         return value
     if (file := file_at(session, kind.name, value)) is not None:
         return file
     if value:
-        url_state.use_fallback(parameter, None, f"{parameter.name}: {kind.not_here}")
+        url_state.use_fallback(parameter, None, f"{parameter.name}: {kind.not_in_link}")
     return kind.example()
 
 
 async def _take(request: Request) -> Response:
-    """Read a file, and answer with its size or with what is wrong with it."""
+    """Read a file, and answer with its size or with an error."""
     kind = FILE_KINDS.get(request.query_params.get("kind", IMAGE_FIELD), FILE_KINDS[IMAGE_FIELD])
 
     def reads(session: LiveSession) -> bool:

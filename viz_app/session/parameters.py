@@ -180,7 +180,7 @@ class Switch(Parameter[bool]):
 
 @dataclass(frozen=True)
 class Several(Parameter[tuple[int, ...] | None]):
-    """A set of integers from 0 to `high`, at most `most` of them.
+    """A set of integers from 0 to `high`, at most `max_items` of them.
 
     In the URL the name is repeated for each number, or given once without a value for the empty
     set.

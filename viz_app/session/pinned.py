@@ -42,7 +42,7 @@ def pin_address(query: Mapping[str, Sequence[str]]) -> None:
 
 
 def unpin() -> None:
-    """Stop comparing with the pinned run, and leave nothing of it to the next one."""
+    """Stop comparing with the pinned run, and reset all its parameters."""
     for name, parameter in list(declared_parameters().items()):
         if name.startswith(PIN_PREFIX):
             url_state.set_value(parameter, parameter.default)
@@ -110,7 +110,7 @@ class Pinned:
 
 def checkpoint() -> str:
     """Return the menu name of the pinned checkpoint; "" if nothing is pinned."""
-    url_state.drop_missing(PIN_PREFIX)  # its other parameters are asked for once it has been opened
+    url_state.drop_missing(PIN_PREFIX)  # its other parameters are read once it has been opened
     return url_state.get(of_pinned(CHECKPOINT)) or ""
 
 
@@ -142,7 +142,7 @@ def pinned_beside(scope: Scope, run: CurrentRun) -> Pinned:
 def _texts_for(scope: Scope, run: CurrentRun) -> tuple[str, ...]:
     """Return a run's texts for another model, by field name.
 
-    What both models are given first, if it is a text, is the same text under any name.
+    If the first field of both models is a text, it is passed on under any name.
     """
     values, ours, model = run.unchanged.trace.fields, run.scope.model, scope.model
     texts = {

@@ -135,12 +135,12 @@ def clear_forced(run: CurrentRun, of: Of = itself) -> None:
 
 
 def forced_were_cleared() -> bool:
-    """Return True if a change of the source cleared forced tokens and none was forced since."""
+    """Return True if a change of the source cleared forced tokens and none has been forced since."""
     return bool(recall(_cleared(itself)))
 
 
 def force_anew(of: Of = itself) -> None:
-    """Let the forced tokens belong to the inputs of the next run, whatever they are."""
+    """Keep the forced tokens for the next run, whatever its inputs are."""
     remember(_cleared(of), False)
     forget(_forced_on(of))
 
@@ -201,10 +201,10 @@ def _edits(original: CurrentRun, of: Of) -> Edits:
 
 
 def with_patched_files(parameter: Parameter[Edits], scope: Scope) -> Edits:
-    """Return the edits of a parameter, their patches with the files that an address refers to.
+    """Return the edits of a parameter, with the files that their patches refer to.
 
-    Left out are patches from a file that this session does not keep, or that the model cannot read.
-    They refer to it until it is kept again, so that they hold no more files than the session.
+    Patches from a file that this session does not keep, or that the model cannot read, are left
+    out. They refer to it until it is kept again, so that edits hold no more files than the session.
     """
     edits = url_state.get(parameter)
     resolved = tuple(_with_file(edit, scope) for edit in edits)
@@ -217,7 +217,7 @@ def _has_its_files(edit: Edit, scope: Scope) -> bool:
     if not isinstance(edit, Patch):
         return True
     return all(
-        value is None or isinstance(value, FILE_KINDS[field.kind].made)
+        value is None or isinstance(value, FILE_KINDS[field.kind].file_type)
         if field.kind in FILE_KINDS
         else not isinstance(value, FieldFile)
         for field, value in zip(scope.model.fields, edit.fields, strict=False)

@@ -1,4 +1,4 @@
-"""Whose runs are whose. Streamlit's session of this rerun is the owner of what it starts."""
+"""The owners of training runs: a run belongs to the Streamlit session that starts it."""
 
 import os
 from pathlib import Path
@@ -17,13 +17,13 @@ _KEY = "owned runs"  # in the session's state: the folders of its runs
 
 
 def session_id() -> str:
-    """Return the session of this rerun; "" outside of any."""
+    """Return the id of this rerun's session; "" outside a rerun."""
     context = get_script_run_ctx(suppress_warning=True)
     return context.session_id if context else ""
 
 
 def is_there(owner: str) -> bool:
-    """Return True if a browser is connected to the session; always without Streamlit's server."""
+    """Return True if a browser is connected to the session; always True without Streamlit's server."""
     return not exists() or get_instance().is_active_session(owner)
 
 
@@ -41,18 +41,18 @@ def grant_run(folder: Path) -> None:
 def offered_runs(is_shared: bool) -> dict[str, Path]:
     """Return name → folder of the runs that this session may open.
 
-    They are the watched one, and of those trained here all, in a shared app its own.
+    They are the watched run and all runs trained here, in a shared app only those of this session.
     """
-    every = folders.all_runs()
+    offered = folders.all_runs()
     if is_shared:
         mine = st.session_state.get(_KEY, set()) if session_id() else set()
-        every = {name: folder for name, folder in every.items() if folder in mine}
+        offered = {name: folder for name, folder in offered.items() if folder in mine}
     run = watched_run()
-    return every | ({run.name: run.folder} if run and run.can_be_opened else {})
+    return offered | ({run.name: run.folder} if run and run.can_be_opened else {})
 
 
 def watched_run() -> WatchedRun | None:
-    """Return the run that was begun on the command line and is watched here, if there is one."""
+    """Return the run that was started on the command line and is watched here; None without one."""
     folder = os.environ.get(WATCHED)
     return _watched(folder) if folder else None
 

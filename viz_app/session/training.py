@@ -29,15 +29,15 @@ class TrainingPictures:
 
 
 class Training:
-    """The runs of one session; before it has begun one, the watched run if there is any."""
+    """The runs of one session; until it starts one, the watched run if there is one."""
 
     def __init__(self) -> None:
         self.now: TrainingPictures | None = _watched()
         self.before: TrainingPictures | None = None
         self.speed = 0
         self.error = ""
-        self.chart: tuple[object, dict] | None = None  # what it was made of, the chart
-        self.charted = 0.0  # when
+        self.chart: tuple[object, dict] | None = None  # the data it was drawn from, and the chart
+        self.charted = 0.0  # when the chart was drawn
         self.drawn: tuple[str, bool] = (
             "",
             False,
@@ -49,23 +49,23 @@ class Training:
 
     @property
     def controlled(self) -> TrainingRun | None:
-        """The run, if this session has begun it."""
+        """The run, if this session started it."""
         return self.run if isinstance(self.run, TrainingRun) else None
 
     @property
     def watched(self) -> WatchedRun | None:
-        """The run, if it was begun on the command line."""
+        """The run, if it was started on the command line."""
         return self.run if isinstance(self.run, WatchedRun) else None
 
     @property
     def control_state(self) -> tuple[str, bool]:
-        """The state of the run, and if there is an attention to choose."""
+        """The state of the run, and whether there is an attention to choose."""
         return (
             (self.now.run.state, self.now.pictures.trace is not None) if self.now else ("", False)
         )
 
     def start(self, settings: RunSettings | None, *, paused: bool = False) -> None:
-        """Train a new run; the one before stays beside it. Without settings nothing begins."""
+        """Start a new run; the previous one stays beside it. Without settings nothing starts."""
         self.error = ""
         if settings is None:
             return
@@ -89,7 +89,7 @@ class Training:
             self.controlled.pause()
 
     def go_on(self) -> None:
-        """Let the run take steps again, from its saved state if it has stopped."""
+        """Continue the run, from its saved state if it has stopped."""
         if not (run := self.controlled):
             return
         url_state.set_value(AT, None)
@@ -137,19 +137,19 @@ def _pictures(run: WatchedRun) -> ExamplePictures:
     return ExamplePictures(run)
 
 
-def is_led_to(is_linked: bool) -> bool:
-    """Return True once for a session that comes without a link while a run is watched."""
+def opens_here(is_linked: bool) -> bool:
+    """Return True once for a session that opens without a link while a run is watched."""
     is_new = _KEY not in st.session_state
     return is_new and training().watched is not None and not is_linked
 
 
 def training() -> Training:
-    """Return what this session trains."""
+    """Return the runs of this session."""
     return st.session_state.setdefault(_KEY, Training())
 
 
 def chosen_site(now: TrainingPictures) -> AttentionSite | None:
-    """Return the attention that is looked at; by default the first that reads the source."""
+    """Return the chosen attention; by default that of the last layer of the last kind."""
     if (trace := now.pictures.first()) is None or not trace.attention:
         return None
     if isinstance(now.run, TrainingRun) and now.run.folder is not None:

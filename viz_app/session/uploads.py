@@ -1,6 +1,6 @@
 """Take a file from a session: of bounded size, in bounded time, one at a time.
 
-Streamlit's own upload is closed (host_guard.py): it keeps 50 MB a file in memory for whoever asks.
+Streamlit's own upload is closed (host_guard.py): it keeps up to 50 MB a file in memory for anyone.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from viz_app.session import routes
 from viz_app.session.live import LiveSession
 
-UPLOAD_SECONDS = 60.0  # s in which a file must have arrived
-SLOWLY = "The file did not arrive in time."
+UPLOAD_SECONDS = 60.0  # s within which a file must arrive
+TOO_SLOW = "The file did not arrive in time."
 UPLOAD_BUSY = "Another of your files is still being read."
 _sending: Counter[str] = Counter()  # requests in progress, by session token
 
@@ -24,10 +24,10 @@ KeepFile = Callable[[LiveSession, bytes, Request], dict[str, str]]
 async def receive_file(
     request: Request, largest: int, may: Callable[[LiveSession], bool], keep: KeepFile
 ) -> Response:
-    """Read a file of at most `largest` bytes and answer with what `keep` says of it.
+    """Read a file of at most `largest` bytes and answer with what `keep` returns.
 
-    `keep` raises ValueError for what is wrong with it. A session that may not send one, or is not
-    known, is answered that there is none.
+    `keep` raises ValueError for a file that it refuses. A session that is not known, or may not
+    send a file, is told that there is no such session.
     """
     session = routes.session_of(request)
     if session is None or not may(session):
@@ -39,7 +39,7 @@ async def receive_file(
         content = await asyncio.wait_for(_content(request, largest), UPLOAD_SECONDS)
         message = await asyncio.to_thread(keep, session, content, request)
     except asyncio.TimeoutError:
-        return JSONResponse({"error": SLOWLY}, 408)
+        return JSONResponse({"error": TOO_SLOW}, 408)
     except (ValueError, OSError) as error:
         return JSONResponse({"error": _message(error)}, 422)
     finally:
@@ -62,7 +62,7 @@ async def _content(request: Request, largest: int) -> bytes:
 
 
 def _message(error: Exception) -> str:
-    """Return the message of an error; one of the machine does not say where its folders are."""
+    """Return the message of an error; an OSError is quoted without the paths of the server."""
     return (
         f"The file could not be saved: {error.strerror}"
         if isinstance(error, OSError)

@@ -13,9 +13,9 @@ def blocking(site: AttentionSite) -> list[str]:
 
 
 def reads_earlier_only(trace: Trace) -> bool:
-    """Return True if in no self-attention of a run any token may attend to one after it.
+    """Return True if no self-attention of a run lets a token attend to a later one.
 
-    A single token of a model that could is no such run.
+    A run on a single token cannot show this; it counts if it has self-attention in a decoder.
     """
     sites = [site for site in trace.attention.values() if site.query_stream == site.key_stream]
     if not any(site.n_key > 1 for site in sites):
@@ -30,7 +30,7 @@ def reads_later(site: AttentionSite) -> bool:
 
 
 def hides_all_later(site: AttentionSite) -> bool:
-    """Return True if a mask layer lets no query read a later key, and blocks any cell."""
+    """Return True if a look-ahead layer blocks every later key, and at least one cell."""
     layers = [layer for layer in site.mask.layers if layer.name == LOOK_AHEAD and layer.blocks]
     ahead = 1 + site.n_key - site.n_query
     return any(not bool(layer.allowed.triu(ahead).any()) for layer in layers)
@@ -50,11 +50,11 @@ def may_read(site: AttentionSite, token: str) -> str:
         if site.stack == "decoder":
             why = " (while the model writes, it does not exist yet)"
         others = [name for name in names if name not in (LOOK_AHEAD, f"{_WINDOW}{window}")]
-        others_note = f" Other cells are blocked too ({', '.join(others)})." if others else ""
+        other_layers_note = f" Other cells are blocked too ({', '.join(others)})." if others else ""
         window_note = f" Nor may it attend further back than {window} tokens." if window else ""
         return (
             f". No token may attend to what comes after it{why}. These cells are hatched and their weight is exactly "
-            f"0.{window_note}{others_note}"
+            f"0.{window_note}{other_layers_note}"
         )
     if not names:
         return f". Each {token} may attend to every other, in both directions."
@@ -73,10 +73,10 @@ def count_empty_rows(site: AttentionSite) -> int:
 
 
 def leaves_a_part(site: AttentionSite) -> bool:
-    """Return True if some rows sum to less than 1: their library leaves a part to no token.
+    """Return True if some rows sum to less than 1, as their library gives a part to no token.
 
-    Rows that may attend to nothing do not count. That is known of finished weights alone: others
-    are made by softmax.
+    Rows that may attend to nothing do not count. Only weights whose causes are unknown can do this;
+    all others come from a softmax.
     """
     if site.has_causes:
         return False

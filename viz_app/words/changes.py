@@ -1,4 +1,4 @@
-"""The names of what is changed about a run."""
+"""Labels for the changes of a run."""
 
 from collections.abc import Mapping, Sequence
 
@@ -65,7 +65,7 @@ def _attentions(sites: Sequence[AttentionSite], where: Where) -> str:
 
 
 def edit_effect(edit: Edit) -> str:
-    """Say what an edit does to its head, and at which positions if not at all of them."""
+    """Say what an edit does to its head, and at which positions, unless at all."""
     queries = edit.where.queries
     by_hand = isinstance(edit, SetWeights) and queries
     effect = "weights set by hand" if by_hand else ", ".join(edit.effects())

@@ -13,12 +13,12 @@ def length_note(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> st
 
 
 def grid(rows: int, columns: int, n_tokens: int) -> str:
-    """Return an image's length: its patches, and the tokens that they are with the special ones."""
+    """Return an image's length: its patches, and its tokens including the special ones."""
     return f"{rows} × {columns} patches, {n_tokens} tokens."
 
 
 def frames_note(seconds: float, n_heard: int, n_frames: int, step: float) -> str:
-    """Return a sound's length: its frames, and those of silence that are put after it."""
+    """Return a sound's length: its frames, and the frames of silence added after it."""
     silent = n_frames - n_heard
     after = f", then {silent:,} of silence" if silent else ""
     frames = f"{n_heard:,} frame{'s' * (n_heard != 1)}"
@@ -26,7 +26,7 @@ def frames_note(seconds: float, n_heard: int, n_frames: int, step: float) -> str
 
 
 def patches_note(row: PatchedSound) -> str:
-    """Return a sound's length: its patches that hold some of it, and those of padding."""
+    """Return a sound's length: the patches that hold some of it, and those of padding."""
     grid, read = row.grid, row.grid.extent[1] * row.grid.seconds
     length = duration(row.seconds)
     if row.n_heard == grid.columns and row.seconds > read:
@@ -173,7 +173,7 @@ def training_state(training: dict) -> str:
 
 
 def training_of_swapped(training: dict, trained_with: str, name: str) -> str:
-    """Return the training origin of weights shown with another similarity than trained with."""
+    """Return the training origin of weights that are shown with a swapped similarity."""
     origin = (
         f"{training_origin(training)} That was with the {trained_with} similarity. "
         f"No score was measured with {name}, which is used here."

@@ -151,7 +151,7 @@ def _chosen_file(field: Field, parameter: Parameter, other: str) -> FieldFile:
     kind, reference = own_files.FILE_KINDS[field.kind], url_state.get(parameter)
     file = own_files.file_at(live.live_session(), field.kind, reference)
     if reference and file is None:
-        url_state.use_fallback(parameter, None, f"{parameter.name}: {kind.not_here}")
+        url_state.use_fallback(parameter, None, f"{parameter.name}: {kind.not_in_link}")
     return file or cast(FieldFile, other)
 
 

@@ -54,7 +54,7 @@ def propose_second_text(scope: Scope, trace: Trace) -> tuple[str, ...]:
 def _candidates(text: str) -> list[str]:
     candidates = []
     for kind in FILE_KINDS.values():
-        if isinstance(text, kind.made):
+        if isinstance(text, kind.file_type):
             return [file for name in kind.examples if (file := kind.example(name)) != text]
     for pair in WORD_PAIRS:
         for word, other in (pair, pair[::-1]):
