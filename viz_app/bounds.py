@@ -6,7 +6,7 @@ from contextlib import suppress
 
 LOG_SECONDS = 1.0
 N_REMEMBERED_LINES = 200  # lines
-MAX_HEAD = 2**18  # bytes of a request's head: an address with any text that is read whole
+MAX_HEAD = 2**18  # bytes of a request's head: room for an address with the longest text
 
 
 def raise_file_limit() -> None:

@@ -111,7 +111,7 @@ def why_refused(name: str) -> str:
 
 
 def error_message(error: Exception) -> str:
-    """Return the message of an error in one line; a shared app hides where its folders are."""
+    """Return the message of an error in one line; a shared app hides the paths of its folders."""
     message = str(error)
     for root in filter(
         None, map(os.environ.get, (MODELS_VARIABLE, folders.RUNS_VARIABLE, run_owners.WATCHED))
@@ -123,7 +123,7 @@ def error_message(error: Exception) -> str:
 def _folders() -> dict[str, Path]:
     """Return the checkpoints in the folder of --models: its name and the path below it → folder.
 
-    Left out are folders that are, or contain, links out of it, and parts of models, such as
+    Folders that are, or contain, links out of it are left out, and so are parts of models, such as
     1_Pooling of sentence-transformers.
     """
     return {name: path for name, path in _candidates().items() if _is_offered(path)}
@@ -137,7 +137,7 @@ def _is_offered(folder: Path) -> bool:
 def _candidates() -> dict[str, Path]:
     """Return all folders with a config.json in the folder of --models, by name.
 
-    Of each repository in a cache of Hugging Face it is the newest download.
+    For a repository in a cache of Hugging Face, it is the newest download.
     """
     if not (models_folder := os.environ.get(MODELS_VARIABLE)):
         return {}
@@ -171,7 +171,7 @@ def _leads_out(name: str) -> bool:
 def _is_model(folder: Path) -> bool:
     """Return True if the configuration names a kind of model or is unreadable.
 
-    What is unreadable is reported when it is picked.
+    An unreadable one is reported when it is picked.
     """
     try:
         return bool(config(folder).keys() & ARCHITECTURE_KEYS)
@@ -188,7 +188,7 @@ def _is_within(path: Path, root: Path) -> bool:
 
 
 def _links_and_folders(folder: Path) -> list[Path]:
-    """Return what in a folder is no plain file, none if there is no such folder."""
+    """Return the entries of a folder that are not plain files; none if there is no such folder."""
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:

@@ -21,8 +21,8 @@ WARNING = """
 *** SHARED: this app is open to everyone who can reach {address}, port {port}. ***
 
 It opens {models}, no other folder of this machine.
-It has no accounts and no passwords, and does not encrypt what is typed and shown. It does not limit who comes, or how
-much they compute. It is for people you trust on a network you trust. For others, put a proxy with TLS and a login in front
+It has no accounts and no passwords, and does not encrypt what is typed and shown. It does not limit who uses it, or
+how much they compute. It is for people you trust on a network you trust. For others, put a proxy with TLS and a login in front
 of it. Name the host of the proxy with --allow-host (README, "Share it").
 """
 
@@ -115,7 +115,7 @@ def run_export_site(options: Namespace) -> int:
     """
     from viz_app.static_pages.folder import check_folder
 
-    check_folder(options.folder)  # at once: what follows loads the app
+    check_folder(options.folder)  # first, since loading the app takes long
     from viz_app.static_pages import export
 
     _use(options)
@@ -127,7 +127,7 @@ def _trainers(options: Namespace) -> Iterator[None]:
     """Set how many runs are trained at a time, and the folder that all processes keep them in.
 
     Raises:
-        ValueError: --trainers is out of range, or --runs is no folder.
+        ValueError: --trainers is out of range, or --runs is not a folder.
     """
     from viz_app.trainers import folders, pool
 
@@ -148,7 +148,7 @@ def _use(options: Namespace) -> None:
     """Offer the models, the lessons and the module of the options, on their device and dtype.
 
     Raises:
-        ValueError: a folder does not exist, a lesson is none, or the module cannot be opened.
+        ValueError: a folder does not exist, a lesson is invalid, or the module cannot be opened.
     """
     from viz_app import checkpoints
 

@@ -1,4 +1,4 @@
-"""The folder that all server processes of an app share; it goes when the app ends."""
+"""The folder that all server processes of an app share; it is removed when the app ends."""
 
 import atexit
 import os
@@ -29,5 +29,5 @@ def remove_own() -> None:
 
 
 def remove() -> None:
-    """Remove the folder, whoever made it: the process that did has ended."""
+    """Remove the folder after the process that made it has ended."""
     shutil.rmtree(os.environ[VARIABLE], ignore_errors=True)

@@ -1,8 +1,9 @@
 """ASGI middleware that serves the page a browser loads first, under every page's own path.
 
-It is Streamlit's page with one line before its scripts: where the server is. Without it the browser
-looks for the server below the path of the page first, and each load logs two requests that fail. At
-its end are the app's style, for the first paint, and the script that reveals the app once rendered.
+It is Streamlit's page with one more line before its scripts: the address of the server. Without it
+the browser first looks for the server below the path of the page, and each load logs two failed
+requests. The page ends with the app's style, for the first paint, and the script that reveals the
+app once rendered.
 """
 
 import json

@@ -1,6 +1,6 @@
 """A lesson as a file: a page that opens without a network, or a PDF of it printed by a browser.
 
-The pages of the app are run without a server, and what they send to the browser parts is kept: so
+The pages of the app are run without a server, and their payloads for the browser parts are kept. So
 each picture is the one on the screen, and each number is read from the run made for it.
 """
 
@@ -64,7 +64,7 @@ def write_handout(options: Namespace) -> int:
 
 
 def handout(lesson: Lesson, has_answers: bool) -> str:
-    """Return a lesson as a page of its own, with what happened if it `has_answers`."""
+    """Return a lesson as a page of its own, with the outcomes if it `has_answers`."""
     paper = on_paper(lesson, has_answers)
     body = lesson_document(lesson, paper.steps, paper.about)
     return Picture(lesson.title, "", paper.parts, theme="light", body=body).html
@@ -72,7 +72,7 @@ def handout(lesson: Lesson, has_answers: bool) -> str:
 
 @dataclass(frozen=True)
 class Paper:
-    """The steps of a lesson, the pictures that they refer to by number, and what they are of."""
+    """The steps of a lesson, the pictures that they number, and a note on their runs."""
 
     steps: list[StepOnPaper]
     parts: list[Mounted]
@@ -103,9 +103,9 @@ def on_paper(lesson: Lesson, has_answers: bool) -> Paper:
             names |= shown.models
             if has_answers:
                 form = step_parts[LESSON_KEY].payload["form"]
-                told = _reveal(lesson, number, any_prediction(form))
-                revealed = told.parts
-                names |= told.models
+                reveal = _reveal(lesson, number, any_prediction(form))
+                revealed = reveal.parts
+                names |= reveal.models
         steps.append(
             StepOnPaper(
                 step_parts[LESSON_KEY].payload,
@@ -193,7 +193,7 @@ def _parts(app: AppTest) -> dict[str, Mounted]:
 
 
 def _part(proto: Any) -> tuple[str, Mounted]:
-    """Return the key and the content of a browser part, without its stamp (components.stamped)."""
+    """Return a browser part's key, and its content without its stamp (stamp_payload)."""
     component = COMPONENTS[proto.component_name.removeprefix("attnscope_")]
     if proto.json:
         payload = json.loads(proto.json)

@@ -78,7 +78,7 @@ def _labels() -> str:
 
 
 def draw_landing_page() -> None:
-    """Draw what a newcomer sees first, so that its model, its run and its findings are kept.
+    """Draw what a newcomer sees first, so that its model, its run and its findings are cached.
 
     Raises:
         CheckpointError: the model cannot be opened.
@@ -121,16 +121,16 @@ def _page(address: str, pages: dict[str, Any]) -> None:
     """Draw the page at this address; `pages` holds Streamlit's pages by address."""
     page, session = PAGES[address], live.live_session()
     session.actions.carry_out()
-    to, session.leaves_for = session.leaves_for, ""
+    target, session.leaves_for = session.leaves_for, ""
     if training.opens_here(address != LANDING_PAGE or not url_state.is_plain()):
-        to = WATCHES
-    if to not in ("", address):
-        url_state.leave_for(pages[to])
+        target = WATCHES
+    if target not in ("", address):
+        url_state.leave_for(pages[target])
     url_state.begin_page(page)
     status = lesson_panel.follow_class(session)
-    to, session.leaves_for = session.leaves_for, ""
-    if to not in ("", address):
-        url_state.leave_for(pages[to])
+    target, session.leaves_for = session.leaves_for, ""
+    if target not in ("", address):
+        url_state.leave_for(pages[target])
     session.begin()
     if session.view is not page:
         session.view, session.answer = page, None

@@ -1,4 +1,4 @@
-"""Objects of which a process has one, whichever thread asks for it first."""
+"""Objects that exist once in a process, whichever thread asks first."""
 
 import functools
 import threading

@@ -18,7 +18,7 @@ _WARNS = "streamlit.runtime.scriptrunner_utils.script_run_context"
 def many_runs() -> Iterator[None]:
     """Let Streamlit look through the installed packages once, not at every run (0.1 s each).
 
-    Nor does it warn at every run that there is no server.
+    Its warning at every run that there is no server is suppressed, too.
     """
     scan, log = manifest_scanner.scan_component_manifests, logging.getLogger(_WARNS)
     manifest_scanner.scan_component_manifests = cache(scan)

@@ -2,8 +2,8 @@
 
 One Python process computes with little more than one core. The front process listens on the port,
 reads the head of each connection's first request, picks the worker, and passes bytes from there on.
-A session's token names its worker; a page loaded again finds its worker by a cookie; whoever is new
-goes where the fewest connections are open.
+A session's token names its worker; a reloaded page finds its worker by a cookie; a
+newcomer goes to the worker with the fewest connections.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class _Front:
             worker.connections -= 1
 
     def _worker(self, number: int | None) -> _Worker:
-        """Return the worker of this number; for a newcomer, the one with the fewest people."""
+        """Return the worker of this number; for a newcomer, the least busy one."""
         if number is not None and number < len(self.workers):
             return self.workers[number]
         now = time.monotonic()
@@ -229,7 +229,8 @@ class _Worker:
                 raise ValueError(f"worker {self.number} did not start; its error is above")
             code = self.process.exitcode
             print(
-                f"attnscope: worker {self.number} ended ({code}) and starts again", file=sys.stderr
+                f"attnscope: worker {self.number} ended ({code}) and is started again",
+                file=sys.stderr,
             )
             if not self.ready.is_set():  # it ended while it started: not again at once
                 await asyncio.sleep(_PAUSE)

@@ -287,7 +287,7 @@ def test_arrays_are_read_back_as_they_were() -> None:
 def test_rows_that_are_missing_are_named() -> None:
     short = RowwiseArray((5, 2), np.float32, lambda: iter([np.zeros((3, 2))]))
     with pytest.raises(
-        ValueError, match=r"^rows: 4 of the numbers that its shape \(5, 2\) says are missing$"
+        ValueError, match=r"^rows: 4 of the numbers in its shape \(5, 2\) are missing$"
     ):
         list(npz([("rows", short)]))
 
@@ -304,8 +304,8 @@ def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_wha
     offer(attention_files(run, choices), lambda: run)
     assert list(links) == ["This head, CSV", "This head, npz", "This head, SVG", "All heads, npz"]
     assert incomplete_files_note(run, choices) == (
-        "Of this head the CSV and the npz have all 361,201 weights (up to 5 and 2 MB). The SVG has the exact weights of the part "
-        "that is shown. Of all heads the npz has the largest of each block of 3 × 3 weights."
+        "For this head, the CSV and the npz have all 361,201 weights (up to 5 and 2 MB). The SVG has the exact weights of the part "
+        "that is shown. For all heads, the npz has the largest of each block of 3 × 3 weights."
     )
     status, headers, body = fetched(links["This head, npz"])
     assert status == 200

@@ -214,7 +214,7 @@ def test_a_worker_that_fails_while_it_starts_again_is_tried_again(
     worker.start()
     with pytest.raises(InterruptedError):
         run(worker.watch())
-    assert capsys.readouterr().err.count("starts again") == 4
+    assert capsys.readouterr().err.count("is started again") == 4
     never = Worker(1, 1, "localhost", [])
     never.process = _Ended()
     with pytest.raises(ValueError, match="worker 1 did not start"):

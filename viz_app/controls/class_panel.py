@@ -1,4 +1,4 @@
-"""The class beside the page: its code and what it predicts; a pupil sees that once it is shown."""
+"""The class beside the page: its code and its predictions, which pupils see once revealed."""
 
 import os
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from viz_app.session.live import LiveSession
 
 
 def part(status: ClassStatus, session: LiveSession) -> tuple[dict[int, str], InClass]:
-    """Return what the pupil has predicted, by the number of the step, and the part in the class."""
+    """Return the pupil's predictions by the number of their step, and their role in the class."""
     member = session.member
     problem, member.problem = member.problem, ""
     in_class = InClass(class_state.leads_class(session), status.is_released, problem)
@@ -36,10 +36,10 @@ def draw_class(
     is_here: bool,
     is_asked: bool,
 ) -> None:
-    """Draw the class; a step's predictions have the form that the teacher's page has first.
+    """Draw the class; the teacher's page sets the form of a step's predictions.
 
-    The run `is_asked` if it is the one that the step is about; of another one nothing is compared
-    with the predictions.
+    `is_asked` is True if the run is the one that the step is about; no other is compared with the
+    predictions.
     """
     member, step = session.member, lesson.steps[status.step - 1]
     leads = class_state.leads_class(session)
@@ -79,7 +79,7 @@ def draw_class(
 
 
 def handlers(status: ClassStatus, lesson: Lesson, session: LiveSession) -> dict[str, Callable]:
-    """Return what the buttons of the lesson do in a class."""
+    """Return the event handlers of the lesson in a class."""
     step, person = lesson.steps[status.step - 1], session.member.person
 
     def vote(prediction: str) -> None:
@@ -95,7 +95,7 @@ def handlers(status: ClassStatus, lesson: Lesson, session: LiveSession) -> dict[
 
 
 def move_class(status: ClassStatus, lesson: Lesson, session: LiveSession, number: int) -> None:
-    """Move the class to a step, as its teacher; show the step that the class is at again."""
+    """Move the class to a step, as its teacher, or show its current step again."""
     if number == status.step:
         lesson_state.open_in_class(lesson, number, session, status.is_released)
     elif 1 <= number <= len(lesson.steps):
@@ -106,7 +106,7 @@ def move_class(status: ClassStatus, lesson: Lesson, session: LiveSession, number
 
 
 def _act(session: LiveSession, act: Callable[[], None]) -> None:
-    """Do something in the class; what it does not allow is said beside the step."""
+    """Act in the class; an error is shown beside the step."""
     try:
         act()
     except ValueError as error:

@@ -14,7 +14,7 @@ from viz_app.session.parameters import Parameter
 
 
 def file_box(session: LiveSession, field: Field, label: str) -> None:
-    """Draw the choice of a file: an example, or one that was brought along."""
+    """Draw the choice of a file: an example, or a file of the session."""
     parameter = url_state.parameter_of(field)
     names = own_files.file_choices(session, field.kind)
     own_files.with_files(session, (field,), (url_state.get(parameter),))  # resets a choice of none
@@ -39,7 +39,7 @@ def pick_file(
 
 
 def file_upload(session: LiveSession, field: Field, chosen: Parameter | None = None) -> None:
-    """Draw the button that brings a file along, for the field or for the parameter `chosen`."""
+    """Draw the button that uploads a file, for the field or for the parameter `chosen`."""
     parameter, kind = chosen or url_state.parameter_of(field), own_files.FILE_KINDS[field.kind]
 
     def take(reference: str) -> None:

@@ -15,7 +15,7 @@ WIDTHS, DEPTHS = (1, 3, 5, 7), tuple(range(1, 7))
 COMPARED_WIDTH = Choice("from-rnn-width", 3, options=WIDTHS)
 COMPARED_DEPTH = Choice("from-rnn-depth", 3, options=DEPTHS)
 COMPARED_SEED = Whole("from-rnn-seed", 1)
-_KEPT = "from-rnn last good"
+_LAST_RUN = "from-rnn last good"
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Layers:
 
 
 def choose_layers(run: CurrentRun) -> Layers:
-    """Draw the settings into the row that is open.
+    """Draw the settings into the current row.
 
-    If the text is too long, say so and use this model's last shorter text.
+    If the text is too long, show an error and use this model's last shorter text.
     """
     width = pick.pick_few("CNN: width k (tokens)", COMPARED_WIDTH, WIDTHS)
     depth = pick.pick_few("CNN: layers", COMPARED_DEPTH, DEPTHS)
@@ -51,9 +51,9 @@ def choose_layers(run: CurrentRun) -> Layers:
     if short_source(run) is None:
         n = len(run.trace.streams["source"].ids)
         ui.show_note(st.container(), layer_text_too_long(n), bad=True, key="from-rnn")
-        model, last = st.session_state.get(_KEPT, ("", None))
+        model, last = st.session_state.get(_LAST_RUN, ("", None))
         return Layers(width, depth, seed, last if model == run.scope.fingerprint else None)
-    st.session_state[_KEPT] = run.scope.fingerprint, run
+    st.session_state[_LAST_RUN] = run.scope.fingerprint, run
     return Layers(width, depth, seed, run)
 
 

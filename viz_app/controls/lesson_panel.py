@@ -18,7 +18,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Change, LiveSession, Pictures
 from viz_app.session.parameters import declared_parameters
 
-LESSON_KEY, LIST_PAGE = "lesson", "lessons"  # of the component; address of the list
+LESSON_KEY, LIST_PAGE = "lesson", "lessons"  # key of the component; address of the list
 # pages that a step may open (navigation.PAGES without Lessons)
 LESSON_PAGE_NAMES = (
     "attention", "task", "inside", "layer", "positions", "masks", "interventions", "decoding", "compare", "from-rnn", "models",
@@ -36,7 +36,7 @@ def first() -> str:
 
 
 def follow_class(session: LiveSession) -> ClassStatus | None:
-    """Return the class that the session is in, if any, and open its step where it has moved on."""
+    """Return the session's class, if any, and open its step if the class has moved on."""
     status = class_state.class_status(session)
     if status is None or status.stage == session.member.stage:
         return status
@@ -50,7 +50,7 @@ def follow_class(session: LiveSession) -> ClassStatus | None:
 
 
 def begin_lesson(name: str) -> None:
-    """Open the first step of this lesson, if there is one of the name."""
+    """Open the first step of the lesson of this name, if there is one."""
     if lesson := offered_lessons().named(name):
         lesson_state.begin(lesson, live.live_session())
 
@@ -85,17 +85,17 @@ def draw_lesson(
     run: CurrentRun,
     status: ClassStatus | None = None,
 ) -> Callable[[CurrentRun], Pictures]:
-    """Draw the step beside the page, and its class; return what makes its picture of a run."""
+    """Draw the step and its class beside the page; return the function that draws it for a run."""
     if status:
         predictions, in_class = class_panel.part(status, session)
-        is_told = status.is_released
+        is_revealed = status.is_released
     else:
         predictions, in_class = lesson_state.predictions(), None
-        is_told = number in predictions
+        is_revealed = number in predictions
     step = lesson.steps[number - 1]
-    is_here = page == step.page_when(is_told)
+    is_here = page == step.page_when(is_revealed)
     beside = partial(_beside, session.beside)
-    find_departure = departure_finder(step, is_told, session, run, beside(run))
+    find_departure = departure_finder(step, is_revealed, session, run, beside(run))
 
     def pictures(run: CurrentRun) -> Pictures:
         other = beside(run)
@@ -103,7 +103,7 @@ def draw_lesson(
         picture = lesson_picture(
             lesson, number, predictions, run, other, is_here, in_class, departure
         )
-        return {LESSON_KEY: picture if status else picture | _way_on(lesson)}
+        return {LESSON_KEY: picture if status else picture | _next_button(lesson)}
 
     if status:
         handlers = class_panel.handlers(status, lesson, session)
@@ -112,9 +112,9 @@ def draw_lesson(
             "on_predict": lambda prediction: lesson_state.predict(
                 lesson, number, prediction, session
             ),
-            "on_step": partial(_go, lesson, session),
+            "on_step": partial(_open_step, lesson, session),
             "on_leave": lesson_state.leave_lesson,
-            "on_next": partial(_go_on, lesson, session),
+            "on_next": partial(_open_next, lesson, session),
         }
     is_asked = find_departure(run, beside(run)) is None
     draw_class = partial(
@@ -144,15 +144,15 @@ def _following(lesson: Lesson) -> tuple[int, Lesson] | None:
     return (number + 1, lessons[number]) if number < len(lessons) else None
 
 
-def _way_on(lesson: Lesson) -> dict[str, str]:
-    """Return what the button after the last step says, and its title."""
+def _next_button(lesson: Lesson) -> dict[str, str]:
+    """Return the label and the title of the button after the last step."""
     if (following := _following(lesson)) is None:
         return {"next": "All lessons", "nextTitle": ""}
     number, after = following
     return {"next": f"Lesson {number} →", "nextTitle": after.title}
 
 
-def _go_on(lesson: Lesson, session: LiveSession) -> None:
+def _open_next(lesson: Lesson, session: LiveSession) -> None:
     """Begin the lesson after this one or, after the last, open the list of lessons."""
     if (following := _following(lesson)) is not None:
         lesson_state.begin(following[1], session)
@@ -161,6 +161,6 @@ def _go_on(lesson: Lesson, session: LiveSession) -> None:
     session.leaves_for = LIST_PAGE
 
 
-def _go(lesson: Lesson, session: LiveSession, number: int) -> None:
+def _open_step(lesson: Lesson, session: LiveSession, number: int) -> None:
     if 1 <= number <= len(lesson.steps):
         lesson_state.open_step(lesson, number, session, number in lesson_state.predictions())

@@ -20,7 +20,7 @@ from viz_app.session import cache
 from viz_app.session.other_seeds import other_seeds
 
 MATCHED_PER_PASS = 8  # texts in one pass, so that it can be stopped soon
-MIN_SEEDS = 2  # a null compares them with each other
+MIN_SEEDS = 2  # the null distribution compares them with each other
 
 MatchKey = tuple[str, ...]  # fingerprints and similarities of both models
 _MATCHINGS = Slices("compare-matching")
@@ -42,10 +42,10 @@ def measured_steps(
     """Yield the number of texts compared so far, of `n_steps`; return the results.
 
     Raises:
-        ValueError: nothing of the models can be compared.
+        ValueError: no part of the models can be compared.
     """
     pairs = [(first, second), *combinations(seeds, 2)]
-    every, done = [], 0
+    compared, done = [], 0
     for one, other in pairs:
         of_texts = []
         for i in range(0, len(texts), MATCHED_PER_PASS):
@@ -55,8 +55,8 @@ def measured_steps(
             of_texts += [distances_of_text(a, b) for a, b in zip(ours, theirs, strict=True)]
             done += len(part)
             yield done
-        every.append(average_distances(of_texts))
-    matches, *null = every
+        compared.append(average_distances(of_texts))
+    matches, *null = compared
     names = tuple(scope.name for scope in seeds)
     return MatchedHeads(tuple(matches), null_distances(null), names, len(texts))
 
@@ -72,7 +72,7 @@ def matched_heads(first: Scope, second: Scope) -> MatchedHeads | None:
 
 
 def matching(first: Scope, second: Scope) -> None:
-    """Draw the button, or the progress and its stop; nothing where the results are there."""
+    """Draw the buttons and the progress; nothing once there are results."""
     if matched_heads(first, second) is not None:
         return
     key = _key(first, second)

@@ -56,7 +56,7 @@ class Measurement:
         return self.remaining is not None
 
     @property
-    def whole(self) -> int:
+    def total(self) -> int:
         """The number of timings in a complete measurement."""
         return len(TIMED_LENGTHS) * len(LAYER_KINDS)
 
@@ -64,9 +64,9 @@ class Measurement:
     def state(self) -> str:
         """The progress, the machine and the settings in one line."""
         n = len(self.timings)
-        status = "done" if n == self.whole else "stopped; what was measured remains"
+        status = "done" if n == self.total else "stopped; its times remain"
         status = "measuring" if self.running else status
-        return f"{n} of {self.whole}: {status}. {self.where}. {self.settings}."
+        return f"{n} of {self.total}: {status}. {self.where}. {self.settings}."
 
     def advance(self, seconds: float) -> None:
         """Measure for about this long."""
@@ -132,7 +132,7 @@ def _times(presentation: TimingPresentation) -> None:
             st.rerun()  # ends the periodic reruns of the fragment
     timed = timings()
     if measurement is not None:
-        st.progress(len(timed) / measurement.whole, measurement.state)
+        st.progress(len(timed) / measurement.total, measurement.state)
     left, right = st.columns([1.2, 1], gap="medium")
     with left:
         st.altair_chart(ui.fit_to_screen(presentation.chart(timed)), key="from-rnn-times")

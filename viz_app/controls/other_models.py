@@ -26,8 +26,8 @@ FindOtherView = Callable[
 def offer_models(find: FindOtherView, run: CurrentRun) -> None:
     """Draw a button for each of a few shipped models that `find` has a view of.
 
-    Draws nothing if it has a view of this model's own example, so that not the model but the text
-    is at fault.
+    Draws nothing if it has a view of this model's own example: then the text is the cause, not the
+    model.
     """
     scope = run.unchanged.scope
     reads_file = any(field.kind in FILE_FIELDS for field in scope.model.fields)
@@ -50,11 +50,11 @@ def models_with_view(find: FindOtherView) -> tuple[str, ...]:
 
     The model that a newcomer sees goes first, then those of the newest families.
     """
-    of_family: dict[object, str] = {}  # the first of each
+    by_family: dict[object, str] = {}  # the first of each
     for name in (one.name for one in menu.menu_entries()):
         if name in models.shipped() and (description := menu.menu_description(name)):
-            of_family.setdefault(description.family, name)
-    order = sorted(reversed(of_family.values()), key=lambda name: name != LANDING_CHECKPOINT)
+            by_family.setdefault(description.family, name)
+    order = sorted(reversed(by_family.values()), key=lambda name: name != LANDING_CHECKPOINT)
     return tuple(
         islice((name for name in order if shows(find, cache.scope(name))), MAX_OTHER_MODELS)
     )

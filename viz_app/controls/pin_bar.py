@@ -19,7 +19,7 @@ from viz_app.session.pinned import Pinned
 class RunRooms(NamedTuple):
     """The rooms for the texts of the current and of the pinned run, and for a choice for both.
 
-    They are one where nothing is pinned.
+    They are the same room if nothing is pinned.
     """
 
     current: DeltaGenerator
@@ -51,8 +51,8 @@ def open_pinned(
     try:
         scope = open_with_progress(session, checkpoints.folder(name), "pinned_opening")
         if scope is None:
-            stops = "Show the current run alone."
-            bar(session, session.pinned_opening, pinned.unpin, "opening-pinned", stops)
+            hint = "Show the current run alone."
+            bar(session, session.pinned_opening, pinned.unpin, "opening-pinned", hint)
             return None, None
         settings = pinned.pinned_beside(scope, run)
         if not is_changed:
@@ -75,7 +75,7 @@ def run_strips(
 ) -> RunRooms:
     """Name the current run and the pinned run, and return the rooms beside and below the names.
 
-    `draw_more` draws what else stands beside the pinned run's buttons.
+    `draw_more` draws further controls beside the buttons of the pinned run.
     """
     if settings is None or other is None:
         room = st.container()
@@ -102,7 +102,7 @@ def name_pinned(session: LiveSession, run: CurrentRun, settings: Pinned, other: 
 def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: CurrentRun) -> None:
     """Draw the buttons.
 
-    Streamlit keeps what they pass on, so they pass on parameters and not runs.
+    Streamlit keeps their arguments, so these are parameters and not runs.
     """
     files = pinned.files_of(other)
     keeps_files = bool(files) and all(url_state.get(pinned.of_pinned(file)) for file in files)
@@ -124,7 +124,7 @@ def _buttons(session: LiveSession, run: CurrentRun, settings: Pinned, other: Cur
         "Same text",
         key="pin-follow",
         icon=":material/link:",
-        help="Let the pinned run read what this run reads, while you type, too.",
+        help="Let the pinned run read the text of this run, also while you type.",
         on_click=noted(pinned.follow_texts),
         args=(pinned.fields(other.scope),),
     )

@@ -1,4 +1,4 @@
-"""Long work of a session, done in slices while the page is drawn, with its progress and a stop."""
+"""Long work of a session, done in slices while the page is drawn; it can be stopped."""
 
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class SlicedWork:
     """Work in progress, stopped, or ended with an error; `steps` returns its result."""
 
     key: Hashable
-    inputs: Any  # work on others starts again
-    steps: Generator[int, None, Any]  # yields how many are done
+    inputs: Any  # work on other inputs starts from the beginning
+    steps: Generator[int, None, Any]  # yields the number of units done
     n: int
-    unit: str  # of what is counted, such as "texts"
-    doing: str  # such as "scoring"
+    unit: str  # noun for the steps, such as "texts"
+    doing: str  # status while running, such as "scoring"
     done: int = 0
     is_stopped: bool = False
     error: str = ""
@@ -37,18 +37,18 @@ class Slices:
         self._running, self._finished = f"{name} running", f"{name} finished"
 
     def result(self, key: Hashable) -> Any:
-        """Return the result of the work of this key, None without one."""
+        """Return the result of the work with this key; None if there is none."""
         return st.session_state.get(self._finished, {}).get(key)
 
     def is_running(self, key: Hashable) -> bool:
-        """Return True if the work of this key goes on; that of another key is given up."""
+        """Return True if the work with this key is running; drop that of another key."""
         work = self._work
         if work is not None and work.key != key:
             work = st.session_state[self._running] = None
         return work is not None and not work.is_stopped
 
     def start(self, key: Hashable, inputs: Any, begin: Callable[[], SlicedWork]) -> None:
-        """Begin, or go on with work on the same inputs."""
+        """Start work, or continue work on the same inputs."""
         work = self._work
         if work is not None and (work.key, work.inputs) == (key, inputs) and not work.error:
             work.is_stopped = False

@@ -35,19 +35,19 @@ def departure_finder(
     run: CurrentRun,
     other: CurrentRun | None,
 ) -> FindDeparture:
-    """Return how a run and the pinned one beside it differ from those of a step.
+    """Return a function that tells how a run and the one pinned beside it differ from a step's.
 
-    The step is as it is after the prediction if it `is_changed`. The function that is returned
-    takes runs on other texts, too, and asks the session for nothing.
+    The step is as it is after the prediction if it `is_changed`. The function takes runs on other
+    texts, too, and does not read the session.
     """
     query = step.query_when(is_changed)
     name = url_state.get(CHECKPOINT) or _first_name()
-    of_step = _Asked.of(query, run, session.picked)
+    of_step = _AskedRun.of(query, run, session.picked)
     is_opening = session.opening is not None and name == of_step.checkpoint and not of_step.is_model
     pins, follows = is_changed and step.pins, not changes_texts(step)
     of_pin = None
     if pins and other is not None:
-        of_pin = _Asked.of(step.query, other, url_state.get(of_pinned(CHECKPOINT)), of_pinned)
+        of_pin = _AskedRun.of(step.query, other, url_state.get(of_pinned(CHECKPOINT)), of_pinned)
     is_opening |= pins and other is None and session.pinned_opening is not None
 
     def find(run: CurrentRun, other: CurrentRun | None) -> Departure | None:
@@ -65,20 +65,20 @@ def departure_finder(
         if is_opening:
             return Departure(IS_OPENING, is_told=False)
         is_told = is_beside and of_step.has_changes(run)
-        says = (
+        message = (
             SHOWS_OTHER_MODEL if not of_step.is_model
             else SHOWS_OTHER_TEXT if not reads
             else HAS_NO_PIN if is_of_step
             else HAS_OTHER_CHANGES
         )  # fmt: skip
-        return Departure(f"{says} {SHOW_AGAIN}", is_told)
+        return Departure(f"{message} {SHOW_AGAIN}", is_told)
 
     return find
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """The run of an address, in terms of the model that a run on the screen has.
+class _AskedRun:
+    """The run of an address, in terms of the model of a run on the screen.
 
     `can_change` is False if that is another model, which lacks something that the address changes.
     """
@@ -91,7 +91,7 @@ class _Asked:
     can_change: bool
 
     @classmethod
-    def of(cls, query: Query, run: CurrentRun, name: str | None, of: Of = itself) -> "_Asked":
+    def of(cls, query: Query, run: CurrentRun, name: str | None, of: Of = itself) -> "_AskedRun":
         """Return the run of an address; `name` is the menu name of the run's model."""
         fields = run.scope.model.fields
         checkpoint = CHECKPOINT.from_query(query) or _first_name()

@@ -33,7 +33,7 @@ def sweep_results(scope: Scope, baseline: str) -> SweepResult | None:
 
 
 def sweeping(scope: Scope, baseline: str) -> None:
-    """Draw the button and the texts, or the progress and its stop.
+    """Draw the buttons and the texts or the progress.
 
     Draws nothing where results are recorded.
     """
@@ -62,7 +62,7 @@ def sweeping(scope: Scope, baseline: str) -> None:
 
 
 def _texts(scope: Scope) -> tuple[list[list[str]], str]:
-    """Return the texts to measure over, and what is wrong with those that were typed."""
+    """Return the texts to measure over, and the error in those that were typed."""
     if len(scope.held_out) >= MIN_SWEPT_TEXTS:
         return scope.held_out[:MAX_SWEPT_TEXTS], ""
     value, error = text_box(TEXTS_LABEL, SWEPT_TEXTS, url_state.get(SWEPT_TEXTS) or "")

@@ -106,7 +106,7 @@ def _blocks(trace: Trace, site: AttentionSite, head: int, hidden: Sequence[int])
 
 
 def part_around(site: AttentionSite, tile: tuple[int, int]) -> tuple[slice, slice]:
-    """Return the queries and the keys of the part around (query, key); of a short text all."""
+    """Return the queries and keys of the part around (query, key); all of them for a short text."""
     if not has_many_cells(site):
         return slice(0, site.n_query), slice(0, site.n_key)
     return _around(tile[0], site.n_query), _around(tile[1], site.n_key)

@@ -178,8 +178,8 @@ def of_long_text(site: AttentionSite, tile: Tile) -> str:
     blocks = f"the largest of each block of {k} × {k} weights"
     part = blocks if tile is None else "the exact weights of the part that is shown"
     return (
-        f"Of this head the CSV and the npz have all {n:,} weights (up to {14 * n / 1e6:,.0f} and {5 * n / 1e6:,.0f} MB)."
-        f" The SVG has {part}. Of all heads the npz has {blocks}."
+        f"For this head, the CSV and the npz have all {n:,} weights (up to {14 * n / 1e6:,.0f} and {5 * n / 1e6:,.0f} MB)."
+        f" The SVG has {part}. For all heads, the npz has {blocks}."
     )
 
 

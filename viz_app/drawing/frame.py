@@ -39,9 +39,9 @@ LEGEND_LAYOUT = {
 
 
 TITLE_CHARACTERS = 44  # in a line of a title
-# px; Streamlit's own follows the page's letters, which change after the chart has come
+# px; Streamlit's own follow the page's font size, which changes after the chart has been drawn
 AXIS_PADDING = {"labelPadding": 6, "titlePadding": 8}
-LABEL_LETTERS = 20  # the most that a label of a legend is long, in the height of its letters
+MAX_LABEL_LENGTH = 20  # longest label of a legend, in multiples of its font size
 Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
 
 
@@ -122,9 +122,9 @@ def _title(lines: Sequence[str], height: int) -> dict[str, object]:
 
 
 def fitted(chart: Chart, screen: Screen, *, grows: bool = True, extra_px: int = 0) -> Chart:
-    """Return the chart with the letters that the screen asks for, and as tall as it has room for.
+    """Return the chart with the font sizes of the screen, and as tall as the screen has room for.
 
-    A chart that does not grow is always as tall as it was made. An Altair chart of one plot is
+    A chart that does not grow keeps its height. An Altair chart of one plot is
     `extra_px` px taller where it is presented, except on a phone.
     """
     if isinstance(chart, go.Figure):
@@ -137,24 +137,24 @@ def fitted(chart: Chart, screen: Screen, *, grows: bool = True, extra_px: int = 
             if extra_px and screen.is_presented and screen.window != "phone":
                 chart.height += extra_px
         _enlarge(chart, screen)
-    letters, titles = screen.letters, screen.title_letters
-    sizes = {"labelFontSize": letters, "titleFontSize": titles}
+    size, title_size = screen.label_size, screen.title_size
+    sizes = {"labelFontSize": size, "titleFontSize": title_size}
     chart.config = {
         "axis": sizes | AXIS_PADDING,
         "header": sizes,
-        "legend": sizes | {"labelLimit": LABEL_LETTERS * letters},
+        "legend": sizes | {"labelLimit": MAX_LABEL_LENGTH * size},
     }
     return chart
 
 
 def _enlarge(chart: alt.TopLevelMixin, screen: Screen) -> None:
-    """Give the chart's title and the texts in its plot the letters of the screen."""
+    """Give the chart's title and the texts in its plot the font sizes of the screen."""
     for part in chart.layer if isinstance(chart, alt.LayerChart) else ():
         if isinstance(part.mark, alt.MarkDef) and part.mark.type == "text":
-            part.mark.fontSize = screen.letters
+            part.mark.fontSize = screen.label_size
     if isinstance(title := chart.title, alt.TitleParams):
         text = title.text if isinstance(title.text, str) else " ".join(title.text)
-        size = max(TITLE_SIZE, screen.letters + 2)
+        size = max(TITLE_SIZE, screen.label_size + 2)
         characters = TITLE_CHARACTERS * TITLE_SIZE * screen.growth / size
         title.fontSize, title.text = size, textwrap.wrap(text, int(characters))
 
@@ -165,18 +165,18 @@ def _fitted_figure(chart: go.Figure, screen: Screen) -> go.Figure:
     height += screen.taller
     if not screen.is_presented:
         return chart.update_layout(height=height, title_y=1 - above_title / height)
-    by = screen.letters - LABEL_SIZE  # px: what the text grows by
+    by = screen.label_size - LABEL_SIZE  # px: what the text grows by
     under, over = (0.075 * by * side for side in (margin.b, margin.t))
     height += under + over
     return chart.update_layout(
-        font_size=screen.letters,
-        hoverlabel_font_size=screen.letters,
-        title_font_size=screen.letters + 2,
+        font_size=screen.label_size,
+        hoverlabel_font_size=screen.label_size,
+        title_font_size=screen.label_size + 2,
         title_y=1 - (above_title + by + 1) / height,
         margin={"t": margin.t + over, "b": margin.b + under},
         height=height,
         annotations=[{**note.to_plotly_json(), "yshift": note.yshift - 4.5 * by} for note in notes],
-    ).update_annotations(font_size=screen.letters)
+    ).update_annotations(font_size=screen.label_size)
 
 
 def _grow(chart: alt.TopLevelMixin, screen: Screen) -> None:

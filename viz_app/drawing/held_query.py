@@ -30,7 +30,7 @@ def pack_over_file(
     is_whole: bool,
     **arrays: np.ndarray,
 ) -> bytes:
-    """Return the payload of a head over a file, `what` it is: an "image" or a "sound".
+    """Return the payload of a head over a file; `what` names its kind, "image" or "sound".
 
     `header` and `arrays` are the file's own. Unless `is_whole`, the chosen head's weights are those
     of the shown query alone.

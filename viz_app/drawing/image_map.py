@@ -48,7 +48,7 @@ def image_map(
 ) -> bytes:
     """Return the payload of the component `image_map`.
 
-    Of an image with many patches it holds the row of the shown query alone.
+    For an image with many patches it holds only the row of the shown query.
     """
     row = image_of(trace, site)
     if row is None:

@@ -17,7 +17,7 @@ SPACE_MARK = "·"
 LONELY = {
     " ": "␣",
     "\n": "↵",
-}  # what as SPACE_MARK would look like a full stop where it is a token of its own
+}  # alone in a token, SPACE_MARK would look like a full stop
 # between the token read and the token written; spaces in a token are shown as SPACE_MARK
 ARROW = " → "
 OR = " | "  # between the tokens that two runs have at one position
@@ -71,7 +71,7 @@ def labels(encoding: Encoding) -> list[Label]:
 
 
 def answer_labels(trace: Trace, output: TokenClasses) -> list[Label]:
-    """Return one label for each row of an answer: of its token, or of its part of the sound."""
+    """Return one label for each row of an answer: its token, or its part of the sound."""
     return [Label(part) for part in output.parts] or labels(trace.streams[output.stream])
 
 
@@ -143,7 +143,7 @@ def _step(read: Label, output: Label) -> Label:
 
 
 def of_two_runs(first: Label, second: Label, *names: str) -> Label:
-    """Return the label of a position with a token of each run; of a step, only what differs twice.
+    """Return the label of a position with the tokens of two runs where they differ.
 
     `names` are those of the runs, for the note.
     """

@@ -20,7 +20,7 @@ _LOSSES = {"loss": TRAINING_LINE, "validation loss": HELD_OUT_LINE}
 
 @dataclass(frozen=True)
 class Curve:
-    """A run: what it is called in the chart, and its rows."""
+    """A run: its name in the chart, and its rows."""
 
     name: str
     rows: Sequence[dict[str, float]]
@@ -38,9 +38,9 @@ def learning_chart(
     """Return a Vega-Lite chart; steps are spaced as log(1 + step/10), losses are logarithmic.
 
     The first run's lines are solid, the second's dashed. A dashed rule marks the step of the
-    picture; `last` is the last step of the runs; without a `metric`, none is drawn. What has no
-    point yet has no line and no axis: Vega finds no extent in it and warns. Before the first point
-    there is no chart, and the result is empty. A band marks the jump of the induction score
+    picture; `last` is the last step of the runs; without a `metric`, none is drawn. A series
+    without points gets no line and no axis, since Vega warns about an empty extent. The result is
+    empty before the first point. A band marks the jump of the induction score
     (models.analysis.induction), if one was recorded.
     """
     points = [point for curve in curves for point in _points(curve, metric)]
@@ -53,7 +53,7 @@ def learning_chart(
         (TRAINING_LINE, HELD_OUT_LINE): _LOSS_AXIS,
         (metric, MATCHING_LINE): _measure_axis(metric),
     }
-    size = screen.letters - 1 if screen.is_presented else 11
+    size = screen.label_size - 1 if screen.is_presented else 11
     height = LARGE_HEIGHT if screen.is_presented else LEARNING_HEIGHT
     styles = zip(("solid", "dashed"), curves, strict=False)
     legend = ", ".join(f"{style}: {curve.name}" for style, curve in styles)
@@ -98,7 +98,7 @@ def _encoding(
     *,
     columns: int,
 ) -> dict[str, Any]:
-    """Return how points become lines: by step, a colour for each measure, a dash for each run."""
+    """Return the encoding of points as lines: a colour for each measure, a dash for each run."""
     colours = {TRAINING_LINE: look.quiet, HELD_OUT_LINE: look.accent}
     if metric:
         colours[metric] = look.opposite
@@ -165,7 +165,7 @@ def _ticks(last: int) -> list[int]:
 
 
 def _lines(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a line of each run for each name that has points; marked where they are measured."""
+    """Return a layer for each name that has points; held-out measurements are marked."""
     by_name = {name: [point for point in points if point["of"] == name] for name in names}
     return [
         {
@@ -178,7 +178,7 @@ def _lines(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[
 
 
 def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
-    """Return the points of a run; of a long line, evenly spaced ones and the last."""
+    """Return the points of a run; for a long line, evenly spaced ones and the last."""
     losses = [row for row in curve.rows if "loss" in row and row["step"] > 0]
     every = -(-len(losses) // MAX_POINTS) or 1
     thinned = losses[::every] + losses[-1:] * (len(losses) % every != 1 and every > 1)

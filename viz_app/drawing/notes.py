@@ -49,7 +49,7 @@ def refusal(text: str) -> dict:
 def plain_sentence(markdown: str, max_length: int = 170) -> str:
     """Return the first sentence of a text without its marks.
 
-    Those after it follow while they are short in all.
+    Further sentences follow as long as they are short together.
     """
     first, *others = markdown.partition("\n\n")[0].replace("*", "").split(". ")
     for sentence in others:
@@ -104,7 +104,7 @@ def read_text(trace: Trace) -> str:
 def answer_line(trace: Trace) -> tuple[str, str]:
     """Return the kind of answer that the model gives, in words, and the answer.
 
-    Both go by the type of its first output.
+    Both depend on the type of its first output.
     """
     output = first_output(trace)
     return _ANSWERS.get(type(output), _other)(trace, output)

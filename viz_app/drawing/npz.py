@@ -57,7 +57,7 @@ def _npy(name: str, array: np.ndarray | RowwiseArray) -> Iterator[bytes]:
         yield np.ascontiguousarray(part, dtype).tobytes()
     if missing:
         raise ValueError(
-            f"{name}: {missing} of the numbers that its shape {tuple(array.shape)} says are missing"
+            f"{name}: {missing} of the numbers in its shape {tuple(array.shape)} are missing"
         )
 
 

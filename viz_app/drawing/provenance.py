@@ -59,7 +59,7 @@ def site_name(site: AttentionSite) -> str:
 
 
 def change_name(edit: Edit) -> str:
-    """Say what an edit does and where, by the names that arrays have in files."""
+    """Describe what an edit does and where, with the names of arrays in files."""
     place, limits = edit.where.describe(1)
     return f"{counted_from_one(place)}: {', '.join([*edit.effects(), *limits])}"
 

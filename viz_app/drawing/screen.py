@@ -1,10 +1,10 @@
-"""The screen that charts are drawn for: the letters of a presentation, and the room of a window."""
+"""The screen that charts are drawn for: its font sizes and the size of its window."""
 
 from typing import Literal, NamedTuple, get_args
 
 WindowSize = Literal["usual", "large", "phone"]  # as first_paint.js measures it
 WINDOW_COOKIE = "attnscope_window"
-LABEL_SIZE, TITLE_SIZE = 12, 14  # px, of letters on a page that is not presented
+LABEL_SIZE, TITLE_SIZE = 12, 14  # px, font sizes on a page that is not presented
 TALLER = {"usual": 0, "large": 220, "phone": -80}  # px
 
 
@@ -15,16 +15,16 @@ class Screen(NamedTuple):
     window: WindowSize = "usual"
 
     @property
-    def letters(self) -> int:
+    def label_size(self) -> int:
         """The font size of a chart's labels, in px."""
         if not self.is_presented:
             return LABEL_SIZE
         return 20 if self.window == "large" else 16
 
     @property
-    def title_letters(self) -> int:
+    def title_size(self) -> int:
         """The font size of the titles of axes and legends, in px."""
-        return max(TITLE_SIZE, self.letters)
+        return max(TITLE_SIZE, self.label_size)
 
     @property
     def taller(self) -> int:
@@ -41,5 +41,5 @@ USUAL_SCREEN = Screen()
 
 
 def window_size(name: str) -> WindowSize:
-    """Return the size of this name; the usual one for what no browser of ours sends."""
+    """Return the size of this name; the usual one for any other name."""
     return next((one for one in get_args(WindowSize) if one == name), "usual")

@@ -47,7 +47,7 @@ def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
     It is the one with the most peaked rows on average. Where tokens attend to each other, it is the
     one with the most peaked columns, over all words but the first: each word counts by the largest
     weight that another token gives it. Many heads rest on one token, the first or a full stop,
-    which says little of a text.
+    which says little about the text.
     """
     sites = [s for s in trace.attention.values() if s.kind == kind] or list(
         trace.attention.values()
@@ -64,7 +64,7 @@ def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
 def _mean_peaks(trace: Trace, site: AttentionSite) -> Tensor:
     """Return (head,): the mean of the strongest weights of queries, or of words that are read.
 
-    Of at most MAX_SAMPLED_ROWS queries.
+    Long texts are sampled, down to fewer than 2 · MAX_SAMPLED_ROWS queries.
     """
     rows = slice(0, None, max(1, site.n_query // MAX_SAMPLED_ROWS))
     words = _words_read(trace, site)[rows]

@@ -46,7 +46,7 @@ def sound_map(
 ) -> bytes:
     """Return the payload of the component `sound_map`.
 
-    Where there are many cells it holds the row of the shown query alone.
+    If there are many cells, it holds only the row of the shown query.
     """
     row = sound_of(trace, site)
     if row is None:

@@ -40,7 +40,7 @@ IN_TOKENS = " (counted in tokens, not words)"
 FINGERPRINT = 12  # characters shown: enough to tell any two models apart
 CAPTION_LINE, CAPTION_SIZE = 17, 12  # of a caption, in pixels
 LINE_BREAK = LONELY["\n"]
-# what ends a line, or cannot be in an SVG (XML 1.0, section 2.2)
+# characters that end a line, or cannot be in an SVG (XML 1.0, section 2.2)
 _UNWRITTEN = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 MAX_CAPTION = 600  # characters of a caption; the metadata always holds the full text
 
@@ -84,7 +84,7 @@ def _answer(trace: Trace) -> tuple[str, str]:
 
 
 def _changes(trace: Trace) -> str:
-    """Return what was changed; if tokens are joined to words, say that they are counted in it."""
+    """Return the changes; where tokens are joined to words, note that positions count tokens."""
     changes = "; ".join(map(provenance.change_name, trace.edits))
     in_tokens = is_joined(trace) and any(edit.names_positions for edit in trace.edits)
     return changes + IN_TOKENS * in_tokens
@@ -110,15 +110,15 @@ def of_step(trace: Trace, step: int) -> Facts:
 
 
 def of_all_steps(trace: Trace, steps: Sequence[int]) -> Facts:
-    """Return the facts of this run that hold at all these training steps of its model, and them."""
+    """Return the facts of this run that hold at all these training steps of its model."""
     listed = ", ".join(map(str, steps))
     return _without_answer(trace, "fingerprint", "training step", steps=listed)
 
 
 def _without_answer(trace: Trace, *names: str, **more: str) -> Facts:
     left_out = {*names, _answer(trace)[0]}
-    every = facts(trace, **more)
-    return {name: value for name, value in every.items() if name not in left_out}
+    all_facts = facts(trace, **more)
+    return {name: value for name, value in all_facts.items() if name not in left_out}
 
 
 def of_two(first: Trace, second: Trace, **more: str) -> Facts:

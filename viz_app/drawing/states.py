@@ -63,7 +63,7 @@ def explain_states(config: Seq2SeqConfig, terms: words.Terms) -> str:
         f"**This model has no attention.** Its encoder {reads}. Its decoder receives only the end of that reading, **h(m)**, framed in the "
         f"picture. It is {final_states}. From it the decoder makes its first state, s(0) = tanh(W h(m) + b), {config.d_hidden} numbers. "
         f"All that it knows of {terms.source} is in those **{d} numbers**, however long the text is. It never looks back at a "
-        f"single token; otherwise it reads only its own text.\n\n{rows} An attention would let the decoder read every row, with "
+        f"single token; otherwise it reads only its own text.\n\n{rows} Attention would let the decoder read every row, with "
         "weights that add up to 1. To see that, choose a model with Bahdanau's alignment (such as "
         f"**{terms.aligned}**) or a Transformer above."
     )

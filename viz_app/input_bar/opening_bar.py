@@ -54,9 +54,9 @@ def bar(
     pending: Opening,
     stop: Callable[[], None] | None,
     key: str = "opening",
-    says: str = "Keep the current model.",
+    help_text: str = "Keep the current model.",
 ) -> None:
-    """Show the progress of an opening, with a button whose help text is `says`.
+    """Show the progress of an opening, with a button that has a `help_text`.
 
     The browser part polls the progress and reruns the page at the end.
     """
@@ -70,4 +70,4 @@ def bar(
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key=key):
         show(OPENING_BAR, progress, key=f"{key} progress", on_ready=lambda: None)
         if stop:
-            st.button("Cancel", key=f"stop-{key}", on_click=noted(stop), help=says)
+            st.button("Cancel", key=f"stop-{key}", on_click=noted(stop), help=help_text)

@@ -140,9 +140,9 @@ class ByteCache:
     """Values by key, at most `budget` bytes of them, with shared parts counted once.
 
     The first thread to ask for a value computes it while the others wait; a value larger than the
-    budget is returned to all of them but not stored. An evicted value is still found, and counted, as
-    long as something refers to it, as sessions do to the runs they show; a quarter of
-    the budget is reserved for stored values, whatever sessions hold. A shared value, an opened
+    budget is returned to all of them but not stored. An evicted value is still found, and counted,
+    as long as something refers to it, as sessions do to the runs they show; a quarter of the budget
+    is reserved for stored values, whatever sessions hold. A shared value, an opened
     model, counts only while it is stored: it belongs to its users.
     """
 

@@ -2,7 +2,8 @@
 
 A class has a code of eight digits. All server processes of an app share one SQLite file, which
 is deleted when the app ends. It holds no names: a person is a random text that their browser keeps.
-The predictions of a class are deleted when the teacher ends it, or after an hour without the teacher.
+A class and its predictions are deleted when the teacher ends it, or after an hour without the
+teacher.
 """
 
 import hashlib

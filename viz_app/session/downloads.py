@@ -1,8 +1,8 @@
 """Downloads over a route of their own: a file is made while it is sent, when it is requested.
 
-A link is valid as long as its session, and its file is that of the run shown at that time. Streamlit's
-download button would hold whole files until the session ends, and forget its file at every rerun,
-during which a click leads nowhere.
+A link is valid as long as its session, and its file is about the run that is shown at the time of
+the request. Streamlit's download button would hold whole files until the session ends, and forget
+its file at every rerun: a click meanwhile would lead nowhere.
 """
 
 import mimetypes

@@ -99,14 +99,14 @@ def text_responder(
         unchanged = unchanged or session.keep_last()
         if unchanged.scope is not scope:
             return {}
-        small_prints = {note_key(field): notes[field.name] for field in fields}
+        below_boxes = {note_key(field): notes[field.name] for field in fields}
         try:
             run = change(unchanged)
-            small_prints["written"] = strip(run.trace, run.terms, run.stale)
-            return {**small_prints, **pictures(run)}
+            below_boxes["written"] = strip(run.trace, run.terms, run.stale)
+            return {**below_boxes, **pictures(run)}
         # the rerun will show the error next to its cause
         except (models.InputError, CheckpointError):
-            return small_prints
+            return below_boxes
 
     return answer
 

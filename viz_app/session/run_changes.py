@@ -135,7 +135,7 @@ def clear_forced(run: CurrentRun, of: Of = itself) -> None:
 
 
 def forced_were_cleared() -> bool:
-    """Return True if a change of the source cleared forced tokens and none has been forced since."""
+    """Return True if a change of the source cleared forced tokens and none is forced since."""
     return bool(recall(_cleared(itself)))
 
 

@@ -23,7 +23,7 @@ def session_id() -> str:
 
 
 def is_there(owner: str) -> bool:
-    """Return True if a browser is connected to the session; always True without Streamlit's server."""
+    """Return True if a browser is connected to the session, or if there is no server."""
     return not exists() or get_instance().is_active_session(owner)
 
 

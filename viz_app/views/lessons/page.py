@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from viz_app.components.catalogue import LESSON_LIST, PLAIN
-from viz_app.controls.class_door import class_door
+from viz_app.controls.class_entry import class_entry
 from viz_app.controls.lesson_panel import begin_lesson, offered_lessons
 from viz_app.drawing.notes import rows
 from viz_app.session.current_run import CurrentRun
@@ -54,7 +54,7 @@ def _layout(run: CurrentRun, choices: None, pictures: Pictures) -> Sequence[Page
     return [
         ShownComponent(PLAIN, "note lessons"),
         ShownComponent(LESSON_LIST, choose=begin),
-        Widget(class_door),
+        Widget(class_entry),
     ]
 
 

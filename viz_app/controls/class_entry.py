@@ -1,4 +1,4 @@
-"""The door to a class on the Lessons page: joining one, starting one, and its handouts."""
+"""The way into a class on the Lessons page: joining or starting one, and its handouts."""
 
 import streamlit as st
 
@@ -13,10 +13,10 @@ from viz_app.session.remembered import recall
 _CODE, CODE_BOX_CHARACTERS = "class-code", 20  # key of the box; characters in it
 
 
-def class_door() -> None:
-    """Draw what joins a class, what starts one, and the handouts of the lesson chosen for it."""
+def class_entry() -> None:
+    """Draw the controls that join or start a class, and the handouts of the chosen lesson."""
     titles = {lesson.name: lesson.title for lesson in offered_lessons().lessons}
-    with pick.control_row("class-door"):
+    with pick.control_row("class-entry"):
         st.text_input("Class code", key=_CODE, max_chars=CODE_BOX_CHARACTERS, width=170)
         st.button("Join", key="class-join", on_click=noted(_join))
         lesson = st.selectbox(
