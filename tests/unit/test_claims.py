@@ -265,7 +265,7 @@ def test_the_claims_of_reach():
         (AUTOGRAD, True, 1e-4),
     ]
     assert [c.sentence for c in checks] == [
-        "Largest ‖∂y(i)/∂x(j)‖ where a layer's graph has no way from x(j) to y(i)",
+        "Largest ‖∂y(i)/∂x(j)‖ where a layer's graph has no path from x(j) to y(i)",
         "Largest difference of any y from the models' own pass, relative",
         "First tokens through plain autograd; largest difference, relative",
     ]

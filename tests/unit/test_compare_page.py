@@ -312,9 +312,9 @@ def test_a_head_that_the_run_lacks_is_not_looked_at() -> None:
 
 
 def test_where_answers_part() -> None:
-    assert text.parting(["a", "b"], ["a", "b"]) == -1
-    assert text.parting(["a", "b"], ["a", "c"]) == 1
-    assert text.parting(["a"], ["a", "b"]) == 1
+    assert text.first_difference(["a", "b"], ["a", "b"]) == -1
+    assert text.first_difference(["a", "b"], ["a", "c"]) == 1
+    assert text.first_difference(["a"], ["a", "b"]) == 1
     said = text.compared_answers(["a", "b"], ["a", "c"])
     assert "“b” in this run" in said
     assert "“c” in the pinned run" in said

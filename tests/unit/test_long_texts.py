@@ -123,7 +123,7 @@ def test_matrices_are_shown_round_the_chosen_weight(
         key - columns[0],
     )
     assert header["part"] == (
-        f"Round the chosen weight: queries {rows[0]} to {rows[1] - 1} of 22 and keys {columns[0]} to {columns[1] - 1} of 22. "
+        f"Around the chosen weight: queries {rows[0]} to {rows[1] - 1} of 22 and keys {columns[0]} to {columns[1] - 1} of 22. "
         "The softmax and the mixture of the values are over all keys."
     )
     named = [label[0].split(" → ")[0] for label in header["tokens"]["query"]]

@@ -1,6 +1,6 @@
 """The view of a model without attention: the states of its encoder.
 
-A check holds that only h_m is passed on.
+A check confirms that only h(m) is passed on.
 """
 
 from collections.abc import Sequence

@@ -72,7 +72,7 @@ NO_ATTENTION_HERE = "This model has no attention, so no token attends to another
 
 def _choose(run: CurrentRun) -> AttentionChoices:
     choose_step(run)
-    if run.spec.model.similarity:  # chosen on the page Inside a head
+    if run.spec.model.similarity:  # it is chosen on the page Inside a head
         choose_similarity(run)
     focus = chosen_focus(run.trace, in_words=joins())[1]
     return AttentionChoices(focus, tile(), chosen_scale(), joins())
@@ -85,12 +85,12 @@ def _within(choices: AttentionChoices, run: CurrentRun, other: CurrentRun) -> At
 def _layout(run: CurrentRun, choices: AttentionChoices, pictures: Pictures) -> Sequence[PageCell]:
     """Lay out all heads beside the chosen one, with its text, checks and files below.
 
-    Over an image or a sound, the chosen one is seen as a matrix in the drawer.
+    For an image or a sound, the matrix of the chosen head is in the drawer.
     """
     head = {"on_lock": hold, "on_look": choose_scale, "on_tile": choose_tile}
     overview = {"on_pick": pick_head, "on_join": choose_words}
-    choices_there = {"on_lock": hold, "on_pick": pick_head}
-    maps = [ShownComponent(component, choose=choices_there) for component in (IMAGE_MAP, SOUND_MAP)]
+    map_handlers = {"on_lock": hold, "on_pick": pick_head}
+    maps = [ShownComponent(component, choose=map_handlers) for component in (IMAGE_MAP, SOUND_MAP)]
     over = [one for one in maps if one.picture in pictures]
     matrix = ShownComponent(HEAD, choose=head)
     beside = [*over, Foot(cells=[matrix])] if over else [matrix, Foot()]
@@ -143,13 +143,13 @@ def _held(run: CurrentRun, choices: AttentionChoices) -> tuple[int | None, int |
 
 
 def _leads_to(run: CurrentRun, choices: AttentionChoices) -> NextQuestion:
-    """Ask for the weight that Inside a head opens at: of the held token, or a typical one."""
+    """Ask about the weight that Inside a head opens with: the held token's, or a typical one."""
     answer = NextQuestion("What does this model predict?", "task")
     if not run.trace.attention:
         return answer
     focus = choices.focus
     site = run.trace.attention[focus.site]
-    if not site.has_causes:  # of finished weights it is not known
+    if not site.has_causes:  # the origin of finished weights is not known
         return answer
     cell = chosen_cell(run.trace, site, focus.head, *_held(run, choices))
     rows, row = slice_with(site, cell.query)

@@ -13,7 +13,7 @@ def distance_checks(what: Compared) -> list[Check]:
     """Check the distance by a second route, against itself and swapped."""
     first, second = what.maps
     itself = row_distances(first, first).nan_to_num(0.0)
-    turned = float(row_distances(second, first).nanmean().nan_to_num(0.0))
+    swapped = float(row_distances(second, first).nanmean().nan_to_num(0.0))
     by_kl = _by_kl(first.double().numpy(), second.double().numpy())
     return [
         Check(
@@ -24,15 +24,15 @@ def distance_checks(what: Compared) -> list[Check]:
         ),
         Check(
             "swapped: the same distance",
-            abs(turned - what.distance),
+            abs(swapped - what.distance),
             CLOSE,
-            "The distance with the two sides exchanged, less the distance shown, in bits",
+            "The distance with the two sides exchanged, minus the distance shown, in bits",
         ),
         Check(
             "the distance by another formula",
             abs(by_kl - what.distance),
             CLOSE,
-            "Half of KL(p‖m) + half of KL(q‖m) with m = (p + q)/2, less the distance shown, in bits",
+            "Half of KL(p‖m) + half of KL(q‖m) with m = (p + q)/2, minus the distance shown, in bits",
         ),
         *check_site(what.site),
     ]
@@ -51,6 +51,6 @@ def _by_kl(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _with_sink(rows: np.ndarray) -> np.ndarray:
-    """Append a column with what each row leaves to no token."""
+    """Append a column with the weight that each row leaves to no token."""
     sums = rows.sum(-1, keepdims=True)
     return np.hstack([rows, np.where((sums > 0) & (sums < 1 - MIN_SHARE_LEFT), 1 - sums, 0.0)])

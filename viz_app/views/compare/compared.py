@@ -13,9 +13,9 @@ from viz_app.drawing.stamp import Facts, facts, of_two
 from viz_app.views.compare import text
 from viz_app.views.compare.text import Sides
 
-MAX_TEXT_TOKENS = 256  # of a text whose heads are compared
-MAX_RUN_WEIGHTS = 12_000_000  # of all heads of a run
-COMPARED_SCALES = (0.1, 0.25, 0.5, 1.0)  # of the difference
+MAX_TEXT_TOKENS = 256  # tokens of a text whose heads are compared
+MAX_RUN_WEIGHTS = 12_000_000  # weights of all heads of a run
+COMPARED_SCALES = (0.1, 0.25, 0.5, 1.0)  # ends of the difference's scale
 
 ComparedHead = tuple[str, int]  # a site and a head
 GridIndex = tuple[int, int]  # a layer and a head of one kind
@@ -23,7 +23,7 @@ GridIndex = tuple[int, int]  # a layer and a head of one kind
 
 @dataclass(frozen=True)
 class Compared:
-    """Two runs, and the pair of heads that is looked at."""
+    """Two runs, and the chosen pair of heads."""
 
     comparison: Comparison
     pair: KindPair
@@ -162,7 +162,7 @@ def compare_heads(
 ) -> Compared:
     """Compare heads of the same layer and number, or all of a kind with one head of the second run.
 
-    The pair looked at is that in focus, or the one furthest apart.
+    The chosen pair is the one in focus, or the one furthest apart.
     """
     reference = None
     if other:

@@ -66,7 +66,7 @@ def difference(what: Compared, answers: dict[str, Any]) -> bytes:
 
 
 def _names(what: Compared) -> list[str]:
-    """Return what the two maps are called."""
+    """Return the titles of the two maps."""
     ours, theirs = what.head_names
     if what.is_one_run:
         return [ours, theirs]
@@ -77,7 +77,7 @@ def _names(what: Compared) -> list[str]:
 
 
 def _difference(what: Compared) -> str:
-    """Return which head's weights are subtracted from which."""
+    """Describe the difference: one head minus the other."""
     ours, theirs = what.head_names
     if what.is_one_run:
         return f"{ours} minus {theirs}"
@@ -129,7 +129,7 @@ def _labels(what: Compared) -> tuple[AxesLabels, AxesLabels, AxesLabels]:
 
 
 def _how(what: Compared) -> str:
-    """Say how the rows are compared."""
+    """Describe how the rows are compared."""
     ways = dict.fromkeys(pair.how for pair in what.comparison.kinds if pair.kind in what.grids)
     notes = [text.COMPARED_BY_NOTE[way] for way in ways]
     if any(bool(left_to_sink(rows).any()) for rows in what.maps):
@@ -140,12 +140,15 @@ def _how(what: Compared) -> str:
 def of_both(
     first: Sequence[str], second: Sequence[str], sides: Sides, apart: str = ""
 ) -> dict[str, Any]:
-    """Return the words of both answers and where they part, or why they are kept `apart`."""
-    parts, verdict = -1, apart
+    """Return the words of both answers and where they diverge, or why they are kept `apart`."""
+    diverges, verdict = -1, apart
     if not apart:
-        parts, verdict = text.parting(first, second), text.compared_answers(first, second, sides)
+        diverges, verdict = (
+            text.first_difference(first, second),
+            text.compared_answers(first, second, sides),
+        )
     both = zip(sides.captions, (first, second), strict=True)
     return {
-        "answers": [{"whose": name, "words": list(some), "from": parts} for name, some in both],
+        "answers": [{"whose": name, "words": list(some), "from": diverges} for name, some in both],
         "verdict": verdict,
     }

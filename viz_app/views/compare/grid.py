@@ -8,7 +8,7 @@ from viz_app.drawing.stamp import Facts, saving
 from viz_app.views.compare import text
 from viz_app.views.compare.compared import Compared, nearest_head, nearest_other_head
 
-MIN_END = 0.01  # bits: what is as dark as it gets is no rounding error
+MIN_END = 0.01  # bits: least end of the scale, so that rounding errors stay pale
 
 
 def distances(what: Compared) -> dict[str, Any]:

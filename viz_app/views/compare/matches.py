@@ -1,4 +1,4 @@
-"""The section Many texts: which head of one model does what which head of another does?"""
+"""The section Many texts: which head of one model corresponds to which head of another?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class MatchChoices:
 
     second: Scope
     kind: str
-    about_second: Facts  # the facts of the other model, as files say them
+    about_second: Facts  # the facts of the other model, for files
 
 
 def choose_matches(run: CurrentRun) -> MatchChoices:
@@ -164,7 +164,7 @@ def match_chart(
 
 
 def layout(run: CurrentRun, choices: MatchChoices, pictures: Pictures) -> Sequence[PageCell]:
-    """Place the chart beside the table; before, what will be measured and the button."""
+    """Place the chart beside the table; before a measurement, a note and the button."""
     measure = Widget(partial(matching.matching, run.scope, choices.second))
     if MATCH_SENTENCE_KEY not in pictures:
         return [Prose(text.MATCHES_NOT_MEASURED), measure]

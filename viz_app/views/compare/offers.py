@@ -18,7 +18,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Parameter
 from viz_app.views.compare import state
 
-MAX_MODELS = 2  # of the same task that are offered
+MAX_MODELS = 2  # models of the same task that are offered
 LANGUAGE = ("gpt", "bert", "xlnet")  # families that read one English text
 Changes = dict[Parameter, Any]
 
@@ -34,7 +34,7 @@ class Offer:
 
 
 def offers(run: CurrentRun, site: str, head: int) -> list[Offer]:
-    """Return what this run can be compared with; (site, head) is the head looked at."""
+    """Return offers of runs to compare this one with; (site, head) is the chosen head."""
     return [*_of_this_model(run, site, head), *_models(run)]
 
 
@@ -102,7 +102,7 @@ def _models(run: CurrentRun) -> Iterator[Offer]:
     for name in same[:MAX_MODELS]:
         yield _offer(name, f"model-{name}", partial(_pin_model, name))
     texts = sum(not field.optional for field in run.scope.model.text_fields)
-    if task in GENERATED or texts != 1:  # none: it reads a file
+    if task in GENERATED or texts != 1:  # 0: it reads a file
         return
     if all(site.site_kind.between_streams for site in run.trace.attention.values()):
         return  # a text that only reads another has no counterpart

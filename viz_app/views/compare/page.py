@@ -27,7 +27,7 @@ from viz_app.views.compare.payloads import (
 )
 from viz_app.views.page import Columns, File, Find, Page, PageCell, ShownComponent, View, csv_file
 
-MAX_HEADS_BESIDE_MAPS = 6  # heads per layer up to which the maps have what the distances leave free
+MAX_HEADS_BESIDE_MAPS = 6  # heads per layer up to which the maps get a wider column
 
 
 def _choose(run: CurrentRun) -> CompareChoices:
@@ -55,7 +55,7 @@ def _beside_itself(run: CurrentRun) -> CompareChoices:
 
 
 def _focus(run: CurrentRun) -> Focus:
-    """Return the chosen head; of a link that names one the run lacks, the nearest."""
+    """Return the chosen head; for a link to one that the run lacks, the nearest."""
     if not url_state.get(FOCUS_SITE):
         url_state.get(FOCUS_HEAD)
         return Focus()

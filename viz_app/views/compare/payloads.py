@@ -60,7 +60,7 @@ def compare_payloads(run: CurrentRun, choices: CompareChoices) -> Pictures:
 
 
 def _unable(message: str, is_error: bool = False) -> Pictures:
-    """Return what is shown of runs that cannot be compared; pictures of an earlier text stay."""
+    """Return the note on runs that cannot be compared; pictures of an earlier text stay."""
     why = f"{message[:1].upper()}{message[1:].rstrip('.')}."
     return {"distances": {"why": why, "isError": is_error, "kinds": []}}
 
@@ -102,9 +102,9 @@ def _compared(run: CurrentRun, second: CurrentRun, choices: CompareChoices) -> C
 
 
 def _read_alike(first: CurrentRun, second: CurrentRun) -> tuple[Trace, bool]:
-    """Return the second run on the first one's answer, where each answers one text in its own way.
+    """Return the second run, repeated on the first one's answer if their answers to a text differ.
 
-    The flag says that it was made to read that answer.
+    The flag is True if it was repeated.
     """
     ours, theirs = first.scope.model, second.scope.model
     if not (ours.translates and theirs.translates) or second.trace.teacher_forced:
@@ -120,7 +120,7 @@ def _read_alike(first: CurrentRun, second: CurrentRun) -> tuple[Trace, bool]:
 
 
 def _answers(run: CurrentRun, second: CurrentRun) -> dict[str, Any]:
-    """Return both answers and where they part; of a run beside itself the one."""
+    """Return both answers and where they diverge; for a run beside itself, its only one."""
     if run is second:
         only = {"whose": text.PAGE.captions[0], "words": _answer(run), "from": -1}
         return {"answers": [only], "verdict": ""}
@@ -130,7 +130,7 @@ def _answers(run: CurrentRun, second: CurrentRun) -> dict[str, Any]:
 
 
 def _answer(run: CurrentRun) -> list[str]:
-    """Return the words of what the model answers under the run's changes."""
+    """Return the words of the model's answer under the run's changes."""
     if not run.scope.model.can_write:
         return answer_line(run.trace)[1].split(" ")
     most = None if run.scope.model.translates else MAX_COMPARED_TOKENS

@@ -16,7 +16,7 @@ REFERENCE_HEAD = Text(
 
 
 def other_head() -> ComparedHead | None:
-    """Return the head compared with the focus: the pinned run's, or without one this run's."""
+    """Return the head compared with the focus: the pinned run's, or this run's without one."""
     return head_from_url(url_state.get(REFERENCE_HEAD) or "")
 
 
@@ -37,7 +37,7 @@ def choose_other(head: ComparedHead | None) -> None:
 
 
 def pick_reference_head(site: str, head: int) -> None:
-    """Take a click on a head of the grid."""
+    """Handle a click on a head of the grid."""
     if pinned.checkpoint():
         pick_head(site, head)
     else:

@@ -111,7 +111,7 @@ def most_alike(first: str, second: str, distance: float) -> str:
 
 
 def over_texts(n: int, advised: int) -> str:
-    """Say over how many texts, and if they are few."""
+    """Say over how many texts heads were compared, and how many are advised."""
     return f"Over {n} held-out texts{f'; {advised} or more are advised' if n < advised else ''}."
 
 
@@ -153,14 +153,14 @@ def _counted(n: int, noun: str) -> str:
 
 
 def compared_answers(first: Sequence[str], second: Sequence[str], sides: Sides = PAGE) -> str:
-    """Say where two answers part."""
-    parts = parting(first, second)
-    if parts < 0:
+    """Say where two answers diverge."""
+    start = first_difference(first, second)
+    if start < 0:
         return "The same answer."
     one, other = (
-        _quoted(some[parts]) if parts < len(some) else "nothing" for some in (first, second)
+        _quoted(some[start]) if start < len(some) else "nothing" for some in (first, second)
     )
-    return f"The answers diverge at word {parts + 1}: {one} in {sides.first}, {other} in {sides.second}."
+    return f"The answers diverge at word {start + 1}: {one} in {sides.first}, {other} in {sides.second}."
 
 
 def _quoted(word: str) -> str:
@@ -180,7 +180,7 @@ def vectors_apart(first: Trace, second: Trace) -> str:
     return VECTORS_APART if is_counted else ""
 
 
-def parting(first: Sequence[str], second: Sequence[str]) -> int:
+def first_difference(first: Sequence[str], second: Sequence[str]) -> int:
     """Return the index of the first word that differs; −1 if none does."""
     if first == second:
         return -1

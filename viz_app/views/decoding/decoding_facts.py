@@ -25,7 +25,7 @@ def decoding_facts(runs: DecodingRuns, tokenizer: Tokenizer) -> Facts:
 
 
 def _settings(method: Method) -> list[str]:
-    """List the settings that the method heeds."""
+    """List the settings that the method uses."""
     settings: dict[str, float | None] = {}
     if method.strategy == "sample":
         settings = {

@@ -37,11 +37,9 @@ MAX_DIFFERENCE_TOKENS = 24  # of a difference: the most probable ones of both ru
 
 @dataclass(frozen=True)
 class DecodingPosition:
-    """The state of the reading: step, forced (position, token) pairs, beam node, and mean.
+    """The place on the page: step, forced (position, token) pairs, beam node, and mean.
 
-    A beam node is (step, rank).
-
-    `mean` shows the mean over heads instead of one head.
+    A beam node is (step, rank). `mean` shows the mean over heads instead of one head.
     """
 
     step: int = 0
@@ -230,7 +228,7 @@ def compare_decoding(
 
 
 def has_room(run: CurrentRun) -> bool:
-    """Return True if what is given leaves the model room to write."""
+    """Return True if the given tokens leave the model room to write."""
     return run.scope.model.max_new_tokens(len(run.input_ids)) > 0
 
 
@@ -292,7 +290,7 @@ def _note(run: CurrentRun, runs: DecodingRuns, choices: DecodingChoices) -> str:
 
 
 def _passed_over(run: CurrentRun, runs: DecodingRuns) -> list[int]:
-    """Return the positions where greedy decoding chose a less probable token than the model's."""
+    """Return the positions where greedy decoding did not choose the most probable token."""
     serial = runs.autoregressive
     if runs.method.strategy != "greedy" or serial.scores is None:
         return []

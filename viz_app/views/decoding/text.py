@@ -159,7 +159,7 @@ def explain_decoding(model: Model, edits: Sequence[Edit] = ()) -> str:
             before="",
             n=config.d_hidden,
             gone="either text",
-            kept=" At the start it was made of h(m), where the encoder's reading ended.",
+            kept=" It starts from h(m), where the encoder's reading ended.",
         )
     return _WHY_RECURRENT.format(
         align=" and the context c(i)",

@@ -28,7 +28,8 @@ SHOWS_DIFFERENCE = Switch("difference")
 def show_page(page: Page, session: LiveSession, original: CurrentRun) -> Draw | None:
     """Draw the page of this run with the session's changes, beside the pinned run if there is one.
 
-    Return how its pictures are made of another run; None if they cannot be made at every key.
+    Return the function that makes its pictures of another run; None if they cannot be made at every
+    keystroke.
     """
     named = _named_by_section(page, original)
     run = show_changes(session, original, is_changed=page.shows_changes, named=named)
@@ -104,7 +105,7 @@ def _section(page: Page, run: CurrentRun) -> str:
 
 
 def _why_none(find: Find, run: CurrentRun) -> str:
-    """Return why a section shows nothing of this model; "" if it does, or could of another text."""
+    """Return why a section has no view of this model; "" if it could have one."""
     try:
         view = find(run)
     except InputError:

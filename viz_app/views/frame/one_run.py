@@ -1,4 +1,4 @@
-"""The view of one run: its pictures, made at every key, and the cells they are placed in."""
+"""The view of one run: its pictures, made at every keystroke, and the cells that hold them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,9 +40,9 @@ STRIP = (
     "written",
     "unrecorded",
     SIMILARITY_NOTE,
-)  # pictures above the controls, where they are there
+)  # pictures above the controls, if there are any
 SUMMARY = "checked"  # the number of checks passed
-NEXT_QUESTION_KEY = "next"  # the question that the page ends in
+NEXT_QUESTION_KEY = "next"  # the question that the page ends with
 PAGE_DETAILS = "Details: how to read this, the checks, and files"
 CHECKS_ONLY = "Details: the checks"  # of the pinned run
 
@@ -59,8 +59,8 @@ class OneRun:
     session: LiveSession
     above: DeltaGenerator  # room for what was read and written
     prefix: str = ""  # of the keys of its elements
-    is_half: bool = False  # beside that of another run
-    column: int = 0  # the one shown of named columns, where the view takes half of the page
+    is_half: bool = False  # beside the view of another run
+    column: int = 0  # which of the named columns is shown if the view takes half of the page
 
     def draw(self, run: CurrentRun) -> Draw | None:
         pictures = self.pictures
@@ -71,7 +71,7 @@ class OneRun:
         return on_one_scale(self.drawn(run))[0]
 
     def drawn(self, run: CurrentRun) -> Pictures:
-        """Make the pictures of a run, what it read and wrote among them."""
+        """Make the pictures of a run, including the texts read and written."""
         pictures = dict(self.view.payloads(run, self.choices))
         if "checks" in pictures:
             pictures[SUMMARY] = check_summary(pictures["checks"])
@@ -144,7 +144,7 @@ class OneRun:
             self._ask(pictures)
 
     def _ask(self, pictures: Pictures) -> None:
-        """Place the question that the page ends in."""
+        """Place the question that the page ends with."""
         if NEXT_QUESTION_KEY in pictures:
             show(NEXT_LINK, pictures[NEXT_QUESTION_KEY], key=NEXT_QUESTION_KEY, on_go=self._go)
 
@@ -159,8 +159,8 @@ class OneRun:
     def _show(self, cell: ShownComponent | Plot | Table, picture: Any) -> None:
         key = self.prefix + cell.picture
         if isinstance(cell, Table):
-            whole = st.column_config.NumberColumn(format="localized")
-            columns = dict.fromkeys(cell.counted, whole)
+            integer = st.column_config.NumberColumn(format="localized")
+            columns = dict.fromkeys(cell.counted, integer)
             height = cell.height or "auto"
             st.dataframe(picture, height=height, hide_index=True, key=key, column_config=columns)
             return
@@ -179,7 +179,7 @@ class OneRun:
             st.caption(cell.caption)
 
     def _explain(self, run: CurrentRun) -> None:
-        """Place the text and the files, of the current run alone."""
+        """Place the text and the files, only of the current run."""
         if self.prefix:
             return
         view, choices, session = self.view, self.choices, self.session
@@ -193,7 +193,7 @@ class OneRun:
 
 
 def offer(files: Sequence[File], current_run: Callable[[], CurrentRun]) -> None:
-    """Draw a link for each file; it is made of the `current_run` when it is asked for."""
+    """Draw a link for each file; it is made from the `current_run` on request."""
 
     def of_shown(make: Callable[[CurrentRun], Any]) -> Callable[[], Any]:
         return lambda: make(current_run())

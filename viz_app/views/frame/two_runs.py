@@ -117,7 +117,7 @@ class TwoRuns:
             )
 
     def _why_not(self) -> str:
-        """Return why the pinned run has not the same view; "" if it has."""
+        """Return why the pinned run does not have the same view; "" if it does."""
         view = self.find(self.other)
         if isinstance(view, str):
             return view
@@ -126,7 +126,7 @@ class TwoRuns:
 
 @dataclass(frozen=True)
 class _Pictures:
-    """The pictures of a current run and of the pinned run on one scale, at every key.
+    """The pictures of a current run and of the pinned run on one scale, at every keystroke.
 
     It refers to neither run, so that a page that is left holds none. A pinned run whose text is
     fixed may be long: its pictures are made once and kept in the session.
@@ -147,7 +147,7 @@ class _Pictures:
     def live(self, run: CurrentRun) -> Pictures:
         """Make the pictures of both runs.
 
-        Only the current one has them where the pinned model cannot read the text.
+        Without those of the pinned run if its model cannot read the text.
         """
         try:
             return self.of(run)
@@ -169,7 +169,7 @@ class _Pictures:
         return around | pictures
 
     def live_difference(self, run: CurrentRun) -> Pictures:
-        """Make the same at every key, and say so where the pinned model cannot read the text."""
+        """Make the difference at every keystroke, or a note if the pinned model cannot be run."""
         try:
             return self.one.around(run) | self.difference(run)
         except InputError as error:

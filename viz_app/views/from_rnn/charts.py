@@ -101,7 +101,7 @@ def _log_range(ends: tuple[float, float] | None) -> dict[str, Any]:
 
 
 def scaled_fading(reaches: Sequence[Reach], look: Look, title: str, note: str) -> Scaled:
-    """Return the picture `fading` on an axis from its least mean to its largest, or wider."""
+    """Return `influence_chart` on an axis from its least mean to its largest, or wider."""
     means = [mean for reach in reaches for _, mean, _ in reach.norms_by_distance() if mean > 0]
     # the least mean as its inverse, because a scale grows
     extent = {"largest": max(means, default=1.0), "finest": 1 / min(means, default=1e-3)}
@@ -130,7 +130,7 @@ def path_lengths(
                 int(reach.steps.diagonal(distance).max()),
                 int(reach.steps.diagonal(-distance).max()),
             )
-            if n_steps:  # of convolutions of width 1 no number joins two tokens
+            if n_steps:  # convolutions of width 1 join no two tokens
                 rows.append({"layer": reach.choice.kind, "distance": distance, "steps": n_steps})
     colour, dash = _layers([reach.choice.kind for reach in reaches])
     of_distance, of_steps = (

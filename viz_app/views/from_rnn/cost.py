@@ -55,7 +55,7 @@ COST_PICTURE = Choice(
 
 @dataclass(frozen=True)
 class CostChoices:
-    """The layers, and what is shown of them."""
+    """The layers, and the picture of them."""
 
     layers: Layers
     picture: str
@@ -87,9 +87,9 @@ def _payloads(run: CurrentRun, choices: CostChoices) -> Pictures:
 
 
 def _layout(run: CurrentRun, choices: CostChoices, pictures: Pictures) -> Sequence[PageCell]:
-    """Place what is counted, what is timed, or the table of both.
+    """Place the counts, the times, or the table of both.
 
-    What is timed is the same for every run.
+    The times are the same for every run.
     """
     if choices.layers.source is None:
         return []
@@ -145,8 +145,8 @@ def _longest(reach: Reach) -> str:
 
     No stack of convolutions of width 1 joins two.
     """
-    alone = len(reach.steps) > 1 and reach.choice.kind == CNN and reach.choice.width == 1
-    return "no path" if alone else str(int(reach.steps.max()))
+    joins_none = len(reach.steps) > 1 and reach.choice.kind == CNN and reach.choice.width == 1
+    return "no path" if joins_none else str(int(reach.steps.max()))
 
 
 def _slope(timings: Sequence[Timing], kind: str) -> str:

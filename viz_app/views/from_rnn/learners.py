@@ -19,7 +19,7 @@ LEARNED_PERCENT = 90.0  # percent on validation cases: what "learned" means in t
 
 @dataclass(frozen=True)
 class Learner:
-    """A trained model as its record tells it.
+    """A trained model, as recorded.
 
     `curve` is (training step, percent right on validation cases).
     """
@@ -56,25 +56,25 @@ def stage_learners(scopes: Sequence[Scope]) -> list[Learner]:
 
 
 def similarity_learners(scopes: Sequence[Scope]) -> list[Learner]:
-    """Return the Transformers with the most frequent recipe, which differ in similarity alone."""
-    some = [
+    """Return the Transformers with the most frequent recipe, which differ only in similarity."""
+    candidates = [
         scope
         for scope in scopes
         if scope.model.translates and scope.model.similarity and _feeds_forward(scope)
     ]
-    recipes = Counter(str(scope.training.get("recipe")) for scope in some)
+    recipes = Counter(str(scope.training.get("recipe")) for scope in candidates)
     if not recipes or recipes.most_common(1)[0][1] < 2:
         return []
     shared = recipes.most_common(1)[0][0]
     return [
         _learner(scope, scope.model.similarity)
-        for scope in some
+        for scope in candidates
         if str(scope.training.get("recipe")) == shared
     ]
 
 
 def _stage(scope: Scope) -> tuple[int, str] | None:
-    """Return the stage that a model's layers make it, with a description, or None."""
+    """Return the number and description of the stage that a model's layers form, or None."""
     model = scope.model
     if not model.translates:
         return None

@@ -14,11 +14,11 @@ from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.payload import pack
 
-# share of a scale's largest, below which all is nearly white; the foot of the log scale
+# share of a scale's maximum below which colours are nearly white; the start of the log scale
 FAINTEST = 1e-3
-# how it is chosen → (what it is called, how the component maps a value to a colour). The first is
-# the default: under a root the thousandfold fade of a recurrence is seen from end to end, and what
-# a self-attention passes on faintly is not lost in white
+# option → (its label, the component's scale). The first is the default: under a square root the
+# thousandfold fade of a recurrence is visible from end to end, and the faint influences in
+# self-attention are not lost in white
 MAP_SCALES = {
     "root": ("√, each from its own largest", "root"),
     "linear": ("Linear, each from its own largest", "linear"),
@@ -31,7 +31,7 @@ MAP_SCALES = {
 class LayerReach:
     """One layer's norms, and whose weights they are.
 
-    `model` is the model that its weights, or the embeddings that it reads, are of.
+    `model` is the model of its weights, or of the embeddings that it reads.
     """
 
     reach: Reach

@@ -27,9 +27,9 @@ NO_SOURCE = (
     "**This model does not translate.** The section compares how an encoder reads a source. Open **eng-fra**, "
     "**eng-fra-bahdanau** or one of the date models for it."
 )
-# Task → the text that the page opens on. Of the held-out sentences of 6 to 10 words that both
-# models with attention translate word for word as a known translation does, one that the model with
-# a fixed vector gives another meaning ("a large town in his neighbours").
+# Task → the text that the page opens on: a held-out sentence of 6 to 10 words. Both models with
+# attention translate it exactly as a known translation does; the model with a fixed vector gives it
+# another meaning ("a large town in his neighbours").
 OPENS_ON = {"translation": "The boy has an apple in his pocket."}
 
 

@@ -27,7 +27,7 @@ from viz_app.views.from_rnn import files
 from viz_app.views.from_rnn.maps import AlignmentMap, alignments
 from viz_app.views.page import File, Foot, PageCell, ShownComponent, View
 
-NEAREST = "nearest"  # the head of all layers that is least apart from the alignment
+NEAREST = "nearest"  # the head, among those of all layers, that is closest to the alignment
 PAIR_LAYER, PAIR_HEAD = Choice("from-rnn-layer", NEAREST), Choice("from-rnn-head", 1)
 _HELP = "“Nearest head” is the one, among those of all layers, whose rows are on average closest to Bahdanau's."
 DIFFERENT_ROWS = "The two models split this pair into different tokens, so their rows cannot be compared, and nothing is drawn."
@@ -139,14 +139,14 @@ def _choose(run: CurrentRun) -> PairChoices:
             lambda o: "nearest head" if o == NEAREST else str(o),
             help=_HELP,
         )
-        is_found = layer == NEAREST
+        is_nearest = layer == NEAREST
         pick_one(
             "Head",
             PAIR_HEAD.name,
             heads,
             head,
             lambda: url_state.set_value(PAIR_HEAD, recall(PAIR_HEAD.name)),
-            disabled=is_found,
+            disabled=is_nearest,
         )
     return PairChoices(layer, head)
 
@@ -246,13 +246,13 @@ def pair_checks(
     rows = max(float((one.weights.sum(-1) - 1).abs().max()) for one in pair)
     p, q = (one.weights.double() for one in pair)
     half = (p + q) / 2
-    again = (
+    by_kl = (
         sum((torch.xlogy(one, one) - torch.xlogy(one, half)).sum(-1) for one in (p, q))
         / 2
         / torch.log(torch.tensor(2.0))
     )
-    gap = float((divergence - again).abs().max())
-    same = sum(
+    gap = float((divergence - by_kl).abs().max())
+    n_differing = sum(
         a != b
         for a, b in zip(
             traces[0].streams["target"].ids, traces[1].streams["target"].ids, strict=True
@@ -267,7 +267,7 @@ def pair_checks(
         ),
         Check(
             "both read the same target",
-            float(same),
+            float(n_differing),
             0.0,
             "Target tokens that differ between the two runs",
         ),
@@ -305,7 +305,7 @@ def divergence_sentence(mean: float, step: int, largest: float, unequal: str = "
     """Put the divergence into words.
 
     The token of the step is in the picture, not in Markdown, because it is text from outside.
-    `unequal` says, where it is so, that the two models were not trained alike.
+    `unequal` notes that the two models were not trained alike; "" if they were.
     """
     return (
         f"On average the two rows are **{mean:.2f} bits** apart. They differ most at step {step + 1}, by {largest:.2f} bits; "

@@ -89,8 +89,8 @@ def reach_facts(run: CurrentRun, layers: Sequence[LayerReach]) -> Facts:
         sizes = f"; width {choice.width}, layers {choice.depth}" * (choice.kind == CNN)
         of_layers[choice.kind] = f"{layer.weights}; {layer.model}{sizes}"
     names = {"source", *of_layers, "counting"}
-    every = facts(run.trace, **of_layers)
-    return {name: value for name, value in every.items() if name in names}
+    all_facts = facts(run.trace, **of_layers)
+    return {name: value for name, value in all_facts.items() if name in names}
 
 
 def layers_within(layers: Layers, other: CurrentRun) -> Layers:
@@ -139,8 +139,8 @@ def _payloads(run: CurrentRun, choices: ReachChoices) -> Pictures:
         draw = partial(influence, layers, source, choices.scale, saved)
         return {"from-rnn-maps": Scaled(draw), **checked}
     title = "Influence by distance: mean over the pairs that a layer can reach"
-    of = "; ".join(dict.fromkeys(layer.model for layer in layers))
-    note = caption({"layers of": of, "source": source.text})
+    models = "; ".join(dict.fromkeys(layer.model for layer in layers))
+    note = caption({"layers of": models, "source": source.text})
     return {
         "from-rnn-fading": charts.scaled_fading(reaches, ui.page_look(), title, note),
         **checked,
@@ -211,9 +211,9 @@ def weights_label(scope: Scope, choice: LayerChoice) -> str:
 
 def explain_reach(reaches: Sequence[Reach]) -> str:
     """Explain each picture, as a list in Markdown."""
-    says = {RNN: _rnn, BIDIRECTIONAL: _bidirectional, CNN: _cnn, SELF_ATTENTION: _attention}
+    explanations = {RNN: _rnn, BIDIRECTIONAL: _bidirectional, CNN: _cnn, SELF_ATTENTION: _attention}
     return "\n".join(
-        f"- **{reach.choice.kind}.** {says[reach.choice.kind](reach)}" for reach in reaches
+        f"- **{reach.choice.kind}.** {explanations[reach.choice.kind](reach)}" for reach in reaches
     )
 
 
@@ -259,7 +259,7 @@ def _cnn(reach: Reach) -> str:
 
 
 def _attention(reach: Reach) -> str:
-    """Compare the influence of tokens by their distance, those before and after apart."""
+    """Compare the influence of tokens by their distance, separately before and after."""
     others = [entry for entry in reach.by_offset() if entry[0]]
     if not others:
         return "Full."
@@ -313,7 +313,7 @@ def _times(ratio: float) -> str:
 
 
 def reach_checks(reaches: Sequence[Reach]) -> list[Check]:
-    """Check what must hold of the pictures.
+    """Check the properties that must hold for the pictures.
 
     Float32: a chain of matrix products differs from autograd's order of summation by some 1e-6 of
     the values.
@@ -328,7 +328,7 @@ def reach_checks(reaches: Sequence[Reach]) -> list[Check]:
             "what cannot be reached is 0",
             leak,
             0.0,
-            "Largest ‖∂y(i)/∂x(j)‖ where a layer's graph has no way from x(j) to y(i)",
+            "Largest ‖∂y(i)/∂x(j)‖ where a layer's graph has no path from x(j) to y(i)",
         ),
         Check(
             "the layers are the models' own",

@@ -75,7 +75,7 @@ class ThreeModels:
         return self.scopes.get(FIXED_VECTOR)
 
     def trace(self, kind: str) -> Trace:
-        """Return what the model of this kind makes of the source."""
+        """Return the run of the model of this kind on the source."""
         return cache.trace(self.scopes[kind], (self.source, ""))
 
     @cached_property
@@ -96,7 +96,7 @@ class ThreeModels:
 
 
 def other_tokens(scope: Scope) -> tuple[int, ...]:
-    """Return the same few of a model's tokens whatever is typed, none of them a special one."""
+    """Return a fixed random selection of a model's tokens, none of them special."""
     n = scope.config.vocab_size - len(SPECIALS)
     permuted = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:N_OTHERS]
     return tuple((permuted + len(SPECIALS)).tolist())
@@ -160,8 +160,8 @@ def _trained(run: CurrentRun) -> str:
 def vector_change_text(changes: Sequence[float], rewritten: tuple[int, int]) -> str:
     """Compare, in Markdown, how much three tokens change the vector.
 
-    They are the first, the last and the least telling one. It adds in how many trials with that one
-    replaced the text came out different.
+    They are the first, the last, and the one with the least effect. It adds in how many trials
+    replacing that one changed the text.
     """
     first, last, least = changes[0], changes[-1], min(changes)
     place = list(changes).index(least) + 1

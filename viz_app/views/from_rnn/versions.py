@@ -15,7 +15,7 @@ from viz_app.drawing.extent import OWN_EXTENT, Extent, widen_scales
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import pack
 
-N_OTHERS = 24  # tokens that each token of the source becomes in turn
+N_OTHERS = 24  # tokens that replace each token of the source in turn
 BOTTLENECK = "The bottleneck: all that the RNN decoder gets from the text"
 VECTOR = "h(m)"
 BARS_TITLE = (
@@ -37,7 +37,7 @@ class ModelText:
 class MarkedText:
     """A text in pieces, each with True if it is in none of the texts that it is compared with.
 
-    `lost` is what all of those have and this one has not.
+    `lost` are the pieces that all of those have and this one lacks.
     """
 
     pieces: list[tuple[str, bool]]
@@ -54,7 +54,7 @@ class Bottleneck:
     change: Tensor
     rewritten: tuple[
         int, int
-    ]  # trials with the least telling token replaced: texts that changed, and all
+    ]  # with the least influential token replaced: trials that changed the text, and all
 
 
 def text_pieces(text: str, whole: bool) -> list[str]:
@@ -68,9 +68,9 @@ def compares_words(*texts: str) -> bool:
 
 
 def common(first: Sequence[str], second: Sequence[str]) -> tuple[list[bool], list[bool]]:
-    """Return the pieces that each shares with the other, in one order.
+    """Return, for each piece of both rows, True if they share it, in one order.
 
-    A word is the same in capitals and before a full stop.
+    Case and the punctuation around a word are ignored.
     """
     return common_items(
         *([piece.strip(".,!?;:").casefold() or piece for piece in row] for row in (first, second))
@@ -98,12 +98,12 @@ def mark(text: str, others: Sequence[str]) -> MarkedText:
 def closest_reference(references: Sequence[str], text: str) -> str:
     """Return the reference that a text has most pieces in common with; "" if there is none."""
 
-    def agreeing(reference: str) -> float:
+    def overlap(reference: str) -> float:
         whole = compares_words(reference)
         row, other = text_pieces(text, whole), text_pieces(reference, whole)
         return sum(map(sum, common(row, other))) / max(1, len(row) + len(other))
 
-    return max(references, key=agreeing, default="")
+    return max(references, key=overlap, default="")
 
 
 def is_same(first: str, second: str) -> bool:
@@ -113,14 +113,14 @@ def is_same(first: str, second: str) -> bool:
 
 
 def _bottleneck(whose: str, n: int) -> str:
-    """Say what the vector is."""
+    """Describe the vector."""
     return f"The encoder of {whose} passes on {n} numbers, however long the text is."
 
 
 def _legend(n_references: int, n_texts: int, gaps: Collection[str]) -> str:
-    """Say by which rule texts are compared and marked; "" if there is nothing to compare with.
+    """Describe how texts are compared and marked; "" if there is nothing to compare with.
 
-    `gaps` are what stands between the pieces of each: a space between words, else nothing.
+    `gaps` are the separators of pieces in the texts: " " between words, "" between characters.
     """
     if not n_references and n_texts < 2:
         return ""
@@ -151,14 +151,14 @@ def missing_pieces_sentence(text: MarkedText, has_reference: bool, whole: bool =
 
 
 def agreement_count(n: int) -> str:
-    """Say that `n` models wrote the same text, which is none of the known ones."""
+    """Say that `n` models wrote the same text, which is not among the known ones."""
     return f"Not among the known texts, but {n} models wrote just this: nothing is marked."
 
 
 def _card(one: ModelText, others: Sequence[ModelText], references: Sequence[str]) -> dict[str, Any]:
     """Return a text with what differs marked.
 
-    A text that another model wrote too is only marked where one answer is right.
+    A sentence that another model wrote too is not marked: it may be a valid paraphrase.
     """
     compared = (
         [closest_reference(references, one.text)]

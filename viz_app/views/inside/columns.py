@@ -116,7 +116,7 @@ def _comparison(
     name = site.similarity.name
     left, right = ("W s", "U h") if words.is_alignment(site) else _sides(name)
     d, d_terms = len(values["q"]), len(values["compared_q"])
-    # whether a matrix mixes the numbers of q, so that none of them corresponds to a single term
+    # True if a matrix mixes the numbers of q, so that none of them belongs to a single term
     mixed = name in ("general", "additive")
     q, k = {"top": "compared_q"}, {"row": "compared_k"}
     times: Why = (f"= {left} ", q, f" × {right} ", k)

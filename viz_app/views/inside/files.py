@@ -18,7 +18,7 @@ def walk_csv(trace: Trace, cell: WeightCell) -> str:
     """Return a row for each key, shown or not: score, mask, weight, and their summands.
 
     These are the numbers that sum to the score and those of weight·v (or what an edit takes of v);
-    under the scaled dot product q·k is included, and each named term with its numbers.
+    with the scaled dot product q·k is included, and each named term with its numbers.
     """
     walk, names = cell.walk, labels(trace.axes(cell.site)[1])
     raw = {"q·k": walk.raw} if cell.site.similarity.name == "scaled dot" else {}
@@ -93,7 +93,7 @@ def walk_npz(trace: Trace, cell: WeightCell) -> bytes:
 def matrices_npz(cell: WeightCell) -> bytes:
     """Return the matrices of the head, with a row for each token, and its mask.
 
-    They are x, memory, W_Q … W_O (this head's blocks), q, k, v, scores, weights, b and added. Of a
+    They are x, memory, W_Q … W_O (this head's blocks), q, k, v, scores, weights, b and added. For a
     long text it is the part around the chosen weight; `first` holds its first query and key, from
     0.
     """

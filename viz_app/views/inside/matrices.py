@@ -82,7 +82,7 @@ def _part(site: AttentionSite, rows: slice, columns: slice) -> str:
         return ""
     queries = f"queries {rows.start} to {rows.stop - 1} of {site.n_query}"
     keys = f"keys {columns.start} to {columns.stop - 1} of {site.n_key}"
-    return f"Round the chosen weight: {queries} and {keys}. The softmax and the mixture of the values are over all keys."
+    return f"Around the chosen weight: {queries} and {keys}. The softmax and the mixture of the values are over all keys."
 
 
 def numbers(cell: WeightCell) -> dict[str, Tensor]:
@@ -188,7 +188,7 @@ _OF_SIMILARITY = {
 
 
 def _projections(site: AttentionSite) -> dict[str, _Matrix]:
-    """Describe the head's weights, and what they make of the tokens."""
+    """Describe the head's weights, and the queries, keys and values that they make."""
     weights = {
         name: _Matrix(f"weights {name} of this head", axes, "learned")
         for name, axes in (

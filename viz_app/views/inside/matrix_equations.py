@@ -162,8 +162,8 @@ def _similarity_equations(
             _EVERY_PAIR, by_rows, by_columns, queries, turned, scores, size="large"
         )
         return [through, product]
-    before, behind, scaled = _constants(site)
-    by_rows, by_columns = f"{a} = {before}Q K^{{T}}{behind}", f"{a} = {before}K^{{T}} Q{behind}"
+    before, after, scaled = _constants(site)
+    by_rows, by_columns = f"{a} = {before}Q K^{{T}}{after}", f"{a} = {before}K^{{T}} Q{after}"
     queries = _term("q", names["q"])
     return [
         write.product(_EVERY_PAIR, by_rows, by_columns, queries, turned, scores, scaled, "large")

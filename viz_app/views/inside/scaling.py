@@ -30,7 +30,7 @@ RULE_DASHES = [
     [2, 2],
 ]  # rules with and without the division, so that they differ without colour
 POINTS = 41  # divisors on a curve
-HARDLY = 0.01  # of the gradient with the division; above it a head still learns
+HARDLY = 0.01  # share of the gradient with the division, above which a head still learns
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def consequence(cell: WeightCell) -> str:
         f"When a score moves, the weights would "
         f"change {_answer(with_root.gradient, without.gradient)}. But the score would then be q·k itself, without the factor "
         "1/√dₖ of the chain rule. When q·k moves, the weights would change "
-        f"{_answer(with_root.product_gradient, without.product_gradient)}. {_moral(comparison)} "
+        f"{_answer(with_root.product_gradient, without.product_gradient)}. {_compare_with_paper(comparison)} "
         "(These are the trained vectors; training without the division would give others.)"
     )
 
@@ -255,7 +255,7 @@ def _answer(now: float | Tensor, then: float | Tensor) -> str:
     return f"{change:.3g} times as strongly" if change > 1.05 else "about as strongly"
 
 
-def _moral(c: ScalingComparison) -> str:
+def _compare_with_paper(c: ScalingComparison) -> str:
     """Compare the head's mean gradients with the paper's reason for dividing."""
     softmax, (now, then) = c.mean_gradient, c.mean_product_gradient
     if now == then == 0:

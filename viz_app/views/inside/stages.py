@@ -90,7 +90,7 @@ def _projections(s: Scene) -> Stage:
     return Stage(
         "q k v", "Query, keys and values",
         f"The head makes {'shorter ' * (d < len(s.walk.a))}vectors of {d} numbers. {s.q} gets a query: what it looks for. Every token that "
-        "may be attended to gets a key and a value. By its key it is found; its value is what it passes on.",
+        "may be attended to gets a key and a value. It is found by its key; its value is what it passes on.",
         f"{_projected(s, 'q', 'i')},  {_projected(s, 'k', 'j')},  {_projected(s, 'v', 'j')}   (d_{{k}} = {d})",
         ("a", "k", "v"), ("k", "v"), {"a": "a", "k": "q"},
     )  # fmt: skip
@@ -194,35 +194,35 @@ def _sum(s: Scene, alignment: bool) -> str:
 
 
 def _output(s: Scene) -> str:
-    site, w, every = s.site, s.walk, s.head_sum
+    site, w, heads = s.site, s.walk, s.head_sum
     stream = (
         ""
-        if every.residual is None
-        else f" It is added to the vector of {s.q}, whose length is {float(every.residual.norm()):.2f}."
+        if heads.residual is None
+        else f" It is added to the vector of {s.q}, whose length is {float(heads.residual.norm()):.2f}."
     )
     if site.n_heads == 1:
         destination = (
             "which are passed on as they are"
-            if every.residual is None
+            if heads.residual is None
             else f"which are added to the vector of {s.q}"
         )
-        subject = "these are the ones" if every.bias is None else "with the bias they make those"
+        subject = "these are the ones" if heads.bias is None else "with the bias they make those"
         return f"There is one head. W_O turns its b into {len(w.added)} numbers; {subject} {destination}."
     return (
         f"The {site.n_heads} heads' outputs are joined, and W_O mixes them. That is the same as adding up one part "
-        f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum{_with_bias(every)} "
-        f"{float(every.total.norm()):.2f}.{stream}"
+        f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum{_with_bias(heads)} "
+        f"{float(heads.total.norm()):.2f}.{stream}"
     )
 
 
-def _with_bias(every: HeadSum) -> str:
-    return "" if every.bias is None else " with the bias"
+def _with_bias(heads: HeadSum) -> str:
+    return "" if heads.bias is None else " with the bias"
 
 
 def _result(s: Scene) -> tuple[str, str, str, str]:
     """Return what query and key add up to: its name, value, symbol and column.
 
-    It is the score, or one term of it where the model adds others.
+    It is the score, or one term of it if the model adds others.
     """
     if s.walk.named_terms:
         return "the content term", format_number(s.walk.content[s.key]), CONTENT_TERM, CONTENT_TERM

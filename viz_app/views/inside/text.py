@@ -103,7 +103,7 @@ def explain_view(view: str, site: AttentionSite, t: words.Terms) -> str:
 
 
 def _edited(view: str, site: AttentionSite) -> str:
-    """Return what the run's edits change of what a view explains; "" if nothing."""
+    """Return what the run's edits change in the attention of a view; "" if nothing."""
     parts = {"weights": "weights", "value_weights": "values", "head_out": "head outputs"}
     changed = [
         name for what, name in parts.items() if any(edit.changes(what) for edit in site.edits)
@@ -152,7 +152,7 @@ def _explained(view: str, site: AttentionSite, t: words.Terms) -> str:
         "The curves take any divisor; the dashed lines mark the model's and 1.",
         "several": "The number of a head does not tell what it does, but that can be measured. Each column is one "
         "measure of the weights on this text, a mean over its queries. On another text a head may measure "
-        "differently. A head that is first on many texts is named after it, as a previous-token head. See Clark et al. "
+        "differently. A head that is first on many texts is named after it: a previous-token head, for example. See Clark et al. "
         "(2019) and Voita et al. (2019).",
         "heads": f"{_added_up(h, _BIAS * has_bias)} **Length** tells how much a head adds. The **cosine** with the output "
         "tells whether it points the same way as the sum. The cosine with the stream, if there is one, is above 0 where the head "

@@ -28,7 +28,7 @@ from viz_app.views.interventions import text as page_text
 from viz_app.views.interventions.attribution_parts import (
     MIXES,
     AttributionChoices,
-    Found,
+    AttributionResult,
     asked_of,
     attribution_numbers,
     has_numbers,
@@ -53,7 +53,7 @@ ATTRIBUTION_CHROME_PX = 430  # px of the window above and below the picture
 
 
 def find_attribution(run: CurrentRun) -> View[AttributionChoices] | str:
-    """Return the view of this run, or why nothing of it can be attributed."""
+    """Return the view of this run, or why nothing in it can be attributed."""
     trace = run.unchanged.trace
     if not run.scope.model.can_edit_masks or not kinds_of(trace, text.GRADIENT_METHOD):
         return page_text.NO_HEADS_TO_CHANGE
@@ -89,7 +89,7 @@ def _within(choices: AttributionChoices, run: CurrentRun, other: CurrentRun) -> 
 
 
 def _problem(run: CurrentRun, choices: AttributionChoices) -> str:
-    """Return why this method has no numbers of this run; "" if it has."""
+    """Return why this method has no numbers for this run; "" if it has."""
     longest = max(len(row.ids) for row in run.trace.streams.values())
     most = MAX_ATTRIBUTED_TOKENS[choices.method]
     if longest > most:
@@ -127,7 +127,9 @@ def _place(run: CurrentRun, choices: AttributionChoices) -> str:
     return words.head_location(site, choices.head)
 
 
-def _picture(run: CurrentRun, choices: AttributionChoices, result: Found, scales: Extent) -> bytes:
+def _picture(
+    run: CurrentRun, choices: AttributionChoices, result: AttributionResult, scales: Extent
+) -> bytes:
     values = result.values.detach().cpu().numpy().astype(np.float32)
     header = {
         "title": text.attribution_title(
@@ -160,13 +162,13 @@ def _file_name(run: CurrentRun, choices: AttributionChoices) -> str:
 
 
 def _facts(run: CurrentRun, choices: AttributionChoices) -> Facts:
-    """Return the facts about the numbers; those of what mixes are of no decision."""
+    """Return the facts about the numbers; rollout and flow are about no decision."""
     is_mixed = choices.method in MIXES
     return facts(run.trace) if is_mixed else decision_facts(asked_of(run, choices))
 
 
-def _sentence(choices: AttributionChoices, result: Found) -> str:
-    """Return the sentence on the strongest cell; of what mixes, of that between two tokens."""
+def _sentence(choices: AttributionChoices, result: AttributionResult) -> str:
+    """Return the sentence on the strongest cell; in rollout and flow, between two tokens."""
     sizes, values = result.values.abs().nan_to_num(0), result.values
     if choices.method in MIXES:
         values = sizes.fill_diagonal_(0)

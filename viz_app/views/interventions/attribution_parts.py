@@ -17,13 +17,13 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import attribution_text as text
 from viz_app.views.interventions.decisions import option_label
 from viz_app.views.interventions.payloads import Asked, asked_about
-from viz_app.views.interventions.payloads import HeadOffChoices as AskedFor
+from viz_app.views.interventions.payloads import HeadOffChoices
 
 MIXES = (
     text.ROLLOUT_METHOD,
     text.FLOW_METHOD,
-)  # of tokens, over layers; the others are of one decision
-# of the finite difference, as shares of a weight; the second where the first reaches over a kink
+)  # methods that mix tokens over layers; the others are about one decision
+# steps of the finite difference, as shares of a weight; the second if the first crosses a kink
 WEIGHT_STEPS = (1e-2, 2e-3)
 
 
@@ -38,10 +38,10 @@ class AttributionChoices:
 
 
 @dataclass(frozen=True)
-class Found:
+class AttributionResult:
     """The numbers of a method, their rows and columns, and their checks.
 
-    `others` are parts that belong to no cell, by name; `token` and `than` are what is compared.
+    `others` are parts that belong to no cell, by name; `token` and `than` are the options compared.
     `not_checked` says why there is no check.
     """
 
@@ -106,7 +106,7 @@ def _pair(run: CurrentRun, choices: AttributionChoices) -> tuple[int, int, int]:
     return token, next(i for i in likeliest if i != token), row
 
 
-def attribution_numbers(run: CurrentRun, choices: AttributionChoices) -> Found:
+def attribution_numbers(run: CurrentRun, choices: AttributionChoices) -> AttributionResult:
     """Return the numbers of the chosen method."""
     if choices.method == text.DIRECT_METHOD:
         return _direct(run, choices)
@@ -116,7 +116,7 @@ def attribution_numbers(run: CurrentRun, choices: AttributionChoices) -> Found:
     token = asked_of(run, choices).token
     axes = words.axes(site, run.terms, queries_are_written(run.trace, site))
     dtype = str(site.dtype).removeprefix("torch.")
-    return Found(
+    return AttributionResult(
         values,
         checks,
         *axes_labels(run.trace, site),
@@ -126,8 +126,8 @@ def attribution_numbers(run: CurrentRun, choices: AttributionChoices) -> Found:
     )
 
 
-def _direct(run: CurrentRun, choices: AttributionChoices) -> Found:
-    """Return what each head adds to the token's logit, less that of the most probable other."""
+def _direct(run: CurrentRun, choices: AttributionChoices) -> AttributionResult:
+    """Return what each head adds to the token's logit, minus that of the most probable other."""
     token, than, row = _pair(run, choices)
     parts = logit_parts(run.scope.model, run.trace, token, than, row)
     n_heads = max(len(heads) for heads in parts.heads.values())
@@ -138,7 +138,7 @@ def _direct(run: CurrentRun, choices: AttributionChoices) -> Found:
     rows = [Label(text.row_label(site.layer, words.kind_short(site))) for site in sites]
     columns = [Label(text.HEAD_LABEL.format(head + 1)) for head in range(n_heads)]
     says = text.SUM_OF_PARTS.format(parts.sum, parts.total)
-    return Found(
+    return AttributionResult(
         values,
         [Check(text.PARTS_SUM, abs(parts.sum - parts.total), parts.rounding, says)],
         rows,
@@ -170,7 +170,7 @@ def _mixed(run: CurrentRun, choices: AttributionChoices) -> tuple[Tensor, list[C
 def _attributed(run: CurrentRun, choices: AttributionChoices) -> tuple[Tensor, list[Check]]:
     """Return the part of each weight in the log-probability of the decision asked about.
 
-    In half precision a gradient is not checked: the answer changes by its rounding at least.
+    In half precision a gradient is not checked: rounding hides the effect of a small step.
     """
     decision = asked_of(run, choices).decision
     metric, trace, head = LogProbability(decision.option, decision.row), run.trace, choices.head
@@ -219,4 +219,4 @@ def _slope(
 
 
 def asked_of(run: CurrentRun, choices: AttributionChoices) -> Asked:
-    return asked_about(run, AskedFor(choices.position, "log-probability", "zero"))
+    return asked_about(run, HeadOffChoices(choices.position, "log-probability", "zero"))

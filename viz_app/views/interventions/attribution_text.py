@@ -30,7 +30,9 @@ METHOD_UNITS = {
     ROLLOUT_METHOD: "share",
     FLOW_METHOD: "flow",
 }
-NO_SUM = "With this change, the logits of this token are no sum of what heads and other parts add."
+NO_SUM = (
+    "With this change, the logits of this token are not a sum of what heads and other parts add."
+)
 SUM_IS_ROUNDED = "Rounding is too coarse here to split the logits of this token into parts."
 AS_IT_IS = "Nothing is changed. Choose the {} to follow."
 ROW_SUM_CHECK = "Largest distance of a row's sum from 1"
@@ -51,7 +53,7 @@ The scale of every later norm is held as it was in the run. What a head does by 
 is not included (Elhage et al. 2021).
 
 **Gradient × attention**: a(i,j) · ∂f/∂a(i,j), where f is the log-probability of the chosen answer. It is what a small change
-of the weight does, in proportion. A weight may matter though its gradient is 0.
+of the weight does, in proportion. A weight may matter even if its gradient is 0.
 
 **Integrated gradients** grow all weights of the layer from 0 to what they are: ∫₀¹ a · ∂f(α·a)/∂a dα. All its heads together
 give what the layer's attention adds to f. See Sundararajan et al. (2017) and Hao et al. (2021).
@@ -66,7 +68,7 @@ def attribution_answer(method: str) -> str:
 
 
 def too_many_tokens(noun: str, n: int, most: int) -> str:
-    """Say that a method has no numbers of a run of n tokens."""
+    """Say that a method has no numbers for a run of n tokens."""
     remedy = "Choose another or a shorter text." if noun == "text" else "Choose another."
     return f"This {noun} has too many tokens for this attribution: {n}, and at most {most} are followed. {remedy}"
 
@@ -79,7 +81,7 @@ def row_label(layer: int, kind: str) -> str:
 def attribution_title(method: str, place: str, token: str, than: str) -> str:
     """Return the title of the picture."""
     if method == DIRECT_METHOD:
-        return f"What each head adds to the logit of “{token}” less that of “{than}”"
+        return f"What each head adds to the logit of “{token}” minus that of “{than}”"
     about = f": for and against “{token}”" if method in (GRADIENT_METHOD, INTEGRATED_METHOD) else ""
     return f"{METHOD_TITLES[method].capitalize()}, {place}{about}"
 

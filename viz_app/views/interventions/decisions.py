@@ -48,24 +48,24 @@ def decisions(trace: Trace) -> list[Decision]:
 def default_decision(trace: Trace, decisions: list[Decision]) -> int:
     """Return the decision to begin with, as an index.
 
-    It is the token that goes on a text; else the word that the model is least sure of, since
+    It is the token that continues a text; otherwise the word that the model is least sure of, since
     changes show there first.
     """
     output = first_output(trace)
     if isinstance(output, NextToken) and not output.is_closed:
         return len(decisions) - 1
     log_probs = logits_of(trace.outputs).log_softmax(-1)
-    sure = [float(log_probs[one.row, one.option]) for one in decisions]
+    confidence = [float(log_probs[one.row, one.option]) for one in decisions]
     ordinary = [
         i
         for i, one in enumerate(decisions)
         if not one.label.special and any(c.isalnum() for c in one.label.text)
     ]
-    return min(ordinary or range(len(decisions)), key=sure.__getitem__)
+    return min(ordinary or range(len(decisions)), key=confidence.__getitem__)
 
 
 def option_noun(trace: Trace) -> str:
-    """Return what an option of the main answer is called."""
+    """Return the noun for an option of the main answer."""
     output = first_output(trace)
     if isinstance(output, ChoiceProbabilities):
         return "choice"
@@ -158,7 +158,7 @@ def _classes(trace: Trace, output: TokenClasses) -> list[Decision]:
 
 
 def _span(trace: Trace, output: Span) -> list[Decision]:
-    """Return the start and the end of the answer, which alone need not be the most probable."""
+    """Return the start and the end of the answer; each need not be the most probable alone."""
     names = labels(trace.streams[output.stream])
     return [
         Decision(row, option, Label(f"{end} at {names[option].text}"))

@@ -109,7 +109,9 @@ def _layout(run: CurrentRun, choices: RowChoices, pictures: Pictures) -> Sequenc
     }
     choose = {"on_choose": partial(url_state.set_value, state.FOLLOWED_POSITION)}
     where = asked_row(run, choices)[1].where
-    others = any(edit.where != where for edit in run.spec.edits)  # the row's own has a button there
+    others = any(
+        edit.where != where for edit in run.spec.edits
+    )  # the row's own edit has a button in the table
     listed = [Widget(partial(heads.list_edits, run))] if others else []
     return [ShownComponent(ROW_TESTS, choose=choose, change=handlers), *listed]
 

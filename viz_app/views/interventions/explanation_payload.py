@@ -46,7 +46,7 @@ from viz_app.views.interventions.payloads import (
 
 MAX_EXPLAINED_TOKENS = 200  # tokens of the longest stream
 SLOW_PERMUTATIONS = 20  # where each takes a whole pass
-SAME_PROBABILITY = 1e-4  # of a probability, between the two routes
+SAME_PROBABILITY = 1e-4  # largest difference of a probability between two routes
 MIN_DIFFERENCE = 1e-5  # least difference of two weights that counts
 ADVERSARY = "adversary"
 
@@ -286,7 +286,7 @@ def _transplant(row: AttentionRow, name: str, kind: str) -> Transplant:
 
 
 def _theirs(row: AttentionRow, result: Transplant, kind: str) -> torch.Tensor | None:
-    """Return what another model attends to at this query, where this one may look, or None."""
+    """Return another model's weights at this query, on keys allowed here; None if all are 0."""
     weights = mean_weights(result.own, kind)[row.query].double() * row.allowed
     total = float(weights.sum())
     return weights / total if total else None
@@ -319,11 +319,11 @@ def _checks(what: Asked, row: AttentionRow, tests: QuickTests) -> list[Check]:
     ]
     if uniform is not None:
         _, alone = _whole_runs(row, uniform)
-        again = alone[row.decision].double().softmax(-1)
+        by_run = alone[row.decision].double().softmax(-1)
         checks += [
             Check(
                 "equal weights as an edit of a whole run",
-                float((again - uniform.log_probs.exp()).abs().max()),
+                float((by_run - uniform.log_probs.exp()).abs().max()),
                 SAME_PROBABILITY,
                 "Largest difference of a probability from that in the column",
             ),

@@ -57,7 +57,7 @@ def predicts(token: str, p: float) -> str:
 
 
 def probability_text(p: float) -> str:
-    """Return three decimals, or a bound where they would say 0 or 1."""
+    """Return three decimals, or a bound if they would round to 0 or 1."""
     if 0 < p < 0.0005:
         return "<0.001"
     return ">0.999" if 0.9995 <= p < 1 else f"{p:.3f}"

@@ -27,7 +27,7 @@ FindingTexts = tuple[str, ...]
 
 @dataclass(frozen=True)
 class PairFinding:
-    """Two texts, of the typed fields, that differ in what the label names."""
+    """Two texts for the typed fields; the label names their difference."""
 
     label: str
     first: FindingTexts
@@ -69,7 +69,7 @@ PAIR_FINDINGS: dict[str, tuple[PairFinding, ...]] = {
 
 @dataclass(frozen=True)
 class HeadRule:
-    """A head that stands out by one of MEASURES, and what the button that switches it off says."""
+    """A measure by which a head stands out, and the label of the button that switches it off."""
 
     measure: str
     label: str
@@ -85,7 +85,7 @@ RULES = (
 
 @dataclass(frozen=True)
 class FoundHead:
-    """The head of a run that has most of a measure, and its value."""
+    """The head of a run with the largest value of a measure, and that value."""
 
     rule: HeadRule
     site: AttentionSite
@@ -131,7 +131,7 @@ def _is_self(site: AttentionSite) -> bool:
 
 
 def pairs(run: CurrentRun) -> Iterator[PairFinding]:
-    """Yield the task's pairs that the model reads in one length and answers differently."""
+    """Yield the task's pairs that are equally long for the model and get different answers."""
     scope = run.unchanged.scope
     for one in PAIR_FINDINGS.get(scope.task, ()):
         if len(one.first) > len(scope.model.text_fields) or not all(

@@ -38,7 +38,7 @@ SWEEP_BASELINES = ("zero", "uniform")
 CURVES_KEY = "if-curves"
 SWEEP_ANSWER = "Each head is switched off in turn over held-out texts: the loss says which ones the model needs."
 NO_LOSS = "This model gives no probabilities, so a text has no loss."
-LOSS_NOTES = {  # what the loss of a text is, by its kind
+LOSS_NOTES = {  # kind of loss → how the loss of a text is defined
     text_loss.TOKEN_LOSS: "The loss is that of the texts' own tokens.",
     text_loss.MASKED_LOSS: "In each text 15 % of the tokens are masked, drawn once with a fixed seed. The loss is that of these "
     "tokens. A mask that a text brings along has no known token and does not count.",

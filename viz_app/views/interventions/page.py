@@ -1,6 +1,6 @@
 """Interventions: what happens if anything about a run is changed?
 
-One section of the page at a time.
+The page shows one section at a time.
 """
 
 from viz_app.session import url_state

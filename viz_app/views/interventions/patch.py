@@ -1,6 +1,6 @@
-"""The section Patch: which part of a run carries what tells it from another?
+"""The section Patch: which part of a run carries its difference from another?
 
-Every part is taken from the other run, both ways.
+Every part is taken from the other run, in both directions.
 """
 
 from collections.abc import Sequence
@@ -147,7 +147,7 @@ def _file(field: Field, parameter: Parameter, label: str, other: str) -> FieldFi
 
 
 def _chosen_file(field: Field, parameter: Parameter, other: str) -> FieldFile:
-    """Return the chosen file, or `other` if none is chosen or the session has it no more."""
+    """Return the chosen file, or `other` if none is chosen or the session no longer has it."""
     kind, reference = own_files.FILE_KINDS[field.kind], url_state.get(parameter)
     file = own_files.file_at(live.live_session(), field.kind, reference)
     if reference and file is None:
@@ -156,9 +156,9 @@ def _chosen_file(field: Field, parameter: Parameter, other: str) -> FieldFile:
 
 
 def toggle_part(side: str, what: str, name: str, number: int) -> None:
-    """Take a part of the other run into the shown one, or leave it again.
+    """Take a part of the other run into the shown one, or put its own part back.
 
-    Parts that are not there are ignored.
+    Parts that do not exist are ignored.
     """
     run = live.live_session().shown
     trace = run.unchanged.trace
@@ -210,9 +210,9 @@ def _buttons(run: CurrentRun, choices: PatchChoices) -> None:
     ]
     if edits:
         with pick.control_row("patches", "small"):
-            for i, (edit, of) in enumerate(edits[:MAX_PATCH_BUTTONS]):
+            for i, (edit, side) in enumerate(edits[:MAX_PATCH_BUTTONS]):
                 pick.button(
-                    undo_label(run.unchanged.trace, edit, two), f"undo-patch-{i}", partial(undo_patch, edit, of),
+                    undo_label(run.unchanged.trace, edit, two), f"undo-patch-{i}", partial(undo_patch, edit, side),
                     icon=":material/undo:", help=f"{edit.describe(1)}. Click to undo.",
                 )  # fmt: skip
             if len(edits) > 1:
@@ -271,7 +271,7 @@ def find_patch(run: CurrentRun) -> View[PatchChoices] | str:
 
 
 def _choose_decision(choices: PatchChoices, i: int) -> None:
-    """Ask about another decision; those of the other run may be fewer."""
+    """Follow another decision; the other run may have fewer."""
     if choices.side == "enough":
         two = two_runs(live.live_session().shown, choices.second, choices.position)
         if isinstance(two, Two):

@@ -26,7 +26,7 @@ from viz_app.views.interventions.payloads import largest_effect
 
 MAX_PATCH_WORK = 20_000  # parts tried one way · tokens of the longest stream
 MIN_TRIED = 4  # positions of a long text
-MIN_GAP = 0.1  # of what is measured; shares of less say nothing
+MIN_GAP = 0.1  # in units of the metric; shares of a smaller gap are meaningless
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class PatchChoices:
 
 @dataclass(frozen=True)
 class Effects:
-    """Return the effect of each part on one side; None for a kind that is missing or not tried."""
+    """The effect of each part on one side; None for a kind that is missing or not tried."""
 
     cells: torch.Tensor | None  # (layer, position)
     heads: HeadEffects | None
-    tried: tuple[int, ...] | None = None  # positions, of a text too long to try all
+    tried: tuple[int, ...] | None = None  # positions, if the text is too long to try all
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _effects(two: Two, side: str, grid: Grid | None) -> Effects:
     positions = None
     if grid is not None:
         room = max(MAX_PATCH_WORK // n - n_heads * has_heads, 0) // len(grid.names)
-        positions = _tried(two, side, grid, max(room, MIN_TRIED))
+        positions = _positions_to_try(two, side, grid, max(room, MIN_TRIED))
     names = grid.names if grid is not None else ()
 
     def effects(names: tuple[str, ...]) -> Effects:
@@ -131,15 +131,15 @@ def _effects(two: Two, side: str, grid: Grid | None) -> Effects:
 
     try:
         return effects(names)
-    except ValueError:  # a model of others may record what it cannot change
+    except ValueError:  # a third-party model may record what it cannot change
         return effects(())
 
 
-def _tried(two: Two, side: str, grid: Grid, max_tried: int) -> tuple[int, ...] | None:
+def _positions_to_try(two: Two, side: str, grid: Grid, max_tried: int) -> tuple[int, ...] | None:
     """Return the positions of a long input that are tried; None for all.
 
-    They are the first ones that differ, at most half of those tried, and the last ones; of a file,
-    whose tokens have no ids, those whose first cells differ most, and the one that answers.
+    They are the first ones that differ, at most half of those tried, and the last ones. For a file,
+    whose tokens have no ids, they are those whose first cells differ most and the one that answers.
     """
     stream, (base, source) = grid.stream, two.sides(side)
     ours, theirs = (run.trace.streams[stream].ids for run in (base, source))
@@ -164,8 +164,8 @@ def _tried(two: Two, side: str, grid: Grid, max_tried: int) -> tuple[int, ...] |
 def position_that_answers(trace: Trace, stream: str) -> int | None:
     """Return the one position of a stream that the answer is read from; None if there is none."""
     output = first_output(trace)
-    is_there = getattr(output, "stream", None) == stream
-    return getattr(output, "position", None) if is_there else None
+    reads_stream = getattr(output, "stream", None) == stream
+    return getattr(output, "position", None) if reads_stream else None
 
 
 def _by_difference(run: Trace, other: Trace, name: str, counterparts: dict[int, int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The gradient's guess of each head in the section Patch, beside its effect."""
+"""The gradient's guess of each head's effect in the section Patch, beside the exact effect."""
 
 import math
 from dataclasses import dataclass
@@ -130,7 +130,7 @@ def _sentence(measured: PatchEffects, side: str, points: list[Point]) -> str:
 def gradient_checks(measured: PatchEffects) -> list[Check]:
     """Check the largest guess of this text's heads by two passes, 1 % of the way each.
 
-    In half precision none is checked: what is measured changes by its rounding at least.
+    In half precision none is checked: rounding hides the effect of a small step.
     """
     two, points = measured.two, points_of(measured, NECESSARY)
     if not points:

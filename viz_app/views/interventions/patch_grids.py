@@ -15,7 +15,7 @@ from viz_app.views.interventions import patch_text as say
 class Grid:
     """Cells of one stream, a row for each layer from the input on.
 
-    `is_layered` is False of a model without layers, whose rows are its intermediates.
+    `is_layered` is False for a model without layers, whose rows are its intermediates.
     """
 
     key: str
@@ -61,7 +61,7 @@ def has_stream(scope: Scope) -> bool:
 def has_states(scope: Scope) -> bool:
     """Return True if the cells together hold all that the model passes on.
 
-    Of a model whose layers are not known, only the outputs of attentions are cells.
+    For a model whose layers are not known, only the outputs of attentions are cells.
     """
     return bool(scope.model.sublayers) or scope.model.is_recurrent
 

@@ -117,8 +117,8 @@ class Two:
     def rival(self) -> int | None:
         """The other run's answer at the decision, as an option of the other run.
 
-        It is None where both give the same, this run has another given, or a span ends at a token
-        that this text lacks.
+        It is None if both give the same, if this run's decision is not its most probable option, or
+        if a span ends at a token that this text lacks.
         """
         ours, theirs = (
             int(logits_of(run.trace.outputs)[row].argmax())
@@ -195,7 +195,7 @@ def level(metric: LogitDifference | LogProbability, trace: Trace) -> float:
 
 
 def reads_same(row: Encoding, other: Encoding) -> bool:
-    """Return True if a model reads the same of both rows: the same tokens, or the same numbers."""
+    """Return True if a model reads the same in both rows: the same tokens and the same numbers."""
     digest, other_digest = (getattr(one, "digest", "") for one in (row, other))
     return row.ids == other.ids and digest == other_digest
 
@@ -288,13 +288,13 @@ def _other_row(trace: Trace, other: Trace, row: int) -> int | None:
 
 
 def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | None]) -> int:
-    """Return the decision to begin with: the first in which the runs part.
+    """Return the decision to begin with: the first in which the runs differ.
 
-    Of a text that goes on it is the last.
+    For a text that continues it is the last.
     """
     ours, theirs = logits_of(trace.outputs).argmax(-1), logits_of(other.outputs).argmax(-1)
     shared = [i for i, row in enumerate(rows) if row is not None]
-    parted = [
+    differing = [
         i
         for i in shared
         if int(ours[every[i].row])
@@ -302,11 +302,11 @@ def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | N
         != _option(other, trace, int(theirs[rows[i] or 0]))
     ]
     default = default_decision(trace, every)
-    if _goes_on(trace):
+    if _continues(trace):
         return shared[-1]
-    return parted[0] if parted else default if default in shared else shared[0]
+    return differing[0] if differing else default if default in shared else shared[0]
 
 
-def _goes_on(trace: Trace) -> bool:
+def _continues(trace: Trace) -> bool:
     output = first_output(trace)
     return isinstance(output, NextToken) and not output.is_closed

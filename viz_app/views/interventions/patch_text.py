@@ -16,7 +16,7 @@ NO_COUNTERPART = (
 )
 LABEL_HELP = (
     "A text that differs in one word shows most. With the same number of tokens every position has its counterpart. "
-    "Otherwise the common beginning and the common end are aligned. Parts that are already taken stay those of the text they came from."
+    "Otherwise the common beginning and the common end are aligned. Parts already taken still come from the text they were taken from."
 )
 FILE_HELP = "Choose the {noun} of the other run. Parts already taken still come from the {noun} they were taken from."
 PART_TITLES = {
@@ -94,7 +94,7 @@ def too_long(noun: str) -> str:
 def part_title(part: str, has_stream: bool, has_states: bool = True) -> str:
     """Return the name of a part; `has_stream` is True if the layers add to a residual stream.
 
-    `has_states` is False of a model of which only the outputs of attentions are known.
+    `has_states` is False for a model of which only the outputs of attentions are known.
     """
     if has_stream or part != "residual":
         return PART_TITLES[part]
@@ -102,7 +102,7 @@ def part_title(part: str, has_stream: bool, has_states: bool = True) -> str:
 
 
 def part_help(has_stream: bool, is_recurrent: bool, has_states: bool = True) -> str:
-    """Say what the parts are."""
+    """Explain the parts."""
     if not has_states:
         return f"{_OUTPUTS_HELP} {_GRADIENT_HELP}"
     states = f"{_RECURRENT_HELP} {STATES_GO_ON}" if is_recurrent else _STATES_HELP
@@ -135,7 +135,7 @@ def counts(n: int, m: int, noun: str) -> str:
 
 
 def alignment_sentence(n: int, m: int, n_aligned: int, noun: str) -> str:
-    """Say how the positions of two inputs belong together."""
+    """Say how the positions of two inputs correspond."""
     length = f"{m} token{'s' * (m != 1)}"
     if n == m:
         return f"{length}, as many as this {noun}, so the positions match."
@@ -212,8 +212,7 @@ def patch_reach_text(
 ) -> str:
     """Say which cells the patches change, besides those that were put in.
 
-    The counts of tokens are those that were not patched; there is none of layers where the rows of
-    the grid are not layers.
+    Patched tokens are not counted; `earlier_layers` is None if the rows of the grid are not layers.
     """
     if not n:
         return "The patch changes no other cell of this grid."
@@ -232,13 +231,13 @@ def patch_reach_text(
 
 
 def correlation(r: float) -> str:
-    """Return two decimals, or more where they would say 1."""
+    """Return two decimals, or more if they would round to 1."""
     digits = next((d for d in (2, 3, 4) if abs(float(f"{r:.{d}f}")) < 1), 2)
     return f"{r:.{digits}f}".replace("-", "−")
 
 
 def agreement(r: float, n: int, place: str, guess: float, exact: float) -> str:
-    """Say how the guesses go with the effects over all heads, and which is furthest off."""
+    """Say how the guesses correlate with the effects, and which is furthest off."""
     if n == 1:
         how = "1 head, so no correlation"
     elif math.isnan(r):
