@@ -33,7 +33,7 @@ from viz_app.views.interventions.decisions import decisions, default_decision, o
 from viz_app.views.interventions.heads import BOARD_OF_HEADS
 from viz_app.views.interventions.payloads import (
     HeadOffChoices,
-    asked_about,
+    followed_decision,
     head_off_payloads,
     measure_heads,
 )
@@ -63,7 +63,7 @@ def log_prob(trace: Trace, row: int, option: int) -> float:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_number_of_a_head_is_the_difference_of_two_runs(name: str) -> None:
     run = run_of(name)
-    what = asked_about(run, USUAL).decision
+    what = followed_decision(run, USUAL).decision
     before = log_prob(run.trace, what.row, what.option)
     board = head_off_payloads(run, USUAL)["board"]
     largest = 0.0
@@ -122,7 +122,7 @@ def test_the_distribution_is_that_of_both_runs(name: str) -> None:
         for head, effect in enumerate(effects)
     )
     edited = with_edits(run, HeadOff(strongest[1], head=strongest[2]))
-    drawn, what = head_off_payloads(edited, USUAL)["outcome"], asked_about(edited, USUAL)
+    drawn, what = head_off_payloads(edited, USUAL)["outcome"], followed_decision(edited, USUAL)
     (followed,) = [row for row in drawn["options"] if row["chosen"]]
     for side, trace in (("before", run.trace), ("after", edited.trace)):
         p = np.exp(log_prob(trace, what.decision.row, what.decision.option))
@@ -248,7 +248,7 @@ def test_every_check_passes(name: str, metric: str) -> None:
 
 def test_a_check_fails_of_a_number_that_no_run_has(monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of("gpt")
-    effects = measure_heads(asked_about(run, USUAL), USUAL)
+    effects = measure_heads(followed_decision(run, USUAL), USUAL)
     for wrong in (lambda grid: -grid, lambda grid: grid * 1.01 + 0.01):
         turned = {kind: wrong(grid) for kind, grid in effects.values.items()}
         told = replace(effects, values=turned)

@@ -23,11 +23,11 @@ Handlers = Mapping[str, Callable]
 
 @dataclass(frozen=True)
 class ShownComponent:
-    """A browser component, shown where its picture is there.
+    """A browser component, shown if its picture exists.
 
     The key of the picture is the component's name if none is given.
 
-    The handlers in `choose` choose what is looked at. Those in `change` change the run; a pinned
+    The handlers in `choose` choose what is shown. Those in `change` change the run; a pinned
     run has none of them.
     """
 
@@ -61,7 +61,7 @@ class Plot:
 class Table:
     """A table: a pandas DataFrame among the pictures.
 
-    Numbers of the columns `counted` have separators of thousands.
+    Numbers in the columns `counted` have thousands separators.
 
     It scrolls within `height` px; 0: as high as its first rows need.
     """
@@ -73,7 +73,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Prose:
-    """A text of the app's own words, as Markdown; small print where it `is_small`."""
+    """A text written by the app, as Markdown; small print if it `is_small`."""
 
     text: str
     is_small: bool = False
@@ -143,7 +143,7 @@ def run_facts(run: CurrentRun) -> Facts:
 class File:
     """A download.
 
-    `make` and `about` are called with the run shown when it is asked for.
+    `make` and `about` are called with the run that is shown when the file is requested.
     """
 
     label: str
@@ -171,10 +171,10 @@ def csv_file(
 class View(Generic[Chosen]):
     """One way to look at a run.
 
-    `choose` draws the controls and returns what they say; `within` takes the choices, their run and
+    `choose` draws the controls and returns the choices; `within` takes the choices, their run and
     another run, and returns the nearest such choices for the other. `payloads` makes all pictures,
     "checks" among them, and `layout` places them. `is_live` tells if the pictures of these choices
-    can be made at every key, without Streamlit. `written` makes the line on what was read and
+    can be made at every keystroke, without Streamlit. `written` makes the line on what was read and
     written, unless `payloads` make it as "written". `has_strip` is False where the pictures
     themselves say what was read, or do not depend on it; `is_of_run` where they are the same
     whatever is run, so that a pinned run is not drawn beside them. `quantities` are the matrices
@@ -203,9 +203,9 @@ Find = Callable[[CurrentRun], View[Any] | str]  # a sentence where there is noth
 
 @dataclass(frozen=True)
 class NextQuestion:
-    """The question that a page ends in.
+    """The question that a page ends with.
 
-    It has its words, the address of the page that answers it, and what is chosen there, by the
+    It has a wording, the address of the page that answers it, and the choices to make there, by the
     names of URL parameters.
     """
 
@@ -216,12 +216,12 @@ class NextQuestion:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its title, its question, how its pictures answer, and its views.
+    """A page: its title, its question, the answer to it, and its views.
 
-    Several views are chosen from by name.
+    If there are several views, the reader chooses one by name.
 
     `leads_to` takes a run and the choices of its view. The default of `section` is "": the first
-    view that there is of a run. `shows_changes` is False on a page that compares models as they
+    view that a run has. `shows_changes` is False on a page that compares models as they
     were trained; `names` are the changes of a run that a section itself shows and undoes
     (RunSpec.without), by the section's name in the address. `opens_on` maps a task to the example
     that this page has first, which replaces an untouched example of another page.

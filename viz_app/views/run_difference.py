@@ -60,9 +60,9 @@ class Quantity:
     drawn, if it is given: those with the largest values in either run. `note` is added to the text
     where the weights of the two runs differ.
 
-    `name` says what is shown in full, such as its layer and head: of two names there is no
-    difference. `file` is the part of the file name that tells it from every other quantity of a
-    run, and `about` are the facts of its numbers.
+    `name` says what is shown in full, such as its layer and head: quantities with different names
+    are not subtracted. `file` is the part of the file name that tells it from every other quantity
+    of a run, and `about` are the facts of its numbers.
     """
 
     name: str

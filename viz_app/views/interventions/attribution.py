@@ -29,8 +29,8 @@ from viz_app.views.interventions.attribution_parts import (
     MIXES,
     AttributionChoices,
     AttributionResult,
-    asked_of,
     attribution_numbers,
+    decision_of,
     has_numbers,
     kinds_of,
     methods_of,
@@ -101,7 +101,7 @@ def _problem(run: CurrentRun, choices: AttributionChoices) -> str:
 
 def attribution_payloads(run: CurrentRun, choices: AttributionChoices) -> Pictures:
     """Return the payloads of all components of the section."""
-    what = asked_of(run, choices)
+    what = decision_of(run, choices)
     answers = outcome_payload(what)
     if not run.trace.edits:
         answers["verdict"] = text.AS_IT_IS.format(option_noun(run.trace))
@@ -164,7 +164,7 @@ def _file_name(run: CurrentRun, choices: AttributionChoices) -> str:
 def _facts(run: CurrentRun, choices: AttributionChoices) -> Facts:
     """Return the facts about the numbers; rollout and flow are about no decision."""
     is_mixed = choices.method in MIXES
-    return facts(run.trace) if is_mixed else decision_facts(asked_of(run, choices))
+    return facts(run.trace) if is_mixed else decision_facts(decision_of(run, choices))
 
 
 def _sentence(choices: AttributionChoices, result: AttributionResult) -> str:

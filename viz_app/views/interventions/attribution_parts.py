@@ -16,8 +16,7 @@ from viz_app.drawing.sites import by_kind
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.interventions import attribution_text as text
 from viz_app.views.interventions.decisions import option_label
-from viz_app.views.interventions.payloads import Asked, asked_about
-from viz_app.views.interventions.payloads import HeadOffChoices
+from viz_app.views.interventions.payloads import FollowedDecision, HeadOffChoices, followed_decision
 
 MIXES = (
     text.ROLLOUT_METHOD,
@@ -29,7 +28,7 @@ WEIGHT_STEPS = (1e-2, 2e-3)
 
 @dataclass(frozen=True)
 class AttributionChoices:
-    """The method, the decision (None: the usual one), and a head or the last layer of a kind."""
+    """The method, the decision (None: the default one), and a head or the last layer of a kind."""
 
     method: str
     position: int | None
@@ -99,8 +98,8 @@ def has_numbers(run: CurrentRun, choices: AttributionChoices) -> bool:
 
 
 def _pair(run: CurrentRun, choices: AttributionChoices) -> tuple[int, int, int]:
-    """Return the token asked about, the most probable other, and the row of their logits."""
-    decision = asked_of(run, choices).decision
+    """Return the token followed, the most probable other, and the row of their logits."""
+    decision = decision_of(run, choices).decision
     token, row = decision.option, decision.row
     likeliest = run.trace.next_token.logits[row].topk(2).indices.tolist()
     return token, next(i for i in likeliest if i != token), row
@@ -113,7 +112,7 @@ def attribution_numbers(run: CurrentRun, choices: AttributionChoices) -> Attribu
     make = _mixed if choices.method in MIXES else _attributed
     values, checks = make(run, choices)
     site = run.trace.attention[choices.site]
-    token = asked_of(run, choices).token
+    token = decision_of(run, choices).token
     axes = words.axes(site, run.terms, queries_are_written(run.trace, site))
     dtype = str(site.dtype).removeprefix("torch.")
     return AttributionResult(
@@ -145,7 +144,7 @@ def _direct(run: CurrentRun, choices: AttributionChoices) -> AttributionResult:
         columns,
         text.DIRECT_AXES,
         parts.others,
-        asked_of(run, choices).token,
+        decision_of(run, choices).token,
         option_label(run.trace, than, row).text,
     )
 
@@ -168,11 +167,11 @@ def _mixed(run: CurrentRun, choices: AttributionChoices) -> tuple[Tensor, list[C
 
 
 def _attributed(run: CurrentRun, choices: AttributionChoices) -> tuple[Tensor, list[Check]]:
-    """Return the part of each weight in the log-probability of the decision asked about.
+    """Return the part of each weight in the log-probability of the decision followed.
 
     In half precision a gradient is not checked: rounding hides the effect of a small step.
     """
-    decision = asked_of(run, choices).decision
+    decision = decision_of(run, choices).decision
     metric, trace, head = LogProbability(decision.option, decision.row), run.trace, choices.head
     if choices.method == text.INTEGRATED_METHOD:
         parts = integrated_gradients(run.scope, trace, metric, [choices.site])
@@ -218,5 +217,5 @@ def _slope(
     return (sides[0] - sides[1]) / (2 * step)
 
 
-def asked_of(run: CurrentRun, choices: AttributionChoices) -> Asked:
-    return asked_about(run, HeadOffChoices(choices.position, "log-probability", "zero"))
+def decision_of(run: CurrentRun, choices: AttributionChoices) -> FollowedDecision:
+    return followed_decision(run, HeadOffChoices(choices.position, "log-probability", "zero"))

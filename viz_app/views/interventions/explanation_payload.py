@@ -37,11 +37,11 @@ from viz_app.session.live import Pictures
 from viz_app.views.interventions import explanation_text as text
 from viz_app.views.interventions.decisions import option_label
 from viz_app.views.interventions.payloads import (
-    Asked,
+    FollowedDecision,
     HeadOffChoices,
     answers_difference,
-    asked_about,
     decision_facts,
+    followed_decision,
 )
 
 MAX_EXPLAINED_TOKENS = 200  # tokens of the longest stream
@@ -53,7 +53,7 @@ ADVERSARY = "adversary"
 
 @dataclass(frozen=True)
 class RowChoices:
-    """The decision asked about (None: the usual one), the head, and the models to compare with."""
+    """The decision followed (None: the default one), the head, and the models to compare with."""
 
     position: int | None
     site: str
@@ -62,13 +62,13 @@ class RowChoices:
     seeds: tuple[str, ...]
 
 
-def asked_row(run: CurrentRun, choices: RowChoices) -> tuple[Asked, AttentionRow]:
-    """Return what is asked, and the row in the run without its edits.
+def asked_row(run: CurrentRun, choices: RowChoices) -> tuple[FollowedDecision, AttentionRow]:
+    """Return the decision followed, and the row in the run without its edits.
 
     Raises:
         ValueError: no row of this attention leads to that decision.
     """
-    what = asked_about(run, HeadOffChoices(choices.position, "log-probability", "zero"))
+    what = followed_decision(run, HeadOffChoices(choices.position, "log-probability", "zero"))
     trace = what.before.trace
     head = min(choices.head, trace.attention[choices.site].n_heads - 1)
     return what, AttentionRow(what.before.scope, trace, choices.site, head, what.chosen)
@@ -91,7 +91,11 @@ def _quick(row: AttentionRow) -> QuickTests:
 
 
 def _table(
-    what: Asked, choices: RowChoices, row: AttentionRow, now: AttentionRow, tests: QuickTests
+    what: FollowedDecision,
+    choices: RowChoices,
+    row: AttentionRow,
+    now: AttentionRow,
+    tests: QuickTests,
 ) -> dict[str, Any]:
     before = tests.own
     trace = what.before.trace
@@ -132,7 +136,7 @@ def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def _run_column(
-    what: Asked, row: AttentionRow, now: AttentionRow, before: Trial, is_edited: bool
+    what: FollowedDecision, row: AttentionRow, now: AttentionRow, before: Trial, is_edited: bool
 ) -> dict[str, Any]:
     """Return the column of the run itself, whose bars are moved by hand."""
     after = logits_of(what.after.trace.outputs)[row.decision].double().log_softmax(-1)
@@ -152,7 +156,7 @@ def _run_column(
 
 
 def _tests(
-    what: Asked, choices: RowChoices, row: AttentionRow, tests: QuickTests
+    what: FollowedDecision, choices: RowChoices, row: AttentionRow, tests: QuickTests
 ) -> list[dict[str, Any]]:
     """Return the columns of the four tests."""
     before, uniform, permuted = tests.own, tests.uniform, tests.permuted
@@ -166,7 +170,9 @@ def _tests(
     ]
 
 
-def _column(name: str, what: Asked, before: Trial, trial: Trial, says: list[str]) -> dict[str, Any]:
+def _column(
+    name: str, what: FollowedDecision, before: Trial, trial: Trial, says: list[str]
+) -> dict[str, Any]:
     return {
         "name": name,
         "title": text.EXPLANATION_NAMES[name],
@@ -188,11 +194,11 @@ def _empty(name: str, why: str) -> dict[str, Any]:
     }
 
 
-def _label(what: Asked, option: int) -> str:
+def _label(what: FollowedDecision, option: int) -> str:
     return option_label(what.before.trace, option, what.decision.row).text
 
 
-def _outcome(what: Asked, before: Trial, log_probs: torch.Tensor) -> str:
+def _outcome(what: FollowedDecision, before: Trial, log_probs: torch.Tensor) -> str:
     """Say what is predicted, and how probable the model's own prediction is."""
     option = before.predicted
     return text.outcome_sentence(
@@ -203,7 +209,7 @@ def _outcome(what: Asked, before: Trial, log_probs: torch.Tensor) -> str:
     )
 
 
-def _predicts(what: Asked, before: Trial) -> str:
+def _predicts(what: FollowedDecision, before: Trial) -> str:
     return text.predicts(
         _label(what, before.predicted), float(before.log_probs[before.predicted].exp())
     )
@@ -241,7 +247,7 @@ def _permutations(permutations: Permutations, before: Trial) -> str:
     )
 
 
-def _adversary(what: Asked, row: AttentionRow, before: Trial) -> dict[str, Any]:
+def _adversary(what: FollowedDecision, row: AttentionRow, before: Trial) -> dict[str, Any]:
     """Return the column of the adversary, if it has been searched for."""
     if not cache.is_found(row, ADVERSARY):
         return {**_empty(ADVERSARY, text.NOT_SEARCHED), "search": True}
@@ -253,7 +259,9 @@ def _adversary(what: Asked, row: AttentionRow, before: Trial) -> dict[str, Any]:
     return _column(ADVERSARY, what, before, trial, [says])
 
 
-def _other(what: Asked, choices: RowChoices, row: AttentionRow, before: Trial) -> dict[str, Any]:
+def _other(
+    what: FollowedDecision, choices: RowChoices, row: AttentionRow, before: Trial
+) -> dict[str, Any]:
     """Return the column of another model's weights for this row."""
     if choices.other is None:
         return _empty("other", text.NO_OTHER)
@@ -306,7 +314,7 @@ def _seeds(row: AttentionRow, choices: RowChoices, kind: str) -> str:
     return text.seeds(len(apart), min(apart), max(apart), n_same) if apart else ""
 
 
-def _checks(what: Asked, row: AttentionRow, tests: QuickTests) -> list[Check]:
+def _checks(what: FollowedDecision, row: AttentionRow, tests: QuickTests) -> list[Check]:
     """Check that the model's own weights put in place change nothing, and a test by another run."""
     trace, uniform = what.before.trace, tests.uniform
     checks = [

@@ -17,7 +17,7 @@ from viz_app.views.interventions import findings, state, text
 from viz_app.views.interventions.decisions import decisions, option_noun
 from viz_app.views.interventions.payloads import (
     HeadOffChoices,
-    asked_about,
+    followed_decision,
     head_off_facts,
     head_off_payloads,
     head_off_table,
@@ -101,7 +101,7 @@ def _files(run: CurrentRun, choices: HeadOffChoices) -> Sequence[File]:
     name = provenance.file_name(run.trace, "head-effects")
 
     def about(now: CurrentRun) -> Facts:
-        return head_off_facts(asked_about(now, choices), choices)
+        return head_off_facts(followed_decision(now, choices), choices)
 
     return [csv_file("All effects, CSV", name, lambda now: head_off_table(now, choices), about)]
 

@@ -9,7 +9,7 @@ from viz_app.views.interventions import patch_text as say
 from viz_app.views.interventions import text
 from viz_app.views.interventions.patch_effects import PatchChoices
 from viz_app.views.interventions.patch_runs import NECESSARY, Two
-from viz_app.views.interventions.payloads import Asked, answer_words, outcome_payload
+from viz_app.views.interventions.payloads import FollowedDecision, answer_words, outcome_payload
 
 
 def patch_answers(run: CurrentRun, choices: PatchChoices, two: Two) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def patch_answers(run: CurrentRun, choices: PatchChoices, two: Two) -> dict[str,
     base, source = two.sides(side)
     if side == NECESSARY:
         before = cache.changed_run(run.unchanged, run.spec.without("edits"))
-        question = Asked(before, run, two.all, two.chosen)
+        question = FollowedDecision(before, run, two.all, two.chosen)
     else:
         edited = base.with_edits(choices.other_edits)
         every = [
@@ -27,7 +27,7 @@ def patch_answers(run: CurrentRun, choices: PatchChoices, two: Two) -> dict[str,
             if row is not None
         ]
         chosen = sum(row is not None for row in two.rows[: two.chosen])
-        question = Asked(CurrentRun(base.scope, base.trace), CurrentRun(base.scope, edited), every, chosen)  # fmt: skip
+        question = FollowedDecision(CurrentRun(base.scope, base.trace), CurrentRun(base.scope, edited), every, chosen)  # fmt: skip
     payload = outcome_payload(question)
     answer, patched = payload["answers"]
     other = answer_words(CurrentRun(source.scope, source.trace))

@@ -40,7 +40,7 @@ ALONE_TOLERANCE = 1e-4  # nats between an effect in the batch of all heads and a
 
 @dataclass(frozen=True)
 class HeadOffChoices:
-    """The choices on the page: the decision (None: the usual one), the metric and the baseline."""
+    """The choices on the page: the decision (None: the default), the metric and the baseline."""
 
     position: int | None
     metric: str
@@ -48,8 +48,8 @@ class HeadOffChoices:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A run without and with its edits, and the decision asked about."""
+class FollowedDecision:
+    """A run without and with its edits, and the decision that is followed in both."""
 
     before: CurrentRun
     after: CurrentRun
@@ -66,22 +66,22 @@ class Asked:
         return self.decision.label.text
 
 
-def asked_about(run: CurrentRun, choices: HeadOffChoices) -> Asked:
-    """Return the run with and without its edits, and the decision asked about."""
+def followed_decision(run: CurrentRun, choices: HeadOffChoices) -> FollowedDecision:
+    """Return the run without and with its edits, and the decision to follow."""
     before = cache.changed_run(run.unchanged, run.spec.without("edits"))
     every = decisions(before.trace)
     chosen = default_decision(before.trace, every)
     if choices.position is not None and choices.position < len(every):
         chosen = choices.position
-    return Asked(before, run, every, chosen)
+    return FollowedDecision(before, run, every, chosen)
 
 
-def decision_facts(what: Asked, **more: str) -> Facts:
+def decision_facts(what: FollowedDecision, **more: str) -> Facts:
     """Return the facts about the run with its edits: those of every file, and the decision."""
     return facts(what.after.trace, decision=f"{what.decision.row + 1}, {what.token}", **more)
 
 
-def head_off_facts(what: Asked, choices: HeadOffChoices) -> Facts:
+def head_off_facts(what: FollowedDecision, choices: HeadOffChoices) -> Facts:
     """Return the facts about the effects of switching heads off."""
     asked = {
         "measured by": text.METRIC_NAMES[choices.metric],
@@ -92,7 +92,7 @@ def head_off_facts(what: Asked, choices: HeadOffChoices) -> Facts:
 
 def head_off_payloads(run: CurrentRun, choices: HeadOffChoices) -> Pictures:
     """Return the payloads of all components of the page."""
-    what = asked_about(run, choices)
+    what = followed_decision(run, choices)
     effects = measure_heads(what, choices)
     return {
         "board": head_board(what, choices, effects),
@@ -101,7 +101,7 @@ def head_off_payloads(run: CurrentRun, choices: HeadOffChoices) -> Pictures:
     }
 
 
-def measure_heads(what: Asked, choices: HeadOffChoices) -> HeadEffects | None:
+def measure_heads(what: FollowedDecision, choices: HeadOffChoices) -> HeadEffects | None:
     """Return the effect of switching off each head; None if the text is too long for all."""
     trace = what.after.trace
     n_heads = sum(site.n_heads for site in trace.attention.values())
@@ -111,13 +111,15 @@ def measure_heads(what: Asked, choices: HeadOffChoices) -> HeadEffects | None:
     return cache.cached_head_effects(what.after, _metric(what, choices), make, choices.baseline)
 
 
-def _metric(what: Asked, choices: HeadOffChoices) -> Metric:
+def _metric(what: FollowedDecision, choices: HeadOffChoices) -> Metric:
     if choices.metric == "divergence":
         return Divergence(what.decision.row)
     return LogProbability(what.decision.option, what.decision.row)
 
 
-def head_board(what: Asked, choices: HeadOffChoices, effects: HeadEffects | None) -> dict[str, Any]:
+def head_board(
+    what: FollowedDecision, choices: HeadOffChoices, effects: HeadEffects | None
+) -> dict[str, Any]:
     """Return the payload of the board of all heads."""
     trace, edited = what.after.trace, state.head_edits(what.after.trace)
     values = [] if effects is None else [grid.flatten() for grid in effects.values.values()]
@@ -191,7 +193,7 @@ def largest_effect(effects: HeadEffects) -> tuple[str, int, float]:
     return site, head, value
 
 
-def _sentence(what: Asked, effects: HeadEffects, signed: bool) -> str:
+def _sentence(what: FollowedDecision, effects: HeadEffects, signed: bool) -> str:
     name, head, value = largest_effect(effects)
     every = torch.cat([grid.flatten() for grid in effects.values.values()])
     if abs(value) < MIN_EFFECT:
@@ -208,8 +210,10 @@ def _nats(value: float) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
-def answers_difference(what: Asked, nothing: str = text.NO_HEAD_CHANGED) -> dict[str, Any]:
-    """Return the answers before and after, and where they part."""
+def answers_difference(
+    what: FollowedDecision, nothing: str = text.NO_HEAD_CHANGED
+) -> dict[str, Any]:
+    """Return the answers before and after, and where they first differ."""
     before, after = answer_words(what.before), answer_words(what.after)
     first = next(
         (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
@@ -225,7 +229,7 @@ def answers_difference(what: Asked, nothing: str = text.NO_HEAD_CHANGED) -> dict
     }
 
 
-def outcome_payload(what: Asked) -> dict[str, Any]:
+def outcome_payload(what: FollowedDecision) -> dict[str, Any]:
     """Return the payload of the answer before and after, with one distribution."""
     was, now = (_log_probs(run.trace) for run in (what.before, what.after))
     row, option = what.decision.row, what.decision.option
@@ -269,7 +273,7 @@ def _log_probs(trace: Trace) -> torch.Tensor:
 
 
 def answer_words(run: CurrentRun) -> list[str]:
-    """Return the words of what the model answers under the run's edits."""
+    """Return the words of the model's answer under the run's edits."""
     if not run.scope.model.can_write:
         return decision_words(run.trace)
     return (_written(run).output or "").strip().split(" ")
@@ -280,7 +284,9 @@ def _written(run: CurrentRun) -> MaskedRun:
     return cache.unmasked_run(run.scope, run.trace, most)
 
 
-def _checks(what: Asked, choices: HeadOffChoices, effects: HeadEffects | None) -> list[Check]:
+def _checks(
+    what: FollowedDecision, choices: HeadOffChoices, effects: HeadEffects | None
+) -> list[Check]:
     """Check the strongest head's effect by a pass of its own.
 
     A head patched with itself must change nothing.
@@ -316,7 +322,7 @@ def _checks(what: Asked, choices: HeadOffChoices, effects: HeadEffects | None) -
 
 def head_off_table(run: CurrentRun, choices: HeadOffChoices) -> list[list[object]]:
     """Return the rows of the table of all effects, with its head."""
-    what = asked_about(run, choices)
+    what = followed_decision(run, choices)
     effects = measure_heads(what, choices)
     rows: list[list[object]] = [["attention", "layer", "head", "effect in nats", "edit"]]
     if effects is None:

@@ -1,6 +1,6 @@
 """A second text that differs in one word, or another example of a file.
 
-Both runs then compare position by position.
+Both runs can then be compared position by position.
 """
 
 import re
@@ -32,7 +32,7 @@ _DISAGREES = re.compile(
 def propose_second_text(scope: Scope, trace: Trace) -> tuple[str, ...]:
     """Return what the other run reads: this run's text with a word, digit or name exchanged.
 
-    Of a file it is the first example that is another one.
+    For a file it is the first example that is another file.
     """
     fields = second_fields(scope, trace)
     texts = [cast(str, trace.fields.get(field.name) or "") for field in fields]

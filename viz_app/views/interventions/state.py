@@ -31,7 +31,7 @@ def head_off_edit(trace: Trace, baseline: str, where: Where) -> Edit:
 def head_edits(trace: Trace) -> dict[tuple[str, int], Edits]:
     """Return the edits that switch off or scale each head of a run, by site and head.
 
-    Edits of some of its queries are not among them.
+    Edits of only some of its queries are left out.
     """
     edits = [edit for edit in trace.edits if _of_whole_heads(edit)]
     return {
@@ -53,7 +53,7 @@ def _covers(edit: Edit, site: AttentionSite, head: int) -> bool:
 
 
 def switch_head(site: str, head: int, is_off: bool) -> None:
-    """Switch a head of the shown run off, or leave it to the model again."""
+    """Switch a head of the shown run off, or on again."""
     trace = live.live_session().shown.trace
     where = Where(site=site, heads=(head,))
     replace_head(
@@ -62,7 +62,7 @@ def switch_head(site: str, head: int, is_off: bool) -> None:
 
 
 def scale_head(site: str, head: int, factor: float) -> None:
-    """Multiply what a head passes on; 1 leaves it to the model."""
+    """Scale the output of a head; 1 restores the model's own."""
     where = Where(site=site, heads=(head,))
     replace_head(where, None if factor == 1 else partial(HeadScale, where, factor=factor))
 
@@ -70,7 +70,7 @@ def scale_head(site: str, head: int, factor: float) -> None:
 def replace_head(where: Where, make: Callable[[], Edit] | None) -> None:
     """Keep this edit of a head in place of earlier ones; heads that the run lacks are ignored.
 
-    Earlier edits of several heads then apply to the other heads alone.
+    Earlier edits of several heads then apply only to the other heads.
     """
     sites = live.live_session().shown.trace.attention
     site, (head,) = sites.get(where.site or ""), where.heads or ()
@@ -136,7 +136,7 @@ def patch_parameters(fields: Sequence[Field]) -> list[Parameter]:
 
 
 def toggle_edit(side: str, edit: Edit) -> None:
-    """Take a part of the other run into the one of this side, or leave it to the run again."""
+    """Take a part of the other run into the one of this side, or undo that."""
     parameter = EDITS if side == "needed" else OTHER_EDITS
     now = url_state.get(parameter)
     edits = tuple(one for one in now if one != edit)

@@ -47,7 +47,7 @@ Nanda (2024) discuss why. This is one run: the same head may matter in another."
 
 
 def noun_of(model: Model) -> str:
-    """Return what a run of this model is of: "text", "image" or "sound"."""
+    """Return the kind of input of this model: "text", "image" or "sound"."""
     kind = model.fields[0].kind
     return kind if kind in FILE_FIELDS else TEXT_FIELD
 
@@ -91,7 +91,7 @@ def followed_token_line(token: str, before: float, after: float) -> str:
 
 
 def changed_answer(before: list[str], after: list[str], first: int) -> str:
-    """Say where two answers part."""
+    """Say where two answers first differ."""
     if first < 0:
         return "The same answer."
     was, now = (words[first] if first < len(words) else "nothing" for words in (before, after))

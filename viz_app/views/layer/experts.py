@@ -43,7 +43,7 @@ def _chosen(view: TokenView) -> TokenRouting | None:
 
 
 def inside_unknown(view: TokenView) -> str:
-    """Return what is not known of the inside of the layer's feed-forward."""
+    """Return the note on what is not known about the inside of the layer's feed-forward."""
     if _chosen(view) is not None:
         return ""
     model = view.run.scope.model

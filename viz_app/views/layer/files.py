@@ -29,7 +29,7 @@ def layer_file_name(view: TokenView, extension: str) -> str:
 def layers_csv(view: TokenView) -> str:
     """Return a row for each part of every layer at the chosen token, with the model's identity.
 
-    Where the model can be asked, each row has its most probable answers after that part.
+    If a prediction is read here, each row has the most probable answers after that part.
     """
     n = min(N_TOP_TOKENS, view.log_probs.shape[1]) if view.log_probs is not None else 0
     unit = "class" if text.is_class(view.output) else "token"

@@ -88,7 +88,7 @@ def _like(sublayer: Sublayer, row: str, sublayers: tuple[Sublayer, ...]) -> str:
 def _sublayer_of(site: AttentionSite, sublayers: tuple[Sublayer, ...]) -> Sublayer:
     """Return the sublayer of an attention, or else one of the nearest layer.
 
-    The stream is shown of one text only, where a model reads several choices.
+    If a model reads several choices, the stream of only one text is shown.
     """
     attending = [s for s in sublayers if s.attends]
     return min(attending, key=lambda s: (s.path != site.name, abs((s.layer or 0) - site.layer)))

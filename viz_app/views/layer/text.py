@@ -44,8 +44,8 @@ _NORMS = {
     "enters the layer. Both are added to it at once. One last {norm} comes before the output.",
     "both": "**{norm}** comes before and after each part here: {parts} read {formula} of the stream. What they make goes "
     "through a second {norm} before it is added. The stream itself is only ever added to.",
-    "after": "**{norm}** comes after each part here, before the sum: {parts} read the stream itself. Of what they make, "
-    "{formula} is added. The stream itself is only ever added to.",
+    "after": "**{norm}** comes after each part here, before the sum: {parts} read the stream itself. What is added "
+    "is {formula} of their output. The stream itself is only ever added to.",
     "mixed": "**{norm}** is not at the same point in all layers here: the rows of each layer name where it is. The stream "
     "itself is only ever added to.",
     "none": "**This model has no residual connections and no LayerNorm**: attention replaces the vector instead of "
@@ -113,14 +113,14 @@ def layer_name(sublayer: Sublayer) -> str:
 
 
 def is_class(output: str) -> bool:
-    """Tell an output that names a class from one that names a token; "" is neither."""
+    """Return True if an output names a class and not a token; False for ""."""
     return output not in ("", NEXT_TOKEN, MASKED_OUTPUT)
 
 
 def no_lens(
     sublayer: Sublayer, reader: str, answering: Sequence[Label] = (), guesses_masks: bool = False
 ) -> str:
-    """Explain why the model cannot be asked what it would say at a token.
+    """Explain why no prediction is read at a token.
 
     Either only others are `answering`, the text has no mask to guess, another stack reads the
     stream, or the answer is of another kind.
@@ -233,8 +233,8 @@ def firing_units(
 def routing(n: int, n_experts: int, weights: float, beside: float, total: float) -> str:
     """Say to how many experts a token goes, and what else is added.
 
-    `weights` is the sum of their weights, `beside` the length of what is added besides, `total`
-    that of their sum.
+    `weights` is the sum of their weights, `beside` the length of what else is added, `total` that
+    of their sum.
     """
     whose = "its weight is" if n == 1 else "their weights sum to"
     sentence = f"The router sends this token to {n} of {n_experts} experts; {whose} {weights:.3g}."
@@ -260,8 +260,8 @@ def _bound_of_others(activation: str) -> str:
 def explain_stream(sublayers: Sequence[Sublayer], output: str, writes: bool = True) -> str:
     """Explain the picture of a stream's `sublayers`.
 
-    `output` is what the model is asked of the stream, "" for nothing; `writes` says whether the
-    model writes.
+    `output` is the output that is read from the stream, "" for none; `writes` is True if the model
+    writes.
     """
     parts, norm_type = _parts(sublayers), norm_name_of(sublayers)
     stream = (_ADDING if sublayers[0].adds else _REPLACING).format(

@@ -25,7 +25,7 @@ from viz_app.drawing.sites import by_kind
 class MaskView:
     """The drawn state: a text before and after the changes, the painted kind, and one head.
 
-    Of a long text it is the part around `tile`, or with None all of it in blocks.
+    For a long text it is the part around `tile`, or with None all of it in blocks.
     """
 
     before: MaskedRun

@@ -108,7 +108,7 @@ def painted_outcome(view: MaskView) -> list[str]:
 def _strip(view: MaskView) -> tuple[list[dict[str, Any]], np.ndarray]:
     """Return each kind's layers and their union as small matrices, and the cells (1 = allowed).
 
-    Of a long text, k × k cells are drawn as one, open if any of them is.
+    In a long text, k × k cells are drawn as one, which is open if any of them is.
     """
     blocks, parts, offset = [], [], 0
     for kind in kind_names(view.after.trace):

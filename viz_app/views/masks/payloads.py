@@ -72,7 +72,7 @@ def mask_payloads(run: CurrentRun, choices: MaskChoices) -> Pictures:
 
 
 def mask_strip(run: CurrentRun, choices: MaskChoices) -> dict:
-    """Return the line above the page: the shown text, and what the model's own masks make of it."""
+    """Return the line above the page: the shown text, and the output under the original masks."""
     before = masked_views(run, choices)[1].before
     return strip(before.trace, run.terms, run.stale)
 

@@ -38,7 +38,7 @@ def choose_preset(kind: SiteKind, ready: str, k: int, own_layers: Collection[str
 
 
 def choose_padding(kind: str, on: bool) -> None:
-    """Mask padding, or let it be read."""
+    """Mask padding, or allow it."""
     url_state.set_value(mask_parameter(kind), mask_notation.with_padding_masked(_of(kind), on))
 
 

@@ -1,4 +1,4 @@
-"""Models: the available checkpoints, a card each by family, with the masks of each."""
+"""Models: a card with the masks of each available checkpoint, grouped by family."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -34,8 +34,8 @@ Card = tuple[tuple[int, str], dict[str, Any], list[np.ndarray]]  # its group, it
 def cards(run: CurrentRun) -> tuple[bytes, list[tuple[str, str]]]:
     """Return the payload of the component `cards`, and (name, reason) of unreadable checkpoints.
 
-    The opened model comes first, without a link; the others follow by family in the order of
-    history.
+    The opened model comes first, without a link; the others follow by family in
+    historical order.
     """
     outlines, unreadable = [], []
     now: Card | None = None

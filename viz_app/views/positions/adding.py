@@ -53,7 +53,7 @@ NOT_ATTENDED = (
 
 @dataclass(frozen=True)
 class AddingChoices:
-    """The head whose queries are drawn, and the place of the token, from 0."""
+    """The head whose queries are drawn, and the position of the token, from 0."""
 
     head: int
     token: int
@@ -77,8 +77,8 @@ def find_adding(run: CurrentRun) -> View[AddingChoices] | str:
     """Return the view of a model whose first attention reads the sum, or why there is none."""
     model, trace = run.scope.model, run.trace
     summed = {f"{model.stack}.{name}" for name in ("embedding", "position")}
-    is_there = _first(run) in trace.attention and summed <= set(trace.activations)
-    if not model.is_recurrent and is_there:
+    are_added = _first(run) in trace.attention and summed <= set(trace.activations)
+    if not model.is_recurrent and are_added:
         return ADDING_VIEW
     reads = model.fields[0].stream
     attends = any(s.query_stream == s.key_stream == reads for s in trace.attention.values())
@@ -114,9 +114,9 @@ def _within(choices: AddingChoices, run: CurrentRun, other: CurrentRun) -> Addin
 
 
 def _sum(run: CurrentRun) -> Sum:
-    """Return the embeddings and positions of what was asked, as the model adds them.
+    """Return the embeddings and positions of the text, as the model adds them.
 
-    A model without positions is lent the paper's.
+    A model without positions gets the paper's.
     """
     stack = run.scope.model.stack
     x, p = (run.trace.activations[f"{stack}.{name}"].value[0] for name in ("embedding", "position"))
@@ -160,7 +160,7 @@ def _payloads(run: CurrentRun, choices: AddingChoices) -> Pictures:
 
 
 def _quantities(run: CurrentRun, choices: AddingChoices) -> list[Quantity]:
-    """Return the vector of a token and, if the model adds them, of its place, and their sum."""
+    """Return a token's vector and, if the model adds them, its position's vector and their sum."""
     parts, at = _sum(run), choices.token
     name, vectors = f"the vectors at position {at}", {"token x": parts.x[at]}
     if run.scope.config.positions == "none":

@@ -22,7 +22,7 @@ from viz_app.drawing.frame import (
 )
 from viz_app.drawing.look import Look
 
-DOTTED = 160  # up to so many positions, each is a dot on its curve
+DOTTED = 160  # positions, up to which each is a dot on its curve
 PLANE_POINTS = 64  # positions drawn in the plane of one pair
 NEVER = 1e9  # a wavelength beyond this never comes round in any text
 
@@ -175,8 +175,8 @@ def heatmap(
 ) -> go.Figure:
     """Draw a signed matrix, rows down, in a diverging map centred on 0.
 
-    It reaches ±limit (default: the largest); `note` as in `framed_figure`; `value` is what its
-    scale is called.
+    It reaches ±limit (default: the largest); `note` as in `framed_figure`; `value` is the
+    title of its scale.
     """
     row, column = axes
     cells = _cells(

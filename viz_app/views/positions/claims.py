@@ -76,7 +76,7 @@ def own_table_checks(used: Tensor, table: Tensor, kind: str, by_formula: Tensor)
 def shuffle_checks(shuffled: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Check]:
     """Check that without positions the outputs are only reordered.
 
-    A second check: the test looked at the very run shown, which is `bare` where its positions are
+    A second check: the test used the run that is shown, which is `bare` if its positions are
     switched off.
 
     Float32: sums in another order differ by some 1e-7 of the values, and each layer adds to it.
@@ -94,7 +94,7 @@ def shuffle_checks(shuffled: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -
 def recurrent_checks(test: ShuffleTest, recorded: Tensor) -> list[Check]:
     """Check that an RNN's state depends only on what it has read so far.
 
-    A second check: the test looked at the very run shown. `recorded` is (stage, n, d).
+    A second check: the test used the run that is shown. `recorded` is (stage, n, d).
     """
     indices = [i for i, place in enumerate(test.order) if place != i]
     first, last = (indices[0], indices[-1]) if indices else (len(test.order), -1)
@@ -129,7 +129,7 @@ def recurrent_checks(test: ShuffleTest, recorded: Tensor) -> list[Check]:
 
 
 def adding(both: Concatenated, total: Tensor) -> list[Check]:
-    """Check that both ways give the same, over all tokens of the source."""
+    """Check that both ways give the same result, over all tokens of the source."""
     size, sentence = max(1.0, _largest(both.added)), "Largest difference over all tokens"
     return [
         Check("[x; p]·[I; I] is x + p", _largest(both.folded - total), 1e-6 * size, sentence),

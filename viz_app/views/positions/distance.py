@@ -91,7 +91,7 @@ class DistanceView:
 
     @cached_property
     def one_pair(self) -> RotatedPair | None:
-        """None of a model that rotates nothing."""
+        """One query and one key, rotated; None for a model that rotates nothing."""
         turns = self.run.scope.model.rotation(max(2, len(self.tokens)))
         if turns is None:
             return None
@@ -116,12 +116,12 @@ class DistanceView:
 
     @property
     def axes(self) -> tuple[str, str]:
-        """Name what both pictures are drawn along: the distance, and the score by its formula."""
+        """The titles of both axes: the distance, and the score by its formula."""
         return DISTANCE, f"score {words.formula(self.site)}, before the mask"
 
     @property
     def hidden(self) -> bool:
-        """Return True if the look-ahead mask blocks all keys after their query."""
+        """True if the look-ahead mask blocks all keys after their query."""
         return hides_all_later(self.site)
 
     @property
@@ -145,7 +145,7 @@ def sites_by_kind(run: CurrentRun) -> dict[str, list[AttentionSite]]:
 
 
 def find_distances(run: CurrentRun) -> View[DistanceChoices] | str:
-    """Return the view of a run with such attentions; of another, that it has none."""
+    """Return the view of this run, or why it has no scores by distance."""
     return DISTANCES_VIEW if sites_by_kind(run) else NO_SCORES
 
 
@@ -211,7 +211,7 @@ def _quantities(run: CurrentRun, choices: DistanceChoices) -> list[Quantity]:
 
 
 def _checks(view: DistanceView) -> list[Check]:
-    """Check that the head's weights are what the model used, and what rotation claims."""
+    """Check that the model used the head's weights, and the identities of rotation."""
     used, (query, key) = [check_used(view.site)], view.places
     if view.one_pair is None:
         return used
@@ -296,12 +296,14 @@ def explain_distances(scores: ScoresByDistance, turns: bool, hidden: bool) -> li
     `hidden` is True where the look-ahead mask hides the keys after a query.
     """
     left_out = hidden and int(scores.distance.min()) == 0
-    behind = " A key never comes after its query here: the look-ahead mask hides those." * left_out
+    order_note = (
+        " A key never comes after its query here: the look-ahead mask hides those." * left_out
+    )
     rows = [
         ("lead", f"By distance: all {int(scores.pairs.sum()):,} pairs of a query and a key"),
         (
             "line",
-            f"Content and position are both in these scores.{behind}",
+            f"Content and position are both in these scores.{order_note}",
         ),
     ]
     alone = [
@@ -328,7 +330,7 @@ def _files(run: CurrentRun, choices: DistanceChoices) -> Sequence[File]:
 
 
 def _choose_pair(query: int, key: int) -> None:
-    """Look at another query, or at this key."""
+    """Choose another query, or this key."""
     url_state.set_value(QUERY_POSITION, query)
     if key >= 0:
         url_state.set_value(KEY_POSITION, key)

@@ -26,7 +26,7 @@ from viz_app.views.page import Columns, File, Foot, PageCell, Plot, View
 from viz_app.views.positions.tables import model_table, position_kind
 from viz_app.views.run_difference import Quantity
 
-MAX_TILES = 14  # tiles in a row or column; of a larger grid some patches are left out
+MAX_TILES = 14  # tiles in a row or column; in a larger grid some patches are left out
 GRID_HEIGHT = 470  # px
 LIKE_IMAGE, LIKE_SPECTROGRAM = "the image", "the spectrogram, with the lowest bands in row 1"
 NO_IMAGE = "**This model reads no image.** A vision model has a position for each patch of a grid."
@@ -38,7 +38,7 @@ NO_PATCH_TABLE = "**No position vectors are known for the patches of this model.
 
 
 def find_grid(run: CurrentRun) -> View[None] | str:
-    """Return the view of a model that adds a vector to each patch; of another, that it does not."""
+    """Return the view of a model that adds a vector to each patch, or why there is none."""
     row = _row(run)
     if row is None:
         return NO_IMAGE

@@ -24,7 +24,7 @@ from viz_app.views.positions import charts, claims, files
 from viz_app.views.positions import text as say
 from viz_app.views.positions.tables import TABLE_SIZES, choose_d_model, choose_length
 
-# how it is chosen → (its name, the beginning of the keys of its pictures)
+# option → (its label, the prefix of the keys of its pictures)
 MISPRINT_PICTURES = {
     "map": ("Table", "positions-map-"),
     "similarity": ("Similarity", "positions-similarity-"),
@@ -116,7 +116,7 @@ def _plane(m: FormulaMeasures, choices: MisprintChoices, look: Look) -> alt.Char
 
 
 def _layout(run: CurrentRun, choices: MisprintChoices, pictures: Pictures) -> Sequence[PageCell]:
-    """Place a column a formula: the formula and the chosen picture."""
+    """Place a column for each formula: the formula and the chosen picture."""
     measures, key = choices.measures, MISPRINT_PICTURES[choices.picture][1]
 
     def column(m: FormulaMeasures) -> list[PageCell]:

@@ -1,4 +1,4 @@
-"""Positions: how does the model know word order? One section of the page at a time."""
+"""Positions: how does the model know word order? The page shows one section at a time."""
 
 from models.architectures import Model
 from models.architectures.base import BY_MASK, BY_ROTATION, BY_SCORES, BY_STATES, UNSEEN

@@ -228,7 +228,7 @@ def shuffle_payload(
 ) -> bytes:
     """Return the payload of each token at its old and its new place.
 
-    Of each test, by its title, it holds how far each token's vector moved at each stage, from 0
+    For each test, by its title, it holds how far each token's vector moved at each stage, from 0
     (the page's background) to √2 (the accent). `saved` is what `drawing.stamp.saving` returns.
     """
     parts: list[dict[str, Any]] = [{"kind": "tangle", "title": "The tokens in their new order"}]

@@ -37,8 +37,8 @@ TABLE_D_MODEL, TABLE_LENGTH = (
 )
 DIMS = Several("positions-dims", FIRST_DIMS, max_items=len(charts.LINE_COLOURS))
 MAP_NAMES = ("Table", "Similarity", "By distance")
-LOW = 280  # px: what pictures of a rotation mean is in sight with them
-WAVELENGTH_REACH = 100_000  # positions: the scale of wavelengths reaches as far at least
+LOW = 280  # px: keeps the explanation of a rotation's pictures in sight
+WAVELENGTH_REACH = 100_000  # positions: the least end of the scale of wavelengths
 WAVELENGTH_TITLE = "How many positions one full turn takes, by "
 
 
@@ -251,7 +251,7 @@ def _files(run: CurrentRun, choices: TableChoices) -> Sequence[File]:
 
 
 def _name(run: CurrentRun, view: TableView, *parts: str) -> str:
-    """Return a file name after the model of an own table, else after the formula and its size."""
+    """Return a file name: by the model for its own table, else by the formula and its size."""
     if view.formula == say.OWN_TABLE:
         return file_name(run.trace, "positions", *parts)
     size = "x".join(map(str, view.table.shape))
@@ -259,15 +259,15 @@ def _name(run: CurrentRun, view: TableView, *parts: str) -> str:
 
 
 def _about(run: CurrentRun, view: TableView) -> Facts:
-    """Say whose table it is, and of a model's own which model it is."""
+    """Return the facts about the table, and about the run if it is the model's own table."""
     size = {"table": view.owner, "size": say.size(*view.table.shape)}
     return size | (facts(run.trace) if view.formula == say.OWN_TABLE else {})
 
 
 def _model_facts(run: CurrentRun, view: TableView) -> Facts:
     """Return the facts of the model without the text: the table is the same for every text."""
-    facts = {"table", "size", *of_model(run.trace)}
-    return {name: fact for name, fact in _about(run, view).items() if name in facts}
+    names = {"table", "size", *of_model(run.trace)}
+    return {name: fact for name, fact in _about(run, view).items() if name in names}
 
 
 def _checks(run: CurrentRun, view: TableView) -> list[Check]:

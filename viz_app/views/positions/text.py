@@ -21,7 +21,7 @@ SAME_VECTOR, SAME_VECTOR_FLOAT = (
     1e-4,
 )  # of a vector's length: no change, and no change but rounding through every layer
 
-# what tells it the order → what a model without a table of position vectors does instead
+# source of word order → what a model without a table of position vectors does instead
 NO_TABLE_REASONS = {
     BY_MASK: "has no position vectors at all",
     BY_STATES: "has no position vectors: its states carry the order",
@@ -229,7 +229,7 @@ def own_help(kind: str, order_source: str) -> str:
 def explain_table(formula: str, kind: str, order_source: str) -> str:
     """Explain the table on the screen in words and symbols.
 
-    `kind` is the loaded model's, `order_source` what tells it the order.
+    `kind` is that of the loaded model, `order_source` its source of word order.
     """
     if formula != OWN_TABLE:
         text = f"**{TABLE_NAMES[formula]}.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n$${LATEX[formula]}$$\n\n{WHAT[formula]}"

@@ -210,7 +210,7 @@ def token_classes(run: CurrentRun, output: TokenClasses, choices: TaskChoices) -
 def chosen_token(run: CurrentRun, output: TokenClasses, choices: TaskChoices) -> int:
     """Return the chosen position, by default the first of the rarest class.
 
-    Special tokens are not counted where the text has others; of a sound, every frame or part is.
+    Special tokens count only if the text has no others; in a sound, every frame or part counts.
     """
     row, names = run.trace.streams[output.stream], output.predicted
     if choices.position is not None and choices.position < len(names):

@@ -61,7 +61,7 @@ def choose_position(position: int) -> None:
 def choose_query(token: str) -> None:
     """Show the answer of a query that is held in the picture of a head: "q3".
 
-    A browser can send anything; what is no query has no effect.
+    A browser can send anything; only a query has an effect.
     """
     if token.startswith("q") and (position := TASK_POSITION.from_url([token[1:]])) is not None:
         choose_position(position)
@@ -246,7 +246,7 @@ def figure_text(scope: Scope, trace: Trace) -> str:
 
 
 def _four(scope: Scope, text: str) -> str:
-    """Return a text's first four tokens; "" if it is shorter or they are encoded otherwise."""
+    """Return a text's first four tokens; "" if it is shorter or they are encoded differently."""
     row = scope.encode(text)[scope.model.fields[0].stream] if reads_text(scope, text) else None
     if row is None or len(row.ids) < len(FIGURE):
         return ""

@@ -145,7 +145,7 @@ def explain_judged(trace: Trace, output: MultiLabelProbabilities, pair_output: s
 def _what_answers(
     trace: Trace, output: ClassProbabilities | MultiLabelProbabilities, answer: str, softmax: str
 ) -> str:
-    """Return which token's vector the answer is read from, if it is one."""
+    """Explain which token's vector the answer is read from, if it is a single one."""
     if not has_row(trace, output):
         return _SEVERAL.format(answer=answer, softmax=softmax, shown=_NO_ROW)
     if output.position is None:
@@ -230,7 +230,7 @@ def presentation(output: Output) -> OutputPresentation | None:
 def outputs_with_picture(run: CurrentRun) -> list[str]:
     """Return the names of the outputs that have a picture, one of which is shown.
 
-    The answer about two texts is not among them: it is shown with any other.
+    The answer about two texts is left out, since it is shown with any other.
     """
     return [
         name

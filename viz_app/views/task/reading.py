@@ -110,7 +110,7 @@ def attention_row_payload(
 
 
 def no_row(note: str = "", prefix: str = "") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return a header and arrays as `attention_row_payload` does, of no row at all."""
+    """Return a header and arrays as `attention_row_payload` does, for no row."""
     header = {"title": "", "note": note, "keys": [], "blocked": [], "own": -1}
     arrays = {"weights": np.zeros(0, np.float32), "allowed": np.zeros(0, np.uint8)}
     return header, {f"{prefix}{name}": array for name, array in arrays.items()}
@@ -125,14 +125,14 @@ class AnswerBars:
 
 
 def answer_bars(output: ClassProbabilities | MultiLabelProbabilities) -> AnswerBars:
-    """Return the bars of an answer: in the model's order, or of many names the most probable."""
+    """Return the bars of an answer: in the model's order, or the most probable of many names."""
     p = output.probabilities
     listed = list(range(len(p)))
     if len(p) > text.N_NAMED_CLASSES:
         listed = p.argsort(descending=True, stable=True)[: text.N_NAMED_CLASSES].tolist()
     if isinstance(output, MultiLabelProbabilities):
         marked, mark = set((output.values > 0).nonzero().flatten().tolist()), text.HOLDS
-        ranks = torch.ones(len(listed))  # labels are not held against each other
+        ranks = torch.ones(len(listed))  # labels are not ranked against each other
     else:
         marked, mark = {int(output.logits.argmax())}, text.MOST_PROBABLE
         ranks = 1 + (p[None] > p[listed, None]).sum(-1)

@@ -90,7 +90,7 @@ def purpose_and_score(
 ) -> str:
     """Return what the model does and, if recorded, its first score."""
     writes = isinstance(output, NextToken)
-    does = purpose_of(training, config) or (
+    purpose = purpose_of(training, config) or (
         ONE_STEP_PREDICTION
         if not writes
         else WRITES_SOUND
@@ -107,7 +107,7 @@ def purpose_and_score(
             k: v for k, v in named.items() if k != first
         }
     measured = words.score_summary(named)
-    return f"This model {does}.{f' {measured[:1].upper()}{measured[1:]}.' if measured else ''}"
+    return f"This model {purpose}.{f' {measured[:1].upper()}{measured[1:]}.' if measured else ''}"
 
 
 def predictions_title(
@@ -196,7 +196,7 @@ JUDGED_CHECK = "each label's probability is the sigmoid of its logit"
 
 
 def labels_fact(output: MultiLabelProbabilities) -> str:
-    """Return how many labels hold, and of many the number that is listed."""
+    """Return how many labels hold and, if there are many, how many are listed."""
     n, n_holding = len(output.names), len(output.holding)
     of = f"{n_holding} of {n:,} labels hold{'s' * (n_holding == 1)}: probability above 50 %."
     listed = f" The {N_NAMED_CLASSES} most probable are listed." * (n > N_NAMED_CLASSES)
@@ -206,7 +206,7 @@ def labels_fact(output: MultiLabelProbabilities) -> str:
 def class_fact(output: ClassProbabilities) -> str:
     """Return the probability of every class, and the most probable one.
 
-    Of many classes those that are listed are counted.
+    If there are many classes, return the total probability of the listed ones.
     """
     n, p = len(output.names), output.probabilities
     if n > N_NAMED_CLASSES:
