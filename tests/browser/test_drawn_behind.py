@@ -64,7 +64,7 @@ def test_of_a_wide_matrix_the_values_furthest_from_zero_are_named(stage: Stage) 
     assert first[:4] == ["1 t0", "12 t11: 2", "47 t46: 1", "4 t3: 0.500"]
     assert len(first) == len(second) == 1 + 5
     said = stage.js("(root) => root.querySelector('.behind caption').textContent")
-    assert said.endswith("Of each row the 5 values furthest from 0.")
+    assert said.endswith("For each row, the 5 values furthest from 0.")
 
 
 def test_the_canvas_has_a_role_and_a_name_and_its_marks_are_hidden(stage: Stage) -> None:

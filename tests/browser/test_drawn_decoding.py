@@ -641,9 +641,9 @@ def test_long_names_are_shortened_and_strong_chips_written_in_the_pages_colour(
 def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
     shown(stage)
     for step, training, inference in (
-        (0, "Position 1 of 5 of one single pass. Given: [start] (", "Pass 1 of 7. So far it reads: [start] "),
-        (2, "Position 3 of 5 of one single pass. Given: [start] a b (", "Pass 3 of 7. So far it reads: [start] a b "),
-        (4, "Position 5 of 5 of one single pass. Given: [start] a b c d ", "Pass 5 of 7. So far it reads: [start] a b z q "),
+        (0, "Position 1 of 5 in one single pass. Given: [start] (", "Pass 1 of 7. So far it reads: [start] "),
+        (2, "Position 3 of 5 in one single pass. Given: [start] a b (", "Pass 3 of 7. So far it reads: [start] a b "),
+        (4, "Position 5 of 5 in one single pass. Given: [start] a b c d ", "Pass 5 of 7. So far it reads: [start] a b z q "),
         (5, "The given text ends before this position. Its last position, 5:", "Pass 6 of 7. So far it reads: [start] a b z q r "),
     ):  # fmt: skip
         go(stage, step)
@@ -743,7 +743,7 @@ def test_a_recurrent_decoder_shows_its_states(stage: Stage) -> None:
                 else alike(hex_of(one["box"]["fill"]), DONE)
             )
     assert stage.texts(".lane-names .title")[0].startswith(
-        "Trainingthe text is given, yet its 5 states come one after the other"
+        "Trainingthe text is given, yet its 5 states are computed one after the other"
     )
     lead = stage.texts(".panel .lead")[0]
     assert lead.startswith("Step 4 of 5, each from the state before. Given: [start] a b c (")
@@ -1010,7 +1010,7 @@ def test_what_is_kept_and_what_is_computed_now(stage: Stage) -> None:
             0,
             "0 keys and values kept",
             "the same 1",
-            "all 3 keys and values computed now, once and for all steps",
+            "all 3 keys and values computed now, once for all steps",
         ),
         (1, "1 key and value kept", "all 2 computed, 1 of them again", "all 3 kept since step 1"),
         (6, "6 keys and values kept", "all 7 computed, 6 of them again", "all 3 kept since step 1"),
@@ -1046,7 +1046,7 @@ def test_what_a_recurrence_keeps(stage: Stage, cross: str) -> None:
         first, none, memory = stage.texts(".keys p")[:3]
         assert (
             first
-            == f"The state s({step}), 11 numbers, is {'kept' if step else 'made of h(m)'}; 1 step computed now. Its "
+            == f"The state s({step}), 11 numbers, is {'kept' if step else 'computed from h(m)'}; 1 step computed now. Its "
             f"earlier text is not read again."
         )
         assert none == (
@@ -1058,11 +1058,11 @@ def test_what_a_recurrence_keeps(stage: Stage, cross: str) -> None:
             assert memory == (
                 "Of the source: U h of all 3 tokens kept since step 1."
                 if step
-                else "Of the source: U h of all 3 tokens computed now, once and for all steps."
+                else "Of the source: U h of all 3 tokens computed now, once for all steps."
             )
             assert boxes(stage)[2] == ("kkk" if step else "nnn")
         else:
-            assert memory == "Of the source: only h(m), which made s(0)."
+            assert memory == "Of the source: only h(m), from which s(0) is computed."
             assert boxes(stage)[2] == ""
         assert boxes(stage)[:2] == ["n" + "l" * 6, "n" * (step + 1) + "l" * (6 - step)]
     assert stage.text(".sum").endswith(

@@ -396,7 +396,7 @@ def test_a_block_of_a_long_text_is_not_painted_but_shown_cell_by_cell(stage: Sta
         ["tile", {"query": 5, "key": 5}],
         ["tile", {"query": 15, "key": 35}],
     ]
-    told = "Each cell is the largest of 10 × 10, in the difference the one furthest from 0; hidden: the other 99. Click"
+    told = "Each cell is the largest of 10 × 10; in the difference, the one furthest from 0. The other 99 are hidden. Click"
     assert stage.text(".effect .legend").startswith(told)
     assert stage.hidden(".all")
 

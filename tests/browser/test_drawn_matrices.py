@@ -273,7 +273,7 @@ def test_each_equation_is_written_out(stage: Stage, convention: str) -> None:
     ]
     note = (
         "Blue is above 0, orange below. Weights go from the page's colour (0) to blue (1); hatched = blocked. "
-        "Point at a number to see what it is made of. Click in the scores or in Â to choose that weight, "
+        "Point at a number to see what it is computed from. Click in the scores or in Â to choose that weight, "
         "or use the tokens above."
     )
     assert stage.text(".note").startswith(note)
@@ -297,7 +297,7 @@ def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage
         stage.change(payload(), {"x": big}, matrices=matrices, equations=equations)
     )
     assert stage.text(".note").endswith(
-        " Where numbers are finer than pixels, a pixel shows the one furthest from 0."
+        " Where there are more numbers than pixels, a pixel shows the one furthest from 0."
     )
     assert (stage.box(CANVAS)["width"], stage.box(CANVAS)["height"]) == (110, 84)
     assert any(alike(one, ORANGE, 2) for one in stage.pixels(CANVAS).within(54, 34, 3, 16))
@@ -324,7 +324,7 @@ def single(stage: Stage, values: np.ndarray, size: str = "small", masked: bool =
     )
 
 
-POOLED = " Where numbers are finer than pixels, a pixel shows the one furthest from 0."
+POOLED = " Where there are more numbers than pixels, a pixel shows the one furthest from 0."
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_a_tick_a_heading_and_a_token_are_told(stage: Stage) -> None:
     stage.show(
         stage.change(payload(query=4), block=5), (3, 1)
     )  # of a long text: a token of the block
-    note = "Each line is the largest of 5 × 5 weights; hidden: the other 24. A heading"
+    note = "Each line is the largest of 5 × 5 weights; the other 24 are hidden. Click a heading"
     assert stage.text(".note").startswith(note)
     stage.click(".strands rect[data-side=query]", n=2)
     stage.click(".strands rect[data-side=query]", n=4)

@@ -83,7 +83,7 @@ def test_keys_and_values_are_counted(page, layers, where):
 
 def test_steps_of_a_recurrence_are_counted(page):
     first, later = (words_at(page, sized(random_seq2seq), step) for step in (0, 2))
-    assert "The state s(0), 7 numbers, is made of h(m); 1 step computed now." in first
+    assert "The state s(0), 7 numbers, is computed from h(m); 1 step computed now." in first
     assert "Without it: the same 1 step." in first
     assert "The state s(2), 7 numbers, is kept; 1 step computed now." in later
     assert "Without it: all 3 steps computed from s(0) on, 2 of them again." in later

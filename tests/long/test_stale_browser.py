@@ -127,7 +127,7 @@ def test_the_picture_of_hundreds_of_tokens_is_not_blank(shared_page: Page) -> No
     assert by_row > 0.01
     assert page.evaluate(INKED, ".overview canvas") > 0.01
     assert page.locator(".head select.scale").input_value() == "row"
-    assert page.locator(".overview .most").text_content() == "1 weight; of a long row its largest"
+    assert page.locator(".overview .most").text_content() == "1 weight; in a long row, its largest"
     page.locator(".head select.scale").select_option("weight")
     assert page.evaluate(INKED, ".head canvas.cells") < by_row / 3  # the key to the colours is left
     rested(page)

@@ -157,7 +157,7 @@ SCATTER = Component(
 # The answer before and after a change; `on_choose(decision)`.
 OUTCOME = Component(
     "outcome",
-    (SIGNED, BARS, "said.js", "outcome.js"),
+    (SIGNED, BARS, "answer_lines.js", "outcome.js"),
     events={"on_choose": Event("pick", _whole("position"))},
 )
 
@@ -165,7 +165,7 @@ OUTCOME = Component(
 # `on_choose(decision)`.
 ROW_TESTS = Component(
     "row_tests",
-    (SIGNED, BARS, "../outcome/said.js", "row_tests.js"),
+    (SIGNED, BARS, "../outcome/answer_lines.js", "row_tests.js"),
     ("../outcome/outcome.css",),
     events={
         "on_set": Event("pick", lambda pick: ([float(w) for w in pick["weights"]],), "weights"),

@@ -1,6 +1,6 @@
-// The tree itself: a column a step, the best hypothesis at the top; a line joins each to the one it grew from.
+// The tree itself: a column for each step, the best hypothesis at the top; a line joins each to the one it grew from.
 const NODE = { wide: 74, tall: window.innerWidth <= 760 ? 40 : 34, across: 104, down: 44, left: 8, top: 24 }; // px: as tall as a finger on a phone
-const CLOSE = 92; // px: across, where all is drawn larger
+const CLOSE = 92; // px: across, where everything is drawn larger
 
 class Tree {
   constructor(svg, choose) {

@@ -53,12 +53,12 @@ class Board {
       Object.assign(button.style, state.factor === 0 ? { background: "", color: "" } : { background: css[code], color: inks[code] });
       button.setAttribute("aria-pressed", state.factor !== 1);
       const about = `${title}, layer ${layers[row]}, head ${head + 1}`,
-        told = effect === null ? "" : `: ${plain(effect)} ${this.picture.unit}${note.says}`;
+        effectText = effect === null ? "" : `: ${plain(effect)} ${this.picture.unit}${note.says}`;
       const how = state.factor === 1
         ? "Click to switch it off; drag, or ← and →, to scale it."
         : `Now: ${state.says}. Click to undo; ← and → scale it.`;
-      button.title = `${about}${told}. ${how}`;
-      button.setAttribute("aria-label", `${about}${told}${state.factor === 1 ? "" : `. ${state.says}`}`);
+      button.title = `${about}${effectText}. ${how}`;
+      button.setAttribute("aria-label", `${about}${effectText}${state.factor === 1 ? "" : `. ${state.says}`}`);
       button.dataset.effect = effect === null ? "" : exact(effect);
       button.dataset.factor = state.factor;
     });
@@ -105,6 +105,6 @@ class Board {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".board");
   const view = (root.view ??= new Board(root));
-  view.tell = (news) => setTriggerValue("pick", news);
+  view.tell = (event) => setTriggerValue("pick", event);
   view.show(data, themeOf(root));
 }

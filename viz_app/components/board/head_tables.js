@@ -1,4 +1,4 @@
-// The numbers of such tables as parts of the table behind a picture (common/behind.js); `value` is that of a head by kind, layer and head.
+// The numbers of these tables as parts of the table behind a picture (common/behind.js); `value(kind, layer, head)` is the number of a head.
 const headParts = (kinds, unit, value) =>
   kinds.map(({ title, layers, heads }, k) => ({
     name: `${title}, ${unit}`,

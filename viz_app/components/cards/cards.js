@@ -1,5 +1,5 @@
 // A link for each model, with its training and size folded away below it; for the open model, which has no link, a marked box with
-// everything in sight. Masks are small matrices: the row attends to the column; filled cells are allowed, hatched ones blocked.
+// everything visible. Masks are small matrices: the row attends to the column; filled cells are allowed, hatched ones blocked.
 const CELL = 9;
 
 class Cards {

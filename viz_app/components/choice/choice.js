@@ -1,4 +1,4 @@
-// Two rows of tokens to click: who reads, and what is read. The keys are as strong as the chosen query's weights.
+// Two rows of tokens to click: queries and keys. Each key is shaded by the chosen query's weight on it.
 function shade(button, weight, blocked, theme) {
   const code = weightCode(weight);
   button.style.background = blocked.length
@@ -25,8 +25,8 @@ function fill(root, picture, theme, tell) {
     return buttons;
   };
   offer(queries, picture.queries, picture.query, (query) => tell({ query, key: -1 }));
-  const made = offer(keys, picture.keys, picture.key, (key) => tell({ query: picture.query, key }));
-  made.forEach((button, j) => {
+  const keyButtons = offer(keys, picture.keys, picture.key, (key) => tell({ query: picture.query, key }));
+  keyButtons.forEach((button, j) => {
     const blocked = picture.blocked[j], weight = picture.arrays.weights[j];
     shade(button, weight, blocked, theme);
     button.title = [blocked.length ? `blocked by: ${blocked.join(", ")}` : `weight ${exact(weight)}`, picture.keys[j][1]].filter(Boolean).join(

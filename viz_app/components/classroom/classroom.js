@@ -1,4 +1,4 @@
-// A class: how many pupils there are and what they predict, kept up to date by a request that waits for news (session/class_route.py).
+// A class: how many pupils there are and what they predict, kept up to date by a request that waits for updates (session/class_route.py).
 const RETRY = 2000, KEPT = 1000; // ms after a request that failed, and until a page that was left stops asking
 const LOCAL = ["localhost", "127.0.0.1", "[::1]"];
 

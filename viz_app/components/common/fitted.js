@@ -1,4 +1,4 @@
-// A window as narrow as a phone's, where what is secondary waits until it is asked for.
+// A window as narrow as a phone's, where secondary parts are shown only on request.
 const isPhone = () => window.innerWidth <= 700;
 
 // A view that is drawn for the width of its element: again when it has another picture, and when it gets another width.

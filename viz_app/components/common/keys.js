@@ -1,4 +1,4 @@
-// The keys that an element handles: { key: action }. An action returns false if it does not handle its key just now. All
+// The keys that an element handles: { key: action }. An action returns false if it does not handle its key at the moment. All
 // other keys, and every key together with Ctrl, Alt, Meta or Shift, are left to the browser: Tab leaves, F5 reloads.
 function useKeys(element, actions) {
   element.onkeydown = (event) => {

@@ -6,8 +6,8 @@ const pictures = (window.attnscopePictures ??= new Map());
 
 function show(component) {
   const { data, parentElement } = component, { key, edition } = stampOf(data);
-  const stands = pictures.get(key), picture = { edition, data, rerun: { edition, data } };
-  if (stands && older(edition, stands.edition)) Object.assign(picture, { edition: stands.edition, data: stands.data });
+  const current = pictures.get(key), picture = { edition, data, rerun: { edition, data } };
+  if (current && older(edition, current.edition)) Object.assign(picture, { edition: current.edition, data: current.data });
   picture.show = () => {
     reachable(parentElement);
     return mount({ ...component, data: picture.data });
@@ -15,7 +15,7 @@ function show(component) {
   themes = new WeakMap();
   pictures.set(key, picture);
   const end = picture.show();
-  // Streamlit also ends a rerun that another has followed closely. The view that both share goes on while it is on the page.
+  // Streamlit also ends a rerun that another has followed closely. The view that both share stays active while it is on the page.
   return () => {
     if (pictures.get(key) === picture) pictures.delete(key);
     setTimeout(() => parentElement.isConnected || end?.());
@@ -24,7 +24,7 @@ function show(component) {
 
 const older = (one, other) => one[0] < other[0] || (one[0] === other[0] && one[1] < other[1]);
 
-// What `stamped` of components/__init__.py has put there: whose data it is, and its edition.
+// What `stamp_payload` of components/__init__.py has added: whose data it is, and its edition.
 function stampOf(data) {
   if (!(data instanceof Uint8Array)) return data;
   const end = data.length - 12, view = new DataView(data.buffer, data.byteOffset + end, 12);
@@ -32,7 +32,7 @@ function stampOf(data) {
   return { key, edition: [view.getUint32(4, true), view.getUint32(8, true)] };
 }
 
-// What scrolls and holds nothing that takes the keyboard takes it itself, once the picture is at rest.
+// An element that scrolls and contains nothing focusable becomes focusable itself, once the picture is at rest.
 function reachable(root) {
   clearTimeout(root.atRest);
   root.atRest = setTimeout(() => {

@@ -1,5 +1,5 @@
-// Parts of the page as a drawing: boxes, shades, lines and words at their positions. What scrolls is in it
-// whole; what only serves the screen, as buttons and hints, is not (data-screen-only).
+// Parts of the page as a drawing: boxes, shades, lines and words at their positions. A part that scrolls is in it
+// as a whole; what is only for the screen, such as buttons and hints, is not (data-screen-only).
 const LEFT_OUT = "script, style, .files, .tip, .behind, .ghost, [data-screen-only]";
 const COLOUR = /(?:rgba?|color|oklab|oklch|lab|lch|hsla?)\([^()]*\)/g;
 
@@ -25,7 +25,7 @@ function pageDrawing(root, title) {
   return svg;
 }
 
-// Shows all that a picture holds, and returns what undoes that; nothing is painted on the screen between.
+// Shows everything in a picture, and returns a function that undoes that; nothing is painted on the screen in between.
 function unroll(root) {
   const undone = [];
   for (const e of root.querySelectorAll("*")) {
@@ -197,7 +197,7 @@ function wholeOf(node) {
   return { text: node.data, left, top, right, bottom };
 }
 
-// A colour of the page as that of a drawing: {fill, "fill-opacity"}, and so for other parts; null where nothing is seen of it.
+// A colour of the page as that of a drawing: {fill, "fill-opacity"}, or the same for another property; null where it is invisible.
 function inked(colour, opacity, part) {
   const seen = (inked.seen ??= new Map());
   if (!seen.has(colour)) {

@@ -44,7 +44,7 @@ function readTheme(element) {
   };
 }
 
-// The ink that is read best on a colour: the first of the page's that is legible, else black or white.
+// The ink that is most legible on a colour: the first of the page's inks that is legible enough, else black or white.
 const LEGIBLE = 4.5; // contrast that WCAG 2.2 AA asks of small text
 
 function inkOn(colour, inks) {

@@ -1,5 +1,5 @@
-// A picture as PDF, of one page as large as it: its pixels without loss, and over them its words, unseen, to be searched and copied.
-// The letters are of Type 3 fonts whose glyphs draw nothing (ISO 32000-2, 9.6.4), so that every script is read and no font is needed.
+// A picture as a PDF with one page of its size: its pixels without loss, and over them its words, invisible, to be searched and copied.
+// The letters are of Type 3 fonts whose glyphs draw nothing (ISO 32000-2, 9.6.4), so that every script can be read and no font is needed.
 const POINTS = 0.75, GLYPH = 500, A_FONT = 255; // points to a CSS px; the width of each glyph in 1/1000; glyphs of a font
 
 // `letters` are words with their places in pixels of the canvas: {text, x, y, size, wide, angle}, y at the foot of the letters.
@@ -7,7 +7,7 @@ async function pdfOf(canvas, letters, { title, about }) {
   const { width, height } = canvas, per = POINTS / SHARP, [wide, tall] = [width * per, height * per];
   const signs = [...new Set(letters.flatMap(({ text }) => [...text]))], fonts = Math.ceil(signs.length / A_FONT);
   const placeOf = new Map(signs.map((sign, i) => [sign, [Math.floor(i / A_FONT), i % A_FONT]]));
-  const lines = letters.map((one) => written(one, placeOf, per, tall));
+  const lines = letters.map((one) => textLine(one, placeOf, per, tall));
   const fontAt = 7, names = Array.from({ length: fonts }, (_, i) => `/F${i} ${fontAt + 3 * i} 0 R`).join(" ");
   const objects = [
     "<< /Type /Catalog /Pages 2 0 R >>",
@@ -34,8 +34,8 @@ function whole(objects) {
     starts.push(at);
     add(latin(`${i + 1} 0 obj\n`), ...(typeof object === "string" ? [latin(object)] : object), latin("\nendobj\n"));
   });
-  const table = starts.map((start) => `${String(start).padStart(10, "0")} 00000 n \n`).join(""), n = objects.length + 1, found = at;
-  add(latin(`xref\n0 ${n}\n0000000000 65535 f \n${table}trailer\n<< /Size ${n} /Root 1 0 R /Info 6 0 R >>\nstartxref\n${found}\n%%EOF\n`));
+  const table = starts.map((start) => `${String(start).padStart(10, "0")} 00000 n \n`).join(""), n = objects.length + 1, tableAt = at;
+  add(latin(`xref\n0 ${n}\n0000000000 65535 f \n${table}trailer\n<< /Size ${n} /Root 1 0 R /Info 6 0 R >>\nstartxref\n${tableAt}\n%%EOF\n`));
   return parts;
 }
 
@@ -70,7 +70,7 @@ function pixelsOf(canvas) {
 }
 
 // One text at its place, as wide as it is drawn there.
-function written({ text, x, y, size, wide, angle }, placeOf, per, tall) {
+function textLine({ text, x, y, size, wide, angle }, placeOf, per, tall) {
   const signs = [...text], font = size * per, stretch = (100 * wide * per) / (signs.length * (GLYPH / 1000) * font);
   const [cos, sin] = [Math.cos(-angle), Math.sin(-angle)].map(short);
   const shown = signs.map((sign) => {
@@ -80,7 +80,7 @@ function written({ text, x, y, size, wide, angle }, placeOf, per, tall) {
   return `BT ${short(stretch)} Tz ${cos} ${sin} ${short(-sin)} ${cos} ${short(x * per)} ${short(tall - y * per)} Tm ${shown.join(" ")} ET`;
 }
 
-// A font of these signs, and behind it the table of what they mean, which is the object `meanings`.
+// A font of these signs, followed by the table of what they mean, which is the object `meanings`.
 async function fontOf(signs, meanings) {
   const n = signs.length, empty = signs.map((_, i) => `/g${i}`).join(" "), glyph = `${GLYPH} 0 d0`;
   const ranges = [];

@@ -1,4 +1,4 @@
-// A PNG with a text inside: as an iTXt chunk, UTF-8 and not compressed, right behind the header (PNG, third edition, 11.3.3).
+// A PNG with a text inside: as an iTXt chunk, UTF-8 and not compressed, right after the header (PNG, third edition, 11.3.3).
 const HEADER = 33; // bytes: the signature and IHDR
 
 async function described(blob, text) {

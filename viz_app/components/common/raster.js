@@ -39,7 +39,7 @@ const SHARP = 3;
 let making = false;
 const pixelRatio = () => (making ? SHARP : window.devicePixelRatio || 1);
 
-// Has a picture drawn for a file, takes it, and has it drawn for the page again; nothing is painted on the screen between.
+// Draws a picture for a file, takes it, and draws it for the page again; nothing is painted on the screen in between.
 function sharply(draw, take) {
   making = true;
   try {
@@ -51,10 +51,10 @@ function sharply(draw, take) {
   }
 }
 
-// How much larger a picture is on the page than its own lengths: 1, and more while the page is presented (style.css).
+// How much larger a picture is on the page than its own lengths: 1, or more in a presentation (style.css).
 const scaleOf = () => Number(getComputedStyle(document.documentElement).getPropertyValue("--attnscope-scale")) || 1;
 
-// Gives a canvas its size, in CSS pixels or, at another `scale` than 1, in lengths that are so much larger on the page; empties it
+// Gives a canvas its size, in CSS pixels or, at another `scale` than 1, in lengths that are that much larger on the page; clears it
 // and returns [context, its pixels to each length].
 function sized(canvas, width, height, scale = 1) {
   const ratio = pixelRatio() * scale, context = canvas.getContext("2d");

@@ -1,6 +1,6 @@
-// Pictures as files. A `picture` has the file's name, a `caption` for below it and, `about` it, all that is known of its
+// Pictures as files. A `picture` has the file's name, a `caption` for below it and, in `about`, all facts about its
 // numbers (drawing/stamp.py).
-const BAND = 30, EDGE = 8; // px: the title's line, the room beside words
+const BAND = 30, EDGE = 8; // px: the title's line, the space beside words
 const NOTE = { size: 12, line: 17 }, KEY = { wide: 120, tall: 10, line: 22 };
 
 // Hands a file to the user.
@@ -36,11 +36,11 @@ function saveCanvas(canvas, title, picture, theme, keys = []) {
   TAKEN[taking.form](whole, picture, title);
 }
 
-// The form in which a canvas is taken: the one whose button was pressed last.
+// The format in which a canvas is saved: the one whose button was pressed last.
 const taking = { form: "png" };
 const TAKEN = { png: savePng, pdf: (whole, picture, title) => savePdf(whole, lettersOn.get(whole), picture, title), svg: saveCanvasSvg };
 
-// A canvas as SVG: its words as words, all else as an image under them.
+// A canvas as SVG: its words as words, everything else as an image under them.
 function saveCanvasSvg(whole, picture) {
   const [width, height] = [whole.width / SHARP, whole.height / SHARP], drawing = document.createElementNS(SVG, "svg");
   for (const [name, value] of Object.entries({ xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` })) {
@@ -86,7 +86,7 @@ function colourKey(context, { colours, least, most, says }, x, y, theme) {
 // [canvas, context, its place].
 function blankAs(element, theme, parts = []) {
   const { left, top, width, height } = element.getBoundingClientRect(), whole = document.createElement("canvas");
-  const box = { left: left - element.scrollLeft, top: top - element.scrollTop }; // of all of it, scrolled out of sight or not
+  const box = { left: left - element.scrollLeft, top: top - element.scrollTop }; // of all of it, including what is scrolled out of view
   const ends = [...parts].map((part) => part.getBoundingClientRect().right - box.left);
   const wide = Math.ceil(Math.max(width, element.scrollWidth, ...ends)), tall = Math.ceil(Math.max(height, element.scrollHeight));
   const [context, ratio] = sized(whole, wide, tall);
@@ -121,7 +121,7 @@ async function painted(drawing) {
   return canvas;
 }
 
-// The words of a drawing and their places, as lettersOn of raster.js; for that it is on the page for a moment, unseen.
+// The words of a drawing and their places, as lettersOn of raster.js; for that it is on the page for a moment, invisible.
 function lettersOf(drawing, place) {
   const box = document.createElement("div");
   box.style.cssText = "position: fixed; left: 0; top: 0; visibility: hidden";

@@ -1,4 +1,4 @@
-// The numbers of a picture as CSV: what is known of them, then a table for each of its parts, named in its first cell; as
+// The numbers of a picture as CSV: the facts about them, then a table for each of its parts, named in its first cell; as
 // viz_app/drawing/csv_file.py and stamp.py write them. The page's own files may have its name, hence ".picture".
 function saveCsv(parts, picture) {
   const runs = (text) => /^[=+\-@\t\r\n]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text);
@@ -26,8 +26,8 @@ function saveCsv(parts, picture) {
 const tablesIn = (root) =>
   [...root.querySelectorAll("canvas, svg")].filter((e) => e.described && e.checkVisibility()).flatMap((e) => e.described);
 
-// The menu that takes a picture away, the same for each: its forms, {name: [what it does, its title]}. It lies over all of the page, so
-// that nothing round the picture cuts it off.
+// The menu that saves a picture, the same for each: its formats, {name: [what it does, its title]}. It lies over all of the page, so
+// that nothing around the picture cuts it off.
 function menu(place, forms) {
   const box = put(place, "span", "take"), button = put(box, "button", "open", "Save"), list = put(box, "div", "formats");
   Object.assign(button, { type: "button", title: "Download this picture or its numbers" });
@@ -55,7 +55,7 @@ const TITLES = {
   CSV: "Download its numbers as CSV",
 };
 
-// The menu of a picture on canvases: `draw` has it drawn for a file, as `sharply`; `of` gives the part of the page whose numbers are taken
+// The menu of a picture on canvases: `draw` draws it for a file, like `sharply`; `of` gives the part of the page whose numbers are taken
 // and its picture.
 function offerCanvas(place, draw, of) {
   const as = (name) => () => {

@@ -11,7 +11,7 @@ function exact(value) {
 }
 
 // A share in percent, as models/percent.py writes it: what would round to 0 or to 100 gets more digits, and at last a bound, so that
-// "0 %" and "100 %" are written of exactly 0 and 1 alone.
+// "0 %" and "100 %" are written only for exactly 0 and 1.
 const MOST_DIGITS = 2;
 
 function percent(share, digits = 0) {
@@ -34,7 +34,7 @@ function shorten(text, limit) {
 
 const ARROW = " → "; // of drawing/labels.py: between what a row has read and what it writes
 
-// Shortened in the middle until `measure(text)` is at most `room`; of a step what is longer, so that both its tokens stay.
+// Shortened in the middle until `measure(text)` is at most `room`; in a step, the longer of its two tokens, so that both stay.
 function fit(text, room, measure) {
   const parts = text.split(ARROW), limits = parts.map((part) => [...part].length);
   let shown = text;
@@ -45,7 +45,7 @@ function fit(text, room, measure) {
   return shown;
 }
 
-// What an axis is, written with its arrow: all of it, or where there is no room for that, only the part before its colon.
+// What an axis is, written with its arrow: all of it, or where there is no space for that, only the part before its colon.
 function fitAxis(axis, withArrow, room, measure) {
   const whole = withArrow(axis);
   return measure(whole) <= room ? whole : fit(withArrow(axis.split(": ")[0]), room, measure);

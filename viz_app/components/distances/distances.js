@@ -1,5 +1,5 @@
 // A table of heads for each kind of attention: a cell says how far a head is from another in bits, coloured up to the largest of all.
-// A click looks at that pair.
+// A click shows that pair.
 class Distances {
   constructor(root) {
     this.root = root;
@@ -76,6 +76,6 @@ class Distances {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".distances");
   const view = (root.view ??= new Distances(root));
-  view.tell = (news) => setTriggerValue("pick", news);
+  view.tell = (event) => setTriggerValue("pick", event);
   view.show(data, themeOf(root));
 }

@@ -1,6 +1,6 @@
 const BESIDE = { map: 354, lines: 220 }; // px: the least width of each with the gap, as in head.css; the lines' grows with the letters
 
-// Joins the two pictures of one head: what is pointed at or locked in one is so in the other.
+// Joins the two pictures of one head: what is pointed at or locked in one is also pointed at or locked in the other.
 class Head extends Fitted {
   constructor(root) {
     super(root);
@@ -29,7 +29,7 @@ class Head extends Fitted {
     offer(root.querySelector(".lines .files"), () => [this.lines.svg, this.heading(), this.picture, this.theme]);
   }
 
-  // What a file says it is.
+  // The title of a saved file.
   heading() {
     const { title, scale, hides, sinkNames } = this.picture;
     const how = [SCALES[scale].names, hides && sinkNames.length && `${sinkNames.join(" and ")} hidden`].filter(Boolean);
@@ -115,7 +115,7 @@ class Head extends Fitted {
     this.point(spot, event);
   }
 
-  // A click on a token or anywhere in its row locks it; a second click lets go.
+  // A click on a token or anywhere in its row locks it; a second click unlocks it.
   click(spot) {
     if (this.picture.block > 1) return spot && this.enlarge(spot);
     if (!spot) return this.hold(null);
@@ -146,7 +146,7 @@ class Head extends Fitted {
     this.send("lock", { token: this.waiting });
   }
 
-  // The exact weights round the middle of a block; of a row or a column round its strongest.
+  // The exact weights around the middle of a block; for a row or a column, around its strongest weight.
   enlarge({ query, key }) {
     const { block, rows, cols, weights, size } = this.picture;
     const strongest = (n, cell) =>

@@ -1,6 +1,6 @@
 // The weights of one head as cells, query tokens down the side and key tokens along the top, both by their text. The cells grow
-// to fill the room there is.
-const MARGIN = { side: 24, head: 22, edge: 8, foot: 30 }; // px round names and cells: the axes' own words, the scale
+// to fill the space available.
+const MARGIN = { side: 24, head: 22, edge: 8, foot: 30 }; // px around names and cells: the names of the axes, the scale
 const LARGEST_CELL = 120, NAME = 13, LEAST_CELL = 24;
 const WIDEST = 2, TALLEST = 2; // of a cell, times its other side
 
@@ -88,7 +88,7 @@ class Heatmap {
     this.tall = Math.min(y, LARGEST_CELL, Math.max(TALLEST * x, LEAST_CELL));
   }
 
-  // What a cell covers, and where to find what it does not show.
+  // What a cell covers, and where the weights that it does not show are.
   explain(pixels) {
     const { block, rows, cols, size, first, joins } = this.picture,
       pooled = pixels > 1 ? ` Each pixel = largest of ${pixels} × ${pixels} cells.` : "";

@@ -23,8 +23,8 @@ class Lines {
     this.pitch = { query: pitch(picture.rows), key: pitch(picture.cols) };
     const wanted = { query: this.room(picture.queries), key: this.room(picture.keys) };
     const crowded = wanted.query + wanted.key > this.width * (SHARE.query + SHARE.key);
-    const given = (side) => (crowded ? Math.min(this.width * SHARE[side], wanted[side]) : wanted[side]);
-    this.column = { query: given("query"), key: this.width - given("key") };
+    const widthOf = (side) => (crowded ? Math.min(this.width * SHARE[side], wanted[side]) : wanted[side]);
+    this.column = { query: widthOf("query"), key: this.width - widthOf("key") };
     this.draw("text", { x: this.column.query, y: 11, "text-anchor": "end", "font-size": 12, fill: theme.quiet }, "query");
     this.draw("text", { x: this.column.key, y: 11, "font-size": 12, fill: theme.quiet }, "key");
     this.idle = this.draw("g", {});
@@ -58,8 +58,8 @@ class Lines {
     return `M${a} ${from}C${a + bend} ${from} ${b - bend} ${to} ${b} ${to}`;
   }
 
-  // All lines of one strength, to two decimals, as one path: few elements, so that hovering stays fast. Of very many the
-  // strongest; returns how many are drawn and how many there are.
+  // All lines of one strength, to two decimals, as one path: few elements, so that hovering stays fast. If there are very many, only the
+  // strongest are drawn; returns how many are drawn and how many there are.
   drawAll() {
     const { rows, cols, strengths } = this.picture, paths = Array.from({ length: SHADES + 1 }, () => []);
     const all = strengths.filter((strength) => strength >= FAINTEST).sort();

@@ -6,15 +6,15 @@ const SCALES = {
   root: { of: (w) => Math.sqrt(w), says: "1  √weight: the middle is 0.25", names: "square root of the weights" },
 };
 
-// Strengths 0 … 1 of a picture's weights under its scale. Of a hidden column 0, and the largest of a row is that of the others.
+// Strengths 0 … 1 of a picture's weights under its scale. A hidden column has 0, and the largest of a row is taken over the others.
 function strengthsOf({ arrays, rows, cols, scale, hidden }) {
-  const { weights, largest } = arrays, found = new Float32Array(rows * cols), { of } = SCALES[scale];
+  const { weights, largest } = arrays, strengths = new Float32Array(rows * cols), { of } = SCALES[scale];
   for (let q = 0; q < rows; q++) {
     let most = largest ? largest[q] : 0;
     if (!largest) { for (let k = 0; k < cols; k++) if (!hidden.has(k)) most = Math.max(most, weights[q * cols + k]); }
-    for (let k = 0; k < cols; k++) if (!hidden.has(k)) found[q * cols + k] = of(weights[q * cols + k], most);
+    for (let k = 0; k < cols; k++) if (!hidden.has(k)) strengths[q * cols + k] = of(weights[q * cols + k], most);
   }
-  return found;
+  return strengths;
 }
 
 // The switches over the picture: the scale, and whether [start] and [end] are hidden. The choice shows at once; an older

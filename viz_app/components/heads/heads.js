@@ -1,6 +1,6 @@
 // What each head adds to the residual stream at one token: the parts of Concat, what W_O makes of each, how long it is and
 // which way it points. A click on a row chooses the head.
-const SPARE = 40; // px that a walk takes for its steps
+const SPARE = 40; // px that a walk needs for its steps
 
 class Heads {
   constructor(root) {
@@ -42,7 +42,7 @@ class Heads {
     );
     this.table.show({ columns: this.columns(), rows, names: "head", chosen: this.picture.head, label: title, spare: SPARE }, this.theme);
     this.root.querySelector(".note").textContent =
-      "Blue is above 0, orange below, ± the strongest colour. “Length” is the vector's; cosine 1 = same direction, 0 = at right angles, −1 = opposite. " +
+      "Blue is above 0, orange below; ± is the number with the strongest colour. “Length” is the vector's; cosine 1 = same direction, 0 = at right angles, −1 = opposite. " +
       `${arrays.residual ? "“Added to” is the residual stream. " : ""}Point at anything for exact numbers; click a row to choose that head.`;
   }
 
@@ -122,7 +122,7 @@ class Heads {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".heads");
   const view = (root.view ??= new Heads(root));
-  view.tell = (news) => setTriggerValue("pick", news);
+  view.tell = (event) => setTriggerValue("pick", event);
   view.show(unpack(data), themeOf(root));
   return () => view.watcher.disconnect();
 }

@@ -29,7 +29,7 @@ class ImageMap extends OverFile {
     return this.picture.tokens[key][0];
   }
 
-  // The buttons of the tokens that are no patches.
+  // The buttons of the tokens that are not patches.
   lay() {
     const { tokens } = this.picture, special = tokens.map((_, i) => i).filter((i) => this.patchOf(i) === null);
     this.specials.replaceChildren();
@@ -123,7 +123,7 @@ class ImageMap extends OverFile {
     for (const [token, button] of this.special) {
       button.textContent = `${this.name(token)} ${blocked[token] ? "masked" : percent(weights[token])}`;
       button.setAttribute("aria-pressed", String(token === this.shown()));
-      button.title = `Weight of ${this.name(token)}, which is no patch; click to see what it attends to`;
+      button.title = `Weight of ${this.name(token)}, which is not a patch; click to see what it attends to`;
     }
     const patches = this.picture.tokens.map((_, token) => token).filter((token) => this.patchOf(token) !== null);
     const total = patches.reduce((sum, token) => sum + weights[token], 0),
@@ -136,6 +136,6 @@ class ImageMap extends OverFile {
   }
 }
 
-function mount(given) {
-  return mountOver(ImageMap, given);
+function mount(streamlit) {
+  return mountOver(ImageMap, streamlit);
 }

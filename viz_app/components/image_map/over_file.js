@@ -86,7 +86,7 @@ class OverFile extends Fitted {
     return [arrays.weights.subarray(start, start + n), arrays.blocked.subarray(start, start + n)];
   }
 
-  // A query that is pointed at is shown for as long, where its row is here.
+  // A query is shown while it is pointed at, if its row is in the payload.
   hover(query) {
     const shown = this.picture.isWhole ? query : null;
     if (shown === this.hovered) return;

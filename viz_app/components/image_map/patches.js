@@ -1,10 +1,10 @@
 // An image under the weights of its patches: pale and grey, so that a colour is a weight alone.
-const PALE = 0.5, COVER = 0.88, PERIOD = 6; // how far to the paper; how much of the image the strongest weight hides; px of the hatching
+const PALE = 0.5, COVER = 0.88, PERIOD = 6; // how far towards the paper's colour; how much of the image the strongest weight hides; px of the hatching
 
 // The image as a canvas of its own pixels: in its colours, and pale.
 function imageOf({ arrays, size }, theme) {
   const [tall, wide] = size,
-    made = [false, true].map((isPale) => {
+    canvases = [false, true].map((isPale) => {
       const canvas = document.createElement("canvas");
       Object.assign(canvas, { width: wide, height: tall });
       const context = canvas.getContext("2d"), image = context.createImageData(wide, tall), { pixels } = arrays;
@@ -17,7 +17,7 @@ function imageOf({ arrays, size }, theme) {
       context.putImageData(image, 0, 0);
       return canvas;
     });
-  return { plain: made[0], pale: made[1] };
+  return { plain: canvases[0], pale: canvases[1] };
 }
 
 // Strengths 0 … 1 of a row under the picture's scale, −1 where a mask blocks the cell; the same functions as for a head's matrix.
@@ -26,7 +26,7 @@ function strengthsOfRow(weights, blocked, scale) {
   return Array.from(weights, (w, i) => (blocked[i] ? -1 : of(w, most)));
 }
 
-// The pale image with a colour over each patch; `strengths` are of the patches alone, row by row.
+// The pale image with a colour over each patch; `strengths` are those of the patches only, row by row.
 function paintPatches(canvas, pale, strengths, { rows, columns }, wide, tall, theme, scale) {
   const [context, ratio] = sized(canvas, wide, tall, scale), width = canvas.width, height = canvas.height;
   context.drawImage(pale, 0, 0, width, height);
@@ -58,7 +58,7 @@ function hatchPatch(context, x, y, w, h, period, theme) {
   context.restore();
 }
 
-// A line round a patch that is seen on any image: light within dark.
+// A line around a patch, visible on any image: light within dark.
 function ring(context, { rows, columns }, patch, width, height, ratio) {
   const [r, c] = [Math.floor(patch / columns), patch % columns],
     box = [c * width / columns, r * height / rows, width / columns, height / rows];

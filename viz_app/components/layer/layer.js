@@ -62,7 +62,7 @@ class Layer {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".layer");
   const view = (root.view ??= new Layer(root));
-  view.tell = (news) => setTriggerValue("news", news);
+  view.tell = (event) => setTriggerValue("news", event);
   view.show(unpack(data), themeOf(root));
   return () => [view.stops, view.vectors].forEach((one) => one.watcher.disconnect());
 }

@@ -33,7 +33,7 @@ class Rows extends Fitted {
 
   begin(width, rows) {
     this.grown = this.scale;
-    this.letters = 12.5 * Math.max(this.grown, scaleOf() > 1 ? scaleOf() * 0.965 : 1); // presented, larger in rows of the same height
+    this.letters = 12.5 * Math.max(this.grown, scaleOf() > 1 ? scaleOf() * 0.965 : 1); // in a presentation, larger in rows of the same height
     this.line = Math.max(Math.round(LINE * this.grown), this.least);
     const height = TOP_ROOM + rows * this.line + 2;
     this.svg.replaceChildren();
@@ -108,7 +108,7 @@ class Rows extends Fitted {
     this.write(x + wide / 2, y + this.line / 2, brief(value), wide, { anchor: "middle", parent, ink: ramp.inks[code] });
   }
 
-  // A vector as a strip: one pixel of a picture a number, or where there are more numbers than pixels, the one furthest from 0.
+  // A vector as a strip: one pixel for each number, or where there are more numbers than pixels, the one furthest from 0.
   strip(x, y, wide, values, peak) {
     const n = Math.min(values.length, Math.floor(wide)), ends = spans(values.length, n), canvas = document.createElement("canvas");
     canvas.width = n;

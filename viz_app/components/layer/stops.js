@@ -1,5 +1,5 @@
-// The stream of one token before the first layer and behind each part: what was added, which way it points, how long the stream
-// is, and what the model would say if it stopped there. A row is a button that chooses its layer.
+// The stream of one token before the first layer and after each part: what was added, which way it points, how long the stream
+// is, and what the model would predict if it stopped there. A row is a button that chooses its layer.
 class Stops extends Rows {
   get least() {
     return window.innerWidth <= 760 ? 40 : 0; // a finger hits it on a phone
@@ -19,7 +19,7 @@ class Stops extends Rows {
     this.fit();
   }
 
-  // Where the columns are: names, then four of one width, then the tokens; on a narrow page without the less telling ones.
+  // Where the columns are: names, then four of one width, then the tokens; on a narrow page without the less important ones.
   columns(width) {
     const { picture } = this, says = Boolean(picture.answer), narrow = width < 420;
     const name = 24 + Math.min(100 * scaleOf() + 34, Math.max(88, width * 0.2)), cell = Math.max(46, Math.min(92, width * 0.085));

@@ -1,4 +1,4 @@
-// One layer in full: every vector that it makes of the token, in the order in which it is worked out.
+// One layer in full: every vector that it computes for the token, in the order of computation.
 const SHORTEST = 24; // px of a strip
 class Vectors extends Rows {
   show(picture, theme) {

@@ -20,10 +20,10 @@ class Lesson {
     find(".steps").hidden = picture.role === "pupil";
     for (const name of [".back", ".on"]) find(name).hidden = inClass;
     const steps = find(".steps");
-    steps.replaceChildren(...picture.predicted_steps.map((made, i) => {
+    steps.replaceChildren(...picture.predicted_steps.map((isPredicted, i) => {
       const button = document.createElement("button");
-      Object.assign(button, { type: "button", textContent: i + 1, className: made ? "made" : "" });
-      button.setAttribute("aria-label", `Step ${i + 1} of ${last}${made ? ", predicted" : ""}`);
+      Object.assign(button, { type: "button", textContent: i + 1, className: isPredicted ? "made" : "" });
+      button.setAttribute("aria-label", `Step ${i + 1} of ${last}${isPredicted ? ", predicted" : ""}`);
       if (i + 1 === picture.step) button.setAttribute("aria-current", "step");
       button.onclick = () => send("step", i + 1);
       return button;
@@ -42,7 +42,7 @@ class Lesson {
     this.wait(picture.waiting);
     this.tell(picture.reveal);
     this.look(picture.look);
-    // a step that was not the first thing seen: a screen reader goes on from its question
+    // a step that was not the first thing seen: a screen reader continues from its question
     const step = `${picture.lesson} ${picture.step}`;
     if (this.step && this.step !== step) find(".question").focus({ preventScroll: innerWidth > 767 });
     this.step = step;
@@ -62,8 +62,8 @@ class Lesson {
     form.oninput = check;
     form.onsubmit = (event) => {
       event.preventDefault();
-      const said = read();
-      if (said !== null) send("predict", said);
+      const prediction = read();
+      if (prediction !== null) send("predict", prediction);
     };
     check();
   }
@@ -97,7 +97,7 @@ class Lesson {
     for (const paragraph of reveal.paragraphs) put(box, "p", "", paragraph).dir = "auto";
   }
 
-  // Marks the picture that the step is about, also one that the page draws later.
+  // Marks the picture that the step is about, even if the page draws it later.
   look(name) {
     mark.replaceSync(name ? `.st-key-${CSS.escape(name)} { ${LINE} }` : "");
     if (!document.adoptedStyleSheets.includes(mark)) document.adoptedStyleSheets.push(mark);

@@ -1,5 +1,5 @@
-// The boxes that texts are typed into. Streamlit's take a text when Ctrl+Enter is pressed or the box is left; here they take it when
-// typing has rested, too. Enter hands a text over at once where no text of the model holds a line break, and pasted lines become one.
+// The boxes that texts are typed into. Streamlit's take a text when Ctrl+Enter is pressed or the box is left; here they also take it when
+// typing has paused. Enter hands a text over at once where no text of the model holds a line break, and pasted lines become one.
 const BREAKS = /\s*\n\s*/g;
 
 class Boxes {
@@ -10,7 +10,7 @@ class Boxes {
     document.addEventListener("paste", (event) => isBox(event.target) && this.paste(event), true);
   }
 
-  // `pause` ms of rest, in the boxes of these `fields`; every key counts in all others. Do texts have `lines`?
+  // `pause` ms of rest, in the boxes of these `fields`; in all others, at every key. `lines` is true if texts may have line breaks.
   follow({ fields, pause, lines }) {
     Object.assign(this, { fields, pause, lines });
   }

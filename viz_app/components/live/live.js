@@ -1,15 +1,15 @@
-// Writes Python's address over the browser's: a deliberate step as an entry of the history, to which Back returns, all else over
+// Writes Python's address over the browser's: a deliberate step as an entry of the history, to which Back returns, everything else over
 // the current entry. After Back or Forward, only a run that started from that address may write it.
-// What Streamlit itself reads of the address ("embed") stays.
+// Parameters that Streamlit itself reads ("embed") stay.
 class History {
   constructor() {
     addEventListener("popstate", () => (this.led = location.search.slice(1)));
   }
 
-  write({ query, steps, query_at_start: found }) {
+  write({ query, steps, query_at_start: queryAtStart }) {
     const isStep = steps > (this.steps ?? steps);
     this.steps = steps;
-    if ((this.led ?? found) !== found) return;
+    if ((this.led ?? queryAtStart) !== queryAtStart) return;
     this.led = undefined;
     const own = [...new URLSearchParams(location.search)].filter(([name]) => /^embed(_options)?$/i.test(name));
     const search = new URLSearchParams([...new URLSearchParams(query), ...own]).toString();

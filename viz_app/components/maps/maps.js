@@ -1,6 +1,6 @@
 // Matrices over the same two rows of tokens, one beside the other, each with its scale; and, if there are any, bars beside
 // the same rows. What is pointed at in one is outlined in all, with the exact values.
-// As tall as the window has room for below the controls (maps.css has the same room), so that nothing moves while one types.
+// As tall as the window allows below the controls (maps.css has the same height), so that nothing moves while one types.
 const ROOM = { left: 76, top: 74, right: 24, bottom: 44 },
   CELL = { largest: 30, high: 26, tallest: 430, least: 190, onPhone: 240 },
   ABOVE = 520,

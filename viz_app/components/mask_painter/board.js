@@ -3,8 +3,8 @@
 const LARGEST = 40, NUMBER = 30, FINGER = 40, PHONE = 700;
 
 class Board {
-  // on: {hover(spot, event), down(spot, event), move(spot, event), up(), cancel()}; each may be missing. Of a board that is
-  // `touched` every cell is as large as a finger on a phone, and what has no room is scrolled to.
+  // on: {hover(spot, event), down(spot, event), move(spot, event), up(), cancel()}; each may be missing. On a `touched` board
+  // every cell is as large as a finger on a phone, and what does not fit is scrolled to.
   constructor(parent, className, on, touched = false) {
     this.touched = touched;
     this.stage = put(parent, "div", `stage ${className}`);
@@ -116,10 +116,10 @@ class Board {
     context.font = `12px ${this.theme.font}`;
     context.textAlign = "center";
     for (let i = 0; i < rows * cols; i++) {
-      const said = text(i);
-      if (!said) continue;
+      const label = text(i);
+      if (!label) continue;
       context.fillStyle = ink(i);
-      context.fillText(said, this.left + ((i % cols) + 0.5) * wide, this.top + (Math.floor(i / cols) + 0.5) * tall + 0.5);
+      context.fillText(label, this.left + ((i % cols) + 0.5) * wide, this.top + (Math.floor(i / cols) + 0.5) * tall + 0.5);
     }
   }
 

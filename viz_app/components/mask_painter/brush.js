@@ -1,4 +1,4 @@
-// The chosen mask, to paint on. A stroke forbids or allows, as its first cell is open or blocked. When the pointer
+// The chosen mask, to paint on. A stroke forbids cells if its first one is open, else it allows them. When the pointer
 // is released, Python receives all painted cells, so that no stroke can be lost.
 class Brush {
   constructor(section, forms, on) {
@@ -42,7 +42,7 @@ class Brush {
     this.draw();
   }
 
-  // What the colours mean; of a part or of blocks also what is shown.
+  // What the colours mean; for a part or for blocks, also what is shown.
   explain({ fixed, block, size, first, queries, keys }) {
     const { legend, theme } = this, part = queries.length < size[0] || keys.length < size[1];
     const span = (from, n, all) => `${from} to ${from + n - 1} of ${all}`;
@@ -66,7 +66,7 @@ class Brush {
     key("framed", { borderColor: css(signedRamp(theme).colours[0]) }, fixed ? "painted" : "changed");
   }
 
-  // A cell by its places in the whole text, as what is painted is known.
+  // A cell by its positions in the whole text, as painted cells are stored.
   name(q, k) {
     const [row, column] = this.picture.first;
     return `${q + row},${k + column}`;
@@ -156,7 +156,7 @@ class Brush {
     this.draw();
   }
 
-  // A click on a token: its whole row or column is forbidden, or, if it is so already, as it was.
+  // A click on a token: its whole row or column is forbidden, or, if it already is, as before.
   line(spot) {
     const cells = [];
     if (spot.query !== undefined) { for (let k = 0; k < this.cols; k++) cells.push([spot.query, k]); }
@@ -191,7 +191,7 @@ class Brush {
     this.on.paint(this.picture.kind, cells);
   }
 
-  // Sentences, one a layer, that say why a cell is blocked.
+  // Sentences, one for each layer, that say why a cell is blocked.
   why(q, k) {
     const drawn = this.paintAt(q, k);
     if (drawn === 1) return ["allowed by hand, against the other layers"];

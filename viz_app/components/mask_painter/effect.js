@@ -1,4 +1,4 @@
-// One head before and after the change, and the difference; and what each given token was worth to the model.
+// One head before and after the change, and the difference; and the log-probability of each given token.
 class Effect {
   constructor(section, on) {
     this.heading = section.querySelector(".title");
@@ -29,7 +29,7 @@ class Effect {
     offerCanvas(section.querySelector(".files"), () => this.save(), () => [section, { ...this.effect, file: `${this.effect.file}.masks` }]);
   }
 
-  // The picture shown where there is no room for all of them.
+  // The picture shown where there is no space for all of them.
   choose(name) {
     this.place.dataset.shown = name;
     this.press();
@@ -59,9 +59,9 @@ class Effect {
     this.chip.style.background = headColour(effect.head);
     const { block, labels, largest } = effect,
       blocks = block > 1
-        ? `Each cell is the largest of ${block} × ${block}, in the difference the one furthest from 0; hidden: the other ${
+        ? `Each cell is the largest of ${block} × ${block}; in the difference, the one furthest from 0. The other ${
           block * block - 1
-        }. Click for each of them. `
+        } are hidden. Click to show each. `
         : "";
     const bar = labels.length ? ` A full bar is −${largest.toFixed(1)} nats.` : "";
     this.legend.textContent =
@@ -76,7 +76,7 @@ class Effect {
     const { queries, keys, block, queryAxis, keyAxis, scale } = effect, rows = queries.length, cols = keys.length;
     const plain = Uint32Array.from(theme.ramp, pack32), signed = signedRamp(theme);
     for (const { name, board } of this.panels) {
-      if (!board.stage.clientWidth) continue; // behind the switch
+      if (!board.stage.clientWidth) continue; // hidden by the switch
       const values = arrays[name], differs = name === "difference";
       const blocked = (
         i,
@@ -109,7 +109,7 @@ class Effect {
     for (const { board } of this.panels) board.mark(spot);
   }
 
-  // A row a token: two numbers, and two bars that show how surprised the model is, on one scale.
+  // A row for each token: two numbers, and two bars that show how surprised the model is, on one scale.
   tokens() {
     const { given, labels, sums, largest } = this.effect, { logBefore, logAfter } = this.arrays;
     this.caption.textContent = `${given} log-probability, nats`;

@@ -41,7 +41,7 @@ class Masks {
     this.root.values = arrays;
   }
 
-  // The part of a long text round the middle of a block; of a row or a column round the middle of that.
+  // The part of a long text around the middle of a block; for a row or a column, around the middle of that.
   enlarge(spot, { block, size, queries, keys }) {
     if (!spot || block === 1) return;
     const middle = (i, n, all) => Math.min(all - 1, Math.floor(((i ?? (n - 1) / 2) + 0.5) * block));
@@ -101,11 +101,11 @@ class Masks {
 
   numbers({ query, key }) {
     const { effect, arrays } = this.picture, i = query * effect.keys.length + key;
-    const said = (value, blocked) => (blocked ? "blocked" : plain(value)),
+    const valueText = (value, blocked) => (blocked ? "blocked" : plain(value)),
       [largest, furthest] = effect.block > 1 ? ["largest ", "furthest "] : ["", ""];
     return [
-      `${largest}before: ${said(arrays.before[i], arrays.blockedBefore[i])}`,
-      `${largest}after: ${said(arrays.after[i], arrays.blockedAfter[i])}`,
+      `${largest}before: ${valueText(arrays.before[i], arrays.blockedBefore[i])}`,
+      `${largest}after: ${valueText(arrays.after[i], arrays.blockedAfter[i])}`,
       `${furthest}difference: ${plain(arrays.difference[i])}`,
     ];
   }

@@ -1,4 +1,4 @@
-// Every mask of the run as small matrices: each kind's layers and what they make together. A click chooses the kind.
+// Every mask of the run as small matrices: each kind's layers, and the result of all of them. A click chooses the kind.
 const SMALL = 40;
 
 class Strip {
@@ -49,7 +49,7 @@ class Strip {
   }
 }
 
-// Open cells are tinted, so that an open cell is neither a blocked one nor a weight of 0; more on a dark page, where the lines of
+// Open cells are tinted, so that an open cell is neither a blocked one nor a weight of 0; more strongly on a dark page, where the lines of
 // a blocked cell are bright.
 const TINT = { light: 58, dark: 140 };
 

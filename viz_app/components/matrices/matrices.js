@@ -1,7 +1,7 @@
 // The same head as matrix products. A dimension has the same length everywhere, so that inner sides meet; the row and
 // the column convention are the same numbers, transposed. Pointing at a product outlines the row and column it comes from.
 // Where a dimension counts tokens its length is the same however many there are: nothing moves while one types.
-// In a low window, on a phone, and beside larger letters, all are shorter, so that as many products as possible are in sight; the rest scrolls below the title.
+// In a low window, on a phone, and with larger letters, all are shorter, so that as many products as possible are visible; the rest scrolls below the title.
 const SHORTEST = 30, LOW = 900;
 const SIZES = {
   tall: { longest: { small: 110, large: 210 }, unit: { small: 6, large: 12 }, tokens: { small: 84, large: 168 } },
@@ -30,9 +30,9 @@ class Matrices {
     picture.equations.forEach((equation, i) => this.equation(i < scores ? before : this.place, equation));
     this.hold();
     this.root.querySelector(".note").textContent = `${picture.part ? `${picture.part} ` : ""}` +
-      "Blue is above 0, orange below. Weights go from the page's colour (0) to blue (1); hatched = blocked. Point at a number to see what it is made of. " +
+      "Blue is above 0, orange below. Weights go from the page's colour (0) to blue (1); hatched = blocked. Point at a number to see what it is computed from. " +
       `Click in the scores or in Â to choose that weight, or use the tokens above.${
-        this.pooled ? " Where numbers are finer than pixels, a pixel shows the one furthest from 0." : ""
+        this.pooled ? " Where there are more numbers than pixels, a pixel shows the one furthest from 0." : ""
       }`;
     const { site, head, convention, first } = picture, query = picture.query + first[0], key = picture.key + first[1];
     Object.assign(this.root.dataset, { site, head, query, key, convention });
@@ -42,13 +42,13 @@ class Matrices {
   equation(place, { title, formula, terms, size }) {
     const block = put(place, "div", "equation"), line = put(block, "p", "", title);
     setFormula(put(line, "span", "formula"), formula);
-    const row = put(block, "div", "terms"), made = [];
+    const row = put(block, "div", "terms"), drawn = [];
     for (const term of terms) {
       if (typeof term === "string") put(row, "span", "sign", term);
-      else made.push(this.matrix(row, this.picture.matrices[term.matrix], term, size));
+      else drawn.push(this.matrix(row, this.picture.matrices[term.matrix], term, size));
     }
-    if (made.length === 3) made[2].from = made.slice(0, 2);
-    if (made.length === 2) made[1].same = made[0];
+    if (drawn.length === 3) drawn[2].from = drawn.slice(0, 2);
+    if (drawn.length === 2) drawn[1].same = drawn[0];
   }
 
   matrix(parent, matrix, term, size) {
@@ -176,12 +176,12 @@ class Matrices {
   keys() {
     const { theme, figures } = this, signed = figures.filter(({ matrix }) => !matrix.weights);
     const ends = new Map(signed.map(({ name, matrix }) => [name.replace(/[{}]/g, ""), brief(matrix.scale)]));
-    const said = `± the largest number of each: ${[...ends].map(([name, end]) => `${name} ${end}`).join(", ")}`;
+    const scales = `± the largest number of each: ${[...ends].map(([name, end]) => `${name} ${end}`).join(", ")}`;
     const weights = signed.length < figures.length ? [weightKey(theme, "weight; hatched = masked")] : [];
-    return [...(signed.length ? [signedKey(theme, said)] : []), ...weights];
+    return [...(signed.length ? [signedKey(theme, scales)] : []), ...weights];
   }
 
-  // All equations as one picture, as laid out on the page, with what is scrolled out of sight.
+  // All equations as one picture, as laid out on the page, including what is scrolled out of view.
   download() {
     for (const scrolled of this.place.querySelectorAll(".terms, .before")) scrolled.scrollLeft = 0;
     const [whole, context, box] = blankAs(this.place, this.theme, this.place.querySelectorAll(".terms > *"));
@@ -198,13 +198,13 @@ class Matrices {
   }
 }
 
-// The text of an element as laid out on the page, its sub- and superscripts small; returns where it ends.
+// The text of an element as laid out on the page, with small sub- and superscripts; returns where it ends.
 function writeMarked(context, element, x, y, font) {
   const size = parseFloat(getComputedStyle(element).fontSize);
   for (const part of element.childNodes) {
     if (part.nodeName === "SPAN") x = writeMarked(context, part, x + parseFloat(getComputedStyle(part).marginLeft), y, font);
     else {
-      const drop = { SUB: 0.38, SUP: -0.12 }[part.nodeName]; // of the letters' size
+      const drop = { SUB: 0.38, SUP: -0.12 }[part.nodeName]; // relative to the font size
       context.font = `${drop === undefined ? size : 0.72 * size}px ${font}`;
       context.fillText(part.textContent, x, y + size * (drop ?? 0));
       x += context.measureText(part.textContent).width;

@@ -1,4 +1,4 @@
-// The question that the page ends in: a click opens the page that answers it.
+// The question at the end of the page: a click opens the page that answers it.
 function mount({ data, parentElement, setTriggerValue }) {
   const button = parentElement.querySelector("button");
   button.textContent = data.question;

@@ -1,10 +1,10 @@
-// The progress of a model that is being opened. The server is asked for it over a route of its own, and the page runs again when the
-// model is there. That rerun carries what every box of the page holds, so it waits until the browser has shown all of the last one:
-// a box that does not hold yet what Python has set would pass for a choice of the user.
+// The progress of a model that is being opened. The server is asked for it over its own route, and the page runs again when the
+// model is ready. That rerun sends the value of every box of the page, so it waits until the browser has shown all of the last one:
+// a box that does not yet have the value that Python set would be taken for a choice of the user.
 const LAST = "live"; // the component that a rerun shows last
-const LOOK = 50; // ms between two looks at whether it is shown
-const LOOKS = 200; // a rerun that has not ended after so many has failed
-const RETRY = 1000; // ms after a question that was not answered
+const LOOK = 50; // ms between two checks whether it is shown
+const LOOKS = 200; // a rerun that has not ended after this many has failed
+const RETRY = 1000; // ms after a request that was not answered
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -43,7 +43,7 @@ class Opening {
       const response = await fetch(`${this.path}/${this.number}`, { headers: { Authorization: `Bearer ${this.token}` } });
       return response.ok ? await response.json() : undefined;
     } catch {
-      return undefined; // the server is gone, or the page is being left
+      return undefined; // the server has stopped, or the page is being left
     }
   }
 

@@ -1,4 +1,4 @@
-// Tokens in the order of their prediction. A drag moves one to another turn, and so do the arrow keys; a click asks for its answer.
+// Tokens in the order of their prediction. A drag moves one to another turn, and so do the arrow keys; a click shows its prediction.
 const THRESHOLD = 6; // px; less is a click
 
 class InOrder {
@@ -17,7 +17,7 @@ class InOrder {
 
   show(picture, theme, send) {
     const names = JSON.stringify(picture.tokens);
-    if (names !== this.names || String(picture.order) === String(this.pending)) this.pending = undefined; // another text, or it has come
+    if (names !== this.names || String(picture.order) === String(this.pending)) this.pending = undefined; // another text, or it has arrived
     Object.assign(this, { picture, theme, names, send });
     const { root, parts } = this, { answer, arrays } = picture;
     root.querySelector("h2").textContent = picture.title;
@@ -93,7 +93,7 @@ class InOrder {
     button.onpointerup = () => this.end();
     button.onpointercancel = () => this.stop();
     button.onclick = (event) => {
-      if (event.detail === 0 || !this.dropped) this.send({ position: Number(button.dataset.position) }); // 0: of the keyboard
+      if (event.detail === 0 || !this.dropped) this.send({ position: Number(button.dataset.position) }); // 0: from the keyboard
       this.dropped = false;
     };
   }
@@ -105,7 +105,7 @@ class InOrder {
     button.setPointerCapture(event.pointerId);
   }
 
-  // The dragged token takes the turn of the one under the pointer; what is shown of it is asked for when it is dropped.
+  // The dragged token takes the turn of the one under the pointer; the new order is sent when it is dropped.
   follow(event) {
     const { drag } = this;
     if (!drag) return;
@@ -151,7 +151,7 @@ class InOrder {
     this.markDragged();
   }
 
-  // One turn earlier or later; false where there is none.
+  // To another turn; false if there is no such turn.
   move(position, turn) {
     if (turn < 0 || turn >= this.order.length) return false;
     this.place(position, turn);

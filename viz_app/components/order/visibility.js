@@ -1,5 +1,5 @@
-// Who may see whom in one stream: a row a token that is predicted, a column a token that may be seen; hatched where it may not.
-const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26, TALL = 160; // px; the last is kept, so that nothing moves while one types
+// Which token may see which in one stream: a row for each predicted token, a column for each token; hatched where it may not be seen.
+const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26, TALL = 160; // px; TALL stays the same, so that nothing moves while someone types
 
 class Visibility {
   constructor(parent, choose) {
@@ -22,7 +22,7 @@ class Visibility {
   show(shown, theme, width) {
     this.shown = [shown, theme, width];
     const { title, allowed, tokens, turns, position, axes } = shown;
-    const scale = scaleOf(), most = TALL / scale; // presented, letters are larger and all of it is as high as before
+    const scale = scaleOf(), most = TALL / scale; // in a presentation, letters are larger and the height stays the same
     width /= scale;
     Object.assign(this, { allowed, tokens, turns, position, axes, theme, scale });
     this.section.dataset.allowed = Array.from(allowed).join("");
@@ -87,7 +87,7 @@ class Visibility {
     this.who.textContent = this.sentence(cell ? cell[0] : this.position);
   }
 
-  // Whom the token at this position may see, in the order of their turns.
+  // Which tokens the token at this position may see, in the order of their turns.
   sentence(i) {
     const n = this.tokens.length, name = (k) => `“${this.tokens[k][0]}”`;
     const sees = Array.from(this.tokens, (_, k) => k).filter((k) => this.allowed[i * n + k]).sort((a, b) => this.turns[a] - this.turns[b]);

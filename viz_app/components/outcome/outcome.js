@@ -1,4 +1,4 @@
-// The answer before and after a change: both texts with their first difference, the tokens to ask about, and one distribution.
+// The answer before and after a change: both texts with their first difference, the tokens to choose a decision from, and one distribution.
 class Outcome {
   constructor(root) {
     this.root = root;
@@ -15,7 +15,7 @@ class Outcome {
 
   show(picture, theme, send) {
     Object.assign(this, { picture, theme });
-    sayAnswers(this.part("answers"), picture.answers);
+    writeAnswers(this.part("answers"), picture.answers);
     this.part("verdict").textContent = picture.verdict;
     this.part("which").textContent = picture.which;
     this.part("decisions").setAttribute("aria-label", picture.which);

@@ -1,6 +1,6 @@
-// One kind of attention as a grid of layers × heads: a canvas with the pictures, and a real button over each of them.
+// One kind of attention as a grid of layers × heads: a canvas with the pictures, and a button over each of them.
 const GAP = 3, SIDE_ROOM = 20, TOP_ROOM = 15, LARGEST = 56;
-const SMALL = 15, LEAST = 5, NUMBER = 19, LINE = 12; // px from picture to picture: with the least gap under, at least; a number's room along and down
+const SMALL = 15, LEAST = 5, NUMBER = 19, LINE = 12; // px from picture to picture: below SMALL the gap is 1, LEAST at least; the space of a number along the top and down the side
 
 class Grid {
   constructor(parent, on) {
@@ -13,7 +13,7 @@ class Grid {
     this.buttons = [];
   }
 
-  // Fits `width`, and keeps one row of pictures within `height`.
+  // Fits `width`; a row of pictures is at most `height` high.
   show(block, codes, theme, width, height) {
     this.block = block;
     this.codes = codes.subarray(block.offset, block.offset + block.layers.length * block.heads * block.rows * block.cols);
@@ -35,7 +35,7 @@ class Grid {
     describe(this.canvas, { name: `${title}: the largest weight of each head`, rows, columns, value });
   }
 
-  // What stays while one types: the empty canvas, the numbers along it, the words and the buttons.
+  // What stays while someone types: the empty canvas, the numbers along it, the headings and the buttons.
   lay(theme) {
     const { title, subtitle, layers, heads } = this.block;
     this.heading.textContent = title;

@@ -56,22 +56,22 @@ class Overview extends Fitted {
     const pooled = Math.max(...this.picture.blocks.map((block) => block.pool));
     this.root.querySelector(".most").textContent = this.strongest();
     this.pooled.textContent = `Each pixel = largest weight of ${pooled} × ${pooled}.`;
-    this.pooled.style.visibility = pooled > 1 ? "visible" : "hidden"; // its room is kept: nothing below may jump
+    this.pooled.style.visibility = pooled > 1 ? "visible" : "hidden"; // its space is kept, so that nothing below moves
     countPaint(this.root);
   }
 
-  // What the strongest colour means. Rows of very many keys are drawn by their own largest weight, lest all be pale.
+  // What the strongest colour means. Rows of very many keys are scaled by their own largest weight, because they would be pale otherwise.
   strongest() {
     const byRow = this.picture.blocks.filter((block) => block.byRow).length;
-    return !byRow ? "1 weight" : byRow === this.picture.blocks.length ? "largest of its row" : "1 weight; of a long row its largest";
+    return !byRow ? "1 weight" : byRow === this.picture.blocks.length ? "largest of its row" : "1 weight; in a long row, its largest";
   }
 
-  // The height of one row of pictures: all blocks, stacked this high, fit the window beside the head; where the head is below
+  // The height of one row of pictures: all blocks, stacked this high, fit the window beside the head; if the head is below
   // them, a picture is large enough for a finger.
   rowHeight(stacked) {
     if (window.innerWidth < NARROW) return FINGER + GAP;
     const most = Math.max(...this.picture.blocks.map((block) => block.layers.length));
-    const around = ((300 + 64 * stacked) * (1 + scaleOf())) / 2; // presented, the letters above and below are larger
+    const around = ((300 + 64 * stacked) * (1 + scaleOf())) / 2; // in a presentation, the letters above and below are larger
     return Math.floor(Math.max(180, window.innerHeight - around) / (stacked * most));
   }
 
@@ -106,8 +106,8 @@ class Overview extends Fitted {
     this.placeZoom(button);
   }
 
-  // Under the hovered head or, where that does not fit, over it; never where the chosen one is shown, beside or below all heads: a
-  // narrow window has no room for it there, so that it would rather lie over the heads, or reach past the top.
+  // Under the hovered head or, where that does not fit, over it; never where the chosen one is shown, beside or below all heads: in a
+  // narrow window it does not fit there, and so it is over the heads, or extends past the top.
   placeZoom(button) {
     const box = this.root.getBoundingClientRect(), at = button.getBoundingClientRect(), { offsetWidth, offsetHeight } = this.zoom;
     const narrow = window.innerWidth < NARROW, below = at.bottom + GAP_TO_ZOOM;
@@ -122,7 +122,7 @@ class Overview extends Fitted {
     this.zoom.hidden = true;
   }
 
-  // To the head so many rows below and columns to the right; false where there is none.
+  // To the head this many rows below and columns to the right; false if there is none.
   step(grid, layer, head, rows, columns) {
     this.leave();
     const next = this.neighbour(grid, layer + rows, head + columns, columns);
@@ -132,7 +132,7 @@ class Overview extends Fitted {
     return true;
   }
 
-  // Past a block's first or last layer the arrows go on in the block above or below; in a layer with fewer heads, at its last one.
+  // Past a block's first or last layer the arrows continue in the block above or below; in a layer with fewer heads, at its last one.
   neighbour(grid, layer, head, along) {
     const of = (grid, layer) => [grid, layer, Math.min(head, grid.block.largest[layer].length - 1)];
     if (head < 0 || (along && head >= grid.block.largest[layer].length)) return null;

@@ -1,5 +1,5 @@
-// Data of one's own: pasted, dropped or chosen, and sent to the server in one request (viz_app/session/own_data_route.py).
-// What was pasted stays in the box, whatever the server says of it.
+// The user's own data: pasted, dropped or chosen, and sent to the server in one request (viz_app/session/own_data_route.py).
+// What was pasted stays in the box, whatever the server answers.
 const PASTED = "pasted text";
 
 class OwnData {
@@ -11,7 +11,7 @@ class OwnData {
     find(".choose").onclick = () => file.click();
     file.onchange = () => {
       if (file.files.length) this.post(file.files[0], file.files[0].name);
-      file.value = ""; // the same file again, once it is put right
+      file.value = ""; // so that the same file can be chosen again once it is corrected
     };
     find("textarea").oninput = () => this.offer();
     root.ondragover = (event) => {

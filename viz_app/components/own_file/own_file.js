@@ -1,5 +1,5 @@
-// A file of one's own, an image or a sound: chosen or dropped, and sent to the server in one request (viz_app/session/own_files.py).
-// Where the server refuses it, the last picture stays and the reason is given beside the button.
+// The user's own file, an image or a sound: chosen or dropped, and sent to the server in one request (viz_app/session/own_files.py).
+// Where the server refuses it, the last picture stays and the reason is shown beside the button.
 const WHERE = "or drop it here";
 
 class OwnFile {
@@ -11,7 +11,7 @@ class OwnFile {
     this.button.onclick = () => file.click();
     file.onchange = () => {
       if (file.files.length) this.post(file.files[0]);
-      file.value = ""; // the same file again, once it is put right
+      file.value = ""; // so that the same file can be chosen again once it is corrected
     };
     root.ondragover = (event) => {
       event.preventDefault();

@@ -1,4 +1,4 @@
-// The classes as bars, and each text of the row as a block of its tokens, shaded by what the token that answers reads of them.
+// The classes as bars, and each text of the row as a block of its tokens, shaded by the attention that the answering token pays to them.
 class Pair {
   constructor(root) {
     this.root = root;

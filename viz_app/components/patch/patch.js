@@ -1,5 +1,5 @@
 // One part of a run taken from another, tried for every part and both ways: on each side a grid of cells, position by layer, and a
-// board of heads. A click or Enter takes a part; so does a drag of it from the other side, whose run it comes from.
+// board of heads. A click or Enter takes a part; dragging it from the other side, whose run it comes from, takes it too.
 const NUMBERED = 8; // columns of cells, and heads side by side, up to which numbers are written
 const HEAD = { least: 17, number: 34, most: 42 }; // px of a head's cell; from `number` on it has room for its number
 const FAR = 6; // px from which a press is a drag
@@ -109,7 +109,7 @@ class Patch {
     return button;
   }
 
-  // One stop of the keyboard for each table; the arrows go on in it.
+  // Each table is one stop of the Tab key; the arrows move within it.
   walk(lines) {
     lines.forEach((line, row) =>
       line.forEach((button, column) => {
@@ -173,16 +173,16 @@ class Patch {
   paint(button, effect, about, isTaken, moved, isNumbered) {
     const { css, inks } = this.ramp, { unit, largest } = this.picture;
     const code = effect === null ? SIGNED_STEPS : signedCode(effect, largest);
-    const told = effect === null ? "" : `: ${plain(effect)} ${unit}`;
+    const effectText = effect === null ? "" : `: ${plain(effect)} ${unit}`;
     const reached = moved ? `. The patch moves it by ${brief(100 * moved)} % of its length` : "";
     button.disabled = false;
     button.className = isTaken ? "taken" : moved ? "moved" : "";
     button.textContent = isTaken ? "✕" : effect === null || !isNumbered ? "" : brief(effect);
     Object.assign(button.style, { background: css[code], color: inks[code] });
-    button.title = `${about}${told}${reached}. ${
+    button.title = `${about}${effectText}${reached}. ${
       isTaken ? "Taken from the other run; click to undo." : "Click to take it from the other run."
     }`;
-    button.setAttribute("aria-label", `${about}${told}${reached}`);
+    button.setAttribute("aria-label", `${about}${effectText}${reached}`);
     button.setAttribute("aria-pressed", isTaken);
     button.dataset.effect = effect === null ? "" : exact(effect);
     button.dataset.moved = exact(moved);

@@ -1,5 +1,5 @@
 // The choice of a model: a text box that searches names and descriptions, and under it the models in groups. Enter takes the model
-// of that name, else the first one found; what looks like the path of a folder is taken as it is typed.
+// of that name, else the first match; text that looks like the path of a folder is taken as typed.
 const ROOM = 8; // px between the menu and the edge of the window
 const WIDEST = 460, TALLEST = 520; // px, of the menu
 const PATH = /[/\\]|^~|^\.{1,2}$/;
@@ -38,11 +38,11 @@ class Picker {
     this.shown = [];
     const words = searched.toLowerCase().split(/\s+/).filter(Boolean);
     for (const { title, options } of this.groups) {
-      const found = options.filter(({ name, detail }) => {
+      const matches = options.filter(({ name, detail }) => {
         const text = `${title} ${name} ${detail}`.toLowerCase();
         return words.every((word) => text.includes(word));
       });
-      if (found.length) this.group(title, found);
+      if (matches.length) this.group(title, matches);
     }
     const isPath = this.takesPaths && PATH.test(searched);
     const hint = this.takesPaths ? "Pick one from the list, or type the path of a folder." : "Pick one from the list.";
@@ -51,7 +51,7 @@ class Picker {
     this.place();
   }
 
-  // What Enter takes: the model of this name, else the first whose name holds the text, else the first found.
+  // What Enter takes: the model of this name, else the first whose name contains the text, else the first match.
   first(searched) {
     const exact = this.shown.findIndex(({ dataset }) => dataset.name === searched);
     const named = this.shown.findIndex(({ dataset }) => dataset.name.includes(searched));
@@ -108,7 +108,7 @@ class Picker {
     this.box.removeAttribute("aria-activedescendant");
     const value = this.value ?? "";
     this.box.value = this.models.find(({ name }) => name === value)?.label ?? value.split(/[/\\]/).filter(Boolean).pop() ?? value;
-    this.box.title = this.box.value === value ? "" : value; // of a path the folder, all of it on hover and in the menu
+    this.box.title = this.box.value === value ? "" : value; // the folder of a path; all of it on hover and in the menu
   }
 
   place() {

@@ -1,4 +1,4 @@
-// Text that came from outside, as text: every row is set with textContent, so no markup in it can mean anything.
+// Text from outside, as text: every row is set with textContent, so no markup in it has any effect.
 function mount({ data, parentElement }) {
   const box = parentElement.querySelector(".plain");
   box.className = `plain ${data.look}`;
@@ -16,8 +16,8 @@ function mount({ data, parentElement }) {
   else requestAnimationFrame(() => scrolls(box));
 }
 
-// A text that cannot be read: style.css dims the page below, whose pictures are of the text before. One that is too long has a button
-// that leaves its start, and what that cuts beside it.
+// A text that cannot be read: style.css dims the page below, whose pictures are of the text before. A text that is too long has a button
+// that keeps only its start, and beside it what would be cut.
 function refused(box, { look, stale = false, keep, offer, rest }, host) {
   host.toggleAttribute("data-bad", look.includes("bad"));
   host.toggleAttribute("data-stale-picture", stale);
@@ -31,7 +31,7 @@ function refused(box, { look, stale = false, keep, offer, rest }, host) {
   box.append(button, cut);
 }
 
-// Leaves the first characters of a text box, as if the others had been deleted by hand; they come back with Ctrl+Z.
+// Keeps only the first characters of a text box, as if the others had been deleted by hand; they come back with Ctrl+Z.
 function leave(box, keep) {
   if (!box) return;
   box.focus();
@@ -39,13 +39,13 @@ function leave(box, keep) {
   document.execCommand("delete");
 }
 
-// What does not fit is scrolled to, with the keys too.
+// Text that does not fit can be scrolled, with the keys too.
 function scrolls(box) {
   if (box.scrollHeight > box.clientHeight + 1 && getComputedStyle(box).overflowY === "auto") box.tabIndex = 0;
   else box.removeAttribute("tabindex");
 }
 
-// Both texts have two lines, so that nothing moves while one types; where that is too little, a button lays the whole over the page.
+// Both texts have two lines, so that nothing moves while one types; if that is too little, a button shows all of it over the page.
 function whole(box) {
   const texts = [...box.querySelectorAll(".source, .output")], open = box.dataset.open === "true";
   box.classList.toggle("open", open);

@@ -1,5 +1,5 @@
-// Plays the steps from the current one, or from the first if that is the last; stops at the last. The next is asked for some
-// time after the one before it, with all its pictures, has come, so that a slow machine leaves none out.
+// Plays the steps from the current one, or from the first if that is the last; stops at the last. The next is requested some
+// time after the one before it has arrived with all its pictures, so that a slow machine skips none.
 const BEAT = 900; // ms that a step is shown
 const LAST = "live"; // the component that a rerun shows last
 

@@ -1,6 +1,6 @@
-// One row of weights beside other weights for it: a table of bars, a column for each. The first column's bars are dragged, or moved with the
+// One row of weights beside alternative weights for it: a table of bars, a column for each. The first column's bars are dragged, or moved with the
 // arrow keys: the rest of its row is rescaled, so that it still sums to 1.
-const FEW_KEYS = 11; // of more, the lines are narrower, so that all are seen
+const FEW_KEYS = 11; // with more, the lines are narrower, so that all are visible
 const WEIGHT_STEP = 0.05, SAME = 1e-3; // weights: of a key press; taken for equal
 const LEAST_MARK = 0.01; // own weights below it have no mark in the other columns
 
@@ -22,7 +22,7 @@ class RowTests {
 
   show(picture, theme, send) {
     Object.assign(this, { picture, theme, send });
-    sayAnswers(this.part(".answers"), picture.answers);
+    writeAnswers(this.part(".answers"), picture.answers);
     this.part(".verdict").textContent = picture.verdict;
     offerDecisions(this.part(".decisions"), picture.decisions, (position) => send({ position }));
     this.part(".title").textContent = picture.title;
@@ -59,9 +59,9 @@ class RowTests {
       return { head, bars: columns.map((_, c) => this.bar(put(line, "td"), c, k)) };
     });
     this.feet = columns.map(() => {
-      const end = put(foot, "td"), says = put(end, "div", "says"), button = put(end, "button");
+      const end = put(foot, "td"), text = put(end, "div", "says"), button = put(end, "button");
       button.type = "button";
-      return { says, button };
+      return { text, button };
     });
   }
 
@@ -79,7 +79,7 @@ class RowTests {
   }
 
   column({ name, title, about, weights, of, js, tv, says, search, used, edited }, c) {
-    const { words, keys, columns, allowed } = this.picture, own = columns[0].own, head = this.heads[c], { says: place, button } = this.feet[c];
+    const { words, keys, columns, allowed } = this.picture, own = columns[0].own, head = this.heads[c], { text: place, button } = this.feet[c];
     head.name.textContent = of ?? title;
     head.name.parentElement.title = about;
     const distances = [js === undefined ? "" : `JS ${js.toFixed(3)}`, tv === undefined ? "" : `TV ${tv.toFixed(3)}`].filter(Boolean).join(
@@ -90,12 +90,12 @@ class RowTests {
     keys.forEach((_, k) => this.fill(this.cells[k].bars[c], weights?.[k] ?? null, own[k], allowed[k], c, k));
     place.replaceChildren();
     for (const line of says) put(place, "p", "", line);
-    const does = c === 0 ? (edited ? words.undo : "") : search ? words.search : used ? words.used : weights ? words.apply : "";
-    button.textContent = does;
-    button.hidden = !does;
+    const action = c === 0 ? (edited ? words.undo : "") : search ? words.search : used ? words.used : weights ? words.apply : "";
+    button.textContent = action;
+    button.hidden = !action;
     button.disabled = Boolean(used);
     Object.assign(button.dataset, { test: name, screenOnly: "" });
-    button.setAttribute("aria-label", c === 0 ? does : `${does}: ${of ?? title}`);
+    button.setAttribute("aria-label", c === 0 ? action : `${action}: ${of ?? title}`);
     if (used) button.setAttribute("aria-pressed", true);
     else button.removeAttribute("aria-pressed");
     button.onclick = () => {
@@ -134,7 +134,7 @@ class RowTests {
     }
   }
 
-  // The hand's weights until Python has answered them; an older answer does not undo them.
+  // The user's weights until Python has answered them; an older answer does not undo them.
   newest(weights) {
     if (this.waiting?.every((w, k) => Math.abs(w - weights[k]) < SAME)) this.waiting = undefined;
     return this.waiting ?? weights;
@@ -144,7 +144,7 @@ class RowTests {
     return this.picture.columns[0].moves && this.picture.allowed[k];
   }
 
-  // These weights with this one on key k and the rest in the same proportions, or equal where there is no rest.
+  // These weights with this one on key k and the rest in the same proportions, or with an equal rest if the rest is 0.
   withWeight(weights, k, weight) {
     const wanted = Math.max(0, Math.min(1, weight)), { allowed } = this.picture;
     const rest = weights.reduce((sum, w, j) => (j === k ? sum : sum + w), 0);
@@ -195,5 +195,5 @@ class RowTests {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".rowtests");
   const view = (root.view ??= new RowTests(root));
-  view.show(data, themeOf(root), (news) => setTriggerValue("pick", news));
+  view.show(data, themeOf(root), (event) => setTriggerValue("pick", event));
 }

@@ -1,10 +1,10 @@
-// Each head at its exact effect and at the one that a gradient guesses, on both sides; on the
-// diagonal both are the same. A click or Enter takes the head; the arrows go on from head to head in
+// Each head at its exact effect and at the effect estimated from gradients, on both sides; on the
+// diagonal both are the same. A click or Enter takes the head; the arrows move from head to head in
 // the order of their effects.
-const ROOM = { left: 52, right: 10, top: 8, bottom: 44 }, SIZE = 4.5; // px, but for larger letters
+const ROOM = { left: 52, right: 10, top: 8, bottom: 44 }, SIZE = 4.5; // px, at the normal letter size
 const SHAPES = { "●": "circle", "■": "square", "▲": "triangle", "◆": "diamond" };
 
-// The path of a mark round (x, y).
+// The path of a mark around (x, y).
 function mark(kind, x, y, r) {
   const signs = Object.keys(SHAPES), shape = SHAPES[signs[kind % signs.length]];
   if (shape === "square") return `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}Z`;
@@ -102,8 +102,8 @@ class Scatter extends Fitted {
         " ": () => head.onclick(),
       });
     });
-    const again = heads.find((head) => head.getAttribute("aria-label").split(":")[0] === focused);
-    if (again) this.go(heads, again);
+    const refocused = heads.find((head) => head.getAttribute("aria-label").split(":")[0] === focused);
+    if (refocused) this.go(heads, refocused);
     else if (heads.length) heads[0].tabIndex = 0;
   }
 

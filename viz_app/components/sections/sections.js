@@ -1,5 +1,5 @@
 // Disables the sections of a page that the model lacks, each with the reason on hover. They stay focusable, so that a screen reader
-// reads the reason too; Streamlit's control has no such state of its own.
+// reads the reason too; Streamlit's control has no such state.
 const STOPPED = ["pointerdown", "mousedown", "pointerup", "mouseup", "click", "keydown"];
 
 class Sections {

@@ -1,4 +1,4 @@
-// All heads of one kind, a row each, in the order of a measure; a heading puts them in its own order, a tick draws a head's lines.
+// All heads of one kind, a row for each, sorted by a measure; a heading sorts them by its measure, a tick draws a head's lines.
 class Ranking {
   constructor(root, on) {
     Object.assign(this, { root, on, head: root.querySelector("thead tr"), body: root.querySelector("tbody") });
@@ -10,10 +10,10 @@ class Ranking {
     this.headings(measures, chosen);
     const rows = children(this.body, order.length, (body) => put(body, "tr"));
     order.forEach((number, place) => this.row(rows[place], number, measures));
-    const told = this.root.querySelector(".measure");
-    told.querySelector("b").textContent = `${chosen.name}, ${chosen.unit}:`;
-    setFormula(told.querySelector(".formula"), chosen.formula);
-    told.querySelector(".says").textContent = chosen.there ? chosen.says : `${chosen.says} This text has nothing to measure.`;
+    const line = this.root.querySelector(".measure");
+    line.querySelector("b").textContent = `${chosen.name}, ${chosen.unit}:`;
+    setFormula(line.querySelector(".formula"), chosen.formula);
+    line.querySelector(".says").textContent = chosen.there ? chosen.says : `${chosen.says} This text has nothing to measure.`;
   }
 
   headings(measures, chosen) {

@@ -1,4 +1,4 @@
-// Several heads at once: all of their kind in order on the left, the lines of the ticked ones at the right.
+// Several heads at once: all of their kind, sorted, on the left, the lines of the ticked ones on the right.
 const LISTED = 4;
 
 class Several {
@@ -29,9 +29,9 @@ class Several {
     this.strands.show(picture, theme);
     this.describe(picture);
     const { block } = picture,
-      blocks = block > 1 ? `Each line is the largest of ${block} × ${block} weights; hidden: the other ${block * block - 1}. ` : "";
+      blocks = block > 1 ? `Each line is the largest of ${block} × ${block} weights; the other ${block * block - 1} are hidden. ` : "";
     this.root.querySelector(".note").textContent =
-      `${blocks}A heading sorts the heads. Tick up to ${picture.most} to draw their lines, each in its own colour and line style. Weights under ${FAINT} have none. ` +
+      `${blocks}Click a heading to sort the heads. Tick up to ${picture.most} to draw their lines, each in its own colour and line style. Weights under ${FAINT} have no line. ` +
       "Click a query token, or press ↑ or ↓, to pin its lines.";
     const { kind, measure, query, chosen } = picture;
     Object.assign(this.root.dataset, {
@@ -55,7 +55,7 @@ class Several {
     if (parts.length) describe(this.strands.svg, ...parts);
   }
 
-  // Of each head, what the token reads most, or who reads it most.
+  // For each head, the tokens that this token attends to most, or those that attend to it most.
   point(spot, event) {
     const { tip, picture } = this;
     tip.hidden = !spot;
@@ -80,7 +80,7 @@ class Several {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".several");
   const view = (root.view ??= new Several(root));
-  view.tell = (news) => setTriggerValue("news", news);
+  view.tell = (event) => setTriggerValue("news", event);
   view.show(unpack(data), themeOf(root));
   return () => view.strands.watcher.disconnect();
 }

@@ -1,5 +1,5 @@
-// The lines of several heads between the same two rows of tokens: a head keeps its colour, and besides has a line style and ends a
-// little lower than the one before, so that colour is never the only difference between two heads.
+// The lines of several heads between the same two rows of tokens: a head keeps its colour, and also has a line style and ends
+// slightly lower than the one before, so that colour is never the only difference between two heads.
 const STYLES = ["", "7 4", "2 3", "10 3 2 3"], FAINT = 0.05, STEPS = 20, LEAST = 12, APART = 3.2, ROOF = 24;
 
 class Strands extends Fitted {
@@ -17,7 +17,7 @@ class Strands extends Fitted {
     this.fit();
   }
 
-  // By key: the query token after or before the held one holds its lines.
+  // By key: pins the lines of the query token after or before the pinned one.
   step(by) {
     const last = this.picture.queries.length - 1, held = this.picture.query;
     this.on.query(held < 0 ? (by > 0 ? 0 : last) : Math.max(0, Math.min(last, held + by)));
@@ -52,7 +52,7 @@ class Strands extends Fitted {
     return ROOF + (i + 0.5) * this.pitch[side];
   }
 
-  // All lines of one head, those of like strength as one path; with a token held, its lines alone.
+  // All lines of one head, those of similar strength as one path; if a token is pinned, only its lines.
   strand(number, n) {
     const { arrays, queries, keys, query, chosen } = this.picture, size = queries.length * keys.length;
     const weights = arrays.weights.subarray(n * size, (n + 1) * size), paths = Array.from({ length: STEPS + 1 }, () => []);
@@ -84,7 +84,7 @@ class Strands extends Fitted {
     }, text);
   }
 
-  // The tokens of one side, as many as keep their size; each is pointed at where it is or would be.
+  // The tokens of one side, as many as fit at their size; each can be pointed at, even if its name is left out.
   column(side, labels, room) {
     const pitch = this.pitch[side], size = Math.max(LEAST, Math.min(14, pitch * 0.7)), every = Math.ceil((size + 2) / pitch);
     const measure = widthIn(`${size}px ${this.theme.font}`), left = side === "query", x = left ? this.left : this.right;

@@ -1,7 +1,7 @@
 // The shuffle test in one drawing: where each token goes, how far its vector moves at each stage, the mean of that by stage.
-// The parts are side by side where there is room, else one under the other; on a phone the maps are side by side below the tokens.
+// The parts are side by side where there is room, else one below the other; on a phone the maps are side by side below the tokens.
 const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 }; // px; above the first row and under the last one
-const ROW = { most: 40, all: 460, fewest: 130, least: 4, around: 585 }; // px: of one row and of all, so that no text needs more
+const ROW = { most: 40, all: 460, fewest: 130, least: 4, around: 585 }; // px: of one row and of all, so that no text needs more space
 const ON_PHONE = { least: 170, gap: 10, rows: 150 }; // px: two maps beside each other, below where the tokens go
 // The height of all rows: what the window leaves below the controls.
 const roomForRows =
@@ -10,10 +10,10 @@ const BAR = { height: 190, low: 110, left: 46 };
 const barHeight = () => (isPhone() ? BAR.low : BAR.height);
 const MOVED = HEAD_COLOURS[5], STAYED = "#8f96a3", SECOND = HEAD_COLOURS[1];
 
-// A change as people read it: two decimals, or its order of magnitude where it is only rounding.
-const says = (v) => (v === 0 ? "0" : v >= 0.005 ? v.toFixed(2) : v.toExponential(0));
+// A change for the screen: two decimals, or its order of magnitude where it is only rounding.
+const shortChange = (v) => (v === 0 ? "0" : v >= 0.005 ? v.toFixed(2) : v.toExponential(0));
 
-// A stage where its name has no room: "layer 2" as L2, "input" as in.
+// A stage if its name does not fit: "layer 2" as L2, "input" as in.
 const initials = (stage) => stage.replace(/^layer /i, "L").replace(/^input$/i, "in");
 
 class Shuffle extends Fitted {
@@ -48,15 +48,15 @@ class Shuffle extends Fitted {
     };
   }
 
-  // A presentation's letters are larger; its rows are not, so that it is no higher than it must be.
+  // In a presentation the letters are larger but not the rows, so that the drawing is no higher than necessary.
   draw(whole) {
     const { parts, tokens } = this.picture, n = tokens.length, scale = scaleOf(), width = whole / scale;
-    const phone = isPhone(), gap = phone ? ON_PHONE.gap : PART.gap, first = phone && parts.length > 1 ? 1 : 0; // parts with a row of their own
+    const phone = isPhone(), gap = phone ? ON_PHONE.gap : PART.gap, first = phone && parts.length > 1 ? 1 : 0; // number of parts with their own row
     const fitting = Math.floor((width + gap) / ((phone ? ON_PHONE.least : PART.least) + gap));
     const columns = Math.max(1, Math.min(parts.length - first, fitting)), wide = (width - gap * (columns - 1)) / columns;
     this.pitch = Math.min(ROW.most, Math.max(ROW.least, roomForRows() / n)) / scale;
-    this.letters = this.pitch >= 14 ? 13 : 12;
-    this.every = Math.ceil((this.letters - 0.5) / this.pitch); // rows from one name to the next
+    this.labelSize = this.pitch >= 14 ? 13 : 12;
+    this.every = Math.ceil((this.labelSize - 0.5) / this.pitch); // rows from one name to the next
     const below = (i) => (i < first ? ON_PHONE.gap : PART.below); // a tangle has no scale under it
     const heights = parts.map((part, i) => PART.top + (part.kind === "bars" ? barHeight() : n * this.pitch) + below(i));
     const bars = parts.every((part) => part.kind === "bars");
@@ -91,7 +91,7 @@ class Shuffle extends Fitted {
     );
   }
 
-  // A title in one line, or where it has no room in two, the second from its colon on.
+  // A title in one line, or if it does not fit, in two, the second starting after its colon.
   head(group, title, room) {
     const look = { "font-weight": 600, "font-size": 13 }, cut = title.indexOf(": ") + 1;
     const wide = widthIn(`600 13px ${this.theme.font}`)(title) > room;
@@ -99,10 +99,10 @@ class Shuffle extends Fitted {
     lines.forEach((line, i) => this.write(group, line, 0, 14 + 17 * i, look, room));
   }
 
-  // A thing that says what it is when it is pointed at.
-  put(group, tag, attributes, said) {
+  // An element whose text is shown when it is pointed at.
+  put(group, tag, attributes, text) {
     const element = putSvg(group, tag, attributes);
-    element.dataset.says = said;
+    element.dataset.says = text;
     return element;
   }
 
@@ -115,13 +115,13 @@ class Shuffle extends Fitted {
     this.write(group, "as typed", left, PART.top - 12, { "text-anchor": "end", fill: theme.quiet });
     this.write(group, "reordered", right, PART.top - 12, { fill: theme.quiet });
     order.forEach((from, to) => {
-      const said = `${tokens[from][0]}: position ${from} → ${to}`, [a, b] = [this.rowAt(from), this.rowAt(to)];
+      const move = `${tokens[from][0]}: position ${from} → ${to}`, [a, b] = [this.rowAt(from), this.rowAt(to)];
       putSvg(group, "line", { x1: left + 6, y1: a, x2: right - 6, y2: b, stroke: from === to ? STAYED : MOVED, "stroke-width": 1.8 }).dataset
         .moves = `${from} ${to}`;
       for (const [x, y, anchor] of [[left, a, "end"], [right, b, "start"]]) {
         if ((anchor === "end" ? from : to) % this.every === 0) this.name(group, tokens[from], x, y, anchor, left - 4);
         const pad = anchor === "end" ? 0 : right - 6;
-        this.put(group, "rect", { x: pad, y: y - this.pitch / 2, width: left + 6, height: this.pitch, fill: "transparent" }, said);
+        this.put(group, "rect", { x: pad, y: y - this.pitch / 2, width: left + 6, height: this.pitch, fill: "transparent" }, move);
       }
     });
   }
@@ -130,7 +130,7 @@ class Shuffle extends Fitted {
     const how = {
       "text-anchor": anchor,
       "dominant-baseline": "middle",
-      "font-size": this.letters,
+      "font-size": this.labelSize,
       fill: token[2] ? this.theme.quiet : this.theme.text,
     };
     this.write(group, before + token[0], x, y, { ...how, style: "unicode-bidi: plaintext" }, room);
@@ -151,10 +151,15 @@ class Shuffle extends Fitted {
       for (let s = 0; s < stages; s++) {
         const value = values[i * stages + s], code = weightCode(value / unrelated), x = left + s * cell;
         const place = { x, y: y - pitch / 2, width: cell - 1, height: Math.max(1, pitch - 1), fill: css(theme.ramp[code]) };
-        const said = `${i} ${token[0]}, ${part.stages[s]}: moved by ${exact(value)} of its length`;
-        Object.assign(this.put(group, "rect", place, said).dataset, { map: part.array, row: i, stage: s, value: exact(value) });
+        const change = `${i} ${token[0]}, ${part.stages[s]}: moved by ${exact(value)} of its length`;
+        Object.assign(this.put(group, "rect", place, change).dataset, { map: part.array, row: i, stage: s, value: exact(value) });
         if (this.every === 1) {
-          this.write(group, says(value), x + cell / 2, y, { ...middle, "font-size": 12, fill: theme.on(code), "pointer-events": "none" });
+          this.write(group, shortChange(value), x + cell / 2, y, {
+            ...middle,
+            "font-size": 12,
+            fill: theme.on(code),
+            "pointer-events": "none",
+          });
         }
       }
     });
@@ -209,7 +214,7 @@ class Shuffle extends Fitted {
         const x = middle + (k - part.names.length / 2) * thick;
         const place = { x: x + 1, y: floor - Math.max(tall, 1), width: thick - 2, height: Math.max(tall, 1), ...looks[k] };
         Object.assign(this.put(group, "rect", place, `${stage}, ${name}: ${exact(value)}`).dataset, { bar: k, stage: s, value: exact(value) });
-        this.write(group, says(value), x + thick / 2, floor - tall - 6, { "text-anchor": "middle", "font-size": 12 });
+        this.write(group, shortChange(value), x + thick / 2, floor - tall - 6, { "text-anchor": "middle", "font-size": 12 });
       });
     });
     part.names.forEach((name, k) => {
@@ -219,10 +224,10 @@ class Shuffle extends Fitted {
   }
 
   point(event) {
-    const said = event.target.dataset?.says, { tip } = this;
-    tip.hidden = !said;
-    if (!said) return;
-    tip.textContent = said;
+    const text = event.target.dataset?.says, { tip } = this;
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
     placeTip(tip, this.root, event);
   }
 }

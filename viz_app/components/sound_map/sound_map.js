@@ -1,4 +1,4 @@
-// What a frame or a patch of a sound, or a token of the text that is written from it, reads of the sound: its spectrogram, the chosen
+// What a frame or a patch of a sound, or a token of the text written from it, attends to in the sound: its spectrogram, the chosen
 // head's weights over it, and those of all heads of the layer, small. Frames are a grid of one row, whose patches do not overlap.
 const TALL = 84, TALLEST = 150, SMALL = { wide: 150, tall: 34 }, AXIS = 16, TICKS = [0.1, 0.2, 0.5, 1, 2, 5, 10]; // CSS pixels; s
 
@@ -32,7 +32,7 @@ class SoundMap extends OverFile {
     return this.picture.keys[key];
   }
 
-  // The buttons of the queries that are no part of the sound: special tokens, or the tokens of a text.
+  // The buttons of the queries that are not part of the sound: special tokens, or the tokens of a text.
   lay() {
     const { picture } = this, all = picture.queries.map((_, query) => query);
     const others = picture.readsItself ? all.filter((token) => this.placeOf(token) === null) : all;
@@ -51,7 +51,7 @@ class SoundMap extends OverFile {
     this.paint();
   }
 
-  // The number of columns of tokens that are drawn: those that hold the sound, or all.
+  // The number of columns of tokens that are drawn: those that cover the sound, or all.
   get across() {
     return this.showsAll ? this.picture.columns : this.picture.heard;
   }
@@ -72,7 +72,7 @@ class SoundMap extends OverFile {
     return (n - 1) * stride[axis] + size[axis];
   }
 
-  // Where the part of n tokens in line that is nearest to the middle of token i begins, as a share of what all n read.
+  // Where the part that is nearest to the middle of token i begins, of n tokens in a line, as a share of what all n read.
   edge(i, n, axis) {
     const { size, stride } = this.picture;
     if (i === 0 || i === n) return i / n;
@@ -128,7 +128,7 @@ class SoundMap extends OverFile {
       : `Show all ${long(this.seconds(columns))}, with the ${this.after} after it`;
   }
 
-  // What n columns of tokens last.
+  // The duration of n columns of tokens.
   seconds(n) {
     return this.span(n, 1) * this.picture.step / this.picture.stride[1];
   }
@@ -188,7 +188,7 @@ class SoundMap extends OverFile {
     return [context, ratio];
   }
 
-  // A line round all that the query reads, if it is a part of the sound.
+  // A line around everything that the query reads, if it is part of the sound.
   mark(context, token, tall, ratio) {
     const { stride, size, rows } = this.picture, place = this.placeOf(token);
     if (place === null || place[1] >= this.across) return;
@@ -219,7 +219,7 @@ class SoundMap extends OverFile {
   // How much of the attention is on the sound, and where most of it is.
   say(weights) {
     const { heard, columns, readsItself } = this.picture, keys = Array.from(weights, (_, key) => key);
-    const columnOf = (key) => this.placeOf(key)?.[1] ?? -1, sum = (some) => some.reduce((total, key) => total + weights[key], 0);
+    const columnOf = (key) => this.placeOf(key)?.[1] ?? -1, sum = (chosen) => chosen.reduce((total, key) => total + weights[key], 0);
     const sound = keys.filter((key) => columnOf(key) >= 0 && columnOf(key) < heard),
       say = (text, className) => put(this.reading, "span", className, text);
     this.reading.replaceChildren();
@@ -232,10 +232,10 @@ class SoundMap extends OverFile {
   }
 }
 
-// The spectrogram as a canvas of its own pixels, from the page's paper to its ink, and pale.
+// The spectrogram as a canvas of its own pixels, from the page's background to its text colour, and pale.
 function spectrogramOf({ arrays, bands: tall }, theme) {
   const levels = arrays.spectrogram, wide = levels.length / tall;
-  const made = [1, PALE].map((share) => {
+  const canvases = [1, PALE].map((share) => {
     const canvas = Object.assign(document.createElement("canvas"), { width: wide, height: tall });
     const context = canvas.getContext("2d"), image = context.createImageData(wide, tall);
     for (let i = 0; i < levels.length; i++) {
@@ -245,9 +245,9 @@ function spectrogramOf({ arrays, bands: tall }, theme) {
     context.putImageData(image, 0, 0);
     return canvas;
   });
-  return { plain: made[0], pale: made[1] };
+  return { plain: canvases[0], pale: canvases[1] };
 }
 
-function mount(given) {
-  return mountOver(SoundMap, given);
+function mount(streamlit) {
+  return mountOver(SoundMap, streamlit);
 }

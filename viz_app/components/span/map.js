@@ -1,8 +1,8 @@
 // A matrix of spans: a row for each token that an answer may begin with, a column for each that it may end with. A cell is
 // ln p(start) + ln p(end); where the end would come before the start it is hatched.
 const SIDE_LABELS = 92, TOP_LABELS = 78, LARGEST_CELL = 34;
-const NAMED_ON_PHONE = 40; // tokens: of as many each has its name on a phone, where the picture is then scrolled sideways
-const tallestOf = () => (innerHeight > 800 ? 330 : scaleOf() > 1 ? 250 : 270); // px: of all rows, by what a window has room for
+const NAMED_ON_PHONE = 40; // tokens: up to this many are all named on a phone, where the picture can then be scrolled sideways
+const tallestOf = () => (innerHeight > 800 ? 330 : scaleOf() > 1 ? 250 : 270); // px: of all rows, depending on the window
 
 class SpanMap extends Fitted {
   constructor(figure) {
@@ -50,7 +50,7 @@ class SpanMap extends Fitted {
     this.lay(width, tallest);
     const { left, wide, side, aside } = this;
     const [context, ratio] = sized(canvas, width, TOP_LABELS + Math.max(tallest, n * side) + 2, scale);
-    if (named) this.root.querySelector(".sideways").scrollLeft = left + (answer[1] + 1) * wide - whole / 2; // the answer in sight
+    if (named) this.root.querySelector(".sideways").scrollLeft = left + (answer[1] + 1) * wide - whole / 2; // so that the answer is visible
     for (let r = 0; r < n; r++) for (let c = r; c < n; c++) codes[r * n + c] = this.code(this.value(r, c));
     context.fillStyle = theme.background;
     context.fillRect(0, 0, canvas.width, canvas.height);
@@ -69,7 +69,7 @@ class SpanMap extends Fitted {
     Object.assign(this.root.dataset, { side, wide, left, top: TOP_LABELS });
   }
 
-  // Square cells; where they are too low for each token's name, the names are in two columns, and the cells are as wide as a name is high.
+  // Square cells; if they are too low for each token's name, the names are in two columns, and the cells are as wide as a name is high.
   lay(width, tallest) {
     const { tokens } = this.picture, n = tokens.length, widest = (left) => (width - left - 8) / n;
     const side = Math.min(LARGEST_CELL, widest(SIDE_LABELS), Math.max(tallest / n, 4));

@@ -1,5 +1,5 @@
-// Signed numbers as a matrix, such as states: down its side the tokens, along its foot the numbers of a state, or above it the
-// names of its columns. The picture has one height whatever the text, so that nothing moves while someone types.
+// Signed numbers as a matrix, such as states: the tokens down the left side, the numbers of a state along the bottom, or the
+// names of the columns above it. The picture has one height whatever the text, so that nothing moves while someone types.
 const ROOM = { left: 108, right: 10, top: 24, bottom: 62 },
   NAMED = { top: 62, bottom: 32 },
   HEIGHT = 420,
@@ -72,11 +72,11 @@ class States extends Fitted {
         continue;
       }
       for (let x = 0; x < width; x++) {
-        const found = [];
+        const extremes = [];
         for (let r = tops[2 * y]; r < tops[2 * y + 1]; r++) {
-          found.push(strongest(arrays.states, r * columns + lefts[2 * x], r * columns + lefts[2 * x + 1]));
+          extremes.push(strongest(arrays.states, r * columns + lefts[2 * x], r * columns + lefts[2 * x + 1]));
         }
-        out[y * width + x] = packed[signedCode(strongest(found, 0, found.length), limit)];
+        out[y * width + x] = packed[signedCode(strongest(extremes, 0, extremes.length), limit)];
       }
     }
     context.putImageData(image, left, top);

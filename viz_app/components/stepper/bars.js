@@ -51,5 +51,5 @@ class Bars {
   }
 }
 
-// Three decimals; what would round to 0 or to 1 says so.
+// Three decimals; a value that would round to 0 or to 1 is shown as a bound.
 const decimals = (p) => (p > 0 && p < 0.0005 ? "<.001" : p < 1 && p >= 0.9995 ? ">.999" : p.toFixed(3));

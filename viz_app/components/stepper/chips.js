@@ -14,7 +14,7 @@ class Chips {
 
   // weights[i] for the tokens that may be read; from `open` on they are masked, from `known` on not there yet.
   show(title, labels, weights, theme, { open = labels.length, known = labels.length } = {}) {
-    const [what, ...whose] = title.split(" ("); // where there is little room, the rest shows on hover
+    const [what, ...whose] = title.split(" ("); // where there is little space, the rest is shown on hover
     this.title.replaceChildren(what);
     if (whose.length) put(this.title, "span", "whose", ` (${whose.join(" (")}`);
     this.title.title = title;

@@ -1,4 +1,4 @@
-// Which keys and values are computed at a step and which are kept, and how the work of a step grows without the cache.
+// Which keys and values are computed at a step and which are kept, and how the number of operations of a step grows without the cache.
 const WITHOUT = "#E69F00";
 const HOLLOW = { fill: WITHOUT, "fill-opacity": 0.15, stroke: WITHOUT }; // distinguishable without colours, too
 
@@ -20,13 +20,13 @@ class Cost {
     Object.assign(this, { picture, theme, width: this.svg.clientWidth / scale, height: 150 / scale });
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.marks = [];
-    if (!picture.work || this.width <= 0) return; // a model whose products are not counted; or another picture is shown
+    if (!picture.work || this.width <= 0) return; // the model's products are not counted, or another picture is shown
     this.note.textContent = "Multiply-adds of the decoder's matrix products at each step, counted from the model's sizes.";
     this.svg.replaceChildren();
     const { cached, uncached } = picture.work, steps = cached.length;
     const left = 58, top = 22, floor = this.height - 22, most = picture.most;
     const pitch = (this.width - left - 8) / steps, y = (v) => floor - ((floor - top) * v) / most;
-    const text = (x, at, said, more = {}) => this.draw("text", { x, y: at, "font-size": 12, fill: theme.quiet, ...more }, said);
+    const text = (x, y, label, more = {}) => this.draw("text", { x, y, "font-size": 12, fill: theme.quiet, ...more }, label);
     for (const v of [0, most / 2, most]) {
       this.draw("line", { x1: left, x2: this.width - 6, y1: y(v), y2: y(v), stroke: theme.line });
       text(left - 5, y(v) + 4, millions(v), { "text-anchor": "end" });
@@ -91,17 +91,17 @@ class Cost {
     if (!source) return;
     this.fill(
       cross,
-      `Of the source: ${first ? `all ${source} keys and values computed now, once and for all steps` : `all ${source} kept since step 1`}.`,
+      `Of the source: ${first ? `all ${source} keys and values computed now, once for all steps` : `all ${source} kept since step 1`}.`,
       first ? 0 : source,
       first ? source : 0,
       source,
     );
   }
 
-  // What a recurrence keeps: one state, however much it has read; with an alignment also U h of the source.
+  // What a recurrence keeps: one state, however long the text is; with an alignment, also U h of the source.
   state(now) {
     const { work, serial, cross } = this.picture, { source, state } = work, [cache, none, memory] = this.lines, first = now === 0;
-    const from = first ? "made of h(m)" : "kept";
+    const from = first ? "computed from h(m)" : "kept";
     this.fill(
       cache,
       `The state s(${now}), ${state} numbers, is ${from}; 1 step computed now. Its earlier text is not read again.`,
@@ -116,18 +116,18 @@ class Cost {
       now + 1,
       serial.n,
     );
-    const said = first ? `U h of all ${source} tokens computed now, once and for all steps` : `U h of all ${source} tokens kept since step 1`;
+    const kept = first ? `U h of all ${source} tokens computed now, once for all steps` : `U h of all ${source} tokens kept since step 1`;
     this.fill(
       memory,
-      cross ? `Of the source: ${said}.` : "Of the source: only h(m), which made s(0).",
+      cross ? `Of the source: ${kept}.` : "Of the source: only h(m), from which s(0) is computed.",
       cross && !first ? source : 0,
       cross && first ? source : 0,
       cross ? source : 0,
     );
   }
 
-  fill({ text, boxes }, said, kept, now, all) {
-    text.textContent = said;
+  fill({ text, boxes }, sentence, kept, now, all) {
+    text.textContent = sentence;
     children(boxes, all, () => put(boxes, "i")).forEach((box, i) => (box.className = i < kept ? "kept" : i < kept + now ? "now" : "later"));
     Object.assign(boxes.dataset, { kept, now });
   }

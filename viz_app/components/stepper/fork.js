@@ -1,4 +1,4 @@
-// Where a forced token leads, at once: what the model would have written and what it writes now, their difference marked.
+// The effect of a forced token: what the model would have written and what it writes now, with their differences marked.
 class Fork {
   constructor(box) {
     this.box = box;

@@ -1,6 +1,6 @@
-// Both runs as rows of tokens over the same positions: training reads the given text, inference reads what it wrote.
+// Both runs as rows of tokens at the same positions: training reads the given text, inference reads what it wrote.
 const CELL = 21, HEAD = 19, TOP = 17 + HEAD;
-const NARROW = 760, FINGER = 40; // px: a phone's window, what a finger hits
+const NARROW = 760, FINGER = 40; // px: a phone's window, a target for a finger
 const DIFFERS = "#D55E00";
 
 class Lanes {
@@ -12,7 +12,7 @@ class Lanes {
     this.choose = choose;
   }
 
-  // The rows from top to bottom with their place, once for a picture.
+  // The rows from top to bottom with their places, once for each picture.
   plan({ parallel, serial, free }) {
     const rows = [
       { key: "given", name: "given text", tokens: parallel.given, y: TOP },
@@ -31,7 +31,7 @@ class Lanes {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.plan(picture);
-    this.done = css(theme.ramp[40]); // the ground of what has been computed
+    this.done = css(theme.ramp[40]); // the background of computed cells
     const measure = widthIn(`13px ${theme.font}`);
     const longest = Math.max(...this.rows.flatMap((row) => row.tokens.map(([text]) => measure(text))));
     this.room = Math.max(window.innerWidth <= NARROW ? FINGER - 6 : 30, Math.min(96, longest + 14));
@@ -91,7 +91,7 @@ class Lanes {
     return i * this.pitch;
   }
 
-  // Where the rows of each run are, [y, height]: what marks a column leaves out the captions between them.
+  // Where the rows of each run are, [y, height]: a column's mark leaves out the captions between them.
   bands() {
     const from = this.row["serial-reads"].y - 4, last = this.row.predicts.y + CELL + 3;
     return [[TOP - 4, last - TOP + 4], [from, this.height - from - 1]];
@@ -111,7 +111,7 @@ class Lanes {
     key("later", "not yet", { borderStyle: "dashed" });
     const differs = key("differs", "not the given token", { borderColor: DIFFERS, borderWidth: "2px" });
     if (free) differs.title = "In the unforced run: not the token written now";
-    this.parted = diverges < 0 ? [] : [
+    this.differenceKeys = diverges < 0 ? [] : [
       key("first", "first difference", { border: `1.6px dashed ${DIFFERS}` }),
       key("apart", "different texts read", {
         background: `color-mix(in srgb, ${DIFFERS} 22%, ${theme.background})`,
@@ -128,8 +128,8 @@ class Lanes {
     );
   }
 
-  // The ground behind the rows after the first difference, where the two runs read different texts; it is there once inference
-  // has come to it.
+  // The background of the rows after the first difference, where the two runs read different texts; it is visible once inference
+  // has reached it.
   after() {
     const { diverges, steps } = this.picture;
     this.first = [];
@@ -155,7 +155,7 @@ class Lanes {
     }
   }
 
-  // Shifted right: what the decoder reads comes from the given text in training, from its own words in inference.
+  // Shifted right: what the decoder reads comes from the given text in training, from the model's own output in inference.
   arrows() {
     const { parallel, serial } = this.picture, { given, reads, predicts, writes } = this.row;
     const from = this.row["serial-reads"], middle = this.pitch / 2, half = this.room / 2;
@@ -239,14 +239,14 @@ class Lanes {
     return [`position ${i + 1}`, ...line].join("\n");
   }
 
-  // At step `step` inference has written nothing beyond it; training has had everything from the start.
+  // At step `step` inference has written nothing beyond it; training has everything from the start.
   at(step) {
     const { theme } = this, show = (element, on) => element.setAttribute("visibility", on ? "visible" : "hidden");
     this.columns.forEach((column) => column.setAttribute("x", this.x(step) + 1));
     this.numbers.forEach((number, i) => number.setAttribute("font-weight", i === step ? 700 : 400));
-    const parted = this.picture.diverges >= 0 && step >= this.picture.diverges;
-    [...this.first, ...this.apart].forEach((mark) => show(mark, parted));
-    this.parted.forEach((key) => (key.style.visibility = parted ? "visible" : "hidden"));
+    const haveDiverged = this.picture.diverges >= 0 && step >= this.picture.diverges;
+    [...this.first, ...this.apart].forEach((mark) => show(mark, haveDiverged));
+    this.differenceKeys.forEach((key) => (key.style.visibility = haveDiverged ? "visible" : "hidden"));
     this.entitle(step);
     if (this.picture.family === "recurrent") this.predicted(step);
     for (const key of ["serial-reads", "writes"]) {
@@ -267,7 +267,7 @@ class Lanes {
     this.follow(step);
   }
 
-  // A recurrence has come as far as this step in training too, though its text is all there.
+  // An RNN has computed only up to this step in training too, although all of its text is given.
   predicted(step) {
     this.cells.predicts.forEach(({ box, text, group }, i) => {
       text.setAttribute("visibility", i <= step ? "visible" : "hidden");
@@ -308,7 +308,7 @@ class Lanes {
     inference.classList.add("serial");
   }
 
-  // Keeps the column in sight without moving the page.
+  // Keeps the column visible without moving the page.
   follow(step) {
     const left = this.x(step) * this.scale, pitch = this.pitch * this.scale, room = this.scroll.clientWidth;
     if (left < this.scroll.scrollLeft + pitch) this.scroll.scrollLeft = Math.max(0, left - pitch);

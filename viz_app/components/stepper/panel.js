@@ -1,4 +1,4 @@
-// One run at one step: what it has read, what it expects next, how sure it is, and where its attention goes.
+// One run at one step: what it has read, what it expects next, its entropy, and where its attention goes.
 class Panel {
   constructor(section, lane, force) {
     Object.assign(this, { section, lane, lead: section.querySelector(".lead") });
@@ -10,8 +10,8 @@ class Panel {
     this.parts = put(section, "div", "parts");
   }
 
-  // Rows of tokens where there is attention, strips where there are states; rebuilt for a model of another kind.
-  furnish({ cross, own, vectors }) {
+  // Rows of tokens where there is attention, strips where there are states; built again for a model of another kind.
+  buildParts({ cross, own, vectors }) {
     const kind = JSON.stringify([cross, own, vectors.map(({ name }) => name)]);
     if (kind === this.kind) return;
     this.kind = kind;
@@ -24,14 +24,14 @@ class Panel {
   show(picture, theme) {
     Object.assign(this, { picture, theme, run: picture[this.lane] });
     const { arrays } = picture, part = (name) => arrays[`${this.lane}_${name}`];
-    this.furnish(picture);
+    this.buildParts(picture);
     this.wording = WORDING[picture.family];
     this.vectors = picture.vectors.map(({ name }) => part(name));
     this.values = { ids: part("ids"), p: part("p"), rank: part("rank"), entropy: part("entropy"), cross: part("cross"), self: part("self") };
     this.k = this.values.p.length / this.run.n;
   }
 
-  // A position this run does not have (the other is longer) leaves the last one standing, faded.
+  // A position this run does not have (the other is longer) keeps the last one, faded.
   at(step) {
     const i = Math.min(step, this.run.n - 1), over = step >= this.run.n;
     this.section.style.opacity = over ? 0.45 : 1;
@@ -39,7 +39,7 @@ class Panel {
     this.say(i, over);
     this.bars.show(this.rows(i, over));
     if (over) this.expects.textContent = this.lead.textContent;
-    this.sure(i);
+    this.showEntropy(i);
     this.attend(i);
   }
 
@@ -83,7 +83,7 @@ class Panel {
     });
   }
 
-  sure(i) {
+  showEntropy(i) {
     const value = this.values.entropy[i], { mostEntropy, vocab } = this.picture;
     this.entropy.text.textContent = `Entropy ${value.toFixed(3)} bits`;
     this.entropy.bar.style.width = `${(100 * value) / mostEntropy}%`;
@@ -96,7 +96,7 @@ class Panel {
   attend(i) {
     const { picture, run, values, theme } = this;
     const row = (array) => array.subarray((i * array.length) / run.n, ((i + 1) * array.length) / run.n);
-    const largest = picture.block > 1 ? `; of each ${picture.block} tokens the largest weight, hidden: the others` : "";
+    const largest = picture.block > 1 ? `; the largest weight of each ${picture.block} tokens, the others are hidden` : "";
     this.cross?.show(
       `${picture.cross} to ${picture.sourceName} (${picture.reading}${largest})`,
       picture.source,

@@ -1,4 +1,4 @@
-// Walks both runs step by step. Everything is here already; Python hears of the step when the hand is lifted.
+// Goes through both runs step by step. The payload has all steps; Python is told the step when the slider is released.
 const PACE = 900; // ms a step while playing
 
 class Stepper {
@@ -42,7 +42,7 @@ class Stepper {
     this.views.attention.textContent = picture.vectors.length ? "State" : "Attention";
     if (!picture.work && this.root.dataset.view === "work") this.look("next");
     if (this.waiting === picture.step) this.waiting = undefined;
-    this.step = this.playing ? this.step : (this.waiting ?? picture.step); // a step on its way to Python is not taken back
+    this.step = this.playing ? this.step : (this.waiting ?? picture.step); // a step on its way to Python is not undone
     this.slider.max = picture.steps;
     this.prompt();
     this.fork.show(picture);
@@ -55,7 +55,7 @@ class Stepper {
     countPaint(this.root);
   }
 
-  // The prompt, which both runs go on from; its last token is what they read first.
+  // The prompt, which both runs continue; its last token is what they read first.
   prompt() {
     const line = this.root.querySelector(".prompt"), { prompt, parallel } = this.picture;
     line.replaceChildren();
@@ -65,7 +65,7 @@ class Stepper {
     [...prompt, parallel.read[0]].forEach((label) => (put(line, "span", "token", label[0]), put(line, "span", "", " ")));
   }
 
-  // Which picture of the step is shown where there is no room for all of them.
+  // Which picture of the step is shown if there is no space for all of them.
   look(view) {
     this.root.dataset.view = view;
     for (const [name, button] of Object.entries(this.views)) button.setAttribute("aria-pressed", name === view);
@@ -84,7 +84,7 @@ class Stepper {
     this.go(this.step);
   }
 
-  // Show a step (from 0) without a word to Python.
+  // Show a step (from 0) without telling Python.
   go(step) {
     this.step = Math.max(0, Math.min(this.picture.steps - 1, Number(step)));
     this.slider.value = this.step + 1;
@@ -131,7 +131,7 @@ class Stepper {
     this.take({ position: this.step, id });
   }
 
-  // In one sentence: are the two runs still reading the same?
+  // Says in one sentence whether the two runs are still reading the same.
   tell() {
     const { story, step } = this, { diverges, disagrees, parallel, serial } = this.picture;
     const sameSoFar = diverges < 0 || step < diverges;
@@ -142,7 +142,7 @@ class Stepper {
       return void say(
         `Inference was stopped after ${serial.n} steps, the most it may write ${
           this.picture.prompt.length ? "here" : "for this source"
-        }. The given text goes on.`,
+        }. The given text continues.`,
       );
     }
     if (this.picture.seesAhead && sameSoFar) {

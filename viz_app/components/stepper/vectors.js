@@ -1,4 +1,4 @@
-// A vector as one strip of colours, signed, on a scale that all steps of both runs share; the pointer reads its numbers.
+// A vector as one strip of colours, signed, on a scale that all steps of both runs share; hover shows its numbers.
 class VectorStrip {
   constructor(parent, id) {
     this.title = put(parent, "div", "what");

@@ -1,6 +1,6 @@
 // Explains the field's words and symbols on hover, wherever they are: in prose, in a formula, in a component. The
-// entries lie on the page (viz_app/words/glossary.py). A user's own text is not explained, nor what has a title of its own.
-const REST = 200; // ms that the pointer rests before an entry shows
+// entries are on the page (viz_app/words/glossary.py). A user's own text is not explained, nor an element with its own title.
+const REST = 200; // ms that the pointer rests before an entry is shown
 const OWN = "textarea, input, [title]:not(abbr), .token, .source, .output, button.place, .read, .keys, .chips, .who, svg, canvas";
 const FORMULA = ".katex, .formula, [data-formula]";
 const TEX = {
@@ -53,25 +53,25 @@ class Glossary {
   }
 
   point(x, y) {
-    const found = meant(deepest(x, y), x, y, this.read ??= entries());
-    this.tip.hidden = !found?.entries.length;
+    const match = meant(deepest(x, y), x, y, this.read ??= entries());
+    this.tip.hidden = !match?.entries.length;
     if (this.tip.hidden) return;
-    this.box = found.box;
+    this.box = match.box;
     this.tip.replaceChildren();
-    for (const [name, says] of found.entries) {
+    for (const [name, says] of match.entries) {
       const line = put(this.tip, "p");
       put(line, "b", "", name);
       line.append(` ${says}`);
     }
-    const { width, height } = this.tip.getBoundingClientRect(), below = found.box.bottom + 6, fits = below + height < innerHeight;
+    const { width, height } = this.tip.getBoundingClientRect(), below = match.box.bottom + 6, fits = below + height < innerHeight;
     this.tip.style.left = `${Math.max(4, Math.min(x - 20, innerWidth - width - 8))}px`;
-    this.tip.style.top = `${fits ? below : Math.max(4, found.box.top - height - 6)}px`;
+    this.tip.style.top = `${fits ? below : Math.max(4, match.box.top - height - 6)}px`;
   }
 }
 
 const inside = (box, x, y) => x >= box.left && x <= box.right && y >= box.top && y <= box.bottom;
 
-// The innermost element at a point, within components too.
+// The innermost element at a point, also inside components.
 function deepest(x, y) {
   let element = document.elementFromPoint(x, y);
   for (let next; (next = element?.shadowRoot?.elementFromPoint(x, y)) && next !== element;) element = next;
@@ -80,15 +80,15 @@ function deepest(x, y) {
 
 // { word: [[name, meaning], …], symbol, letter }; null before the page has them.
 function entries() {
-  const list = document.querySelector("dl.glossary"), found = { word: [], symbol: [], letter: [] };
+  const list = document.querySelector("dl.glossary"), byKind = { word: [], symbol: [], letter: [] };
   if (!list) return null;
-  for (const name of list.querySelectorAll("dt")) found[name.className].push([name.textContent, name.nextElementSibling.textContent]);
-  for (const each of Object.values(found)) each.sort((one, other) => other[0].length - one[0].length);
-  return found;
+  for (const name of list.querySelectorAll("dt")) byKind[name.className].push([name.textContent, name.nextElementSibling.textContent]);
+  for (const each of Object.values(byKind)) each.sort((one, other) => other[0].length - one[0].length);
+  return byKind;
 }
 
-// What is meant at a point: the symbols of a formula, all together, or the one word or symbol there. Of an element without any text,
-// nothing; with the box in which the explanation stays.
+// What is meant at a point: the symbols of a formula, all together, or the one word or symbol there, with the box in which the explanation
+// stays; null for an element without any text.
 function meant(element, x, y, known) {
   if (!element || !known || element.closest(OWN)) return null;
   const formula = element.closest(FORMULA);
@@ -108,8 +108,8 @@ function meant(element, x, y, known) {
 
 // A formula in one line, with _ and ^ before subscripts and superscripts.
 function sourceOf(formula) {
-  const written = formula.querySelector("annotation")?.textContent ?? formula.dataset.formula ?? formula.textContent;
-  let plain = written.replace(/\\(mathrm|text|mathbf|hat)\{([^}]*)\}/g, (_, how, inner) => (how === "hat" ? `${inner}\u0302` : inner));
+  const source = formula.querySelector("annotation")?.textContent ?? formula.dataset.formula ?? formula.textContent;
+  let plain = source.replace(/\\(mathrm|text|mathbf|hat)\{([^}]*)\}/g, (_, how, inner) => (how === "hat" ? `${inner}\u0302` : inner));
   for (const [tex, sign] of Object.entries(TEX)) plain = plain.replaceAll(tex, sign);
   return plain.replace(/\\[a-zA-Z]+/g, " ").replace(/[{}\\]/g, "").replaceAll("dₖ", "d_k").normalize("NFC");
 }

@@ -10,7 +10,7 @@ function linkOf(address, fields) {
   return link.href;
 }
 
-// Whether the text is on the clipboard now. The second way needs no permission and no https, only a field that is selected.
+// Copies the text; returns whether it is on the clipboard. The second way needs no permission and no https, only a field that is selected.
 async function copied(text, field) {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,7 +1,7 @@
-// The buttons, and the keys P (present) and K (keep beside). How a page presents is in style.css and common.css, which ask for `data-present` of the document.
+// The buttons, and the keys P (present) and K (keep beside). How a page presents is in style.css and common.css, which depend on `data-present` of the document.
 const THANKS = 2500; // ms for which the button says that the link is copied
 const CHARTS = "[data-testid=stVegaLiteChart], [data-testid=stPlotlyChart]";
-const SETTLED = 1000; // ms until what a run has sent is on the page
+const SETTLED = 1000; // ms until the output of a run is on the page
 
 class Tools {
   constructor(root) {
@@ -38,7 +38,7 @@ class Tools {
     document.documentElement.addEventListener("windowsize", this.onWindow);
     clearTimeout(this.settling);
     this.settling = setTimeout(this.onWindow, SETTLED); // a rerun that interrupts another can leave its controls empty
-    this.glossary.start(); // a pointer that rests meanwhile is answered all the same
+    this.glossary.start(); // so that a pointer that rests meanwhile also gets an answer
     this.skip.start();
   }
 
@@ -65,7 +65,7 @@ class Tools {
     if (!this.pin.disabled) this.tell("pin", !this.pinned);
   }
 
-  // P and K, unless someone is typing. The element that has the keyboard may lie within a component.
+  // P and K, unless someone is typing. The focused element may be inside a component.
   key(event) {
     const held = event.ctrlKey || event.altKey || event.metaKey || event.shiftKey || event.repeat || event.defaultPrevented;
     const typed = event.composedPath()[0].closest?.(
@@ -79,7 +79,7 @@ class Tools {
 
   async copyLink() {
     const link = linkOf(location.href, this.fields), field = this.byHand.querySelector("input");
-    this.byHand.hidden = false; // a field that is not there cannot be selected
+    this.byHand.hidden = false; // a hidden field cannot be selected
     const done = await copied(link, field);
     if (done) this.close();
     this.name(done ? "Link copied" : "Copy link");
@@ -98,10 +98,10 @@ class Tools {
   }
 }
 
-// What a presenter's remote sends, and by how many pages it turns.
+// The keys that a presenter's remote sends, and by how many pages each turns.
 const PAGES_ON = { PageDown: 1, PageUp: -1 };
 
-// To the page so many after this one in the navigation; false where there is none.
+// To the page this many after this one in the navigation; false if there is none.
 function turn(by) {
   const links = [...document.querySelectorAll("[data-testid=stTopNavLink]")].filter((link) => link.checkVisibility());
   const at = links.findIndex((link) => link.getAttribute("aria-current") === "page"), next = links[at + by];

@@ -1,4 +1,4 @@
-// Several models' texts beside each other, and what one fixed vector keeps of the source.
+// Several models' texts beside each other, and how much of the source one fixed vector keeps.
 const TALLEST = 84; // px of the largest bar
 const DIFFERS = "#D55E00";
 

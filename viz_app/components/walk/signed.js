@@ -1,5 +1,5 @@
 // Signed numbers: one colour below 0, the page's background at 0, the accent above; even steps in OKLab, safe for
-// colour-blind eyes. A scale is the largest absolute value that things compared with each other have.
+// colour-blind eyes. A scale is the largest absolute value among the numbers that are compared with each other.
 const SIGNED_STEPS = 127;
 
 function signedRamp(theme) {

@@ -1,8 +1,8 @@
-// A table on a canvas: a row a token or a head; a column a vector as a strip of colours, a number, a weight or a length.
-// Where a strip has more numbers than pixels, each pixel shows the largest. Columns that find no room are left out, those
+// A table on a canvas: a row for each token or head; a column of vectors as strips of colours, of numbers, weights or lengths.
+// Where a strip has more numbers than pixels, each pixel shows the largest. Columns that do not fit are left out, those
 // with the highest `drop` first.
 const ROW = { own: 22, finger: 30, least: 14 }, HEAD = 40, PAD = 12, NAMES = 118;
-// px: a phone's window, a projector's, and what that has for all rows, presented and not
+// px: a phone's window, a projector's, and the height that it leaves for all rows, in a presentation and otherwise
 const NARROW = 700, PROJECTOR = { tall: 720, rows: 116, beside: 188 };
 
 class Table {
@@ -21,7 +21,7 @@ class Table {
     };
   }
 
-  // table: {columns, rows, names, lines, label, spare}. `spare` px are free beside what a walk needs; `lines` keeps the height the same however many rows a stage has.
+  // table: {columns, rows, names, lines, label, spare}. `spare` px are free in addition to what a walk needs; `lines` keeps the height the same however many rows a stage has.
   show(table, theme) {
     Object.assign(this, { table, theme });
     describe(this.cells, {
@@ -50,7 +50,7 @@ class Table {
     this.focus(null);
   }
 
-  // The height of a row: on a phone a target for a finger, else such that all of them fit the window.
+  // The height of a row: on a phone a target for a finger, else such that all rows fit the window.
   pitchOf(lines) {
     if (window.innerWidth < NARROW) return ROW.finger;
     return Math.max(ROW.least, Math.min(ROW.own, Math.floor(this.room() / lines)));
@@ -61,7 +61,7 @@ class Table {
       (this.table.spare ?? 0);
   }
 
-  // Presented, rows that find no room are scrolled to, the chosen one first.
+  // In a presentation, rows that do not fit are scrolled to, first the chosen one.
   fitStage(lines) {
     const { stage, scale, pitch, table } = this, all = lines * pitch, isCut = scale > 1 && window.innerWidth >= NARROW && all > this.room();
     stage.style.height = `${(isCut ? HEAD + Math.floor(this.room() / pitch) * pitch + 6 : this.height) * scale}px`;
@@ -81,11 +81,11 @@ class Table {
       weightKey(this.theme, "weight; hatched = masked"),
     ], ["length", { ...weightKey(this.theme, "the lengths' scale, with its end above it"), most: "" }]];
     const drawn = keys.filter(([kind]) => kinds.has(kind) || (kind === "strip" && kinds.has("number"))).map(([, key]) => key);
-    const { table, theme } = this, whole = { ...table, lines: undefined }; // no room is kept free in a file
+    const { table, theme } = this, whole = { ...table, lines: undefined }; // no space is kept free in a file
     sharply(() => this.show(making ? whole : table, theme), () => saveCanvas(this.cells, title, picture, theme, drawn));
   }
 
-  // Chooses the columns there is room for and shares out the width.
+  // Chooses the columns that fit and distributes the width.
   place() {
     this.namesWidth = Math.min(NAMES, this.width * 0.3);
     const room = this.width - this.namesWidth - 2, columns = [...this.table.columns];
@@ -271,14 +271,14 @@ class Table {
   }
 }
 
-// The value of a cell for those who do not see it: of a vector how many numbers it has, and from where to where.
+// The value of a cell for screen readers: for a vector, how many numbers it has, and their range.
 function inWords(row, column) {
   const value = row.cells[column.id];
   if (value === undefined || typeof value === "number") return column.kind === "weight" && row.blocked?.length ? "masked" : value;
   return `${value.length} numbers from ${Math.min(...value).toPrecision(3)} to ${Math.max(...value).toPrecision(3)}`;
 }
 
-// The rows of Concat(b)·W_O: one a head, then the bias, where there is one, their sum, and the stream it is added to.
+// The rows of Concat(b)·W_O: one for each head, then the bias, if there is one, their sum, and the stream it is added to.
 function headRows(picture) {
   const { arrays, n_heads, d_model, headScales } = picture;
   const part = (values, h, size) => values.subarray(h * size, (h + 1) * size);

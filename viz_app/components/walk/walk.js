@@ -1,8 +1,8 @@
-// The walk from two vectors to one weight and on to the output of the head. All stages are here from the start, so that
-// stepping is immediate; Python hears only where the walk stopped, for the URL.
-const TELL_AFTER = 350; // ms of rest
+// The walk from two vectors to one weight and then to the output of the head. The payload has all stages, so that
+// stepping is immediate; Python is told only where the walk stopped, for the URL.
+const TELL_AFTER = 350; // ms without another step
 
-// How wide a column is, how much of the spare room it takes, and when it is left out for want of room (the highest first).
+// How wide a column is, how much of the spare space it takes, and when it is left out if space is lacking (the highest first).
 const ROOM = {
   strip: { min: 100, grow: 1, max: 620 },
   number: { min: 66 },
@@ -36,7 +36,7 @@ class Walk {
     });
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
-    this.back = () => (clearTimeout(this.telling), (this.waiting = undefined)); // what the address says is shown
+    this.back = () => (clearTimeout(this.telling), (this.waiting = undefined)); // the state in the address is shown
     addEventListener("popstate", this.back);
   }
 
@@ -51,7 +51,7 @@ class Walk {
     this.range.max = picture.stages.length - 1;
     this.range.style.setProperty("--stops", picture.stages.length);
     if (this.waiting === picture.stage) this.waiting = undefined;
-    this.stage = Math.max(0, Math.min(this.waiting ?? picture.stage ?? 0, picture.stages.length - 1)); // a stage on its way to Python is not taken back
+    this.stage = Math.max(0, Math.min(this.waiting ?? picture.stage ?? 0, picture.stages.length - 1)); // a stage on its way to Python is not undone
     const heading = this.root.querySelector(".title");
     heading.textContent = heading.title = picture.title;
     this.root.querySelector(".chip").style.background = headColour(picture.head);
@@ -104,10 +104,10 @@ class Walk {
     this.root.querySelector(".back").disabled = stage === 0;
     this.root.querySelector(".on").disabled = stage === picture.stages.length - 1;
     [...this.root.querySelectorAll(".names button")].forEach((button, i) => button.toggleAttribute("aria-current", i === stage));
-    const said = this.root.querySelector(".sentence");
-    said.replaceChildren();
-    put(said, "b", "", /[?!]$/.test(title) ? `${title} ` : `${title}. `);
-    said.append(sentence);
+    const line = this.root.querySelector(".sentence");
+    line.replaceChildren();
+    put(line, "b", "", /[?!]$/.test(title) ? `${title} ` : `${title}. `);
+    line.append(sentence);
     setFormula(this.root.querySelector(".formula"), formula);
     this.chain();
     this.table.show(this.atHeads ? this.headsTable(title) : this.keysTable(title), this.theme);
@@ -115,7 +115,7 @@ class Walk {
     Object.assign(this.root.dataset, { stage, name });
   }
 
-  // Is this the stage where the heads are added up? It has no columns of its own.
+  // Whether this is the stage where the heads are added up, which has no columns.
   get atHeads() {
     return !this.picture.stages[this.stage].columns.length;
   }
@@ -200,8 +200,8 @@ class Walk {
 
   note() {
     const pooled = this.table.columns.some((c) => c.kind === "strip" && this.longest(c) > c.width * this.table.ratio);
-    const face = pooled ? " Where a strip has more numbers than pixels, a pixel shows the one furthest from 0." : "";
-    return `${this.picture.shown} Blue is above 0, orange below, ± the strongest colour. Point at a strip for exact numbers. Click a row, or press ↑ or ↓, to choose it; ← and → change the step.${face}`
+    const pooledNote = pooled ? " Where a strip has more numbers than pixels, a pixel shows the one furthest from 0." : "";
+    return `${this.picture.shown} Blue is above 0, orange below; ± is the number with the strongest colour. Point at a strip for exact numbers. Click a row, or press ↑ or ↓, to choose it; ← and → change the step.${pooledNote}`
       .trim();
   }
 
@@ -257,7 +257,7 @@ const brief4 = (value) => (value === -Infinity ? "−∞" : value.toFixed(4).rep
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".walk");
   const view = (root.view ??= new Walk(root));
-  view.tell = (news) => setTriggerValue("news", news);
+  view.tell = (event) => setTriggerValue("news", event);
   view.show(unpack(data), themeOf(root));
   return () => view.end();
 }

@@ -1,5 +1,5 @@
-// Two answers, one line each, and the tokens of an answer to ask about.
-function sayAnswers(box, answers) {
+// Two answers, one line each, and the tokens of an answer, whose decisions can be chosen.
+function writeAnswers(box, answers) {
   box.replaceChildren();
   for (const { whose, words, from } of answers) {
     put(box, "span", "whose", whose);
@@ -29,7 +29,7 @@ function offerDecisions(box, decisions, choose) {
   });
 }
 
-// The keyboard to the next button of a group; false where there is none.
+// Moves the focus to the next button of a group; false if there is none.
 function stepIn(box, by) {
   const all = [...box.children], next = all[all.indexOf(box.getRootNode().activeElement) + by];
   if (!next) return false;
