@@ -111,7 +111,7 @@ def run_export_site(options: Namespace) -> int:
     """Write the static edition into a folder.
 
     Raises:
-        ValueError: the folder holds something else.
+        ValueError: the folder contains something else.
     """
     from viz_app.static_pages.folder import check_folder
 

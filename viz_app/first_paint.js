@@ -1,7 +1,7 @@
-// What a browser shows first is an outline of the app (style.css). It is replaced by the app once all parts of the page are there and at
+// What a browser shows first is an outline of the app (style.css). It is replaced by the app once all parts of the page are present and at
 // rest, so that nothing moves; or, where a model takes long to open, once the page shows that.
 (() => {
-  const STILL = 3, PATIENCE = 3_000, LONGEST = 20_000; // frames in which nothing moves; ms to wait for a model; ms in all
+  const STILL = 3, PATIENCE = 3_000, LONGEST = 20_000; // frames in which nothing moves; ms to wait for a model; ms in total
   const root = document.documentElement, find = (one) => document.querySelector(`[data-testid=${one}]`);
   let before = "", still = 0;
   const isThere = () => {

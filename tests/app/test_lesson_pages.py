@@ -215,7 +215,7 @@ def test_a_prediction_is_not_held_against_another_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says", "is_told"),
+    ("change", "says", "keeps_reveal"),
     [
         ({"checkpoint": "eng-fra-bahdanau", "pin.checkpoint": "eng-fra"}, "another model", True),
         ({"similarity": "cosine"}, "other changes", False),
@@ -226,11 +226,13 @@ def test_a_prediction_is_not_held_against_another_run() -> None:
         ({"site": "encoder.layers.0.self_attn", "head": "2"}, "", True),
     ],
 )
-def test_what_is_another_run_is_named(change: dict[str, str], says: str, is_told: bool) -> None:
+def test_what_is_another_run_is_named(
+    change: dict[str, str], says: str, keeps_reveal: bool
+) -> None:
     told = said(opened("6-positions", 1, "yes", **change), "lesson")
     assert says in told["departure"]
     assert bool(told["departure"]) == bool(says)
-    assert (told["reveal"] is not None) == is_told
+    assert (told["reveal"] is not None) == keeps_reveal
     assert not says or (told["reveal"] or {}).get("agrees") is None
 
 

@@ -17,7 +17,7 @@ def test_a_folder_of_something_else_is_refused_before_anything_is_run(tmp_path: 
         [*COMMAND, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert run.returncode == 1
-    assert "holds something else, thesis.txt" in run.stderr
+    assert "contains something else, thesis.txt" in run.stderr
     assert "views" not in run.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 

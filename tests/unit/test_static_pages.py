@@ -242,7 +242,7 @@ def test_a_folder_that_holds_something_else_is_refused(
     (tmp_path / "thesis.txt").write_text("mine")
     if listed is not None:
         (tmp_path / LIST).write_bytes(listed)
-    with pytest.raises(ValueError, match=r"holds something else"):
+    with pytest.raises(ValueError, match=r"contains something else"):
         check_folder(tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
@@ -251,7 +251,7 @@ def test_a_folder_that_holds_something_else_is_refused(
 def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / LIST)
     os.mkfifo(tmp_path / "a.html")
-    with pytest.raises(ValueError, match="holds something else"):
+    with pytest.raises(ValueError, match="contains something else"):
         check_folder(tmp_path)
 
 

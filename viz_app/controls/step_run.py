@@ -63,15 +63,15 @@ def departure_finder(
         if is_pinned and reads and is_of_step:
             return None
         if is_opening:
-            return Departure(IS_OPENING, is_told=False)
-        is_told = is_beside and of_step.has_changes(run)
+            return Departure(IS_OPENING, keeps_reveal=False)
+        keeps_reveal = is_beside and of_step.has_changes(run)
         message = (
             SHOWS_OTHER_MODEL if not of_step.is_model
             else SHOWS_OTHER_TEXT if not reads
             else HAS_NO_PIN if is_of_step
             else HAS_OTHER_CHANGES
         )  # fmt: skip
-        return Departure(f"{message} {SHOW_AGAIN}", is_told)
+        return Departure(f"{message} {SHOW_AGAIN}", keeps_reveal)
 
     return find
 

@@ -1,1 +1,1 @@
-"""Lessons on the live models: Markdown files, their reader, and what fills in their numbers."""
+"""Lessons on the live models: Markdown files, their reader, and the readings of their numbers."""

@@ -1,6 +1,6 @@
-"""A lesson on paper: its questions with room to predict, and what happened if that is wanted.
+"""A lesson on paper: its questions with space for predictions, and on request what happened.
 
-Everything that a lesson or a model says is escaped; pictures have places, which are filled later.
+All texts of a lesson or a model are escaped; pictures have places, which are filled later.
 """
 
 from collections.abc import Mapping
@@ -24,15 +24,15 @@ ANSWER_LINES = 3  # to write on below a question
 
 @dataclass(frozen=True)
 class StepOnPaper:
-    """What the component `lesson` shows of a step before a prediction, and after it for answers.
+    """The payloads of the component `lesson` for a step, before a prediction and after it.
 
-    `asked_picture` and `told_picture` are the numbers of its pictures, None where it has none.
+    `question_picture` and `reveal_picture` are the numbers of its pictures, None if it has none.
     """
 
-    asked: Mapping[str, Any]
-    told: Mapping[str, Any] | None
-    asked_picture: int | None
-    told_picture: int | None
+    question: Mapping[str, Any]
+    reveal: Mapping[str, Any] | None
+    question_picture: int | None
+    reveal_picture: int | None
 
 
 def lesson_document(
@@ -40,7 +40,7 @@ def lesson_document(
 ) -> str:
     """Return the lesson as HTML, with an element for each picture.
 
-    What happened is folded up until it is asked for, if it `is_folded`.
+    What happened is hidden until a click if it `is_folded`.
     """
     title = f"<h1>{escape(lesson.title)}</h1><p>{escape(lesson.about)}</p>"
     sections = "".join(_step(number, step, is_folded) for number, step in enumerate(steps, 1))
@@ -48,19 +48,19 @@ def lesson_document(
 
 
 def _step(number: int, step: StepOnPaper, is_folded: bool) -> str:
-    asked = step.asked
+    question = step.question
     parts = [
-        f"<h2>{number}. {escape(asked['question'])}</h2><p>{escape(asked['text'])}</p>",
-        _picture(step.asked_picture),
-        _FORMS[asked["form"]["kind"]](asked["form"]),
+        f"<h2>{number}. {escape(question['question'])}</h2><p>{escape(question['text'])}</p>",
+        _picture(step.question_picture),
+        _FORMS[question["form"]["kind"]](question["form"]),
     ]
-    if step.told is None:
+    if step.reveal is None:
         parts.append('<div class="line"></div>' * ANSWER_LINES)
     else:
-        happened, *reveal = step.told["happened"], *step.told["paragraphs"]
+        happened, *reveal = step.reveal["happened"], *step.reveal["paragraphs"]
         paragraphs = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in reveal)
         answer = f'<div class="told"><p><b>It was: {escape(happened)}</b></p>{paragraphs}</div>'
-        answer += _picture(step.told_picture)
+        answer += _picture(step.reveal_picture)
         fold = f"<details><summary>{REVEAL}</summary>{answer}</details>"
         parts.append(fold if is_folded else answer)
     return f"<section>{''.join(parts)}</section>"

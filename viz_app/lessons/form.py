@@ -1,4 +1,4 @@
-"""The form of a prediction: what there is to predict with in a run, and what a prediction says."""
+"""The form of a prediction: its choices in a run, and the value and words of a prediction."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ PredictionForm = Mapping[str, Any]  # JSON that the component `lesson` draws its
 
 
 def form_of(prediction: Prediction, run: CurrentRun) -> PredictionForm:
-    """Return what there is to predict with.
+    """Return the form in which a prediction is made.
 
     Raises:
         ValueError: the run has no such tokens or cells, or too many.
@@ -65,7 +65,7 @@ def value_of(form: PredictionForm, prediction: str) -> Any:
     """Return a prediction as the value to compare with what happened.
 
     Raises:
-        ValueError: it is no prediction of this form.
+        ValueError: it is not a prediction of this form.
     """
     kind = form["kind"]
     fits = len(prediction) <= MAX_PREDICTION

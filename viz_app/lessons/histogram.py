@@ -8,14 +8,14 @@ from viz_app.lessons.form import PredictionForm, in_digits, value_of, words_of
 from viz_app.lessons.lesson import CELLS_STEP, CHOOSE_STEP, NUMBER_STEP, ORDER_STEP, TOKEN_STEP
 
 BINS = 8  # of numbers, at most
-MAX_BARS = 8  # of orders, the most frequent ones; the right one and the rest come after them
+MAX_BARS = 8  # of the most frequent orders; the right one and the rest come after them
 _NICE = (1, 2, 5, 10)
 
 Votes = Sequence[tuple[str, int]]  # each prediction and how many made it
 
 
 def histogram(form: PredictionForm, votes: Votes, happened: Any = None) -> dict[str, Any]:
-    """Return the bars of these predictions: their words, how many, and if it is what happened.
+    """Return the bars of these predictions: their words, how many, and whether it is what happened.
 
     For cells it is a map: how many predicted each cell to be open.
     """
@@ -23,7 +23,7 @@ def histogram(form: PredictionForm, votes: Votes, happened: Any = None) -> dict[
     if form["kind"] == CELLS_STEP:
         return {"cells": _cells(form, counts), "rows": form["rows"], "columns": form["columns"]}
     bars = _BARS[form["kind"]](form, counts, happened)
-    return {"bars": [{"says": says, "n": n, "happened": so} for says, n, so in bars]}
+    return {"bars": [{"says": says, "n": n, "happened": is_so} for says, n, is_so in bars]}
 
 
 Bars = list[tuple[str, int, bool]]

@@ -28,7 +28,7 @@ Query = Mapping[str, Sequence[str]]  # texts of URL parameters, by name
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is to be predicted.
+    """The subject of a prediction.
 
     It is one of `options` (key → text), a token or an order of tokens of the stream `of`, a number
     in the unit `of`, or the cells that the attention `of` may read.
@@ -44,7 +44,7 @@ class LessonStep:
     """One question of a lesson.
 
     The page opens with `query`; once the prediction is made, `then_page` opens, with the parameters
-    of `then` changed. `happened` says what was to be predicted, in the form of the prediction.
+    of `then` changed. `happened` is the result, in the form of the prediction.
     """
 
     question: str

@@ -1,4 +1,4 @@
-"""The lessons on offer: those that come with the app, and those of `attnscope --lessons DIR`."""
+"""The available lessons: those that come with the app, and those of `attnscope --lessons DIR`."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ FileVersion = tuple[int, int]  # of a file: when it was changed, and its size
 
 @dataclass(frozen=True)
 class Library:
-    """Lessons in the order of their files' names, own ones first, and why other files are none."""
+    """Lessons sorted by their files' names, added ones first, and errors of unreadable files."""
 
     lessons: tuple[Lesson, ...]
     errors: tuple[str, ...]

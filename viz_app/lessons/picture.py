@@ -1,4 +1,4 @@
-"""What the component `lesson` shows: the question, then what happened in the run."""
+"""The payload of the component `lesson`: the question, then what happened in the run."""
 
 import re
 from collections.abc import Mapping
@@ -28,16 +28,16 @@ LED = "Pupils predict now. “Show what happened” reveals the result to everyo
 class Departure:
     """A sentence on how the runs on the screen differ from those that a step is about.
 
-    `is_told` if what the reveal takes for granted holds of them nevertheless.
+    `keeps_reveal` is True if the assumptions of the reveal are true of them nevertheless.
     """
 
     says: str
-    is_told: bool
+    keeps_reveal: bool
 
 
 @dataclass(frozen=True)
 class InClass:
-    """The part of someone in a class; `is_released` if the teacher has shown what happened."""
+    """The role of someone in a class; `is_released` if the teacher has shown what happened."""
 
     leads: bool
     is_released: bool
@@ -45,7 +45,7 @@ class InClass:
 
     @property
     def name(self) -> str:
-        """The part as the component `lesson` knows it."""
+        """The name of the role in the component `lesson`."""
         return "teacher" if self.leads else "pupil"
 
 
@@ -61,9 +61,9 @@ def lesson_picture(
 ) -> dict[str, Any]:
     """Return the payload of a step.
 
-    What happened is not in it before a prediction, in a class before the teacher shows it.
-    `is_here` says that the page is the step's own. A run that departs from the step's is told of,
-    but neither predicted for nor held against a prediction.
+    It does not contain what happened before a prediction, or in a class, before the teacher shows
+    it. `is_here` is True if the page is the step's own. A run that departs from the step's is
+    described, but there is no prediction for it, and no prediction is compared with it.
     """
     step, prediction = lesson.steps[number - 1], predictions.get(number)
     picture: dict[str, Any] = {
@@ -82,15 +82,15 @@ def lesson_picture(
     }
     try:
         if in_class.is_released if in_class else prediction is not None:
-            if departure is None or departure.is_told:
-                is_asked = departure is None
-                picture["reveal"] = _reveal_payload(step, prediction, run, pinned, is_asked)
+            if departure is None or departure.keeps_reveal:
+                is_step_run = departure is None
+                picture["reveal"] = _reveal_payload(step, prediction, run, pinned, is_step_run)
         elif in_class and in_class.leads:
             picture["waiting"] = {"text": LED}
         elif prediction is not None:
             is_named = departure is None or _is_of_any_run(step)
-            said = _said(step, prediction, run)[1] if is_named else None
-            picture["waiting"] = {"prediction": said, "text": TEACHER_SHOWS}
+            wording = _value_and_words(step, prediction, run)[1] if is_named else None
+            picture["waiting"] = {"prediction": wording, "text": TEACHER_SHOWS}
         elif departure is None:
             picture["form"] = form_of(step.prediction, run)
     except ValueError as error:
@@ -103,11 +103,11 @@ def lesson_picture(
 
 
 def _is_of_any_run(step: LessonStep) -> bool:
-    """Return True if a prediction has the same words whatever run it was made for."""
+    """Return True if a prediction has the same words in every run."""
     return step.prediction.kind in (CHOOSE_STEP, NUMBER_STEP)
 
 
-def _said(step: LessonStep, prediction: str, run: CurrentRun) -> tuple[Any, str]:
+def _value_and_words(step: LessonStep, prediction: str, run: CurrentRun) -> tuple[Any, str]:
     """Return the value of a prediction and its words, in the run that it was made for.
 
     Raises:
@@ -123,14 +123,14 @@ def _reveal_payload(
     prediction: str | None,
     run: CurrentRun,
     pinned: CurrentRun | None,
-    is_asked: bool,
+    is_step_run: bool,
 ) -> dict[str, Any]:
     """Return what was predicted, what happened, and the reveal.
 
-    It `is_asked` if the prediction is of this run.
+    `is_step_run` is True if the prediction is about this run.
 
     Raises:
-        ValueError: something is not there in this run.
+        ValueError: something is missing in this run.
     """
     find = finder(run, pinned)
     happened = step.happened.places[0].value(find)
@@ -138,11 +138,11 @@ def _reveal_payload(
         "happened": happened_words(step.prediction, happened, run),
         "paragraphs": [sentence.words(find) for sentence in step.reveal],
     }
-    if not is_asked:
+    if not is_step_run:
         payload["is_departed"] = True
-    if prediction is not None and (is_asked or _is_of_any_run(step)):
-        value, payload["prediction"] = _said(step, prediction, run)
-        is_graded = is_asked and step.prediction.kind != NUMBER_STEP
+    if prediction is not None and (is_step_run or _is_of_any_run(step)):
+        value, payload["prediction"] = _value_and_words(step, prediction, run)
+        is_graded = is_step_run and step.prediction.kind != NUMBER_STEP
         payload["agrees"] = value == happened.value if is_graded else None
     return payload
 
@@ -164,7 +164,7 @@ def comparable(step: LessonStep, run: CurrentRun, pinned: CurrentRun | None) -> 
     """Return what happened as a value to compare predictions with, a number in their unit.
 
     Raises:
-        ValueError: something is not there in this run.
+        ValueError: something is missing in this run.
     """
     happened = step.happened.places[0].value(finder(run, pinned))
     if step.prediction.kind != NUMBER_STEP:

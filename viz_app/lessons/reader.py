@@ -16,9 +16,9 @@
     happened: {run.output = pinned.output ? no | yes}
     reveal: Without the head it writes "{run.output}".
 
-`open` is a page with its address, `then` what changes once the prediction is made:
+`open` is a page with its address, `then` is the change after the prediction:
 "attention?lock=q2" opens another page, "?lock=q2" stays, and "pin" before it pins the run before.
-`look` is the picture that is marked. A field goes on over the lines after it; an empty line within
+`look` is the picture that is marked. A field continues on the lines after it; an empty line within
 `reveal` begins a new paragraph.
 """
 
@@ -45,7 +45,7 @@ from viz_app.session.parameters import Parameter
 MAX_LESSON_BYTES = 100_000  # bytes of a lesson file
 MAX_OPTIONS = 6
 MAX_LESSON_MINUTES = 60
-MAX_REASON_LENGTH = 300  # characters of what is wrong with a file, which may quote it
+MAX_REASON_LENGTH = 300  # characters of an error, which may quote the file
 STEP_FIELDS = ("open", "look", "predict", "then", "happened", "reveal")
 CHECKPOINT_KEY = "checkpoint"
 _OPTION = re.compile(r"- ([a-z0-9-]{1,30}): (.+)")
@@ -95,9 +95,9 @@ class _Reader:
 
     def lesson(self, text: str) -> Lesson:
         if not _NAME.fullmatch(self.path.stem):
-            raise self.fail(1, "the file's name may hold letters, digits, _ and - only")
+            raise self.fail(1, "the file's name may contain letters, digits, _ and - only")
         if any(ord(c) < 32 and c not in "\r\n\t" for c in text):
-            raise self.fail(1, "the file holds control characters")
+            raise self.fail(1, "the file contains control characters")
         parts = list(_parts(text))
         if not parts or not parts[0][0][1].startswith("# "):
             raise self.fail(1, "a lesson begins with its title: # Title")
@@ -125,7 +125,9 @@ class _Reader:
             place, then = self.address(pin_line, ("", *self.pages))
             then_page = place or page
             if pins and CHECKPOINT_KEY not in query:
-                raise self.fail(fields["open"][0][0], "a run that is pinned names its checkpoint")
+                raise self.fail(
+                    fields["open"][0][0], "a step that pins its run names its checkpoint"
+                )
         prediction = self.prediction(fields, number)
         happened = self.sentence(fields, "happened", number)
         if len(happened.parts) != 1 or not happened.places:
@@ -158,7 +160,7 @@ class _Reader:
                 if key in lines_by_field:
                     raise self.fail(number, f"{key} appears twice")
                 name, lines_by_field[key] = key, [(number, rest.strip())]
-            # a look or an address is one line, after which the text goes on
+            # these fields have one line, after which the text continues
             elif name in ("open", "look", "minutes", "then"):
                 name = ""
                 lines_by_field[name].append((number, text))
@@ -207,7 +209,7 @@ class _Reader:
         for at, line in lines:
             match = _OPTION.fullmatch(line.strip())
             if match is None or match[1] in options:
-                raise self.fail(at, "an option is one line, with a key of its own: - key: text")
+                raise self.fail(at, "an option is one line, with its own key: - key: text")
             options[match[1]] = match[2]
         if not 2 <= len(options) <= MAX_OPTIONS:
             raise self.fail(number, f"choose has 2 to {MAX_OPTIONS} options")
@@ -219,7 +221,7 @@ class _Reader:
         if prediction.kind == CHOOSE_STEP:
             for key in (place.if_so, place.if_not) if place.chooses else ():
                 if key not in prediction.options:
-                    raise self.fail(number, f"{key[:40]} is none of the options")
+                    raise self.fail(number, f"{key[:40]} is not one of the options")
         fitting = [n for n, named in READINGS.items() if named.predicted_as == prediction.kind]
         is_fitting = isinstance(place.left, Reading) and place.left.name in fitting
         if fitting and (place.sign or not is_fitting):
@@ -247,9 +249,9 @@ class _Reader:
             raise self.fail(number, str(error)) from None
         for reading in sentence.readings:
             if reading.whose not in READ_RUNS:
-                raise self.fail(number, f"{reading.whose} is none of {', '.join(READ_RUNS)}")
+                raise self.fail(number, f"{reading.whose} is not one of {', '.join(READ_RUNS)}")
             if reading.name not in READINGS:
-                raise self.fail(number, f"{reading.name} is none of {', '.join(READINGS)}")
+                raise self.fail(number, f"{reading.name} is not one of {', '.join(READINGS)}")
             if not READINGS[reading.name].fits(reading.arguments):
                 raise self.fail(number, f"{reading.name} is written {READINGS[reading.name].form}")
         return sentence

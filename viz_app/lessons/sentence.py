@@ -1,9 +1,9 @@
-"""Sentences with places for what is read from the live run.
+"""Sentences with places for readings of the live run.
 
 `{run.output}` is a reading, `{run.loss - unchanged.loss}` the difference of two (or / their ratio),
-and `{run.output = unchanged.output ? stays | changes}` chooses its words by a comparison (=, < or
+and `{run.output = unchanged.output ? stays | changes}` chooses words by a comparison (=, < or
 >). A reading may take arguments: `{run.weight(encoder.layers.0.self_attn, 1, 3, 0)}`. Numbers and
-'quoted texts' may stand on either side. Nothing is evaluated but these forms.
+'quoted texts' are allowed on either side. Only these forms are evaluated.
 """
 
 import re
@@ -16,17 +16,17 @@ _READING = re.compile(r"([a-z]+)\.([a-z_]+)(?:\(([^()]*)\))?")
 _NUMBER = re.compile(r"-?[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _RATIO = "{:.2f}".format
 _TEXT = re.compile(r"'([^']*)'")
-# no sign within a name or a number: signs are between spaces
+# a sign is between spaces, so no sign is part of a name or a number
 _PAIR = re.compile(r"(?P<left>'[^']*'|[^'?|]+?) (?P<sign>[-/=<>]) (?P<right>'[^']*'|[^'?|]+)")
 
 
 @dataclass(frozen=True)
 class ReadingValue:
-    """What a reading found: something to compare, and its words."""
+    """The result of a reading: a value to compare, and its words."""
 
     value: Any
     words: str
-    # writes a difference of two such numbers; None of what is no number
+    # formats a difference of two such numbers; None if the value is not a number
     write: Callable[[float], str] | None = None
 
 
@@ -113,7 +113,7 @@ class Sentence:
         """Return the sentence with its places filled in.
 
         Raises:
-            ValueError: a reading is not there in the run, or does not fit its place.
+            ValueError: a reading is missing in the run, or does not fit its place.
         """
         return "".join(
             part if isinstance(part, str) else part.value(find).words for part in self.parts
@@ -149,9 +149,7 @@ def _place(text: str) -> Placeholder:
     pair = _PAIR.fullmatch(condition.strip())
     if pair is None:
         if asks:
-            raise ValueError(
-                f"{{{text}}} compares nothing: a sign =, < or > with a space each side"
-            )
+            raise ValueError(f"{{{text}}} has no comparison: =, < or > with a space on each side")
         return Placeholder(_operand(condition.strip()))
     sign = pair["sign"]
     if (sign in "-/") == bool(asks):
@@ -177,4 +175,4 @@ def _operand(text: str) -> Operand:
         return float(text)
     if match := _TEXT.fullmatch(text):
         return match[1]
-    raise ValueError(f"{{{text}}} is no reading, number or 'text'")
+    raise ValueError(f"{{{text}}} is not a reading, a number or a 'text'")

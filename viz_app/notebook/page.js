@@ -1,7 +1,7 @@
 // Puts the parts of a picture on the page (parts.js), and after a click shows what Python has drawn beforehand, or says which call draws it.
 const main = document.querySelector("main"), roomOf = (part) => document.querySelector(`[data-part="${part}"]`) ?? main, call = document.querySelector(".call");
 
-// In a notebook the one whose letters are light is dark, whatever it is made of; a page of its own follows the system.
+// In a notebook, the theme is dark if the text around the frame is light; a separate page follows the system.
 function themeAround() {
   const outside = window.frameElement?.parentElement;
   if (!outside) return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
@@ -15,12 +15,12 @@ function answer(from, event, value) {
   const fits = (one) => one.part === from && one.event === event
     && Object.entries(one.values).every(([name, v]) => value[name] === v)
     && [...one.code.matchAll(NAMED)].every(([, name]) => name in value);
-  const found = answers.find(fits);
-  if (!found) return;
-  call.hidden = !found.code;
-  if (found.code) return void say(found, value);
-  const part = parts[found.shows], taken = Object.fromEntries(found.takes.map((name) => [name, value[name]]));
-  part.show(found.payload ? arrays[found.payload] : changed(part.payload, { ...found.fields, ...taken }));
+  const matched = answers.find(fits);
+  if (!matched) return;
+  call.hidden = !matched.code;
+  if (matched.code) return void say(matched, value);
+  const part = parts[matched.shows], taken = Object.fromEntries(matched.takes.map((name) => [name, value[name]]));
+  part.show(matched.payload ? arrays[matched.payload] : changed(part.payload, { ...matched.fields, ...taken }));
 }
 
 function say({ says, code }, value) {
@@ -28,24 +28,24 @@ function say({ says, code }, value) {
   call.replaceChildren(`${says} `, Object.assign(document.createElement("code"), { textContent: filled }));
 }
 
-// What fits itself to the height of a window fits itself to the frame as it is at first: one that grew with it would never end.
-// By name: the least height, that of everything else in the frame, and the most, as in head.css, mask_painter.css and difference.css.
+// Parts that depend on the height of the window use the first height of the frame; otherwise each would make the other larger without end.
+// By name: the least height, the height of everything else in the frame, and the largest height, as in head.css, mask_painter.css and difference.css.
 function hold() {
   const parts = { head: [380, 285, 900], board: [250, 445, 400], difference: [170, 300, 480] };
   for (const [name, [least, beside, most]] of Object.entries(parts))
     document.documentElement.style.setProperty(`--attnscope-${name}`, `${Math.min(most, Math.max(least, window.innerHeight - beside))}px`);
 }
 
-// A frame in a notebook is as high as what it holds.
+// A frame in a notebook is as high as its content.
 function fit() {
   const frame = window.frameElement;
   if (frame && parts.length) frame.style.height = `${Math.ceil(document.body.getBoundingClientRect().height)}px`;
 }
 
 function restyle() {
-  const found = theme || themeAround();
-  if (document.documentElement.dataset.theme === found) return;
-  document.documentElement.dataset.theme = found;
+  const current = theme || themeAround();
+  if (document.documentElement.dataset.theme === current) return;
+  document.documentElement.dataset.theme = current;
   for (const part of parts) part.show();
 }
 

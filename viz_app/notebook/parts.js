@@ -1,4 +1,4 @@
-// Stands in for Streamlit where there is no server: gives a browser component its element and its payload.
+// Replaces Streamlit if there is no server: gives a browser component its element and its payload.
 class Part {
   constructor(name, { html, css }, key, room, send) {
     Object.assign(this, { name, key, send });
@@ -26,10 +26,10 @@ async function unpacked(element) {
 function changed(payload, fields) {
   const end = 4 + new DataView(payload.buffer, payload.byteOffset, 4).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(payload.subarray(4, end)));
-  const written = new TextEncoder().encode(JSON.stringify({ ...header, ...fields })), whole = new Uint8Array(4 + written.length + payload.length - end);
-  new DataView(whole.buffer).setUint32(0, written.length, true);
-  whole.set(written, 4);
-  whole.set(payload.subarray(end), 4 + written.length);
+  const encoded = new TextEncoder().encode(JSON.stringify({ ...header, ...fields })), whole = new Uint8Array(4 + encoded.length + payload.length - end);
+  new DataView(whole.buffer).setUint32(0, encoded.length, true);
+  whole.set(encoded, 4);
+  whole.set(payload.subarray(end), 4 + encoded.length);
   return whole;
 }
 

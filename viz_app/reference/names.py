@@ -1,6 +1,6 @@
-"""The names under which a run holds what it computed, each with its formula.
+"""The names of the results in a run, each with its formula.
 
-names.json lists those of one shipped model of each architecture. A test holds it to the runs of
+names.json lists those of one shipped model of each architecture. A test compares it with runs of
 these models.
 """
 
@@ -25,14 +25,14 @@ class Name:
 
 @dataclass(frozen=True)
 class Names:
-    """Everything that the runs of a model hold by name."""
+    """All names in the runs of a model."""
 
     model: str
     activations: tuple[Name, ...]
     attention: tuple[Name, ...]
 
 
-# what an attention of a run holds: attribute, shape, formula
+# the contents of an attention of a run: attribute, shape, formula
 SITE_NAMES = (
     Name("q", "batch head query d_head", "x·W_Q + b_Q, split into heads"),
     Name("k", "batch head key d_head", "memory·W_K + b_K, split into heads"),
@@ -46,7 +46,7 @@ SITE_NAMES = (
 
 
 def names_of(run: Trace) -> Names:
-    """Return the names of a run, those of all layers as one."""
+    """Return the names of a run; the same name in all layers is one."""
     activations = [
         Name(_of_layers(name), " ".join(one.axes), one.formula)
         for name, one in run.activations.items()

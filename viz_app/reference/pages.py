@@ -28,8 +28,8 @@ _lock = threading.Lock()
 
 
 def pages() -> dict[str, str]:
-    """Return all pages, HTML by path. They hold no script and load nothing."""
-    with _lock:  # who comes while they are made waits for them
+    """Return all pages, HTML by path. They contain no script and load nothing."""
+    with _lock:  # a request while they are made waits for them
         return _pages()
 
 
@@ -44,7 +44,7 @@ def _pages() -> dict[str, str]:
         template_directory=Path(__file__).with_name("templates"),
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of annotations that only a type checker can read
+        warnings.simplefilter("ignore")  # about annotations that only a type checker can read
         modules = {name: doc.Module(_imported(name)) for name in MODULES}
         by_path = {path_of(name): render.html_module(modules[name], modules) for name in MODULES}
     by_path[INDEX_PAGE] = render.html_index(modules)

@@ -14,7 +14,7 @@ STATIC_MODELS = ("eng-fra", "eng-fra-bahdanau", "gpt", "bert", "xlnet")  # the f
 TABS = ("attention", "task", "inside", "layer", "positions", "masks", "decoding")
 
 
-# what a page answers where the app's answer is about changing the run
+# the answer of a page if the app's answer is about changing the run
 STATIC_ANSWERS = {
     "masks": "Hatched cells are blocked. In the app you paint cells, and the model runs again."
 }
@@ -43,7 +43,7 @@ class ModelTexts:
         scope = self.scope
         terms = words.terms(scope.task, scope.training.get("languages", ()))
         pairs = zip(scope.model.text_fields, self.texts, strict=True)
-        # the part in brackets of a label says how to type
+        # the part of a label in brackets is about typing
         return [(terms.label(field.name).partition(" (")[0], text) for field, text in pairs if text]
 
 
@@ -68,7 +68,7 @@ class StaticPage:
 
 
 def places(example: ModelTexts, tabs: Sequence[str]) -> list[StaticPage]:
-    """Return the pages of a model, those among them that show nothing of it included."""
+    """Return the pages of a model, including those that show nothing of it."""
     return [
         StaticPage(example.checkpoint, tab, section) for tab in tabs for section in PAGES[tab].views
     ]

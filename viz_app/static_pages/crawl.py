@@ -15,15 +15,15 @@ from viz_app.static_pages.still import Job, Still, sorted_query
 from viz_app.without_server import held_interrupts, many_runs
 
 STILL_SECONDS = 600.0  # s for one still
-CLICKS = 2  # from the first view of a page, that are followed
+CLICKS = 2  # clicks in a row that are followed, from the first view of a page
 MAX_STILLS = 64  # stills of a page that its own clicks lead to
 
 
 @dataclass
 class Pages:
-    """The stills of each place by their addresses, the first one first.
+    """The stills of each place by their addresses, beginning with the first view.
 
-    `names` maps each address that was asked for to that of the still shown there; `missing` says
+    `names` maps each requested address to the address of the still shown there; `missing` says
     why a place has no still.
     """
 
@@ -34,7 +34,7 @@ class Pages:
     @property
     def components(self) -> set[str]:
         """The names of the components in all stills."""
-        stills = [still for every in self.stills.values() for still in every.values()]
+        stills = [still for at_place in self.stills.values() for still in at_place.values()]
         return {part.component.name for still in stills for part in still.parts.values()}
 
     @property
@@ -83,7 +83,7 @@ def crawl(example: ModelTexts, places: Iterable[StaticPage], report: Callable[[]
 def _still(
     example: ModelTexts, pages: Pages, place: StaticPage, query: str, is_clicked: bool
 ) -> Still | None:
-    """Make the still at an address; None if it is there, is one too many, or shows nothing."""
+    """Make the still at an address; None if it exists, is one too many, or shows nothing."""
     stills = pages.stills[place]
     if place in pages.missing or (place, query) in pages.names:
         return None
@@ -129,7 +129,7 @@ def _make_still(example: ModelTexts, place: StaticPage, query: str) -> Still:
 
 
 def _record() -> None:
-    """Record the still of the job; AppTest runs these lines as a script of their own."""
+    """Record the still of the job; AppTest runs the body of this function as a script."""
     from viz_app.static_pages.recording import record_still
 
     record_still()

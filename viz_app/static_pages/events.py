@@ -1,4 +1,4 @@
-"""Messages of a click in a browser component, and what the component does without an answer.
+"""Messages of clicks in browser components, and those that a component handles itself.
 
 A static page answers the clicks whose messages are listed here; each answer was made by the app.
 """
@@ -25,7 +25,7 @@ from viz_app.drawing.payload import pack, unpack
 EventHeader = Mapping[str, Any]  # of a component's payload
 Message = dict[str, Any]
 
-# (component, trigger, fields of the message) that the component answers itself: Python would only
+# (component, trigger, fields of the message) that the component handles itself: Python would only
 # write them into the address
 KEPT_EVENTS = (
     (HEAD.name, "lock", ("token",)),
@@ -33,7 +33,7 @@ KEPT_EVENTS = (
     (STEPPER.name, "step", ("position",)),
     (WALK.name, "news", ("stage",)),
 )
-# header fields that withdraw what needs a model: a box to tick, cells to paint
+# header fields that turn off what needs a model: a check box, cells to paint
 WITHOUT_MODEL = {OVERVIEW.name: {"switches": False}, MASK_PAINTER.name: {"fixed": True}}
 
 

@@ -1,4 +1,4 @@
-"""The command `attnscope export-site`: makes all pages, then writes them into a folder."""
+"""The command `attnscope export-site`: makes all pages, and then writes them into a folder."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ WITHOUT_VEGA = (
 def export_site(options: Namespace) -> int:
     """Write the static edition into the folder of `attnscope export-site`.
 
-    Nothing is written before everything is made, so a stopped export leaves the folder as it was.
+    Nothing is written until everything is made, so a stopped export leaves the folder unchanged.
 
     Raises:
-        ValueError: the folder holds something else, or the site is too large.
+        ValueError: the folder contains something else, or the site is too large.
     """
     files = site_files()
     check_folder(options.folder)
@@ -49,7 +49,7 @@ def site_files(
 ) -> dict[str, bytes]:
     """Return a static edition with these models, pages and lessons: the content of each file.
 
-    Without `lessons` it has all that are on offer.
+    If `lessons` is None, it has all lessons of the app.
 
     Raises:
         ValueError: it is too large.
@@ -95,5 +95,5 @@ def _assets(names: set[str]) -> dict[str, bytes]:
 
 
 def _script(*sources: str) -> bytes:
-    """Return a script that may wait, and whose names are its own."""
+    """Return a script with its own scope, in which `await` is allowed."""
     return "\n".join(["(async () => {", part_script(), *sources, "})();\n"]).encode()

@@ -1,4 +1,4 @@
-"""The folder of a static edition: which ones it may take, and how its files get there."""
+"""The folder of a static edition: the check of the folder, and the writing of its files."""
 
 import json
 from collections.abc import Mapping
@@ -9,33 +9,35 @@ from models.errors import CheckpointError
 
 LIST = "attnscope-site.json"  # the files of an exported site, each with its checksums
 MAX_LIST_BYTES = 2**18
-MAX_SITE_BYTES = 20_000_000  # bytes of a whole site, so of each file
+MAX_SITE_BYTES = 20_000_000  # bytes of a whole site, and so also of each file
 
 Sums = dict[str, list[str]]  # by path in the folder; two of a file that is being replaced
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder is absent, empty, or holds an exported site as it was written.
+    """Check that a folder is absent, empty, or contains an unchanged exported site.
 
     Raises:
-        ValueError: it holds something else; the message names it.
+        ValueError: it contains something else; the message names it.
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ValueError(f"{folder} is not a folder")
     paths = sorted(folder.rglob("*"))
     if links := [path for path in paths if path.is_symlink()]:
-        raise ValueError(f"{folder} holds a link, {links[0].name}; choose another folder")
+        raise ValueError(f"{folder} contains a link, {links[0].name}; choose another folder")
     listed = _listed(folder) if paths else {}
     for path in paths:
         if not path.is_dir() and path != folder / LIST and not _is_known(folder, path, listed):
-            raise ValueError(f"{folder} holds something else, {path.name}; choose another folder")
+            raise ValueError(
+                f"{folder} contains something else, {path.name}; choose another folder"
+            )
 
 
 def write_site(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files into a checked folder, and remove those of an earlier export.
 
-    The list holds old and new files until all are written, so that an export into the same folder
-    can follow one that was stopped.
+    The list has old and new files until all are written, so that an export into the same folder
+    is possible after one that was stopped.
     """
     new: Sums = {name: [checksum(content)] for name, content in files.items()}
     old = _listed(folder)

@@ -14,10 +14,10 @@ from viz_app.static_pages.page import EDITION, INSTALL_COMMAND, frame
 
 SITE_TITLE = "See attention work"
 SITE_SUMMARY = (
-    "Trained models laid open: every number here was computed by the model named with it."
+    "A look inside trained models: every number here was computed by the model named beside it."
 )
 ONLY_IN_APP_HTML = '<span class="quiet">Only in the app</span>'
-LESSONS_KEY = "lessons"  # the page of the app that offers them
+LESSONS_KEY = "lessons"  # the page of the app that lists them
 
 
 def index(site: Site, lessons: Sequence[Lesson]) -> bytes:
@@ -45,18 +45,18 @@ def _model(example: ModelTexts) -> str:
 
 
 def _row(tab: str, site: Site, lessons: Sequence[Lesson]) -> str:
-    """Return a row; that of the lessons links to each of them."""
+    """Return a row; the row of the lessons has a link to each lesson."""
     page = PAGES[tab]
-    alone = ONLY_IN_APP_HTML
+    otherwise = ONLY_IN_APP_HTML
     if tab == LESSONS_KEY and lessons:
         links = (
             f'<li><a href="{lesson_file(one)}">{escape(one.title)}</a></li>' for one in lessons
         )
-        alone = f"<ol>{''.join(links)}</ol>"
+        otherwise = f"<ol>{''.join(links)}</ol>"
     label = f'<div class="group">{escape(GROUPS[tab])}</div>' if GROUPS.get(tab) else ""
     cells = [
         f"<td>{page_link(page.title, pages.of_tab(tab), pages, False, '')}</td>"
         for pages in site.values()
         if pages.of_tab(tab)
-    ] or [f'<td colspan="{len(site)}">{alone}</td>']
+    ] or [f'<td colspan="{len(site)}">{otherwise}</td>']
     return f'<tr><th scope="row">{label}{escape(page.question)}</th>{"".join(cells)}</tr>'

@@ -1,4 +1,4 @@
-// The pictures of a lesson, each in its place; a click that needs the model says so.
+// The pictures of a lesson, each in its place; a click that needs the model shows a message.
 const { names, kept, says, objects, arrays } = await unpacked(document.querySelector("#drawn")), parts = [];
 
 function mount(i) {

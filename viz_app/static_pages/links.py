@@ -1,4 +1,4 @@
-"""Links among static pages; what has no page is named, with the reason on hover."""
+"""Links among static pages; a label without a page has the reason on hover."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -57,5 +57,5 @@ def section_links(pages: Pages, here: StaticPage) -> str:
 
 
 def tabs_of_first(site: Site, root: str) -> str:
-    """Return links to the pages of the first model, for a page that is of none."""
+    """Return links to the pages of the first model, for a page that belongs to no model."""
     return tabs(next(iter(site.values())), None, root)

@@ -1,4 +1,4 @@
-// The line that says what needs the app.
+// The message about what needs the app.
 const notice = document.querySelector(".notice");
 notice.querySelector("button").onclick = () => (notice.hidden = true);
 
@@ -7,6 +7,6 @@ function tell(text) {
   notice.hidden = false;
 }
 
-// Does a component answer this message itself, so that Python would only write it into the address?
+// Whether a component handles this message itself, so that Python would only write it into the address.
 const isKept = (kept, name, trigger, value) =>
   kept.some(([component, on, fields]) => component === name && on === trigger && Object.keys(value).every((one) => fields.includes(one)));

@@ -14,7 +14,7 @@ from viz_app.static_pages.events import KEPT_EVENTS
 from viz_app.static_pages.still import Still
 
 UNAVAILABLE = "Only the app can show this: the model would have to run again."
-ELSEWHERE = "This address is not in the static edition. Here is the first view of the page."
+ELSEWHERE = "This address is not in the static edition. This is the first view of the page."
 
 
 class _Store:
@@ -73,7 +73,7 @@ def pack_stills(pages: Pages, place: StaticPage, texts: Sequence[str]) -> bytes:
 def _moves(
     pages: Pages, place: StaticPage, still: Still
 ) -> list[tuple[str, str, dict[str, Any], int]]:
-    """Return key, trigger, message and the number of the still of each move that leads to one."""
+    """Return the key, trigger, message and number of the still of each move that leads to one."""
     numbers = {query: i for i, query in enumerate(pages.stills[place])}
     targets = [(move, pages.at(place, move.query)) for move in still.moves]
     return [

@@ -16,7 +16,7 @@ from viz_app.static_pages.links import Site, models, section_links, tabs
 from viz_app.static_pages.packed import pack_stills
 
 _HERE = Path(__file__).parent
-# Script and style come from the folder; styles are also set by the components themselves.
+# scripts and styles come from the folder; the components also set styles themselves
 POLICY = "; ".join(
     (
         "default-src 'none'",

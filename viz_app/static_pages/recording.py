@@ -91,7 +91,7 @@ def _charts(
 
 
 def _moves(components: Sequence[ShownComponent], pictures: dict[str, Any]) -> Iterator[Move]:
-    """Yield what each message leads to: its handler is called, and what it chose is undone."""
+    """Yield the address that each message leads to: call its handler, then undo its choice."""
     for cell in components:
         for name, handler in {**cell.choose, **cell.change}.items():
             event = cell.component.events[name]

@@ -1,12 +1,12 @@
-// A static page: the stills that Python has drawn beforehand, and what leads from one to another. A still is the page at one address of
-// the app; its address here is the part after "#". What has no still needs the app, and the page says so.
+// A static page: the stills that Python has drawn beforehand, and the clicks that lead from one to another. A still is the page at one address of
+// the app; its address here is the part after "#". Addresses without a still need the app, and the page says so.
 const pictures = document.querySelector(".pictures"), drawn = document.querySelector("#drawn");
 const { stills, layouts, kept, objects, arrays, says } = await unpacked(drawn);
 const parts = new Map(); // key → its part
 const charts = new Map(); // key → the element of its chart
-let still, held = { token: "" }; // the current still; the token held in a head
+let still, held = { token: "" }; // the current still; the token locked in a head
 
-// What a page shows at an address. Parts that stay keep their element, and with it what was chosen in them.
+// Shows the still of an address. Parts that stay keep their element, and so their state.
 function show(next) {
   const previous = still;
   still = next;
@@ -23,7 +23,7 @@ function show(next) {
   Object.assign(question, { disabled: !next.next, title: next.next ? "" : says.unavailable });
 }
 
-// The payload of a part in this still. A head keeps the token that is held, as long as its rows are the same (session/focus.py).
+// The payload of a part in this still. A head keeps its locked token as long as its rows are the same (session/focus.py).
 function payloadOf(key) {
   const [name, array] = still.parts[key];
   if (objects.includes(array)) return parsed(arrays[array]);
@@ -88,7 +88,7 @@ function texted({ text, small }) {
   return place;
 }
 
-// The app's own words are in the page itself, as templates.
+// The texts of the app are in the page itself, as templates.
 function fill(place) {
   const template = `text-${still.texts[place.dataset.text]}`;
   if (place.dataset.template === template) return;
@@ -106,7 +106,7 @@ function mounted(key, room) {
   return new Part(name, attnscope.files[name], key, room, (trigger, value) => answer(key, trigger, value));
 }
 
-// What a click leads to: a still, a page, nothing that Python would add to, or the sentence that it needs the app.
+// The answer to a click: a still, a page, nothing if the component handles it itself, or the message that it needs the app.
 function answer(key, trigger, value) {
   notice.hidden = true;
   const move = still.moves.find(([from, on, values]) => from === key && on === trigger && fits(values, value));
@@ -116,14 +116,14 @@ function answer(key, trigger, value) {
   if (trigger === "lock") held.token = value.token;
   if (isKept(kept, name, trigger, value)) return undefined;
   tell(says.unavailable);
-  if (name !== "next") again(key);
+  if (name !== "next") rebuild(key);
   return undefined;
 }
 
 const fits = (values, value) => Object.entries(values).every(([name, one]) => JSON.stringify(one) === JSON.stringify(value[name]));
 
-// A part that has moved ahead of an answer which does not come is rebuilt.
-function again(key) {
+// Rebuilds a part that has already changed on a click which gets no answer.
+function rebuild(key) {
   const { place } = parts.get(key), other = mounted(key, pictures);
   place.replaceWith(other.place);
   parts.set(key, other);
@@ -138,11 +138,11 @@ function go(index) {
 }
 
 function follow() {
-  const query = location.hash.slice(1), found = stills.find((one) => one.query === query);
-  if (still && document.getElementById(query)) return; // a place on this page, as of the link past the navigation
+  const query = location.hash.slice(1), linked = stills.find((one) => one.query === query);
+  if (still && document.getElementById(query)) return; // a place on this page, such as the target of the skip link
   notice.hidden = true;
-  if (query && !found) tell(says.elsewhere);
-  const next = found ?? stills[0];
+  if (query && !linked) tell(says.elsewhere);
+  const next = linked ?? stills[0];
   if (next !== still) show(next);
 }
 

@@ -1,4 +1,4 @@
-"""A still: one look at a page of the app, with what its clicks lead to."""
+"""A still: a page of the app in one state, and where its clicks lead."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,10 +35,10 @@ class Move:
 
 @dataclass(frozen=True)
 class Still:
-    """A page as it is at an address, and where its clicks lead.
+    """A page at an address, and where its clicks lead.
 
     `parts` are the components and `charts` the charts (charts.py) by the keys of their pictures,
-    `texts` the app's own words as HTML by name, and `layout` places all of them. `leads_to` is the
+    `texts` the texts of the app as HTML by name, and `layout` places all of them. `leads_to` is the
     address of the question at the end.
     """
 
@@ -53,5 +53,5 @@ class Still:
 
 
 def sorted_query(query: str) -> str:
-    """Return the query with its parameters in one order, so that equal addresses are equal."""
+    """Return the query with sorted parameters, so that equal addresses are equal texts."""
     return urlencode(sorted(parse_qsl(query, keep_blank_values=True)))

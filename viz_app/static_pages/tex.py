@@ -1,8 +1,8 @@
 r"""The formulas in the app's texts as MathML, which browsers draw without a script.
 
-Of TeX this knows what those texts use: groups, _ and ^, \frac, \sqrt, \mathbf, \text, arrows and
-hats over letters, named functions and symbols. An unknown command is shown by its name. Everything
-is escaped, which latex2mathml does not do in \text.
+It knows the part of TeX that those texts use: groups, _ and ^, \frac, \sqrt, \mathbf, \text,
+arrows and hats over letters, named functions and symbols. An unknown command is shown by its
+name. Everything is escaped, which latex2mathml does not do in \text.
 """
 
 import re
@@ -30,7 +30,7 @@ def mathml(tex: str, is_displayed: bool = False) -> str:
 
 
 def _row(tokens: list[str], end: str = "") -> str:
-    """Consume the tokens up to `end`; return their elements, with what is above and below."""
+    """Consume the tokens up to `end`; return their elements, with sub- and superscripts."""
     parts: list[str] = []
     while tokens and tokens[0] != end:
         token = tokens.pop(0)

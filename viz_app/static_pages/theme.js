@@ -1,11 +1,11 @@
-// Light or dark: what was chosen on this site, else what the system has. In the head, so that no page flashes.
+// Light or dark: as chosen on this site, else as the system. In the head, so that no page flashes.
 (() => {
   const system = matchMedia("(prefers-color-scheme: dark)"), root = document.documentElement, THEME = "attnscope theme";
   const read = () => {
     try {
       return localStorage.getItem(THEME);
     } catch {
-      return null; // a browser may keep nothing of a page from disk
+      return null; // a browser may store nothing for a page from disk
     }
   };
   let chosen = read();
@@ -26,7 +26,7 @@
       chosen = current() === "dark" ? "light" : "dark";
       try {
         localStorage.setItem(THEME, chosen);
-      } catch { /* it holds for this page */ }
+      } catch { /* the choice is for this page only */ }
       apply();
     };
   });

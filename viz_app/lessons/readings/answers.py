@@ -1,4 +1,4 @@
-"""Readings of what a run reads and answers, and how sure it is."""
+"""Readings of the text and the answer of a run, and of its probabilities."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from viz_app.session.current_run import CurrentRun
 
 @reading
 def output(run: CurrentRun) -> ReadingValue:
-    """Return the answer, as the line above the page says it."""
+    """Return the answer, as in the line above the page."""
     text = answer_line(run.trace)[1]
     return ReadingValue(text, text)
 
@@ -52,7 +52,7 @@ def writes(run: CurrentRun) -> ReadingValue:
 
 @reading
 def changed_words(run: CurrentRun) -> ReadingValue:
-    """Return the number of words of its own text that the unchanged model writes otherwise."""
+    """Return the number of words of its own text that the unchanged model writes differently."""
     ours, theirs = (writes(one).value.split() for one in (run, without_changes(run)))
     blocks = SequenceMatcher(None, theirs, ours, autojunk=False).get_matching_blocks()
     return count_value(len(ours) - sum(block.size for block in blocks))
@@ -75,7 +75,7 @@ def token(run: CurrentRun, stream: str, position: int) -> ReadingValue:
     """Return the token at this position of a stream."""
     tokens = _stream(run.trace, stream)
     if position >= len(tokens):
-        raise ValueError(f"the {stream} has {len(tokens)} tokens, none is number {position}")
+        raise ValueError(f"the {stream} has {len(tokens)} tokens; there is no token {position}")
     return token_value(tokens[position])
 
 
@@ -91,7 +91,7 @@ def probability(run: CurrentRun, position: int) -> ReadingValue:
     """Return the probability of the token that was read or written at this decision."""
     labels, log_probs = _decisions(run.trace)
     if not 0 <= position < len(labels):
-        raise ValueError(f"the text has {len(labels)} decisions, none is number {position}")
+        raise ValueError(f"the text has {len(labels)} decisions; there is no decision {position}")
     return share_value(math.exp(float(log_probs[position, labels[position]])))
 
 
@@ -100,7 +100,7 @@ def decision(run: CurrentRun, position: int) -> ReadingValue:
     """Return the token that was read or written at this decision."""
     labels, _ = _decisions(run.trace)
     if not 0 <= position < len(labels):
-        raise ValueError(f"the text has {len(labels)} decisions, none is number {position}")
+        raise ValueError(f"the text has {len(labels)} decisions; there is no decision {position}")
     (token,) = run.scope.tokenizer.tokens((labels[position],))
     return token_value(token)
 
@@ -111,7 +111,7 @@ def choice(run: CurrentRun, position: int) -> ReadingValue:
     answer = first_output(run.trace)
     predicted = getattr(answer, "predicted", ())
     if not isinstance(predicted, tuple) or position >= len(predicted):
-        raise ValueError(f"the model makes no decision number {position}")
+        raise ValueError(f"the model makes no decision {position}")
     return token_value(predicted[position])
 
 
@@ -149,10 +149,10 @@ def _stream(trace: Trace, stream: str) -> tuple[str, ...]:
 
 
 def _decisions(trace: Trace) -> tuple[Sequence[int], torch.Tensor]:
-    """Return the labels of the decisions and their log-probabilities, of a model of next tokens."""
+    """Return the labels and log-probabilities of the decisions of a model of next tokens."""
     answer = first_output(trace)
     if not isinstance(answer, NextToken | TokenInOrder):
-        raise ValueError("the model decides on no token after another")
+        raise ValueError("the model does not predict one token after another")
     return answer.labels, answer.log_probs
 
 

@@ -21,7 +21,7 @@ from viz_app.lessons.sentence import ReadingValue
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 
-MAX_BACKWARDS_TOKENS = 512  # tokens of a text that is read backwards as well
+MAX_BACKWARDS_TOKENS = 512  # tokens of a text that is also read backwards
 
 
 @reading
@@ -29,13 +29,13 @@ def weight(run: CurrentRun, site: str, head: int, query: int, key: int) -> Readi
     """Return one attention weight."""
     row = _row(run.trace, site, head, query)
     if key >= len(row):
-        raise ValueError(f"{site} reads {len(row)} tokens, none is number {key}")
+        raise ValueError(f"{site} reads {len(row)} tokens; there is no token {key}")
     return share_value(row[key])
 
 
 @partial(reading, predicted_as=TOKEN_STEP)
 def most_read(run: CurrentRun, site: str, head: int, query: int) -> ReadingValue:
-    """Return the token that a row of weights reads most."""
+    """Return the token with the largest weight in a row."""
     row = _row(run.trace, site, head, query)
     key = max(range(len(row)), key=row.__getitem__)
     return ReadingValue(key, plain_token(run.trace.attention[site].key_tokens[key]))
@@ -53,7 +53,7 @@ def divergence(run: CurrentRun, site: str, head: int, query: int) -> ReadingValu
     theirs = _row(without_changes(run).trace, site, head, query)
     ours = _row(run.trace, site, head, query)
     if len(theirs) != len(ours):
-        raise ValueError("the two rows read different tokens")
+        raise ValueError("the two rows have different keys")
     pair = torch.tensor([ours, theirs]).double()
     return number_value(float(js_divergence(pair[0], pair[1])), 2)
 

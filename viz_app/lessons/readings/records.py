@@ -1,4 +1,4 @@
-"""Readings of what was measured over held-out texts and stands in a checkpoint's record."""
+"""Readings of measurements over held-out texts, from a checkpoint's record."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from viz_app.lessons.readings.registry import count_value, number_value, reading
 from viz_app.lessons.sentence import ReadingValue
 from viz_app.session.current_run import CurrentRun
 
-MAX_PATH_LENGTH = 6  # names from the training record to one of its numbers
+MAX_PATH_LENGTH = 6  # names in the path to a number of the training record
 
 
 @reading
@@ -30,7 +30,7 @@ def costliest_kind(run: CurrentRun) -> ReadingValue:
 
 @reading
 def surveyed(run: CurrentRun, survey: str, measure: str) -> ReadingValue:
-    """Return a mean over held-out texts, as `attnscope survey --record` wrote it down."""
+    """Return a mean over held-out texts, recorded by `attnscope survey --record`."""
     record = _surveyed_mean(run, survey, measure)
     return value_in_unit(record["mean"], record["unit"])
 

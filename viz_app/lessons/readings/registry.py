@@ -12,7 +12,7 @@ from viz_app.drawing.labels import token_text
 from viz_app.lessons.sentence import ReadingValue
 from viz_app.session.current_run import CurrentRun
 
-SPACE_LABEL = "·"  # of drawing/labels.py, for a space
+SPACE_LABEL = "·"  # for a space, as in drawing/labels.py
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Named:
         )
 
     def of(self, run: CurrentRun, arguments: tuple[str, ...]) -> ReadingValue:
-        """Return what it reads from this run."""
+        """Return its value in this run."""
         values = (kind(text) for text, kind in zip(arguments, self.kinds.values(), strict=True))
         return self.read(run, *values)
 
@@ -64,7 +64,7 @@ def without_changes(run: CurrentRun) -> CurrentRun:
 
 
 def number_value(value: float, digits: int) -> ReadingValue:
-    """Return a number with so many digits after the point, or its order of magnitude if tiny."""
+    """Return a number with this many digits after the point, or its order of magnitude if tiny."""
 
     def write(number: float) -> str:
         is_tiny = number != 0 and abs(number) < 0.5 * 0.1**digits
@@ -86,7 +86,7 @@ def value_in_unit(value: float, unit: str) -> ReadingValue:
 
 
 def count_value(value: int) -> ReadingValue:
-    """Return a number of things, with separators of thousands."""
+    """Return a count, with thousands separators."""
     return ReadingValue(value, f"{value:,}", "{:,.0f}".format)
 
 
