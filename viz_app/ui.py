@@ -75,7 +75,7 @@ def checks_panel(checks: dict, trained: str, prefix: str = "") -> None:
 
 
 def downloads(files: Sequence[Download]) -> None:
-    """Show a link for each file; it is made when it is asked for, while it is sent."""
+    """Show a link for each file; it is made on request, while it is sent."""
     links = [{"label": file.label, "url": download_address(file)} for file in files]
     show(FILES, {"files": links})
 

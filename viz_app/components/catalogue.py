@@ -53,7 +53,7 @@ PICKED = {"on_choose": Event("pick", _whole("query", "key"))}
 # Lines of text from users, files and models, set as text and never as HTML.
 PLAIN = Component("plain", ("plain.js",), common="live")
 
-# Links to files, each made when it is asked for (viz_app/session/downloads.py).
+# Links to files, each made on request (viz_app/session/downloads.py).
 FILES = Component("files", ("files.js",))
 
 # The question that a page ends with; `on_go()` opens the page that answers it.
@@ -355,14 +355,14 @@ CLASSROOM = Component(
     },
 )
 
-# The lessons on offer; `on_begin(name)`.
+# The available lessons; `on_begin(name)`.
 LESSON_LIST = Component(
     "lesson_list",
     ("lesson_list.js",),
     events={"on_begin": Event("begin", lambda name: (str(name),))},
 )
 
-# A box for one's own data: pasted, dropped or chosen; `on_kept()` once the server has them.
+# A box for the user's own data: pasted, dropped or chosen; `on_kept()` once the server has them.
 OWN_DATA = Component(
     "own_data",
     ("own_data.js",),
@@ -370,7 +370,7 @@ OWN_DATA = Component(
     common="live",
 )
 
-# A box for one's own file, an image or a sound, chosen or dropped; `on_kept(reference)` once
+# A box for the user's own file, an image or a sound, chosen or dropped; `on_kept(reference)` once
 # the server has it.
 OWN_FILE = Component(
     "own_file",

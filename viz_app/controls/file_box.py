@@ -1,4 +1,4 @@
-"""The control of a field whose value is a file: the examples, and a file of one's own."""
+"""The control of a field whose value is a file: the examples, and the user's own file."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -26,7 +26,7 @@ LESSON_PAGE_NAMES = (
 
 
 def offered_lessons() -> Library:
-    """Return the lessons on offer."""
+    """Return the available lessons."""
     return library(LESSON_PAGE_NAMES, declared_parameters())
 
 

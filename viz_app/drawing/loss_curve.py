@@ -10,7 +10,7 @@ LOSSES_CAPTION = (
     "Loss per token: training (line), held-out (dots); bar = current step. The losses are on a"
     f" logarithmic scale, the steps spaced as log(1 + step/{STEP_UNIT})."
 )
-CURVE_HEIGHT = 150  # px with axes; the pictures below the chart stay in sight
+CURVE_HEIGHT = 150  # px with axes; the pictures below the chart stay visible
 MIN_LOSS = 5e-5  # half the last of a record's four decimals; a log axis cannot show 0
 
 

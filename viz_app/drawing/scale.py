@@ -38,7 +38,7 @@ class Scale:
     hides_sinks: bool = False
 
     def of(self, n_key: int) -> "Scale":
-        """Return the scale for rows of so many keys: one of SCALE_NAMES."""
+        """Return the scale for rows of this many keys: one of SCALE_NAMES."""
         return replace(self, name=automatic(n_key)) if self.name == AUTO else self
 
     def strengths(
@@ -68,7 +68,7 @@ class Scale:
 
 
 def automatic(n_key: int) -> str:
-    """Return the scale that shows rows of so many keys best."""
+    """Return the scale that shows rows of this many keys best."""
     return ROW_SCALE if n_key > MAX_DRAWN_KEYS else WEIGHT_SCALE
 
 

@@ -25,7 +25,7 @@ PERSON_COOKIE = "attnscope_person"
 MAX_WRONG_CODES, WRONG_CODE_SECONDS = (
     10,
     60.0,
-)  # wrong codes that a session may try in so many seconds
+)  # wrong codes that a session may try in this many seconds
 ENDED = "The class has ended. The lesson stays open."
 UNKNOWN_CLASS = "There is no class {}. Ask your teacher for the code."
 TOO_MANY = "Too many wrong codes. Try again in a minute."

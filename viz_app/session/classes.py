@@ -1,7 +1,7 @@
 """Classes: which step of a lesson a teacher has opened for pupils, and what they predict.
 
 A class has a code of eight digits. All server processes of an app share one SQLite file, which
-is deleted when the app ends. It holds no names: a person is a random text that their browser keeps.
+is deleted when the app ends. It has no names: a person is a random text that their browser keeps.
 A class and its predictions are deleted when the teacher ends it, or after an hour without the
 teacher.
 """

@@ -35,7 +35,7 @@ _running: Counter[str] = Counter()  # downloads in progress, by session token
 
 @dataclass(frozen=True)
 class Download:
-    """A file on offer: its label, its name, its content, and the facts about its run."""
+    """A file to download: its label, its name, its content, and the facts about its run."""
 
     label: str
     name: str

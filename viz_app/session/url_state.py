@@ -70,7 +70,7 @@ _SESSION = "url"
 class _Session:
     """The choices of one session.
 
-    `unread` holds URL texts of parameters not yet asked for; `resolved` the parameters asked for or
+    `unread` holds URL texts of parameters not yet read; `resolved` the parameters read or
     chosen since the URL was followed; `used` those of this run, which the URL holds after it.
     `linked` are the parameters whose value this run read from the URL; `invalid` holds the message
     for each invalid URL text, until the parameter changes.
@@ -173,7 +173,7 @@ def _is_history_navigation() -> bool:
 def drop_missing(prefix: str) -> None:
     """While the URL is followed, reset the parameters with this prefix that are missing from it.
 
-    For parameters that this run may not ask for although the URL decides them.
+    For parameters that this run may not read although the URL decides them.
     """
     session = _session()
     if session.follows:

@@ -55,7 +55,7 @@ class WatchedRun:
     _read: object = None  # version of the file that the description was read from
     _site: str = ""
     _next_look: float = 0.0  # when the next look is due
-    _next_request: float = 0.0  # when the next report is asked for
+    _next_request: float = 0.0  # when the next report is requested
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property

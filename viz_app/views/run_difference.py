@@ -134,7 +134,7 @@ def why_none(ours: Quantity, theirs: Quantity) -> str:
 
 
 def undrawn_note(n: int, what: str = "token") -> str:
-    """Say that so many rows or columns are not drawn."""
+    """Say that this many rows or columns are not drawn."""
     return f"{n} {what}s are too many for a difference; at most {MAX_DIFFERENCE} are drawn"
 
 

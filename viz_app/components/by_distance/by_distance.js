@@ -1,5 +1,5 @@
 // A number at each distance as a line; a band from the least to the largest where there are several, one distance marked. The picture
-// has one height whatever the text, so that nothing moves while someone types; in a presentation, its letters are larger and it is slightly higher.
+// has one height for any text, so that nothing moves while someone types; in a presentation, its letters are larger and it is slightly higher.
 const ROOM = { left: 62, right: 12, top: 8, bottom: 42 }, HEIGHT = 280, POINT = 3, PLACE = 5.5; // px
 const MARKED = HEAD_COLOURS[5];
 

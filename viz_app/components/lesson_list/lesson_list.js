@@ -1,4 +1,4 @@
-// The lessons on offer; a click begins one.
+// The available lessons; a click begins one.
 function mount({ data, parentElement, setTriggerValue }) {
   parentElement.querySelector(".lesson-list").replaceChildren(...data.lessons.map(({ name, title, about, length }, i) => {
     const item = document.createElement("li"), button = put(item, "button");

@@ -21,7 +21,7 @@ class History {
 
 // Asks for new pictures while someone types in the text boxes: one question at a time, then for what has been typed
 // since. Without an answer nothing is lost, because Streamlit's rerun follows. An answer that was made with the choices before the
-// last rerun is not shown: it is asked for again.
+// last rerun is not shown: it is requested again.
 class Live {
   constructor() {
     document.addEventListener("input", (event) => this.boxes.some((box) => event.target.closest?.(box)) && this.ask());

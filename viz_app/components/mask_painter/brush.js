@@ -166,7 +166,7 @@ class Brush {
     this.draw();
   }
 
-  // The keyboard's cell so many rows down and columns to the right; the first key puts it on the first cell.
+  // Moves the keyboard's cell by this many rows and columns; the first key puts it on the first cell.
   go(rows, columns) {
     const { cursor } = this, within = (v, n) => Math.min(n - 1, Math.max(0, v));
     this.cursor = cursor

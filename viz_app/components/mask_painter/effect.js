@@ -42,7 +42,7 @@ class Effect {
     }
   }
 
-  // The file has all three pictures beside each other, whatever the page has room for.
+  // The file has all three pictures side by side, even if the page has space for fewer.
   save() {
     this.place.classList.add("together");
     try {

@@ -1,5 +1,5 @@
 // Signed numbers as a matrix, such as states: the tokens down the left side, the numbers of a state along the bottom, or the
-// names of the columns above it. The picture has one height whatever the text, so that nothing moves while someone types.
+// names of the columns above it. The picture has one height for any text, so that nothing moves while someone types.
 const ROOM = { left: 108, right: 10, top: 24, bottom: 62 },
   NAMED = { top: 62, bottom: 32 },
   HEIGHT = 420,

@@ -193,8 +193,8 @@ _WHY = (
 def explain_lack(aligns: bool, heads: int, layers: int) -> str:
     """Explain what the first model lacks and the others have.
 
-    `aligns` is True if the second has an alignment; the third attends to the source in so many
-    `heads` of `layers`, 0 where there is no third model.
+    `aligns` is True if the second has an alignment; the third attends to the source in
+    `heads` heads of each of `layers` layers, 0 if there is no third model.
     """
     parts = []
     if aligns:

@@ -161,7 +161,7 @@ def _quantities(run: CurrentRun, choices: ShuffleChoices) -> list[Quantity]:
 def _answers(run: CurrentRun, choices: ShuffleChoices) -> list[tuple[str, str]]:
     """Say what a model that does not write answers to the row as typed and reordered.
 
-    It is asked with positions and without.
+    It is measured with positions and without.
     """
     if run.scope.model.can_write:
         return []

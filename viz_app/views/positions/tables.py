@@ -37,7 +37,7 @@ TABLE_D_MODEL, TABLE_LENGTH = (
 )
 DIMS = Several("positions-dims", FIRST_DIMS, max_items=len(charts.LINE_COLOURS))
 MAP_NAMES = ("Table", "Similarity", "By distance")
-LOW = 280  # px: keeps the explanation of a rotation's pictures in sight
+LOW = 280  # px: keeps the explanation of a rotation's pictures visible
 WAVELENGTH_REACH = 100_000  # positions: the least end of the scale of wavelengths
 WAVELENGTH_TITLE = "How many positions one full turn takes, by "
 
