@@ -148,9 +148,9 @@ def _candidates() -> dict[str, Path]:
         for config in root.glob("*/" * (depth + 1) + "config.json")
     )
     downloads = [config.parent for config in root.glob("models--*/snapshots/*/config.json")]
-    found = {downloaded_name(path): path for path in sorted(downloads, key=_changed_at)}
-    found |= {path.relative_to(root).as_posix(): path for path in configured}
-    return {f"{root.name}/{name}": path for name, path in found.items()}
+    by_name = {downloaded_name(path): path for path in sorted(downloads, key=_changed_at)}
+    by_name |= {path.relative_to(root).as_posix(): path for path in configured}
+    return {f"{root.name}/{name}": path for name, path in by_name.items()}
 
 
 def _changed_at(folder: Path) -> float:

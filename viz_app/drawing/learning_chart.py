@@ -180,8 +180,8 @@ def _lines(points: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[
 def _points(curve: Curve, metric: str) -> list[dict[str, Any]]:
     """Return the points of a run; for a long line, evenly spaced ones and the last."""
     losses = [row for row in curve.rows if "loss" in row and row["step"] > 0]
-    every = -(-len(losses) // MAX_POINTS) or 1
-    thinned = losses[::every] + losses[-1:] * (len(losses) % every != 1 and every > 1)
+    stride = -(-len(losses) // MAX_POINTS) or 1
+    thinned = losses[::stride] + losses[-1:] * (len(losses) % stride != 1 and stride > 1)
     points = [_point(row, "loss", TRAINING_LINE, curve.name) for row in thinned]
     for row in curve.rows:
         if "validation loss" in row:

@@ -112,8 +112,8 @@ class WatchedRun:
         """Return the rows of the curve, and the losses reported since."""
         with self._lock:
             curve = self.record.get("curve", [])
-            every = -(-len(curve) // MAX_CURVE_ROWS) or 1
-            rows = {row["step"]: row for row in [*self.losses, *curve[:-1:every], *curve[-1:]]}
+            stride = -(-len(curve) // MAX_CURVE_ROWS) or 1
+            rows = {row["step"]: row for row in [*self.losses, *curve[:-1:stride], *curve[-1:]]}
             return [rows[step] for step in sorted(rows)]
 
     def example(self, model: Model) -> list[str]:

@@ -7,7 +7,7 @@ class Strip {
     useKeys(box, { ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1) });
   }
 
-  // To the place before or after; false where there is none.
+  // To the place before or after; false if there is none.
   step(by) {
     const to = this.picture ? this.picture.position + by : -1;
     if (!(to in (this.picture?.places ?? []))) return false;

@@ -56,7 +56,7 @@ class Tree {
     });
   }
 
-  // With the keyboard to another node; false where there is none.
+  // With the keyboard to another node; false if there is none.
   go(step, rank) {
     if (!this.picture.steps[step]?.[rank]) return false;
     this.svg.querySelector(`g.node[data-step="${step + 1}"][data-rank="${rank + 1}"]`).focus();

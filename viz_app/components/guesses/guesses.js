@@ -12,7 +12,7 @@ class Guesses {
     useKeys(this.row, { ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1) });
   }
 
-  // The keyboard to the next token that can be hidden; false where there is none.
+  // The keyboard to the next token that can be hidden; false if there is none.
   step(by) {
     const open = this.chips.filter((chip) => !chip.disabled), next = open[open.indexOf(this.row.getRootNode().activeElement) + by];
     if (!next) return false;

@@ -1,4 +1,4 @@
-// What each head adds to the residual stream at one token: the parts of Concat, what W_O makes of each, how long it is and
+// What each head adds to the residual stream at one token: the parts of Concat, each times its rows of W_O, how long it is and
 // which way it points. A click on a row chooses the head.
 const SPARE = 40; // px that a walk needs for its steps
 

@@ -92,7 +92,7 @@ class Walk {
     this.tell({ query: this.picture.query, key: index, ...(this.waiting === undefined ? {} : { stage: this.waiting }) });
   }
 
-  // The key above or below the chosen one; false where there is none.
+  // The key above or below the chosen one; false if there is none.
   neighbour(step) {
     const { indices } = this.picture, next = indices[indices.indexOf(this.key_) + step];
     return next !== undefined && !this.atHeads && this.choose(next);

@@ -34,8 +34,8 @@ def line_styles(families: Sequence[str]) -> list[LineStyle]:
         if name and name not in families[:i]:
             styles.append(FAMILY_STYLES[name])
             continue
-        again, at = divmod(others, len(free))
-        colour, dashes = free[at][0], free[(at + again) % len(free)][1]
+        round_number, at = divmod(others, len(free))
+        colour, dashes = free[at][0], free[(at + round_number) % len(free)][1]
         styles.append((FAMILY_STYLES[name][0] if name else colour, dashes))
         others += 1
     return styles

@@ -185,10 +185,10 @@ def heads_sentence(head_sums: HeadSum, query: Label) -> str:
             f" It is added to the token's own vector, of length {float(head_sums.residual.norm()):.2f}."
         )
     )
-    alone, has_bias = len(head_sums.norms) == 1, head_sums.bias is not None
+    is_single, has_bias = len(head_sums.norms) == 1, head_sums.bias is not None
     who, total = (
         ("the one head adds", f"{'With the bias that' if has_bias else 'That'} makes")
-        if alone
+        if is_single
         else (f"head {best + 1} adds most:", f"All heads{' and the bias' * has_bias} together make")
     )
     return (

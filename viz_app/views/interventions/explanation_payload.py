@@ -228,8 +228,8 @@ def _whole_runs(row: AttentionRow, uniform: Trial) -> tuple[torch.Tensor, torch.
             for i, edit in enumerate((off, uniform.edit))
         ]
         outputs = row.scope.outputs_batch([row.trace.streams] * 2, [*row.trace.edits, *each])
-        everywhere, alone = map(logits_of, outputs)
-        return everywhere, alone
+        everywhere, in_row = map(logits_of, outputs)
+        return everywhere, in_row
 
     return cache.row_finding(row, "whole runs", run)
 
@@ -326,8 +326,8 @@ def _checks(what: FollowedDecision, row: AttentionRow, tests: QuickTests) -> lis
         )
     ]
     if uniform is not None:
-        _, alone = _whole_runs(row, uniform)
-        by_run = alone[row.decision].double().softmax(-1)
+        _, in_row = _whole_runs(row, uniform)
+        by_run = in_row[row.decision].double().softmax(-1)
         checks += [
             Check(
                 "equal weights as an edit of a whole run",

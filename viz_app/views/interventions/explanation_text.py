@@ -89,11 +89,11 @@ def adversary_outcome(
 ) -> str:
     """Say how far an adversary came, and which of the tokens tried can hold all the weight."""
     far = f"Moved by JS {divergence:.3f} nats (at most {LN_2:.3f}); TV {variation:.3f}."
-    tried = f"{n_tried} tokens" if n_tried == n_keys else f"the {n_tried} tokens tried"
+    tokens_tried = f"{n_tried} tokens" if n_tried == n_keys else f"the {n_tried} tokens tried"
     if corners:
-        return f"{far} {corners} of {tried} can each take all the weight."
+        return f"{far} {corners} of {tokens_tried} can each take all the weight."
     if n_tried < n_keys:
-        return f"{far} None of {tried} can take all the weight alone."
+        return f"{far} None of {tokens_tried} can take all the weight alone."
     return f"{far} No token alone can take all the weight."
 
 

@@ -103,8 +103,8 @@ def sweep_board(run: CurrentRun, swept: SweepResult) -> dict[str, Any]:
     """Return the payload of the board of mean effects."""
     by_head = {(one.site or (one.kind, one.layer), one.head): one for one in swept.heads}
     kinds = []
-    for kind, every in by_kind(run.trace):
-        sites = [site for site in every if site.has_causes]
+    for kind, of_kind in by_kind(run.trace):
+        sites = [site for site in of_kind if site.has_causes]
         if not sites:
             continue
         n_heads = max(site.n_heads for site in sites)

@@ -21,13 +21,13 @@ def patch_answers(run: CurrentRun, choices: PatchChoices, two: Two) -> dict[str,
         question = FollowedDecision(before, run, two.all, two.chosen)
     else:
         edited = base.with_edits(choices.other_edits)
-        every = [
+        all_decisions = [
             replace(one, row=row, option=two.there(one.option))
             for one, row in zip(two.all, two.rows, strict=True)
             if row is not None
         ]
         chosen = sum(row is not None for row in two.rows[: two.chosen])
-        question = FollowedDecision(CurrentRun(base.scope, base.trace), CurrentRun(base.scope, edited), every, chosen)  # fmt: skip
+        question = FollowedDecision(CurrentRun(base.scope, base.trace), CurrentRun(base.scope, edited), all_decisions, chosen)  # fmt: skip
     payload = outcome_payload(question)
     answer, patched = payload["answers"]
     other = answer_words(CurrentRun(source.scope, source.trace))

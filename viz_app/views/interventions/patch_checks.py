@@ -28,11 +28,11 @@ def patch_checks(measured: PatchEffects) -> list[Check]:
         i, j, _ = cell
         where = Where(activation=grid.names[i], queries=(j,))
         row, *rest = _each(measured, [[two.patch(NECESSARY, where)], *([whole] if whole else [])])
-        alone, value = float(metric(logits_of(trace.outputs), row)), float(cells[i, j])
+        single, value = float(metric(logits_of(trace.outputs), row)), float(cells[i, j])
         checks.append(
             Check(
                 "the strongest cell alone",
-                abs(alone - value),
+                abs(single - value),
                 PATCH_TOLERANCE * max(1.0, abs(value)),
                 "Its effect in another pass, by the edit that a click makes, against that in the batch of all parts",
             )

@@ -95,8 +95,10 @@ def patch_facts(trace: Trace, two: Two) -> Facts:
 def measure_patches(two: Two, choices: PatchChoices) -> PatchEffects:
     """Try every part, both ways."""
     scope, trace = two.this.scope, two.this.trace
-    every = grids(scope, trace, choices.part)
-    grid = next((one for one in every if one.key == choices.stream), next(iter(every), None))
+    all_grids = grids(scope, trace, choices.part)
+    grid = next(
+        (one for one in all_grids if one.key == choices.stream), next(iter(all_grids), None)
+    )
     is_share = choices.unit == "share" and abs(two.gap) >= MIN_GAP
     return PatchEffects(two, grid, {side: _effects(two, side, grid) for side in SIDES}, is_share)
 

@@ -236,17 +236,17 @@ def two_runs(run: CurrentRun, second: tuple[str, ...], position: int | None) -> 
         n, m = len(row.ids), len(other.streams[stream].ids) if stream in other.streams else 0
         if n != m and not alignment(trace, other, stream):
             return say.counts(n, m, noun)
-    every = decisions(trace)
+    all_decisions = decisions(trace)
     rows = [
         None if _option(trace, other, one.option) is None else _other_row(trace, other, one.row)
-        for one in every
+        for one in all_decisions
     ]
-    if not every or all(row is None for row in rows):
+    if not all_decisions or all(row is None for row in rows):
         return say.NO_COUNTERPART if isinstance(first_output(trace), Span) else say.NO_DECISION
-    chosen = _usual(trace, other, every, rows)
-    if position is not None and position < len(every) and rows[position] is not None:
+    chosen = _usual(trace, other, all_decisions, rows)
+    if position is not None and position < len(all_decisions) and rows[position] is not None:
         chosen = position
-    return Two(UneditedRun(scope, trace), UneditedRun(scope, other), every, rows, chosen)
+    return Two(UneditedRun(scope, trace), UneditedRun(scope, other), all_decisions, rows, chosen)
 
 
 def _values(scope: Scope, trace: Trace, second: tuple[str, ...]) -> list[FieldInput | None]:
@@ -287,7 +287,9 @@ def _other_row(trace: Trace, other: Trace, row: int) -> int | None:
     return aligned if aligned is not None and aligned < n else None
 
 
-def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | None]) -> int:
+def _usual(
+    trace: Trace, other: Trace, all_decisions: list[Decision], rows: list[int | None]
+) -> int:
     """Return the decision to begin with: the first in which the runs differ.
 
     For a text that continues it is the last.
@@ -297,11 +299,11 @@ def _usual(trace: Trace, other: Trace, every: list[Decision], rows: list[int | N
     differing = [
         i
         for i in shared
-        if int(ours[every[i].row])
-        == every[i].option
+        if int(ours[all_decisions[i].row])
+        == all_decisions[i].option
         != _option(other, trace, int(theirs[rows[i] or 0]))
     ]
-    default = default_decision(trace, every)
+    default = default_decision(trace, all_decisions)
     if _continues(trace):
         return shared[-1]
     return differing[0] if differing else default if default in shared else shared[0]

@@ -151,10 +151,10 @@ def tried_positions(n_tried: int, n: int, noun: str, reads_one: bool) -> str:
 
     With `reads_one` the answer is read from one position of a file, which is among them.
     """
-    tried = f"{n_tried} of {n} positions are tried"
+    extent = f"{n_tried} of {n} positions are tried"
     if noun == "text":
-        return f"Long text: {tried}, the first that differ and the last."
-    return f"{tried}: where the inputs differ most{' and the answer is read' * reads_one}."
+        return f"Long text: {extent}, the first that differ and the last."
+    return f"{extent}: where the inputs differ most{' and the answer is read' * reads_one}."
 
 
 def heads_not_tried(noun: str) -> str:

@@ -69,11 +69,11 @@ class FollowedDecision:
 def followed_decision(run: CurrentRun, choices: HeadOffChoices) -> FollowedDecision:
     """Return the run without and with its edits, and the decision to follow."""
     before = cache.changed_run(run.unchanged, run.spec.without("edits"))
-    every = decisions(before.trace)
-    chosen = default_decision(before.trace, every)
-    if choices.position is not None and choices.position < len(every):
+    all_decisions = decisions(before.trace)
+    chosen = default_decision(before.trace, all_decisions)
+    if choices.position is not None and choices.position < len(all_decisions):
         chosen = choices.position
-    return FollowedDecision(before, run, every, chosen)
+    return FollowedDecision(before, run, all_decisions, chosen)
 
 
 def decision_facts(what: FollowedDecision, **more: str) -> Facts:
@@ -83,11 +83,11 @@ def decision_facts(what: FollowedDecision, **more: str) -> Facts:
 
 def head_off_facts(what: FollowedDecision, choices: HeadOffChoices) -> Facts:
     """Return the facts about the effects of switching heads off."""
-    asked = {
+    method_facts = {
         "measured by": text.METRIC_NAMES[choices.metric],
         text.PASSES_ON: text.BASELINE_NAMES[choices.baseline],
     }
-    return decision_facts(what, **asked)
+    return decision_facts(what, **method_facts)
 
 
 def head_off_payloads(run: CurrentRun, choices: HeadOffChoices) -> Pictures:
@@ -195,13 +195,13 @@ def largest_effect(effects: HeadEffects) -> tuple[str, int, float]:
 
 def _sentence(what: FollowedDecision, effects: HeadEffects, signed: bool) -> str:
     name, head, value = largest_effect(effects)
-    every = torch.cat([grid.flatten() for grid in effects.values.values()])
+    all_effects = torch.cat([grid.flatten() for grid in effects.values.values()])
     if abs(value) < MIN_EFFECT:
         return text.NO_HEAD_CHANGES.format(MIN_EFFECT)
     place = words.head_location(what.after.trace.attention[name], head)
-    n_raise = int((every >= MIN_EFFECT).sum()) if signed else 0
+    n_raise = int((all_effects >= MIN_EFFECT).sum()) if signed else 0
     return text.strongest_head_sentence(
-        place, _nats(value), n_raise, int(every.isfinite().sum()), value, signed
+        place, _nats(value), n_raise, int(all_effects.isfinite().sum()), value, signed
     )
 
 
@@ -296,11 +296,11 @@ def _checks(
         return check_site(next(iter(trace.attention.values())))
     site, head, value = largest_effect(effects)
     scope, where = what.after.scope, Where(site=site, heads=(head,))
-    alone = effects_of(scope, trace, [(effects.edits[site, head],)], effects.metric)
+    single = effects_of(scope, trace, [(effects.edits[site, head],)], effects.metric)
     checks = [
         Check(
             "the strongest head alone",
-            abs(float(alone[0]) - value),
+            abs(float(single[0]) - value),
             ALONE_TOLERANCE * max(1.0, abs(value)),
             "Its effect in a pass of its own, against that in the batch of all heads; difference in nats",
         )

@@ -121,8 +121,8 @@ def mask_choices_within(choices: MaskChoices, run: CurrentRun, other: CurrentRun
     focus = Focus(choices.site, choices.head).within(trace)
     kinds = [kind for kind, _ in by_kind(trace)]
     kind = choices.kind if choices.kind in kinds else trace.attention[focus.site].kind
-    alone = not other.scope.model.pads or second_text_error(other, choices.second)
-    second, row = ("", 0) if alone else (choices.second, choices.row)
+    is_one_text = not other.scope.model.pads or second_text_error(other, choices.second)
+    second, row = ("", 0) if is_one_text else (choices.second, choices.row)
     return replace(choices, second=second, row=row, kind=kind, site=focus.site, head=focus.head)
 
 

@@ -306,14 +306,14 @@ def explain_distances(scores: ScoresByDistance, turns: bool, hidden: bool) -> li
             f"Content and position are both in these scores.{order_note}",
         ),
     ]
-    alone = [
+    turn_rows = [
         ("lead", "Rotation alone: one query and one key"),
         (
             "line",
             "The tokens stay the same and only their distance changes, so the line shows the rotation alone.",
         ),
     ]
-    return rows + alone * turns
+    return rows + turn_rows * turns
 
 
 def _files(run: CurrentRun, choices: DistanceChoices) -> Sequence[File]:

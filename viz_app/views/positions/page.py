@@ -30,13 +30,13 @@ def positions_answer(model: Model) -> str:
         )
     if model.order_source in (BY_ROTATION, UNSEEN):
         return f"This model {NO_TABLE_REASONS[model.order_source]}."
-    alone = "Attention alone ignores order."
+    order = "Attention alone ignores order."
     if model.stack == "decoder":
-        alone = "The look-ahead mask gives some order: each token attends only to those before it."
+        order = "The look-ahead mask gives some order: each token attends only to those before it."
     added = "a position vector is added to each token."
     begin = "In addition, " if model.stack == "decoder" else "So "
     without = "This model has no position vectors. In others, "
-    return f"{alone} {without if model.order_source == BY_MASK else begin}{added}"
+    return f"{order} {without if model.order_source == BY_MASK else begin}{added}"
 
 
 def _leads_to(run: CurrentRun, choices: object) -> NextQuestion:

@@ -141,9 +141,9 @@ def answer_sentence(where: str, original: tuple[str, str], reordered: tuple[str,
     Each answer is its label and itself.
     """
     (label, answer), (other_label, other) = original, reordered
-    again = "" if other_label == label else f"{other_label}: "
+    label_prefix = "" if other_label == label else f"{other_label}: "
     first = f"{where[:1].upper()}{where[1:]}, {label}: {answer} as typed"
-    return f"{first}; {again}{other} if reordered."
+    return f"{first}; {label_prefix}{other} if reordered."
 
 
 def explain_recurrent_shuffle(test: ShuffleTest) -> str:
