@@ -562,6 +562,10 @@ def test_the_lengths_are_those_of_the_records_and_the_missing_ones_are_named(shi
     assert "attnscope evaluate eng-fra --data" not in prose(at)
     assert "Each point is a score over 13 to 71 cases" in prose(at)
     assert "best on its longest" in say.score_drop({"x": [LENGTHS[0]]}, {"x": 1})
+    zero = [bucket | {"score": 0.0} for bucket in LENGTHS]
+    assert "scores 0 at every length" in say.score_drop({"x": zero}, {"x": 1})
+    rows = files.lengths_csv({"x": zero}).splitlines()[1:]
+    assert [row.split(",")[-2:] for row in rows] == [["0.0", "0.0"]] * len(zero)
     chart = charts.length_chart({"a": LENGTHS}, "t").to_dict()
     assert [r["words"] for r in next(iter(chart["datasets"].values()))] == [2.0, 6.5]
 

@@ -64,9 +64,9 @@ def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
 def _mean_peaks(trace: Trace, site: AttentionSite) -> Tensor:
     """Return (head,): the mean of the strongest weights of queries, or of words that are read.
 
-    Long texts are sampled, down to fewer than 2 · MAX_SAMPLED_ROWS queries.
+    Long texts are sampled, down to at most MAX_SAMPLED_ROWS queries.
     """
-    rows = slice(0, None, max(1, site.n_query // MAX_SAMPLED_ROWS))
+    rows = slice(0, None, max(1, -(-site.n_query // MAX_SAMPLED_ROWS)))
     words = _words_read(trace, site)[rows]
     site, among_each_other = site.read("q", "k"), site.query_stream == site.key_stream
     return torch.stack(

@@ -256,14 +256,16 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
     return with_title(spread + line, title, 320)
 
 
-def _length_rows(records: Mapping[str, list[dict]]) -> pd.DataFrame:
-    """Return a row for each bucket of lengths of each checkpoint.
+def shares_of_best(buckets: Sequence[dict]) -> list[float]:
+    """Return each bucket's score as a share of the best one's; 0 where no bucket scores at all."""
+    best = max((bucket["score"] for bucket in buckets), default=0)
+    return [bucket["score"] / best if best else 0.0 for bucket in buckets]
 
-    `share` is its score as a share of the checkpoint's best, 0 where no bucket scores at all.
-    """
+
+def _length_rows(records: Mapping[str, list[dict]]) -> pd.DataFrame:
+    """Return a row for each bucket of lengths of each checkpoint."""
     rows = []
     for name, buckets in records.items():
-        best = max((bucket["score"] for bucket in buckets), default=0)
         rows += [
             {
                 "model": name,
@@ -271,9 +273,9 @@ def _length_rows(records: Mapping[str, list[dict]]) -> pd.DataFrame:
                 "lengths": f"{b['least']}–{b['most']}",
                 "score": b["score"],
                 "cases": b["cases"],
-                "share": b["score"] / best if best else 0,
+                "share": share,
             }
-            for b in buckets
+            for b, share in zip(buckets, shares_of_best(buckets), strict=True)
         ]
     return pd.DataFrame(rows)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from models.analysis.layer_timing import Timing
 from viz_app.drawing.csv_file import csv_table
 from viz_app.drawing.export import npz_file
+from viz_app.views.from_rnn.charts import shares_of_best
 from viz_app.views.from_rnn.maps import AlignmentMap, LayerReach
 
 
@@ -78,11 +79,10 @@ def timings_csv(timings: Sequence[Timing], where: str) -> str:
 
 def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
     """Return a row for each bucket of a checkpoint, with its share of the best bucket's score."""
-    best = {name: max(bucket["score"] for bucket in buckets) for name, buckets in records.items()}
     rows = (
-        [name, b["least"], b["most"], b["cases"], b["score"], b["score"] / best[name]]
+        [name, b["least"], b["most"], b["cases"], b["score"], share]
         for name, buckets in records.items()
-        for b in buckets
+        for b, share in zip(buckets, shares_of_best(buckets), strict=True)
     )
     return csv_table(
         ["checkpoint", "least words", "most words", "cases", "BLEU", "share of its best"], rows

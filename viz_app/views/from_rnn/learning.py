@@ -129,7 +129,9 @@ def score_drop(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) 
             f"{best['least']}–{best['most']} words",
             f"{longest['least']}–{longest['most']} words",
         )
-        if best is longest:
+        if not best["score"]:
+            lines.append(f"- **{name}** scores 0 at every length.")
+        elif best is longest:
             lines.append(
                 f"- **{name}** is best on its longest sentences, {where[1]}: {longest['score']:.1f}."
             )
