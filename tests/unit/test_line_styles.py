@@ -208,6 +208,28 @@ SCREENS = {  # → the sizes of labels, of the titles of axes and of the chart's
 }
 
 
+def stacked_legends(before: dict[str, Any], after: dict[str, Any]) -> list[int]:
+    """Check that no entry of a legend below the plot is cut on a phone; return what rows add, in px.
+
+    Removes the columns from both, so that the rest can be compared.
+    """
+    added = []
+    parts = [(before, after), *zip(before.get("layer", ()), after.get("layer", ()), strict=True)]
+    for one, other in parts:
+        for name in ("color", "strokeDash"):
+            legends = [
+                each.get("encoding", {}).get(name, {}).get("legend") for each in (one, other)
+            ]
+            if not legends[0] or legends[0].get("orient") != "bottom":
+                continue
+            names = one["encoding"][name]["scale"]["domain"]
+            columns = [legend.pop("columns") for legend in legends]
+            assert columns[1] == 1 or columns[1] * max(map(len, names)) <= 36
+            rows = [-(-len(names) // each) for each in columns]
+            added.append(max(0, 20 * (rows[1] - rows[0])))
+    return added
+
+
 @pytest.mark.parametrize("screen", SCREENS, ids=str)
 @pytest.mark.parametrize(
     "draw", MADE, ids=lambda draw: f"{draw.__module__.split('.')[-2]}.{draw.__name__}"
@@ -251,6 +273,8 @@ def test_a_screen_changes_the_letters_and_the_height_alone(draw: Any, screen: Sc
         assert [sizes[1][side] for side in ("width", "height")] == [
             factor * sizes[0][side] for side in ("width", "height")
         ]
+    elif screen.window == "phone" and (added := stacked_legends(before, after)):
+        assert sizes[1]["height"] == sizes[0]["height"] + max(added)
     else:
         assert sizes[1]["height"] == sizes[0]["height"] + taller
         if "width" in sizes[0]:

@@ -1,7 +1,7 @@
 """Shared parts of charts: titles, line styles, and a plotly layout in the page's colours."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from types import MappingProxyType
 from typing import TypeVar
@@ -41,6 +41,8 @@ LEGEND_LAYOUT = {
 TITLE_CHARACTERS = 44  # in a line of a title
 # px; Streamlit's own follow the page's font size, which changes after the chart has been drawn
 AXIS_PADDING = {"labelPadding": 6, "titlePadding": 8}
+LEGEND_LINE = 20  # px, of an entry of a legend
+PHONE_LEGEND_LENGTH = 36  # characters of the entries of a legend that are side by side on a phone
 MAX_LABEL_LENGTH = 20  # longest label of a legend, in multiples of its font size
 Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
 
@@ -130,9 +132,12 @@ def fitted(chart: Chart, screen: Screen, *, grows: bool = True, extra_px: int = 
     if isinstance(chart, go.Figure):
         return _fitted_figure(chart, screen)
     is_usual = screen == USUAL_SCREEN  # a deep copy is not needed then
-    chart = chart.copy(deep=False if is_usual else ["title", "layer", "spec"])
+    chart = chart.copy(deep=False if is_usual else ["title", "layer", "spec", "encoding"])
     if not is_usual:
-        if grows:
+        rows_added = _stack_legends(chart) if screen.window == "phone" else None
+        if rows_added is not None:
+            chart.height += LEGEND_LINE * rows_added
+        elif grows:
             _grow(chart, screen)
             if extra_px and screen.is_presented and screen.window != "phone":
                 chart.height += extra_px
@@ -145,6 +150,32 @@ def fitted(chart: Chart, screen: Screen, *, grows: bool = True, extra_px: int = 
         "legend": sizes | {"labelLimit": MAX_LABEL_LENGTH * size},
     }
     return chart
+
+
+def _stack_legends(chart: alt.TopLevelMixin) -> int | None:
+    """Put the entries of a legend below the plot in the columns that a phone has room for.
+
+    Return how many rows the legend gains; None if there is none below the plot.
+    """
+    added = None
+    for channel in _channels_with_legends(chart):
+        legend, names = channel["legend"], channel["scale"].domain
+        columns = max(1, PHONE_LEGEND_LENGTH // max(map(len, names)))
+        rows = [-(-len(names) // each) for each in (legend.columns, columns)]
+        added = max(0, rows[1] - rows[0])
+        channel["legend"] = legend.copy(deep=False)
+        channel["legend"].columns = columns
+    return added
+
+
+def _channels_with_legends(chart: alt.TopLevelMixin) -> Iterator[alt.Color | alt.StrokeDash]:
+    """Yield the encodings of a chart and of its layers that have a legend below the plot."""
+    for part in (chart, *(chart.layer if isinstance(chart, alt.LayerChart) else ())):
+        for name in ("color", "strokeDash"):
+            channel = part.encoding[name] if part.encoding is not alt.Undefined else None
+            legend = channel["legend"] if isinstance(channel, alt.Color | alt.StrokeDash) else None
+            if isinstance(legend, alt.Legend) and legend.orient == "bottom":
+                yield channel
 
 
 def _enlarge(chart: alt.TopLevelMixin, screen: Screen) -> None:
