@@ -30,7 +30,7 @@ from models.trace.outputs import (
     TokenInOrder,
 )
 
-WEIGHT_DIGITS = 6  # of a weight that is set by hand, to keep edits short
+WEIGHT_DIGITS = 6  # of a weight set by hand, to keep edits short
 
 
 @runtime_checkable
@@ -56,15 +56,13 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
         ValueError: no row of this attention belongs to that decision alone.
     """
     if not site.has_causes:
-        raise ValueError(
-            f"{site.name}: only weights are known, which cannot be set: {site.why_given}"
-        )
+        raise ValueError(f"{site.name}: its weights are known but cannot be set: {site.why_given}")
     output = next(
         (one for one in trace.outputs.values() if getattr(one, "logits", None) is not None), None
     )
-    of_row = isinstance(output, ClassProbabilities | MultiLabelProbabilities)
-    several = of_row and output.position is None
-    if output is None or several or isinstance(output, ChoiceProbabilities):
+    is_classes = isinstance(output, ClassProbabilities | MultiLabelProbabilities)
+    reads_several = is_classes and output.position is None
+    if output is None or reads_several or isinstance(output, ChoiceProbabilities):
         raise ValueError("this answer is read from several tokens at once, not from one row")
     if output.stream != site.query_stream:
         raise ValueError(
@@ -72,18 +70,20 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
             f"{output.stream} tokens: none of its rows belongs to one word"
         )
     if isinstance(output, MaskedToken):
-        places: Sequence[int | None] = output.positions
+        positions: Sequence[int | None] = output.positions
     elif isinstance(output, ClassProbabilities | MultiLabelProbabilities):
-        places = (output.position or 0,) * len(output.logits.reshape(-1, output.logits.shape[-1]))
+        positions = (output.position or 0,) * len(
+            output.logits.reshape(-1, output.logits.shape[-1])
+        )
     elif isinstance(output, TokenClasses):
-        places = [output.source(row) for row in range(len(output.logits))]
+        positions = [output.source(row) for row in range(len(output.logits))]
     elif isinstance(output, NextToken | TokenInOrder):
-        places = range(len(output.logits))
+        positions = range(len(output.logits))
     else:
         raise ValueError(f"the answer of type {type(output).__name__} has no row of its own")
-    if not 0 <= decision < len(places):
-        raise ValueError(f"decisions are 0 to {len(places) - 1}, got {decision}")
-    if (query := places[decision]) is None:
+    if not 0 <= decision < len(positions):
+        raise ValueError(f"decisions are 0 to {len(positions) - 1}, got {decision}")
+    if (query := positions[decision]) is None:
         raise ValueError("this part of the answer is read from no token")
     if not 0 <= query < site.n_query:
         raise ValueError(f"{site.name} has {site.n_query} queries, got {query}")
@@ -94,7 +94,7 @@ def query_of(trace: Trace, site: AttentionSite, decision: int) -> int:
 class AttentionRow:
     """The weights of one head at one query, in a run, and the row of logits that they lead to.
 
-    The run's own edits stay in force, before the row is replaced.
+    The run's own edits still apply; the row is replaced after them.
     """
 
     scope: EditRunner
@@ -146,11 +146,11 @@ class AttentionRow:
         self, rows: Float[Tensor, "n key"], gradients: bool = False
     ) -> Float[Tensor, "n option"]:
         """Return the logits of the decision under each of these rows of weights."""
-        n_most = max(
+        max_rows = max(
             1, MAX_BATCH_LOGITS // (len(self.logits) * (1 if self._quick else self._longest))
         )
         with torch.set_grad_enabled(gradients):
-            return torch.cat([self._answers(part) for part in rows.split(n_most)])
+            return torch.cat([self._answers(part) for part in rows.split(max_rows)])
 
     @property
     def is_quick(self) -> bool:

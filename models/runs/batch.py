@@ -66,7 +66,7 @@ class RecordedBatch:
         )
 
     def _fields(self, values: Texts) -> dict[str, Any]:
-        """Return the values by field, with what an encoded text hides or its order."""
+        """Return the values by field, with the hidden positions or order of an encoded text."""
         plain = [value.text if isinstance(value, Encoding) else value for value in values]
         fields = dict(zip_longest((field.name for field in self.model.fields), plain))
         for field, value in zip(self.model.fields, values, strict=False):

@@ -25,7 +25,7 @@ def check_model(edits: Edits, model: Model, name: str) -> None:
             raise ValueError(f"{edit}: this changes attention, not {edit.where.activation!r}")
     if edits and not model.can_edit_masks:
         raise ValueError(
-            f"of {name} only finished weights are known; its attention cannot be changed"
+            f"only finished weights are known of {name}; its attention cannot be changed"
         )
 
 
@@ -76,7 +76,7 @@ def check_edited_rows(edits: Edits, n_rows: int) -> None:
 def check_sites(edits: Edits, sites: Mapping[str, AttentionSite]) -> None:
     """Check after a run that the layers and heads that edits name exist.
 
-    A change of masks may be made for layers that the model lacks.
+    A mask change may name layers that the model lacks.
 
     Raises:
         ValueError: an edit names a layer or a head that the run does not have.

@@ -32,12 +32,12 @@ def answers_by_output(answers: Float[Tensor, "batch *position vocab"] | Answers)
 
 
 def run_in_one_batch(run: Callable[[Rows], Result], rows: Rows, edits: Edits) -> Result | None:
-    """Return `run(rows)`; of one row more if they are as many as an attention has heads.
+    """Return `run(rows)`, with one extra row if an attention has as many heads as there are rows.
 
-    The answer of that row is not to be read. None if the rows have to run one at a time.
+    Ignore the answer of the extra row. None if the rows have to run one at a time.
 
     Raises:
-        IndistinctRowsError: a single row cannot be told from the heads.
+        IndistinctRowsError: a single row cannot be told apart from the heads.
     """
     try:
         return run(rows)

@@ -70,8 +70,8 @@ def trials(row: AttentionRow, weights: Float[Tensor, "n key"]) -> list[Trial]:
     log_probs = row.answers(weights).double().log_softmax(-1)
     before = row.logits.double().softmax(-1)
     apart = js_divergence(row.weights, weights.double()).tolist()
-    varied = total_variation(before, log_probs.exp()).tolist()
-    each = zip(weights.double(), apart, varied, log_probs, strict=True)
+    variations = total_variation(before, log_probs.exp()).tolist()
+    each = zip(weights.double(), apart, variations, log_probs, strict=True)
     return [Trial(w, js, tv, answer, row.edit(w)) for w, js, tv, answer in each]
 
 
@@ -157,7 +157,7 @@ class Adversary:
     n_steps: int  # of gradient ascent; fewer than asked for if time ran out
     corners: int  # keys that can take all the weight while the answer is kept
     n_tried: int  # keys tried in this way: all of `n_keys` unless time ran out
-    n_keys: int  # that may have any weight
+    n_keys: int  # keys that the mask allows
 
 
 def adversary(
@@ -179,14 +179,14 @@ def adversary(
     rows. Ascent and the count of corners that keep the answer both stop after `max_seconds`. The
     result keeps the answer as an edit, rounding included.
     """
-    began, search = time.monotonic(), _Search(row, epsilon)
+    started, search = time.monotonic(), _Search(row, epsilon)
     if not is_movable(row):
         return Adversary(trials(row, row.weights[None])[0], 0, 0, 0, 0)
     all_corners = search.corners()
     ends = search.as_far_as_allowed(all_corners[:MAX_CORNERS])
     corners, n_tried = int((ends[1] >= 1).sum()), len(ends[1])
     for first in range(MAX_CORNERS, len(all_corners), MAX_CORNERS):
-        if time.monotonic() > began + max_seconds:
+        if time.monotonic() > started + max_seconds:
             break
         part = all_corners[first : first + MAX_CORNERS]
         corners += int(search.is_kept(row.answers(part)).sum())
@@ -196,7 +196,7 @@ def adversary(
         rng, order = torch.Generator().manual_seed(seed), ends[2].argsort(descending=True)
         random_rows = torch.rand(n_starts, len(row.weights), generator=rng, dtype=torch.float64)
         starts = torch.cat([ends[0][order[: n_starts // 2]], random_rows[n_starts // 2 :]])
-        rows, n_done = search.ascend(starts * row.allowed, n_steps, began + max_seconds)
+        rows, n_done = search.ascend(starts * row.allowed, n_steps, started + max_seconds)
         best = search.best(rows, best)
     else:
         n_done = 0
@@ -264,8 +264,8 @@ class _Search:
             others = log_probs.clone()
             others[:, option] = -torch.inf
             excess = (total_variation(answer, log_probs.exp()) - 0.9 * self.epsilon).relu()
-            behind = (others.amax(-1) - log_probs[:, option]).relu()
-            loss = (PENALTY * (excess + behind) - apart).sum()
+            shortfall = (others.amax(-1) - log_probs[:, option]).relu()
+            loss = (PENALTY * (excess + shortfall) - apart).sum()
             # with respect to the row alone: no gradient is stored on the model
             (slope,) = torch.autograd.grad(loss, logits)
             logits.grad = slope.nan_to_num(0.0)
@@ -273,7 +273,7 @@ class _Search:
         return best.detach(), done
 
     def exact(self, weights: Float[Tensor, "key"]) -> Trial:
-        """Return the trial of rounded weights; if rounding breaks the bound, of nearer ones."""
+        """Return the trial of rounded weights, or of nearer ones if rounding breaks the bound."""
         weights_of_run = self.row.weights
         for share in (1.0, 0.999, 0.99, 0.95, 0.8, 0.5):
             near = round_weights(weights_of_run + share * (weights - weights_of_run))

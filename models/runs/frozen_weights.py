@@ -26,7 +26,7 @@ class Transplant:
 
     own: Trace
     logits: Float[Tensor, "row option"]  # of the main answer, under the other model's weights
-    is_by_head: bool  # head to head; False: each head gets the mean over heads
+    is_by_head: bool  # head to head; False: each head gets the mean over heads and layers
 
     @property
     def before(self) -> Float[Tensor, "row option"]:
@@ -43,21 +43,21 @@ def read_by(other: Scope, trace: Trace) -> Trace:
     """Return the run of another model on the same tokens, generated ones included.
 
     Raises:
-        ValueError: it splits the texts into other tokens.
+        ValueError: it splits the texts into different tokens.
     """
     values = tuple(
         value if isinstance(value, str) or value is None else getattr(value, "text", value)
         for value in read_values(other, trace)
     )
     if len(trace.streams) != len(other.model.streams):
-        raise ValueError(f"{other.name} reads other fields")
+        raise ValueError(f"{other.name} reads different fields")
     rows = other.model.completed(other.encode(*values), other.tokenizer)
     same = rows.keys() == trace.streams.keys() and all(
         row.ids == trace.streams[name].ids and row.tokens == trace.streams[name].tokens
         for name, row in rows.items()
     )
     if not same:
-        raise ValueError(f"{other.name} splits the texts into other tokens")
+        raise ValueError(f"{other.name} splits the texts into different tokens")
     return other.run_batch([values])[0]
 
 
@@ -77,7 +77,7 @@ def transplant(other: Scope, trace: Trace, kind: str) -> Transplant:
     """Give another model the weights of this run, on the same tokens.
 
     Raises:
-        ValueError: it reads other tokens, or has no such attention.
+        ValueError: it reads different tokens, or has no such attention.
     """
     their_run = read_by(other, trace)
     theirs, ours = _sites(their_run, kind), _sites(trace, kind)
@@ -106,9 +106,9 @@ class TrainedModel(Protocol):
 
 
 def is_other_seed(one: TrainedModel, other: TrainedModel) -> bool:
-    """Return True if two checkpoints have one recipe, model and data, but different seeds.
+    """Return True if two checkpoints share a recipe, model and data, but not the seed.
 
-    Whether snapshots were kept makes no difference to the weights.
+    Snapshot settings are ignored, because they do not affect the weights.
     """
     mine, others = one.training.get("recipe"), other.training.get("recipe")
     if not isinstance(mine, dict) or not isinstance(others, dict):

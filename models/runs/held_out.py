@@ -14,7 +14,7 @@ from models.trace import Trace
 from models.trace.edits import Where
 from models.trace.edits.material import PositionVectors
 
-MIN_TEXTS = 8  # that a mean needs
+MIN_TEXTS = 8  # needed for a mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +69,11 @@ class HeldOut:
     def resampled(
         self, site: str, seed: int, row: Mapping[str, tuple[int, ...]], first: str, *, grows: bool
     ) -> PositionVectors:
-        """Return the head output of this attention on another text than `row`.
+        """Return the head output of this attention on a text other than `row`.
 
         `first` is the stream by which texts are told apart. If the queries' stream `grows`, each
-        position is taken from the first drawn text that reaches it, otherwise all from the first
-        text of the same length.
+        position is taken from the first drawn text that reaches it; otherwise all are taken from
+        the first text of the same length.
 
         Raises:
             ValueError: no text is long enough, or none has this length.

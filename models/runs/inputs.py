@@ -108,10 +108,12 @@ def encode_fields(
             continue
         if field.kind == POSITIONS_FIELD:
             positions = cast(Sequence[int], value)
-            streams[field.stream] = _hiding(streams[field.stream], positions, tokenizer, field)
+            streams[field.stream] = _hide_positions(
+                streams[field.stream], positions, tokenizer, field
+            )
             continue
         if field.kind == ORDER_FIELD:
-            streams[field.stream] = _ordered(
+            streams[field.stream] = _with_order(
                 streams[field.stream], cast(Sequence[int], value), field
             )
             continue
@@ -182,11 +184,12 @@ def _is_blank(value: FieldInput) -> bool:
 
 
 def _file_row(file: FieldInput, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
-    file_class, reads = _FILES[field.kind]
+    file_class, read_function = _FILES[field.kind]
     if not isinstance(file, file_class):
         article = "an" if field.kind == IMAGE_FIELD else "a"
         raise InputError(
-            f"the {field.title} must be {article} {field.kind} file, read by {reads}", field.name
+            f"the {field.title} must be {article} {field.kind} file, read by {read_function}",
+            field.name,
         )
     encode = tokenizer.encode_image if field.kind == IMAGE_FIELD else tokenizer.encode_sound
     try:
@@ -214,7 +217,7 @@ def _row(text: FieldInput, field: Field, tokenizer: Tokenizer, n_ctx: int) -> En
     return row if field.segment is None else replace(row, segments=(field.segment,) * len(row.ids))
 
 
-def _hiding(
+def _hide_positions(
     row: Encoding, positions: Sequence[int], tokenizer: Tokenizer, field: Field
 ) -> Encoding:
     try:
@@ -223,7 +226,7 @@ def _hiding(
         raise InputError(str(error), field.name) from None
 
 
-def _ordered(row: Encoding, order: Sequence[int], field: Field) -> Encoding:
+def _with_order(row: Encoding, order: Sequence[int], field: Field) -> Encoding:
     n = len(row.ids)
     if sorted(order) != list(range(n)):
         raise InputError(

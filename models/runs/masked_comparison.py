@@ -42,8 +42,8 @@ def run_masked(
     """Run inputs in one padded batch under edits; return one result each.
 
     A missing target is generated under the model's own masks first. At most `max_new` tokens are
-    generated for comparison, by default as many as the model can. `generated_tokens` and errors as
-    in `Scope.run_batch`.
+    generated for comparison, by default as many as the model can. `generated_tokens` and the errors
+    are those of `Scope.run_batch`.
     """
     traces = scope.run_batch(requests, edits=edits, generated_tokens=generated_tokens)
     if not scope.model.can_write:
@@ -61,7 +61,7 @@ def run_unmasked(scope: Scope, trace: Trace, max_new: int | None = None) -> Mask
     return _masked_run(scope, trace, n, max_new)
 
 
-def _masked_run(scope: Scope, trace: Trace, n_given: int, max_new: int | None) -> MaskedRun:
+def _masked_run(scope: Scope, trace: Trace, n_longest: int, max_new: int | None) -> MaskedRun:
     model, config = scope.model, scope.config
     input_ids, row = trace.streams[model.fields[0].stream].ids, trace.streams[model.writes].ids
     labels = trace.next_token.labels
@@ -77,7 +77,7 @@ def _masked_run(scope: Scope, trace: Trace, n_given: int, max_new: int | None) -
         draft, padding = (
             ((), ())
             if model.continues
-            else (row[1:], (config.pad_id,) * (n_given - len(input_ids)))
+            else (row[1:], (config.pad_id,) * (n_longest - len(input_ids)))
         )
         options = {"max_new": room, "edits": trace.edits, "draft_tokens": [draft]}
         padded = (*input_ids, *padding) if padding else input_ids

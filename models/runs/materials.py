@@ -96,16 +96,16 @@ class _Maker:
         }
 
     def _patched(self, edit: Patch, row: StreamEncodings) -> Material:
-        trace, stored = self._other(edit, row)
+        trace, recording = self._other(edit, row)
         if edit.of == "activation":
             name = edit.where.activation or ""
-            if name not in stored.activations:
+            if name not in recording.activations:
                 return {}  # the run's own error lists the activations
             stream = trace.activations[name].axes[1]
             index = self._index(edit, row, trace, stream)
-            return {name: _placed(stored.activations[name], index)}
+            return {name: _place(recording.activations[name], index)}
         return {
-            name: self._of_site(edit, row, trace, stored, site)
+            name: self._of_site(edit, row, trace, recording, site)
             for name, site in trace.attention.items()
             if edit.where.meets(site.kind, name, site.layer)
         }
@@ -115,20 +115,20 @@ class _Maker:
         edit: Patch,
         row: StreamEncodings,
         trace: Trace,
-        store: RecordingEdit,
+        recording: RecordingEdit,
         site: AttentionSite,
     ) -> PositionVectors:
         index = self._index(edit, row, trace, site.query_stream)
         if edit.of == "head output":
-            return _placed(site.out[0], index)
-        weights = store.weights_of(site.name)
+            return _place(site.out[0], index)
+        weights = recording.weights_of(site.name)
         if edit.alignment and site.key_stream == site.query_stream:
             key_index = self._index(edit, row, trace, site.key_stream)
-            keys = _placed(weights.transpose(-1, -2), key_index)
+            keys = _place(weights.transpose(-1, -2), key_index)
             weights = keys.vectors.transpose(-1, -2)
         elif site.key_stream != site.query_stream:
             self._check_counts(edit, row, trace, site.key_stream)
-        return _placed(weights, index)
+        return _place(weights, index)
 
     def _other(self, edit: Patch, row: StreamEncodings) -> tuple[Trace, RecordingEdit]:
         """Return the other run; it reads this row's own text in fields that the edit leaves out."""
@@ -140,12 +140,12 @@ class _Maker:
         if len(values) == 1 and model.translates and len(model.fields) > 1:
             values.append(row.get(model.writes))
         key = (edit.of, *values)
-        if key not in self.others:  # only what is patched is stored: a model may lack the rest
-            stored = RecordingEdit(
+        if key not in self.others:  # only what is patched is recorded: a model may lack the rest
+            recording = RecordingEdit(
                 wants_weights=edit.of == "attention row",
                 wants_activations=edit.of == "activation",
             )
-            self.others[key] = self.scope.run_batch([values], edits=[stored])[0], stored
+            self.others[key] = self.scope.run_batch([values], edits=[recording])[0], recording
         return self.others[key]
 
     def _index(
@@ -185,7 +185,7 @@ class _Maker:
             )
 
 
-def _placed(
+def _place(
     vectors: Float[Tensor, "*head position feature"], index: Sequence[tuple[int, int]]
 ) -> PositionVectors:
     """Return the vectors at their positions in the edited run."""

@@ -57,8 +57,8 @@ class ModelRef:
 class RunSpec:
     """Everything that determines a run.
 
-    `forced` holds (position, token id) pairs, taken while generating. A changed model reads what
-    the unchanged one read and generated, so that both runs can be compared position by position.
+    `forced` holds (position, token id) pairs, used while generating. A changed model reads what the
+    unchanged one read and generated, so that both runs can be compared position by position.
     """
 
     model: ModelRef

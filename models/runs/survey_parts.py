@@ -1,4 +1,4 @@
-"""The finished parts of a survey, kept in a file so that a stopped survey continues."""
+"""The finished parts of a survey, kept in a file so that a stopped survey can continue."""
 
 import json
 import time
@@ -10,15 +10,15 @@ from typing import Any, TypeGuard
 from models.checkpoint_files import checksum, read_json, write_bytes
 
 MAX_STATE_BYTES = 2**24  # of a file of finished parts
-WRITE_EVERY = 1.0  # seconds, at least, between two writes
+WRITE_EVERY = 1.0  # seconds between two writes, at least
 
 
 class SurveyParts:
     """The computed numbers of a survey, by the name of their part.
 
-    As a context it keeps them in the file `path`, at most every second and when an error or Ctrl-C
-    ends the block; `remove` deletes the file once nothing is left to continue. `belongs` identifies
-    the survey, its model, texts and settings. Without a path nothing is kept.
+    As a context manager it saves them to the file `path`, at most once a second and when an error
+    or Ctrl-C ends the block; `remove` deletes the file once nothing is left to continue. `belongs`
+    identifies the survey, its model, texts and settings. Without a path nothing is kept.
 
     Raises:
         ValueError: the file belongs to another survey, is damaged or cannot be read.
@@ -43,15 +43,15 @@ class SurveyParts:
             self._write()
 
     def numbers(
-        self, name: str, upper: float, work_out: Callable[[], Sequence[float]]
+        self, name: str, upper: float, compute: Callable[[], Sequence[float]]
     ) -> list[float]:
         """Return the numbers of a part, each from 0 to `upper`; they are computed only once.
 
         Raises:
-            ValueError: the numbers, of the file or computed, are not from 0 to `upper`.
+            ValueError: a number, stored or computed, is not from 0 to `upper`.
         """
         is_from_file = name in self._parts
-        numbers = self._parts[name] if is_from_file else list(work_out())
+        numbers = self._parts[name] if is_from_file else list(compute())
         if wrong := [number for number in numbers if not 0 <= number <= upper]:
             if is_from_file:
                 raise ValueError(f"{self.path} is damaged at {name!r:.60}; remove it")

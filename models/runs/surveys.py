@@ -24,7 +24,7 @@ from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import AttentionSite, Trace
 
 SHARE, SHARE_DIFFERENCE, _NATS = "share", "difference", "nats"  # units
-MIN_WORDS = 4  # in a translation, so that two words at least follow the middle one
+MIN_WORDS = 4  # in a translation, so that at least two words follow the middle one
 ADVERSARY_TEXTS = 16  # the first texts, on which the adversary searches as well
 _DIGITS = 4  # decimal places of a recorded number
 
@@ -160,7 +160,7 @@ def survey_recovery(
     n, done, originals = len(sources) * (1 + len(REPLACED_WORDS)), 0, []
     for i, source in enumerate(sources):
         largest_id = scope.tokenizer.vocab_size - 1
-        token_ids = parts.numbers(f"text {i}", largest_id, partial(_translated, scope, source))
+        token_ids = parts.numbers(f"text {i}", largest_id, partial(_translate, scope, source))
         words = generated_words(tuple(map(int, token_ids)), scope.tokenizer)
         originals += [(source, words)] * (len(words) >= MIN_WORDS)
         progress(done := done + 1, n)
@@ -174,7 +174,7 @@ def survey_recovery(
     for place in REPLACED_WORDS:
         slips = []
         for i, (source, _) in enumerate(originals):
-            measured = partial(_measured_slip, scope, source, texts, i, place, seed)
+            measured = partial(_measure_slip, scope, source, texts, i, place, seed)
             slips.append(parts.numbers(f"{place} {i}", 1, measured))
             progress(done := done + 1, n)
         for name, values in zip(RECOVERY_MEASURES, zip(*slips, strict=True), strict=True):
@@ -182,11 +182,11 @@ def survey_recovery(
     return means
 
 
-def _translated(scope: Scope, source: Encoding) -> Sequence[int]:
+def _translate(scope: Scope, source: Encoding) -> Sequence[int]:
     return scope.write(source).ids
 
 
-def _measured_slip(
+def _measure_slip(
     scope: Scope,
     source: Encoding,
     texts: Sequence[Sequence[GeneratedWord]],
@@ -210,7 +210,7 @@ def rows_of_words(scope: Scope, trace: Trace) -> list[AttentionRow]:
     """Return the row of weights that leads to each generated token before </s>.
 
     Raises:
-        ValueError: the model has not one such attention, or it has several heads.
+        ValueError: the model does not have exactly one such attention, or it has several heads.
     """
     sites = [site for site in trace.attention.values() if _belongs_to_words(trace, site)]
     if [site.n_heads for site in sites] != [1]:
@@ -246,7 +246,8 @@ def survey_weights(
     holds are not computed again.
 
     Raises:
-        ValueError: the model writes no translations, or has not one head that leads to each word.
+        ValueError: the model writes no translations, or does not have exactly one head that leads
+            to words.
     """
     if not scope.model.translates:
         raise ValueError(f"{scope.name} does not translate: this survey replaces weights per word")

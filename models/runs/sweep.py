@@ -169,13 +169,13 @@ class Sweep:
         return 1 + len(self.heads) + kinds * per_kind
 
     def run(self, progress: Callable[[int, int], object]) -> None:
-        """Make the passes that are missing, and write the losses after each."""
+        """Make the missing passes, and write the losses after each."""
         n = self.n_passes
         for done in self.steps():
             progress(done, n)
 
     def steps(self) -> Iterator[int]:
-        """Make the passes that are missing; yield the number of passes done, after each batch."""
+        """Make the missing passes; yield the number of passes done, after each batch."""
         for done, (name, edits, texts) in enumerate(self.passes()):
             if name not in self.losses:
                 losses = torch.zeros(len(texts))
@@ -187,7 +187,7 @@ class Sweep:
             yield done + 1
 
     def swept(self) -> SweepResult:
-        """Return the results, once all passes are made."""
+        """Return the results, once all passes have been made."""
         return SweepResult(
             self.baseline, len(self.texts), self.n_orders, tuple(self.results()), self.curves()
         )
@@ -213,10 +213,10 @@ class Sweep:
         return sorted(results, key=lambda one: -one.effect.mean)
 
     def curves(self) -> dict[str, dict[str, tuple[float, float, float, float]]]:
-        """Return for each kind and share of heads off (in order of importance, random orders).
+        """Return four changes of the loss for each kind and share of heads off.
 
-        The least important are off first. The four numbers are the change of the loss in that
-        order, and the lowest, upper median and highest of the random orders.
+        They are the change with the least important heads off first, and the lowest, upper median
+        and highest of the random orders.
         """
         unedited = torch.tensor(self.losses[UNEDITED])[1::2][:CURVE_TEXTS]
         by_kind: dict[str, dict[str, tuple[float, float, float, float]]] = {}
@@ -262,16 +262,16 @@ class Sweep:
         sums: dict[str, Tensor] = {}
         selecting = self.texts[::2]
         for part in self._batches(selecting):
-            nudged = HeadOutputGradients()
+            gradients_edit = HeadOutputGradients()
             texts = [selecting[i] for i in part]
-            outputs = self.scope.outputs_batch(texts, [nudged], gradients=True)
+            outputs = self.scope.outputs_batch(texts, [gradients_edit], gradients=True)
             loss = self._measure.losses(texts, outputs).sum()
-            for site, parts in nudged.head_zeros.items():
+            for site, parts in gradients_edit.head_zeros.items():
                 zeros = parts.tensors
                 grads = torch.autograd.grad(loss, zeros, retain_graph=True, allow_unused=True)
                 # without a gradient the answer does not depend on this attention
                 steps = [z.detach() if g is None else g for z, g in zip(zeros, grads, strict=True)]
-                change = parts.whole(steps) * nudged.head_outs[site].whole()
+                change = parts.whole(steps) * gradients_edit.head_outs[site].whole()
                 sums[site] = sums.get(site, 0) + change.sum((-1, -2)).abs().sum(0).cpu()
         kinds = {site: kind for (site, _), (kind, _) in self.heads.items()}
         of_one_head = {kinds.get(site) for site, values in sums.items() if len(values) == 1}
@@ -300,7 +300,7 @@ class Sweep:
         outputs = self.scope.outputs_batch(texts, edits)
         return self._measure.losses(texts, outputs)
 
-    def _of(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         """Return the model, texts and settings that a file of losses must belong to."""
         ids = [[list(row.ids) for row in text.values()] for text in self.texts]
         return {
@@ -320,7 +320,7 @@ class Sweep:
         if self.path is None or not self.path.exists():
             return
         stored = read_json(self.path, largest=MAX_SWEEP_BYTES, finite=False)
-        if stored.get("of") != json.loads(json.dumps(self._of())):
+        if stored.get("of") != json.loads(json.dumps(self._identity())):
             raise ValueError(f"{self.path} holds another sweep; remove it, or choose another file")
         if not are_parts(losses := stored.get("losses")):
             raise ValueError(f"{self.path} is damaged; remove it, and the sweep starts again")
@@ -329,5 +329,5 @@ class Sweep:
     def _write(self) -> None:
         if self.path is None:
             return
-        content = json.dumps({"of": self._of(), "losses": self.losses})
+        content = json.dumps({"of": self._identity(), "losses": self.losses})
         write_bytes(self.path, content.encode())

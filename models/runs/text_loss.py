@@ -18,7 +18,7 @@ TOKEN_LOSS, MASKED_LOSS, ANSWER_LOSS = "tokens", "masked", "answer"
 LOSS_UNITS = {
     TOKEN_LOSS: "nats per token",
     MASKED_LOSS: "nats per masked token",
-    ANSWER_LOSS: "nats an answer",
+    ANSWER_LOSS: "nats per answer",
 }
 LOSS_MASKED_SHARE = 0.15  # of the tokens of a text that are masked (Devlin et al. 2019)
 
@@ -26,7 +26,7 @@ EncodedStreams = Mapping[str, Encoding]
 
 
 def complete_streams(scope: Scope, values: Texts) -> dict[str, Encoding]:
-    """Return the rows of a text that has a loss: of all required fields, and of a translation.
+    """Encode a text with all that its loss needs: the required fields, and a translation.
 
     Raises:
         InputError: a field is missing or cannot be read, or a row is too long.
@@ -77,7 +77,7 @@ def with_hidden(
 def labels_of(outputs: Mapping[str, Output]) -> tuple[int | None, ...]:
     """Return the label of each row of the logits: the tokens read, or else the model's choice.
 
-    None if it is not known.
+    A label that is not known is None.
     """
     output = next(iter(outputs.values()))
     if isinstance(output, NextToken | TokenInOrder | MaskedToken):

@@ -1,6 +1,6 @@
 """Attention in one place: edits of the mask, the kernel, edits of its results, the record.
 
-Our layers, XLNet's, Bahdanau's alignment and third-party models hand in their kernel. Without an
+Our layers, XLNet's, Bahdanau's alignment and third-party models pass in their kernel. Without an
 edit its result is passed on unchanged.
 """
 

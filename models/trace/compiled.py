@@ -1,7 +1,7 @@
 """Compiled functions (torch.compile) while a run is recorded or edited.
 
 Compiled code marks nothing and knows no edits (`current()` and `active()` are None in it), so
-`record()` and `editing()` have it run as it is written.
+`record()` and `editing()` run the functions uncompiled.
 """
 
 import sys
@@ -19,9 +19,9 @@ _stance: Any = None
 
 @contextmanager
 def run_uncompiled() -> Iterator[None]:
-    """Run compiled functions as they are written, in all threads, until the last block ends.
+    """Run compiled functions uncompiled, in all threads, until the last block ends.
 
-    Nothing is compiled before a module is imported that can compile.
+    There is nothing to do before a module that can compile is imported.
     """
     global _blocks, _stance
     if not any(name in sys.modules for name in _COMPILERS):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class LazyLinear:
-    """activation(x·Wᵀ + b), multiplied at each reading; x may itself be lazy.
+    """activation(x·Wᵀ + b), computed whenever it is read; x may itself be lazy.
 
     Reading raises RuntimeError if the weights have changed since, because the result would not be
     that of the recorded run.

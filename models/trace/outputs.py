@@ -259,8 +259,8 @@ def best_span(start_logits: Float[Tensor, "n"], end_logits: Float[Tensor, "n"]) 
 class Similarity:
     """How alike the rows of two streams are: the cosine of their vectors.
 
-    `logit` is what the model was trained with, the cosine times a factor that it has learned, plus
-    a `bias` if it has one: its pairs are then judged one by one (Zhai et al. 2023).
+    `logit` is what the model was trained with, the cosine times a learned factor, plus a `bias` if
+    it has one: its pairs are then judged one by one (Zhai et al. 2023).
     """
 
     stream: str

@@ -29,7 +29,7 @@ from models.trace.terms import ScoreTerm
 
 MAX_KEPT_ELEMENTS = 2**16  # elements of a stored q, k or v (256 kB); larger ones are lazy
 
-# (batch, feature) of a token and its index in this pass → what goes on
+# (batch, feature) of a token and its index in this pass → the edited vectors
 TokenEditor = Callable[[Tensor, int], Tensor]
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
@@ -116,15 +116,15 @@ class Recording:
 
 
 def _detached(t: Tensor) -> Tensor:
-    """Return the tensor without gradients; itself if it has none: a decoding step marks some 80."""
+    """Return the tensor without gradients, or itself if it has none: a step marks some 80."""
     return t.detach() if t.requires_grad else t
 
 
 @contextmanager
 def record(recording: Recording | None = None) -> Iterator[Recording]:
-    """Record the forward passes made inside the block, in this thread of work only.
+    """Record the forward passes made inside the block, in this context only.
 
-    A `recording` that was begun before is continued.
+    A `recording` that is passed in is continued.
     """
     recording = Recording() if recording is None else recording
     token = _recording.set(recording)
@@ -138,7 +138,7 @@ def record(recording: Recording | None = None) -> Iterator[Recording]:
 def current() -> Recording | None:
     """Return the recording in progress in this context, if any.
 
-    There is none in compiled code, which nobody records: see models.trace.compiled.
+    There is none in compiled code, which is never recorded: see models.trace.compiled.
     """
     return None if torch.compiler.is_dynamo_compiling() else _recording.get()
 
@@ -156,10 +156,10 @@ def tap(
 ) -> Float[Tensor, "batch token feature"]:
     """Mark an intermediate and return it, the same tensor unless an edit changes it.
 
-    It costs nothing when nobody records or edits. If given, the result of `cause` is recorded
-    instead of the value, which is then one product away from other tensors; but not while an edit
-    changes activations, because the value may then differ from that product. `is_edited` says that
-    a `token_editor` has made the changes already.
+    It costs nothing while nothing is recorded or edited. If given, the result of `cause` is
+    recorded instead of the value, which is then one product away from other tensors; but not while
+    an edit changes activations, because the value may then differ from that product. `is_edited`
+    says that a `token_editor` has already made the changes.
     """
     edits = active()
     if edits is not None and edits.activations:
@@ -172,9 +172,9 @@ def tap(
 
 
 def token_editor(path: str, name: str, stream: str) -> TokenEditor | None:
-    """Return what edits one token of an intermediate, None if no edit may change it.
+    """Return a function that edits one token of an intermediate; None if no edit may change it.
 
-    A recurrence goes on from the edited tokens, and then marks the whole intermediate with
+    A recurrence continues from the edited tokens, and then marks the whole intermediate with
     `tap(…, is_edited=True)`.
     """
     edits, full = active(), f"{path}.{name}" if path else name

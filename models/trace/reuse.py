@@ -1,8 +1,8 @@
-"""Passes that begin at a later layer: those before it return what they returned in a first pass.
+"""Passes that begin at a later layer: earlier ones return what they returned in a first pass.
 
 Heads that are edited one after the other on the same text leave all layers before their own as they
 were. A layer is the module whose path the names of its attentions begin with, up to a number. Where
-there is none, or a layer works twice in a pass, passes are made whole.
+there is none, or a layer runs twice in a pass, whole passes are made.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class LayerOutputs:
         def call(part: nn.Module, args: Any, kwargs: Any) -> Any:
             path, forward = self._paths.get(part), partial(type(part).forward, part)
             if path is not None and path in skipped:
-                return _repeated(self.outputs[path], n_rows)
+                return _repeat(self.outputs[path], n_rows)
             if path == LAST_PRODUCT and position is not None and args and args[0].dim() == 3:
-                logits = _repeated(self.outputs[path], n_rows)
+                logits = _repeat(self.outputs[path], n_rows)
                 logits[:, position] = forward(args[0][:, position])
                 return logits
             return forward(*args, **kwargs)
@@ -81,7 +81,7 @@ class LayerOutputs:
 
     @property
     def is_complete(self) -> bool:
-        """True if each layer has worked once."""
+        """True if each layer has run once."""
         return bool(self.layers) and not self._twice and self.outputs.keys() >= set(self.layers)
 
     def first_edited(self, edits: Sequence[Edit]) -> int:
@@ -105,7 +105,7 @@ def _calling(call: Callable) -> Iterator[None]:
 
 
 def _let_reuse(part: nn.Module) -> None:
-    """Let a block above decide what a module returns; outside such blocks it works as ever."""
+    """Let a block above decide what a module returns; outside such blocks it runs as usual."""
     original = type(part).forward
 
     @wraps(original)
@@ -132,10 +132,10 @@ def _last_product(root: nn.Module) -> nn.Module | None:
     return last if isinstance(last, nn.Linear) else None
 
 
-def _repeated(output: Any, n_rows: int) -> Any:
+def _repeat(output: Any, n_rows: int) -> Any:
     """Repeat a layer's output for one row over `n_rows` rows."""
     if isinstance(output, Tensor):
         return output.repeat(n_rows, *[1] * (output.dim() - 1)) if len(output) == 1 else output
     if isinstance(output, tuple):
-        return tuple(_repeated(each, n_rows) for each in output)
+        return tuple(_repeat(each, n_rows) for each in output)
     return output

@@ -39,9 +39,9 @@ class Trace:
     """A finished run, all its tensors on the CPU in float32. Read-only by convention.
 
     `teacher_forced` is True if the stream that the model writes was given. `output` is the text
-    that the model wrote; under teacher forcing or edits its first choice after each position; of a
-    model that does not write, its answer as text. `unrecorded` gives the reason for each attention
-    that was not recorded.
+    that the model wrote; under teacher forcing or edits its first choice after each position; for a
+    model that does not generate text, its answer in words. `unrecorded` gives the reason for each
+    attention that was not recorded.
     """
 
     model: RunModel
@@ -116,7 +116,7 @@ class _BatchRow:
         return (row if row.shape[axis] == n else row.narrow(axis, 0, n)).to("cpu", torch.float32)
 
     def lazy_per_token(self, t: LazyTensor, stream: str, axis: int = 1) -> LazyTensor:
-        """Take this row, of a lazy tensor that of its input (batch, token, feature)."""
+        """Take this row; for a lazy tensor, that of its input (batch, token, feature)."""
         if isinstance(t, LazyLinear):
             return t.map_tensors(lambda x: self.per_token(x, stream))
         return self.per_token(t, stream, axis)

@@ -1,7 +1,7 @@
 """One attention of one run, stored as q, k, v, score terms, mask and similarity in O(n·d).
 
 Scores, weights and head outputs are derived on demand, for one head and a slice of its queries, so
-that a long text never makes an n × n tensor that nobody looks at.
+that a long text never creates an n × n tensor that nobody looks at.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class AttentionSite:
     heads than heads, a group of heads shares one. `out` is the result of the fused kernel, (batch,
     head, query, d_head).
 
-    `given_weights` (batch, head, query, key) are those that the model computed itself, where they
-    are at hand. If nothing else is known, q, k and v have no features, and `why_given` says why.
+    `given_weights` (batch, head, query, key) are those that the model computed itself, if they are
+    available. If nothing else is known, q, k and v have no features, and `why_given` says why.
     """
 
     name: str
@@ -74,7 +74,7 @@ class AttentionSite:
     key_tokens: tuple[str, ...] = ()
     terms: tuple[ScoreTerm, ...] = ()
     number: int | None = None  # layer number, if the name does not contain it
-    dtype: torch.dtype = torch.float32  # in which the model ran
+    dtype: torch.dtype = torch.float32  # that the model ran in
     given_weights: Tensor | None = None
     why_given: str = "its library returns finished weights only"
     edits: Edits = ()  # that apply here; the mask is already the edited one

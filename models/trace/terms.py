@@ -105,7 +105,7 @@ class RelativePositionTerm(ScoreTerm):
 
 @dataclass(frozen=True)
 class SegmentTerm(ScoreTerm):
-    """scale · q_i·e, e by whether query and key share a segment (Yang et al. 2019, §2.5).
+    """scale · q_i·e, where e tells if both share a segment (Yang et al. 2019, §2.5).
 
     `q` is as in RelativePositionTerm. `keys` is (head, 2, d_head): the vector for the same segment,
     then that for different ones. `segments` is (batch, token), shared by queries and keys.

@@ -151,7 +151,7 @@ def test_a_long_text_is_refused_in_words() -> None:
 
 def test_another_model_that_reads_other_tokens_says_so_and_the_rest_stays() -> None:
     told = columns(run_of("gpt"), usual("gpt"))
-    assert told["other"]["says"] == ["gpt-char splits the texts into other tokens."]
+    assert told["other"]["says"] == ["gpt-char splits the texts into different tokens."]
     assert told["uniform"]["weights"]
     gone = replace(usual("gpt"), other="no-such-model")
     assert "no-such-model" in columns(run_of("gpt"), gone)["other"]["says"][0]

@@ -88,12 +88,12 @@ def test_models_of_other_shapes_get_the_mean_over_heads() -> None:
 
 def test_models_that_read_other_tokens_are_refused() -> None:
     run, _, _ = pair("transformer")
-    with pytest.raises(ValueError, match="reads other fields"):
+    with pytest.raises(ValueError, match="reads different fields"):
         transplant(scope_of("gpt"), run, "cross")
     with pytest.raises(ValueError, match="share no self attention"):
         transplant(scope_of("seq2seq"), run, "self")
     dates = models.load("dates-bahdanau", device="cpu")
-    with pytest.raises(ValueError, match="into other tokens"):
+    with pytest.raises(ValueError, match="into different tokens"):
         read_by(models.load("eng-fra", device="cpu"), dates.run("12 March 1999"))
     assert read_by(dates, dates.run("12 March 1999")).streams.keys() == {"source", "target"}
 

@@ -142,8 +142,8 @@ def test_the_table_and_the_curves_hold_every_number(run, swept):
     ("name", "unit", "said"),
     [
         ("bert", "nats per masked token", "15 % of the tokens are masked"),
-        ("gpt-sentiment", "nats an answer", "the answer with all heads on"),
-        ("bert-where", "nats an answer", "without labels"),
+        ("gpt-sentiment", "nats per answer", "the answer with all heads on"),
+        ("bert-where", "nats per answer", "without labels"),
         ("gpt", "nats per token", "their own tokens"),
     ],
 )

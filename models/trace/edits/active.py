@@ -40,7 +40,7 @@ class Active:
         edits = tuple(edit for edit in edits if edit.changes("mask"))
         if not edits:
             return mask
-        # an edit may read the part's sizes, and of single heads which they are
+        # an edit may read the part's sizes and the numbers of its heads
         sizes = len(part.rows), tuple(part.heads), len(part.queries), part.n_key
         key = (id(mask), edits, sizes)
         if key not in self._masks:
@@ -99,7 +99,7 @@ _active: ContextVar[Active | None] = ContextVar("edits", default=None)
 def editing(
     edits: Iterable[Edit], starts: Mapping[str, int] | None = None
 ) -> Iterator[Active | None]:
-    """Apply edits to the forward passes made inside the block, in this thread of work only.
+    """Apply edits to the forward passes made inside the block, in this context only.
 
     `starts` gives the position of the first token of a stream whose earlier tokens come from a
     cache. Yields the edits in force, None if there are none.

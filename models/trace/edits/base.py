@@ -1,4 +1,4 @@
-"""The protocol of an edit: where it applies, and the five things of a run that it may change."""
+"""The protocol of an edit: where it applies, and the five parts of a run that it may change."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _marked(
 
 
 def _numbers(name: str, numbers: Iterable[int]) -> tuple[int, ...]:
-    """Return numbers that a user gave as a tuple."""
+    """Return a user's numbers as a tuple."""
     try:
         return tuple(index(number) for number in numbers)
     except TypeError:
@@ -198,8 +198,8 @@ class Edit:
         """Change a named intermediate.
 
         The states and contexts of a recurrence that it `may_change` come one token at a time, and
-        the next step starts from what it returns. In an encoder of two directions each direction
-        asks for its own half; the other half is that of the run without the change.
+        the next step starts from what it returns. In a bidirectional encoder each direction asks
+        for its own half; the other half is that of the run without the change.
         """
         return value
 
@@ -215,7 +215,7 @@ class Edit:
 
     @property
     def names_positions(self) -> bool:
-        """True if its description counts tokens."""
+        """True if its description names token positions."""
         return self.where.queries is not None
 
     @property
@@ -229,7 +229,7 @@ class Edit:
         return False
 
     def forget(self) -> None:
-        """Drop what it has kept of a pass that is made again."""
+        """Drop what it has collected in a pass that is about to be repeated."""
 
     def changes(self, what: str) -> bool:
         """Return True if it may change one of the five.
@@ -241,7 +241,7 @@ class Edit:
     def may_change(self, name: str) -> bool:
         """Return True if it may change the intermediate of this name.
 
-        One that only looks at intermediates says False, and is offered each of them whole.
+        One that only looks at intermediates returns False, and is offered each of them whole.
         """
         return self.changes("activation") and self.where.activation in (None, name)
 
@@ -254,12 +254,12 @@ class Edit:
         return replace(self, where=replace(self.where, rows=None))
 
     def describe(self, first: int = 0) -> str:
-        """Say what it does and where, with layers and heads counted from `first`."""
+        """Describe what it does and where, with layers and heads counted from `first`."""
         place, limits = self.where.describe(first)
         return f"{place}: {', '.join([*self.effects(), *limits])}"
 
     def effects(self) -> list[str]:
-        """Say what it does, in a few words each, with tokens counted from 0."""
+        """Describe each of its effects in a few words, with tokens counted from 0."""
         return [type(self).__name__]
 
     def __str__(self) -> str:

@@ -56,7 +56,7 @@ class SetWeights(Edit):
         total = rest.sum(-1, keepdim=True)
         scale = torch.where(total > 0, room.clamp(min=0) / total, torch.zeros_like(total))
         new = torch.where(is_set, imposed, rest * scale)
-        # a row without anything left is as it was: its only open keys were set to 0
+        # a row with nothing left stays as it was: its only open keys were set to 0
         new = torch.where(new.sum(-1, keepdim=True) > 0, new, weights)
         return torch.where(part.chosen(self.where), new, weights)
 

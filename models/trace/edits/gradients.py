@@ -43,10 +43,10 @@ class WeightGates(Edit, stored=False):
 
 @dataclass(frozen=True)
 class HeadOutputGradients(Edit, stored=False):
-    """Add zeros to head outputs, by which the run can be differentiated.
+    """Add zeros to head outputs, with respect to which the run can be differentiated.
 
-    The head outputs of the attentions in `held` do not follow what came before them, such as those
-    of an earlier query in a recurrent decoder.
+    The head outputs of the attentions in `held` are constants for the derivative, whatever came
+    before them, such as an earlier query of a recurrent decoder.
     """
 
     held: frozenset[str] = frozenset()
@@ -54,11 +54,11 @@ class HeadOutputGradients(Edit, stored=False):
     head_outs: dict[str, PartsOfHeads] = field(default_factory=dict, compare=False, repr=False)
 
     def forget(self) -> None:
-        for kept in (self.head_zeros, self.head_outs):
-            kept.clear()
+        for collected in (self.head_zeros, self.head_outs):
+            collected.clear()
 
     def of_row(self, row: int) -> Edit | None:
-        """Raise IndistinctRowsError: what it collects is of the whole batch."""
+        """Raise IndistinctRowsError: it collects gradients of the whole batch."""
         raise IndistinctRowsError("gradients are collected over all rows, so none is run alone")
 
     def head_out(
@@ -107,9 +107,9 @@ def _of_row(t: Float[Tensor, "#row #head #query key"], row: int) -> Tensor:
 
 
 def _of_part(t: Float[Tensor, "#row #head #query key"], part: AttentionPart) -> Tensor:
-    """Return the rows and heads that a part covers, of a tensor of all or of one for all.
+    """Return the rows and heads that a part covers, from a tensor of all or one shared by all.
 
-    A row after the last, which repeats it (models.runs.scope), takes the last.
+    An extra row, which repeats the last one (models.runs.edited_answers), takes the last.
     """
     if t.shape[0] not in (1, len(part.rows)):
         t = t[[min(row, t.shape[0] - 1) for row in part.rows]]

@@ -32,12 +32,13 @@ class HeadOff(Edit):
         mean: The mean head output at this position over held-out texts; positions that few texts
             reach share one mean.
         resample: The head output at this position in another held-out text, drawn with `seed`. An
-            attention whose queries are all there from the start takes a text of the same number of
-            tokens; a causal one takes each position from the first drawn text that is long enough.
+            attention whose queries are all there from the start takes a text with the same number
+            of tokens; a causal one takes each position from the first drawn text that is long
+            enough.
 
-    The texts of mean and resample are `texts`, or those that the checkpoint holds out. Whoever runs
-    the edit works their head outputs out (`Scope.with_material`): so an edit stays a small value,
-    and the same value means the same numbers for the same weights.
+    The texts of mean and resample are `texts`, or those that the checkpoint holds out. Their head
+    outputs are computed when the edit is run (`Scope.with_material`), so that an edit stays a small
+    value, and the same value means the same numbers for the same weights.
     """
 
     baseline: str = "zero"  # of BASELINES

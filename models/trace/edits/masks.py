@@ -143,7 +143,7 @@ class _Cells(tuple):
 
 
 def _cells(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    """Return cells that a user gave as a tuple of pairs."""
+    """Return a user's cells as a tuple of pairs."""
     if isinstance(cells, _Cells):
         return cells
     try:
@@ -173,7 +173,7 @@ def _in_part(before: Mask, after: Mask, chosen: Bool[Tensor, "#batch #head #quer
 
 
 def _by_name(mask: Mask) -> dict[str, Tensor]:
-    """Return what all layers of a name together allow: several edits may add custom layers."""
+    """Return what all layers of one name allow together: several edits may add custom layers."""
     allowed: dict[str, Tensor] = {}
     for layer in mask.layers:
         before = allowed.get(layer.name)

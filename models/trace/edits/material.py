@@ -27,7 +27,7 @@ class PositionVectors:
     def at(
         self, positions: Sequence[int], like: Float[Tensor, ...]
     ) -> tuple[Float[Tensor, "*head query feature"], Bool[Tensor, "query 1"]]:
-        """Return the vectors at these positions and where they apply, as `like` in dtype."""
+        """Return the vectors at these positions, in the dtype of `like`, and where they apply."""
         n = self.vectors.shape[-2]
         indices = torch.tensor(list(positions))
         index = indices.clamp(max=n - 1)
@@ -60,7 +60,7 @@ def material_for(material: Material | None, name: str, edit: Edit) -> PositionVe
 def replace_vectors(
     edit: Edit, table: PositionVectors, t: Float[Tensor, "row head query x"], part: AttentionPart
 ) -> Float[Tensor, "row head query x"]:
-    """Put the vectors of a table where the edit applies; shorter ones are filled up with 0."""
+    """Put the vectors of a table where the edit applies; shorter ones are padded with 0."""
     vectors, applies = table.at(part.queries, t)
     vectors = vectors[list(part.heads)]
     n, n_wanted = vectors.shape[-1], t.shape[-1]
@@ -95,7 +95,7 @@ class PartsOfHeads:
     def whole(
         self, of: Sequence[Shaped[Tensor, ...]] | None = None
     ) -> Float[Tensor, "row head query x"]:
-        """Return one tensor of all heads and queries; `of` stand in place of the `tensors`."""
+        """Return one tensor of all heads and queries; `of` replaces the `tensors`."""
         rest = iter(self.tensors if of is None else of)
         steps = [[next(rest) for _ in parts] for _, parts in sorted(self._by_head.items())]
         return torch.cat([torch.cat(parts, dim=2) for parts in steps], dim=1)
@@ -103,7 +103,7 @@ class PartsOfHeads:
 
 @dataclass(frozen=True)
 class RecordingEdit(Edit, stored=False):
-    """Change nothing, and keep weights and intermediates exactly as later edits meet them."""
+    """Change nothing, and keep weights and intermediates exactly as later edits receive them."""
 
     wants_weights: bool = False
     wants_activations: bool = False

@@ -1,4 +1,4 @@
-"""Activation patching: a part of one run put into another (Zhang and Nanda 2024)."""
+"""Activation patching: a part of one run is put into another (Zhang and Nanda 2024)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FieldValue = str | tuple[int, ...] | None
 
 @runtime_checkable
 class OtherRun(Protocol):
-    """A run to take from, as far as a patch needs to know it: a Trace."""
+    """A run that a patch takes from, such as a Trace."""
 
     @property
     def fields(self) -> Mapping[str, str | Sequence[int] | None]: ...
@@ -37,14 +37,14 @@ class Patch(Edit):
 
     The other run is given by its `fields`; `Scope.with_material` makes it. A field that is None and
     that the model writes is read from the run being patched, so that both runs of a translation
-    read one target: only the source differs. The intermediates that count are the cells of the
+    read the same target: only the source differs. The intermediates to patch are the cells of the
     residual stream (`resid_pre`, `resid_mid`, `resid_post`) and `ff_out`; in a recurrent model the
-    states; the next step starts from the one taken.
+    states, so that the next step starts from the patched one.
 
     Without an alignment, both runs must have the same number of tokens there, and position i takes
     from position i. `alignment` holds (position here, position in the other run) pairs; other
-    positions keep what they have. Of rows of self-attention it aligns the keys too, and the weights
-    of keys without a counterpart are shared out.
+    positions keep what they have. For rows of self-attention it aligns the keys too, and the
+    weights of keys without a counterpart go to the others.
 
     While generating, positions beyond the end of the other run keep what they have.
     """

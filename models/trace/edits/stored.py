@@ -1,6 +1,6 @@
 """Edits as JSON: a type name and the fields that differ from their defaults.
 
-A list of them as one line of JSON is what a URL holds.
+A URL holds a list of them as one line of JSON.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def from_text(text: str) -> Edits:
     """Read edits that `to_text` has written.
 
     Raises:
-        ValueError: the text is no list of edits.
+        ValueError: the text is not a list of edits.
     """
     if not text:
         return ()
