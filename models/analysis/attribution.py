@@ -79,10 +79,10 @@ def integrated_gradients(
     outputs = scope.outputs_batch([run.streams] * steps, edits, gradients=True)
     changes = torch.stack([metric(before, logits_of(one)).sum() for one in outputs])
     grads = torch.autograd.grad((changes * shares).sum(), list(gates.values()), allow_unused=True)
-    none = {name: torch.zeros_like(gate[:1]).detach() for name, gate in gates.items()}
-    off = scope.outputs_batch([run.streams], (*run.edits, WeightGates(gates=none)))[0]
+    no_gates = {name: torch.zeros_like(gate[:1]).detach() for name, gate in gates.items()}
+    off = scope.outputs_batch([run.streams], (*run.edits, WeightGates(gates=no_gates)))[0]
     parts = {
-        name: torch.zeros_like(none[name][0]) if grad is None else grad.sum(0)
+        name: torch.zeros_like(no_gates[name][0]) if grad is None else grad.sum(0)
         for name, grad in zip(gates, grads, strict=True)
     }
     return IntegratedGradients(parts, -float(metric(before, logits_of(off)).sum()))
@@ -107,7 +107,7 @@ class AttributionPatching:
 
     @property
     def r(self) -> float:
-        """Their correlation over all heads (Pearson), NaN of one head or if one never changes."""
+        """Their correlation over all heads (Pearson), NaN for one head or if one never changes."""
         pairs = self.pairs
         return float(torch.corrcoef(pairs)[0, 1]) if pairs.shape[1] > 1 else torch.nan
 
@@ -115,7 +115,7 @@ class AttributionPatching:
 def attribution_patching(
     scope: Runner, run: Trace, other: Trace, metric: Metric
 ) -> AttributionPatching:
-    """Return the estimated effect of patching each head beside the exact one.
+    """Return the estimated effect of patching each head together with the exact one.
 
     Raises:
         ValueError: the runs differ in their numbers of tokens.
@@ -131,7 +131,7 @@ def estimated_effects(
     exact: HeadEffects,
     alignments: Mapping[str, PositionPairs] | None = None,
 ) -> dict[str, Float[Tensor, "layer head"]]:
-    """Return ∂f/∂z·(z_other − z) of each head, set out as its exact effects (Nanda 2023).
+    """Return ∂f/∂z·(z_other − z) of each head, laid out as its exact effects (Nanda 2023).
 
     z is the head output and f what `exact` measures. `alignments` holds the pairs of each stream
     whose token counts differ; positions without a counterpart keep what they have.
@@ -139,14 +139,14 @@ def estimated_effects(
     Raises:
         ValueError: the runs have different numbers of tokens there and no alignment is given.
     """
-    nudged, change = _nudged(scope, run, exact.metric)
-    # of a recurrent decoder: a patch replaces all queries' outputs, none follows an earlier one
-    if recurrent := {name for name, parts in nudged.head_zeros.items() if parts.n_steps > 1}:
-        nudged, change = _nudged(scope, run, exact.metric, frozenset(recurrent))
+    zeros_edit, change = _with_head_zeros(scope, run, exact.metric)
+    # in a recurrent decoder a patch replaces the outputs of all queries: none follows another
+    if recurrent := {name for name, parts in zeros_edit.head_zeros.items() if parts.n_steps > 1}:
+        zeros_edit, change = _with_head_zeros(scope, run, exact.metric, frozenset(recurrent))
     estimated = {kind: torch.full_like(values, torch.nan) for kind, values in exact.values.items()}
     for kind, paths in exact.sites.items():
         for layer, path in enumerate(paths):
-            site, parts = run.attention[path], nudged.head_zeros[path]
+            site, parts = run.attention[path], zeros_edit.head_zeros[path]
             zeros = parts.tensors
             grads = torch.autograd.grad(change, zeros, retain_graph=True, allow_unused=True)
             steps = [z if g is None else g for z, g in zip(zeros, grads, strict=True)]
@@ -160,14 +160,14 @@ def estimated_effects(
     return estimated
 
 
-def _nudged(
+def _with_head_zeros(
     scope: Runner, run: Trace, metric: Metric, held: frozenset[str] = frozenset()
 ) -> tuple[HeadOutputGradients, Float[Tensor, ""]]:
-    """Return the edit by whose zeros the metric can be differentiated, and the metric."""
-    nudged = HeadOutputGradients(held=held)
+    """Return the edit whose zeros the metric can be differentiated by, and the metric."""
+    zeros_edit = HeadOutputGradients(held=held)
     before = logits_of(scope.outputs_batch([run.streams], run.edits)[0])
-    outputs = scope.outputs_batch([run.streams], (*run.edits, nudged), gradients=True)
-    return nudged, metric(before, logits_of(outputs[0])).sum()
+    outputs = scope.outputs_batch([run.streams], (*run.edits, zeros_edit), gradients=True)
+    return zeros_edit, metric(before, logits_of(outputs[0])).sum()
 
 
 def _with_causes(run: Trace) -> list[str]:

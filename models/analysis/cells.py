@@ -14,7 +14,7 @@ from models.analysis.metrics import Metric, logits_of
 from models.trace import AttentionSite, Trace
 from models.trace.edits import ActivationPart, AttentionPart, Edit
 
-SLOPE_STEP = 1e-2  # of the way from a head output to another, for a slope
+SLOPE_STEP = 1e-2  # of the way from one head output to another, for a slope
 
 PositionPairs = Sequence[tuple[int, int]]  # (position here, position in the other run)
 PositionsByName = Mapping[str, Sequence[tuple[int, int]]]  # name → (batch row, position or head)
@@ -81,7 +81,7 @@ class _OneEach(Edit, stored=False):
 def _in_row(
     places: PositionsByName, tensors: Mapping[str, Tensor], row: int
 ) -> tuple[PositionsByName, Mapping[str, Tensor]]:
-    """Return the places of one batch row, as those of a batch of it alone, and their tensors."""
+    """Return the places of one batch row, as if it were a batch of its own, and their tensors."""
     alone: dict[str, list[tuple[int, int]]] = {}
     parts: dict[str, Tensor] = {}
     for name, pairs in places.items():
@@ -93,11 +93,11 @@ def _in_row(
 
 @dataclass(frozen=True)
 class _Part:
-    """A cell of an intermediate, or a head of an attention, with what is taken for it."""
+    """A cell of an intermediate, or a head of an attention, with its replacement."""
 
     name: str
     number: int
-    taken: Tensor  # (feature), or (query here, feature)
+    replacement: Tensor  # (feature), or (query here, feature)
     queries: Sequence[int] | None = None  # of a head
 
 
@@ -303,7 +303,7 @@ def _pass(scope: Runner, run: Trace, parts: Sequence[_Part]) -> list[Float[Tenso
     for row, part in enumerate(parts):
         is_head = part.queries is not None
         places[is_head].setdefault(part.name, []).append((row, part.number))
-        vectors_by_name.setdefault(part.name, []).append(part.taken)
+        vectors_by_name.setdefault(part.name, []).append(part.replacement)
         if part.queries is not None:
             queries[part.name] = part.queries
     stacked = {name: torch.stack(several) for name, several in vectors_by_name.items()}

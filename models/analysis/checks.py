@@ -90,8 +90,8 @@ def check_used(
     """Check that weights·v is what the fused kernel returned, in the cell closest to failing.
 
     The limit is ROUNDING times the largest |v|, or 1 if that is larger. A row beyond it may still
-    be right if its scores are large: float32 then leaves them open, and the limit of that row alone
-    is wider by `room_of_scores`. `weights` are those of the site, if already computed.
+    be right if its scores are large, because float32 rounds them: the limit of that row alone is
+    then wider by `room_of_scores`. `weights` are those of the site, if already computed.
     """
     site = site.read("q", "k", "v")
     used = _Used(site, batch)
@@ -141,7 +141,7 @@ class _Used:
         sentence = "Largest difference from the model's own output"
         if self.allowed > self.limit:
             sentence += (
-                "; its scores are so large that float32 rounds them by more than the softmax forgives, so the limit is "
+                "; its scores are so large that float32 rounds them by more than the softmax tolerates, so the limit is "
                 "wider"
             )
         return Check("weights · v is what the model used", self.worst, self.allowed, sentence)

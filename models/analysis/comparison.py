@@ -5,10 +5,10 @@ bits: 0 for equal rows, 1 for rows without a common key. A head counts by the me
 its queries in which either run attends to anything. Where a library leaves a part of a row to a
 sink (gpt-oss), that part counts as one more key.
 
-Runs over the same tokens are compared token by token. Over the same text cut into other tokens they
-are compared by words: the mean over a word's queries, the sum over its keys (Clark et al. 2019, 4),
-with the weight on all tokens outside the text in one column of its own. Over other texts of as many
-tokens of the same vocabulary they are compared by position.
+Runs over the same tokens are compared token by token. Over the same text split into different
+tokens they are compared by words: the mean over a word's queries, the sum over its keys (Clark et
+al. 2019, 4), with the weight on all tokens outside the text in one column of its own. Over
+different texts of equally many tokens of one vocabulary they are compared by position.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class KindPair:
 
     @property
     def how(self) -> str:
-        """TOKENS, or how the axis is compared that is not compared by tokens."""
+        """TOKENS, or how the axis that is not compared by tokens is compared."""
         return self.keys.how if self.queries.how == TOKENS else self.queries.how
 
     @property
@@ -92,7 +92,7 @@ class KindPair:
     def maps(
         self, side: int, layer: int, head: int | None = None
     ) -> Float[Tensor, "*head query key"]:
-        """Return the weights of one head, or (None) of all, over what is compared.
+        """Return the weights of one head, or (None) of all, over the compared axes.
 
         `side` is 0 for the first run and 1 for the second. Rows sum to 1, or to 0 where nothing is
         attended to.
@@ -180,7 +180,7 @@ class Comparison:
 def compare(first: Trace, second: Trace) -> Comparison:
     """Compare the attention of two runs, kind by kind.
 
-    Kinds of the same name belong together; then those that read the same texts.
+    Kinds of the same name are paired first, then those that read the same texts.
 
     Raises:
         ValueError: nothing of the two runs can be compared.
@@ -192,7 +192,7 @@ def compare(first: Trace, second: Trace) -> Comparison:
     pairs: dict[str, KindPair] = {}
     reasons: dict[str, str] = {}
     for name in [name for name in ours if name in theirs]:
-        pair = _paired(first, second, ours[name], theirs[name])
+        pair = _pair(first, second, ours[name], theirs[name])
         if isinstance(pair, KindPair):
             pairs[name] = pair
             del theirs[name]
@@ -200,7 +200,7 @@ def compare(first: Trace, second: Trace) -> Comparison:
             reasons[name] = pair
     for name in [name for name in ours if name not in pairs]:
         for other, sites in theirs.items():
-            pair = _paired(first, second, ours[name], sites)
+            pair = _pair(first, second, ours[name], sites)
             if isinstance(pair, KindPair) and pair.how != POSITIONS:
                 pairs[name] = pair
                 reasons.pop(name, None)
@@ -270,7 +270,7 @@ def _by_kind(trace: Trace) -> dict[str, tuple[AttentionSite, ...]]:
     return {name: tuple(sorted(some, key=lambda site: site.layer)) for name, some in kinds.items()}
 
 
-def _paired(
+def _pair(
     first: Trace,
     second: Trace,
     ours: tuple[AttentionSite, ...],
@@ -340,7 +340,7 @@ def same_vocabulary(first: Tokenizer | None, second: Tokenizer | None) -> bool:
 
 
 def axis_of(first: Encoding, second: Encoding) -> Axis | None:
-    """Return what is compared along two rows of tokens; None if they have nothing in common."""
+    """Return the axis that two rows of tokens share; None if they have nothing in common."""
     if first.tokens == second.tokens:
         return Axis(TOKENS, len(first.ids))
     if first.text == second.text and first.text:
@@ -382,17 +382,19 @@ def _over(
     n_query, n_key = (len(axis.units[side]) or axis.n for axis in (queries, keys))
     weights = weights[..., :n_query, :n_key]
     if keys.how == WORDS:  # the last column holds what is outside the text
-        weights = _summed(weights, keys.units[side], keys.n + 1)
+        weights = _sum_by_unit(weights, keys.units[side], keys.n + 1)
     if queries.how == WORDS:
         rows = weights.transpose(-1, -2)
-        total = _summed(rows, queries.units[side], queries.n + 1)[..., :-1].transpose(-1, -2)
+        total = _sum_by_unit(rows, queries.units[side], queries.n + 1)[..., :-1].transpose(-1, -2)
         full = (weights.sum(-1) > 0).to(weights.dtype)  # a row that may attend to nothing is all 0
-        counts = _summed(full, queries.units[side], queries.n + 1)[..., :-1]
+        counts = _sum_by_unit(full, queries.units[side], queries.n + 1)[..., :-1]
         weights = total / counts.clamp(min=1)[..., None]
     return weights
 
 
-def _summed(t: Float[Tensor, "*_ token"], units: Sequence[int], n: int) -> Float[Tensor, "*_ unit"]:
+def _sum_by_unit(
+    t: Float[Tensor, "*_ token"], units: Sequence[int], n: int
+) -> Float[Tensor, "*_ unit"]:
     """Sum the last axis over the tokens of each unit; OUTSIDE is the last of n."""
     index: Int[Tensor, " token"] = torch.tensor([unit % n for unit in units])
     return torch.zeros(*t.shape[:-1], n, dtype=t.dtype).index_add(-1, index, t)

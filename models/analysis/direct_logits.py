@@ -12,7 +12,7 @@ from models.architectures import Model
 from models.layers.sublayers import Sublayer, gain_and_bias, norm_name
 from models.trace import AttentionSite, Trace
 
-_NOT_LINEAR = "the logits of this model are no linear reading of the residual stream"
+_NOT_LINEAR = "the logits of this model are not a linear reading of the residual stream"
 # of the largest part, between the sum of the parts and the logits; more in half precision
 LOGITS_ROUNDING = 1e-3
 
@@ -41,14 +41,14 @@ def logit_parts(model: Model, trace: Trace, token: int, other: int, position: in
     """Return the parts of a logit difference of the next token (Elhage et al. 2021).
 
     Each sublayer's output reaches the logits through the norms after it, whose scale is held as it
-    was in the run: then all that lies between is linear. (z_h·W_O^h) of a head is its own part.
+    was in the run, so that all that lies between is linear. (z_h·W_O^h) of a head is its own part.
 
     Raises:
         ValueError: the answer is not a linear reading of a residual stream.
     """
     parts = [part for part in model.sublayers if part.stream == model.writes and part.adds]
     if not model.can_write or not parts or any(not part.before for part in parts):
-        raise ValueError("the logits of this model are no sum over a residual stream")
+        raise ValueError("the logits of this model are not a sum over a residual stream")
     position = position % len(trace.streams[model.writes].ids)
     start = trace.activations[parts[0].before].value[0, position]
     vectors: dict[tuple[str, int], Tensor] = {("embedding and position", -1): start}
@@ -87,7 +87,7 @@ def logit_parts(model: Model, trace: Trace, token: int, other: int, position: in
 def _of_sublayer(
     trace: Trace, part: Sublayer, position: int
 ) -> tuple[Tensor, dict[tuple[str, int], Tensor]]:
-    """Return what a sublayer adds, and its parts: of an attention its heads and the bias of W_O."""
+    """Return what a sublayer adds, and its parts: for an attention, its heads and the bias of W_O."""
     added = trace.activations[part.made or part.out].value[0, position]
     vectors = _split_output(trace.attention.get(part.path), part, added, position)
     if part.out_norm is not None:
@@ -101,7 +101,7 @@ def _of_sublayer(
 def _split_output(
     site: AttentionSite | None, part: Sublayer, output: Tensor, position: int
 ) -> dict[tuple[str, int], Tensor]:
-    """Return the output of a sublayer, of an attention split into heads and the bias of W_O."""
+    """Return the output of a sublayer, split into heads and the bias of W_O for an attention."""
     projection = site and site.projections.get("W_O", site.W_O)
     if site is None or projection is None:
         return {(part.out, -1): output}

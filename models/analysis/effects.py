@@ -1,4 +1,4 @@
-"""Edits tried one beside the other: each in a row of one batched pass, all on the same text."""
+"""Edits tried side by side: each in a row of one batched pass, all on the same text."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Runner(Protocol):
 class HeadEffects:
     """The effect of an edit of each head, alone, on one run.
 
-    `values` gives for each kind of attention (layer, head), or (layer, head, position) of a metric
-    with one number a position; `sites` the paths of the layers. A layer with fewer heads than
+    `values` gives for each kind of attention (layer, head), or (layer, head, position) for a metric
+    with one number per position; `sites` the paths of the layers. A layer with fewer heads than
     others ends in NaN.
     """
 
@@ -127,7 +127,7 @@ def effects_of(
         ValueError: the model cannot carry out an edit.
     """
     passes = _Passes(scope, run, edit_sets, metric)
-    # of a model that predicts every position, which is the largest
+    # as for a model that predicts at every position, which has the most logits
     n_logits = passes.before.shape[-1] * max(len(row.ids) for row in run.streams.values())
     n_rows = max(1, MAX_BATCH_LOGITS // n_logits)
     effects: dict[int, Tensor] = {}
@@ -176,7 +176,7 @@ class _Passes:
         return [logits_of(one) for one in outputs]
 
     def _pays(self, n_sets: int) -> bool:
-        """Report whether so many sets of edits gain by passes that begin later."""
+        """Return True if this many sets of edits are faster in passes that begin later."""
         if n_sets < MIN_REUSING_EDITS or self._run.edits:
             return False
         n_tokens = sum(len(row.ids) for row in self._run.streams.values())
@@ -191,12 +191,12 @@ class _Passes:
         return metric.position if n_tokens == [len(self.before)] else None
 
     def _agrees(self, edits: Edits, begin: int) -> bool:
-        """Report whether a pass that begins later gives the logits of a whole one."""
+        """Return True if a pass that begins later gives the logits of a whole one."""
         whole = torch.stack(self.logits([edits] * 2))
         try:
             shortened = torch.stack(self.logits([edits] * 2, begin))
         except (RuntimeError, LookupError, TypeError, AttributeError, ValueError):
-            return False  # a layer hands on more than its output
+            return False  # a layer passes on more than its output
         if self._position is not None:
             shortened, whole = shortened[:, self._position], whole[:, self._position]
         largest = float(whole.abs().max())

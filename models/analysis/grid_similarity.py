@@ -56,7 +56,7 @@ def grid_similarity(table: Float[Tensor, "token d_model"], grid: PatchGrid) -> G
     """Return the similarity of the patches' position vectors; special tokens are left out.
 
     Raises:
-        ValueError: the table has not one vector for each token of the grid.
+        ValueError: the table does not have one vector for each token of the grid.
     """
     if len(table) != len(grid.tokens):
         raise ValueError(f"expected {len(grid.tokens)} position vectors, got {len(table)}")

@@ -37,7 +37,7 @@ class KindDistances:
     second: tuple[HeadIndex, ...]
     mean: Float[Tensor, "first second"]
     own: Float[Tensor, "text layer head"]
-    how: tuple[str, ...]  # in how many ways texts were compared (comparison.TOKENS and so on)
+    how: tuple[str, ...]  # the ways in which texts were compared (comparison.TOKENS and so on)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def similarity_within(traces: Iterable[Trace]) -> list[KindDistances]:
 
 
 def match_heads(distances: KindDistances, null: Sequence[float] = ()) -> list[Match]:
-    """Match heads one to one, at the least total distance; `null` as `null_distances` returns.
+    """Match heads one to one, at the least total distance; `null` comes from `null_distances`.
 
     Of models with different numbers of heads, some heads of the larger one have no match.
     """

@@ -23,7 +23,7 @@ class Measure:
 
     With `least_first`, heads with the smallest value come first; with `of_one_text`, it applies to
     self-attention only. `per_query` takes weights (query, key) and the positions of their queries;
-    the measure is its mean over all queries. A measure without one is worked out in `measures`.
+    the measure is its mean over all queries. A measure without one is computed in `measures`.
     """
 
     name: str

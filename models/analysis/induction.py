@@ -1,8 +1,9 @@
 """Induction (Olsson et al. 2022): a head finds a token's last occurrence and copies what followed.
 
 Both measures use random tokens, <s> t₁ … tₙ … t₁ … tₙ …, so that nothing but the repetition helps.
-How many other tokens stand between the two blocks differs from text to text: a head that looks back
-by one distance is no induction head. They apply to language models at any step of their training.
+The number of other tokens between the two blocks differs from text to text: a head that looks back
+by a fixed distance is not an induction head. They apply to language models at any step of their
+training.
 """
 
 import math
@@ -28,7 +29,7 @@ MIN_JUMP = 0.2  # a score that rises by less in all has no jump
 
 @dataclass(frozen=True, eq=False)
 class Repeats:
-    """Texts in which a block of `n` distinct random tokens comes again, after `gaps` others."""
+    """Texts in which a block of `n` distinct random tokens is repeated, after `gaps` others."""
 
     ids: Int[Tensor, "text token"]
     n: int
@@ -106,7 +107,7 @@ def induction(model: Model, repeats: Repeats) -> Induction:
     """Measure every head of a language model on texts of `repeated_texts`.
 
     Raises:
-        ValueError: it is none of those that can be measured.
+        ValueError: it is not one that can be measured.
     """
     layers = _attentions(model)
     if not is_measurable(model):
@@ -188,7 +189,7 @@ def find_jump(scores: dict[int, float]) -> Jump | None:
     if whole < MIN_JUMP:
         return None
     jumps: list[Jump] = []
-    starts: deque[int] = deque()  # steps from which a stretch may begin, their scores rising
+    starts: deque[int] = deque()  # steps from which a stretch may begin, with rising scores
     for step in steps:
         while starts and scores[step] - scores[starts[0]] >= whole / 2:
             start = starts.popleft()  # any later end makes a longer stretch

@@ -142,7 +142,7 @@ def _layer(
         raise ValueError(f"kind must be one of {', '.join(LAYER_KINDS)}, not {choice.kind!r}")
     if choice.seed is None and not has_layer(model, choice.kind):
         raise ValueError(f"this model has no trained {choice.kind} in its encoder")
-    recording = _encoded(model, ids)
+    recording = _record_encoder(model, ids)
     x = recording.activations["encoder.embedding"].value[0].to("cpu", torch.float32)
     if choice.kind == CNN:
         seed = cast(int, choice.seed)  # no model has a trained one
@@ -153,7 +153,7 @@ def _layer(
     return layer, x, reference
 
 
-def _encoded(model: Model, ids: tuple[int, ...]) -> Recording:
+def _record_encoder(model: Model, ids: tuple[int, ...]) -> Recording:
     """Return a recording of the encoder reading these tokens."""
     source = torch.tensor([ids], device=next(model.parameters()).device)
     with torch.no_grad(), record() as recording:

@@ -1,4 +1,4 @@
-"""Sub-words joined to words: attention from word to word, A·W·B of the token weights W.
+"""Sub-words joined into words: attention from word to word, A·W·B of the token weights W.
 
 A averages over the rows of a word's tokens, B sums over its columns, so that a row sums to what its
 tokens' rows do on average: 1, or less where a library leaves a part of them to no token.
@@ -25,7 +25,7 @@ from models.tokenizers.words import CharSpan
 from models.trace import AttentionSite, Trace
 from models.trace.site import RowSlice
 
-UNKNOWN_WORDS = "its tokenizer does not say which tokens are of one word"
+UNKNOWN_WORDS = "its tokenizer does not say which tokens belong to one word"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class WordSite(AttentionSite):
 
     @property
     def has_causes(self) -> bool:
-        """False: words have weights, but no queries or keys behind them."""
+        """False: words have weights, but no queries or keys of their own."""
         return False
 
     @property
@@ -103,7 +103,7 @@ def _known_words(trace: Trace) -> Tokenizer:
 
 
 def is_joined(trace: Trace) -> bool:
-    """Return True if a run's tokens have been joined to words."""
+    """Return True if a run's tokens have been joined into words."""
     return any(isinstance(row, WordRow) for row in trace.streams.values())
 
 
@@ -139,7 +139,7 @@ def join_words(trace: Trace) -> Trace:
     def site(s: AttentionSite) -> WordSite:
         rows, columns = starts[s.query_stream], starts[s.key_stream]
         if id(s.mask) not in masks:
-            masks[id(s.mask)] = _joined_mask(s, rows, columns)
+            masks[id(s.mask)] = _join_mask(s, rows, columns)
         fields_of_site = {f.name: getattr(s, f.name) for f in fields(AttentionSite)}
         fields_of_site |= {
             "mask": masks[id(s.mask)],
@@ -160,12 +160,12 @@ def word_starts(row: Encoding, tokenizer: Tokenizer) -> tuple[int, ...]:
     for i, (token, span) in enumerate(zip(row.ids, row.offsets, strict=True)):
         word = None
         if span is not None and token != tokenizer.mask_id:
-            word = _containing(words, span)
+            word = _word_containing(words, span)
         owners.append(("standalone", i) if word is None else (word, segments[i]))
     return tuple(i for i, owner in enumerate(owners) if i == 0 or owner != owners[i - 1])
 
 
-def _containing(words: Sequence[CharSpan], place: CharSpan) -> int | None:
+def _word_containing(words: Sequence[CharSpan], place: CharSpan) -> int | None:
     """Return the index of the word that contains a token's span, None if there is none."""
     i = bisect_right(words, place[0], key=lambda word: word[0]) - 1
     return i if i >= 0 and place[1] <= words[i][1] else None
@@ -174,7 +174,7 @@ def _containing(words: Sequence[CharSpan], place: CharSpan) -> int | None:
 def _words(row: Encoding, starts: Sequence[int], numbers: dict[tuple[int, ...], int]) -> WordRow:
     edges = [*starts, len(row.ids)]
     each = [slice(*both) for both in pairwise(edges)]
-    each_name = [_named(row, one) for one in each]
+    each_name = [_name_word(row, one) for one in each]
 
     def of_first(values: Sequence) -> tuple:
         return tuple(values[i] for i in starts)
@@ -192,7 +192,7 @@ def _words(row: Encoding, starts: Sequence[int], numbers: dict[tuple[int, ...], 
     )
 
 
-def _named(row: Encoding, word: slice) -> tuple[str, CharSpan | None]:
+def _name_word(row: Encoding, word: slice) -> tuple[str, CharSpan | None]:
     """Return a word in readable form and its span in the text.
 
     ▁ is the space before it, if its first token has one.
@@ -205,10 +205,10 @@ def _named(row: Encoding, word: slice) -> tuple[str, CharSpan | None]:
     return "▁" * tokens[0].startswith("▁") + row.text[slice(*whole)], whole
 
 
-def _joined_mask(site: AttentionSite, rows: Sequence[int], columns: Sequence[int]) -> Mask:
+def _join_mask(site: AttentionSite, rows: Sequence[int], columns: Sequence[int]) -> Mask:
     """Return the mask between words: allowed where any pair of their tokens is.
 
-    Where none is, each layer that blocks some of it is a reason.
+    Where none is, each layer that blocks any of the pairs is a reason.
     """
     if site.mask.allowed is None:
         return Mask()

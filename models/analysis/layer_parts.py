@@ -62,7 +62,7 @@ class SublayerEffect:
     firing: Firing | None = None  # of a feed-forward whose inside is known
     read: Float[Tensor, "d_model"] | None = None  # the stream that it read, if not `before`
     made: Float[Tensor, "d_model"] | None = None  # its output before a norm of its own
-    sets_after: bool = False  # True if an edit has put `after` in place of what the parts make
+    sets_after: bool = False  # True if an edit has replaced the result of the parts by `after`
 
     @property
     def total(self) -> Float[Tensor, "d_model"]:
@@ -151,7 +151,7 @@ def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) 
         recorded(sublayer.reads) if sublayer.reads else None,
         recorded(sublayer.made) if sublayer.made else None,
     )
-    if not _may_set(trace, sublayer.after, position) or _is_close(_joined(part), after):
+    if not _may_set(trace, sublayer.after, position) or _is_close(_stream_after(part), after):
         return part
     return replace(part, sets_after=True, normed=normed if sublayer.norm == "pre" else None)
 
@@ -182,8 +182,8 @@ def mean_and_spread(x: Float[Tensor, "d"]) -> tuple[float, float]:
 def output_read(model: Architecture, trace: Trace, stream: str, position: int) -> str:
     """Return the name of the output that the model reads from a token's stream; "" for none.
 
-    That is its classes at the token that answers, the masked token at a mask, elsewhere the next
-    token if it generates.
+    That is its classes at the token that is classified, the masked token at a mask, elsewhere the
+    next token if it generates.
     """
     if stream != model.read_stream:
         return ""
@@ -195,7 +195,7 @@ def output_read(model: Architecture, trace: Trace, stream: str, position: int) -
 def answering_positions(
     model: Architecture, trace: Trace, stream: str
 ) -> dict[str, tuple[int, ...]]:
-    """Return output → positions of the tokens that the model reads it from, on this stream."""
+    """Return the positions on this stream that the model reads each output from."""
     positions: dict[str, tuple[int, ...]] = {}
     for name, output in trace.outputs.items():
         if stream != model.read_stream or name not in model.read_outputs:
@@ -238,22 +238,22 @@ def check_parts(
     """
     close = rounding_in(next(model.parameters()).dtype)
     adding = [p for p in layer_parts if p.sublayer.adds and p.sublayer.after and not p.sets_after]
-    handing = [p for p in layer_parts if not p.sublayer.adds]
+    replacing = [p for p in layer_parts if not p.sublayer.adds]
     norm = norm_name_of([p.sublayer for p in layer_parts])
     compared = [
         (
             "the parts add up to the stream",
-            [(_joined(p), p.after) for p in adding],
+            [(_stream_after(p), p.after) for p in adding],
             f"Largest difference of before + added, and {norm} where it is next, from the recorded stream",
         ),
         (
-            "each layer reads what the one before made",
-            _handed_on(trace, handing, position),
+            "each layer reads the output of the one before",
+            _passed_on(trace, replacing, position),
             "Largest difference of an attention's output from the recorded input of the next",
         ),
         (
             f"{norm} by hand is the recorded one",
-            _normed(layer_parts),
+            _norm_pairs(layer_parts),
             f"Largest difference of {_FORMULAS.get(norm)}, in double precision",
         ),
         *([_last_lens(model, trace, layer_parts[-1], position)] if layer_parts else []),
@@ -264,7 +264,7 @@ def check_parts(
 def _last_lens(
     model: Architecture, trace: Trace, last: SublayerEffect, position: int
 ) -> tuple[str, list[tuple[Tensor, Tensor]], str]:
-    """Return the lens after the last layer beside the run's own answer; no pair without one."""
+    """Return the lens after the last layer with the run's own answer; no pair without one."""
     name = "stopping after the last layer is the model's answer"
     if not (output := output_read(model, trace, last.sublayer.stream, position)):
         return name, [], ""
@@ -273,7 +273,7 @@ def _last_lens(
     return name, [pair], f"Largest difference of a log-probability from the run's own {what}"
 
 
-def _normed(layer_parts: list[SublayerEffect]) -> list[tuple[Tensor, Tensor]]:
+def _norm_pairs(layer_parts: list[SublayerEffect]) -> list[tuple[Tensor, Tensor]]:
     """Return pairs of a norm by its formula and the recorded one."""
     pairs = [
         (p.sublayer.normalised(p.norm_input), p.normed) for p in layer_parts if p.normed is not None
@@ -285,7 +285,7 @@ def _normed(layer_parts: list[SublayerEffect]) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def _handed_on(
+def _passed_on(
     trace: Trace, parts: list[SublayerEffect], position: int
 ) -> list[tuple[Tensor, Tensor]]:
     """Return pairs of a replacing part's output and the recorded input of its readers.
@@ -300,7 +300,7 @@ def _handed_on(
     return pairs + [(parts[-1].after, site.memory[0, position]) for site in readers]
 
 
-def _joined(part: SublayerEffect) -> Tensor:
+def _stream_after(part: SublayerEffect) -> Tensor:
     """Return the stream after a sublayer, by the model's own LayerNorm."""
     norm = part.sublayer.layer_norm
     return _apply_norm(norm, part.total) if part.sublayer.norm == "post" else part.total

@@ -1,6 +1,6 @@
 """Measured forward time of one layer of each kind against the length of its input.
 
-To be compared with Vaswani et al. 2017, Table 1.
+For comparison with Vaswani et al. 2017, Table 1.
 """
 
 import math
@@ -60,7 +60,7 @@ def time_layers(
         layers = {name: layer.to(device).eval() for name, layer in _layers(d, width).items()}
         inputs = {n: torch.randn(1, n, d).to(device) for n in lengths}
     return (
-        Timing(name, n, _timed(_forward(layer), x, repetitions))
+        Timing(name, n, _time_passes(_forward(layer), x, repetitions))
         for n, x in inputs.items()
         for name, layer in layers.items()
     )
@@ -86,7 +86,9 @@ def _forward(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     )
 
 
-def _timed(forward: Callable[[Tensor], Tensor], x: Tensor, repetitions: int) -> tuple[float, ...]:
+def _time_passes(
+    forward: Callable[[Tensor], Tensor], x: Tensor, repetitions: int
+) -> tuple[float, ...]:
     seconds = []
     with torch.no_grad():
         for _ in range(WARM_UP + repetitions):

@@ -16,8 +16,8 @@ from models.trace.outputs import Output, Span
 def logits_of(outputs: Mapping[str, Output], name: str = "") -> Float[Tensor, "row option"]:
     """Return the logits of an output, one row per answer; by default of the first that has any.
 
-    The answer of a class has one row; that of a span has two, for its start and its end. Labels
-    that are judged one by one have a row each, of two options: it does not hold, and it does.
+    A class has one row; a span has two, for its start and its end. Labels that are judged one by
+    one have a row each, with two options: it does not hold, and it does.
 
     Raises:
         ValueError: there is no such output, or it has no logits.
@@ -49,7 +49,7 @@ class Metric(Protocol):
 class LogProbability:
     """Change of the log-probability of a token, in nats.
 
-    `position` is the row of the logits: of next tokens, the position before the token; −1 is the
+    `position` is the row of the logits: for next tokens, the position before the token; −1 is the
     last.
     """
 

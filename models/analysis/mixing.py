@@ -54,8 +54,8 @@ def flow(
     """Return the maximum flow from the last layer to each input token (Abnar and Zuidema 2020, §3).
 
     The edges between two layers have the capacities ½·Ā + ½·I of the rollout. A flow takes the
-    narrowest edge of each way where the rollout multiplies them. `queries` are those asked for, all
-    by default; each takes a maximum flow for every key.
+    narrowest edge of each path, where the rollout multiplies them. `queries` are those asked for,
+    all by default; each takes a maximum flow for every key.
 
     Raises:
         ValueError: the run has no self-attention of this kind.

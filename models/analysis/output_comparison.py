@@ -35,9 +35,9 @@ def compare_outputs(before: Trace, after: Trace) -> OutputComparison:
     outputs = [
         (output, after.outputs[name])
         for name, output in before.outputs.items()
-        if type(output) in _OF
+        if type(output) in _COMPARISONS
     ]
-    comparisons = (_OF[type(one)](before, one, other) for one, other in outputs)
+    comparisons = (_COMPARISONS[type(one)](before, one, other) for one, other in outputs)
     return next((comparison for comparison in comparisons if comparison.names), OutputComparison())
 
 
@@ -104,7 +104,7 @@ def _answer(trace: Trace, before: Span, after: Span) -> OutputComparison:
     return OutputComparison("answer", names, (False, False), *both)
 
 
-_OF: dict[type[Output], Callable[..., OutputComparison]] = {
+_COMPARISONS: dict[type[Output], Callable[..., OutputComparison]] = {
     MaskedToken: _hidden,
     ClassProbabilities: _class,
     ChoiceProbabilities: _class,

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 N_RESAMPLES = 10_000  # of texts, or of their signs
-FLIPS_FOR_EACH_TEST = 100  # so that the smallest p can hold beside as many tests
+FLIPS_FOR_EACH_TEST = 100  # so that the smallest p can pass Holm's correction
 LEVEL = 0.05
 DRAWS_AT_ONCE = 2**22  # numbers drawn at once
 
@@ -34,11 +34,11 @@ def bootstrap(differences: Float[Tensor, "text"], seed: int = 0) -> Interval:
 
 
 def sign_flips(differences: Float[Tensor, "test text"], seed: int = 0) -> tuple[float, ...]:
-    """Return the two-sided p of each mean difference, if either sign of each text is as likely.
+    """Return the two-sided p of each mean difference, if both signs of each text are equally likely.
 
-    That is the share of random signs whose mean is at least as far from 0, the signs found among
-    them (Fisher 1935, section 21; Noreen 1989). So n texts give no p below 2^(1-n), however alike
-    they are. p is 1 if a difference is not finite.
+    That is the share of random signs whose mean is at least as far from 0, the observed signs
+    included (Fisher 1935, section 21; Noreen 1989). So n texts give no p below 2^(1-n), however
+    similar they are. p is 1 if a difference is not finite.
     """
     n_tests, n = differences.shape
     n_flips = max(N_RESAMPLES, FLIPS_FOR_EACH_TEST * n_tests)

@@ -55,7 +55,7 @@ class TokenRouting:
 
 
 def routings(model: object) -> Mapping[str, Experts]:
-    """Return path of a feed-forward → its experts, of a model in which they are known."""
+    """Return the known experts of a model by the path of their feed-forward."""
     return getattr(model, "routings", {})
 
 

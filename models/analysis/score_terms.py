@@ -45,13 +45,15 @@ def compare_scores(
         "cosine": lambda: similarity.learned["log_t"].exp() * elementwise,
         "additive": lambda: similarity.learned["v"] * elementwise,
         DOT_TIMES: lambda: similarity.learned["s"] * elementwise,
-        CAPPED: lambda: _pulled_in(similarity.learned["s"] * elementwise, similarity.learned["c"]),
+        CAPPED: lambda: _capped_terms(
+            similarity.learned["s"] * elementwise, similarity.learned["c"]
+        ),
     }.get(similarity.name, lambda: elementwise)()
     return ScoreComparison(q, k, elementwise, terms)
 
 
-def _pulled_in(terms: Float[Tensor, "key d"], cap: Float[Tensor, ""]) -> Float[Tensor, "key d"]:
-    """Return terms with the sum cap·tanh(sum/cap), all of a key made smaller by one factor."""
+def _capped_terms(terms: Float[Tensor, "key d"], cap: Float[Tensor, ""]) -> Float[Tensor, "key d"]:
+    """Return terms with the sum cap·tanh(sum/cap), all of a key reduced by one factor."""
     total = terms.sum(-1, keepdim=True)
     factor = torch.where(total == 0, 1.0, cap * torch.tanh(total / cap) / total)
     return factor * terms

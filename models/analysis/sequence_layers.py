@@ -1,7 +1,7 @@
 """Four layers that carry information between tokens: RNN, bidirectional RNN, CNN, self-attention.
 
-Each knows what it computes, its reach in how many steps, and in which order (Vaswani et al. 2017,
-Table 1 and §4). It maps x (n, d_in) to y (n, d_out) for one sequence without padding.
+Each knows what it computes, what it reaches in how many steps, and in which order (Vaswani et al.
+2017, Table 1 and §4). It maps x (n, d_in) to y (n, d_out) for one sequence without padding.
 `jacobian_norms.py` differentiates them; the RNNs are spelled out gate by gate for that, and tests
 compare them with torch's own.
 """

@@ -137,8 +137,8 @@ class ShuffleTest:
 def edits_positions(trace: Trace, stream: str, *, as_keys: bool = False) -> bool:
     """Return True if an edit of a stream's own vectors depends on positions of its tokens.
 
-    It means nothing once they change places. With `as_keys`, edits of whatever attends to the
-    stream count instead.
+    Such an edit means nothing once tokens are reordered. With `as_keys`, edits of whatever attends
+    to the stream count instead.
     """
     edited = {
         edit

@@ -14,7 +14,7 @@ def row_slices(site: AttentionSite, heads: int = 1) -> list[slice]:
 def slice_with(site: AttentionSite, query: int, heads: int = 1) -> tuple[slice, int]:
     """Return the slice with a query, and the query's index in it.
 
-    Computed together with the same others, a row has the same last digit.
+    A row that is always computed with the same others has the same last digit.
     """
     rows = next(rows for rows in row_slices(site, heads=heads) if query < rows.stop)
     return rows, query - rows.start

@@ -51,9 +51,9 @@ def _check_projections(trace: Trace, site: AttentionSite, w: Walk) -> list[Check
     heads_of_query = head_sum(trace, site, w.query)
     differences = torch.cat(
         [
-            _projected(site, "W_Q", w.head, w.a) - w.q,
+            _project(site, "W_Q", w.head, w.a) - w.q,
             *(
-                (_projected(site, name, w.head, w.memory) - recorded).flatten()
+                (_project(site, name, w.head, w.memory) - recorded).flatten()
                 for name, recorded in (("W_K", w.k), ("W_V", w.v))
             ),
         ]
@@ -104,6 +104,6 @@ def _check(
     return Check(name, largest, rounding_in(dtype) * max(1.0, of), sentence)
 
 
-def _projected(site: AttentionSite, name: str, head: int, x: Tensor) -> Tensor:
+def _project(site: AttentionSite, name: str, head: int, x: Tensor) -> Tensor:
     weight, bias = head_projection(site, name, head)
     return x @ weight if bias is None else x @ weight + bias

@@ -24,7 +24,7 @@ class Hypothesis:
     It holds the tokens so far, their summed log-probability, the score with length penalty, and the
     index of its parent among the hypotheses of the previous step (−1 at the first step). The score
     is `total` divided by the penalty: the sum in nats after the model's generation settings, which
-    a forced token passes by.
+    do not apply to a forced token.
     """
 
     tokens: tuple[int, ...]

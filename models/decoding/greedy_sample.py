@@ -159,14 +159,14 @@ def generate(
 ) -> Iterator[Step]:
     """Generate one token at a time until </s> or `max_new` tokens (default: the model's limit).
 
-    `forced` tokens are taken whatever the model would choose; `choose` is called all the same, so
-    that the random stream does not shift. Each record is yielded before the next token is computed.
+    `forced` tokens are taken whatever the model would choose; `choose` is called anyway, so that
+    the random stream does not shift. Each record is yielded before the next token is computed.
     `edits` and `memory` as in `Incremental`.
 
-    `draft_tokens` are guesses at the text, the best last. They change nothing but the time: several
-    tokens that a draft predicts are read in one pass, and are kept as far as the model would have
-    chosen them (blockwise parallel decoding, Stern et al. 2018; drafts from existing texts, He et
-    al. 2023). They are ignored in recorded or uncached runs and with recurrent states.
+    `draft_tokens` are guesses at the text, the best last. They change only the time it takes:
+    several tokens that a draft predicts are read in one pass, and are kept as far as the model
+    would have chosen them (blockwise parallel decoding, Stern et al. 2018; drafts from existing
+    texts, He et al. 2023). They are ignored in recorded or uncached runs and with recurrent states.
     """
     limit, ends = limit_of(model, inputs, max_new), model.end_ids
     at = model.forced_by_position(limit) | by_position(forced)
@@ -228,7 +228,7 @@ def greedy_batch(
 ) -> list[list[int]]:
     """Decode many padded sources greedily at once; rows end before </s>.
 
-    `inputs` and `memory` as in `Incremental`; `limits` are the maximum numbers of tokens of each
+    `inputs` and `memory` as in `Incremental`; `limits` gives the maximum number of tokens of each
     row (default: the model's limit for the longest).
     """
     run = Incremental(model, inputs, memory=memory)

@@ -27,7 +27,7 @@ class Incremental:
 
     `edits` apply by position, so that a row of m tokens meets the top-left part of a changed mask.
     Nothing is cached if they open cells ahead, because a new token then changes earlier states.
-    `inputs` is what `model.encoder_inputs` makes of the rows; `memory` is their encoding under
+    `inputs` is what `model.encoder_inputs` makes from the rows; `memory` is their encoding under
     these edits, if it exists already.
     """
 
@@ -61,14 +61,14 @@ class Incremental:
     ) -> Float[Tensor, "batch vocab"] | None:
         """Return the scores by which the token after `row` is chosen.
 
-        None if nothing changes the model's logits, so that they are the log-probabilities. Where
-        the model's settings bar every token, its own logits count.
+        None if nothing changes the model's logits, so that they are the log-probabilities. If the
+        model's settings suppress every token, its own logits are used.
         """
         scores = logits if self.process is None else self.process(row, logits)
         if scores is logits:
             return None
-        is_barred = scores.amax(-1, keepdim=True) == -torch.inf
-        return torch.where(is_barred, logits, scores)
+        is_suppressed = scores.amax(-1, keepdim=True) == -torch.inf
+        return torch.where(is_suppressed, logits, scores)
 
     def new_logits(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch new vocab"]:
         """Return logits after each position of `row` that is new since the last call.
@@ -88,7 +88,7 @@ class Incremental:
     def goes_back(self) -> bool:
         """True if positions can be read ahead and removed again.
 
-        That is not so for a recurrent state, nor if positions see later ones.
+        False for a recurrent state, or if positions see later ones.
         """
         return self.cache is not None and self.model.can_go_back
 

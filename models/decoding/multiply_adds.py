@@ -3,7 +3,7 @@
 Its formulas cover matrix products, convolutions and the fused attention kernels of GPUs. Products
 of a matrix and a vector and the fused kernel of a CPU are added here. As usual, LayerNorm, softmax,
 the gates of an RNN's cell and additions are not counted. FlopCounterMode itself is not used: it
-hooks every module of the process, also those that other threads are running.
+hooks every module of the process, including those that other threads are running.
 
 A step's work is a polynomial in the number of positions and of source tokens. It is fitted to a few
 short inputs, once per model, so that showing it costs no further pass.
@@ -109,7 +109,7 @@ def count_multiply_adds(
     work is not a polynomial of these sizes.
     """
     if model not in _known:
-        _known[model] = _measured(model)
+        _known[model] = _measure_work(model)
     if (work := _known[model]) is None:
         return None
     every = range(opening, opening + steps)  # number of positions at each step
@@ -118,8 +118,8 @@ def count_multiply_adds(
     return MultiplyAdds(cached, uncached, uncached[-1])
 
 
-def _measured(model: Model) -> _DecoderWork | None:
-    if model.fields[0].kind in FILE_FIELDS:  # which have one length
+def _measure_work(model: Model) -> _DecoderWork | None:
+    if model.fields[0].kind in FILE_FIELDS:  # such inputs have one length
         return None
     sources = (0,) if model.continues else (2, 3, 5)
     first = 1 if model.continues else model.opening(_row(model, 1)).shape[1]

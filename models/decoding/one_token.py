@@ -1,8 +1,8 @@
 """A decoding step on a CPU as a sequence of matrix–vector products.
 
 One token of one row leaves nothing to compute in parallel: a step takes as long as reading the
-weights does, plus what surrounds each product. So the weights are stored in the order in which they
-are read, and the step is written without modules and intermediates.
+weights does, plus the overhead of each product. So the weights are stored in the order in which
+they are read, and the step is written without modules and intermediates.
 """
 
 import copy
@@ -93,9 +93,9 @@ class _Product(NamedTuple):
 
 
 class OneTokenStack(Stack):
-    """A decoder's layers with a short way for one token of one row, which nobody records or edits.
+    """A decoder's layers with a short path for one token of one row, without recording or edits.
 
-    Everything else takes the layers' own way.
+    Everything else takes the layers' own path.
     """
 
     def __init__(self, stack: Stack) -> None:

@@ -18,8 +18,8 @@ def check_runs(
 
     `uncached` is the `uncached_run` over the tokens of `serial`, whose steps came `from_cache` or
     each read the whole row. If positions are allowed to see later ones (`sees_ahead`), one pass and
-    a run token by token rightly differ, and are not compared. Tolerance: in float32 the same sums
-    in another order differ by some 1e-6; in half precision every layer rounds.
+    a run token by token differ as they should, and are not compared. Tolerance: in float32 the same
+    sums in another order differ by some 1e-6; in half precision every layer rounds.
     """
     n, limit = _n_common(parallel, serial), _tolerance(serial)
     sums = torch.cat([run.log_probs.exp().sum(-1) for run in (parallel, serial)]) - 1

@@ -21,9 +21,10 @@ from models.trace import AttentionSite
 
 @dataclass(frozen=True)
 class StepRows(Sequence):
-    """Attention rows collected step by step; `rows[i]` is (head, key), over the keys then.
+    """Attention rows collected step by step; `rows[i]` is (head, key), over the keys at that step.
 
-    `closed[i]` is True for each head that might attend to no key then; None if there is none.
+    `closed[i]` is True for each head that could attend to no key at that step; None if there is
+    none.
     """
 
     rows: tuple[Tensor, ...]
@@ -47,7 +48,7 @@ class StepRows(Sequence):
     def weights(self, head: int | None = None, block: int = 1) -> Float[Tensor, "position key"]:
         """Return each position's weights in one head (None: mean of heads), 0 beyond its keys.
 
-        Of each `block` of keys only the largest weight is returned.
+        Only the largest weight of each `block` of keys is returned.
         """
         rows = [row.mean(0) if head is None else row[head] for row in self.rows]
         return torch.stack(
@@ -60,7 +61,7 @@ class StepRows(Sequence):
         closed = self.closed or (None,) * len(self.rows)
         sums = [row.sum(-1) for row in self.rows]
         return torch.cat(
-            [each if none is None else each[~none] for each, none in zip(sums, closed, strict=True)]
+            [each if mask is None else each[~mask] for each, mask in zip(sums, closed, strict=True)]
         )
 
 

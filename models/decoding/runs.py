@@ -61,9 +61,9 @@ class Run:
     ended: bool  # with </s>; if not, it reached its limit, or the given text ends there
     # of a recurrent decoder, by activation
     states: dict[str, Float[Tensor, "position d"]] = field(default_factory=dict)
-    dtype: torch.dtype = torch.float32  # in which the model ran
+    dtype: torch.dtype = torch.float32  # that the model ran in
     # by which each token was chosen: logits after the model's generation settings; None if these
-    # change nothing, and of a beam, which chooses by sums
+    # change nothing, and for a beam, which chooses by sums
     scores: Float[Tensor, "position vocab"] | None = None
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class Run:
     ) -> Float[Tensor, "position key"]:
         """Return each position's weights in one head (None: mean of heads), 0 beyond its keys.
 
-        Of each `block` of keys only the largest weight is returned.
+        Only the largest weight of each `block` of keys is returned.
         """
         return self.rows[site].weights(head, block)
 
@@ -114,7 +114,7 @@ def of_trace(trace: Trace, first: int = 0) -> Run:
             f"first must be a position with a token after it, 0 to {end - 1}, not {first}"
         )
     targets = trace.streams[output.stream].ids[first:end]
-    sites, log_probs = _writing(trace.attention), output.log_probs[first:end]
+    sites, log_probs = _decoder_sites(trace.attention), output.log_probs[first:end]
     return _all_at_once(
         targets, output.labels[first:], output.is_closed, log_probs, sites, trace.activations, first
     )
@@ -135,7 +135,13 @@ def uncached_run(
     row = (_opening(model, inputs)[-1], *tokens[:-1])
     ended = tokens[-1] in model.end_ids
     return _all_at_once(
-        row, tokens, ended, log_probs, _writing(recording.attention), recording.activations, first
+        row,
+        tokens,
+        ended,
+        log_probs,
+        _decoder_sites(recording.attention),
+        recording.activations,
+        first,
     )
 
 
@@ -154,7 +160,7 @@ def _first_written(model: Model, inputs: Sequence[int]) -> int:
     return len(_opening(model, inputs)) - 1
 
 
-def _writing(attention: Mapping[str, AttentionSite]) -> dict[str, AttentionSite]:
+def _decoder_sites(attention: Mapping[str, AttentionSite]) -> dict[str, AttentionSite]:
     """Return the attentions that determine the next token: those in the decoder."""
     return {name: in_float32(site) for name, site in attention.items() if site.stack == "decoder"}
 
@@ -214,7 +220,7 @@ class _StepCollector:
 
     def add(self, step: Step) -> None:
         n_cached, recording = 0, _recording(step)
-        for name, site in _writing(recording.attention).items():
+        for name, site in _decoder_sites(recording.attention).items():
             last = site.n_query - 1
             weights = site.weights(rows=slice(last, last + 1))
             row = weights[:, 0].float().cpu()
@@ -296,7 +302,7 @@ def _all_at_once(
 def _kernel_error(site: AttentionSite, weights: Tensor | None = None) -> float | None:
     """Return the difference as a share of its limit (`check_used`), in units of ROUNDING.
 
-    None for a site of given weights, whose v is unknown. `weights` as in `check_used`.
+    None for a site with only weights, whose v is unknown. `weights` as in `check_used`.
     """
     if not site.has_causes:
         return None

@@ -20,9 +20,9 @@ from models.hub.writers import CausalLM
 from models.layers.sublayers import Sublayer, apply_norm
 from models.trace import Recording, record
 
-_EXACT = 1e-4  # a measured factor this near to 1 counts as 1
+_EXACT = 1e-4  # a measured factor this close to 1 counts as 1
 # raised by modules that have a layout's names but another structure
-_OF_OTHER_MODULES = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+_STRUCTURE_ERRORS = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 
 
 @torch.no_grad()
@@ -34,7 +34,7 @@ def choose_layer_map(model: HubModel, layer_maps: Sequence[LayerMap]) -> None:
         try:
             model.record_layers(layer_map)
             confirmed = _adds_up(model)
-        except _OF_OTHER_MODULES:
+        except _STRUCTURE_ERRORS:
             confirmed = False
         if confirmed:
             if isinstance(model, HeadReader):
@@ -127,7 +127,7 @@ def _factor(
     before: Float[Tensor, "*batch token d_model"],
     after: Float[Tensor, "*batch token d_model"],
 ) -> float:
-    """Return the least-squares factor of the added vectors; 1 if that is as near in their dtype."""
+    """Return the least-squares factor of the added vectors, or 1 if that fits as well."""
     change = after.double() - before.double()
     measured = float((change * added).sum() / added.square().sum().clamp(min=1e-300))
     sums = [before + (factor * added).to(before) for factor in (1.0, measured)]
@@ -157,7 +157,9 @@ def _pairs(
     pairs = [(norm(total) if part.norm == "post" else total, after)]
     if part.norm == "pre":
         inputs = value[part.reads] if part.reads else before
-        pairs += [(way(inputs).to(inputs), value[part.normed]) for way in (norm, part.normalised)]
+        pairs += [
+            (route(inputs).to(inputs), value[part.normed]) for route in (norm, part.normalised)
+        ]
     if part.norm == "post":
         pairs.append((part.normalised(total).to(total), after))
     if part.out_norm is not None:

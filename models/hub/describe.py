@@ -49,7 +49,7 @@ def model_summary(scope: Scope) -> Iterator[str]:
 
 
 def _special_tokens(tokenizer: Tokenizer) -> Iterator[str]:
-    """Yield the name and id of each special token: of a file, of each that is no part of it."""
+    """Yield the name and id of each special token; for a file, of tokens that are no part of it."""
     if isinstance(tokenizer, PatchTokenizer | FrameTokenizer):
         special = filter(tokenizer.is_special, range(tokenizer.vocab_size))
         yield from (f"{tokenizer.token(i)} {i}" for i in special)
@@ -72,15 +72,15 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     if not all(site.has_causes for site in sites):
         weights_only = next(site for site in sites if not site.has_causes)
         yield (
-            f"only weights, no queries, keys or scores, and nothing can be painted: {weights_only.name}: "
+            f"only weights are known, not queries, keys or scores, and masks cannot be painted: {weights_only.name}: "
             f"{weights_only.why_given}"
         )
         return
     yield "queries, keys, values, scores and named mask layers are shown; masks can be painted"
-    walked = all(site.projections for site in sites)
+    has_projections = all(site.projections for site in sites)
     yield (
         "each head is shown step by step, from the tokens through W_Q, W_K, W_V and W_O"
-        if walked
+        if has_projections
         else (
             "the steps from tokens to scores are not shown: its queries and keys were not recognised as x·W + b when compared"
         )
@@ -104,7 +104,7 @@ def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
 
 
 def _left_out(model: Model) -> Iterator[str]:
-    """Yield which tensors and settings of a folder are not used."""
+    """Yield lines on the tensors and settings of a folder that are not used."""
     if isinstance(model, HubModel) and (unused := model.unused):
         n = (
             "1 tensor in its files is"
@@ -117,7 +117,7 @@ def _left_out(model: Model) -> Iterator[str]:
 
 
 def _experts(scope: Scope) -> Iterator[str]:
-    """Yield in how many feed-forwards each token's experts are shown."""
+    """Yield lines on the feed-forwards whose experts are shown for each token."""
     model = scope.model
     if not isinstance(model, HubModel):
         return

@@ -23,7 +23,7 @@ from models.errors import CheckpointError
 
 MAX_CONFIG_BYTES = 2**20
 MAX_INDEX_BYTES = 2**25
-MAX_TENSOR_HEADER_BYTES = 2**25  # the header of 100,000 tensors has half of it
+MAX_TENSOR_HEADER_BYTES = 2**25  # the header of 100,000 tensors takes half of it
 BYTES = {
     "F64": 8,
     "F32": 4,
@@ -88,7 +88,7 @@ def weight_files(folder: Path) -> list[Path]:
         )
     if missing:
         raise CheckpointError(
-            f"{len(missing)} of its weight files are missing, {missing[0]} for one"
+            f"weight files are missing, such as {missing[0]} ({len(missing)} in all)"
         )
     return paths
 
@@ -118,7 +118,7 @@ def stored_numbers(folder: Path) -> int:
 
 
 def _needed(path: Path, dtype: torch.dtype | None) -> int:
-    """Bytes that the numbers of one file take in memory.
+    """Return the bytes that the numbers of one file take in memory.
 
     Raises CheckpointError if it was cut off.
     """
@@ -158,7 +158,7 @@ def _tensors(path: Path) -> list[tuple[str, int]]:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that are free on a device; of the machine where the device does not say."""
+    """Return the free bytes of a device, or of the machine if the device does not report them."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:
@@ -170,7 +170,7 @@ def free_memory(device: torch.device) -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-# files of settings and the most bytes that each may have
+# settings files and the largest size of each, in bytes
 SETTINGS = {
     "config.json": MAX_CONFIG_BYTES,
     "generation_config.json": 2**20,
@@ -191,11 +191,11 @@ TOKENIZER_FILES = (
     "tokenizer_config.json",
     *(name for name in VOCABULARIES if name not in ("added_tokens.json", "merges.txt")),
 )
-MAX_VOCABULARY_BYTES = 2**27  # that of 250,000 tokens has a third of it
+MAX_VOCABULARY_BYTES = 2**27  # that of 250,000 tokens takes a third of it
 
 # settings that name a file, a folder or code; `init_inputs` are unnamed arguments, such as paths
-_OUTWARD = re.compile(r"(^|_)(files?|paths?|dirs?|folder|vocab|merges|weights|template)$")
-_NEVER = ("init_inputs", "auto_map", "tokenizer_object", "name_or_path", "_name_or_path")
+_FILE_SETTINGS = re.compile(r"(^|_)(files?|paths?|dirs?|folder|vocab|merges|weights|template)$")
+_DROPPED = ("init_inputs", "auto_map", "tokenizer_object", "name_or_path", "_name_or_path")
 _PATH = re.compile(r"[/\\]|^~|^\.\.$")
 
 
@@ -210,9 +210,9 @@ def stage_folder(folder: Path) -> Iterator[Path]:
         for name, largest in SETTINGS.items():
             if os.path.lexists(folder / name):
                 content = read_json(folder / name, largest=largest, finite=False)
-                safe = _inward(content, strict=name in SETTINGS_OF_TOKENIZERS)
+                safe = _without_paths(content, strict=name in SETTINGS_OF_TOKENIZERS)
                 (private / name).write_text(json.dumps(safe), "utf-8")
-        if not (private / PREPROCESSOR).exists() and (settings := _of_processor(folder)):
+        if not (private / PREPROCESSOR).exists() and (settings := _processor_settings(folder)):
             (private / PREPROCESSOR).write_text(json.dumps(settings), "utf-8")
         for name in VOCABULARIES:
             if os.path.lexists(folder / name):
@@ -221,13 +221,13 @@ def stage_folder(folder: Path) -> Iterator[Path]:
         yield private
 
 
-def _of_processor(folder: Path) -> dict[str, Any]:
+def _processor_settings(folder: Path) -> dict[str, Any]:
     """Return the settings of images or sounds that a processor of several parts saved."""
     if not os.path.lexists(folder / PROCESSOR):
         return {}
     content = read_json(folder / PROCESSOR, largest=SETTINGS[PREPROCESSOR], finite=False)
     parts = [content[name] for name in PROCESSOR_PARTS if isinstance(content.get(name), dict)]
-    return _inward(parts[0], strict=False) if len(parts) == 1 else {}
+    return _without_paths(parts[0], strict=False) if len(parts) == 1 else {}
 
 
 def _link_weights(folder: Path, private: Path) -> None:
@@ -239,7 +239,7 @@ def _link_weights(folder: Path, private: Path) -> None:
         (private / SHARD_INDEX).write_text(json.dumps(index), "utf-8")
 
 
-def _inward(value: Any, *, strict: bool, is_token: bool = False) -> Any:
+def _without_paths(value: Any, *, strict: bool, is_token: bool = False) -> Any:
     """Return settings without those that name a file.
 
     A tokenizer takes any of its settings as an argument, so there `strict` also drops every text
@@ -247,22 +247,22 @@ def _inward(value: Any, *, strict: bool, is_token: bool = False) -> Any:
     """
     if isinstance(value, list):
         return [
-            _inward(part, strict=strict, is_token=is_token)
+            _without_paths(part, strict=strict, is_token=is_token)
             for part in value
             if not (strict and not is_token and _is_path(part))
         ]
     if not isinstance(value, dict):
         return value
     return {
-        key: _inward(part, strict=strict, is_token=is_token or "token" in key)
+        key: _without_paths(part, strict=strict, is_token=is_token or "token" in key)
         for key, part in value.items()
-        if not _leads_out(key, part)
+        if not _names_file(key, part)
         and not (strict and not is_token and "token" not in key and _is_path(part))
     }
 
 
-def _leads_out(key: str, value: Any) -> bool:
-    return key in _NEVER or (bool(_OUTWARD.search(key)) and isinstance(value, str | list))
+def _names_file(key: str, value: Any) -> bool:
+    return key in _DROPPED or (bool(_FILE_SETTINGS.search(key)) and isinstance(value, str | list))
 
 
 def _is_path(value: Any) -> bool:

@@ -50,7 +50,7 @@ class SuppressedTokens:
         mask[suppressed] = False
         return mask
 
-    def bars(self) -> bool:
+    def is_active(self) -> bool:
         """Return True if any token is suppressed anywhere."""
         return bool(self.always or self.not_first or (self.ends and self.n_least))
 
@@ -77,7 +77,7 @@ class GenerationSettings:
             _processor(name, value, inputs, pad_id) for name, value in self.by_text.items()
         ]
         by_text = [processor for processor in processors if processor is not None]
-        if not by_text and not self.suppressed.bars():
+        if not by_text and not self.suppressed.is_active():
             return None
 
         def process(
@@ -123,10 +123,10 @@ def generation_settings(
         for name, value in by_text.items()
         if _VALID[name](value, n_logits) and (name not in _OF_SOURCE or n_read <= n_logits)
     }
-    barred = [word[0] for word in single if word[0] not in ends]
+    single_ids = [word[0] for word in single if word[0] not in ends]
     suppressed = SuppressedTokens(
         n_logits,
-        tuple(i for i in barred if is_id(i, n_logits))
+        tuple(i for i in single_ids if is_id(i, n_logits))
         + _ids(settings, "suppress_tokens", n_logits),
         _ids(settings, "begin_suppress_tokens", n_logits),
         begin,
@@ -224,11 +224,11 @@ def _processor(name: str, value: Any, inputs: Tensor, pad_id: int) -> Any:
             return library.MinLengthLogitsProcessor(*value, device=str(inputs.device))
     if inputs.dim() != 2 or inputs.is_floating_point():
         return None
-    return _of_each_row([_of_source(name, value, row[row != pad_id][None]) for row in inputs])
+    return _row_by_row([_of_source(name, value, row[row != pad_id][None]) for row in inputs])
 
 
 def _of_source(name: str, value: Any, source: Tensor) -> Any:
-    """Return the library's processor for one source; None if the n-gram is longer than that."""
+    """Return the library's processor for one source; None if the n-gram is longer than it."""
     from transformers.generation import logits_process as library
 
     ids: Any = source
@@ -239,7 +239,7 @@ def _of_source(name: str, value: Any, source: Tensor) -> Any:
     return library.EncoderNoRepeatNGramLogitsProcessor(value, ids)
 
 
-def _of_each_row(processors: list[Any]) -> LogitsProcessor | None:
+def _row_by_row(processors: list[Any]) -> LogitsProcessor | None:
     """Return a processor that applies one to each row of a batch; a single one to all rows."""
     if len(processors) == 1:
         return processors[0]

@@ -44,12 +44,14 @@ def why_nothing_is_shown(module: nn.Module, otherwise: str = "") -> str:
     except Exception as error:  # the library may raise anything
         return _does_not_run(module, N_LONG, error)
     if not counter.shapes:
-        return "no softmax is taken in a run, so there are no attention weights between its tokens"
+        return (
+            "no softmax is computed in a run, so there are no attention weights between its tokens"
+        )
     if (N_LONG, N_LONG) not in counter.shapes:
         shapes = " and ".join(f"{q} × {k}" for q, k in sorted(counter.shapes))
         return (
             f"its attention is not between the tokens of a text: in a run of {N_LONG} tokens it weighs {shapes} "
-            "places of its own"
+            "positions of its own"
         )
     return otherwise or (
         "it calls neither scaled_dot_product_attention nor multi_head_attention_forward, and returns no weights: "
@@ -172,7 +174,7 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
         )
     if not isinstance(names, list) or not names or not isinstance(names[0], str):
         raise CheckpointError(
-            "config.json names no architectures, so nothing says what the model was made for"
+            "config.json names no architectures, so it is unknown what the model was made for"
         )
     for table, opens, model_class in HUB_KINDS:
         classes = getattr(modeling_auto, table).get(kind, ())
@@ -194,14 +196,14 @@ def model_kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
 def _kind_of_class(
     transformers: Any, name: str, opens: str, model_class: type[HubModel]
 ) -> type[HubModel]:
-    """Return our class for one of a table; some classes for pretraining generate text."""
+    """Return our class for a class of one table; some classes for pretraining generate text."""
     if opens == PRETRAINING and getattr(transformers, name).can_generate():
         return CausalLM
     return _with_image(transformers, name) if model_class is HubModel else model_class
 
 
 def _with_image(transformers: Any, name: str) -> type[HubModel]:
-    """Return our class for one that makes vectors: it reads a text, an image, or both."""
+    """Return our class for one that computes vectors: it reads a text, an image, or both."""
     if other_input(transformers, name) == PIXELS:
         return ImageModel
     model_class = getattr(transformers, name, None)

@@ -37,7 +37,7 @@ def label_output(
     """Return the classes of a row, or its labels if no softmax compares them."""
     if compares_labels(module, names):
         return ClassProbabilities(stream, position, names, logits)
-    if _are_judged(module):
+    if _is_multi_label(module):
         return MultiLabelProbabilities(stream, position, names, logits)
     return RegressionValues(stream, names, logits)
 
@@ -59,10 +59,10 @@ def describe_labels(module: Any, names: Sequence[str], what: str) -> str:
     """Describe a classifier's output for a text, an image or a sound."""
     if compares_labels(module, names):
         return f"a class of the {what}"
-    if _are_judged(module):
+    if _is_multi_label(module):
         return f"which labels the {what} has, each judged on its own"
     return f"a number for the {what}" if len(names) == 1 else f"{len(names)} numbers for the {what}"
 
 
-def _are_judged(module: Any) -> bool:
+def _is_multi_label(module: Any) -> bool:
     return getattr(module.config, "problem_type", None) == MULTI_LABEL

@@ -32,7 +32,11 @@ from models.trace.recorder import MAX_KEPT_ELEMENTS
 MAX_INNER_NUMBERS = 4 * MAX_KEPT_ELEMENTS
 
 _ROLES: dict[type, str] = {FFPaths: FEED_FORWARD, MixerPaths: MIXER}
-_MADE: dict[type, str] = {AttnPaths: "attention", MixerPaths: "mixer", FFPaths: "feed-forward"}
+_PART_NAMES: dict[type, str] = {
+    AttnPaths: "attention",
+    MixerPaths: "mixer",
+    FFPaths: "feed-forward",
+}
 
 
 class LayerMap:
@@ -104,7 +108,9 @@ class LayerMap:
                 Tap(p.normed, False, f"{norm_name(self._norm(p))}(x)", largest=MAX_INNER_NUMBERS),
             )
         if p.out_norm:
-            formula = f"{norm_name(self.module.get_submodule(p.out_norm))}({_MADE[type(p.part)]})"
+            formula = (
+                f"{norm_name(self.module.get_submodule(p.out_norm))}({_PART_NAMES[type(p.part)]})"
+            )
             yield p.out_norm, Tap(p.out, False, formula, largest=MAX_INNER_NUMBERS)
         if p.part.last:
             yield p.within(p.part.last), self._output_tap(p)
@@ -113,14 +119,14 @@ class LayerMap:
 
     def _output_tap(self, p: LayerPart) -> Tap:
         """Return the tap of a part's own output, which a model may later add to in place."""
-        adds_up = not p.before or not p.after
-        formula = f"the {_MADE[type(p.part)]}'s contribution"
+        may_change = not p.before or not p.after
+        formula = f"the {_PART_NAMES[type(p.part)]}'s contribution"
         return Tap(
             p.made,
             False,
             formula,
             largest=MAX_INNER_NUMBERS,
-            copies=adds_up,
+            copies=may_change,
             is_product=p.is_attention,
         )
 

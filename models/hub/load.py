@@ -69,7 +69,7 @@ def describe_folder(folder: Path) -> Description:
 def open_folder(
     folder: Path, device: torch.device, dtype: str | torch.dtype | None = None
 ) -> Checkpoint:
-    """Open a folder; `dtype` is that of the stored numbers if None.
+    """Open a folder, in the dtype of the stored numbers if `dtype` is None.
 
     Raises CheckpointError, saying what is wrong with it.
     """
@@ -93,13 +93,13 @@ def _read(
     plan = opening_plan(private)
     opened = open_module(private, plan.auto, plan.config, dtype)
     module = opened.module.to(device).eval()
-    model, tokenizer = _wrapped(private, plan, module, opened.gives_weights)
+    model, tokenizer = _wrap(private, plan, module, opened.gives_weights)
     check_unread(model, opened.drawn)
     model.unused = opened.unused
     return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
 
 
-def _wrapped(
+def _wrap(
     private: Path, plan: OpeningPlan, module: nn.Module, gives_weights: bool
 ) -> tuple[HubModel, Tokenizer]:
     """Wrap a module as the kind of model it is, with the tokenizer or processor of its input."""
@@ -110,10 +110,10 @@ def _wrapped(
     if issubclass(plan.model_class, SoundReader):
         return opened_reader(private, plan.model_class, module, plan.config, transformers_library())
     library = library_tokenizer(private)
-    two = issubclass(plan.model_class, TextImageModel)
-    if two:
+    has_towers = issubclass(plan.model_class, TextImageModel)
+    if has_towers:
         check_towers(module)
-    reader = module.get_submodule(TEXT_TOWER) if two else module
+    reader = module.get_submodule(TEXT_TOWER) if has_towers else module
     sizes = _known_sizes(plan.name, reader, plan.config, library, gives_weights)
     if issubclass(plan.model_class, SpeechToText):
         return sounds.opened_sound(
@@ -124,7 +124,7 @@ def _wrapped(
             transformers_library(),
         )
     tokenizer = tokenizer_of(library, plan.config, module, sizes)
-    if two:
+    if has_towers:
         if not isinstance(tokenizer, HubTokenizer):
             raise CheckpointError("it has no tokenizer for its texts")
         special = {name: i for name, i in tokenizer.special_ids.items()}
@@ -197,7 +197,7 @@ def _named(folder: Path, private: Path | None = None) -> Iterator[None]:
         raise
     except CheckpointError as error:
         raise CheckpointError(_of_folder(str(error), folder, private)) from None
-    except BaseException as error:  # the library may raise anything, a panic of its own included
+    except BaseException as error:  # the library may raise anything, even a panic of its own
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         first = first_line(error, 300) or type(error).__name__

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.analysis.checks import rounding_in
 
-_EXACT = 1e-4  # a measured factor this near to 1 counts as 1
+_EXACT = 1e-4  # a measured factor this close to 1 counts as 1
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def change_between(
 ) -> LogitChange:
     """Return the change from `logits` to `expected`, without a cap or with one of `caps`.
 
-    If several changes agree up to rounding, the nearest is returned: in half precision, caps far
+    If several changes agree up to rounding, the closest is returned: in half precision, caps far
     above the logits agree too. UNCHANGED if none agrees.
     """
     changes = [

@@ -1,6 +1,6 @@
 """A third-party model as an Architecture: its inputs, its answers and its kinds of attention.
 
-Each subclass (readers.py, writers.py) is one thing that such models do; none knows a family.
+Each subclass (readers.py, writers.py) is one task of such models, and none is made for one family.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class HubModel(Architecture):
         ] = {}  # name of an attention → the reason (probe.check_recorded)
         self.generation = GenerationSettings()
         self.unused: Sequence[str] = ()  # unused tensors in its files (weights.open_module)
-        self.shows_causes = False  # if each attention has q, k and scores (probe.check_recorded)
+        self.shows_causes = (
+            False  # True if each attention has q, k and scores (probe.check_recorded)
+        )
         self.by_functions = False  # watching a few functions is enough (probe_route.py)
         self.eval()  # as its module is
         self.record_layers(None)
@@ -105,7 +107,7 @@ class HubModel(Architecture):
 
     @classmethod
     def needs_pair(cls) -> bool:
-        """Return True if it reads a second text in the same row that may not be absent."""
+        """Return True if it reads a second text in the same row, and requires it."""
         return any(field.segment and not field.optional for field in cls.fields)
 
     @property
@@ -129,7 +131,7 @@ class HubModel(Architecture):
         self.taps.update(Taps() if layer_map is None else layer_map.taps())
 
     def record_experts(self, routings: Mapping[str, ExpertLayer]) -> None:
-        """Record also which experts each token goes to in later runs."""
+        """In later runs, also record which experts each token goes to."""
         self.routings = dict(routings)
         for experts in routings.values():
             for path, tap in experts.taps():

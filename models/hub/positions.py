@@ -28,7 +28,7 @@ from models.trace import AttentionSite, record
 
 @dataclass(frozen=True)
 class Rotary:
-    """The module that makes cos and sin; `miss` is its largest error in a short run."""
+    """The module that computes cos and sin; `miss` is its largest error in a short run."""
 
     module: nn.Module
     miss: float = 0.0
@@ -73,7 +73,7 @@ def _is_table(t: object, n: int) -> bool:
     )
 
 
-PROBED_PLACES = (
+PROBED_POSITIONS = (
     0,
     1,
     2,
@@ -114,7 +114,11 @@ def order_source_of_equal_inputs(
     for site in sites:  # the first that shows it: later layers read its output
         if site.has_causes and (source := _source_at(site, tokens, tolerance)):
             return source
-    if not sites or recording.unrecorded or any(_uneven(site, tokens, tolerance) for site in sites):
+    if (
+        not sites
+        or recording.unrecorded
+        or any(_is_uneven(site, tokens, tolerance) for site in sites)
+    ):
         return UNSEEN
     return BY_MASK
 
@@ -142,7 +146,7 @@ def _varies(site: AttentionSite, tokens: slice, tolerance: float) -> bool:
     return any(not _equal(each[..., tokens], -1, tolerance) for each in scores)
 
 
-def _uneven(site: AttentionSite, tokens: slice, tolerance: float) -> bool:
+def _is_uneven(site: AttentionSite, tokens: slice, tolerance: float) -> bool:
     """Return True if a query prefers one of the keys that it reads."""
     weights = site.weights().float()[..., tokens]
     most, reads = weights.amax(-1), weights > 0
@@ -176,12 +180,14 @@ def table_looked_up(
         model.reader(**inputs)
     if (table := forward_pass.intermediates.position_table) is None:
         return None
-    is_free = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
-    return PositionTable(table[:max_rows], is_free and not _is_sinusoidal(table[:max_rows]))
+    takes_gradients = any(
+        p.requires_grad and same_memory(p, table) for p in model.module.parameters()
+    )
+    return PositionTable(table[:max_rows], takes_gradients and not _is_sinusoidal(table[:max_rows]))
 
 
 def _is_sinusoidal(table: Float[Tensor, "n d_model"]) -> bool:
-    """Return True if every row is pairs of a sine and a cosine of the same angle.
+    """Return True if every row consists of pairs of a sine and a cosine of the same angle.
 
     The two are neighbours or half a row apart. After loading, the library lets even such a table
     take gradients.
@@ -202,7 +208,7 @@ def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
     """
     modules = dict(model.module.named_modules())
     candidate = next((Rotary(modules[path]) for path in paths if path in modules), None)
-    positions = torch.tensor([p for p in PROBED_PLACES if p < model.config.n_ctx])
+    positions = torch.tensor([p for p in PROBED_POSITIONS if p < model.config.n_ctx])
     rotation = None if candidate is None else candidate.rotation(int(positions[-1]) + 1)
     if candidate is None or rotation is None or len(positions) < 2:
         return None

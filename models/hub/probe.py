@@ -67,7 +67,7 @@ def looks_back_only(module: Any, sizes: HubConfig) -> bool:
 def answers_beside_a_longer_text(model: HubModel) -> bool:
     """Return True if a short text gets the same answer beside a longer one as alone.
 
-    XLNet reads its class from the last token of the batch, which is padding then.
+    XLNet reads its class from the last token of the batch, which then is padding.
     """
     short, longer = (model.repeated(short_text(model.module, model.config, n)) for n in (3, 5))
     beside = []
@@ -139,7 +139,7 @@ def _tokens_read(module: nn.Module, ids: Tensor, choices: bool = False) -> tuple
     try:
         with torch.enable_grad():
             output = module(input_ids=ids[:, None] if choices else ids, output_hidden_states=True)
-            # some return copies of their states: then the input of a head
+            # some models return copies of their states: then use the input of a head
             for states in (output.hidden_states[-1], *heads_read):
                 if not states.is_floating_point() or not states.requires_grad:
                     continue
@@ -161,9 +161,11 @@ def check_recorded(model: HubModel) -> None:
     """Raise CheckpointError if short runs show no attention or an answer that is not finite.
 
     Weights that fit the tokens at only one length are as wide as a window or a block; they are
-    then never shown.
+    never shown.
     """
-    short, longer = (_recorded(model, short_text(model.module, model.config, n)) for n in (3, 5))
+    short, longer = (
+        _recorded_run(model, short_text(model.module, model.config, n)) for n in (3, 5)
+    )
     reasons = short.unrecorded | longer.unrecorded
     model.misfits = {
         name: reasons[name] for name in short.attention.keys() ^ longer.attention.keys()
@@ -179,7 +181,7 @@ def check_recorded(model: HubModel) -> None:
         )
 
 
-def _recorded(model: HubModel, ids: Tensor) -> Recording:
+def _recorded_run(model: HubModel, ids: Tensor) -> Recording:
     with record() as recording:
         output = model(*model.repeated(ids))
     _check_finite(_tensors(output))
@@ -195,7 +197,7 @@ def _check_finite(answers: Iterable[Tensor]) -> None:
 def check_trial(model: HubModel, otherwise: str) -> None:
     """Raise CheckpointError if a run shows no attention or an answer that is not finite.
 
-    `otherwise` is the reason if the run names none.
+    `otherwise` is the reason if the run gives none.
     """
     with record() as recording:
         answers = model(*model.repeated(torch.empty(0)))
@@ -208,7 +210,7 @@ def check_trial(model: HubModel, otherwise: str) -> None:
 
 @torch.no_grad()
 def check_two_steps(model: HubModel, reads: str = "input_ids") -> None:
-    """Raise CheckpointError if the two stacks run one by one give other logits than one call.
+    """Raise CheckpointError if the stacks, run one by one, give different logits than one call.
 
     `reads` is the module's name for the input of its encoder.
     """
@@ -219,7 +221,7 @@ def check_two_steps(model: HubModel, reads: str = "input_ids") -> None:
     one_call = model.module(**inputs, use_cache=False).logits
     if not is_close(model, model(first, text), one_call):
         raise CheckpointError(
-            "its decoder gives other logits from a finished encoding than in one call with its encoder"
+            "its decoder gives different logits for a finished encoding than in one call with its encoder"
         )
 
 
@@ -252,7 +254,7 @@ def choose_shift(model: HubModel) -> None:
     model.begins_with_last = torch.equal(rows[0][:, :1], ids[:, -1:])
     first = ids[:, -1:] if model.begins_with_last else ids.new_full((1, 1), model.config.start_id)
     if not torch.equal(rows[0], torch.cat([first, ids[:, :-1]], dim=1)):
-        raise CheckpointError("its decoder reads another row than the text, shifted by one token")
+        raise CheckpointError("its decoder does not read the text shifted by one token")
 
 
 def _tensors(output: Any) -> list[Tensor]:

@@ -11,8 +11,8 @@ from models.layers.cache import Cache
 from models.trace import record
 
 
-def turns_by_length(model: HubModel) -> bool:
-    """Return True if a longer row rotates the same queries and keys by other angles (LongRoPE).
+def rotation_varies_with_length(model: HubModel) -> bool:
+    """Return True if a longer row rotates the same queries and keys by different angles (LongRoPE).
 
     The angles change beyond a length that short runs do not reach, so these cannot show it.
     """
@@ -33,19 +33,19 @@ def choose_cache(model: HubModel) -> None:
     Without a cache, every step reads the whole row again.
     """
     model.can_go_back, model.can_cache = (
-        (False, False) if turns_by_length(model) else _caches(model)
+        (False, False) if rotation_varies_with_length(model) else _exact_caches(model)
     )
-    if not model.can_cache or _keeps(model, model.can_go_back, with_fill=True):
+    if not model.can_cache or _is_exact(model, model.can_go_back, with_fill=True):
         return
     if isinstance(model, CausalLM):
         model.uncounted = _uncounted(model)
-    model.can_go_back, model.can_cache = _caches(model, with_fill=True)
+    model.can_go_back, model.can_cache = _exact_caches(model, with_fill=True)
 
 
-def _caches(model: HubModel, with_fill: bool = False) -> tuple[bool, bool]:
+def _exact_caches(model: HubModel, with_fill: bool = False) -> tuple[bool, bool]:
     """Return whether a cache that can be cut works, and whether any cache works."""
-    goes_back = _keeps(model, True, with_fill)
-    return goes_back, goes_back or _keeps(model, False, with_fill)
+    goes_back = _is_exact(model, True, with_fill)
+    return goes_back, goes_back or _is_exact(model, False, with_fill)
 
 
 def _uncounted(model: HubModel) -> int | None:
@@ -57,7 +57,7 @@ def _uncounted(model: HubModel) -> int | None:
     return next((m.padding_idx for m in tables if m.padding_idx is not None), None)
 
 
-def _keeps(model: HubModel, going_back: bool, with_fill: bool = False) -> bool:
+def _is_exact(model: HubModel, going_back: bool, with_fill: bool = False) -> bool:
     """Return True if a cache changes nothing for two short rows, which are swapped halfway.
 
     `with_fill` puts the token `fill_id` among them, as a model may generate it.
@@ -70,7 +70,7 @@ def _keeps(model: HubModel, going_back: bool, with_fill: bool = False) -> bool:
             same += [reading.answers_alike(n_read, n_read + 2, last_differs=True)]
             reading.cache.cut(n_read := n_read + 1)
         same += [reading.answers_alike(n_read, n_read + 1)]
-        reading.change_places()
+        reading.swap_rows()
         same += [reading.answers_alike(n_read + 1, n_read + 2)]
     except Exception:  # the library may raise anything where a model has no such cache
         return False
@@ -91,14 +91,14 @@ class _Reading:
         if model.translates:
             self.inputs = model.trial_inputs(self.inputs)
             self.row = torch.cat([model.opening(self.inputs), self.row], dim=1)
-        nothing = self.row[:, :0]
-        self.memory = model.encode(self.inputs, model.written_masks(self.inputs, nothing))
+        no_tokens = self.row[:, :0]
+        self.memory = model.encode(self.inputs, model.written_masks(self.inputs, no_tokens))
         self.whole, self.sites = self._read(self.row, None, 0)
 
     def answers_alike(self, start: int, stop: int, last_differs: bool = False) -> bool:
         """Return True if positions read from the cache answer and attend as in one pass.
 
-        `start` and `stop` bound these positions. `last_differs` puts another token in the last
+        `start` and `stop` bound these positions. `last_differs` puts a different token in the last
         position, whose answer is then ignored.
         """
         part = self.row[:, start:stop].clone()
@@ -111,7 +111,7 @@ class _Reading:
         apart = float((logits[:, : stop - start] - expected).abs().max())
         return sites == self.sites and apart <= limit
 
-    def change_places(self) -> None:
+    def swap_rows(self) -> None:
         """Put the second row first, as beam search does."""
         order = torch.tensor([1, 0], device=self.row.device)
         self.cache.reorder(order)

@@ -33,33 +33,31 @@ def align_tokens(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
     A token whose spelling is not found, such as an unknown one, gets the letters between its
     neighbours; of several such tokens in a row, the first gets them all.
     """
-    return _of_bytes(text, tokens) or _of_letters(text, tokens)
+    return _byte_spans(text, tokens) or _letter_spans(text, tokens)
 
 
-def _of_bytes(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
+def _byte_spans(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
     """Return the character that each token is a byte of; empty if they are not the text's bytes."""
     if "".join(tokens) != text.encode("utf-8", "replace").decode("latin-1"):
         return []
-    places = [
-        (i, i + 1) for i, letter in enumerate(text) for _ in letter.encode("utf-8", "replace")
-    ]
-    return places if len(places) == len(tokens) else []
+    spans = [(i, i + 1) for i, letter in enumerate(text) for _ in letter.encode("utf-8", "replace")]
+    return spans if len(spans) == len(tokens) else []
 
 
-def _of_letters(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
+def _letter_spans(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
     """Return spans by spelling, ignoring case, accents, spaces and the marks of subwords."""
     letters, origin = _letters(text)
-    places, at = [], 0
+    matches, at = [], 0
     for token in tokens:
         place = _find(letters, token, at)
-        places.append(place)
+        matches.append(place)
         at = at if place is None else place[1]
-    ends, after = [len(letters)] * len(places), len(letters)
-    for i in reversed(range(len(places))):
+    ends, after = [len(letters)] * len(matches), len(letters)
+    for i in reversed(range(len(matches))):
         ends[i] = after
-        after = after if places[i] is None else places[i][0]
+        after = after if matches[i] is None else matches[i][0]
     spans, at = [], 0
-    for place, end in zip(places, ends, strict=True):
+    for place, end in zip(matches, ends, strict=True):
         start, at = (at, max(at, end)) if place is None else place
         spans.append(_in_text(text, origin, start, at))
     return spans
@@ -67,17 +65,17 @@ def _of_letters(text: str, tokens: Sequence[str]) -> list[TokenSpan]:
 
 def _letters(text: str) -> tuple[str, list[int]]:
     """Return the letters of a text as they are compared, and the index of each one's character."""
-    pairs = [(letter, i) for i, c in enumerate(text) for letter in _compared(c)]
+    pairs = [(letter, i) for i, c in enumerate(text) for letter in _comparable(c)]
     return "".join(letter for letter, _ in pairs), [i for _, i in pairs]
 
 
-def _compared(text: str) -> str:
+def _comparable(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text).casefold()
     return "".join(c for c in decomposed if not c.isspace() and not unicodedata.combining(c))
 
 
 def _find(letters: str, token: str, at: int) -> TokenSpan | None:
-    spellings = [spelling for spelling in map(_compared, _spellings(token)) if spelling]
+    spellings = [spelling for spelling in map(_comparable, _spellings(token)) if spelling]
     for spelling in spellings:
         if letters.startswith(spelling, at):
             return at, at + len(spelling)
@@ -153,17 +151,21 @@ class PythonTokenizer(LibraryTokenizer):
         Other special tokens in it count as plain text.
         """
         library = self._library
-        how = {"split_special_tokens": any(token in text for token in library.all_special_tokens)}
+        options = {
+            "split_special_tokens": any(token in text for token in library.all_special_tokens)
+        }
         with self._lock:
             try:
                 if is_target and self._of_target:
-                    tokens, unknown = library.tokenize(text, **how), library.unk_token
+                    tokens, unknown = library.tokenize(text, **options), library.unk_token
                     ids = [self._of_target.get(t, self._of_target[unknown]) for t in tokens]
                 elif is_target:
-                    ids = library(text_target=text, add_special_tokens=False, **how)["input_ids"]
+                    ids = library(text_target=text, add_special_tokens=False, **options)[
+                        "input_ids"
+                    ]
                     tokens = library.convert_ids_to_tokens(ids)
                 else:
-                    tokens = library.tokenize(text, **how)
+                    tokens = library.tokenize(text, **options)
                     ids = library.convert_tokens_to_ids(tokens)
             except Exception as error:  # the library may raise anything
                 reason = f"{type(error).__name__}: {error}"
@@ -203,7 +205,7 @@ class PythonTokenizer(LibraryTokenizer):
     def to_json(self) -> str:
         """Return the settings that identify this tokenizer, as JSON.
 
-        Of the library's own settings, the switches and whole numbers count.
+        Only switches and whole numbers of the library's own settings count.
         """
         settings = self._library.init_kwargs.items()
         switches = {name: value for name, value in settings if isinstance(value, int)}

@@ -166,8 +166,8 @@ class MaskedLM(HeadReader):
 class Classifier(HeadReader):
     """One class for the whole row.
 
-    `position` is that of the token whose vector answers: 0, −1 for the last, or None for several.
-    `skipped` is the token that does not count as the last one: padding, or −1 for none.
+    `position` is that of the token whose vector is classified: 0, −1 for the last, or None for
+    several. `skipped` is the token that does not count as the last one: padding, or −1 for none.
     """
 
     fields = (ONE_TEXT_FIELD, SECOND_TEXT)
@@ -204,7 +204,7 @@ class Classifier(HeadReader):
         return {self.output_name: label_output(self.module, "text", position, self.names, logits)}
 
     def position_in(self, ids: Sequence[int]) -> int | None:
-        """Return the position of the token that answers for this row."""
+        """Return the position of the token whose vector is classified in this row."""
         if self.position is None or self.position == 0:
             return self.position
         others = [i for i, token in enumerate(ids) if token != self.skipped]

@@ -1,8 +1,8 @@
 """Find the module of a mixture of experts that sends each token to its experts.
 
 It is a module within a feed-forward that takes the tokens' vectors, the numbers of their experts
-and weights for these. Names decide nothing; a short run confirms it: the outputs of the experts,
-times the weights, must sum to the module's output.
+and weights for these. It is not recognised by its name; a short run confirms it: the outputs of the
+experts, times the weights, must sum to the module's output.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Routing:
     def outputs(
         self, x: Float[Tensor, "token d_model"], experts: Int[Tensor, "token choice"]
     ) -> Float[Tensor, "token choice d_model"]:
-        """Return each chosen expert's output for each token: the module's, with it alone."""
+        """Return the output of each chosen expert for each token, from the module with it alone."""
         parameter = next(self.module.parameters())
         x, experts = x.to(parameter), experts.to(parameter.device)
         one = torch.ones(len(x), 1, dtype=x.dtype, device=x.device)
@@ -84,13 +84,13 @@ class _Call:
 
 @torch.no_grad()
 def find_routings(model: HubModel) -> dict[str, Routing]:
-    """Return path of a feed-forward → its experts, of those that a short run confirms."""
+    """Return the experts that a short run confirms, by the path of their feed-forward."""
     blocks = [p for p in model.sublayers if may_be_mixture(model, p)]
     if not blocks:
         return {}
     calls: dict[str, _Call] = {}
     hooks = [
-        module.register_forward_hook(_noted(f"{p.path}.{path}", calls), with_kwargs=True)
+        module.register_forward_hook(_noting_hook(f"{p.path}.{path}", calls), with_kwargs=True)
         for p in blocks
         for path, module in model.module.get_submodule(p.path).named_modules()
         if path
@@ -101,7 +101,7 @@ def find_routings(model: HubModel) -> dict[str, Routing]:
     finally:
         for hook in hooks:
             hook.remove()
-    confirmed = (_confirmed(model, p, calls, recording) for p in blocks)
+    confirmed = (_confirm(model, p, calls, recording) for p in blocks)
     return {routing.block: routing for routing in confirmed if routing is not None}
 
 
@@ -116,7 +116,7 @@ def may_be_mixture(model: HubModel, part: Sublayer) -> bool:
     )
 
 
-def _noted(path: str, calls: dict[str, _Call]) -> Any:
+def _noting_hook(path: str, calls: dict[str, _Call]) -> Any:
     """Return a hook that notes a call of vectors, experts and weights."""
 
     def note(module: nn.Module, args: tuple, kwargs: dict[str, Any], out: Any) -> None:
@@ -132,7 +132,7 @@ def _noted(path: str, calls: dict[str, _Call]) -> Any:
     return note
 
 
-def _confirmed(
+def _confirm(
     model: HubModel, part: Sublayer, calls: dict[str, _Call], recording: Recording
 ) -> Routing | None:
     """Return the routing of a feed-forward, or None if none of its calls is confirmed."""

@@ -23,7 +23,7 @@ class HubConfig:
     n_ctx: int  # longest text that is read here, in tokens
     # heads of k and v, the fewest of any layer; below n_heads where a group of heads shares one
     n_key_heads: int
-    dtype: str  # in which it runs; float32 is shown
+    dtype: str  # that it runs in; float32 is shown
     pad_id: int  # pads short rows; not a token of the vocabulary
     start_id: int = -1  # −1: it has none
     end_id: int = -1
@@ -35,7 +35,7 @@ class HubConfig:
     source: str = "Hugging Face"  # or "own module"
     # "learned" or "fixed" if a run looked position vectors up in a table
     positions: str = "none"
-    # it runs with attention of its library's own, which can return finished weights
+    # it runs with its library's own attention, which can return finished weights
     gives_weights: bool = False
 
     @property
@@ -77,7 +77,7 @@ def check_settings(described: dict[str, Any], stored: int) -> None:
 def check_dtype(described: dict[str, Any], is_given: bool) -> None:
     """Raise CheckpointError for a dtype in config.json that no model runs in.
 
-    If another dtype `is_given` by the caller, it only has to be one of torch's.
+    If the caller gives another dtype (`is_given`), this one only has to be one of torch's.
     """
     dtype = described.get("dtype") or described.get("torch_dtype")
     known = isinstance(dtype, str) and isinstance(getattr(torch, dtype, None), torch.dtype)
@@ -99,7 +99,7 @@ def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: 
     vocab_size = max(tables)
     generation = getattr(module, "generation_config", None)
     configs = generation, text, config
-    # the part for the decoder knows its class's default alone
+    # the decoder's part holds only the default of its class
     start = _first(_special("decoder_start_token_id", vocab_size, generation, config))
     begin = _first(_special("bos_token_id", vocab_size, *configs))
     pad = _first(_special("pad_token_id", vocab_size, *configs))
@@ -131,13 +131,13 @@ def hub_sizes(name: str, module: Any, config: Any, library: Any, gives_weights: 
 def _table_rows(module: Any) -> tuple[int, int]:
     """Return the number of rows of the input embedding and of the output matrix."""
     n_read = int(module.get_input_embeddings().weight.shape[0])
-    is_two = getattr(module.config, "is_encoder_decoder", False)
-    output = module.get_output_embeddings() if is_two else None
+    has_decoder = getattr(module.config, "is_encoder_decoder", False)
+    output = module.get_output_embeddings() if has_decoder else None
     return n_read, n_read if output is None else int(output.weight.shape[0])
 
 
 def settings_of(module: Any) -> str:
-    """Return the whole configuration of a module as JSON, without where it was read from."""
+    """Return the whole configuration of a module as JSON, without the path it was read from."""
     configs = (getattr(module, name, None) for name in ("config", "generation_config"))
     settings = [config.to_dict() for config in configs if config and hasattr(config, "to_dict")]
     text = json.dumps(settings, skipkeys=True, default=str)
@@ -154,7 +154,7 @@ ENCODER_CONFIGS = "vision_config", "encoder_config"  # of a part that is the enc
 def encoder_sizes(name: str, module: Any, n_tokens: int, gives: bool) -> HubConfig:
     """Return the sizes of an encoder of images or sounds.
 
-    Raises CheckpointError if it has not one of each.
+    Raises CheckpointError if one of them is not a single number.
     """
     parts = (getattr(module.config, name, None) for name in ENCODER_CONFIGS)
     config = next(filter(None, parts), module.config)
@@ -178,9 +178,11 @@ def missing_in(module: Any, config: Any) -> str:
 
 
 def _missing(config: Any) -> str:
-    """Return which of the required sizes are not one number, as a reason; empty if all are."""
+    """Name the required sizes that are not a single number, as a reason; empty if all are."""
     odd = [name for name in _REQUIRED if not isinstance(getattr(config, name, None), int)]
-    return f"its configuration does not give one number as its {' and '.join(odd)}" if odd else ""
+    return (
+        f"its configuration does not give a single number as its {' and '.join(odd)}" if odd else ""
+    )
 
 
 def _key_heads(text: Any) -> int:

@@ -56,13 +56,13 @@ def text_model(
 
     Raises CheckpointError for a model that does not run on a text alone.
     """
-    model = _running(kind, module, config, sizes, tokenizer)
+    model = _wrap_running(kind, module, config, sizes, tokenizer)
     if not isinstance(model, HubEncoderDecoder) and not model.can_write:
         model.token_types = _token_types(config, module, library, tokenizer)
     return model
 
 
-def _running(kind: type[HubModel], module: nn.Module, *about: Any) -> HubModel:
+def _wrap_running(kind: type[HubModel], module: nn.Module, *about: Any) -> HubModel:
     """Wrap a module as `_hub_model` does, or raise CheckpointError if it needs more than a text."""
     try:
         return _hub_model(kind, module, *about)
@@ -94,7 +94,7 @@ def _token_types(
     return given_types(module, n_types, library, types_of(tokenizer))
 
 
-def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type[HubModel]:
+def _measured_kind(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type[HubModel]:
     """Return our class for a model, by a short run and by the inputs of its module.
 
     Raises CheckpointError for a model with a decoder whose answer cannot be read.
@@ -110,7 +110,7 @@ def _measured(kind: type[HubModel], module: nn.Module, sizes: HubConfig) -> type
         return kind
     if kind not in (Classifier, HubModel):
         raise CheckpointError(
-            f"{sizes.architecture} has an encoder and a decoder; of such models, only those that write, classify or "
+            f"{sizes.architecture} has an encoder and a decoder; among such models, only those that write, classify or "
             "make vectors can be opened"
         )
     return EncoderDecoderClassifier if kind is Classifier else EncoderDecoderReader
@@ -121,7 +121,7 @@ def _hub_model(
 ) -> HubModel:
     """Wrap a module as the kind of model that its class or a short run shows it to be."""
     pairs = SECOND_CLOSING in frames_of(tokenizer)
-    kind = _measured(kind, module, sizes)
+    kind = _measured_kind(kind, module, sizes)
     if isinstance(tokenizer, LibraryTokenizer) and not pairs and kind.needs_pair():
         raise CheckpointError(
             "its tokenizer's template for two texts does not extend that for one, so no pair can be read"
@@ -132,7 +132,7 @@ def _hub_model(
         _name_padding(module, sizes)
     if model.translates and sizes.start_id < 0:
         raise CheckpointError(
-            "its files name neither decoder_start_token_id nor bos_token_id, so nothing says how its texts begin"
+            "its files name neither decoder_start_token_id nor bos_token_id, so it is unknown how its texts begin"
         )
     probe.choose_shift(model)
     probe.check_recorded(model)
@@ -175,7 +175,7 @@ def _choose_limits(model: HubModel) -> None:
     model.config = replace(model.config, n_ctx=max(model.limits.values()))
     model.pads = (
         model.pads
-        and not probe_cache.turns_by_length(model)
+        and not probe_cache.rotation_varies_with_length(model)
         and probe.answers_beside_a_longer_text(model)
     )
 
@@ -202,7 +202,7 @@ def _choose_positions(model: HubModel) -> None:
 def _name_padding(module: nn.Module, sizes: HubConfig) -> None:
     """Let a classifier without a padding token read several rows, which its library refuses.
 
-    The id that it gets is in no row, so that each row is read from its last token, as alone.
+    The id that it gets is in no row, so each row is read from its last token, as when it is alone.
     """
     config: Any = module.config
     for part in (config, config.get_text_config()):

@@ -98,7 +98,7 @@ def given_types(
 
 
 def _takes_types(module: Any) -> bool:
-    """Report whether a module takes token types, itself or by its base model."""
+    """Report whether a module takes token types, itself or through its base model."""
     parameters = inspect.signature(module.forward).parameters
     passes_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     base = getattr(module, "base_model", module)

@@ -39,24 +39,24 @@ def open_module(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None)
     Raises CheckpointError for weights that are missing, ignored within a layer, of the wrong size
     or not finite.
     """
-    how = {
+    options = {
         "config": config,
         "local_files_only": True,
         "trust_remote_code": False,
-        "ignore_mismatched_sizes": True,  # they are named below
+        "ignore_mismatched_sizes": True,  # they are reported below
         "dtype": dtype or "auto",
         "weights_only": True,
     }
     try:
         module, info = auto.from_pretrained(
-            folder, attn_implementation="sdpa", output_loading_info=True, **how
+            folder, attn_implementation="sdpa", output_loading_info=True, **options
         )
         gives = False
     except ValueError as error:
         if "scaled_dot_product_attention" not in str(error) and "sdpa" not in str(error).lower():
             raise
         module, info = auto.from_pretrained(
-            folder, attn_implementation="eager", output_loading_info=True, **how
+            folder, attn_implementation="eager", output_loading_info=True, **options
         )
         gives = True
     parameters = list(module.named_parameters())
@@ -107,7 +107,7 @@ def _unused_in_layers(module: nn.Module, unused: Collection[str]) -> list[str]:
 
 @torch.no_grad()
 def check_unread(model: HubModel, names: Sequence[str]) -> None:
-    """Raise CheckpointError if an answer of a short run depends on parameters that were drawn.
+    """Raise CheckpointError if an answer of a short run depends on random parameters.
 
     Otherwise they are set to 0, so that opening the folder twice gives the same model.
     """
@@ -125,4 +125,4 @@ def check_unread(model: HubModel, names: Sequence[str]) -> None:
 
 def _not_in_its_weights(names: Sequence[str]) -> str:
     n = "1 parameter is" if len(names) == 1 else f"{len(names)} parameters are"
-    return f"{n} missing from its weights, such as {names[0]:.100}; nothing is drawn in their place"
+    return f"{n} missing from its weights, such as {names[0]:.100}; they are not replaced by random values"

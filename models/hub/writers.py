@@ -77,7 +77,7 @@ class HubEncoderDecoder(HubModel):
         encoding.attention_mask = None  # except Moonshine's, which passes its mask on
         return self._ask(
             self.module,
-            self._places(row, memory, is_token, start),
+            self._pass_context(row, memory, is_token, start),
             {"decoder_attentions": self_attention, "cross_attentions": cross},
             encoder_outputs=encoding,
             decoder_input_ids=row.masked_fill(row == self.config.pad_id, self.config.fill_id),
@@ -85,7 +85,9 @@ class HubEncoderDecoder(HubModel):
             **({} if bool(is_token.all()) else {"attention_mask": is_token.long()}),
         )
 
-    def _places(self, row: Tensor, memory: Tensor, is_token: Tensor, start: int) -> PassContext:
+    def _pass_context(
+        self, row: Tensor, memory: Tensor, is_token: Tensor, start: int
+    ) -> PassContext:
         _, self_attention, cross = self.kinds
         encoding = [memory]
 
@@ -110,7 +112,7 @@ class HubEncoderDecoder(HubModel):
 
 
 class EncoderDecoderReader(HubEncoderDecoder):
-    """A model of vectors whose decoder reads the encoder's text, shifted by one token."""
+    """A model of vectors, whose decoder reads the encoder's text shifted by one token."""
 
     streams = ("text", SHIFTED)
     kinds = (
@@ -195,7 +197,7 @@ class LibraryCache:
 def of_library(cache: Cache, config: Any, crosses: bool = False) -> LibraryCache:
     """Return the library's cache inside ours, created at the first call.
 
-    For a decoder that `crosses` to a source it has the keys of both attentions.
+    If the decoder `crosses` to a source, it holds the keys of both attentions.
     """
     return cache.foreign(_PATH, lambda: LibraryCache(_library_cache(config, crosses)))
 
@@ -340,13 +342,13 @@ class EncoderDecoderLM(HubEncoderDecoder):
         cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
-        is_token = _known(masks)
+        is_token = _source_tokens(masks)
         past = (
             {}
             if cache is None
             else {"past_key_values": of_library(cache, self.module.config, crosses=True).past}
         )
-        unread = is_token.long()  # FSMT makes its look-ahead mask only where it is given some ids
+        unread = is_token.long()  # FSMT makes its look-ahead mask only if it is given ids
         return self.ask_decoder(
             row, memory, is_token, start, input_ids=unread, **past, use_cache=cache is not None
         ).logits
@@ -367,6 +369,6 @@ def after_start(row: Encoding, ids: Sequence[int], tokenizer: Tokenizer) -> Enco
     )
 
 
-def _known(masks: Masks) -> Bool[Tensor, "batch n"]:
+def _source_tokens(masks: Masks) -> Bool[Tensor, "batch n"]:
     """Return True at the source's tokens, False at its padding."""
     return masks[CROSS.name].layers[0].allowed[:, 0, 0]

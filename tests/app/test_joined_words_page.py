@@ -86,5 +86,5 @@ def test_what_cannot_be_joined_is_shown_as_tokens_with_the_reason(name: str) -> 
     app = opened(checkpoint=name, words="true")
     header, _ = picture(app, "overview")
     assert (header["joined"], header["switches"]) == (False, True)
-    assert header["cannot"] == "Its tokenizer does not say which tokens are of one word."
+    assert header["cannot"] == "Its tokenizer does not say which tokens belong to one word."
     assert "sub-words" not in header["caption"]

@@ -69,13 +69,13 @@ nystromformer recurrent_gemma squeezebert xlm xlnet xmod zamba2 zaya
 # mixtures of experts in which no run confirms where a token goes
 NO_ROUTING = ("jetmoe", "llama4_text")
 # finished weights, and why no more
-_SINK = "its weights are cut or put in another order between the softmax and the values"
+_SINK = "its weights are cut or reordered between the softmax and the values"
 WEIGHTS = {
     "cpmant": "its scores do not come from a product of queries and keys that could be followed",
     **dict.fromkeys(("deepseek_v4", "flint", "gpt_oss", "hy_v4", "openai_privacy_filter"), _SINK),
 }
 _NO_SOFTMAX, _NOT_ALONE = (
-    "no softmax is taken in a run",
+    "no softmax is computed in a run",
     r"does not run on a text of \d tokens alone",
 )
 REFUSED = {
@@ -92,7 +92,7 @@ REFUSED = {
     "canine": "provides no table with one embedding for each token",
     "longformer": "returns weights of 3 × 5 for 3 × 3 tokens",
     "mllama": "transformers does not list it among the 'mllama_text_model' models",
-    "perceiver": "weighs 6 × 5 and 6 × 6 and 64 × 6 places of its own",
+    "perceiver": "weighs 6 × 5 and 6 × 6 and 64 × 6 positions of its own",
     "reformer": "returns weights of 1 × 4 × 2 × 4 × 8 for 5 × 5 tokens",
     "yoso": "returns weights of 1 × 3 × 32 for 3 × 3 tokens",
 }

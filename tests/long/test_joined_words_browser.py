@@ -68,5 +68,5 @@ def test_where_nothing_says_what_a_word_is_the_switch_is_off_and_says_why(
     expect(switch).to_be_disabled()
     expect(switch).not_to_be_checked()
     expect(shared_page.locator(".overview .join")).to_have_attribute(
-        "title", "Its tokenizer does not say which tokens are of one word."
+        "title", "Its tokenizer does not say which tokens belong to one word."
     )

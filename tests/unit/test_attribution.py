@@ -165,7 +165,7 @@ def test_the_parts_of_a_logit_difference_sum_to_it(scopes, family):
 @pytest.mark.parametrize("family", ["seq2seq", "attention only", "xlnet"])
 def test_a_model_without_a_residual_stream_to_sum_over(scopes, family):
     scope = scopes[family]
-    with pytest.raises(ValueError, match="no sum over a residual stream"):
+    with pytest.raises(ValueError, match="not a sum over a residual stream"):
         logit_parts(scope.model, scope.run(*fields(scope, TEXT)), 5, 6, 0)
 
 

@@ -104,7 +104,7 @@ def test_a_parameter_that_is_not_there_is_not_drawn(folder: Path) -> None:
     )
     refused(
         folder,
-        r"1 parameter is missing from its weights, such as transformer\.h\.0\.attn\.c_attn\.weight; nothing is drawn",
+        r"1 parameter is missing from its weights, such as transformer\.h\.0\.attn\.c_attn\.weight; they are not replaced",
     )
 
 

@@ -206,14 +206,14 @@ REFUSED = {
     "MambaForCausalLM": (
         "MambaConfig",
         {"vocab_size": VOCABULARY, "hidden_size": 22, "num_hidden_layers": 2},
-        "no softmax is taken",
+        "no softmax is computed",
     ),
     "RwkvForCausalLM": (
         "RwkvConfig",
         {"vocab_size": VOCABULARY, "hidden_size": 22, "num_hidden_layers": 2},
-        "no softmax is taken",
+        "no softmax is computed",
     ),
-    "FNetForMaskedLM": ("FNetConfig", _WIDE, "no softmax is taken"),
+    "FNetForMaskedLM": ("FNetConfig", _WIDE, "no softmax is computed"),
     "PerceiverForMaskedLM": (
         "PerceiverConfig",
         {
@@ -292,7 +292,7 @@ def test_a_softmax_inside_torchs_attention_is_one() -> None:
         assert why_nothing_is_shown(Calling(call), "for another reason") == "for another reason"
     one = Calling(lambda x: F.scaled_dot_product_attention(x[:, :2], x, x))
     assert "it weighs 2 × 5 places" in why_nothing_is_shown(one)
-    assert "no softmax is taken" in why_nothing_is_shown(Calling(torch.tanh))
+    assert "no softmax is computed" in why_nothing_is_shown(Calling(torch.tanh))
 
 
 @pytest.mark.parametrize("made", ["Bart", "T5"])

@@ -128,7 +128,7 @@ def test_a_writer_whose_head_is_more_than_a_matrix_shows_its_stream(tmp_path: Pa
     torch.testing.assert_close(states[1::2], hidden(made, "text")[1:])
     lens = logit_lens(scope.model, list(states[-1]))
     torch.testing.assert_close(lens, made.logits[0].log_softmax(-1), atol=2e-5, rtol=1e-5)
-    with pytest.raises(ValueError, match="no linear reading"):
+    with pytest.raises(ValueError, match="not a linear reading"):
         logit_parts(scope.model, trace, 5, 6, POSITION)
 
 

@@ -315,7 +315,7 @@ def test_a_model_of_texts_does_not_read_the_name_of_an_image() -> None:
 
 
 REFUSED = {
-    "SwinForImageClassification": "does not give one number as its num_attention_heads|patches of one grid",
+    "SwinForImageClassification": "does not give a single number as its num_attention_heads|patches of one grid",
     "ResNetForImageClassification": "not the patches of one grid",
     "ImageGPTForImageClassification": "does not run on an image alone",
 }
@@ -342,7 +342,7 @@ HOSTILE = {
     "a huge size": ({"size": {"height": 10**6, "width": 10**6}}, "at most 2,048"),
     "a huge edge": ({"size": {"shortest_edge": 50_000}}, "at most 2,048"),
     "another size": ({"size": {"height": 25, "width": 20}}, "does not run on an image alone"),
-    "no fixed size": ({"do_resize": False}, "numbers of images"),
+    "no fixed size": ({"do_resize": False}, "turns images into"),
     "no such class": ({"image_processor_type": "os.system"}, PREPROCESSOR),
     "a class that is none": ({"image_processor_type": "BertTokenizer"}, PREPROCESSOR),
     "numbers for means": ({"image_mean": [0.5] * 7}, PREPROCESSOR),

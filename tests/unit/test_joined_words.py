@@ -386,7 +386,9 @@ def test_a_folder_of_hugging_face_joins_by_its_own_tokenizer(tmp_path: Path) -> 
     BY_NAME["GPT2LMHeadModel"].save(tmp_path / "no tokenizer")
     numbers = models.load(tmp_path / "no tokenizer", device="cpu").run("7 11 13")
     assert not knows_words(numbers)
-    with pytest.raises(ValueError, match="its tokenizer does not say which tokens are of one word"):
+    with pytest.raises(
+        ValueError, match="its tokenizer does not say which tokens belong to one word"
+    ):
         join_words(numbers)
 
 

@@ -24,7 +24,7 @@ from models.layers.attention import MultiHeadAttention
 from models.runs.scope import Scope
 from models.trace import Trace
 
-SUM, READ = "the parts add up to the stream", "each layer reads what the one before made"
+SUM, READ = "the parts add up to the stream", "each layer reads the output of the one before"
 NORM, STOP = (
     "LayerNorm by hand is the recorded one",
     "stopping after the last layer is the model's answer",

@@ -182,7 +182,7 @@ def test_pictures_of_words(run: Trace) -> None:
     assert last.endswith(", words=True)")
     assert len(shown(eval(last, {"lines": lines, "run": of_words}))[0]["keys"]) == 7
     with pytest.raises(
-        ValueError, match="^letters: its tokenizer does not say which tokens are of one word$"
+        ValueError, match="^letters: its tokenizer does not say which tokens belong to one word$"
     ):
         heads(run, words=True)
 

@@ -276,7 +276,7 @@ def test_steps_are_measured_whatever_the_class_of_the_module_is() -> None:
     assert [steps.count(n) for n in (6, 7, 11, 12, 203)] == [0, 1, 1, 2, 40]
     with pytest.raises(CheckpointError, match="they read other parts of it"):
         token_steps(Framed(late=1), "sound", torch.randn(203))
-    with pytest.raises(CheckpointError, match="it makes 7 frames; shown are 8 to"):
+    with pytest.raises(CheckpointError, match="it makes 7 frames; 8 to [0-9,]+ can be shown"):
         token_steps(Framed(), "sound", torch.randn(37))
 
 

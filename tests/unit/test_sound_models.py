@@ -489,7 +489,7 @@ def test_without_a_preprocessor_the_reason_is_said(tmp_path: Path) -> None:
     save(tmp_path)
     (tmp_path / PREPROCESSOR).unlink()
     with pytest.raises(
-        CheckpointError, match="preprocessor_config.json is missing, so nothing says how a sound"
+        CheckpointError, match="preprocessor_config.json is missing, which says how a sound"
     ):
         models.load(tmp_path, device="cpu")
 

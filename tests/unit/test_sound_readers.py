@@ -313,7 +313,7 @@ def test_answers_of_several_frames_are_refused_with_their_numbers(
 ) -> None:
     """An adapter makes one answer of three neighbouring frames."""
     save_reader(name, tmp_path, add_adapter=True, num_adapter_layers=1, output_hidden_size=24)
-    with pytest.raises(CheckpointError, match="makes 50 answers of 99 frames") as error:
+    with pytest.raises(CheckpointError, match="makes 50 answers from 99 frames") as error:
         models.load(tmp_path, device="cpu")
     assert "object has no attribute" not in str(error.value)
 
@@ -479,7 +479,7 @@ def test_the_patches_after_a_sound_are_padding(patches: Scope, n: int) -> None:
 
 
 def test_a_sound_too_short_for_one_column_is_refused_at_its_field(patches: Scope) -> None:
-    with pytest.raises(InputError, match="no patch of so short a sound") as error:
+    with pytest.raises(InputError, match="too short for a patch of this model") as error:
         patches.run(wav(np.full(399, 0.1)))
     assert error.value.field == "sound"
 

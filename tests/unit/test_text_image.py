@@ -160,7 +160,7 @@ def test_towers_that_give_another_similarity_are_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TextImageModel, "logit", lambda self, cosine: 2 * cosine)
-    with pytest.raises(CheckpointError, match="another similarity than in one call"):
+    with pytest.raises(CheckpointError, match="a different similarity than in one call"):
         models.load(folder, device="cpu")
 
 

@@ -113,7 +113,7 @@ def check_places(
 ) -> None:
     """Raise CheckpointError unless the corner patches and their neighbours read `cells` in order.
 
-    Token `first` is the patch in the corner, and the next one begins a `stride` on.
+    Token `first` is the patch in the corner, and the next one begins a `stride` further on.
     """
     places = {(0, 0), (0, columns - 1), (rows - 1, 0), (rows - 1, columns - 1)}
     places |= {(rows // 2, columns // 2), (0, min(1, columns - 1)), (min(1, rows - 1), 0)}

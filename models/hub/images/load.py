@@ -57,10 +57,10 @@ def vision_model(
     _check_runs(module, trial)
     grid, read_size = patch_grid(module, trial)
     sizes = encoder_sizes(type(module).__name__, module, len(grid.tokens), gives)
-    about: dict[str, Any] = {"grid": grid, "trial": trial}
+    settings: dict[str, Any] = {"grid": grid, "trial": trial}
     if issubclass(kind, ImageClassifier):
-        about |= {"names": label_names(config), "position": answering_patch(module, trial)}
-    model = kind(module, sizes, **about)
+        settings |= {"names": label_names(config), "position": answering_patch(module, trial)}
+    model = kind(module, sizes, **settings)
     check_trial(model, NO_PATCH_ATTENTION)
     confirm.choose_layer_map(model, layer_maps(module))
     patches = slice(len(grid.before), len(grid.before) + grid.n_patches)
@@ -125,7 +125,7 @@ def _check_runs(module: nn.Module, trial: Tensor) -> None:
 
 
 def answering_patch(module: Any, trial: Float[Tensor, "batch channel height width"]) -> int | None:
-    """Return the token whose last vector answers, by the gradient; None if several do."""
+    """Return the token that the answer is read from, by the gradient; None if there are several."""
     with torch.enable_grad():
         output = module(
             pixel_values=trial.detach().clone().requires_grad_(), output_hidden_states=True

@@ -70,7 +70,7 @@ class ImageClassifier(ImageModel, HeadReader):
     def __init__(
         self, *args: Any, names: Sequence[str], position: int | None, **settings: Any
     ) -> None:
-        """Wrap a classifier; the last vector at `position` answers, or several if None."""
+        """Wrap a classifier that reads the last vector at `position`, or several if None."""
         super().__init__(*args, **settings)
         self.names, self.position = tuple(names), position
         self.answer_description = describe_labels(self.module, self.names, "image")
@@ -80,7 +80,7 @@ class ImageClassifier(ImageModel, HeadReader):
         return PATCHES_STREAM if self.head else ""
 
     def possible_heads(self) -> list[OutputHead]:
-        """Return the candidate head, on the vector of the one token that answers."""
+        """Return the candidate head, on the vector of the one token that is classified."""
         if self.position is None or not compares_labels(self.module, self.names):
             return []
         return [lambda x: self.module.classifier(x)]

@@ -24,7 +24,9 @@ from models.tokenizers.base import Encoding, Tokenizer
 
 MAX_SIZE = 2048  # of any number in the settings: sides, in pixels
 PLAIN_SIDE = 64  # pixels, of images of one colour
-PREPROCESSOR_MISSING = f"{PREPROCESSOR} is missing, so nothing says how an image becomes the numbers that this model reads"
+PREPROCESSOR_MISSING = (
+    f"{PREPROCESSOR} is missing, which says how an image becomes the numbers that this model reads"
+)
 READS_IMAGE_ONLY = "this model reads an image, not a text"
 
 
@@ -37,7 +39,7 @@ def check_numbers(settings: Any) -> None:
             check_numbers(value)
         elif isinstance(value, int | float) and not -MAX_SIZE <= value <= MAX_SIZE:
             raise CheckpointError(
-                f"{PREPROCESSOR} has the number {value:,}; at most {MAX_SIZE:,} are taken"
+                f"{PREPROCESSOR} has the number {value:,}; the largest allowed is {MAX_SIZE:,}"
             )
 
 
@@ -60,7 +62,7 @@ class ImageProcessor:
         if len(shapes) > 1 or len(shape := next(iter(shapes))) != 3 or shape[0] != 3:
             listed = " and ".join(" × ".join(map(str, shape)) for shape in sorted(shapes))
             raise CheckpointError(
-                f"its image processor makes {listed} numbers of images; Attnscope opens models "
+                f"its image processor turns images into {listed} numbers; Attnscope opens models "
                 "that read three colours of images of one size"
             )
         self.shape: tuple[int, ...] = shape
@@ -77,7 +79,7 @@ class ImageProcessor:
             )
             raise CheckpointError(f"{PREPROCESSOR} cannot be used for an image{reason}") from None
         if not isinstance(pixels, Tensor) or pixels.shape[:1] != (1,):
-            raise CheckpointError("its image processor makes more than one input of an image")
+            raise CheckpointError("its image processor makes more than one input from an image")
         return pixels[0].float()
 
     def seen(

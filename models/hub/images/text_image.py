@@ -145,17 +145,19 @@ def check_towers(module: nn.Module) -> None:
     """Raise CheckpointError for a module without a text tower and an image tower."""
     if odd := [name for name in (*TOWER_MODULES, "logit_scale") if not hasattr(module, name)]:
         raise CheckpointError(
-            f"it reads image and text, and has no {' and no '.join(odd)}, by which its towers are found"
+            f"it reads images and texts, but has no {' and no '.join(odd)}, by which its towers are found"
         )
 
 
 @torch.no_grad()
 def check_similarity(model: TextImageModel, ids: Int[Tensor, "1 n"]) -> None:
-    """Raise CheckpointError if the two towers give another logit than one call of the module."""
+    """Raise CheckpointError if the two towers give a different logit than one call."""
     text, pixels = model.repeated(ids)
     expected = model.module(input_ids=text, pixel_values=pixels).logits_per_text.diagonal()
     if not is_close(model, model(text, pixels)[SIMILARITY_OUTPUT][:, 1], expected):
-        raise CheckpointError("its towers one by one give another similarity than in one call")
+        raise CheckpointError(
+            "its towers, run one by one, give a different similarity than in one call"
+        )
 
 
 @torch.no_grad()

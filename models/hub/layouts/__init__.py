@@ -51,7 +51,7 @@ def _by_module(stack: LayerGroup) -> LayerGroup:
 
 
 def rotary_paths(module: nn.Module) -> list[str]:
-    """Return the paths of modules that may make cos and sin of rotary positions."""
+    """Return the paths of modules that may compute cos and sin of rotary positions."""
     return [path for path, _ in module.named_modules() if path.rpartition(".")[2] == "rotary_emb"]
 
 

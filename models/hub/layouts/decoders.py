@@ -89,7 +89,7 @@ DECODERS: tuple[LayerGroups, ...] = (
     one_stack("decoder.layers.{}", (SELF_PATHS, FC), "decoder.final_layer_norm"),
     one_stack("decoder.layers.{}", (SELF_PATHS, FC), norm="post"),
 )
-# The inside of the feed-forward is left open, as in a mixture of experts.
+# The inside of the feed-forward is not described, as in a mixture of experts.
 OPEN_DECODERS: tuple[LayerGroups, ...] = (
     one_stack("layers.{}", (_ATTENTION, FFPaths("mlp", _AFTER_ATTENTION, "mlp")), "norm"),
     one_stack(

@@ -47,7 +47,7 @@ def _two(norm: str, last_norm: str = "") -> LayerGroups:
 
 
 def _two_of(feed_forward: str, norm: str, above: str) -> LayerGroups:
-    """Return an encoder and a decoder of this feed-forward and norm, below the path `above`."""
+    """Return an encoder and a decoder with this feed-forward and norm, below the path `above`."""
     parts = (
         AttnPaths("self_attn", "self_attn_layer_norm"),
         AttnPaths("cross_attention", "cross_attention_layer_norm"),

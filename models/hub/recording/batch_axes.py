@@ -22,7 +22,7 @@ def by_text_and_head(
     """Return q, k, v and the mask with one axis of texts and one of heads.
 
     Heads on the first axis, those of a text side by side, are recognised by the products that make
-    q or v. If these do not confirm heads, every place on the first axis is a row.
+    q or v. If these do not confirm heads, every index on the first axis is a row.
     """
     n_rows, lead = forward_pass.context.n_rows, query.shape[:-2]
     first = lead[0] if lead else 1

@@ -117,14 +117,14 @@ class OneText(Provenance):
         distinct = {id(t): t for t in tensors}
         super().__init__({f"input {i}": [t] for i, t in enumerate(distinct.values())})
         self._kind, self._n, self._text = kind, n, NO_ORIGINS
-        self._is_told = False  # True once the origin of any queries or keys was known
+        self._origin_known = False  # True once the origin of any queries or keys was known
 
     def kind(self, n_query: int, n_key: int) -> SiteKind | str:
         fits = (n_query, n_key) == (self._n, self._n)
         if not self._text and fits:
             self._text = self._queries & self._keys
-        self._is_told |= bool(self._queries or self._keys)
-        if not fits or not self._is_told:
+        self._origin_known |= bool(self._queries or self._keys)
+        if not fits or not self._origin_known:
             return self._kind  # other lengths are refused elsewhere; an unknown origin is no reason
         for what, origins in (("queries", self._queries), ("keys", self._keys)):
             if not origins:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OPERATOR = torch.ops.higher_order.flex_attention
 SCORE_NOT_ADDED = "its score_mod does more to q·k than to add a term or to block cells"
-NOT_TOLD = "this version of torch does not show how flex_attention computes its scores"
+NOT_EXPOSED = "this version of torch does not show how flex_attention computes its scores"
 _ROUNDINGS = 64  # tolerance, in roundings of the largest score
 
 
@@ -45,7 +45,7 @@ def record_flex(
     mods = score_mod, block_mask, scale, *how
     if not forward_pass.is_followed:
         return func(query, key, value, *mods)
-    explained = _explained(query, _per_query_head(key, query), mods)
+    explained = _explain(query, _per_query_head(key, query), mods)
     if isinstance(explained, str):
         forward_pass.skip(explained)
         return func(query, key, value, *mods)
@@ -71,14 +71,14 @@ def _per_query_head(t: Tensor, query: Tensor) -> Tensor:
     return t.repeat_interleave(query.shape[1] // t.shape[1], dim=1)
 
 
-def _explained(
+def _explain(
     query: Tensor, key: Tensor, mods: tuple[Any, ...]
 ) -> tuple[Tensor, Tensor | None] | str:
-    """Return the scaled q·k and its added terms as a mask, or why that is not all."""
+    """Return the scaled q·k and its added terms as a mask, or why they do not explain the call."""
     try:  # the operator's scores where there is no kernel; torch may rename it
         from torch._higher_order_ops.flex_attention import _math_attention_inner as scores_of
     except ImportError:
-        return NOT_TOLD
+        return NOT_EXPOSED
     raw, masked = scores_of(query, key, key, *mods)
     _, at_zero = scores_of(torch.zeros_like(query), key, key, *mods)
     is_open = at_zero > LOWEST

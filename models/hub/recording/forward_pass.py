@@ -53,7 +53,7 @@ class ForwardPass:
 
     def __init__(self, context: PassContext) -> None:
         self.context = context
-        # of the model whose pass this is; None: any model's hooks are heeded
+        # of the model whose pass this is; None: the hooks of any model count
         self.model_number = None if context.taps is None else context.taps.number
         self.frames: list[ModuleCall] = []
         self.recording: Recording | None = current()

@@ -87,7 +87,9 @@ def unlike_weights(weights: Float[Tensor, "batch head query key"]) -> str:
     least, most = float(weights.min()), float(weights.float().sum(-1).max())
     if least >= 0 and most <= 1 + rounding_in(weights.dtype):
         return ""
-    return f"numbers that are not weights: the least is {least:.3g}, and a row sums to {most:.3g}"
+    return (
+        f"numbers that are not weights: the smallest is {least:.3g}, and a row sums to {most:.3g}"
+    )
 
 
 def as_site(

@@ -67,7 +67,7 @@ class Intermediates:
         return None if value is before else value.reshape(tensor.shape)
 
     def _by_row(self, tensor: Shaped[Tensor, ...]) -> Shaped[Tensor, ...]:
-        """Return a tensor by rows of the batch, where all tokens are in one axis."""
+        """Split a tensor into the rows of the batch if all its tokens are on one axis."""
         return tensor if tensor.dim() > 2 else tensor.unflatten(0, (-1, self.context.n_query))
 
     def _keep(self, tap: Tap, value: Float[Tensor, "batch token feature"], stream: str) -> None:

@@ -88,7 +88,7 @@ def explain_mask(
     if attn_mask.dtype == torch.bool:
         return MaskExplanation(Mask(layers(attn_mask, padding, n_query), start))
     allowed = attn_mask > LOWEST
-    closed = ~allowed.any(-1, keepdim=True)  # a row blocked by finite numbers is read all the same
+    closed = ~allowed.any(-1, keepdim=True)  # a row blocked by finite numbers is still read
     if padding is not None and padding.shape[1] == n_key >= n_query:
         closed = closed & padding[:, None, n_key - n_query :, None]
     allowed = allowed | (closed & attn_mask.isfinite())
@@ -161,7 +161,7 @@ def term_of(
     added: Float[Tensor, "#batch #head #query key"],
     allowed: Bool[Tensor, "#batch #head #query key"],
 ) -> ScoreTerm:
-    """Return the bias as a table by distance, if that gives every open cell, or else as it is."""
+    """Return the bias as a table by distance, if that covers every open cell, or else as it is."""
     if (
         len(added) == 1
         and added.shape[2] > 1

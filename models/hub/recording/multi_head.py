@@ -64,7 +64,7 @@ def record_multi_head(
         settings = (
             how
             if mask is attn_mask
-            else how | _as_asked(mask, len(q), n_heads, q.shape[2], k.shape[2])
+            else how | _as_arguments(mask, len(q), n_heads, q.shape[2], k.shape[2])
         )
         identity = torch.eye(embed_dim, dtype=query.dtype, device=query.device)
         concat, averaged = func(*inputs, None, None, False, dropout_p, identity, None, **settings)
@@ -150,7 +150,7 @@ def _is_causal(mask: Tensor | None, query: Tensor) -> bool:
     return torch.equal(added, torch.full_like(added, -torch.inf).triu(1))
 
 
-def _as_asked(
+def _as_arguments(
     mask: Tensor | None, batch: int, n_heads: int, n_query: int, n_key: int
 ) -> dict[str, Any]:
     """Return an edited mask as the function's arguments, in which True blocks a key."""

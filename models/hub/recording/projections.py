@@ -1,6 +1,6 @@
 """Find the products x·Wᵀ + b that the q, k and v of an attention are views of.
 
-They are compared by memory with the products computed just before; names decide nothing.
+They are compared by memory with the products computed just before; names play no part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from models.trace.lazy import LazyLinear
 from models.trace.recorder import MAX_KEPT_ELEMENTS
 
 LINEAR, ADDMM = F.linear, torch.addmm  # replaced while a pass is watched
-# products; between an attention's projections and its call lie few others
+# products; few others lie between an attention's projections and its call
 N_REMEMBERED_PRODUCTS = 8
 
 Versions = tuple[int, ...] | None
@@ -109,8 +109,8 @@ class Linears:
         """
         versions, at = versions_of(x), x.data_ptr()
         for original, where, before, copy in reversed(self._copies):
-            lies_there = original is x or (where == at and same_view(original, x))
-            if lies_there and (before == versions if versions else torch.equal(copy, x)):
+            is_same = original is x or (where == at and same_view(original, x))
+            if is_same and (before == versions if versions else torch.equal(copy, x)):
                 return copy
         self._copies.append((x, at, versions, x.detach().clone()))
         return self._copies[-1][-1]
@@ -177,7 +177,7 @@ class Linears:
 
 
 def _rows_of(linear: Linear, t: Tensor) -> slice | None:
-    """Return the rows of a product's matrix that q, k or v is a view of; None if it is none."""
+    """Return the rows of a product's matrix that q, k or v is a view of; None if it is no view."""
     y, (batch, n_heads, n, d_head) = linear.y, t.shape
     width = y.shape[-1]
     if not same_memory(y, t) or not y.is_contiguous() or y.numel() != batch * n * width:

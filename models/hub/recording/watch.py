@@ -79,13 +79,13 @@ class Watch(TorchFunctionMode):
         if by_hand is not None:
             by_hand.steps.note(func, args, kwargs, result)
         if self.forward_pass.is_followed:  # under an edit, too: products tell texts from heads
-            result = _marked(self.forward_pass, func, args, kwargs, result)
+            result = _report(self.forward_pass, func, args, kwargs, result)
         if provenance is not None:
             provenance.note(result if target is None else target, args, kwargs)
         return result
 
 
-def _marked(
+def _report(
     forward_pass: ForwardPass,
     func: Callable,
     args: tuple[Any, ...],
@@ -214,7 +214,7 @@ _WATCHED = (  # module, name and torch's function: enough for most models
 _lock, _n_passes = threading.Lock(), 0  # passes under way that are watched by these functions
 
 
-def _watched(func: Callable, original: Callable) -> Callable:
+def _watched_function(func: Callable, original: Callable) -> Callable:
     """Return the function that replaces a watched one while passes are watched, in any thread.
 
     `original` does the work: torch's `func`, or what another library has put in its place.
@@ -228,7 +228,7 @@ def _watched(func: Callable, original: Callable) -> Callable:
             return _ATTENTION[func](forward_pass, original, *args, **kwargs)
         if forward_pass.recording is None:
             return original(*args, **kwargs)
-        return _marked(forward_pass, func, args, kwargs, original(*args, **kwargs))
+        return _report(forward_pass, func, args, kwargs, original(*args, **kwargs))
 
     return called
 
@@ -237,7 +237,7 @@ _replaced: list[tuple[Any, str, Callable, Callable]] = []  # module, name, origi
 
 
 @contextmanager
-def _functions_watched() -> Iterator[None]:
+def _watch_functions() -> Iterator[None]:
     """Replace the watched functions until the last such block ends."""
     global _n_passes
     with _lock:
@@ -245,7 +245,7 @@ def _functions_watched() -> Iterator[None]:
         if _n_passes == 1:
             for module, name, func in _WATCHED:
                 original = getattr(module, name)
-                _replaced.append((module, name, original, _watched(func, original)))
+                _replaced.append((module, name, original, _watched_function(func, original)))
                 setattr(module, name, _replaced[-1][-1])
     try:
         yield
@@ -268,7 +268,7 @@ def watching(context: PassContext, by_functions: bool = False) -> Iterator[Forwa
     forward_pass = ForwardPass(context)
     forward_pass.by_functions = by_functions and forward_pass.edits is None
     token = _pass.set(forward_pass)
-    watch = _functions_watched() if forward_pass.by_functions else Watch(forward_pass)
+    watch = _watch_functions() if forward_pass.by_functions else Watch(forward_pass)
     try:
         with run_uncompiled(), watch:
             yield forward_pass

@@ -39,7 +39,7 @@ class SpectrogramColumns:
         return min(self.n, max(0, (n_samples - self.first) // self.step + 1))
 
     def by_bands(self, features: Float[Tensor, "*n a b"]) -> Float[Tensor, "*n c d"]:
-        """Exchange the last two axes where they are time and band: bands first, or as before."""
+        """Put the bands first if they are last; a second call undoes this."""
         return features if self.axis else features.transpose(-1, -2)
 
     def samples(self, n: int) -> int:

@@ -32,7 +32,7 @@ class SoundFrames:
 
 
 def measured_frames(module: Any, processor: SoundProcessor) -> SoundFrames:
-    """Return the frames that a module makes of an input that is as long as its sound.
+    """Return the frames that a module makes from an input that is as long as its sound.
 
     They are measured with noise, in which every part matters.
 
@@ -68,7 +68,7 @@ def check_unpadded(module: Any, processor: SoundProcessor) -> None:
         if padded[processor.reads].shape[1] == len(features):
             continue
         theirs, own = (
-            _first_tensor(module(**{name: _moved(t, module) for name, t in inputs.items()}))
+            _first_tensor(module(**{name: _move(t, module) for name, t in inputs.items()}))
             for inputs in (padded, {processor.reads: features[None]})
         )
         apart = float((theirs[:, : own.shape[1]] - own).abs().max())
@@ -77,7 +77,7 @@ def check_unpadded(module: Any, processor: SoundProcessor) -> None:
         return
 
 
-def _moved(t: Tensor, module: Any) -> Tensor:
+def _move(t: Tensor, module: Any) -> Tensor:
     return t.to(module.device, module.dtype) if t.is_floating_point() else t.to(module.device)
 
 
@@ -116,7 +116,7 @@ def answers_per_frame(
     own = [[i // max(1, per_frame)] * (i < per_frame * n_frames) for i in range(len(logits))]
     if not any(read) or any(one not in ([], wanted) for one, wanted in zip(read, own, strict=True)):
         raise CheckpointError(
-            f"it makes {len(logits):,} answers of {n_frames:,} frames, and which frames each is read from is not known"
+            f"it makes {len(logits):,} answers from {n_frames:,} frames, and it is unknown which frames each is read from"
         )
     return per_frame
 

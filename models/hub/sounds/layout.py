@@ -42,7 +42,7 @@ def sound_frames(encoder: Any, features: Float[Tensor, "1 band time"]) -> tuple[
         n = len(first)
         if not 8 <= n <= MAX_HUB_TOKENS:
             raise CheckpointError(
-                f"{NO_FRAMES}: it makes {n:,} frames; shown are 8 to {MAX_HUB_TOKENS:,}"
+                f"{NO_FRAMES}: it makes {n:,} frames; 8 to {MAX_HUB_TOKENS:,} can be shown"
             )
         step = features.shape[-1] / n
         for frame in (n // 4, n // 2, n // 2 + 1, 3 * n // 4):
@@ -79,7 +79,7 @@ def spectrogram_grid(
         if n > MAX_HUB_TOKENS:
             raise CheckpointError(f"{NO_GRID}: it has {n:,} tokens")
         n_before = next((i for i in range(min(n, MAX_SPECIAL_TOKENS + 1)) if reads.box(i)), n)
-        size, stride, shape = _measured(reads, range(n_before, n), cells.shape[1:])
+        size, stride, shape = _measure_patches(reads, range(n_before, n), cells.shape[1:])
         n_after = n - n_before - shape[0] * shape[1]
         if not 0 <= n_after <= MAX_SPECIAL_TOKENS - n_before:
             raise CheckpointError(
@@ -93,7 +93,7 @@ def spectrogram_grid(
     return SpectrogramGrid(*shape, before, end, size, stride, columns.step / rate)
 
 
-def _measured(
+def _measure_patches(
     reads: Reads, tokens: range, room: torch.Size
 ) -> tuple[AlongAxes, AlongAxes, AlongAxes]:
     """Return size and stride of the patches, and how many of them fit in bands and in columns."""

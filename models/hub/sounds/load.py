@@ -33,7 +33,7 @@ from models.hub.tokenizer import HubTokenizer, IdTokenizer
 from models.sounds import decoded_sound, example_sound
 from models.tokenizers.base import Tokenizer
 
-_READING = {
+_SOUND_TOKENIZERS = {
     HubTokenizer: SoundHubTokenizer,
     PythonTokenizer: SoundPythonTokenizer,
     IdTokenizer: SoundIdTokenizer,
@@ -54,7 +54,7 @@ def opened_sound(
     sound = {reads: trial[None].to(module.device, module.dtype)}
     _check_runs(module, sound, sizes)
     frames = _frames(encoder, processor, trial, sound)
-    tokenizer = make(_READING)
+    tokenizer = make(_SOUND_TOKENIZERS)
     tokenizer.reader = FrameReader(processor, frames.count, frames.step)
     text_limit = _text_limit(module, sizes)
     model = SpeechToText(

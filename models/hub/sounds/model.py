@@ -181,8 +181,8 @@ class SpeechToText(EncoderDecoderLM):
         opening = self.opening(inputs)
         masks = self.written_masks(inputs, opening)
         logits = self.decode(opening, self.encode(inputs, masks), masks)[0, -1]
-        among = list(self.prompt.languages)
-        return among[int(logits[among].argmax())]
+        languages = list(self.prompt.languages)
+        return languages[int(logits[languages].argmax())]
 
     def examples(self, tokenizer: Tokenizer) -> list[Any]:
         return list(cast(SoundHubTokenizer, tokenizer).examples)

@@ -33,8 +33,10 @@ from models.sounds.file import MAX_SOUND_SECONDS
 from models.sounds.frames import frame_time
 from models.tokenizers.base import Encoding, Tokenizer
 
-EXTRACTOR_MISSING = f"{PREPROCESSOR} is missing, so nothing says how a sound becomes the numbers that this model reads"
-# least and most of each number that takes memory or time
+EXTRACTOR_MISSING = (
+    f"{PREPROCESSOR} is missing, which says how a sound becomes the numbers that this model reads"
+)
+# smallest and largest value of each number that takes memory or time
 EXTRACTOR_LIMITS: dict[str, tuple[float, float]] = {
     "feature_size": (1, 512), "num_mel_bins": (1, 512), "sampling_rate": (4_000, 48_000), "hop_length": (16, 4096),
     "chunk_length": (0.1, MAX_SOUND_SECONDS), "n_fft": (16, 8192), "n_samples": (1, 30 * 48_000), "nb_max_frames": (1, 90_000),
@@ -66,7 +68,7 @@ def _check_other(name: str, value: Any) -> None:
             _check_other(name, part)
     elif isinstance(value, int | float) and not -MAX_OTHER_SETTING <= value <= MAX_OTHER_SETTING:
         raise CheckpointError(
-            f"{PREPROCESSOR}: {name} has the number {value:,}; at most {MAX_OTHER_SETTING:,} are taken"
+            f"{PREPROCESSOR}: {name} has the number {value:,}; the largest allowed is {MAX_OTHER_SETTING:,}"
         )
 
 
@@ -97,9 +99,9 @@ class SoundProcessor:
         self.reads, features = self._extract(decoded_sound(example_sound()).at(rate))
         if features.dim() not in (1, 2):
             raise CheckpointError(
-                f"its feature extractor makes {' × '.join(map(str, features.shape))} numbers of a sound"
+                f"its feature extractor turns a sound into {' × '.join(map(str, features.shape))} numbers"
             )
-        self.rows = self._measured_rows(features.shape[1]) if features.dim() == 2 else None
+        self.rows = self._measure_rows(features.shape[1]) if features.dim() == 2 else None
 
     def features(self, sound: Waveform) -> Float[Tensor, "*shape"]:
         """Return the model's input for a sound. Raises CheckpointError."""
@@ -110,9 +112,9 @@ class SoundProcessor:
 
         Raises CheckpointError.
         """
-        return dict(self._made(sound.at(self.rate)))
+        return dict(self._run_extractor(sound.at(self.rate)))
 
-    def _made(self, sound: Waveform) -> Any:
+    def _run_extractor(self, sound: Waveform) -> Any:
         try:
             with np.errstate(divide="ignore", invalid="ignore"):  # a sound too short for a norm
                 return self._library(sound.samples, sampling_rate=self.rate, return_tensors="pt")
@@ -123,17 +125,19 @@ class SoundProcessor:
 
     def _extract(self, sound: Waveform, padded: bool = True) -> tuple[str, Tensor]:
         """Return the name of the model's input and its numbers, with the padding if `padded`."""
-        made = self._made(sound)
-        inputs = {name: made[name] for name in ("input_features", "input_values") if name in made}
+        results = self._run_extractor(sound)
+        inputs = {
+            name: results[name] for name in ("input_features", "input_values") if name in results
+        }
         name, value = next(iter(inputs.items()), ("", None))
         if not isinstance(value, Tensor) or value.shape[:1] != (1,):
-            raise CheckpointError("its feature extractor makes no row of numbers of a sound")
+            raise CheckpointError("its feature extractor makes no row of numbers from a sound")
         if not value.isfinite().all():
             raise CheckpointError(
-                "its feature extractor makes infinite numbers of this sound, which is silent, "
+                "its feature extractor makes infinite numbers from this sound, which is silent, "
                 "constant or too short to be normalised"
             )
-        value, mask = value[0].float(), made.get("attention_mask")
+        value, mask = value[0].float(), results.get("attention_mask")
         if not padded and mask is not None:
             n = int(mask.sum())
             if not bool(mask[0, :n].all()):
@@ -141,7 +145,7 @@ class SoundProcessor:
             value = value[:n]
         return name, value
 
-    def _measured_rows(self, width: int) -> SpectrogramRows | None:
+    def _measure_rows(self, width: int) -> SpectrogramRows | None:
         """Return the rows of a spectrogram that is as long as its sound. Raises CheckpointError."""
         bands = getattr(self._library, "num_mel_bins", None)
         bands = bands or getattr(self._library, "feature_size", None)
@@ -175,7 +179,7 @@ class SoundProcessor:
 def _spectrogram(samples: Any, length: int) -> Float[Tensor, "band time"]:
     """Return the logarithm of the power in bands of equal width, of the first `length` samples.
 
-    Its columns share the length equally; the window of each lies around the middle of it.
+    Its columns share the length equally; the window of each is centred on its middle.
     """
     n, half = max(1, round(length / PICTURE_HOP)), PICTURE_WINDOW // 2
     wave = torch.from_numpy(samples)
@@ -211,7 +215,7 @@ class FrameReader:
         n = self._frames(features)
         if n < 1:
             raise ValueError(
-                f"the sound is {sound.seconds:.3g} s long; this model makes no frame of so short a sound"
+                f"the sound is {sound.seconds:.3g} s long, too short for a frame of this model"
             )
         digest = hashlib.sha256(features.numpy().tobytes()).hexdigest()
         picture = self.processor.picture(sound, features, n * self.step)

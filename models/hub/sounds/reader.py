@@ -24,7 +24,7 @@ from models.trace.outputs import Output, TokenClasses
 
 BETWEEN_WORDS = "|"  # the letter for a space (wav2vec 2.0, Baevski et al. 2020)
 BEFORE_WORD = "▁"  # a space within a piece of a word (SentencePiece, Kudo and Richardson 2018)
-_OF_PARTS = "a letter or none for each of {} parts of a frame; joined, they are a text"
+_OF_PARTS = "a letter, or none, for each of {} parts of a frame; joined, they form a text"
 
 
 class SoundReader(HubModel):
@@ -101,7 +101,7 @@ class SoundClassifier(SoundReader):
 class CTCModel(SoundReader):
     """A letter for each frame, joined into a text (CTC, Graves et al. 2006)."""
 
-    answer_description = "a letter or none for each frame of the sound; joined, they are a text"
+    answer_description = "a letter, or none, for each frame of the sound; joined, they form a text"
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ class SpectrogramRows:
 
     @property
     def step(self) -> float:
-        """Samples from a column to the next."""
+        """Samples from one column to the next."""
         return self.steps.step / self.per_row
 
     def columns(self, features: Float[Tensor, "row number"]) -> Float[Tensor, "time band"]:
@@ -41,7 +41,7 @@ class SpectrogramRows:
     def picture(
         self, features: Float[Tensor, "row number"], n_samples: float
     ) -> Float[Tensor, "band time"]:
-        """Return the columns of so many samples, silent where there are fewer."""
+        """Return the columns of this many samples, silent where there are fewer."""
         bands, n = self.columns(features).T, round(n_samples / self.step)
         silence = max(0, n - bands.shape[1])
         return F.pad(bands, (0, silence), value=float(bands.min()))[:, :n]
@@ -76,7 +76,7 @@ def spectrogram_rows(
 
 
 def _check_columns(rows: SpectrogramRows, columns: Extract, noise: np.ndarray) -> None:
-    """Raise CheckpointError unless a click moves the column of its time."""
+    """Raise CheckpointError unless a click changes the column of its time."""
     step, plain = rows.steps.step // rows.per_row, columns(noise)
     begin, moved = len(noise) // 2 // step * step, []
     for click in range(begin, begin + (2 * rows.per_row + 1) * step, step):

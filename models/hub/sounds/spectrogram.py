@@ -1,4 +1,4 @@
-"""A model whose tokens are the patches of a spectrogram, and the extractor of these."""
+"""A model whose tokens are the patches of a spectrogram, and their extractor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PatchReader(FrameReader):
         held = self._columns.held(len(sound.at(self.processor.rate).samples))
         if held < 1:
             raise ValueError(
-                f"the sound is {sound.seconds:.3g} s long; this model makes no patch of so short a sound"
+                f"the sound is {sound.seconds:.3g} s long, too short for a patch of this model"
             )
         features = self.processor.features(sound)
         digest = hashlib.sha256(features.numpy().tobytes()).hexdigest()

@@ -76,7 +76,7 @@ def token_steps(module: Any, reads: str, features: Float[Tensor, " place *number
     n, length = count(len(features)), len(features)
     if not MIN_FRAMES <= n <= MAX_HUB_TOKENS:
         raise CheckpointError(
-            f"{NO_STEPS}: it makes {n:,} frames; shown are {MIN_FRAMES} to {MAX_HUB_TOKENS:,}"
+            f"{NO_STEPS}: it makes {n:,} frames; {MIN_FRAMES} to {MAX_HUB_TOKENS:,} can be shown"
         )
     part = -(-length * MIN_FRAMES // n)
     steps = equal_steps(count, part, min(length, 3 * part))
@@ -86,7 +86,7 @@ def token_steps(module: Any, reads: str, features: Float[Tensor, " place *number
     return steps
 
 
-class _Attends(Exception):  # no error: it ends a run whose rest is not needed
+class _Attends(Exception):  # not an error: it ends a run whose rest is not needed
     """The number of queries of an attention."""
 
 
@@ -109,7 +109,7 @@ class _UntilAttention(TorchFunctionMode):
 
 @torch.no_grad()
 def first_queries(module: Any, **inputs: Tensor) -> int:
-    """Return the number of tokens at the first attention; 0 of inputs that are too short."""
+    """Return the number of tokens at the first attention; 0 for inputs that are too short."""
     try:
         with _UntilAttention():
             module(**inputs)

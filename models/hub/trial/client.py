@@ -33,7 +33,7 @@ TRIAL_SECONDS = 300.0  # s that a trial may take, however busy the machine is
 MAX_MESSAGE_BYTES = 2**20  # of a line from a trial
 _FOLDER = "{folder}"  # placeholder in a kept message: each copy has its own path
 _POLL = 0.1  # s between two checks that the result is still wanted
-_CAN_FORK = hasattr(os, "fork")  # nothing is tried out on Windows
+_CAN_FORK = hasattr(os, "fork")  # there are no trials on Windows
 _ROOT = Path(__file__).parents[3]
 _CODE = "from models.hub.trial.process import serve_trials; serve_trials({})"
 _ENVIRONMENT = {
@@ -143,7 +143,7 @@ def pass_trial(folder: Path, dtype: str) -> int:
         return 0
     content = _content_of(folder, dtype)
     if (result := verdicts.get(content)) is None:
-        result = _tried(folder, dtype)
+        result = _try(folder, dtype)
         result = result.replace(str(folder), _FOLDER) if isinstance(result, str) else result
         verdicts.add(content, result)
     loading.report_progress(loading.TRIED, 1, 1)
@@ -152,7 +152,7 @@ def pass_trial(folder: Path, dtype: str) -> int:
     return result
 
 
-def _tried(folder: Path, dtype: str) -> int | str:
+def _try(folder: Path, dtype: str) -> int | str:
     """Try out a folder; return the bytes of its model, or a message that says what is wrong.
 
     Raises what `pass_trial` raises.
@@ -173,14 +173,14 @@ def _tried(folder: Path, dtype: str) -> int | str:
 
 
 def _send(descriptors: list[int]) -> None:
-    for _ in range(2):  # the process may have ended, having had nothing to do
+    for _ in range(2):  # the process may have ended after a while without trials
         start_ahead()
         with _lock, contextlib.suppress(OSError):
             if _fork_server is not None:
                 socket.send_fds(_fork_server.control, [b"t"], descriptors)
                 return
         _end()
-    raise CheckpointError("the process in which it would be tried out does not start")
+    raise CheckpointError("the process that would try it out does not start")
 
 
 def _verdict(channel: socket.socket) -> int | str:
@@ -193,7 +193,7 @@ def _verdict(channel: socket.socket) -> int | str:
         loading.report_progress(loading.TRIED, 0, 1)
         if not select.select([channel], [], [], _POLL)[0]:
             continue
-        if not (part := _received(channel)):
+        if not (part := _receive(channel)):
             raise _crash(stage)
         *lines, content = (content + part).split(b"\n")
         for message in map(_message, lines):
@@ -227,7 +227,7 @@ def _message(line: bytes) -> Any:
         return None
 
 
-def _received(channel: socket.socket) -> bytes:
+def _receive(channel: socket.socket) -> bytes:
     try:
         return channel.recv(2**16)
     except OSError:

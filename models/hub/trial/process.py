@@ -34,7 +34,7 @@ from models.hub.sounds.reader import CTCModel, SoundReader
 from models.hub.trial import tokenizer as tokenizer_trial
 from models.sounds import decoded_sound, example_sound
 
-MEMORY = 2**32  # bytes that a trial may take; of a machine with less free memory, half of that
+MEMORY = 2**32  # bytes that a trial may take, at most half of the free memory
 # s of processor time for each part of a trial
 BUILDING_SECONDS, READING_SECONDS, ANSWERING_SECONDS = (
     30,
@@ -104,7 +104,7 @@ def _limit(lifeline: int) -> None:
 
 
 def _data_bytes() -> int:
-    """Memory that counts under RLIMIT_DATA and was inherited; 0 where the system does not say."""
+    """Return the inherited memory that counts under RLIMIT_DATA; 0 if the system does not say."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text("ascii").splitlines()
         return 1024 * int(next(line for line in lines if line.startswith("VmData")).split()[1])
@@ -124,8 +124,8 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
     _check_size(module, files.stored_numbers(folder))
     size = sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
     inputs: dict[str, torch.Tensor] = {}
-    two = issubclass(plan.model_class, TextImageModel)
-    if two or issubclass(plan.model_class, ImageModel):
+    has_towers = issubclass(plan.model_class, TextImageModel)
+    if has_towers or issubclass(plan.model_class, ImageModel):
         begin(files.PREPROCESSOR, ANSWERING_SECONDS)
         shape = ImageProcessor(folder, load.transformers_library()).shape
         begin("config.json", BUILDING_SECONDS)
@@ -145,7 +145,7 @@ def try_folder(folder: Path, dtype: str, report: ReportTrial) -> int:
     begin("tokenizer", READING_SECONDS)
     library = load.library_tokenizer(folder)
     try:
-        reader = getattr(module, TEXT_TOWER, module) if two else module
+        reader = getattr(module, TEXT_TOWER, module) if has_towers else module
         sizes = hub_sizes(plan.name, reader, plan.config, library, False)
     except (AttributeError, NotImplementedError, TypeError):
         return size  # without attention between tokens: it is refused when it is opened, with the reason
@@ -180,7 +180,7 @@ def _blank(plan: load.OpeningPlan, dtype: torch.dtype | None) -> nn.Module:
 def _check_size(module: nn.Module, stored: int) -> None:
     """Raise CheckpointError for a model far larger than its weights.
 
-    A matrix that is used in two places may be stored once.
+    A matrix that is used in has_towers places may be stored once.
     """
     n_parameters = sum(p.numel() for p in module.parameters())
     if n_parameters > 2 * stored + SPARE:

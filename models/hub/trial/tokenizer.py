@@ -72,11 +72,11 @@ def _check_vocabulary(tokenizer: Tokenizer, library: Any) -> None:
 def _check_row(text: str, ids: Sequence[int], vocab_size: int) -> None:
     if any(not 0 <= i < vocab_size for i in ids):
         raise CheckpointError(
-            f"its tokenizer makes token {max(ids):,} of {text[:20]!r}, but the model's embedding has {vocab_size:,} rows"
+            f"its tokenizer turns {text[:20]!r} into token {max(ids):,}, but the model's embedding has {vocab_size:,} rows"
         )
     if len(ids) > GROWTH * (len(text) + 1):
         raise CheckpointError(
-            f"its tokenizer makes {len(ids):,} tokens of {len(text):,} characters, {text[:20]!r}"
+            f"its tokenizer turns {len(text):,} characters, {text[:20]!r}, into {len(ids):,} tokens"
         )
 
 

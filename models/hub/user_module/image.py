@@ -44,7 +44,7 @@ class Patches:
 
 
 class UserImageTokenizer(UserTokenizer):
-    """The owner's function of an image as a tokenizer. Raises ValueError if the function fails."""
+    """The owner's function for images as a tokenizer. Raises ValueError if the function fails."""
 
     def __init__(self, encode_image: EncodeImage) -> None:
         super().__init__(lambda text: [], None, "image")
@@ -53,12 +53,14 @@ class UserImageTokenizer(UserTokenizer):
     def encode_image(self, file: str) -> PatchRow:
         patches = self._patches(decoded(cast(ImageFile, file)))
         if patches.rows < 1 or patches.columns < 1:
-            raise ValueError(f"an image of {patches.rows} × {patches.columns} patches has none")
+            raise ValueError(
+                f"an image needs at least one patch, got {patches.rows} × {patches.columns}"
+            )
         grid = PatchGrid(patches.rows, patches.columns, patches.before, patches.after)
         pixels = patches.pixels[0]
         numbers, colours = pixels.detach().cpu(), self._colours
         digest = hashlib.sha256(numbers.contiguous().numpy().tobytes()).hexdigest()
-        seen = colours.seen(numbers.float()) if colours else _stretched(numbers.float())
+        seen = colours.seen(numbers.float()) if colours else _stretch(numbers.float())
         return PatchRow.of(file, grid, pixels, seen, digest, is_stretched=colours is None)
 
     def _patches(self, image: Image.Image) -> Patches:
@@ -97,7 +99,7 @@ class UserImageTokenizer(UserTokenizer):
         return json.dumps({"own": True, "field": "image"})
 
 
-def _stretched(
+def _stretch(
     pixels: Float[Tensor, "channel height width"],
 ) -> Float[Tensor, "height width 3"]:
     """Return the mean of the channels in grey, black where it is smallest."""

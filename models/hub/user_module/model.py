@@ -128,7 +128,7 @@ class UserModel(HubModel):
         inputs, lengths = _tensors(texts), tuple(text.n_tokens for text in texts)
         if max(text.n_rows for text in texts) > 1 and not self.keeps_rows_apart(inputs):
             raise IndistinctRowsError(f"{self.config.architecture} reads one row at a time")
-        if active() is not None and self.heads is None:  # an edit is of heads that were seen before
+        if active() is not None and self.heads is None:  # edits name heads of an earlier run
             with editing(()), record():
                 self._watched_call(texts)
         recording, state = current(), torch.get_rng_state()
@@ -213,7 +213,9 @@ class UserModel(HubModel):
             return logits
         shape = None if logits is None else tuple(logits.shape)
         expected = f"({row.shape[0]}, {row.shape[1]}, vocabulary)"
-        raise self.refused(f"expected logits {expected}, not {shape}; `call` can ask it otherwise")
+        raise self.refused(
+            f"expected logits {expected}, not {shape}; pass a `call` that returns them"
+        )
 
     def refused(self, reason: str) -> InputError:
         """Return the error that names this module and its field."""

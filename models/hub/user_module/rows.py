@@ -15,7 +15,7 @@ from models.analysis.checks import ROUNDING, rounding_in
 def keeps_rows_apart(
     answer: Callable[..., Tensor | None], inputs: Sequence[Shaped[Tensor, "batch ..."]]
 ) -> bool:
-    """Return True if the first row and one of other tokens get the same answers together as alone.
+    """Return True if the first row and one of other tokens are answered together as each is alone.
 
     `answer` is the module; it may read the first row only, or make a mask for one row.
     """

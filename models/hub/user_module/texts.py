@@ -93,7 +93,7 @@ class UserTexts(UserModel):
     def completed(
         self, streams: Mapping[str, Encoding], tokenizer: Tokenizer
     ) -> dict[str, Encoding]:
-        """Return the rows that the owner's function makes of both texts together."""
+        """Return the rows that the owner's function makes from both texts together."""
         if not isinstance(tokenizer, TextsTokenizer):
             return dict(streams)
         rows = tokenizer.rows([streams[name].text for name in self.streams])
@@ -199,8 +199,8 @@ class UserTranslator(UserTexts):
     ) -> Float[Tensor, "batch m vocab"]:
         source = memory[..., 0].long()
         if len(row) == 1 or self.keeps_rows_apart((source, row)):
-            given = ModuleInputs((source,), source.shape[1], len(source))
-            return self.forward(given, ModuleInputs((row,), row.shape[1], len(row)))
+            source_inputs = ModuleInputs((source,), source.shape[1], len(source))
+            return self.forward(source_inputs, ModuleInputs((row,), row.shape[1], len(row)))
         pairs = zip(memory.split(1), row.split(1), strict=True)
         return torch.cat([self.decode(one, source, masks) for source, one in pairs])
 

@@ -20,8 +20,10 @@ from models.trace import AttentionSite
 from models.trace.edits.base import AttentionPart, Edit
 
 ENOUGH = 8  # tokens of a text that shows the order
-MOVED = "its queries or keys are not at the places of their tokens"
-UNTOLD = "an input of another length has no such weights, so they may not be weights of tokens"
+MOVED = "its queries or keys are not at the positions of their tokens"
+VARIES_WITH_LENGTH = (
+    "an input of another length has no such weights, so they may not be weights of tokens"
+)
 ALIKE = (
     "the input has as many tokens as a head has features, so its weights may be those of features"
 )
@@ -61,7 +63,7 @@ class ModuleInputs:
 
 
 class OnlyItself(Edit, stored=False):
-    """Let each query attend to the token at its own place alone, so that nothing else is mixed."""
+    """Let each query attend to the token at its own position alone, so that nothing mixes."""
 
     def mask(self, mask: Mask, part: AttentionPart) -> Mask:
         itself = torch.tensor(part.queries, device=part.device).clamp(max=part.n_key - 1)
@@ -104,7 +106,7 @@ def misfits(run: RecordedPass, texts: Sequence[ModuleInputs], sites: Sites) -> d
         and not attention.site.projections
         and not (name in orders and attention.site.has_causes and orders[name].is_exact)
     ]
-    return reasons | _untold(run, texts, sites, doubtful)
+    return reasons | _length_dependent(run, texts, sites, doubtful)
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _orders(run: RecordedPass, texts: Sequence[ModuleInputs], sites: Sites) -> d
     for names, n_tokens in product((explained, []), dict.fromkeys((short, whole))):
         try:
             pairs = zip(texts, n_tokens, strict=True)
-            orders = _measured(run, [text.resized(n) for text, n in pairs], names)
+            orders = _measure_orders(run, [text.resized(n) for text, n in pairs], names)
         except ValueError:
             continue
         if orders.keys() >= {name for name, attention in sites.items() if attention.rows}:
@@ -142,10 +144,10 @@ def _orders(run: RecordedPass, texts: Sequence[ModuleInputs], sites: Sites) -> d
     return {}
 
 
-def _measured(
+def _measure_orders(
     run: RecordedPass, texts: Sequence[ModuleInputs], names: Sequence[str]
 ) -> dict[str, _Order]:
-    """Return the orders that show when each half of the tokens is changed by the bits of places."""
+    """Return the orders that show when tokens change, half of them at a time, by position bits."""
     before = {name: attention.rows for name, attention in run(texts, names).items()}
     changed: dict[str, list[Tensor]] = {name: [] for name in before}
     expected: dict[str, list[Tensor]] = {name: [] for name in before}
@@ -175,7 +177,7 @@ def _has_changed(
     return ((before - after).abs() > limit).any(3).any(1)[0].cpu()
 
 
-def _untold(
+def _length_dependent(
     run: RecordedPass,
     texts: Sequence[ModuleInputs],
     sites: Sites,
@@ -201,7 +203,7 @@ def _untold(
             if name not in others or _n_beside(name, others) != _n_beside(name, sites)
         ]
     if has_run:
-        return dict.fromkeys(names, UNTOLD)
+        return dict.fromkeys(names, VARIES_WITH_LENGTH)
     n_tokens = {text.n_tokens for text in texts}
     return {name: ALIKE for name in names if _features(sites[name].site) & n_tokens}
 

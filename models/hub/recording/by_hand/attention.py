@@ -90,9 +90,9 @@ def causes_of(
     q, k, similarity = _scaled(q, k, measured, copies)
     if (factor := _head_factor(weighted_sum, softmaxed)) is None:
         return "its weights are changed between the softmax and the values"
-    is_kept = factor.numel() == 1 and float(factor) == 1
-    v = v if is_kept else v.expand(-1, n_heads, -1, -1) * factor
-    is_no_product = (varies == (True, False), varies == (True, True), not is_kept)
+    is_unchanged = factor.numel() == 1 and float(factor) == 1
+    v = v if is_unchanged else v.expand(-1, n_heads, -1, -1) * factor
+    is_no_product = (varies == (True, False), varies == (True, True), not is_unchanged)
     origins = tuple(
         None if copy is None or changed else copy.origin
         for copy, changed in zip(copies, is_no_product, strict=True)
@@ -181,7 +181,9 @@ class _HandWritten:
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     site: AttentionSite | None = None  # once it is recorded
-    products: list[tuple[By4, Tensor]] = field(default_factory=list)  # by head, and as it was made
+    products: list[tuple[By4, Tensor]] = field(
+        default_factory=list
+    )  # by head, and as it was computed
 
     def __post_init__(self) -> None:
         self.explained = _explanation(self.forward_pass, self.place, self.causes)
@@ -217,18 +219,18 @@ class _HandWritten:
         if mask is not self.explained.mask:
             old = self.weighted_sum.weights.value
             new = self.weighted_sum.weights.again(self.softmaxed(mask)[1])
-            args = [_replaced(arg, old, new) for arg in args]
-            kwargs = {name: _replaced(arg, old, new) for name, arg in kwargs.items()}
+            args = [_replace(arg, old, new) for arg in args]
+            kwargs = {name: _replace(arg, old, new) for name, arg in kwargs.items()}
         product = self.func(*args, **kwargs)
         by_head = arrange_axes(product, self.weighted_sum.out, self.weighted_sum.roles.of_out)
         if by_head is None:
-            raise RuntimeError("a weighted sum has an axis that its weights and values have not")
+            raise RuntimeError("a weighted sum has an axis that its weights and values lack")
         self.products.append((by_head, product))
         return by_head
 
     def softmaxed(self, mask: Mask) -> tuple[By4, Tensor]:
         """Return the weights under this mask, by head and as the module's softmax lays them out."""
-        terms = _summed(self.explained.terms, self.causes)
+        terms = _sum_terms(self.explained.terms, self.causes)
         return _softmaxed(self.weighted_sum, self.causes.measured.scores(terms), mask)
 
     def record(self, recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
@@ -247,13 +249,13 @@ class _HandWritten:
         self.site = self.site or site
 
 
-def _replaced(arg: Any, old: Tensor, new: Tensor) -> Any:
+def _replace(arg: Any, old: Tensor, new: Tensor) -> Any:
     if isinstance(arg, tuple | list):
-        return rebuild(arg, (_replaced(part, old, new) for part in arg))
+        return rebuild(arg, (_replace(part, old, new) for part in arg))
     return new if arg is old else arg
 
 
-def _summed(
+def _sum_terms(
     terms: tuple[ScoreTerm, ...], causes: Causes
 ) -> Float[Tensor, "#batch #head query key"] | None:
     """Return the sum of the terms for all scores; None without terms."""
@@ -284,7 +286,7 @@ def _softmaxed(weighted_sum: WeightedSum, scores: By4, mask: Mask) -> tuple[By4,
 def _explanation(forward_pass: ForwardPass, place: SitePlace, causes: Causes) -> MaskExplanation:
     """Return the named layers of the module's mask, and the terms it adds to open scores.
 
-    A row that is blocked everywhere by finite numbers is not blocked: its weights are not 0.
+    A row that finite numbers block everywhere counts as open: its weights are not 0.
     """
     measured, n_query = causes.measured, causes.q.shape[2]
     allowed = measured.open | (causes.softmaxed > 0)
@@ -296,11 +298,11 @@ def _explanation(forward_pass: ForwardPass, place: SitePlace, causes: Causes) ->
     padding = context.padding.get(kind.key_stream)
     between = kind.query_stream != kind.key_stream
     start = context.start if between else max(0, causes.k.shape[2] - n_query)
-    mask = Mask(layers(_narrowed(allowed), padding, n_query), start)
+    mask = Mask(layers(_narrow(allowed), padding, n_query), start)
     return MaskExplanation(mask, _terms(added.float(), allowed))
 
 
-def _narrowed(t: Tensor) -> Tensor:
+def _narrow(t: Tensor) -> Tensor:
     """Return a tensor with an axis of size 1 for texts and heads that are all alike."""
     for axis in (0, 1):
         first = t.narrow(axis, 0, 1)
@@ -321,8 +323,8 @@ def _terms(added: Float[Tensor, "batch head query key"], allowed: Tensor) -> tup
     by_key = added.masked_fill(~allowed, -torch.inf).amax(2, keepdim=True)
     if bool(((added == by_key) | ~allowed).all()):
         by_key = by_key.masked_fill(by_key == -torch.inf, 0.0)
-        return (term_of(_narrowed(by_key), _narrowed(allowed.any(2, keepdim=True))),)
-    return (term_of(_narrowed(added), _narrowed(allowed)),)
+        return (term_of(_narrow(by_key), _narrow(allowed.any(2, keepdim=True))),)
+    return (term_of(_narrow(added), _narrow(allowed)),)
 
 
 def _exact_weights(weights: By4) -> By4 | None:

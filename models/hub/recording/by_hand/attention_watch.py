@@ -28,7 +28,7 @@ from models.trace import AttentionSite
 if TYPE_CHECKING:
     from models.hub.recording.forward_pass import ForwardPass
 
-CUT = "its weights are cut or put in another order between the softmax and the values"
+CUT = "its weights are cut or reordered between the softmax and the values"
 NO_SOFTMAX = "its scores weigh the values without a softmax"
 NOT_TAKEN_APART = "its scores could not be taken apart"
 WEIGHTS_MIXED = "a matrix mixes its weights between the softmax and the values"
@@ -60,11 +60,11 @@ class ByHand:
         step, is_a = weights
         attention = self._roles(product, step, is_a)
         if isinstance(attention, str):
-            self._leave(step, attention)
+            self._leave_out(step, attention)
             return None
         if attention.softmax.scores is not None:
             self.steps.forget(attention.softmax.scores.root)
-        attended = self._attended(attention, func, args, kwargs)
+        attended = self._attend(attention, func, args, kwargs)
         self.steps.forget(attention.softmax)
         return attended
 
@@ -74,7 +74,7 @@ class ByHand:
         sites = [] if recording is None else list(recording.attention.values())
         for softmax in self.steps.unsummed.values():
             is_shown = any(_are_weights(softmax.raw(), site) for site in sites)
-            if not is_shown:  # by a function, beside which the module computes them again
+            if not is_shown:  # a module may compute the weights of a recorded function again
                 self.forward_pass.unshown.add(softmax.path, NOT_SUMMED, softmax.raw())
 
     def _name_second_use(self, product: Product) -> None:
@@ -90,7 +90,7 @@ class ByHand:
                 )
 
     def _weights(self, product: Product) -> tuple[FollowedStep, bool] | None:
-        """Return the operand that is weights, and whether it is the first."""
+        """Return the operand that holds weights, and whether it is the first."""
         for t, is_a in ((product.a, True), (product.b, False)):
             step = self.steps.of(t)
             if step is None:
@@ -114,7 +114,7 @@ class ByHand:
             return None
         provenance = self.forward_pass.context.provenance
         if self.steps.is_of_keys(step, dim) if provenance else step.before(EXP) is not None:
-            self._leave(step, NO_SOFTMAX)
+            self._leave_out(step, NO_SOFTMAX)
         return None
 
     def _roles(self, product: Product, step: FollowedStep, is_a: bool) -> WeightedSum | str:
@@ -125,7 +125,7 @@ class ByHand:
             return WEIGHTS_MIXED
         return attention
 
-    def _leave(self, step: FollowedStep, reason: str) -> None:
+    def _leave_out(self, step: FollowedStep, reason: str) -> None:
         path, is_softmax = self.forward_pass.frame.path, isinstance(step.root, Softmax)
         self.forward_pass.unshown.add(path, reason, step.value, is_softmax)
         self.steps.forget(step.root)
@@ -140,14 +140,14 @@ class ByHand:
         except Exception:  # the module's steps may fail on other numbers, or under torch.vmap
             return NOT_TAKEN_APART
 
-    def _given(self, weighted_sum: WeightedSum, reason: str) -> str:
+    def _record_weights(self, weighted_sum: WeightedSum, reason: str) -> str:
         """Record the weights alone; return why they are not recorded, empty if they are."""
         try:
             return record_given(self.forward_pass, weighted_sum, reason)
         except Exception:  # under torch.vmap no number can be read
             return reason
 
-    def _attended(
+    def _attend(
         self,
         weighted_sum: WeightedSum,
         func: Callable[..., Any],
@@ -165,13 +165,13 @@ class ByHand:
                     f"{forward_pass.frame.path or 'the module itself'} cannot be edited in a batch of {n}: {causes}"
                 )
             result = func(*args, **kwargs)
-            if reason := self._given(weighted_sum, causes):
-                self._leave(weighted_sum.weights, reason)
+            if reason := self._record_weights(weighted_sum, causes):
+                self._leave_out(weighted_sum.weights, reason)
             return result, queries
         n_query, n_key = causes.softmaxed.shape[2:]
         place = forward_pass.place(n_query, n_key, (causes.queries, causes.keys))
         if isinstance(place, str):
-            self._leave(weighted_sum.weights, place)
+            self._leave_out(weighted_sum.weights, place)
             return func(*args, **kwargs), queries
         at = forward_pass.context.heads.get(place.name)
         self.steps.use(weighted_sum.softmax, place if at is None else replace(place, name=at.site))

@@ -51,7 +51,7 @@ def result_layout(
 ) -> Any:
     """Return the layout of a function's result, given that of its first argument; None if unknown.
 
-    A function that keeps the shape and is not a view is taken to act on each number by itself;
+    A function that keeps the shape and is not a view is assumed to act on each number alone;
     callers that rely on this must measure it.
     """
     if func in _TRANSPOSES:

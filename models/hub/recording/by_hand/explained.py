@@ -28,7 +28,7 @@ class ExplainedScores:
     """Scores as cap(factor · q·k) + added where open; `cap` is None without a soft cap.
 
     `raw` is q·k, `masked` the input of the softmax. `factor` has size 1 along axes on which it is
-    the same.
+    constant.
     """
 
     raw: FourAxisScores
@@ -69,30 +69,30 @@ def explain_scores(weighted_sum: WeightedSum) -> ExplainedScores | str:
     )
     if raw is None or masked is None:
         return "its scores have an axis besides texts, heads, queries and keys"
-    whole = _taken_apart(weighted_sum, root, step, raw, masked)
+    whole = _take_apart(weighted_sum, root, step, raw, masked)
     is_half = raw.dtype.itemsize < 4  # too coarse to tell a cap from a scale
     if (whole is None or is_half) and (capped := step.before(_TANH)) is not None:
-        whole = _capped(weighted_sum, root, step, capped, raw, masked) or whole
+        whole = _explain_capped(weighted_sum, root, step, capped, raw, masked) or whole
     return whole or "its step from q·k to the softmax is not a scale, an added term and a mask"
 
 
 _TANH = frozenset({torch.tanh, Tensor.tanh, torch.nn.functional.tanh})
 
 
-def _taken_apart(
+def _take_apart(
     weighted_sum: WeightedSum,
     root: ScoreProduct,
     step: FollowedStep,
     raw: FourAxisScores,
     masked: FourAxisScores,
 ) -> ExplainedScores | None:
-    at_zero, slope = _probed(step.again, root.value)
+    at_zero, slope = _probe(step.again, root.value)
     slope = weighted_sum.by_head(slope, root.layout)
     at_zero = weighted_sum.by_head(at_zero, step.layout)
     if slope is None or at_zero is None:
         return None
     is_open = at_zero > LOWEST
-    factor = _shared(slope, is_open)
+    factor = _shared_factor(slope, is_open)
     if factor is None:
         return None
     added = at_zero.masked_fill(~is_open, 0.0)
@@ -100,7 +100,7 @@ def _taken_apart(
     return result if _holds(factor * raw + added, result) else None
 
 
-def _capped(
+def _explain_capped(
     weighted_sum: WeightedSum,
     root: ScoreProduct,
     step: FollowedStep,
@@ -109,11 +109,11 @@ def _capped(
     masked: FourAxisScores,
 ) -> ExplainedScores | None:
     """Return scores that tanh keeps below a cap: cap · tanh(s · q·k / cap)."""
-    before, slope = (weighted_sum.by_head(t, root.layout) for t in _probed(inner.again, root.value))
+    before, slope = (weighted_sum.by_head(t, root.layout) for t in _probe(inner.again, root.value))
     if before is None or slope is None or before.any():
         return None
     everywhere = torch.ones_like(raw, dtype=torch.bool)
-    inside = _shared(slope, everywhere)
+    inside = _shared_factor(slope, everywhere)
     if inside is None or inside.numel() != 1:
         return None
     # far from 0, tanh is 1 and leaves the cap; at 0 it leaves the rest
@@ -133,7 +133,7 @@ def _capped(
     return result if _holds(cap * torch.tanh(inside * raw), result) else None
 
 
-def _probed(function: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor, Tensor]:
+def _probe(function: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor, Tensor]:
     """Return the steps' result at 0 and their derivative there."""
     with torch.inference_mode(False), torch.enable_grad():
         zeros = torch.zeros_like(value.detach()).requires_grad_()
@@ -145,7 +145,9 @@ def _probed(function: Callable[[Tensor], Tensor], value: Tensor) -> tuple[Tensor
     return result.detach(), torch.zeros_like(value) if slope is None else slope.detach()
 
 
-def _shared(slope: FourAxisScores, is_open: Bool[Tensor, "batch head query key"]) -> Tensor | None:
+def _shared_factor(
+    slope: FourAxisScores, is_open: Bool[Tensor, "batch head query key"]
+) -> Tensor | None:
     """Return one factor for all open cells, or for each head, query or key; else None."""
     for axes in ((0, 1, 2, 3), (0, 2, 3), (3,), (2,)):
         least = slope.masked_fill(~is_open, torch.inf).amin(axes, keepdim=True)

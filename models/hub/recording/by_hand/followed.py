@@ -1,4 +1,4 @@
-"""Scores, softmaxes and the functions applied to them, to be taken again of other numbers."""
+"""Scores, softmaxes and the functions applied to them, which can be repeated on other numbers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Softmax:
         return self.of(self.args[0]) if self.is_overwritten else self.value
 
     def of(self, z: Shaped[Tensor, ...]) -> Shaped[Tensor, ...]:
-        """Return the softmax of other numbers, taken as this one was."""
+        """Return the softmax of other numbers, computed as this one was."""
         return self.func(
             z, *self.args[1:], **{k: v for k, v in self.kwargs.items() if k != "input"}
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def record_given(forward_pass: ForwardPass, weighted_sum: WeightedSum, reason: str) -> str:
     """Record the weights of a sum; return why they are not recorded, empty if they are.
 
-    That they weigh tokens is known only if the values are a product x·W with a row for each token.
+    They are known to weigh tokens only if the values are a product x·W with a row for each token.
     """
     weights = weighted_sum.by_head(weighted_sum.weights.value, weighted_sum.weights.layout)
     values = weighted_sum.values_by_head()
@@ -32,7 +32,7 @@ def record_given(forward_pass: ForwardPass, weighted_sum: WeightedSum, reason: s
         return reason_against
     if place.is_edited:
         forward_pass.unreached[place.name] = (
-            f"no change reaches {place.title}, of which only weights are known: {reason}"
+            f"no change reaches {place.title}, whose weights alone are known: {reason}"
         )
     if forward_pass.recording is not None:
         forward_pass.values_by_site[place.name] = values

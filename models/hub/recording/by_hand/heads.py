@@ -73,7 +73,7 @@ class FollowedHeads:
 
 
 def attention_name(heads: Sequence[FollowedHead]) -> str:
-    """Return the name of the attention that these heads are: the list's, or the module's."""
+    """Return the name of the attention that these heads form: the list's, or the module's."""
     if len(heads) == 1:
         return heads[0].name
     return _container(heads[0].path, heads[1].path) or heads[0].name
@@ -109,14 +109,14 @@ def join_heads(heads: Sequence[FollowedHead]) -> AttentionSite | None:
         lazy_k=torch.cat([read_lazy(site.lazy_k) for site in sites], 1),
         lazy_v=torch.cat([read_lazy(site.lazy_v) for site in sites], 1),
         out=torch.cat([site.out for site in sites], 1),
-        mask=_joined_mask([site.mask for site in sites]),
-        projections=_joined_projections(sites),
-        terms=_joined_terms(sites),
+        mask=_join_masks([site.mask for site in sites]),
+        projections=_join_projections(sites),
+        terms=_join_terms(sites),
         given_weights=torch.cat(given_weights, 1) if len(given_weights) == len(sites) else None,
     )
 
 
-def _joined_projections(sites: Sequence[AttentionSite]) -> dict[str, Projection]:
+def _join_projections(sites: Sequence[AttentionSite]) -> dict[str, Projection]:
     """Return the matrices of all heads, one below the other."""
     result: dict[str, Projection] = {}
     for name in ("W_Q", "W_K", "W_V"):
@@ -131,7 +131,7 @@ def _joined_projections(sites: Sequence[AttentionSite]) -> dict[str, Projection]
     return result
 
 
-def _joined_mask(masks: Sequence[Mask]) -> Mask:
+def _join_masks(masks: Sequence[Mask]) -> Mask:
     """Return the masks of all heads as one, layer by layer."""
     names = list(dict.fromkeys(layer.name for mask in masks for layer in mask.layers))
     layers = []
@@ -150,7 +150,7 @@ def _allowed(mask: Mask, name: str) -> Tensor:
     return reduce(torch.logical_and, parts) if parts else torch.ones(1, 1, 1, 1, dtype=torch.bool)
 
 
-def _joined_terms(sites: Sequence[AttentionSite]) -> tuple[ScoreTerm, ...]:
+def _join_terms(sites: Sequence[AttentionSite]) -> tuple[ScoreTerm, ...]:
     if not any(site.terms for site in sites):
         return ()
     n_query, n_key = sites[0].n_query, sites[0].n_key

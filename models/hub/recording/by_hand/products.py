@@ -85,11 +85,9 @@ def _einsum(args: Sequence[Any]) -> Product | None:
     def labels(name: str, n_spread: int) -> Labels:
         if name.count("...") > 1:
             return ()
-        before, dots, behind = name.partition("...")
+        before, dots, after = name.partition("...")
         dots = [f"...{i}" for i in range(spread - n_spread, spread)] if dots else []
-        return tuple(
-            numbers.setdefault(letter, next(fresh)) for letter in (*before, *dots, *behind)
-        )
+        return tuple(numbers.setdefault(letter, next(fresh)) for letter in (*before, *dots, *after))
 
     a, b = operands
     of_a, of_b = (labels(n, _spread(n, t)) for n, t in zip(names, operands, strict=True))

@@ -27,7 +27,7 @@ from models.hub.recording.by_hand.products import PRODUCTS, product_of
 from models.hub.recording.context import Provenance, rebuild
 from models.hub.recording.projections import LINEAR, same_memory
 
-_MOST = 32  # tensors followed at a time; the oldest are released
+_MAX_FOLLOWED = 32  # tensors followed at a time; the oldest are released
 
 
 class Steps:
@@ -79,7 +79,7 @@ class Steps:
         self.forget(softmax)
 
     def is_used(self, *args: Any) -> bool:
-        """Return True if one of these may be weights that a sum took, or comes from such."""
+        """Return True if one of these may be weights that a sum took, or comes from them."""
         return not self._used_ids.isdisjoint(map(id, args))
 
     def used(self, t: Any) -> Any:
@@ -180,8 +180,8 @@ class Steps:
             others = {id(step.root) for arg in _flat(args) if (step := self.of(arg)) is not None}
             for key in others - {id(first.root)}:
                 self.unsummed.pop(key, None)
-        taken = [self._taken(arg, first.root) for arg in args]
-        named_args = {name: self._taken(arg, first.root) for name, arg in kwargs.items()}
+        taken = [self._as_step(arg, first.root) for arg in args]
+        named_args = {name: self._as_step(arg, first.root) for name, arg in kwargs.items()}
         self._add(FollowedStep(first.root, func, taken, named_args, value, layout))
 
     def _first(self, args: Sequence[Any]) -> FollowedStep | None:
@@ -223,15 +223,15 @@ class Steps:
         return not (set(resolve_axis(step.layout[dim])) & a & b)
 
     def _copy_of_cut(self, args: Sequence[Any], result: Any) -> None:
-        """Follow a part of weights into a tensor of as many numbers."""
+        """Follow a part of weights into a tensor with as many numbers."""
         part = self._cut.get(id(args[0])) if args else None
         if part is not None and isinstance(result, Tensor) and result.numel() == part[0].numel():
             self._cut[id(result)] = result, part[1]
-        if len(self._cut) > _MOST:
+        if len(self._cut) > _MAX_FOLLOWED:
             del self._cut[next(iter(self._cut))]
 
     def _copy_of_used(self, args: Sequence[Any], result: Tensor) -> None:
-        """Follow weights that a sum has taken into a tensor of as many numbers."""
+        """Follow weights that a sum has taken into a tensor with as many numbers."""
         for t in args:
             if (place := self.used(t)) is not None and t.numel() == result.numel():
                 self._add_used(result, place)
@@ -240,19 +240,19 @@ class Steps:
         key = id(t)
         self._used[key] = ref(t, lambda _: self._used.pop(key, None)), place
 
-    def _taken(self, arg: Any, root: Root) -> Any:
+    def _as_step(self, arg: Any, root: Root) -> Any:
         """Return an argument with the tensors that come from this root as steps."""
         if isinstance(arg, Tensor):
             step = self.of(arg)
             return step if step is not None and step.root is root else arg
         if isinstance(arg, tuple | list) and any(isinstance(part, Tensor) for part in arg):
-            return rebuild(arg, (self._taken(part, root) for part in arg))
+            return rebuild(arg, (self._as_step(part, root) for part in arg))
         return arg
 
     def _add(self, step: FollowedStep) -> None:
         self._steps.pop(id(step.value), None)
         self._steps[id(step.value)] = step
-        if len(self._steps) > _MOST:
+        if len(self._steps) > _MAX_FOLLOWED:
             del self._steps[next(iter(self._steps))]
 
 

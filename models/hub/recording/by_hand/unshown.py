@@ -65,7 +65,7 @@ class UnshownSums:
         return ""
 
     def by_module(self) -> dict[str, list[Unshown]]:
-        """Return module path → the sums left over there."""
+        """Return the remaining sums by the path of their module."""
         sums: dict[str, list[Unshown]] = {}
         for each in self._sums:
             sums.setdefault(each.path, []).append(each)
