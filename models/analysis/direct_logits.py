@@ -87,7 +87,7 @@ def logit_parts(model: Model, trace: Trace, token: int, other: int, position: in
 def _of_sublayer(
     trace: Trace, part: Sublayer, position: int
 ) -> tuple[Tensor, dict[tuple[str, int], Tensor]]:
-    """Return what a sublayer adds, and its parts: for an attention, its heads and the bias of W_O."""
+    """Return what a sublayer adds, and its parts; an attention's are its heads and W_O's bias."""
     added = trace.activations[part.made or part.out].value[0, position]
     vectors = _split_output(trace.attention.get(part.path), part, added, position)
     if part.out_norm is not None:

@@ -34,7 +34,7 @@ def bootstrap(differences: Float[Tensor, "text"], seed: int = 0) -> Interval:
 
 
 def sign_flips(differences: Float[Tensor, "test text"], seed: int = 0) -> tuple[float, ...]:
-    """Return the two-sided p of each mean difference, if both signs of each text are equally likely.
+    """Return the two-sided p of each mean difference, if both signs of a text are equally likely.
 
     That is the share of random signs whose mean is at least as far from 0, the observed signs
     included (Fisher 1935, section 21; Noreen 1989). So n texts give no p below 2^(1-n), however

@@ -125,7 +125,7 @@ class Architecture(nn.Module, metaclass=_Named):
     can_drop_positions: bool = True  # it can be copied without position vectors
     answer_description: str = ""  # description of a third-party model's task
     not_applied: Sequence[str] = ()  # settings of a third-party model that change what it writes
-    settings: str = ""  # of a third-party model: what its answers depend on beside `config`
+    settings: str = ""  # of a third-party model: what its answers depend on besides `config`
     pads: bool = True  # rows of different lengths can be padded to one batch
     is_recurrent: bool = False  # a state carries the past; there are no keys to cache
 
@@ -184,7 +184,7 @@ class Architecture(nn.Module, metaclass=_Named):
 
     @property
     def reads_text(self) -> bool:
-        """True if what it is given first is a text, and no file."""
+        """True if its first input is a text, not a file."""
         return self.fields[0].kind == TEXT_FIELD
 
     @property
@@ -198,16 +198,16 @@ class Architecture(nn.Module, metaclass=_Named):
         return (self.config.end_id,)
 
     def forced_by_position(self, limit: int) -> dict[int, int]:
-        """Return position → token for tokens fixed in every text of at most `limit` tokens."""
+        """Return the tokens fixed in every text of at most `limit` tokens, by position."""
         return {}
 
     def logits_processor(
         self, inputs: Shaped[Tensor, "batch *size"], n_opening: int
     ) -> LogitsProcessor | None:
-        """Return what changes the logits of a run before a token is chosen; None if nothing does.
+        """Return a function that changes logits before a token is chosen; None if nothing does.
 
-        `inputs` are what `encoder_inputs` makes of the rows; the written row begins with an opening
-        of `n_opening` tokens. A score of −∞ bars a token.
+        `inputs` are what `encoder_inputs` makes from the rows; the written row begins with an
+        opening of `n_opening` tokens. A score of −∞ excludes a token.
         """
         return None
 
@@ -270,7 +270,7 @@ class Architecture(nn.Module, metaclass=_Named):
         ).to(self.device)
 
     def encoder_inputs(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """Return what `encode` reads of these rows of the first stream: ids, padded."""
+        """Return the input of `encode` for these rows of the first stream: ids, padded."""
         return self.padded(rows, self.config.pad_id)
 
     def outputs(

@@ -42,7 +42,7 @@ _FIRST = {"before": "cls", "after": "sep", "segment": 0}
 _SECOND = {"after": "sep", "segment": 1}
 _TEXTS = (Field("text", "text", **_FIRST), Field("second_text", "text", optional=True, **_SECOND))
 _HIDDEN = Field("masked", "text", optional=True, kind=POSITIONS_FIELD)
-BERT_FIELDS = {  # head → what it is asked
+BERT_FIELDS = {  # by head
     "pretraining": (*_TEXTS, _HIDDEN),
     "span": (Field("question", "text", **_FIRST), Field("context", "text", **_SECOND)),
     "classes": _TEXTS,
@@ -59,7 +59,7 @@ class BERTConfig:
     n_layers: int = 12  # L
     n_ctx: int = 512  # longest row, in tokens, [CLS] and [SEP] counted
     d_ff: int = 0  # 0 becomes 4·d_model, as in the paper
-    n_segments: int = 2  # texts in a row that are told apart
+    n_segments: int = 2  # texts in a row that are distinguished
     dropout: float = 0.1  # on each sublayer's output and on what the first layer reads
     positions: str = "learned"  # "sinusoidal" or "none" too
     activation: str = "gelu"  # of models.layers.blocks.ACTIVATIONS
@@ -255,7 +255,7 @@ class BERT(Architecture):
             return cast(Span, outputs[SPAN_HEAD]).text
         masked = outputs.get(MASKED_OUTPUT)
         if isinstance(masked, MaskedToken) and masked.positions:
-            return _filled(streams["text"], masked)
+            return _fill_masks(streams["text"], masked)
         return next(
             (
                 output.predicted
@@ -329,7 +329,7 @@ def _offset(row: Encoding, token: int) -> tuple[int, int]:
     return offset
 
 
-def _filled(row: Encoding, output: MaskedToken) -> str:
+def _fill_masks(row: Encoding, output: MaskedToken) -> str:
     """Return the text with the most probable token at each mask."""
     places = [_offset(row, i) for i in output.positions]
     parts = [row.text[a[1] : b[0]] for a, b in pairwise([(0, 0), *places, (len(row.text), 0)])]

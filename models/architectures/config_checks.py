@@ -68,9 +68,9 @@ def check_classes(head: str, classes: str) -> None:
     """Check that a classifying head has at least two classes, and another head none.
 
     Raises:
-        ValueError: it is not so.
+        ValueError: the classes do not fit the head.
     """
     if (head == CLASSES_OUTPUT) != (len(class_names(classes)) > 1):
         raise ValueError(
-            f"classes must be two names or more for the head classes, and none for another, not {classes!r}"
+            f"classes must be two names or more for the head classes, and none for other heads, not {classes!r}"
         )

@@ -186,7 +186,7 @@ class GPT(Architecture):
             masks.look_ahead(m - start, m, row.device),
         ]
         if k := self.config.window:
-            window = MaskChange(preset="window", k=k)  # the same name as the preset a person adds
+            window = MaskChange(preset="window", k=k)  # the same name as the preset a user adds
             layers.append(
                 MaskLayer(
                     window.preset_name,

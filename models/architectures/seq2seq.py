@@ -137,11 +137,11 @@ class Encoder(nn.Module):
     def _edited_states(
         self, x: Tensor, real: Tensor, unedited: Tensor, edit: TokenEditor
     ) -> Tensor:
-        """Return the states, each edited before its direction goes on from it.
+        """Return the states, each edited before its direction continues from it.
 
-        The edit is offered the half that this direction has come to beside the other direction's
-        `unedited` one: where it changes several states, each direction's edited states would need
-        the other's first. No padded step is edited.
+        The edit is offered this direction's half beside the other direction's `unedited` half: if
+        it changes several states, each direction's edited states would otherwise need the other's
+        first. No padded step is edited.
         """
         n, d = x.shape[1], self.d_hidden
         halves = list(unedited.split(d, dim=-1))

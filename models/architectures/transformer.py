@@ -104,7 +104,7 @@ class Transformer(EncoderDecoder):
     def masks(
         self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0
     ) -> Masks:
-        """Return padding for every key, and look-ahead for the decoder unless it goes without."""
+        """Return padding for every key, and look-ahead for the decoder unless it has none."""
         source_padding = masks.padding(source, self.config.pad_id)
         layers, m = [masks.padding(target, self.config.pad_id)], target.shape[1]
         if not self.sees_ahead:

@@ -56,7 +56,7 @@ class MultiHeadAttention(TracedModule):
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Attend from x to memory (x itself in self-attention)."""
-        q, k, v = self._projected(x, memory, cache)  # (batch, head, query or key, d_head)
+        q, k, v = self._project(x, memory, cache)  # (batch, head, query or key, d_head)
         out = attend(
             self.kind, self.path, q, k, v, mask,
             kernel=lambda mask: self.similarity.attend(q, k, v, mask),
@@ -76,7 +76,7 @@ class MultiHeadAttention(TracedModule):
             lambda: LazyLinear.of(self.W_O, concat),
         )
 
-    def _projected(
+    def _project(
         self, x: Tensor, memory: Tensor, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return q of the new positions, and k and v of all, earlier ones from the cache."""

@@ -107,10 +107,10 @@ class AddNorm(TracedModule):
         if self.norm == "pre":
             normed = self.layer_norm(x)
             normed = tap(self.path, "normed", normed, self.stream, "d_model", "LayerNorm(x)")
-            return x + self._dropped(sublayer(normed))
-        return self.layer_norm(x + self._dropped(sublayer(x)))
+            return x + self._drop(sublayer(normed))
+        return self.layer_norm(x + self._drop(sublayer(x)))
 
-    def _dropped(self, x: Tensor) -> Tensor:
+    def _drop(self, x: Tensor) -> Tensor:
         # saves a decoding step nine calls that do nothing
         return self.dropout(x) if self.training else x
 

@@ -35,7 +35,7 @@ TASKS: dict[str, type[Any]] = {
         *SMALL_TASKS.values(),
     )
 }
-# tasks whose texts are made by a rule and are no sentences
+# tasks whose texts are made by a rule and are not sentences
 GENERATED: dict[str, type[Any]] = {DatesTask.name: DatesTask} | SMALL_TASKS
 TASK_NAMES = tuple(TASKS)
 # settings that `data` stores under their own names
@@ -47,7 +47,7 @@ def reopen_task(
 ) -> Task:
     """Open the task that a model was trained on, with the settings of that training.
 
-    `trained_on` is what the task's `data` described then; `model_settings` are the model's own.
+    `trained_on` is what the task's `data` returned then; `model_settings` are the model's own.
     """
     stored = {name: trained_on.get(name) for name in STORED}
     if (documents := trained_on.get("documents are")) in DOCUMENTS:

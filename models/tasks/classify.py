@@ -1,8 +1,8 @@
 """The `classify` task: labelled texts, whose class a model predicts.
 
 Radford et al. 2018, §3.2; Devlin et al. 2019, §4.1. Each line has a text, a tab and its label, or
-two texts and their label. Since such data are few, much of them is held out, by a hash of the first
-text: a fifth for testing, a tenth for validation. Five folds test on every text once.
+two texts and their label. Since such data are scarce, much of them is held out, by a hash of the
+first text: a fifth for testing, a tenth for validation. Five folds test on every text once.
 """
 
 import random
@@ -132,7 +132,7 @@ class ClassifyTask:
         return [self.example(text) for text in self._of("train")]
 
     def batches(self, seed: int) -> Iterator[Sequence[Labelled]]:
-        """Yield batches, with the texts of every epoch in another order."""
+        """Yield batches, with the texts of every epoch in a new order."""
         lengths = [(len(ids) - 1,) for ids, *_ in self._train]
         for epoch in count():
             for batch in bucket_by_length(
@@ -172,7 +172,7 @@ class ClassifyTask:
         if len(class_names) != len(self.labels):
             labels, classes = ", ".join(self.labels), ", ".join(class_names)
             raise DataError(
-                f"{names(self.paths)}: has the labels {labels}, but the model the classes {classes}"
+                f"{names(self.paths)}: has the labels {labels}, but the model has the classes {classes}"
             )
 
     @torch.inference_mode()
@@ -180,7 +180,7 @@ class ClassifyTask:
         self, model: Model, n: int | None = None, *, validation: bool = False,
         progress: Progress = no_progress,
     ) -> Evaluation:  # fmt: skip
-        """Return the accuracy on the first n held-out texts, in percent, beside baselines.
+        """Return the accuracy on the first n held-out texts, in percent, with baselines.
 
         These are naive Bayes on the training texts' words, on the model's tokens, and the most
         frequent class of the training. A model that also predicts tokens gets their perplexity.

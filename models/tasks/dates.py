@@ -33,10 +33,10 @@ class DatesTask(TextTask):
     def batches(self, seed: int) -> Iterator[Sequence[Pair]]:
         step = 0
         while True:
-            yield self._encoded(date_formats.training_examples(seed, step, self.batch_size))
+            yield self._encode_pairs(date_formats.training_examples(seed, step, self.batch_size))
             step += 1
 
-    def _encoded(self, examples: Sequence[date_formats.DateExample]) -> list[Pair]:
+    def _encode_pairs(self, examples: Sequence[date_formats.DateExample]) -> list[Pair]:
         sources = self.tokenizer.encode_many([e.source for e in examples])
         targets = self.tokenizer.encode_many([e.target for e in examples])
         return list(zip(sources, targets, strict=True))
@@ -45,7 +45,7 @@ class DatesTask(TextTask):
         return collate(examples, self.tokenizer)
 
     def validation(self) -> Sequence[Pair]:
-        return self._encoded(self._examples(1000, validation=True))
+        return self._encode_pairs(self._examples(1000, validation=True))
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         return [

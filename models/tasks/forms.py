@@ -1,4 +1,4 @@
-"""Forms of a generated example: what a family of models reads of it, and what it predicts.
+"""Forms of a generated example: what a family of models reads from it, and what it predicts.
 
 An encoder-decoder reads the source and writes the answer; GPT continues the source; BERT fills in
 letters that are masked in both together, and XLNet predicts them in an order.
@@ -32,10 +32,10 @@ LETTERS_MASKED_SHARE = 0.1  # of the letters of a text that are predicted at onc
 
 @dataclass(frozen=True)
 class Strings:
-    """A source, the answer to it, and what stands between them in one text.
+    """A source, its answer, and what joins them into one text.
 
     The letters at `places` of that text can be known from the others: all of the answer by default.
-    `ends` is False of a text that could go on for ever.
+    `ends` is False for a text that could continue forever.
     """
 
     source: str

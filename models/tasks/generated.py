@@ -29,8 +29,8 @@ def is_held_out_source(source: str) -> bool:
 class GeneratedTask:
     """Strings of one rule in one of FORMS.
 
-    Subclasses draw a source (`draw`) and answer it (`answer`). `joint` stands between the two, and
-    is part of the alphabet, where a model reads them as one text.
+    Subclasses draw a source (`draw`) and answer it (`answer`). `joint` comes between the two, and
+    is part of the alphabet, if a model reads them as one text.
     """
 
     name: str
@@ -117,7 +117,7 @@ class GeneratedTask:
         self, model: Model, n: int | None = None, *, validation: bool = False,
         progress: Progress = no_progress,
     ) -> Evaluation:  # fmt: skip
-        """Score what a model writes for the first n held-out sources, or letters it predicts."""
+        """Score the texts or letters that a model predicts for the first n held-out sources."""
         if self.read.writes:
             cases = self.held_out(n, validation=validation)
             return TextCases(cases, self.tokenizer, self.metric).evaluate(model, progress=progress)

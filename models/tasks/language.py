@@ -43,7 +43,7 @@ class LanguageTask(RunningText):
         return self.labels("train")
 
     def batches(self, seed: int) -> Iterator[Sequence[Window]]:
-        """Yield batches; every epoch cuts long documents in other places."""
+        """Yield batches; every epoch cuts long documents at different places."""
         epoch = 0
         while True:
             rng = random.Random(f"{seed}/{epoch}")
@@ -107,7 +107,7 @@ class LanguageTask(RunningText):
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Return test or validation documents, by their hash, as prompt and continuation.
 
-        Of a whole text the paragraphs count as documents.
+        The paragraphs of a whole text count as documents.
         """
         documents = self._as_read("validation" if validation else "test")
         return [

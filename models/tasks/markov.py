@@ -71,8 +71,8 @@ class MarkovTask(GeneratedTask):
     ) -> Evaluation:  # fmt: skip
         """Return how much of the exact predictor's gain over uniform guessing a model reaches.
 
-        That is 100·(ln 3 − loss)/(ln 3 − exact loss), within 0 to 100; beside it both losses, and
-        that of the letters' counts in the text so far, in nats per letter.
+        That is 100·(ln 3 − loss)/(ln 3 − exact loss), within 0 to 100; with it come both losses,
+        and that of the letters' counts in the text so far, in nats per letter.
         """
         texts, nats, n_letters = self._held_out_sources(validation)[:n], 0.0, 0
         with evaluating(model):

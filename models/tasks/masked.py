@@ -92,7 +92,7 @@ class MaskedTask(TextFiles):
             for batch in bucket_by_length(
                 [(len(ids) - 1,) for ids, *_ in rows], self.max_tokens, rng
             ):
-                yield [self._hidden(rows[i], rng) for i in batch]
+                yield [self._hide(rows[i], rng) for i in batch]
 
     def _pairs(self, running: Sequence[list[list[int]]], rng: random.Random) -> Iterator[MaskedRow]:
         """Yield running text as rows of two pieces.
@@ -162,7 +162,7 @@ class MaskedTask(TextFiles):
             raise DataError(f"masked language modelling needs a vocabulary with [{name.upper()}]")
         return special[0]
 
-    def _hidden(self, row: MaskedRow, rng: random.Random, *, always: bool = False) -> Masked:
+    def _hide(self, row: MaskedRow, rng: random.Random, *, always: bool = False) -> Masked:
         """Return the row with tokens masked (all with `always`), replaced or unchanged."""
         ids, segments, kind = list(row[0]), row[1], row[2]
         places = [i for i, token in enumerate(ids) if not self.tokenizer.is_special(token)]
@@ -190,8 +190,8 @@ class MaskedTask(TextFiles):
         """
         running, alone = self._sentences("validation" if validation else "test")
         rng = random.Random(0)
-        pairs = [self._hidden(row, rng, always=True) for row in self._pairs(running, rng)]
-        single = [self._hidden(self._row(ids), rng, always=True) for ids in alone if ids]
+        pairs = [self._hide(row, rng, always=True) for row in self._pairs(running, rng)]
+        single = [self._hide(self._row(ids), rng, always=True) for ids in alone if ids]
         longer, shorter = (pairs, single) if len(pairs) > len(single) else (single, pairs)
         step = max(1, len(longer) // max(1, len(shorter)))
         turns = [[*longer[i * step : (i + 1) * step], row] for i, row in enumerate(shorter)]

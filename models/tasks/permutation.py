@@ -128,8 +128,8 @@ class PermutationTask(RunningText):
     ) -> Evaluation:  # fmt: skip
         """Return −ln p per token over the first n held-out pieces, in nats and bits.
 
-        Each piece has a random order. Beside it: the same weights from left to right, and the
-        frequencies of the training tokens.
+        Each piece has a random order. The same weights from left to right and the frequencies of
+        the training tokens are baselines.
         """
         rows, rng = self._held_out_pieces(validation)[:n], random.Random(0)
         totals: dict[str, float] = defaultdict(float)

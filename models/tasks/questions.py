@@ -65,7 +65,7 @@ class SpanTask:
             generated if self.path is None else f"not stated; that of {self.path.name}"
         )
         self._vocab_size, self._tokenizer = vocab_size, tokenizer
-        self._split = {} if self.path is None else _separated(read_questions(self.path))
+        self._split = {} if self.path is None else _separate(read_questions(self.path))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -242,8 +242,8 @@ def read_questions(path: Path) -> list[BabiStory]:
     return questions
 
 
-def _separated(questions: Sequence[BabiStory]) -> dict[str, list[BabiStory]]:
-    """Return set → its questions; all questions on one text are in the same set."""
+def _separate(questions: Sequence[BabiStory]) -> dict[str, list[BabiStory]]:
+    """Return the questions of each set; all questions on one text are in the same set."""
     belongs = sets_of((question.context for question in questions), {})
     return {
         name: [question for question in questions if belongs[question.context] == name]

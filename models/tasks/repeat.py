@@ -1,8 +1,8 @@
-"""The `repeat` task: a block of letters comes again and again, each time after another distance.
+"""The `repeat` task: a block of letters is repeated, each time at a different distance.
 
 A model must look for the last occurrence of a letter and copy what followed it (induction, Olsson
-et al. 2022). Were the block always to return after the same number of letters, a fixed offset would
-do, and nothing else would be learned: that is what `period` "fixed" shows.
+et al. 2022). If the block always returned after the same number of letters, a fixed offset would be
+enough, and nothing else would be learned: that is what `period` "fixed" shows.
 """
 
 from random import Random
@@ -19,13 +19,13 @@ REPEAT_LENGTH = 30  # letters of a text; with <s> they fill a model's context
 REPEAT_STORED_LENGTH = REPEAT_LENGTH + 1 - MARKS  # letters of a text that a record stores
 VARIED, FIXED = "varied", "fixed"
 BLOCK_LENGTHS, GAP_LENGTHS = (3, 5), (0, 3)  # letters of a block, and between two: from, to
-PERIOD = 8  # letters of a block that returns at once
+PERIOD = 8  # letters of a block that is repeated without gaps
 OTHER_PERIODS_ACCURACY, OTHER_PERIODS = "accuracy on other periods", (3, 4, 5, 6, 7, 9, 10)
 INDUCTION = "induction score"
 
 
 class RepeatTask(GeneratedTask):
-    """Texts of one block of distinct letters; those that follow what was there are predicted."""
+    """Texts of one block of distinct letters; letters that repeat earlier text are predicted."""
 
     name, purpose = "repeat", "repeats what followed a letter before"
     alphabet, joint = REPEAT_LETTERS, ""
@@ -91,12 +91,12 @@ class RepeatTask(GeneratedTask):
 
 
 def periodic(rng: Random, period: int) -> str:
-    """Return a block of so many distinct letters again and again."""
+    """Return a block of this many distinct letters, repeated to the full length."""
     return ("".join(rng.sample(REPEAT_LETTERS, period)) * REPEAT_LENGTH)[:REPEAT_LENGTH]
 
 
 def with_gaps(rng: Random) -> str:
-    """Return a block of distinct letters again and again, with other letters in between."""
+    """Return a repeated block of distinct letters, with other letters in between."""
     block = rng.sample(REPEAT_LETTERS, rng.randint(*BLOCK_LENGTHS))
     others = [letter for letter in REPEAT_LETTERS if letter not in block]
     letters = rng.choices(others, k=rng.randint(*GAP_LENGTHS))
@@ -106,7 +106,7 @@ def with_gaps(rng: Random) -> str:
 
 
 def predictable_places(text: str) -> list[int]:
-    """Return the places whose letter followed the letter before it the last time, too."""
+    """Return the places whose letter also followed the one before it at its last occurrence."""
     last: dict[str, int] = {}
     places = []
     for i in range(1, len(text)):

@@ -84,13 +84,13 @@ class RunningText(TextFiles):
     def data(self) -> dict[str, Any]:
         counts = {name: len(documents) for name, documents in self._split.items()}
         sizes = {name: sum(map(len, documents)) for name, documents in self._split.items()}
-        how = {
+        description = {
             "documents": counts,
             "characters": sizes,
             "left out": self._n_left_out,
             "documents are": self._documents,
         }
-        return file_record(self.paths) | how
+        return file_record(self.paths) | description
 
 
 def document_pieces(

@@ -83,7 +83,7 @@ def make_story(part: StoryPart, n_facts: int, rng: random.Random) -> BabiStory:
         events.insert(rng.randint(0, len(events)), ("takes", name, thing))
     last = max(i for i, event in enumerate(events) if event == ("goes", name, place))
     events = [event for i, event in enumerate(events) if i <= last or event[:2] != ("goes", name)]
-    return _worded(
+    return _write_story(
         events, f"Where is {f'the {thing}' if thing else name}?", (name, place), n_facts, rng
     )
 
@@ -107,7 +107,7 @@ def _events(n: int, rng: random.Random) -> list[tuple[str, str, str]]:
     return events
 
 
-def _worded(
+def _write_story(
     events: list[tuple[str, str, str]],
     question: str,
     answer: tuple[str, str],

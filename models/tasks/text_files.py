@@ -55,7 +55,7 @@ def in_parts(text: str, shares: Sequence[float]) -> list[str]:
 
 
 def split_documents(paths: Sequence[Path], documents: str) -> tuple[dict[str, list[str]], int]:
-    """Return set → its distinct documents, and the number of documents in no set.
+    """Return the distinct documents of each set, and the number of documents in no set.
 
     Lines and paragraphs are split by their hash, a whole text into contiguous parts.
     """

@@ -57,10 +57,10 @@ class TranslationTask(TextTask):
         self._held_out_paths = {
             name: as_paths(files) for name, files in held_out_files.items() if files is not None
         }
-        self._split, self._unused = self._separated()
+        self._split, self._unused = self._separate()
 
-    def _separated(self) -> tuple[dict[str, list[TextPair]], dict[str, int]]:
-        """Return set → its pairs, and the number of pairs in no set, by reason."""
+    def _separate(self) -> tuple[dict[str, list[TextPair]], dict[str, int]]:
+        """Return the pairs of each set, and the number of pairs in no set, by reason."""
         pairs = read_pairs(self.paths)
         from_files = {name: read_pairs(paths) for name, paths in self._held_out_paths.items()}
         belongs = sets_of(
@@ -95,7 +95,7 @@ class TranslationTask(TextTask):
 
     @cached_property
     def _train(self) -> list[Pair]:
-        return self._encoded("train")
+        return self._encode_pairs("train")
 
     def _pairs(self, split: str) -> list[TextPair]:
         if not self._split[split]:
@@ -105,7 +105,7 @@ class TranslationTask(TextTask):
             )
         return self._split[split]
 
-    def _encoded(self, split: str) -> list[Pair]:
+    def _encode_pairs(self, split: str) -> list[Pair]:
         pairs = self._pairs(split)
         sources = self.tokenizer.encode_many([s for s, _ in pairs])
         targets = self.tokenizer.encode_many([t for _, t in pairs])
@@ -134,7 +134,7 @@ class TranslationTask(TextTask):
         return collate(examples, self.tokenizer)
 
     def validation(self) -> Sequence[Pair]:
-        return self._encoded("validation")[:2000]
+        return self._encode_pairs("validation")[:2000]
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Return distinct sources with all translations as references, ordered by hash."""

@@ -1,6 +1,6 @@
 """Multinomial naive Bayes: a text classified without its word order.
 
-Its items are words or a model's own tokens; a model that reads must beat it.
+Its items are words or a model's own tokens; a model that reads word order must beat it.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Padded batches, filled by token count, so that one of long sentences holds fewer of them."""
+"""Padded batches, filled by token count, so that a batch of long sentences holds fewer."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -51,14 +51,14 @@ class Batch:
         return 0 if self.classes is None else int((self.classes != NO_LABEL).sum())
 
     def to(self, device: torch.device) -> "Batch":
-        """Return it on the device, where a GPU takes it in while it works on something else."""
+        """Return it on the device; a GPU copies it while it works on something else."""
 
-        def moved(ids: Tensor) -> Tensor:
+        def move(ids: Tensor) -> Tensor:
             ids = ids.pin_memory() if device.type == "cuda" else ids
             return ids.to(device, non_blocking=True)
 
-        classes = None if self.classes is None else moved(self.classes)
-        return Batch(tuple(map(moved, self.inputs)), moved(self.labels), classes)
+        classes = None if self.classes is None else move(self.classes)
+        return Batch(tuple(map(move, self.inputs)), move(self.labels), classes)
 
 
 def collate(pairs: Sequence[Pair], tokenizer: Tokenizer) -> Batch:

@@ -1,6 +1,6 @@
 """Layers that torch compiles for training on a GPU: each kind once, however many there are.
 
-The rest of the model runs as it is written, and so does all of it while it is recorded, edited or
+The rest of the model runs uncompiled, and so does all of it while it is recorded, edited or
 validated (models.trace.compiled).
 """
 
@@ -36,14 +36,14 @@ def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
         if isinstance(module, Stack):
             module.register_forward_pre_hook(_combine_masks)
         elif isinstance(module, (SelfLayer, CrossLayer)):
-            options = {"guard_filter_fn": _but_paths}
+            options = {"guard_filter_fn": _without_paths}
             module.compile(backend=backend, dynamic=True, options=options)
         elif isinstance(module, LearnedSimilarity):
             module.kernel = kernel
 
 
-def _but_paths(guards: Sequence[Any]) -> list[bool]:
-    """Keep all conditions for running compiled code but the module's path, which names a record.
+def _without_paths(guards: Sequence[Any]) -> list[bool]:
+    """Keep all conditions for running compiled code except the module's path, which names records.
 
     Otherwise each layer would be compiled by itself.
     """
@@ -51,10 +51,10 @@ def _but_paths(guards: Sequence[Any]) -> list[bool]:
 
 
 def _combine_masks(stack: nn.Module, inputs: tuple[Any, ...]) -> None:
-    """Work out what all layers of a stack share, which depends on the tokens, before they run.
+    """Compute what all layers of a stack share, which depends on the tokens, before they run.
 
-    Whether a mask blocks anything is not asked: the answer would wait for all that a GPU still has
-    to do.
+    It is not checked whether a mask blocks anything: the answer would have to wait for the pending
+    work of the GPU.
     """
     for mask in inputs:
         if isinstance(mask, Mask):

@@ -1,8 +1,8 @@
 """A run that another process controls: commands as lines on stdin, reports as JSON lines on stdout.
 
 The commands are `pause`, `go`, `step`, `speed N` (steps a second, 0: no limit), `watch SITE` and
-`stop`. The run ends like one stopped by Ctrl-C when its stdin ends, so that it outlives nobody.
-Commands and reports change when steps are taken, never what they compute.
+`stop`. The run ends like one stopped by Ctrl-C when its stdin ends, so that it never outlives the
+other process. Commands and reports change when steps are taken, never what they compute.
 """
 
 import json
@@ -80,7 +80,7 @@ class Controls:
 
 
 class Reports:
-    """JSON lines; after the reader has gone, nothing."""
+    """JSON lines; nothing is written once the reader has gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._lock = stream, threading.Lock()
@@ -103,11 +103,11 @@ class ControlledTraining:
         self._n_rows = 0  # of the curve, reported so far
         self._last = 0.0  # when the last report was made
         self._watching = 0.0  # s of processor time
-        self._begun = 0.0  # processor time of the thread when the run began
+        self._started = 0.0  # processor time of the thread when the run began
 
     def follow(self) -> bool:
         """Train to the end; return False if the run was stopped, after saving it."""
-        trainer, self._begun = self.trainer, time.thread_time()
+        trainer, self._started = self.trainer, time.thread_time()
         if trainer.step == 0:
             trainer.save_beginning()
         self._describe(state="running")
@@ -144,7 +144,7 @@ class ControlledTraining:
         self._last = time.monotonic()
 
     def _may_watch(self) -> bool:
-        return self._watching <= CONTROLLED_WATCH_SHARE * (time.thread_time() - self._begun)
+        return self._watching <= CONTROLLED_WATCH_SHARE * (time.thread_time() - self._started)
 
 
 def follow_controlled(trainer: Trainer, score: Callable[[], None]) -> int:

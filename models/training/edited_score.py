@@ -25,15 +25,15 @@ OF_TASK = {"translation": "BLEU"} | dict.fromkeys(
 class EditedScore:
     """Scores of the same texts without and with edits.
 
-    Written texts are decoded greedily and scored in percent; a loss is in nats. `change` is after −
-    before with its 95 % paired-bootstrap interval over texts.
+    Generated texts are decoded greedily and scored in percent; a loss is in nats. `change` is after
+    − before with its 95 % paired-bootstrap interval over texts.
     """
 
     metric: str  # of METRICS, or the loss with its unit
     before: float
     after: float
     change: Interval
-    texts: tuple[tuple[str, str], ...]  # what is written for each case before and after
+    texts: tuple[tuple[str, str], ...]  # generated for each case, before and after
     n: int
 
     @property
@@ -89,7 +89,7 @@ class EditedScoring:
             yield i + 1
 
     def score(self) -> EditedScore:
-        """Return the score, all texts done."""
+        """Return the score, once all texts are done."""
         if not self.is_written:
             was, now = (torch.tensor(one) for one in zip(*self._losses, strict=True))
             unit = LOSS_UNITS[self._measure.kind] if self._measure else ""
@@ -164,7 +164,7 @@ def _change(
 
 def _counts(texts: Sequence[str], cases: Sequence[Case]) -> Float[Tensor, "text ten"]:
     """Return what corpus BLEU sums over texts: matches and n-grams for n = 1 to 4, both lengths."""
-    measure = sacrebleu.BLEU(effective_order=True)  # of the counts alone; the score is not used
+    measure = sacrebleu.BLEU(effective_order=True)  # for the counts alone; the score is not used
     scores = [
         measure.sentence_score(text, list(case.references))
         for text, case in zip(texts, cases, strict=True)

@@ -25,7 +25,7 @@ def generate_texts(
     """Yield (index of the source, generated text), in batches of similar length, shortest first.
 
     A source ends with </s>; a prompt that the model continues begins with <s>, and those of a batch
-    are equally long, since the text goes on right after them.
+    are equally long, since the text continues right after them.
     """
     start_id, end_id = tokenizer.start_id, tokenizer.end_id
     if start_id is None or end_id is None:
@@ -34,7 +34,7 @@ def generate_texts(
     ids = [(start_id, *i) if model.continues else (*i, end_id) for i in every]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     device = model.embedding.weight.device
-    for part in _batches(order, ids, batch_size, alike=model.continues):
+    for part in _batches(order, ids, batch_size, same_length=model.continues):
         rows = [torch.tensor(ids[i]) for i in part]
         padded = torch.nn.utils.rnn.pad_sequence(
             rows, batch_first=True, padding_value=tokenizer.pad_id
@@ -44,10 +44,10 @@ def generate_texts(
 
 
 def _batches(
-    order: Sequence[int], ids: Sequence[Sequence[int]], size: int, *, alike: bool
+    order: Sequence[int], ids: Sequence[Sequence[int]], size: int, *, same_length: bool
 ) -> Iterator[list[int]]:
-    """Yield this order in batches of at most `size`, each of one length if `alike`."""
-    for _, group in groupby(order, lambda i: len(ids[i]) if alike else 0):
+    """Yield this order in batches of at most `size`, each of one length if `same_length`."""
+    for _, group in groupby(order, lambda i: len(ids[i]) if same_length else 0):
         part = list(group)
         yield from (part[start : start + size] for start in range(0, len(part), size))
 

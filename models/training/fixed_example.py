@@ -21,13 +21,13 @@ MAX_WATCHED_WEIGHTS = 2**15  # weights in one report; a site with more is not wa
 def example_fields(task: Task, model: Model) -> list[str]:
     """Return the texts of the model's fields for the first validation case, with its answer.
 
-    Nothing where the validation split has no such case, as in a very short text.
+    Empty if the validation split has no case, as for a very short text.
     """
     if not (cases := task.held_out(1, validation=True)):
         return []
     (case,) = cases
     fields = case.fields
-    # without the answer the model would write its own, another one at every step
+    # without the answer the model would write its own, a different one at every step
     return [*fields, case.references[0]] if model.translates and len(fields) == 1 else fields
 
 

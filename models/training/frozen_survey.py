@@ -21,7 +21,7 @@ from models.training.task import Task
 FROZEN_SURVEY = "frozen"  # its name
 GUIDED_STEPS = 3000  # of gradient descent, for each model
 GUIDED_TOKENS = 1024  # of sources and targets in one batch of files
-GUIDED_SEEDS = 2  # models under each guide, whose parameters begin otherwise
+GUIDED_SEEDS = 2  # models under each guide, whose parameters start differently
 GUIDED_RATE, GUIDED_WARMUP = 5e-3, 50  # Adam's largest learning rate, and the steps up to it
 TESTED_AT_ONCE = 50  # texts
 MIN_TESTED = 8  # texts
@@ -29,7 +29,7 @@ MIN_TESTED = 8  # texts
 
 @dataclass
 class GuidedTraining:
-    """Training texts and tested ones for guided models, with the weights imposed on each batch."""
+    """Training and test texts for guided models, with the weights imposed on each batch."""
 
     model: Model  # whose weights are frozen
     task: Task
@@ -43,9 +43,9 @@ class GuidedTraining:
         batches = islice(self.task.batches(self.seed), self.steps)
         parts = range(0, len(self.tested), TESTED_AT_ONCE)
         tested = [self.tested[first : first + TESTED_AT_ONCE] for first in parts]
-        self.batches = [self._collated(each) for each in (*batches, *tested)]
+        self.batches = [self._collate(each) for each in (*batches, *tested)]
 
-    def _collated(self, examples: Sequence[Any]) -> Batch:
+    def _collate(self, examples: Sequence[Any]) -> Batch:
         return self.task.collate(examples).to(self.model.device)
 
     def trained(
@@ -68,7 +68,7 @@ class GuidedTraining:
         return [share for part in parts for share in part]
 
     def weights(self, guide: str, i: int) -> Weights | None:
-        """Return the weights that a guide imposes on batch i; they are worked out once."""
+        """Return the weights that a guide imposes on batch i; they are computed once."""
         weigh, known = GUIDES[guide], self._known.setdefault(guide, {})
         if weigh is not None and i not in known:
             known[i] = weigh(self.model, self.batches[i])
@@ -114,8 +114,8 @@ def survey_frozen(
     """Return how many held-out tokens guided models predict, and what the imposed weights gain.
 
     They read the reference translation as far as it is written, and predict its next token. Each is
-    the mean of GUIDED_SEEDS models, seeds `seed` and on; the intervals are over texts, those of the
-    gains over differences in each text.
+    the mean of GUIDED_SEEDS models, with seeds from `seed` on; the intervals are over texts, those
+    of the gains over differences in each text.
 
     Raises:
         ValueError: the model has no attention from target to source, or there are too few texts.
@@ -133,7 +133,7 @@ def survey_frozen(
         each = []
         for guide_seed in range(seed, seed + GUIDED_SEEDS):
             before = done
-            predict = partial(_predicted, training, guide, guide_seed, advance)
+            predict = partial(_predict, training, guide, guide_seed, advance)
             each.append(parts.numbers(f"{guide} {guide_seed}", 1, predict))
             progress(done := before + steps, n)
         shares[guide] = [sum(values) / len(values) for values in zip(*each, strict=True)]
@@ -150,7 +150,7 @@ def check_imposable(scope: Scope) -> None:
     """Check that a model has weights to impose, which do not know the token to predict.
 
     Raises:
-        ValueError: it has not.
+        ValueError: it has no such weights.
     """
     kinds = scope.model.kinds if isinstance(scope.model, EncoderDecoder) else ()
     if not any(map(aligns, kinds)):
@@ -161,18 +161,18 @@ def check_imposable(scope: Scope) -> None:
         kind.query_stream == kind.key_stream == "target" and not kind.is_causal for kind in kinds
     ):
         raise ValueError(
-            f"the decoder of {scope.name} sees the tokens to predict: its weights could tell them"
+            f"the decoder of {scope.name} sees the tokens to predict: its weights could reveal them"
         )
 
 
-def _predicted(
+def _predict(
     training: GuidedTraining, guide: str, seed: int, advance: Callable[[], object]
 ) -> list[float]:
     return training.shares(training.trained(guide, seed, advance), guide)
 
 
 def held_out_pairs(scope: Scope, task: Task, n: int) -> list[Pair]:
-    """Return the first n held-out texts with their first reference, as far as the model reads them.
+    """Return the first n held-out texts that the model can read, with their first reference.
 
     Raises:
         ValueError: there are too few.

@@ -6,9 +6,9 @@ beside the token it has written last,
 
     c_i = Σ_j α_ij tanh(W_x x_j + b_x)     y_i from tanh(W_r [y_{i−1}; c_i] + b_r)
 
-which is Bahdanau's model without its two recurrences. It is trained for each kind of α in
-GUIDES, on the same texts and from the same parameters; of the surveyed model it gets nothing but
-the weights. Wiegreffe and Pinter's classifiers read no token before; a translator has to. They also
+which is Bahdanau's model without its two recurrences. It is trained for each kind of α in GUIDES,
+on the same texts and from the same parameters; from the surveyed model it gets nothing but the
+weights. Wiegreffe and Pinter's classifiers read no token before; a translator has to. They also
 impose an adversary's weights, for which a second model would have to be trained.
 """
 

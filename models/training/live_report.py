@@ -22,7 +22,7 @@ from models.training_record import check_record
 
 REQUEST, REPORT = ".watch", ".report.json"
 REPORT_SECONDS = 0.5  # s between two reports
-FRESH = 10.0  # s for which a request holds
+FRESH = 10.0  # s for which a request is valid
 REPORT_SHARE = 0.07  # of the time, at most, for reports
 REPORTED_ROWS = 500  # rows of the curve in a report, the newest; the record has those before
 MAX_REQUEST_BYTES = 200  # bytes of a request
@@ -31,7 +31,7 @@ MAX_REPORT_BYTES = 2**20  # bytes of a report
 
 @contextmanager
 def reporting(trainer: Trainer) -> Iterator[Callable[[StepRecord], None]]:
-    """Yield a function that reports a step of the run to whoever asks, and clear up at the end."""
+    """Yield a function that reports a step of the run to whoever asks, and clean up at the end."""
     reports = _Reports(trainer)
     reports.remove()
     try:
@@ -43,7 +43,7 @@ def reporting(trainer: Trainer) -> Iterator[Callable[[StepRecord], None]]:
 class _Reports:
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
-        self._example: FixedExample | None = None  # made for the first who asks
+        self._example: FixedExample | None = None  # made at the first request
         self._begun, self._last, self._spent = time.perf_counter(), 0.0, 0.0
 
     def report(self, record: StepRecord) -> None:
@@ -79,8 +79,8 @@ class _Reports:
 def request_attention(folder: Path, site: str) -> None:
     """Ask the run in a folder for reports with the attention of a site; "" for none.
 
-    Only a plain file of this name is written, never one that a link leads to. In a folder that may
-    not be written, nothing is asked.
+    Only a plain file of this name is written, never one that a link leads to. In a folder that
+    cannot be written to, nothing is requested.
     """
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with suppress(OSError):
@@ -96,7 +96,7 @@ def request_attention(folder: Path, site: str) -> None:
 
 
 def requested_site(folder: Path) -> str | None:
-    """Return the site of a fresh request; None if nobody looks."""
+    """Return the site of a fresh request; None if nobody is looking."""
     try:
         if abs(time.time() - (folder / REQUEST).lstat().st_mtime) > FRESH:
             return None

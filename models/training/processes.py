@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 def joined_processes(device: torch.device) -> Iterator[int]:
     """Join the other processes under torchrun, and leave them at the end.
 
-    Gives the rank of this one, 0 when it is alone.
+    Yields the rank of this process, 0 when it is alone.
     """
     joins = "RANK" in os.environ and not dist.is_initialized()
     if joins:

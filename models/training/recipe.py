@@ -10,7 +10,7 @@ MIN_RATIO = 1.01  # of snapshot_ratio
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of a run but its data, its sizes and its device."""
+    """All settings of a run except its data, its sizes and its device."""
 
     steps: int
     warmup: int = 1000  # steps of rising learning rate; 4000 in the paper

@@ -202,19 +202,19 @@ def plan_for(task: str, model: str, n_pairs: int | None = None) -> Plan:
 
 
 SMALL_FILE = 300_000  # characters
-_OF_SMALL_FILES = {
+_SMALL_FILE_LIMITS = {
     "d_model": 64, "n_heads": 4, "d_ff": 128, "n_layers": 2, "n_encoder_layers": 2, "n_decoder_layers": 2,
     "d_hidden": 96, "d_align": 96, "vocab_size": 1000, "max_tokens": 2048,
 }  # fmt: skip
 
 
 def for_small_file(plan: Plan, n_characters: int) -> Plan:
-    """Return the plan, smaller and a quarter as long where there are few characters."""
+    """Return the plan, smaller and a quarter as long if there are few characters."""
     if n_characters >= SMALL_FILE:
         return plan
     sizes, data = (
         {
-            name: min(value, _OF_SMALL_FILES[name]) if name in _OF_SMALL_FILES else value
+            name: min(value, _SMALL_FILE_LIMITS[name]) if name in _SMALL_FILE_LIMITS else value
             for name, value in values.items()
         }
         for values in (plan.sizes, plan.data)

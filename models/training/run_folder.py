@@ -53,7 +53,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
 def is_claimed(folder: Path) -> bool:
     """Return True if a process is writing into the folder; nothing in it is changed.
 
-    A folder that may only be read is seen, too.
+    It works for a read-only folder, too.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
@@ -108,14 +108,14 @@ def write_snapshot(folder: Path, model: Model, step: int) -> None:
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:
-    """Write a training state with its checksum, replacing the file whole."""
+    """Write a training state with its checksum, replacing the whole file."""
     content = io.BytesIO()
     torch.save(state, content)
     write_bytes(path, content.getvalue() + _MARK + checksum(content.getvalue()).encode())
 
 
 def read_state(path: Path, device: torch.device) -> Any:
-    """Read what `write_state` wrote, without unpickling.
+    """Read a state that `write_state` wrote, without unpickling arbitrary objects.
 
     Raises:
         CheckpointError: The state is missing or damaged.

@@ -45,7 +45,7 @@ def check_same_run(path: Path, state: Any, current: dict[str, Any]) -> None:
         )
     if state.get("first_batch", current["first_batch"]) != current["first_batch"]:
         raise CheckpointError(
-            f"{path}: that run had another first batch; keep the data and its settings"
+            f"{path}: that run had a different first batch; keep the data and its settings"
         )
 
 

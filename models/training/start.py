@@ -54,7 +54,7 @@ class Start:
 
 
 def freeze(model: Model, initialised: dict[str, int]) -> None:
-    """Train only the parameters that were not copied, and the appended rows of one that has grown.
+    """Train only the parameters that were not copied, and the appended rows of those that grew.
 
     All else stays bit-equal.
     """

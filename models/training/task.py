@@ -56,7 +56,7 @@ MARKS = 3  # tokens that a model may add to it
 def validation_texts(task: "Task", n_ctx: int) -> list[list[str]]:
     """Return texts of the validation split for the record: what a model reads, field by field.
 
-    They are what the baselines "mean" and "resample" of an intervention are taken from.
+    The baselines "mean" and "resample" of an intervention are computed from them.
     """
     max_tokens = min(n_ctx, MAX_STORED_TOKENS) - MARKS
     texts = [case.fields for case in task.held_out(4 * N_STORED_TEXTS, validation=True)]
@@ -109,7 +109,7 @@ class Evaluated(Protocol):
 
 @runtime_checkable
 class SnapshotMeasured(Protocol):
-    """Measures that are so quick that they are taken of every snapshot of a run."""
+    """Measures that are quick enough to be taken of every snapshot of a run."""
 
     def snapshot_measures(self, model: Any, /) -> dict[str, float]:
         """Return measures of a model by name."""

@@ -100,7 +100,7 @@ class Trainer:
         while share and not self.stopped_early:
             start = time.perf_counter()
             loss, tokens = self._gradients(wrapped, share), share.n_labels
-            share = next(shares, None)  # made while a GPU still works
+            share = next(shares, None)  # made while a GPU is still working
             loss = self._update(loss)
             seconds = time.perf_counter() - start
             self.seconds += seconds

@@ -286,7 +286,7 @@ def test_settings_that_cannot_be(files, settings, message):
 def test_a_model_of_other_classes(task):
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="a,b,c")
     with pytest.raises(
-        DataError, match="has the labels bad, good, but the model the classes a, b, c$"
+        DataError, match="has the labels bad, good, but the model has the classes a, b, c$"
     ):
         task.evaluate(model)
 
@@ -464,7 +464,7 @@ def test_the_commands(begun, files, tmp_path, capsys):
         ),
         (
             ["--classes", "one,two,three"],
-            "has the labels bad, good, but the model the classes one, two, three",
+            "has the labels bad, good, but the model has the classes one, two, three",
         ),
         (["--from", "gpt", "--d-model", "48"], "must have shape"),
     ],

@@ -196,7 +196,7 @@ def test_watching_takes_a_small_share_of_the_processor_time(tmp_path, monkeypatc
     between = spent[1:-1]  # the first and the last picture are always made
     assert between
     assert len(spent) < 60
-    begun = one.controlled._begun
+    begun = one.controlled._started
     assert all(watching <= 0.08 * (total - begun) for watching, total in between)
 
 

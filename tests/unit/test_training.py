@@ -238,7 +238,7 @@ def test_a_file_that_a_killed_run_left_half_written_is_no_obstacle(tmp_path):
         ({"d_ff": 67}, "that run had d_ff = 61, this one has 67"),
         (
             {"task": Reversal(batch_size=5)},
-            "that run had another first batch",
+            "that run had a different first batch",
         ),
     ],
 )
