@@ -4,8 +4,8 @@ A checkpoint is a folder of config.json, model.safetensors, tokenizer.json and t
 Weights are stored in half precision. Every file is replaced whole or not at all. The weights are
 written last and carry their training step; if the run was killed before that, a record that is
 ahead of the weights is cut back to their step on reading. The record holds the checksums of the
-other files, so a changed or exchanged file is reported. A file without a checksum there (an older
-checkpoint, one made by hand) opens unchecked; `seal` adds the checksums.
+other files, so a changed or exchanged file is reported. A file without a checksum there (of an
+older checkpoint, or one made by hand) opens unchecked; `seal` adds the checksums.
 """
 
 import json
@@ -99,7 +99,7 @@ def add_to_record(folder: Path, **entries: Any) -> None:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """Return file → checksum of each file that the record covers.
+    """Return the checksum of each file that the record covers, by file name.
 
     These are configuration, tokenizer, weights and snapshots.
     """

@@ -26,7 +26,7 @@ MAX_FILE_BYTES = {
     TOKENIZER: 2**25,
     RECORD: 2**24,
     WEIGHTS: weights.MAX_WEIGHTS_BYTES,
-}  # bytes, at most, of each file
+}  # largest size of each file
 CHUNK = 2**24  # bytes of weights per read
 
 
@@ -114,7 +114,7 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
     """
     largest = MAX_FILE_BYTES.get(path.name, MAX_FILE_BYTES[WEIGHTS]) if largest is None else largest
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise CheckpointError(f"{path}: not a regular file")
@@ -135,7 +135,7 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
     return content
 
 
-def _open_at_once(path: str, flags: int) -> int:
+def _open_without_waiting(path: str, flags: int) -> int:
     """Open without waiting for the other end of a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 

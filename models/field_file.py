@@ -15,15 +15,15 @@ _File = TypeVar("_File", bound="FieldFile")
 class FieldFile(str):
     """The bytes of a file; as a text, its name.
 
-    So it can be shown wherever the values of fields are put into words. Two are equal if they are
-    of the same kind and have the same name and bytes.
+    It can thus be shown wherever a text names the values of fields. Two are equal if they are of
+    the same kind and have the same name and bytes.
     """
 
     unnamed: ClassVar[str] = "file"
     content: bytes
 
     def __new__(cls: type[_File], name: str, content: bytes) -> _File:
-        """Return a file of this name, shortened to what is shown of it."""
+        """Return a file of this name, shortened for display."""
         file = str.__new__(cls, printable(name)[:MAX_NAME_LENGTH] or cls.unnamed)
         file.content = content
         return file

@@ -23,8 +23,8 @@ def held_out(scope: Scope, paths: Sequence[Path] | None, limit: int) -> list[dic
     """Return the first held-out texts that the model can read.
 
     Without a file they are those that the checkpoint's record holds, or are generated. Data that
-    the model was trained on is split as in training; any other file is read whole: pairs, one
-    text a line, or a table of texts.
+    the model was trained on is split as in training; any other file is read whole: pairs, one text
+    per line, or a table of texts.
 
     Raises:
         ValueError: there are too few.
@@ -95,7 +95,7 @@ def yield_held_out(
     Raises:
         ValueError: files must be named.
     """
-    if task := _trained_on(scope, paths):
+    if task := _training_task(scope, paths):
         yield from (case.fields for case in task.held_out(2 * limit))
     elif paths is None:
         if not scope.held_out:
@@ -126,7 +126,7 @@ def _read_texts(scope: Scope, path: Path) -> Iterator[Sequence[str]]:
         yield columns[: min(n, len(fields))]
 
 
-def _trained_on(scope: Scope, paths: Sequence[Path] | None) -> Task | None:
+def _training_task(scope: Scope, paths: Sequence[Path] | None) -> Task | None:
     """Return the task that the model was trained on, if this is its data."""
     trained_on = scope.training.get("data", {})
     if scope.task not in TASK_NAMES or (paths is None and "generator" not in trained_on):
@@ -134,6 +134,6 @@ def _trained_on(scope: Scope, paths: Sequence[Path] | None) -> Task | None:
     settings = {"tokenizer": scope.tokenizer, "n_ctx": scope.n_ctx}
     try:
         task = reopen_task(scope.task, paths, trained_on, **settings)
-    except DataError:  # files of another form
+    except DataError:  # files in another format
         return None
     return task if task.data() == trained_on else None

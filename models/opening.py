@@ -25,8 +25,8 @@ def shipped() -> list[str]:
     return list(_names(folder, folder.stat().st_mtime_ns))
 
 
-@lru_cache(maxsize=1)  # a page asks for every model of its menu
-def _names(folder: Path, changed: int) -> tuple[str, ...]:
+@lru_cache(maxsize=1)  # a page requests every model in its menu
+def _names(folder: Path, mtime: int) -> tuple[str, ...]:
     return tuple(sorted(p.parent.name for p in folder.glob("*/config.json")))
 
 

@@ -33,7 +33,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_DEEPEST = 8
+_MAX_DEPTH = 8
 NOT_PERCENT = (
     "perplexity", "bits per byte", "nats per character", "nats per letter", "induction score",
 )  # ≥ 0  # fmt: skip
@@ -58,7 +58,7 @@ def _check_plain(record: dict[str, Any]) -> None:
     ]
     while pending:
         name, value, depth = pending.pop()
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise ValueError(f"{name} is nested too deeply")
         if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
             raise ValueError(f"{name!a:.60} holds a lone surrogate (half of a character)")

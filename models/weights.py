@@ -21,8 +21,8 @@ from models.architectures import Config, Model, build
 MAX_WEIGHTS_BYTES = 4 * 2**30  # bytes that opening one model may take
 MAX_HEADER_BYTES = 2**20  # bytes of a header, four times what 256 layers need
 STORED_FLOATS = ("F16", "BF16", "F32")
-# bytes while a model is opened: a parameter in the file, as read, and in the model; a value of a
-# position table while it is computed
+# bytes needed to open a model: per parameter (in the file, as read, in the model) and per value of
+# a position table while it is computed
 _PARAMETER, _POSITION = 4 + 4 + 4, 28
 
 
@@ -84,16 +84,16 @@ def header_of(content: bytes) -> WeightsHeader:
     return WeightsHeader(shapes, int(step))
 
 
-class _Unfilled(TorchFunctionMode):
-    """Leave random values undrawn: on the meta device parameters have none.
+class _WithoutInitialisation(TorchFunctionMode):
+    """Skip random initialisation: on the meta device parameters hold no values.
 
-    torch would import its compiler for them, which takes as long as opening ten checkpoints.
+    torch would import its compiler for it, which takes as long as opening ten checkpoints.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Return the tensor of a function that would draw; call any other."""
+        """Return the tensor of a function that would initialise it; call any other function."""
         if getattr(func, "__name__", "") in ("normal_", "uniform_"):
             return args[0] if args else (kwargs or {})["tensor"]
         return func(*args, **(kwargs or {}))
@@ -105,7 +105,7 @@ def blank(config: Config) -> Model:
     Raises:
         ValueError: Opening the real model would take too much memory.
     """
-    with torch.device("meta"), _Unfilled():
+    with torch.device("meta"), _WithoutInitialisation():
         model = build(config)
     n_bytes = _PARAMETER * sum(p.numel() for p in model.parameters()) + _POSITION * sum(
         b.numel() for b in model.buffers()

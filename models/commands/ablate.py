@@ -19,7 +19,7 @@ ABLATION_BASELINES = ("zero", "uniform")
 def add_ablate(commands: Commands) -> None:
     """Add `attnscope ablate`."""
     ablate = commands.add_parser(
-        "ablate", help="print what each head off does to the loss on held-out texts"
+        "ablate", help="print what switching each head off does to the loss on held-out texts"
     )
     ablate.add_argument("checkpoint")
     ablate.add_argument(
@@ -43,7 +43,9 @@ def add_ablate(commands: Commands) -> None:
         "--seed", type=seed, default=0, help="random seed of the orders and intervals (0)"
     )
     ablate.add_argument(
-        "--out", type=Path, help="where losses are kept, to stop and continue (ablate-NAME.json)"
+        "--out",
+        type=Path,
+        help="where losses are saved, so that a stopped run can continue (ablate-NAME.json)",
     )
     ablate.add_argument(
         "--record",
@@ -79,11 +81,11 @@ def _report(sweep: Sweep) -> None:
     print(
         f"{sweep.scope.name}: each of {len(results)} heads off ({sweep.baseline}), change of the loss in "
         f"{sweep.unit} on {n // 2} texts, 95 % paired-bootstrap interval; * significant on the other "
-        f"{n - n // 2} texts, with the same sign, by sign flips after Holm's correction ({marked}; without one "
-        f"{0.05 * len(results):.1f} would be by chance)"
+        f"{n - n // 2} texts, with the same sign, by sign flips after Holm's correction ({marked}; without it "
+        f"{0.05 * len(results):.1f} would be marked by chance)"
     )
     if not sweep.swept().can_mark:
-        print(f"{n} texts are too few for an effect to be significant beside {len(results)} heads")
+        print(f"{n} texts are too few for an effect to be significant among {len(results)} heads")
     for one in results:
         name = f"{one.kind} layer {one.layer + 1} head {one.head + 1}"
         effect = one.effect

@@ -33,13 +33,13 @@ def add_app_flags(parser: argparse.ArgumentParser) -> None:
         "--allow-host",
         action="append",
         metavar="NAME",
-        help="a host name by which the app is reached (of a proxy, for example)",
+        help="a host name by which the app is reached (that of a proxy, for example)",
     )
     parser.add_argument(
         "--workers",
         type=int,
         metavar="N",
-        help="server processes that share the work of many people, each with models of its own "
+        help="server processes that share the work of many people, each with its own models "
         "(1; with --share one for each core, at most 4)",
     )
     parser.add_argument(

@@ -86,7 +86,9 @@ def _compare(options: argparse.Namespace) -> int:
     null_drawn = null_distances(null)
     matches = {kind.kind: match_heads(kind, null_drawn.get(kind.kind, ())) for kind in distances}
     intervals = {kind.kind: _intervals(kind, options.seed) for kind in distances}
-    saved = _saved(first, second, others, texts, distances, within, intervals, matches, null_drawn)
+    saved = _content(
+        first, second, others, texts, distances, within, intervals, matches, null_drawn
+    )
     _report(first, second, len(texts), distances, intervals, matches)
     write_bytes(path, json.dumps(saved, indent=1, ensure_ascii=False).encode())
     print(f"saved to {path}")
@@ -106,7 +108,7 @@ def _distances(
     return mean_distances(both, bar.update)
 
 
-def _saved(
+def _content(
     first: Scope,
     second: Scope,
     others: Sequence[Scope],
@@ -117,7 +119,7 @@ def _saved(
     matches: dict[str, list[Match]],
     null: dict[str, list[float]],
 ) -> dict[str, Any]:
-    """Return everything that was found; layers and heads are counted from 0."""
+    """Return all results; layers and heads are counted from 0."""
     similarity = {kind.kind: kind.mean.tolist() for kind in within}
     kinds = []
     for kind in distances:
@@ -187,7 +189,7 @@ def _report(
             )
     if any(match.p is not None for some in matches.values() for match in some):
         print(
-            "p: (1 + matches between the other checkpoints that are at least as close) / (1 + all of these)"
+            "p: (1 + matches between the other checkpoints that are at least as close) / (1 + all matches between them)"
         )
 
 

@@ -100,12 +100,12 @@ def _answers(trace: Trace) -> Iterator[str]:
     numbers = [output for output in trace.outputs.values() if isinstance(output, Numbers)]
     yield from (f"{' × '.join(map(str, output.shape))} numbers" for output in numbers)
     if ordered := [output for output in trace.outputs.values() if isinstance(output, TokenInOrder)]:
-        yield from _in_order(ordered[0], trace.streams[ordered[0].stream].tokens)
+        yield from _order_lines(ordered[0], trace.streams[ordered[0].stream].tokens)
     elif labelled := [o for o in trace.outputs.values() if isinstance(o, TokenClasses)]:
         row = trace.streams[labelled[0].stream]
         if isinstance(row, SoundRow):  # the classes are letters, which make up a text
             yield trace.output
-        yield from _labelled(labelled[0], labelled[0].parts or row.tokens)
+        yield from _label_lines(labelled[0], labelled[0].parts or row.tokens)
     elif len(classes) + len(numbers) < len(trace.outputs):
         yield trace.output
     for output in trace.outputs.values():
@@ -117,14 +117,14 @@ def _answers(trace: Trace) -> Iterator[str]:
         yield f"{name}: " + ", ".join(f"{one} {percent(p, 1)}" for one, p in each)
 
 
-def _labelled(output: TokenClasses, tokens: Sequence[str]) -> Iterator[str]:
+def _label_lines(output: TokenClasses, tokens: Sequence[str]) -> Iterator[str]:
     best = output.log_probs.amax(-1).exp().tolist()
     for token, name, p in zip(tokens, output.predicted, best, strict=True):
         yield f"{token:16} {name} ({percent(p, 1)})"
 
 
-def _in_order(output: TokenInOrder, tokens: Sequence[str]) -> Iterator[str]:
+def _order_lines(output: TokenInOrder, tokens: Sequence[str]) -> Iterator[str]:
     for position in output.order:
         p, bits = float(output.log_probs[position].max().exp()), float(output.surprisal[position])
         yield f"{position:3} {tokens[position]:16} {bits:6.2f} bits; expected {output.predicted[position]} ({percent(p, 1)})"
-    yield f"{float(output.surprisal.sum()):.2f} bits in all"
+    yield f"{float(output.surprisal.sum()):.2f} bits in total"

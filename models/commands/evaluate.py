@@ -124,9 +124,9 @@ def _check_options(scope: Scope, metric: str, options: argparse.Namespace) -> No
 def _evaluate(
     cases: Evaluated, scope: Scope, limit: int | None = None, label: str = ""
 ) -> Evaluation:
-    """Evaluate a model on held-out cases, with a progress bar meanwhile."""
+    """Evaluate a model on held-out cases, with a progress bar."""
     with tqdm(unit="case", leave=False, desc=label or None) as bar:
-        return cases.evaluate(scope.model, limit, progress=_shown(bar))
+        return cases.evaluate(scope.model, limit, progress=_show_on(bar))
 
 
 def _with_baselines(evaluation: Evaluation) -> Evaluation:
@@ -134,7 +134,7 @@ def _with_baselines(evaluation: Evaluation) -> Evaluation:
     return replace(evaluation, measures=measures, baselines=dict)
 
 
-def _shown(bar: Any) -> Progress:
+def _show_on(bar: Any) -> Progress:
     def show(done: int, total: int) -> None:
         bar.total = total
         bar.update(done - bar.n)
@@ -188,7 +188,7 @@ def _entry(scope: Scope, metric: str, evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _evaluate_snapshots(scope: Scope, cases: Evaluated, options: argparse.Namespace) -> int:
-    """Print the measures of each snapshot, and record them at once.
+    """Print the measures of each snapshot, and record them immediately.
 
     If the run is interrupted, the finished ones remain.
     """

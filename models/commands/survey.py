@@ -42,8 +42,8 @@ def add_survey(commands: Commands) -> None:
     survey.add_argument(
         "survey",
         choices=[*SURVEYS, FROZEN_SURVEY],
-        help="recovery after a wrong word, words that stay under other weights, or what frozen "
-        "weights give other models, which are trained for the survey",
+        help="recovery after a wrong word, words unchanged under other weights, or what frozen "
+        "weights give to other models, which are trained for the survey",
     )
     survey.add_argument("checkpoint")
     survey.add_argument(
@@ -63,7 +63,7 @@ def add_survey(commands: Commands) -> None:
     survey.add_argument(
         "--state",
         type=Path,
-        help="where finished parts are kept until the end, to stop and continue "
+        help="where finished parts are kept until the end, so that a stopped survey can continue "
         "(survey-SURVEY-NAME.json)",
     )
     survey.add_argument(
@@ -79,20 +79,18 @@ def _survey(options: argparse.Namespace) -> int:
     """Run `attnscope survey`; return the exit status."""
     scope = load(options.checkpoint, device=chosen_device(options.device))
     if not scope.model.translates:
-        raise ValueError(
-            f"{scope.name} does not translate; a survey replaces what a translator does"
-        )
+        raise ValueError(f"{scope.name} does not translate; surveys apply to translators only")
     if options.record and not (scope.path / RECORD).is_file():
         raise ValueError(f"{scope.name} has no training record, to which --record adds the results")
-    measure, of = _prepared(options, scope)
+    measure, basis = _prepare(options, scope)
     path = options.state or Path(f"survey-{options.survey}-{scope.name}.json")
-    settings = [options.survey, scope.fingerprint, options.seed, of]
+    settings = [options.survey, scope.fingerprint, options.seed, basis]
     parts = SurveyParts(path, checksum(json.dumps(settings).encode()))
     if parts.continues:
         print(f"continues {path}")
     try:
         with parts:
-            _report(options, scope, _measured(measure, parts))
+            _report(options, scope, _measure(measure, parts))
     except KeyboardInterrupt:
         if path.exists():
             print(f"finished parts are in {path}; the same command continues", file=sys.stderr)
@@ -101,8 +99,8 @@ def _survey(options: argparse.Namespace) -> int:
     return 0
 
 
-def _prepared(options: argparse.Namespace, scope: Scope) -> tuple[PreparedSurvey, Any]:
-    """Return what measures, and all that its numbers depend on beside model, survey and seed."""
+def _prepare(options: argparse.Namespace, scope: Scope) -> tuple[PreparedSurvey, Any]:
+    """Return the measuring function, and what else than model, survey and seed sets its results."""
     seed, limit = options.seed, options.limit
     if options.survey == FROZEN_SURVEY:
         check_imposable(scope)
@@ -138,7 +136,7 @@ def _guided_task(scope: Scope, paths: Sequence[Path] | None) -> Task:
     return reopen_task(scope.task, None, trained_on, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx)
 
 
-def _measured(measure: PreparedSurvey, parts: SurveyParts) -> dict[str, SurveyedMean]:
+def _measure(measure: PreparedSurvey, parts: SurveyParts) -> dict[str, SurveyedMean]:
     with tqdm(unit="step", leave=False) as bar:
 
         def progress(done: int, total: int) -> None:

@@ -84,7 +84,7 @@ def _train(options: argparse.Namespace) -> int:
             elif rank == 0:
                 _begin(out, options.overwrite)
             if rank == 0 and n_pairs:
-                _print_beginning(n_pairs, plan, task.data())
+                _print_pairs(n_pairs, plan, task.data())
             elif rank == 0 and "documents" in (data := task.data()):
                 _print_texts(plan, data)
             elif rank == 0:
@@ -124,7 +124,7 @@ def _begin(out: Path, overwrite: bool) -> None:
         )
 
 
-def _print_beginning(n_pairs: int, plan: Plan, data: dict[str, Any]) -> None:
+def _print_pairs(n_pairs: int, plan: Plan, data: dict[str, Any]) -> None:
     """Print the sizes of the splits, and the sizes and settings of the run."""
     sets, n_left_out, n_removed = data["pairs"], data["left out"], data.get("taken out", 0)
     print(f"{n_pairs:,} pairs: {settings_line(plan)}")
@@ -197,7 +197,7 @@ def _follow(trainer: Trainer, quiet: bool) -> bool:
 
 @contextmanager
 def _interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns True once Ctrl-C was pressed.
+    """Yield a function that returns True once Ctrl-C has been pressed.
 
     The current step ends first, so that no half step is saved; a second Ctrl-C stops at once.
     """
@@ -208,8 +208,8 @@ def _interrupt() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         pressed.append(number)
 
-    before = signal.signal(signal.SIGINT, note)
+    previous = signal.signal(signal.SIGINT, note)
     try:
         yield lambda: bool(pressed)
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)

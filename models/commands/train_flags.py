@@ -1,4 +1,4 @@
-"""The flags of `attnscope train`, and the plan that they make."""
+"""The flags of `attnscope train`, and the plan made from them."""
 
 import argparse
 from dataclasses import fields, replace
@@ -124,7 +124,7 @@ def plan_of(
     them.
 
     Raises:
-        ValueError: A flag does not apply to the task or model, or the start has another
+        ValueError: A flag does not apply to the task or model, or the start has a different
             architecture.
     """
     plan = plan_for(options.task, model_of(options), n_pairs)

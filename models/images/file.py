@@ -18,8 +18,8 @@ MAX_SIDE = 8192  # pixels
 MAX_ASPECT_RATIO = 8  # resizing by the shorter side makes the longer one longer
 FORMATS = ("PNG", "JPEG", "WEBP")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")  # 8 bits a channel
-MAX_SCANS = 100  # of a JPEG, each of which goes through all its pixels; usual are up to 12
-_AT_MOST = f"at most {MAX_PIXELS / 1e6:g} million are read, and {MAX_SIDE:,} a side"
+MAX_SCANS = 100  # of a JPEG; each passes over all pixels, and up to 12 are usual
+_AT_MOST = f"at most {MAX_PIXELS / 1e6:g} million are read, with sides of at most {MAX_SIDE:,}"
 _SCAN = b"\xff\xda"
 _ORIENTATION = 0x0112  # of EXIF, the only metadata that is read
 _TURNS = {
@@ -43,7 +43,7 @@ def read(path: str | Path) -> ImageFile:
     """Read an image file of at most MAX_IMAGE_BYTES bytes.
 
     Raises:
-        CheckpointError: it cannot be read, is no regular file or is too large.
+        CheckpointError: it cannot be read, is not a regular file or is too large.
     """
     path = Path(path)
     return ImageFile(path.name, read_bytes(path, MAX_IMAGE_BYTES))
@@ -53,33 +53,33 @@ def decoded(file: ImageFile) -> Image.Image:
     """Return the image as RGB, upright, without metadata; transparent pixels become white.
 
     Raises:
-        ValueError: it is too large, of another format, or damaged; a sentence says which.
+        ValueError: it is too large, in another format, or damaged; the message says which.
     """
     _check_content(file.content)
     try:
         with Image.open(BytesIO(file.content), formats=FORMATS) as image:
             _check_size(*image.size)
             if image.mode not in MODES:
-                raise _Refused(f"its pixels are of the kind {image.mode}, not of 8 bits a colour")
+                raise _Refused(f"its pixels are of mode {image.mode}, not 8 bits per colour")
             turn = _TURNS.get(_orientation(image))
             plain = _without_transparency(image)
     except _Refused:
         raise
     except Image.DecompressionBombError:
         raise _Refused(f"the image has too many pixels; {_AT_MOST}") from None
-    except Exception:  # a decoder raises what it likes for a damaged file
+    except Exception:  # for a damaged file, a decoder may raise any exception
         raise _Refused("the file is damaged, or not a PNG, JPEG or WebP image") from None
     return plain if turn is None else plain.transpose(turn)
 
 
 class _Refused(ValueError):
-    """A reason of ours, not of a decoder."""
+    """An error of ours, not of a decoder."""
 
 
 def _check_content(content: bytes) -> None:
     if len(content) > MAX_IMAGE_BYTES:
         raise _Refused(f"the file has {len(content):,} bytes; at most {MAX_IMAGE_BYTES:,} are read")
-    if size := _webp_size(content):  # whose decoder takes its memory as soon as it is opened
+    if size := _webp_size(content):  # its decoder allocates memory as soon as it is opened
         _check_size(*size)
     if (scans := content.count(_SCAN)) > MAX_SCANS and content.startswith(b"\xff\xd8"):
         raise _Refused(f"the JPEG has {scans:,} scans; at most {MAX_SCANS} are decoded")
@@ -92,8 +92,8 @@ def _check_size(width: int, height: int) -> None:
         raise _Refused(f"the image has {width:,} × {height:,} pixels; {_AT_MOST}")
     if max(width, height) > MAX_ASPECT_RATIO * min(width, height):
         raise _Refused(
-            f"the image has {width:,} × {height:,} pixels; one side may be {MAX_ASPECT_RATIO} times the "
-            "other at most"
+            f"the image has {width:,} × {height:,} pixels; one side may be at most {MAX_ASPECT_RATIO} "
+            "times the other"
         )
 
 
@@ -118,10 +118,10 @@ def _webp_size(content: bytes) -> tuple[int, int] | None:
 
 
 def _orientation(image: Image.Image) -> Any:
-    """Return how the camera was held; None where that cannot be read."""
+    """Return the orientation in the metadata; None if it cannot be read."""
     try:
         return image.getexif().get(_ORIENTATION)
-    except Exception:  # a block of metadata that is damaged, or of a strange form
+    except Exception:  # damaged or malformed metadata
         return None
 
 

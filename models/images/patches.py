@@ -1,4 +1,4 @@
-"""An image as a stream: the grid of its patches, and the row of tokens that a model reads of it."""
+"""An image as a stream: the grid of its patches, and the row of tokens a model reads."""
 
 from __future__ import annotations
 
@@ -51,10 +51,9 @@ class PatchGrid:
 class PatchRow(Encoding):
     """An image as tokens, with the pixels that the model is called with.
 
-    `text` is the ImageFile. The tokens have no place in a text. `seen` is the image as it was cut
-    into patches, with values from 0 to 1. Where the colours of the pixels are unknown it
-    `is_stretched`: grey, from the smallest number to the largest. `digest` tells the pixels from
-    all others.
+    `text` is the ImageFile. The tokens have no offsets in a text. `seen` is the image as it was cut
+    into patches, with values from 0 to 1. If the colours of the pixels are unknown, it is grey from
+    the smallest number to the largest (`is_stretched`). `digest` identifies the pixels.
     """
 
     grid: PatchGrid = PatchGrid(0, 0)

@@ -231,5 +231,5 @@ def before_in_order(rank: Int[Tensor, "batch n"], *, itself: bool) -> MaskLayer:
 
 
 def custom_layer(allowed: Bool[Tensor, "query key"]) -> MaskLayer:
-    """Return the layer of the cells that a person blocked (False)."""
+    """Return the layer of the cells that a user blocked (False)."""
     return MaskLayer(DRAWN, allowed[None, None])

@@ -31,8 +31,8 @@ class RelativeAttention(TracedModule):
     """Attention whose scores add a position term and a segment term.
 
     score(i, j) = [(W_Q·x_i + u)·k_j + (W_Q·x_i + v)·W_R·r_(i−j) + (W_Q·x_i + s)·e]/√d_head, where e
-    is one of two vectors, for the same segment or for different ones. No matrix has a bias but u, v
-    and s. `content` and `query` are the kinds of its two streams.
+    is one of two vectors, for the same segment or for different ones. The only biases are u, v and
+    s. `content` and `query` are the kinds of its two streams.
     """
 
     path = "attention"
@@ -111,7 +111,7 @@ class RelativeAttention(TracedModule):
         plain = self._split(self.W_Q(x))  # (batch, head, query, d_head)
         q, at_distance, at_segment = (plain + bias[:, None] for bias in (self.u, self.v, self.s))
         scale, ends = self.d_head**-0.5, self.segment.transpose(0, 1)  # (head, 2, d_head)
-        bias = _shifted(at_distance @ keys.transpose(-1, -2))  # (batch, head, query, key)
+        bias = _shift(at_distance @ keys.transpose(-1, -2))  # (batch, head, query, key)
         same, other = (at_segment @ ends.transpose(-1, -2)).unbind(-1)
         bias = bias + torch.where(_differ(segments), other[..., None], same[..., None])
         bias = bias * scale
@@ -149,7 +149,7 @@ class RelativeAttention(TracedModule):
         return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
 
-def _shifted(
+def _shift(
     met: Float[Tensor, "batch head query distance"],
 ) -> Float[Tensor, "batch head query key"]:
     """Move column n−1 + j − i of row i to column j.

@@ -49,8 +49,8 @@ class Rotation:
     def rotate(
         self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]
     ) -> Float[Tensor, "*b n d_head"]:
-        """Return queries or keys as rotated at these positions."""
-        return self._turned(x, self.cos[positions], self.sin[positions])
+        """Return queries or keys rotated at these positions."""
+        return self._turn(x, self.cos[positions], self.sin[positions])
 
     def unrotate(
         self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]
@@ -58,8 +58,8 @@ class Rotation:
         """Return the queries or keys before the rotation at these positions."""
         cos, sin = self.cos[positions], self.sin[positions]
         length = cos**2 + sin**2
-        return self._turned(x, cos / length, -sin / length)
+        return self._turn(x, cos / length, -sin / length)
 
-    def _turned(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def _turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         a, b, rest = x.tensor_split([self.n_pairs, 2 * self.n_pairs], dim=-1)
         return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], dim=-1)

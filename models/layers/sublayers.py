@@ -31,13 +31,13 @@ class Sublayer:
     activation: str = ""  # of a feed-forward: one of models.layers.blocks.ACTIVATIONS
     adds: bool = True  # False: its output replaces the stream instead of being added to it
     states: str = ""  # "content" or "query" if tokens have two rows of states
-    mark: str = ""  # prefix of what a feed-forward records of these states
+    mark: str = ""  # prefix of what a feed-forward records for these states
     reads: str = ""  # input of its norm, if not `before`
     number: int | None = None  # layer number, if the path does not contain it
     side: str = ""  # its stack, if the path does not contain it
     gated: bool = False  # feed-forward: the activation is multiplied by a second product
     biased: bool = True  # feed-forward: W₁ has a bias
-    out_norm: nn.Module | None = None  # a norm of its output, before that is added
+    out_norm: nn.Module | None = None  # a norm of its output, before it is added
     made: str = ""  # its output before `out_norm`, if it has one
     scale: float = 1.0  # factor of `out` where it is added
 
@@ -74,7 +74,7 @@ class Sublayer:
         return apply_norm(self.layer_norm or nn.Identity(), x)
 
 
-_EPS = ("eps", "variance_epsilon")  # what norms call their ε
+_EPSILON_NAMES = ("eps", "variance_epsilon")  # attributes that hold ε
 
 
 def apply_norm(
@@ -93,7 +93,7 @@ def apply_norm(
 def standardise(
     norm: nn.Module, x: Float[Tensor, "*places d_model"], eps: float
 ) -> Float[Tensor, "*places d_model"]:
-    """Return what a norm multiplies its gain with."""
+    """Return x as a norm computes it before multiplying by its gain."""
     if norm_name(norm) == "LayerNorm":
         x = x - x.mean(-1, keepdim=True)
     return x / (x.square().mean(-1, keepdim=True) + eps).sqrt()
@@ -105,8 +105,8 @@ def gain_and_bias(
 ) -> tuple[Float[Tensor, "d_model"], Float[Tensor, "d_model"], float]:
     """Return the gain, bias and ε of a norm, in float64.
 
-    They are read off torch's LayerNorm. Of any other norm they are measured, since some multiply by
-    1 + their weight and some have no weight: norm(−x) gives the bias, and a small x gives ε.
+    They are read from torch's LayerNorm and measured for any other norm, since some multiply by 1 +
+    their weight and some have no weight: norm(−x) gives the bias, and a small x gives ε.
     """
     if type(norm) is nn.LayerNorm and norm.weight is not None:
         weight = norm.weight.double().cpu()
@@ -115,13 +115,13 @@ def gain_and_bias(
     x = torch.ones(d_model, dtype=torch.float64)
     x[1::2] = -1
 
-    def measured(x: Tensor) -> tuple[Tensor, Tensor]:
-        plus, minus = (_applied(norm, sign * x) for sign in (1, -1))
+    def measure(x: Tensor) -> tuple[Tensor, Tensor]:
+        plus, minus = (_apply(norm, sign * x) for sign in (1, -1))
         return (plus - minus) / 2, (plus + minus) / 2
 
-    eps = next((float(getattr(norm, name)) for name in _EPS if hasattr(norm, name)), None)
-    odd, bias = measured(x)
-    eps = _eps(float(odd.norm()), float(measured(_SMALL * x)[0].norm())) if eps is None else eps
+    eps = next((float(getattr(norm, name)) for name in _EPSILON_NAMES if hasattr(norm, name)), None)
+    odd, bias = measure(x)
+    eps = _eps(float(odd.norm()), float(measure(_SMALL * x)[0].norm())) if eps is None else eps
     return odd / standardise(norm, x, eps), bias, eps
 
 
@@ -137,7 +137,7 @@ def _eps(length: float, length_of_small: float) -> float:
     return max(0.0, _SMALL**2 * (1 - ratio) / (ratio - _SMALL**2)) if ratio > _SMALL**2 else 0.0
 
 
-def _applied(norm: nn.Module, x: Float[Tensor, "d_model"]) -> Float[Tensor, "d_model"]:
+def _apply(norm: nn.Module, x: Float[Tensor, "d_model"]) -> Float[Tensor, "d_model"]:
     weight = next(norm.parameters(), None)
     return norm(x.float() if weight is None else x.to(weight)).double().cpu()
 

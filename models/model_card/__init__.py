@@ -1,8 +1,7 @@
 """`attnscope card`: the model card of a checkpoint, README.md in the Hugging Face hub's format.
 
 A card is made from the checkpoint's files alone: training.json, config.json and the weights. Its
-header names no licence: the record holds one for the data, which is in the text, none for the
-model.
+header names no licence: the record holds only that of the data, which is in the text.
 """
 
 import argparse
@@ -31,7 +30,7 @@ def card_text(scope: Scope) -> str:
     """Return the text of a checkpoint's card.
 
     Raises:
-        CheckpointError: It is a folder of Hugging Face, whose card is its author's.
+        CheckpointError: It is a Hugging Face checkpoint, whose author writes its card.
     """
     if isinstance(scope.model, HubModel):
         raise CheckpointError(f"{scope.name}: cards are written for checkpoints of {LIBRARY} only")

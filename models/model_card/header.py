@@ -11,7 +11,7 @@ from models.tasks import TASKS
 from models.tasks.forms import FORMS
 
 LIBRARY = "attnscope"
-# ending of a measure's name → the hub's name for the metric; others are named as they are
+# ending of a measure's name → the hub's name for the metric; other measures keep their names
 _METRICS = {
     "bleu": "bleu",
     "exact match": "exact_match",

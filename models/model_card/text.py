@@ -117,7 +117,7 @@ def _training(scope: Scope) -> Iterator[str]:
 
 
 def number_text(value: Any) -> str:
-    """Return a number with thousands separators and two decimals, anything else as it is."""
+    """Return a number with thousands separators and two decimals; leave anything else unchanged."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"

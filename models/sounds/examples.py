@@ -10,11 +10,11 @@ from models.sounds.waveform import Waveform
 
 EXAMPLE_RATE = 16_000  # samples a second
 EXAMPLE_SECONDS = 2.0
-_LOUD, _FADE = 0.5, 0.02  # amplitude; s
+_AMPLITUDE, _FADE = 0.5, 0.02  # of tones; s
 _SCALE = (262, 330, 392, 523)  # Hz: C, E, G, C
 
 
-def _faded(samples: np.ndarray) -> np.ndarray:
+def _fade(samples: np.ndarray) -> np.ndarray:
     """Return a sound that begins and ends without a click."""
     n = int(_FADE * EXAMPLE_RATE)
     ramp = np.linspace(0, 1, n)
@@ -27,7 +27,7 @@ def _tone(hertz: np.ndarray | float, seconds: float) -> np.ndarray:
     """Return a tone of this frequency, or of one for each sample, with one overtone."""
     n = int(seconds * EXAMPLE_RATE)
     phase = 2 * np.pi * np.cumsum(np.broadcast_to(hertz, n)) / EXAMPLE_RATE
-    return _faded(_LOUD * (np.sin(phase) + 0.4 * np.sin(2 * phase)) / 1.4)
+    return _fade(_AMPLITUDE * (np.sin(phase) + 0.4 * np.sin(2 * phase)) / 1.4)
 
 
 def _steps() -> np.ndarray:
@@ -37,7 +37,7 @@ def _steps() -> np.ndarray:
 
 
 def _chirp() -> np.ndarray:
-    """Return a tone that rises from 200 to 3,200 Hz, by the same interval in the same time."""
+    """Return a tone that rises from 200 to 3,200 Hz, by equal intervals in equal times."""
     return _tone(
         200 * 16 ** np.linspace(0, 1, int(EXAMPLE_SECONDS * EXAMPLE_RATE)), EXAMPLE_SECONDS
     )
@@ -49,7 +49,7 @@ def _beats() -> np.ndarray:
     samples, n = np.zeros(int(EXAMPLE_SECONDS * EXAMPLE_RATE)), int(0.12 * EXAMPLE_RATE)
     for start in (0.1, 0.5, 0.9, 1.5):
         at = int(start * EXAMPLE_RATE)
-        samples[at : at + n] = _faded(0.3 * rng.standard_normal(n).clip(-3, 3))
+        samples[at : at + n] = _fade(0.3 * rng.standard_normal(n).clip(-3, 3))
     return samples
 
 

@@ -1,7 +1,7 @@
 """A sound file, checked against limits before it is decoded, because it is untrusted.
 
 It reads WAV files of integers (PCM, 8 to 32 bits) or of 32-bit floats. No decoder of another
-library is called: the chunks are walked here, and numpy reads the samples.
+library is called: the chunks are parsed here, and numpy reads the samples.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_CHANNELS = 8
 MAX_CHUNKS = 100  # before the samples
 SOUND_FORMATS = "WAV of PCM (8, 16, 24 or 32 bits) or of 32-bit floats"
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # codes of a format
-_NO_WAV = f"the file is not a WAV file; supported: {SOUND_FORMATS}"
+_NOT_WAV = f"the file is not a WAV file; supported: {SOUND_FORMATS}"
 _CUT = "the file is cut off or damaged"
 
 
@@ -38,7 +38,7 @@ def read(path: str | Path) -> SoundFile:
     """Read a sound file of at most MAX_SOUND_BYTES bytes.
 
     Raises:
-        CheckpointError: it cannot be read, is no regular file or is too large.
+        CheckpointError: it cannot be read, is not a regular file or is too large.
     """
     path = Path(path)
     return SoundFile(path.name, read_bytes(path, MAX_SOUND_BYTES))
@@ -48,7 +48,7 @@ def decoded_sound(file: SoundFile) -> Waveform:
     """Return the sound, its channels averaged.
 
     Raises:
-        ValueError: it is too large or long, of another format, or damaged; a sentence says which.
+        ValueError: it is too large or long, in another format, or damaged; the message says which.
     """
     content = file.content
     if len(content) > MAX_SOUND_BYTES:
@@ -56,21 +56,25 @@ def decoded_sound(file: SoundFile) -> Waveform:
             f"the file has {len(content):,} bytes; at most {MAX_SOUND_BYTES:,} are read"
         )
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
-        raise ValueError(_NO_WAV)
-    about, data = _chunks(memoryview(content))
-    n = len(data) // about.width
-    if n < MIN_SOUND_SECONDS * about.rate:
+        raise ValueError(_NOT_WAV)
+    sound_format, data = _chunks(memoryview(content))
+    n = len(data) // sound_format.width
+    if n < MIN_SOUND_SECONDS * sound_format.rate:
         raise ValueError(
             f"the sound has {n:,} samples; at least {MIN_SOUND_SECONDS:g} s are needed"
         )
-    if n > MAX_SOUND_SECONDS * about.rate:
+    if n > MAX_SOUND_SECONDS * sound_format.rate:
         raise ValueError(
-            f"the sound is {n / about.rate:.1f} s long; at most {MAX_SOUND_SECONDS:g} s are read"
+            f"the sound is {n / sound_format.rate:.1f} s long; at most {MAX_SOUND_SECONDS:g} s are read"
         )
-    samples = about.numbers(data[: n * about.width]).reshape(n, about.n_channels)
+    samples = sound_format.numbers(data[: n * sound_format.width]).reshape(
+        n, sound_format.n_channels
+    )
     if not np.isfinite(samples).all():
         raise ValueError("the file holds samples that are not numbers")
-    return Waveform(samples.mean(1, dtype=np.float64).clip(-1, 1).astype(np.float32), about.rate)
+    return Waveform(
+        samples.mean(1, dtype=np.float64).clip(-1, 1).astype(np.float32), sound_format.rate
+    )
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class _Format:
         return self.n_channels * self.bits // 8
 
     def numbers(self, data: memoryview) -> np.ndarray:
-        """Return the samples of all channels, from −1 to 1 unless the file says otherwise."""
+        """Return the samples of all channels, from −1 to 1 unless floats exceed that."""
         if self.code == _FLOAT:
             return np.frombuffer(data, "<f4")
         if self.bits == 8:
@@ -104,21 +108,21 @@ class _Format:
 def _chunks(content: memoryview) -> tuple[_Format, memoryview]:
     """Return the format and the samples, from the first chunk of each.
 
-    The size of the samples' chunk may be more than there is, as a recorder leaves it that is
-    switched off; read is what there is.
+    The stated size of the samples' chunk may exceed the file, for example after a recorder was
+    switched off; the samples then end with the file.
     """
-    about, at = None, 12
+    sound_format, at = None, 12
     for _ in range(MAX_CHUNKS):
         if at + 8 > len(content):
             raise ValueError(_CUT)
         name, (size,) = bytes(content[at : at + 4]), struct.unpack_from("<I", content, at + 4)
         body = content[at + 8 : at + 8 + size]
-        if name == b"fmt " and about is None:
-            about = _format(bytes(body[:40]))
+        if name == b"fmt " and sound_format is None:
+            sound_format = _format(bytes(body[:40]))
         elif name == b"data":
-            if about is None:
+            if sound_format is None:
                 raise ValueError(_CUT)
-            return about, body
+            return sound_format, body
         at += 8 + size + size % 2
     raise ValueError(f"the file has more than {MAX_CHUNKS} parts before its samples")
 

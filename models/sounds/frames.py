@@ -1,4 +1,4 @@
-"""A sound as a stream: the row of frames that a model reads of it."""
+"""A sound as a stream: the row of frames a model reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.tokenizers.encoding import Encoding
 class FrameIds(tuple[int, ...]):
     """The ids of a sound's frames, with the numbers that a model is called with.
 
-    A frame's id is its place. Two are equal if their numbers are.
+    A frame's id is its position. Two are equal if their numbers are.
     """
 
     features: Float[Tensor, "*shape"]
@@ -55,9 +55,9 @@ def frame_times(n: int, step: float) -> tuple[str, ...]:
 class SoundRow(Encoding):
     """A sound as frames, with the numbers that the model is called with (`ids.features`).
 
-    `text` is the SoundFile. The frames have no place in a text. Frame i begins at i · `step` s;
-    the first `n_heard` hold the sound, and silence is put after it. `spectrogram` is drawn over
-    all frames, from low frequencies to high, with values from 0 to 1.
+    `text` is the SoundFile. The frames have no offsets in a text. Frame i begins at i · `step` s;
+    the first `n_heard` hold the sound, and silence follows. `spectrogram` is drawn over all frames,
+    from low frequencies to high, with values from 0 to 1.
     """
 
     step: float = 0.0

@@ -13,10 +13,10 @@ from models.sounds.frames import FrameIds, SoundRow, frame_time, frame_times
 
 @dataclass(frozen=True)
 class SpectrogramGrid(PatchGrid):
-    """Patches of a spectrogram: a row is at one height, from low bands up, a column at one time.
+    """Patches of a spectrogram: rows go from low bands to high, columns along time.
 
     A patch is `size` bands by columns of the spectrogram, each of `seconds`; the next patch begins
-    a `stride` on. Patches overlap where a stride is smaller than the size.
+    a `stride` further. Patches overlap where a stride is smaller than the size.
     """
 
     size: tuple[int, int] = (1, 1)
@@ -46,7 +46,7 @@ class SpectrogramGrid(PatchGrid):
         return tuple(f"{time} b{band}" for band in bands for time in times)
 
     def described(self, token: int) -> str:
-        """Describe what a token reads: "0.10 to 0.26 s, bands 11 to 26"; "" if it is no patch."""
+        """Describe what a token reads: "0.10 to 0.26 s, bands 11 to 26"; "" for no patch."""
         if (place := self.patch(token)) is None:
             return ""
         low, begin = (at * stride for at, stride in zip(place, self.stride, strict=True))
@@ -58,9 +58,8 @@ class SpectrogramGrid(PatchGrid):
 class PatchedSound(SoundRow):
     """A sound as the patches of its spectrogram, and special tokens around them.
 
-    The first `n_heard` columns of patches hold some of the sound, of which all `seconds` are in the
-    file; the others are padding. `step` is that of the columns. `spectrogram` is what the patches
-    read.
+    The first `n_heard` columns of patches hold some of the sound, the others are padding; the whole
+    sound lasts `seconds`. `step` is that of the columns. `spectrogram` is what the patches read.
     """
 
     grid: SpectrogramGrid = SpectrogramGrid(0, 0)

@@ -1,4 +1,4 @@
-"""A sound as numbers: one channel at a rate, at another rate, and as a WAV file."""
+"""A sound as numbers: one channel at a rate, resampled, and written as a WAV file."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def panics_named() -> Iterator[None]:
 
 
 def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, such as a browser sends while an emoji is typed."""
+    """Replace lone surrogates, which a browser sends while an emoji is typed."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
@@ -224,7 +224,7 @@ class Tokenizer:
         return Encoding(text, tuple(raw.ids), self.tokens(raw.ids), offsets)
 
     def encode_image(self, file: str) -> Encoding:
-        """Encode an image file, of a model that reads one.
+        """Encode an image file, for a model that reads images.
 
         Raises:
             ValueError: This model reads text.
@@ -232,7 +232,7 @@ class Tokenizer:
         raise ValueError("this model reads a text, not an image")
 
     def encode_sound(self, file: str) -> Encoding:
-        """Encode a sound file, of a model that reads one.
+        """Encode a sound file, for a model that reads sounds.
 
         Raises:
             ValueError: This model reads no sound.
@@ -327,13 +327,13 @@ class Tokenizer:
 
         Raises:
             ValueError: This is not a tokenizer of ours: it pads, truncates, adds tokens,
-                normalises, splits or decodes in another way, or panics.
+                normalises, splits or decodes differently, or panics.
         """
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not a tokenizer: {error}") from error
-        ours = with_vocabulary_of(content)  # checks ids, of which the library counts through all
+        ours = with_vocabulary_of(content)  # checks the ids; the library iterates up to the largest
         try:
             stored = json.loads(tokenizers.Tokenizer.from_str(text).to_str())
         except Exception as error:  # the library raises bare Exception
@@ -367,5 +367,5 @@ class Tokenizer:
                 or any(i >= self.vocab_size for i in encoding.ids)
             ):
                 raise ValueError(
-                    f"not a tokenizer of this project: {text[:20]!r} becomes {len(encoding.ids)} odd tokens"
+                    f"not a tokenizer of this project: {text[:20]!r} becomes {len(encoding.ids)} invalid tokens"
                 )

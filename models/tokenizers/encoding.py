@@ -109,7 +109,7 @@ def positions_to_hide(encoding: Encoding, mask_id: int | None) -> tuple[int, ...
 def order_of(n: int, order: Sequence[int]) -> tuple[int, ...]:
     """Return an order of n positions: those in `order` first, then the others from left to right.
 
-    So an order survives edits of its text.
+    An order thus survives edits of its text.
     """
     ordered = [position for position in order if position < n]
     return (*ordered, *(position for position in range(n) if position not in ordered))
@@ -136,7 +136,7 @@ def decoded_spans(
 
 
 def as_typed(row: Encoding, text: str, typed: str, read: str) -> Encoding:
-    """Return a row with its offsets in `text`, from which it was made with `read` for `typed`."""
+    """Return a row with offsets in `text`; it was made after replacing `typed` by `read` there."""
     if typed == read or typed not in text:
         return row
     ends, at = [], 0  # of each `read` in the text of the row

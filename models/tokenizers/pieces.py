@@ -58,7 +58,7 @@ def alphabet(texts: Iterable[str], size: int = 150, space: str = "▁") -> list[
     """Return printable ASCII, the space sign, and the most frequent other characters.
 
     Ties go by code point: the library's own limit breaks them at random, so that a resumed run
-    could get another vocabulary.
+    could get a different vocabulary.
     """
     always = [*string.printable.strip(), *space]
     counts = Counter(c for text in texts for c in text if c not in always and c != " ")

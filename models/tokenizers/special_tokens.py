@@ -22,7 +22,7 @@ UNKNOWN_TOKENS = frozenset(names["unknown"] for names in SPECIAL_SETS)
 
 
 def special_ids(vocabulary: Iterable[str]) -> dict[str, int]:
-    """Return name → id of the special tokens in a vocabulary given in the order of its ids.
+    """Return the ids, by name, of the special tokens in a vocabulary ordered by id.
 
     They are those it begins with, and CLASSIFIER_SPECIAL if a plain vocabulary ends with them.
 

@@ -11,7 +11,7 @@ from models.tokenizers.pieces import MAX_PIECE, by_character, by_piece
 from models.tokenizers.special_tokens import BERT_SPECIAL, PLAIN_SPECIAL, special_ids
 from models.tokenizers.wordpiece import by_wordpiece
 
-_FOREIGN = "not a tokenizer of this project"
+_NOT_OURS = "not a tokenizer of this project"
 
 
 def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
@@ -26,7 +26,7 @@ def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
     if not isinstance(vocabulary, dict) or sorted(map(repr, vocabulary.values())) != sorted(
         map(repr, range(len(vocabulary)))
     ):
-        raise ValueError(f"{_FOREIGN}: its tokens must have the ids 0, 1, 2 …")
+        raise ValueError(f"{_NOT_OURS}: its tokens must have the ids 0, 1, 2 …")
     tokens = _by_id(vocabulary)
     masks = model.get("type") == "WordPiece" or (
         model.get("type") == "WordLevel" and tokens[:1] == [BERT_SPECIAL["pad"]]
@@ -34,10 +34,10 @@ def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
     specials = BERT_SPECIAL if masks else PLAIN_SPECIAL
     if tokens[: len(specials)] != list(specials.values()):
         raise ValueError(
-            f"{_FOREIGN}: ids 0–{len(specials) - 1} must be {' '.join(specials.values())}"
+            f"{_NOT_OURS}: ids 0–{len(specials) - 1} must be {' '.join(specials.values())}"
         )
     if not all(0 < len(token) <= MAX_PIECE for token in vocabulary):
-        raise ValueError(f"{_FOREIGN}: a token must have 1 to {MAX_PIECE} characters")
+        raise ValueError(f"{_NOT_OURS}: a token must have 1 to {MAX_PIECE} characters")
     if model.get("type") == "WordLevel":
         return by_character(vocabulary)
     backend = (
@@ -56,20 +56,20 @@ def _by_merges(content: dict[str, Any], vocabulary: dict[str, int]) -> tokenizer
     """Return a byte-pair encoding, over bytes or over words."""
     merges = content["model"].get("merges")
     if not isinstance(merges, list) or not all(_is_merge(merge, vocabulary) for merge in merges):
-        raise ValueError(f"{_FOREIGN}: a merge must join two tokens into a third")
+        raise ValueError(f"{_NOT_OURS}: a merge must join two tokens into a third")
     merges = [tuple(merge) for merge in merges]
     if not _is_byte_level(content):
         return by_piece(algorithms.BPE(vocabulary, merges, unk_token=PLAIN_SPECIAL["unknown"]))
     spelled = set("".join(vocabulary.keys() - set(PLAIN_SPECIAL.values())))
     if not spelled <= byte_level.BYTE_ALPHABET.keys() <= vocabulary.keys():
         raise ValueError(
-            f"{_FOREIGN}: a byte-level vocabulary must hold every byte, and only bytes"
+            f"{_NOT_OURS}: a byte-level vocabulary must hold every byte, and only bytes"
         )
     return byte_level.by_bytes(algorithms.BPE(vocabulary, merges))
 
 
 def ids_of_specials(backend: tokenizers.Tokenizer) -> dict[str, int]:
-    """Return name → id of a tokenizer's special tokens."""
+    """Return the ids of a tokenizer's special tokens, by name."""
     return special_ids(_by_id(backend.get_vocab()))
 
 

@@ -1,4 +1,4 @@
-"""Words: the parts a tokenizer splits a text into before it splits these into tokens."""
+"""Words: the parts a tokenizer splits a text into before it splits them into tokens."""
 
 import re
 

@@ -194,7 +194,7 @@ def test_classes_have_their_names():
     for head, classes in (("classes", "one"), ("classes", ""), ("span", "a,b")):
         with pytest.raises(
             ValueError,
-            match="classes must be two names or more for the head classes, and none for another",
+            match="classes must be two names or more for the head classes, and none for other heads",
         ):
             BERTConfig(31, head=head, classes=classes)
     with pytest.raises(

@@ -137,7 +137,7 @@ def test_in_a_batch_as_alone(scope):
     [
         ({"head": "classes"}, "^classes must be two names or more"),
         ({"head": "classes", "classes": "one,"}, "^classes must be two names"),
-        ({"classes": "a,b"}, "none for another, not 'a,b'$"), ({"head": "span"}, "^head of a GPT must be pretraining or classes"),
+        ({"classes": "a,b"}, "none for other heads, not 'a,b'$"), ({"head": "span"}, "^head of a GPT must be pretraining or classes"),
         ({"head": "words"}, "^head must be one of"),
     ],
 )  # fmt: skip

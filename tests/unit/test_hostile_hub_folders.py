@@ -328,13 +328,13 @@ def test_a_trial_ends_by_itself(endless: Path, monkeypatch: pytest.MonkeyPatch) 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The copies that were tried out."""
     trials.verdicts.clear()
-    tried_out, tried = trials._tried, []
+    tried_out, tried = trials._try, []
 
     def count(folder: Path, dtype: str) -> int | str:
         tried.append(folder)
         return tried_out(folder, dtype)
 
-    monkeypatch.setattr(trials, "_tried", count)
+    monkeypatch.setattr(trials, "_try", count)
     return tried
 
 

@@ -131,6 +131,6 @@ def test_words_of_python_are_part_of_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     BY_NAME["BertModel"].save(tmp_path)
-    monkeypatch.setattr(load, "_wrapped", lambda *_: None.config)
+    monkeypatch.setattr(load, "_wrap", lambda *_: None.config)
     with pytest.raises(CheckpointError, match=r": opening it raised AttributeError \('NoneType'"):
         models.load(tmp_path, device="cpu")

@@ -129,7 +129,7 @@ ATTACKS = {
     "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", DAMAGED),
     "16 bits": (
         saved(Image.fromarray(np.zeros((9, 9), np.uint16))).content,
-        "not of 8 bits a colour",
+        "not 8 bits per colour",
     ),
 }  # fmt: skip
 

@@ -318,7 +318,7 @@ def test_its_predictions_are_told_in_the_order_asked_for(trained, capsys):
     assert [float(line.split(" bits")[0].split()[-1]) for line in lines[:4]] == [
         pytest.approx(float(output.surprisal[i]), abs=0.005) for i in order
     ]
-    assert lines[4] == f"{float(output.surprisal.sum()):.2f} bits in all"
+    assert lines[4] == f"{float(output.surprisal.sum()):.2f} bits in total"
     assert all(
         f"expected {output.predicted[i]} (" in line for i, line in zip(order, lines, strict=False)
     )

@@ -342,7 +342,7 @@ def test_the_first_pass_warms_up_and_is_not_counted(monkeypatch):
     """By a clock that the layer itself moves on: 100 s for the first pass, then 1, 2 and 4."""
     clock, lasts = [0.0], iter((100.0, 1.0, 2.0, 4.0))
     monkeypatch.setattr(layer_timing, "perf_counter", lambda: clock[0])
-    seconds = layer_timing._timed(
+    seconds = layer_timing._time_passes(
         lambda x: clock.__setitem__(0, clock[0] + next(lasts)), torch.zeros(1), 3
     )
     assert seconds == (1.0, 2.0, 4.0)
@@ -359,7 +359,7 @@ def test_the_layers_that_are_timed_have_the_sizes_that_were_asked_for(monkeypatc
         seen[len(seen)] = (x, forward(x), repetitions)
         return (1.0,) * repetitions
 
-    monkeypatch.setattr(layer_timing, "_timed", noted)
+    monkeypatch.setattr(layer_timing, "_time_passes", noted)
     before = torch.get_rng_state()
     timings = list(time_layers(d, 5, 3, torch.device("cpu"), lengths=(4, 11)))
     assert torch.equal(torch.get_rng_state(), before)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from drawn import Drawing, letters
 
-from models.analysis.joined_words import _joined_mask
+from models.analysis.joined_words import _join_mask
 from models.layers.masks import DRAWN, LOOK_AHEAD, Mask, MaskLayer
 from models.trace import AttentionSite, Trace
 from viz_app import words
@@ -113,6 +113,6 @@ def test_between_words_a_blocked_cell_has_the_reasons_of_all_its_tokens(
 ) -> None:
     """Words of K tokens each, as the blocks above."""
     starts = tuple(range(0, N, K))
-    mask = _joined_mask(site, starts, starts)
+    mask = _join_mask(site, starts, starts)
     found = [[set(mask.blocked_by(q, k, 5, 5, head=HEAD)) for k in range(5)] for q in range(5)]
     assert found == reasons(site, K)
