@@ -115,7 +115,7 @@ IMAGES_IN_PART = {
     "SiglipForImageClassification": r"asks for 1 × 16 cells, where the run has 16 × 16"
 }
 IMAGES_REFUSED = {
-    "SwinForImageClassification": "one number as its num_attention_heads|patches of one grid",
+    "SwinForImageClassification": "a single number as its num_attention_heads|patches of one grid",
     **dict.fromkeys(
         ("ResNetForImageClassification", "ConvNextForImageClassification"),
         "not the patches of one grid|preprocessor_config.json cannot be used for an image",
@@ -128,7 +128,7 @@ IMAGES_REFUSED = {
             "LevitForImageClassification",
             "ImageGPTForImageClassification",
         ),
-        "patches of one grid|does not run on an image alone|one number as its",
+        "patches of one grid|does not run on an image alone|a single number as its",
     ),
 }
 OF_PYTHON = "object has no attribute|NoneType|positional argument|Traceback"
