@@ -68,7 +68,7 @@ def _class(trace: Trace, before: ClassProbabilities, after: ClassProbabilities) 
     return OutputComparison("class", (before.predicted,), (False,), *both)
 
 
-def _judged(
+def _compare_labels(
     trace: Trace, before: MultiLabelProbabilities, after: MultiLabelProbabilities
 ) -> OutputComparison:
     """Compare whether each label holds, as it more probably did before."""
@@ -108,7 +108,7 @@ _COMPARISONS: dict[type[Output], Callable[..., OutputComparison]] = {
     MaskedToken: _hidden,
     ClassProbabilities: _class,
     ChoiceProbabilities: _class,
-    MultiLabelProbabilities: _judged,
+    MultiLabelProbabilities: _compare_labels,
     TokenClasses: _labels,
     Span: _answer,
 }

@@ -70,7 +70,7 @@ class RotatedPair:
         The key is rotated to position `shift`, the query to each later position of the rotation
         table.
         """
-        query, key = self._unrotated()
+        query, key = self._unrotate()
         places = torch.arange(shift, len(self.rotation.cos))
         queries = self.rotation.rotate(query.expand(len(places), -1), places)
         return self.site.similarity(queries, self.rotation.rotate(key, places[:1]))[:, 0]
@@ -78,7 +78,7 @@ class RotatedPair:
     @property
     def miss(self) -> float:
         """Error of rotating both back and forth again."""
-        pairs = zip(self._unrotated(), (self.query, self.key), self.places, strict=True)
+        pairs = zip(self._unrotate(), (self.query, self.key), self.places, strict=True)
         return max(
             float((self.rotation.rotate(bare, torch.tensor([at])) - t).abs().max())
             for bare, t, at in pairs
@@ -89,7 +89,7 @@ class RotatedPair:
         """|q|·|k|: the largest possible score."""
         return float(self.query.norm() * self.key.norm())
 
-    def _unrotated(self) -> tuple[Tensor, Tensor]:
+    def _unrotate(self) -> tuple[Tensor, Tensor]:
         query, key = (torch.tensor([at]) for at in self.places)
         return self.rotation.unrotate(self.query, query), self.rotation.unrotate(self.key, key)
 

@@ -92,7 +92,7 @@ class SelfStack(nn.Module):
                     "d_model",
                     "residual stream before self-attention",
                 )
-            x = _added(x, attention(x, x, mask, cache), layer)
+            x = _add(x, attention(x, x, mask, cache), layer)
             if "layer_norm" in layer:
                 x = tap(_place(attention), "resid_post", x, self.stream, "d_model", ADD_NORM)
         return x
@@ -169,7 +169,7 @@ class AttentionOnly(EncoderDecoder):
                 "d_model",
                 "residual stream before cross-attention",
             )
-        c = _added(x, self.decoder.cross_attn(x, memory, masks["cross"], cache), self.decoder.cross)
+        c = _add(x, self.decoder.cross_attn(x, memory, masks["cross"], cache), self.decoder.cross)
         if self.config.residual:
             c = tap(_place(self.decoder.cross_attn), "resid_post", c, "target", "d_model", ADD_NORM)
         formula = f"{'LayerNorm(X + ' * self.config.residual}Attn(X, X'){')' * self.config.residual} · embeddingᵀ"
@@ -203,6 +203,6 @@ def _place(attention: MultiHeadAttention) -> str:
     return attention.path.rpartition(".")[0]
 
 
-def _added(x: Tensor, attended: Tensor, parts: nn.ModuleDict) -> Tensor:
+def _add(x: Tensor, attended: Tensor, parts: nn.ModuleDict) -> Tensor:
     """Return the result of a layer: the attended vectors, with Add & Norm added to x."""
     return parts["layer_norm"](x + attended) if "layer_norm" in parts else attended

@@ -243,13 +243,13 @@ class Decoder(TracedModule):
         unchanged: tuple[Tensor, ...] = ()
         edit_state = token_editor(self.path, "states", "target")
         if self.alignment is None:
-            states = self._unaligned(y, s, edit_state)
+            states = self._run_unaligned(y, s, edit_state)
             parts, contexts = "s_i; y_{i−1}", None
         else:
             uh = cached[1] if cached else F.linear(memory, self.alignment.similarity.U)
             unchanged = (uh,)  # (batch, n, d_align)
             edit_context = token_editor(self.path, "contexts", "target")
-            states, contexts = self._aligned(
+            states, contexts = self._run_aligned(
                 self.alignment, y, uh, memory, s, mask, edit_state, edit_context
             )
             contexts = tap(
@@ -268,7 +268,7 @@ class Decoder(TracedModule):
         readout = self.dropout(self.W_r(inputs).tanh())
         return tap(self.path, "readout", readout, "target", "d_model", f"tanh(W_r [{parts}] + b)")
 
-    def _unaligned(self, y: Tensor, s: Tensor, edit: TokenEditor | None) -> Tensor:
+    def _run_unaligned(self, y: Tensor, s: Tensor, edit: TokenEditor | None) -> Tensor:
         """Return the states, (batch, m, d_hidden), each edited before the next step."""
         states, _ = self.recurrence(y, s[None])
         if edit is None:
@@ -280,7 +280,7 @@ class Decoder(TracedModule):
 
         return _stepped_states(s, states, step, edit, range(y.shape[1]))
 
-    def _aligned(
+    def _run_aligned(
         self,
         alignment: Alignment,
         y: Tensor,

@@ -149,7 +149,7 @@ class MultipleChoice(HubModel):
         types = tensors[n:] or (None,) * n
         logits, names = [], set()  # an attention of the second choice is called "path (2)"
         for kind, ids, of_tokens in zip(self.kinds, tensors[:n], types, strict=False):
-            row = self.row(ids) | self._typed(of_tokens)
+            row = self.row(ids) | self._type_inputs(of_tokens)
             one = {name: values[:, None] for name, values in row.items()}  # (batch, 1, n)
             context = replace(self.pass_context(ids, kind=kind), names=names)
             logits.append(self.ask(context, **one).logits)

@@ -60,7 +60,7 @@ def config(folder: Path) -> dict[str, Any]:
 
 def check_weights(folder: Path, device: torch.device, dtype: torch.dtype | None) -> None:
     """Raise CheckpointError if weights are missing, cut off or larger than the free memory."""
-    check_room(sum(_needed(path, dtype) for path in weight_files(folder)), device)
+    check_room(sum(_bytes_in_memory(path, dtype) for path in weight_files(folder)), device)
 
 
 def check_room(n_bytes: int, device: torch.device) -> None:
@@ -88,7 +88,7 @@ def weight_files(folder: Path) -> list[Path]:
         )
     if missing:
         raise CheckpointError(
-            f"weight files are missing, such as {missing[0]} ({len(missing)} in all)"
+            f"weight files are missing, such as {missing[0]} ({len(missing)} in total)"
         )
     return paths
 
@@ -117,7 +117,7 @@ def stored_numbers(folder: Path) -> int:
     )
 
 
-def _needed(path: Path, dtype: torch.dtype | None) -> int:
+def _bytes_in_memory(path: Path, dtype: torch.dtype | None) -> int:
     """Return the bytes that the numbers of one file take in memory.
 
     Raises CheckpointError if it was cut off.

@@ -61,7 +61,7 @@ def is_folder(folder: Path) -> bool:
 
 def describe_folder(folder: Path) -> Description:
     """Describe a folder by its config.json. Raises CheckpointError."""
-    with _named(folder):
+    with _name_folder(folder):
         names = files.config(folder).get("architectures") or [""]
     return Description(Family(f"{names[0]!s:.60} (Hugging Face)"), {})
 
@@ -75,13 +75,13 @@ def open_folder(
     """
     trials.start_ahead()
     transformers_library()
-    with _named(folder):
+    with _name_folder(folder):
         described, number = files.config(folder), _dtype(dtype)
         model_kind(described)
         files.check_weights(folder, device, number)
         check_settings(described, files.stored_numbers(folder))
         check_dtype(described, is_given=number is not None)
-        with stage_folder(folder) as private, _named(folder, private):
+        with stage_folder(folder) as private, _name_folder(folder, private):
             files.check_room(trials.pass_trial(private, _name_of(number)), device)
             return _read(folder, private, device, number)
 
@@ -186,7 +186,7 @@ def _reporting_bar(bar: Any, args: tuple[Any, ...], settings: dict[str, Any]) ->
 
 
 @contextlib.contextmanager
-def _named(folder: Path, private: Path | None = None) -> Iterator[None]:
+def _name_folder(folder: Path, private: Path | None = None) -> Iterator[None]:
     """Turn any error of the library into a CheckpointError that names the folder.
 
     The path of its `private` copy is replaced by that of the folder.

@@ -209,7 +209,7 @@ class HubModel(Architecture):
     def forward(
         self, text: Int[Tensor, "batch n"], types: Int[Tensor, "batch n"] | None = None
     ) -> Tensor | Answers:
-        output = self.ask(self.pass_context(text), **self.row(text), **self._typed(types))
+        output = self.ask(self.pass_context(text), **self.row(text), **self._type_inputs(types))
         return self.answers_of(output)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
@@ -348,5 +348,5 @@ class HubModel(Architecture):
         filled = {name: ids.masked_fill(~is_token, self.config.fill_id)}
         return filled if bool(is_token.all()) else filled | {mask: is_token.long()}
 
-    def _typed(self, types: Tensor | None) -> dict[str, Tensor]:
+    def _type_inputs(self, types: Tensor | None) -> dict[str, Tensor]:
         return {} if types is None else {TYPES_INPUT: types}

@@ -38,7 +38,7 @@ def choose_cache(model: HubModel) -> None:
     if not model.can_cache or _is_exact(model, model.can_go_back, with_fill=True):
         return
     if isinstance(model, CausalLM):
-        model.uncounted = _uncounted(model)
+        model.uncounted = _find_uncounted(model)
     model.can_go_back, model.can_cache = _exact_caches(model, with_fill=True)
 
 
@@ -48,7 +48,7 @@ def _exact_caches(model: HubModel, with_fill: bool = False) -> tuple[bool, bool]
     return goes_back, goes_back or _is_exact(model, False, with_fill)
 
 
-def _uncounted(model: HubModel) -> int | None:
+def _find_uncounted(model: HubModel) -> int | None:
     """Return the token that a table of positions does not count (RoBERTa's padding), if any."""
     embedding = model.module.get_input_embeddings()
     tables = (

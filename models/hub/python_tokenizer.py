@@ -134,7 +134,7 @@ class PythonTokenizer(LibraryTokenizer):
     def _of_bytes(self) -> bool:
         return False
 
-    def _encoded(self, text: str, is_target: bool) -> Encoding:
+    def _encode_text(self, text: str, is_target: bool) -> Encoding:
         mask = self.special("mask")
         if mask is None:
             return self._part(text, is_target)

@@ -85,14 +85,14 @@ class LibraryTokenizer(Tokenizer):
         """
         typed, mask = BERT_SPECIAL["mask"], self.mask_token
         read = text.replace(typed, mask) if mask else text
-        row = as_typed(self._encoded(read, before == "start"), text, typed, mask or typed)
-        return self._framed(row, before, after)
+        row = as_typed(self._encode_text(read, before == "start"), text, typed, mask or typed)
+        return self._add_frame(row, before, after)
 
-    def _encoded(self, text: str, is_target: bool) -> Encoding:
+    def _encode_text(self, text: str, is_target: bool) -> Encoding:
         """Return the row of a text in which the mask token may be typed."""
         raise NotImplementedError
 
-    def _framed(self, row: Encoding, before: str, after: str) -> Encoding:
+    def _add_frame(self, row: Encoding, before: str, after: str) -> Encoding:
         """Return a row with the special tokens that belong around it."""
         for i in reversed(self._frame(before)):
             row = with_special_tokens(row, (i, self.token(i)), None)
@@ -145,7 +145,7 @@ class HubTokenizer(LibraryTokenizer):
         return json.dumps([super().to_json(), self.special_ids, self.frames, self._inputs])
 
     @panics_named()
-    def _encoded(self, text: str, is_target: bool) -> Encoding:
+    def _encode_text(self, text: str, is_target: bool) -> Encoding:
         mask = self.mask_token
         return self._with_masks(text) if mask and mask in text else self._plain(text)
 

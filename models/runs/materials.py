@@ -83,7 +83,7 @@ class _Maker:
 
     def _for_row(self, edit: Edit, row: int) -> Material:
         if isinstance(edit, Patch):
-            return self._patched(edit, self.rows[row])
+            return self._patch(edit, self.rows[row])
         if not isinstance(edit, HeadOff):
             raise TypeError(f"{edit} takes no numbers from other runs")
         held_out, model = self.scope.held_out_outputs(edit.examples), self.scope.model
@@ -95,7 +95,7 @@ class _Maker:
             for name, stream in held_out.at(edit.where).items()
         }
 
-    def _patched(self, edit: Patch, row: StreamEncodings) -> Material:
+    def _patch(self, edit: Patch, row: StreamEncodings) -> Material:
         trace, recording = self._other(edit, row)
         if edit.of == "activation":
             name = edit.where.activation or ""

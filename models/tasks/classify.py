@@ -151,12 +151,12 @@ class ClassifyTask:
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Return texts with their label, in the order of the first text's hash."""
-        texts = self._ordered(validation)[:n]
+        texts = self._order_texts(validation)[:n]
         return [
             Case(text.texts if text.texts[1:] else text.texts[0], (text.label,)) for text in texts
         ]
 
-    def _ordered(self, validation: bool) -> list[LabelledText]:
+    def _order_texts(self, validation: bool) -> list[LabelledText]:
         by_first: dict[str, list[LabelledText]] = {}
         for text in self._of("validation" if validation else "test"):
             by_first.setdefault(text.texts[0], []).append(text)
@@ -186,7 +186,7 @@ class ClassifyTask:
         frequent class of the training. A model that also predicts tokens gets their perplexity.
         """
         self.check(model.config)
-        held_out = self._ordered(validation)[:n]
+        held_out = self._order_texts(validation)[:n]
         examples = [self.example(text) for text in held_out]
         classes, n_correct, nats, n_tokens = [kind for *_, (kind,) in examples], 0, 0.0, 0
         with evaluating(model):

@@ -36,7 +36,7 @@ def read_pairs(files: Files) -> list[TextPair]:
         DataError: A line is malformed; the message names file and line.
     """
     paths = as_paths(files)
-    pairs = list(_columns(paths[0]) if len(paths) == 1 else _aligned(*paths))
+    pairs = list(_columns(paths[0]) if len(paths) == 1 else _pair_lines(*paths))
     if not pairs:
         raise DataError(f"{names(paths)}: holds no sentence pairs")
     return pairs
@@ -70,7 +70,7 @@ def _columns(path: Path) -> Iterator[TextPair]:
         yield columns[0].strip(), columns[1].strip()
 
 
-def _aligned(source: Path, target: Path) -> Iterator[TextPair]:
+def _pair_lines(source: Path, target: Path) -> Iterator[TextPair]:
     sides = (
         [line.strip() for line in read_lines(source)],
         [line.strip() for line in read_lines(target)],

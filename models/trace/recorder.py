@@ -65,7 +65,7 @@ class Recording:
         full = f"{path}.{name}" if path else name
         if full in self.activations:
             raise RuntimeError(f"two intermediates of this run are called {full}")
-        value = _detached(value) if isinstance(value, Tensor) else value
+        value = _detach(value) if isinstance(value, Tensor) else value
         self.activations[full] = Activation(full, value, ("batch", stream, feature), formula)
 
     def site(
@@ -88,7 +88,7 @@ class Recording:
         `name` and `kind` replace the module's own where one module serves two streams of states.
         """
         projections = module.projections
-        x, memory, q, k, v, out = map(_detached, (x, memory, q, k, v, out))
+        x, memory, q, k, v, out = map(_detach, (x, memory, q, k, v, out))
         lazy_q: LazyTensor = q
         lazy_k: LazyTensor = k
         lazy_v: LazyTensor = v
@@ -115,7 +115,7 @@ class Recording:
         )
 
 
-def _detached(t: Tensor) -> Tensor:
+def _detach(t: Tensor) -> Tensor:
     """Return the tensor without gradients, or itself if it has none: a step marks some 80."""
     return t.detach() if t.requires_grad else t
 

@@ -84,21 +84,21 @@ def in_float32(site: AttentionSite) -> AttentionSite:
         lazy_k=map_lazy(site.lazy_k, Tensor.float),
         lazy_v=map_lazy(site.lazy_v, Tensor.float),
         similarity=site.similarity.map_tensors(Tensor.float),
-        projections=_mapped(site.projections, Tensor.float),
-        W_O=site.W_O and _mapped_one(site.W_O, Tensor.float),
+        projections=_map_projections(site.projections, Tensor.float),
+        W_O=site.W_O and _map_projection(site.W_O, Tensor.float),
         terms=tuple(
             term.map_tensors(lambda t, axis: t.float(), Tensor.float) for term in site.terms
         ),
     )
 
 
-def _mapped(
+def _map_projections(
     projections: Mapping[str, Projection], transform: Callable[[Tensor], Tensor]
 ) -> dict[str, Projection]:
-    return {name: _mapped_one(one, transform) for name, one in projections.items()}
+    return {name: _map_projection(one, transform) for name, one in projections.items()}
 
 
-def _mapped_one(projection: Projection, transform: Callable[[Tensor], Tensor]) -> Projection:
+def _map_projection(projection: Projection, transform: Callable[[Tensor], Tensor]) -> Projection:
     weight, bias = projection
     return transform(weight), None if bias is None else transform(bias)
 
@@ -144,8 +144,8 @@ class _BatchRow:
             lazy_v=lazy(s.lazy_v, key, 2),
             mask=mask,
             similarity=s.similarity.map_tensors(self.shared),
-            projections=_mapped(s.projections, self.shared),
-            W_O=s.W_O and _mapped_one(s.W_O, self.shared),
+            projections=_map_projections(s.projections, self.shared),
+            W_O=s.W_O and _map_projection(s.W_O, self.shared),
             terms=tuple(
                 term.map_tensors(lambda t, axis: per_token(t, query, axis), self.shared)
                 for term in s.terms

@@ -139,7 +139,7 @@ def test_a_model_larger_than_the_memory_is_refused_beforehand(
     monkeypatch.setattr(hub, "open_module", lambda *_: pytest.fail("it was built"))
     refused(folder, r"its weights take 0\.0 GB, and 0\.0 GB of memory are free on cpu")
     weights = folder / "model.safetensors"
-    sizes = [files._needed(weights, dtype) for dtype in (None, torch.float16)]
+    sizes = [files._bytes_in_memory(weights, dtype) for dtype in (None, torch.float16)]
     assert (
         sizes[0]
         == 2 * sizes[1]

@@ -78,7 +78,7 @@ def record_multi_head(
             weights[0] = edited if query.dim() == 3 else edited[0]
 
     attn_mask = _mask(how, q, k, n_heads)
-    output = out_proj_weight.detach(), _detached(out_proj_bias)
+    output = out_proj_weight.detach(), _detach(out_proj_bias)
     call = AttentionCall(q, k, v, attn_mask, False, None, origins, output)
     out = forward_pass.attend(call, run, take_weights)
     concat = out.transpose(1, 2).flatten(2).transpose(0, 1)  # (query, batch, d_model)
@@ -109,10 +109,10 @@ def _matrices(
         else weight.chunk(3)
     )
     biases = [None] * 3 if bias is None else bias.chunk(3)
-    return [(w.detach(), _detached(b)) for w, b in zip(parts, biases, strict=True)]
+    return [(w.detach(), _detach(b)) for w, b in zip(parts, biases, strict=True)]
 
 
-def _detached(t: Tensor | None) -> Tensor | None:
+def _detach(t: Tensor | None) -> Tensor | None:
     return None if t is None else t.detach()
 
 
@@ -126,17 +126,17 @@ def _mask(how: dict[str, Any], q: Tensor, k: Tensor, n_heads: int) -> Tensor | N
         []
         if mask is None
         else [
-            _added(
+            _as_additive(
                 mask.view(-1, n_heads, *mask.shape[-2:]) if mask.dim() == 3 else mask[None, None], q
             )
         ]
     )
     if padding is not None:
-        added.append(_added(padding.view(-1, 1, 1, k.shape[2]), q))
+        added.append(_as_additive(padding.view(-1, 1, 1, k.shape[2]), q))
     return torch.stack(torch.broadcast_tensors(*added)).sum(0) if added else None
 
 
-def _added(mask: Tensor, q: Tensor) -> Tensor:
+def _as_additive(mask: Tensor, q: Tensor) -> Tensor:
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill_(mask, -torch.inf)
@@ -146,7 +146,7 @@ def _is_causal(mask: Tensor | None, query: Tensor) -> bool:
     """Return True if a mask blocks the keys after each query and nothing else, or if it is None."""
     if mask is None:
         return True
-    added = _added(mask, query)
+    added = _as_additive(mask, query)
     return torch.equal(added, torch.full_like(added, -torch.inf).triu(1))
 
 

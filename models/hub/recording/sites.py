@@ -62,7 +62,7 @@ class SiteRecorder:
         edits: Edits,
     ) -> AttentionSite:
         """Store one attention in the recording, with projections if q, k and v are products."""
-        kind, name, call = place.kind, place.name, self._unscaled(call)
+        kind, name, call = place.kind, place.name, self._unscale(call)
         q, n_heads, groups = call.q, call.q.shape[1], self.groups
         k, v = undo_gqa_repeat(call.k, groups, n_heads), undo_gqa_repeat(call.v, groups, n_heads)
         of_q, of_k, of_v = call.origins or [self.linears.origin(t) for t in (q, k, v)]
@@ -95,7 +95,7 @@ class SiteRecorder:
             record_output(recording, site, *call.output)
         return site
 
-    def _unscaled(self, call: AttentionCall) -> AttentionCall:
+    def _unscale(self, call: AttentionCall) -> AttentionCall:
         """Return a call with the products that its q, k and v are copies of, if they are copies.
 
         If q was multiplied by a number before the call, which then has no scale of its own, that

@@ -125,7 +125,7 @@ def _scaled_dot_product(
         and query.shape[1] == key.shape[1]
         and 1 < query.shape[2] <= forward_pass.context.groups
     ):
-        return _packed(forward_pass, func, query, key, value, attn_mask, dropout_p, scale)
+        return _record_packed(forward_pass, func, query, key, value, attn_mask, dropout_p, scale)
 
     def run(mask: Tensor | None, causal: bool) -> Tensor:
         how = {"enable_gqa": True} if enable_gqa or groups > 1 else {}
@@ -163,7 +163,7 @@ def _with_other_axes(
     return out.reshape(*inputs[0].shape[:-1], -1)
 
 
-def _packed(
+def _record_packed(
     forward_pass: ForwardPass,
     func: Callable,
     query: Tensor,

@@ -53,7 +53,7 @@ def speech_prompt(module: Any, vocab_size: int) -> Prompt:
     tasks = _by_name(getattr(settings, "task_to_id", None), vocab_size)
     tokens: list[int | None] = []
     if language is None and task is None:
-        tokens = _forced(settings, module.config, vocab_size)
+        tokens = _forced_tokens(settings, module.config, vocab_size)
     is_open = not tokens or tokens[0] is None
     if isinstance(language, str) and (token := languages.get(_code(language))) is not None:
         tokens[:1] = [token]
@@ -71,7 +71,7 @@ def speech_prompt(module: Any, vocab_size: int) -> Prompt:
     return Prompt(tuple(tokens), tuple(sorted(languages.values())))
 
 
-def _forced(settings: Any, config: Any, vocab_size: int) -> list[int | None]:
+def _forced_tokens(settings: Any, config: Any, vocab_size: int) -> list[int | None]:
     """Return the tokens of an older setting: [[1, token], [2, token], …]."""
     pairs = getattr(settings, "forced_decoder_ids", None)
     pairs = getattr(config, "forced_decoder_ids", None) if pairs is None else pairs

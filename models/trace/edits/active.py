@@ -54,7 +54,7 @@ class Active:
         self, name: str, value: Float[Tensor, "batch token feature"], stream: str
     ) -> Float[Tensor, "batch token feature"]:
         """Apply edits to an intermediate of a stream."""
-        return self._offered(self.activations, name, value, stream)
+        return self._offer(self.activations, name, value, stream)
 
     def may_change(self, name: str) -> bool:
         """Return True if an edit may change this intermediate."""
@@ -65,16 +65,16 @@ class Active:
     ) -> Float[Tensor, "batch feature"]:
         """Apply the edits that may change an intermediate to its token i of this pass."""
         changing = tuple(edit for edit in self.activations if edit.may_change(name))
-        return self._offered(changing, name, vectors[:, None], stream, i)[:, 0]
+        return self._offer(changing, name, vectors[:, None], stream, i)[:, 0]
 
     def show(
         self, name: str, value: Float[Tensor, "batch token feature"], stream: str
     ) -> Float[Tensor, "batch token feature"]:
         """Offer an intermediate whose tokens are edited to the edits that only look at it."""
         looking = tuple(edit for edit in self.activations if not edit.may_change(name))
-        return self._offered(looking, name, value, stream)
+        return self._offer(looking, name, value, stream)
 
-    def _offered(
+    def _offer(
         self,
         edits: Edits,
         name: str,

@@ -102,7 +102,7 @@ class AttentionPart:
     def chosen(self, where: Where) -> Bool[Tensor, "#rows #heads #queries 1"]:
         """Mark the (row, head, query) that an edit applies to."""
         axes = ((self.rows, where.rows), (self.heads, where.heads), (self.queries, where.queries))
-        return _marked(axes, self.device)
+        return _mark_positions(axes, self.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,11 +117,13 @@ class ActivationPart:
 
     def chosen(self, where: Where) -> Bool[Tensor, "#rows #tokens 1"]:
         """Mark the (row, token) that an edit applies to."""
-        marked = _marked(((self.rows, where.rows), (self.tokens, where.queries)), self.device)
+        marked = _mark_positions(
+            ((self.rows, where.rows), (self.tokens, where.queries)), self.device
+        )
         return marked & (where.activation in (None, self.name))
 
 
-def _marked(
+def _mark_positions(
     axes: Sequence[tuple[Sequence[int], LayerNumbers]], device: torch.device
 ) -> Bool[Tensor, ...]:
     marked = torch.ones([1] * (len(axes) + 1), dtype=torch.bool)

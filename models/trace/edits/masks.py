@@ -131,10 +131,10 @@ class MaskChange(Edit):
             allowed = ready_made(self.preset, self.k, end, n_key)[rows].to(device)
             layers.append(MaskLayer(self.preset_name, allowed[None, None]))
         if self.allow:
-            opened = _marked(self.allow, end, n_key)[rows].to(device)
+            opened = _mark_cells(self.allow, end, n_key)[rows].to(device)
             layers = [MaskLayer(layer.name, layer.allowed | opened) for layer in layers]
         if self.block:
-            layers.append(custom_layer(~_marked(self.block, end, n_key)[rows].to(device)))
+            layers.append(custom_layer(~_mark_cells(self.block, end, n_key)[rows].to(device)))
         return Mask(layers, mask.start)
 
 
@@ -181,7 +181,7 @@ def _by_name(mask: Mask) -> dict[str, Tensor]:
     return allowed
 
 
-def _marked(cells: Sequence[Cell], n_query: int, n_key: int) -> Bool[Tensor, "query key"]:
+def _mark_cells(cells: Sequence[Cell], n_query: int, n_key: int) -> Bool[Tensor, "query key"]:
     marked = torch.zeros(n_query, n_key, dtype=torch.bool)
     for query, key in cells:
         if query < n_query and key < n_key:

@@ -87,7 +87,7 @@ def causes_of(
     if not is_known and not any(linears.makes_rows(t) for t in (q, v)):
         return "the order of texts and heads on an axis of its weights is unknown"
     varies = measured.factor.numel() > 1, measured.factor.shape[3] > 1
-    q, k, similarity = _scaled(q, k, measured, copies)
+    q, k, similarity = _scale(q, k, measured, copies)
     if (factor := _head_factor(weighted_sum, softmaxed)) is None:
         return "its weights are changed between the softmax and the values"
     is_unchanged = factor.numel() == 1 and float(factor) == 1
@@ -105,7 +105,7 @@ def _axis(side: tuple, label: int) -> Any:
     return layout[labels.index(label)]
 
 
-def _scaled(
+def _scale(
     q: Tensor, k: Tensor, measured: ExplainedScores, copies: list[Copy | None]
 ) -> tuple[Tensor, Tensor, AttentionSimilarity]:
     """Return q, k and their similarity.
@@ -115,7 +115,7 @@ def _scaled(
     """
     factor = measured.factor
     if factor.numel() == 1:
-        q, k, factor = _unscaled(q, k, factor, copies)
+        q, k, factor = _unscale(q, k, factor, copies)
     if factor.numel() > 1 and factor.shape[3] == 1:
         q, factor = q * factor, None
     elif factor.numel() > 1:
@@ -129,7 +129,7 @@ def _scaled(
     return q, k, of_scale(scale, q.shape[-1])
 
 
-def _unscaled(
+def _unscale(
     q: Tensor, k: Tensor, factor: Tensor, copies: list[Copy | None]
 ) -> tuple[Tensor, Tensor, Tensor]:
     for i, copy in enumerate(copies[:2]):
@@ -231,7 +231,7 @@ class _HandWritten:
     def softmaxed(self, mask: Mask) -> tuple[By4, Tensor]:
         """Return the weights under this mask, by head and as the module's softmax lays them out."""
         terms = _sum_terms(self.explained.terms, self.causes)
-        return _softmaxed(self.weighted_sum, self.causes.measured.scores(terms), mask)
+        return _softmax(self.weighted_sum, self.causes.measured.scores(terms), mask)
 
     def record(self, recording: Recording, out: Tensor, mask: Mask, edits: Edits) -> None:
         causes, place, explained = self.causes, self.place, self.explained
@@ -264,7 +264,7 @@ def _sum_terms(
     return sum_of_terms(terms, queries, n_key, n_rows).to(causes.q.device) if terms else None
 
 
-def _softmaxed(weighted_sum: WeightedSum, scores: By4, mask: Mask) -> tuple[By4, Tensor]:
+def _softmax(weighted_sum: WeightedSum, scores: By4, mask: Mask) -> tuple[By4, Tensor]:
     """Return the weights under another mask, by head and as the module's softmax lays them out."""
     softmax = weighted_sum.softmax
     if (allowed := mask.allowed) is not None:

@@ -59,7 +59,7 @@ def result_layout(
         return None if order is None else tuple(layout[i] for i in order)
     if func in _VIEWS:
         same = result.numel() == math.prod(size_of(axis) for axis in layout)
-        return _reshaped(layout, tuple(result.shape)) if same else None
+        return _reshape(layout, tuple(result.shape)) if same else None
     return _broadcast(layout, tuple(result.shape))
 
 
@@ -96,7 +96,7 @@ def place_axes(
     return t.reshape([atom.size for atom in flat]).permute(order).reshape(tuple(shape))
 
 
-def _reshaped(layout: AxisOrder, shape: tuple[int, ...]) -> AxisOrder | None:
+def _reshape(layout: AxisOrder, shape: tuple[int, ...]) -> AxisOrder | None:
     left = [atom for axis in layout for atom in resolve_axis(axis)]
     result: list[AtomAxis] = []
     for size in shape:

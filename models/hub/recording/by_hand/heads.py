@@ -136,7 +136,7 @@ def _join_masks(masks: Sequence[Mask]) -> Mask:
     names = list(dict.fromkeys(layer.name for mask in masks for layer in mask.layers))
     layers = []
     for name in names:
-        parts = [_allowed(mask, name) for mask in masks]
+        parts = [_intersect(mask, name) for mask in masks]
         shape = torch.broadcast_shapes(*(part.shape for part in parts))
         allowed = torch.cat([part.expand(shape) for part in parts], 1)
         alike = all(torch.equal(part, parts[0]) for part in parts[1:])
@@ -144,7 +144,7 @@ def _join_masks(masks: Sequence[Mask]) -> Mask:
     return Mask(layers, masks[0].start)
 
 
-def _allowed(mask: Mask, name: str) -> Tensor:
+def _intersect(mask: Mask, name: str) -> Tensor:
     """Return what the layers of this name allow together; everything if there is none."""
     parts = [layer.allowed for layer in mask.layers if layer.name == name]
     return reduce(torch.logical_and, parts) if parts else torch.ones(1, 1, 1, 1, dtype=torch.bool)
