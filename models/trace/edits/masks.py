@@ -34,7 +34,7 @@ def ready_made(name: str, k: int, n_query: int, n_key: int) -> Bool[Tensor, "que
         ValueError: an unknown name, or k is too small for it.
     """
     if name not in READY_MADE:
-        raise ValueError(f"a ready-made mask is one of {', '.join(READY_MADE)}, got {name!r}")
+        raise ValueError(f"a preset mask is one of {', '.join(READY_MADE)}, got {name!r}")
     if k < _MIN_K.get(name, k):
         raise ValueError(f"k of a {name} mask must be at least {_MIN_K[name]}, got {k}")
     i, j = torch.arange(n_query)[:, None], torch.arange(n_key)[None]
