@@ -311,7 +311,9 @@ def _kernel_error(site: AttentionSite, weights: Tensor | None = None) -> float |
 
 
 def _larger(a: float | None, b: float | None) -> float | None:
-    return max((error for error in (a, b) if error is not None), default=None)
+    """Return the larger error, NaN if one is NaN; None if neither is known."""
+    errors = [error for error in (a, b) if error is not None]
+    return next((error for error in errors if math.isnan(error)), max(errors, default=None))
 
 
 def largest(values: Float[Tensor, "..."]) -> float:

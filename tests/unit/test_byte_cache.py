@@ -111,7 +111,7 @@ def every_tensor(trace) -> list[Tensor]:
         ]
         found += [
             t
-            for name in ("allowed", "blocking", "_added")
+            for name in ("allowed", "blocking", "_additive")
             if (t := site.mask.__dict__.get(name)) is not None
         ]
         found += [t for both in site.projections.values() for t in both]

@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from fractions import Fraction
+from functools import reduce
 
 import pytest
 import torch
@@ -26,6 +27,7 @@ from models.decoding import (
     greedy,
     greedy_batch,
     length_penalty,
+    runs,
     sample,
     teacher_forced,
 )
@@ -45,6 +47,14 @@ def endless() -> Transformer:
         model.embedding.weight[END] = 0
         model.embedding.weight[4:] *= 3
     return model
+
+
+def test_an_error_that_is_no_number_is_not_lost_among_smaller_ones() -> None:
+    """`max` would drop it, and the check of the rows would pass."""
+    for errors in ([0.5, math.nan, 0.25], [math.nan, 0.5], [None, 0.5, math.nan]):
+        assert math.isnan(reduce(runs._larger, errors))
+    assert reduce(runs._larger, [None, 0.5, 0.25]) == 0.5
+    assert runs._larger(None, None) is None
 
 
 def by_hand(
