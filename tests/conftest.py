@@ -5,7 +5,7 @@ import gc
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -26,6 +26,7 @@ from models.architectures.transformer import Transformer  # noqa: E402
 from models.opening import load as load_scope  # noqa: E402
 from models.runs.scope import Scope  # noqa: E402
 
+PAGE_FOLDERS = ("app", "pages")  # folders of tests of the app without a browser
 WAITING = ("browser", "processes", "long")  # folders of tests that wait more than they work
 TOGETHER = (  # they share `hub_scope`
     "hub_table", "hub_layers", "hub_edits", "true_sentences", "order_told", "masks_by_layer",
@@ -49,7 +50,7 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two a core: a test in a browser waits for its page half of the time. One where only such are asked for that never wait."""
     parts = [set(Path(arg.partition("::")[0]).parts) for arg in config.args]
-    busy = all({"unit", "app", "commands", "shipped"} & each for each in parts)
+    busy = all({"unit", "app", "commands", "hub", "shipped"} & each for each in parts)
     return (1 if busy else 2) * (os.cpu_count() or 1)
 
 
@@ -62,7 +63,7 @@ class HalfToWaiting(LoadFileScheduling):
         name = Path(file).stem.removeprefix("test_")
         if name == APART:
             return f"{file} part {crc32(nodeid.encode()) % PARTS}"
-        return "tests/unit/of shared models" if name in TOGETHER else file
+        return "tests/hub/of shared models" if name in TOGETHER else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         waits = int(node.gateway.id.removeprefix("gw")) % 2 == 0
@@ -79,7 +80,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 @pytest.fixture(autouse=True, scope="module")
 def _annotations(request: pytest.FixtureRequest) -> None:
     """Annotations are checked where parts are tested; pages, scores and processes run as they do for a user, twice as fast."""
-    config.update("jaxtyping_disable", request.path.parent.name != "unit")
+    config.update("jaxtyping_disable", request.path.parent.name not in ("unit", "hub"))
+
+
+@pytest.fixture(scope="session")
+def _installed_components() -> Iterator[None]:
+    """Find out once which installed packages bring components, not at the first run of every AppTest."""
+    from streamlit.components.v2 import manifest_scanner
+
+    scan = functools.cache(manifest_scanner.scan_component_manifests)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", scan)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a page that AppTest runs once wait for its model; app/test_opening.py tests what it shows meanwhile."""
+    if request.path.parent.name in PAGE_FOLDERS:
+        request.getfixturevalue("_installed_components")
+        monkeypatch.setattr("viz_app.session.opening.BAR_DELAY", 600)
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,7 @@ def test_the_same_tools_run_in_the_gate_the_workflow_and_the_hooks(tool: str) ->
 
 def test_the_folders_that_the_workflow_tests_are_there() -> None:
     tested = re.findall(r"tests/\w+", commands("test") + commands("browser"))
-    assert len(tested) == 6
+    assert len(tested) == 7
     assert all((ROOT / folder).is_dir() for folder in tested)
 
 
