@@ -132,7 +132,7 @@ def encoding(position: int, dimension: int, width: int = 64) -> float:
 
 def test_a_charts_points_are_those_of_the_table_and_have_words(page: Page, site: Path) -> None:
     page.goto((site / "bert" / "positions-curves.html").as_uri())
-    curves = page.locator(".chart").first
+    curves = page.locator(".library-chart").first
     point = curves.locator('[aria-roledescription="point"]').nth(7)
     words = point.get_attribute("aria-label")
     assert words
@@ -147,12 +147,12 @@ def test_a_plotly_map_has_the_tables_values_and_the_colours_of_the_theme(
     page: Page, site: Path
 ) -> None:
     page.goto((site / "bert" / "positions-map.html").as_uri())
-    drawn = page.locator(".chart.js-plotly-plot").first
+    drawn = page.locator(".library-chart.js-plotly-plot").first
     values = drawn.evaluate("(one) => Array.from(one.calcdata[0][0].z, (row) => Array.from(row))")
     for position, row in enumerate(values):
         expected = [encoding(position, dimension) for dimension in range(64)]
         assert row == pytest.approx(expected, abs=1e-4)
-    colour = 'getComputedStyle(document.querySelector(".chart .xtitle")).fill'
+    colour = 'getComputedStyle(document.querySelector(".library-chart .xtitle")).fill'
     light = page.evaluate(colour)
     page.get_by_role("button", name="Dark").click()
     page.wait_for_function(f"{colour} !== {light!r}")

@@ -39,7 +39,7 @@ def test_the_site_is_small_and_has_every_model(site: Path) -> None:
     for model in STATIC_MODELS:
         pages = {path.stem for path in (site / model).glob("*.html")}
         assert {"attention", "task", "inside", "masks"} <= pages
-    assert {"positions-curves", "positions-map", "positions-two-misprints"} <= {
+    assert {"positions-curves", "positions-two-misprints", "from-rnn-stages-on-dates"} <= {
         path.stem for path in (site / STATIC_MODELS[0]).glob("*.html")
     }
 
@@ -73,7 +73,7 @@ def test_every_page_opens_from_disk_without_a_word(browser: Browser, site: Path)
                 page.locator("main [class^=st-key]").first.wait_for(state="attached")
                 page.wait_for_timeout(100)
                 assert page.evaluate(EMPTY) == 0, path
-                for chart in page.locator("main .chart").all():
+                for chart in page.locator("main .library-chart").all():
                     chart.locator("svg").first.wait_for()
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, (path, width)

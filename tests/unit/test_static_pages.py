@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -29,7 +30,7 @@ from viz_app.static_pages.contents import ModelTexts, StaticPage
 from viz_app.static_pages.crawl import Pages
 from viz_app.static_pages.events import messages
 from viz_app.static_pages.folder import LIST, check_folder, write_site
-from viz_app.static_pages.markdown import as_html, headline_html
+from viz_app.static_pages.markdown import as_html, headline_html, table_html
 from viz_app.static_pages.page import INSTALL_COMMAND
 from viz_app.static_pages.still import Still
 from viz_app.static_pages.tex import mathml
@@ -129,6 +130,20 @@ def test_a_chart_has_the_papers_numbers_in_both_themes() -> None:
     assert {"assets/vega.js", "assets/plotly.js"} <= made.keys()
     assert b"plotly.js" not in made["bert/positions-curves.html"]
     assert b"plotly.js" in made["bert/positions-map.html"]
+
+
+def test_a_table_has_the_recorded_scores_and_its_texts_are_only_text() -> None:
+    made = export.site_files(["gpt"], ["from-rnn"], [])
+    page = made["gpt/from-rnn-similarities.html"].decode()
+    for name in ("additive", "cosine", "dot", "general", "scaled-dot"):
+        training = models.load(f"dates-{name}").training
+        (row,) = re.findall(rf"<td>{name.replace('-', ' ')}</td>.*?</tr>", page, re.DOTALL)
+        assert f"<td>{training['scores']['held-out exact match']:.5g}</td>" in row
+        assert f"<td>{training['step']:,}</td>" in row
+    table = table_html(pd.DataFrame({EVIL: [EVIL], "n": [1234567], "x": [1234.5]}))
+    assert "<img" not in table
+    assert "<td>1,234,567</td>" in table
+    assert "<td>1,234.5</td>" in table
 
 
 def test_charts_without_their_library_are_named_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Contents of a static edition: the models, and the pages of each."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from viz_app.input_bar.examples import readable_examples
 from viz_app.navigation import PAGES
 
 STATIC_MODELS = ("eng-fra", "eng-fra-bahdanau", "gpt", "bert", "xlnet")  # the first is shown first
-TABS = ("attention", "task", "inside", "layer", "positions", "masks", "decoding")
+TABS = ("attention", "task", "inside", "layer", "positions", "masks", "decoding", "from-rnn")
 
 
 # the answer of a page if the app's answer is about changing the run
@@ -58,7 +59,7 @@ class StaticPage:
     @property
     def file(self) -> str:
         """The path of its file."""
-        section = self.section.lower().replace(" ", "-")
+        section = re.sub(r"[^a-z]+", "-", self.section.lower()).strip("-")
         return f"{self.checkpoint}/{'-'.join(filter(None, (self.tab, section)))}.html"
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from viz_app.drawing.notes import small_print
-from viz_app.static_pages.markdown import as_html
+from viz_app.static_pages.markdown import as_html, table_html
 from viz_app.static_pages.still import Node
 from viz_app.views.frame.one_run import NEXT_QUESTION_KEY, SUMMARY
 from viz_app.views.page import (
@@ -27,8 +27,7 @@ STATIC_DETAILS = "Details: how to read this, and the checks"
 class CellLayout:
     """The nodes of a page's cells, with the texts and the plain rows that they name.
 
-    `plots` are the charts by the keys of their pictures. `has_tables` becomes True at a table,
-    which only Streamlit draws.
+    `plots` are the charts by the keys of their pictures.
     """
 
     def __init__(self, drawn: Mapping[str, Any], explanation: str, trained: str) -> None:
@@ -36,7 +35,6 @@ class CellLayout:
         self.texts = {"explanation": explanation}
         self.plain: dict[str, dict] = {"trained": small_print(trained)}
         self.plots: dict[str, Plot] = {}
-        self.has_tables = False
 
     def whole(self, above: Sequence[str], cells: Sequence[PageCell]) -> list[Node]:
         """Return the nodes of the whole page: rows above, cells, and the question at the end."""
@@ -68,8 +66,7 @@ class CellLayout:
         if isinstance(cell, Widget) or cell.picture not in self.drawn:
             return []
         if isinstance(cell, Table):
-            self.has_tables = True
-            return []
+            return [{"scroll": [self._html(table_html(self.drawn[cell.picture]))]}]
         caption = [self._text(cell.caption, True)] * bool(cell.caption)
         if isinstance(cell, Plot):
             self.plots[cell.picture] = cell
@@ -77,9 +74,12 @@ class CellLayout:
         return [{"part": cell.picture}, *caption]
 
     def _text(self, markdown: str, is_small: bool) -> Node:
+        return self._html(as_html(markdown)) | {"small": is_small}
+
+    def _html(self, html: str) -> Node:
         name = f"prose {len(self.texts)}"
-        self.texts[name] = as_html(markdown)
-        return {"text": name, "small": is_small}
+        self.texts[name] = html
+        return {"text": name}
 
     def _checks(self, cell: Checks) -> list[Node]:
         keys = [*([] if cell.is_counted else [SUMMARY]), "checks"]

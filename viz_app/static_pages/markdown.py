@@ -1,9 +1,10 @@
-"""The app's texts as HTML: CommonMark with tables and formulas; HTML in them is shown as text."""
+"""The app's texts and tables as HTML: CommonMark with formulas; HTML in them is shown as text."""
 
 import re
 from functools import cache
 from html import escape
 
+import pandas as pd
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
@@ -28,6 +29,15 @@ def _reader() -> MarkdownIt:
     for part in ("link_open", "link_close"):
         reader.add_render_rule(part, lambda *_: "")
     return reader
+
+
+def table_html(table: pd.DataFrame) -> str:
+    """Return a table as HTML, its texts escaped and its numbers with separators of thousands."""
+    whole = {name: "{:,}".format for name in table.select_dtypes("integer").columns}
+    plain = table.to_html(
+        index=False, border=0, na_rep="–", float_format="{:,.5g}".format, formatters=whole
+    )
+    return plain.replace("<th>", '<th scope="col">')
 
 
 def _formula(tex: str, options: dict[str, bool]) -> str:

@@ -24,7 +24,6 @@ from viz_app.views.frame.one_run import NEXT_QUESTION_KEY, STRIP, OneRun
 from viz_app.views.page import NextQuestion, Plot, ShownComponent, View
 
 JOB, RECORDED = "job", "recorded"  # in the session state
-TABLES_ONLY_IN_APP = "Its tables are drawn by the installed app."
 CHARTS_ONLY_IN_APP = (
     "Its charts are drawn by the installed app; this edition was made without them."
 )
@@ -55,8 +54,6 @@ def _still(tab: str, view: View[Any], session: LiveSession, run: CurrentRun) -> 
     cells = view.layout(run, choices, pictures)
     layout = CellLayout(pictures, as_html(view.text(run, choices)), view.trained(run))
     nodes = layout.whole([key for key in STRIP if key in pictures], cells)
-    if layout.has_tables:
-        return Still("", missing=TABLES_ONLY_IN_APP)
     if not all(can_draw(pictures[key]) for key in layout.plots):
         return Still("", missing=CHARTS_ONLY_IN_APP)
     components = {cell.picture: cell for cell in shown_in(cells) if cell.picture in pictures}

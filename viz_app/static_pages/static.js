@@ -41,6 +41,7 @@ function built(node) {
     return columns;
   }
   if (node.row) return make("div", "row", ...node.row.map(built));
+  if (node.scroll) return make("div", "scroll", ...node.scroll.map(built));
   if (node.details) {
     const drawer = make("details", "", make("summary", "", node.details), make("div", "", ...node.cells.map(built)));
     return make("div", "foot", ...node.lead.map(placed), drawer, ...node.end.map(placed));
@@ -51,7 +52,7 @@ function built(node) {
 }
 
 function charted(key) {
-  if (!charts.has(key)) charts.set(key, make("div", "chart"));
+  if (!charts.has(key)) charts.set(key, make("div", "library-chart"));
   return charts.get(key);
 }
 
