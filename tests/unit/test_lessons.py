@@ -657,7 +657,7 @@ def test_what_is_said_of_recovery_follows_the_survey() -> None:
         said = revealed("5-one-wrong-word", 5, run)
         assert f"{100 * middle:.0f} % recover" in said
         assert ("do not overlap" in said) == (middle == 0.81)
-        assert ("do not settle it" in said) == (middle != 0.81)
+        assert ("do not settle the question" in said) == (middle != 0.81)
         step = read_lesson(
             library.SHIPPED_LESSONS / "5-one-wrong-word.md",
             LESSON_PAGE_NAMES,
@@ -693,16 +693,16 @@ def test_what_is_said_of_frozen_weights_follows_the_survey() -> None:
         run.scope.training["surveys"]["frozen"]["steps"] = 2357
         said = revealed("8-explanation", 5, run)
         assert "After 2,357 steps it predicts 61 % of the tokens with the frozen weights" in said
-        assert "With its own it predicts 47 %, with equal ones 34 %" in said
+        assert "With its own it predicts 47 %, with uniform ones 34 %" in said
         assert f"The gain over its own is {100 * over_learned:+.0f} points (95 % interval" in said
         ends = [f"{100 * (over_learned + end):+.0f}" for end in (-0.05, 0.05)]
         assert f"{' to '.join(ends)} points" in said
         assert ("So the frozen weights help the small model more" in said) == (over_learned > 0.05)
         assert ("do not show that the frozen weights help" in said) == (over_learned < 0.05)
-        assert ("They hold more than the order of the words. With" in said) == (
+        assert ("They carry more than the order of the words. With" in said) == (
             over_diagonal > 0.05
         )
-        assert ("They may hold no more than the order of the words. With" in said) == (
+        assert ("They may carry no more than the order of the words. With" in said) == (
             over_diagonal < 0.05
         )
         step = read_lesson(
