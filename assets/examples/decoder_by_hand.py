@@ -1,8 +1,8 @@
 # attnscope --module assets/examples/decoder_by_hand.py:make_scope
 """A small decoder as nanoGPT and minGPT arrange it.
 
-One matrix for queries, keys and values, a lower triangle in a buffer, softmax, dropout. Its weights
-are random, drawn with a seed: it is untrained.
+One matrix for queries, keys and values, a lower triangle in a buffer, softmax, dropout. It is
+untrained: its weights are random, drawn with a fixed seed.
 """
 
 import math
@@ -37,7 +37,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each added to what it reads."""
+    """Attention and feed-forward, each added to its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class UntrainedDecoder(nn.Module):
 
 
 def encode(text: str) -> list[int]:
-    """Return the letters' numbers; a letter that is not known is a space."""
+    """Return one id per letter; an unknown letter becomes a space."""
     return [max(0, LETTERS.find(letter)) for letter in text.lower()]
 
 

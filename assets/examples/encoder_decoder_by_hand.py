@@ -1,8 +1,8 @@
 # attnscope --module assets/examples/encoder_decoder_by_hand.py:make_scope
 """An encoder-decoder from the equations of Vaswani et al. 2017, laid out as in annotated versions.
 
-Four matrices, masks of 0 and 1, −10⁹ where a mask is 0. Its weights are random, drawn with a seed:
-it is untrained.
+Four matrices, masks of 0 and 1, −10⁹ where a mask is 0. It is untrained: its weights are random,
+drawn with a fixed seed.
 """
 
 import math
@@ -18,7 +18,7 @@ WIDTH, HEADS, LAYERS = 48, 4, 2
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Return softmax(q·kᵀ/√d)·v, eq. 1; the mask is 0 where a key must not be read."""
+    """Return softmax(q·kᵀ/√d)·v, eq. 1; the mask is 0 where a key may not be read."""
     scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(q.shape[-1])
     if mask is not None:
         scores = scores.masked_fill(mask == 0, -1e9)
@@ -42,7 +42,7 @@ class MultiHead(nn.Module):
 
 
 class Layer(nn.Module):
-    """A layer of the encoder, or with `reads` one of the decoder, which also reads the encoder."""
+    """An encoder layer, or with `reads` a decoder layer, which also reads the encoder."""
 
     def __init__(self, reads: bool) -> None:
         super().__init__()
@@ -91,9 +91,11 @@ class UntrainedTranslator(nn.Module):
 
 
 def encode(source: str, target: str) -> tuple[list[int], list[int]]:
-    """Return the numbers of both texts' letters; a target begins with <."""
-    given, written = ([max(0, LETTERS.find(c)) for c in text.lower()] for text in (source, target))
-    return given, [START, *written]
+    """Return the letter ids of both texts; the target begins with <."""
+    source_ids, target_ids = (
+        [max(0, LETTERS.find(letter)) for letter in text.lower()] for text in (source, target)
+    )
+    return source_ids, [START, *target_ids]
 
 
 def make_scope() -> models.Scope:

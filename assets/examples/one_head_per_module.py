@@ -1,7 +1,7 @@
 # attnscope --module assets/examples/one_head_per_module.py:make_scope
-"""A decoder whose heads are modules of their own, as a first lesson on attention writes it.
+"""A decoder whose heads are separate modules, as in a first lesson on attention.
 
-Its weights are random, drawn with a seed: it is untrained.
+It is untrained: its weights are random, drawn with a fixed seed.
 """
 
 import torch
@@ -63,7 +63,7 @@ class UntrainedDecoder(nn.Module):
 
 
 def encode(text: str) -> list[int]:
-    """Return the letters' numbers; a letter that is not known is a space."""
+    """Return one id per letter; an unknown letter becomes a space."""
     return [max(0, LETTERS.find(letter)) for letter in text.lower()]
 
 

@@ -1,7 +1,7 @@
 # attnscope --module assets/examples/torch_transformer.py:make_scope
 """torch's own `nn.Transformer`: source and target in, logits of the next target letter out.
 
-Its weights are random, drawn with a seed: it is untrained.
+It is untrained: its weights are random, drawn with a fixed seed.
 """
 
 import torch
@@ -15,7 +15,7 @@ WIDTH, HEADS, LONGEST = 48, 4, 64
 
 
 class UntrainedTranslator(nn.Module):
-    """Embeddings, `nn.Transformer` with a look-ahead mask, and a matrix to the letters."""
+    """Embeddings, `nn.Transformer` with a look-ahead mask, and a projection to the letters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,9 +43,11 @@ class UntrainedTranslator(nn.Module):
 
 
 def encode(source: str, target: str) -> tuple[list[int], list[int]]:
-    """Return the numbers of both texts' letters; a target begins with <."""
-    given, written = ([max(0, LETTERS.find(c)) for c in text.lower()] for text in (source, target))
-    return given, [START, *written]
+    """Return the letter ids of both texts; the target begins with <."""
+    source_ids, target_ids = (
+        [max(0, LETTERS.find(letter)) for letter in text.lower()] for text in (source, target)
+    )
+    return source_ids, [START, *target_ids]
 
 
 def make_scope() -> models.Scope:

@@ -1,7 +1,7 @@
 # attnscope --module assets/examples/vision_transformer.py:make_scope
 """A vision transformer written by hand: patches of an image, self-attention, a class.
 
-Its weights are random, drawn with a seed: it is untrained.
+It is untrained: its weights are random, drawn with a fixed seed.
 """
 
 import torch
@@ -17,7 +17,7 @@ CLASSES = ("circle", "square", "neither")
 
 
 class Block(nn.Module):
-    """Self-attention between all patches, then a feed-forward, each added to what it reads."""
+    """Self-attention between all patches, then a feed-forward, each added to its input."""
 
     def __init__(self) -> None:
         super().__init__()
