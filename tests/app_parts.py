@@ -1,4 +1,4 @@
-"""What tests of the app read from a page that AppTest has run: what was sent to its components, and the checks it shows."""
+"""Helpers to read a page that AppTest has run: the data sent to its components, its text and its checks."""
 
 import base64
 import io
@@ -57,7 +57,7 @@ class _SessionState:
 
 
 def in_session(app: AppTest) -> AbstractContextManager:
-    """Within it, code sees the session of this app, as an event of the browser does."""
+    """Let the code in this block see the session of this app, as an event of the browser does."""
     return patch("streamlit.session_state", _SessionState(app))
 
 
@@ -69,12 +69,12 @@ def pick_model(app: AppTest, name: str) -> AppTest:
 
 
 def picker(app: AppTest) -> dict[str, Any]:
-    """What the picker of models was sent."""
+    """Return the data sent to the picker of models."""
     return json.loads(component(app, "picker").json)
 
 
-def offered(app: AppTest) -> dict[str, str]:
-    """The models that the picker offers: name → what is said of it."""
+def picker_models(app: AppTest) -> dict[str, str]:
+    """Return the models that the picker offers: name → description."""
     menu = [option for group in picker(app)["groups"] for option in group["options"]]
     return {option["name"]: option["detail"] for option in menu}
 
@@ -84,7 +84,7 @@ PATIENCE = 240  # s
 
 
 def app_at(page: str = "", **address: str | list[str]) -> AppTest:
-    """The whole app, run at this address, in whose names "_" may stand for "-"."""
+    """Run the whole app at this address; a "_" in a parameter's name may be written for "-"."""
     app = AppTest.from_file(str(APP), default_timeout=PATIENCE)
     if page:
         app._page_hash = calc_hash(page)
@@ -92,7 +92,7 @@ def app_at(page: str = "", **address: str | list[str]) -> AppTest:
 
 
 def page_at(name: str, **address: str | list[str]) -> AppTest:
-    """One page without the sidebar, run at this address."""
+    """Run one page at this address, without the sidebar."""
     return _run_at(AppTest.from_function(_page, args=(name,), default_timeout=PATIENCE), address)
 
 
@@ -111,7 +111,7 @@ def _run_at(app: AppTest, address: dict[str, str | list[str]]) -> AppTest:
 
 
 def component(app: AppTest, key: str) -> BidiComponent:
-    """The message that was sent to the component of this key."""
+    """Return the message that was sent to the component with this key."""
     (found,) = (
         element.proto
         for element in app.get("bidi_component")
@@ -121,12 +121,12 @@ def component(app: AppTest, key: str) -> BidiComponent:
 
 
 def picture(app: AppTest, key: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of a component's payload."""
+    """Return the header and the arrays of a component's payload."""
     return unpack(component(app, key).bytes)
 
 
 def plotly(app: AppTest, key: str) -> dict[str, Any]:
-    """The plotly figure of this key."""
+    """Return the plotly figure with this key."""
     (found,) = (
         element.proto for element in app.get("plotly_chart") if element.proto.id.endswith(key)
     )
@@ -134,14 +134,14 @@ def plotly(app: AppTest, key: str) -> dict[str, Any]:
 
 
 def heatmap(app: AppTest, key: str) -> np.ndarray:
-    """The cells of a plotly heatmap on the page."""
+    """Return the cells of a plotly heatmap on the page."""
     z = plotly(app, key)["data"][0]["z"]
     flat = np.frombuffer(base64.b64decode(z["bdata"]), np.dtype(z["dtype"]))
     return flat.reshape([int(n) for n in z["shape"].split(",")])
 
 
 def points(app: AppTest, title: str) -> list[dict[str, list]]:
-    """The columns of the table that each layer of the altair chart with this in its title draws."""
+    """Return the columns of the table behind each layer of the altair chart with this text in its title."""
     charts = [
         (json.loads(element.proto.spec), element.proto.datasets)
         for element in app.get("vega_lite_chart")
@@ -155,30 +155,30 @@ def points(app: AppTest, title: str) -> list[dict[str, list]]:
 
 
 def said(app: AppTest, key: str) -> dict[str, Any]:
-    """The look and the rows of a piece of plain text."""
+    """Return the look and the rows of a piece of plain text."""
     return json.loads(component(app, key).json)
 
 
 def address_of(app: AppTest) -> dict[str, list[str]]:
-    """The address that the browser is told to write."""
+    """Return the address that the browser is told to show."""
     query = json.loads(component(app, "live").json)["address"]["query"]
     return parse_qs(query, keep_blank_values=True)
 
 
-def of_key(found: Iterable[Any], key: str) -> Any:
-    """The one widget of this key, among those of a kind."""
-    return next(widget for widget in found if widget.key == key)
+def with_key(widgets: Iterable[Any], key: str) -> Any:
+    """Return the first of these widgets that has this key."""
+    return next(widget for widget in widgets if widget.key == key)
 
 
-def all_passed(app: AppTest, n: int) -> None:
-    """The page stands, and n checks stand on it, all passed."""
+def assert_all_passed(app: AppTest, n: int) -> None:
+    """Assert that the page has run without an error and shows n checks, all passed."""
     assert not app.exception
     looks = [look for look, _ in said(app, "checks")["rows"]]
     assert (looks.count("passed"), looks.count("failed")) == (n, 0)
 
 
 def prose(app: AppTest) -> str:
-    """All that is written on the page."""
+    """Return all text on the page."""
     html = [part.proto.body for part in app.get("html")]
     told = [json.loads(part.proto.json) for part in app.get("bidi_component") if part.proto.json]
     plain = [text for data in told for _, text in data.get("rows", [])]

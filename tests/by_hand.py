@@ -1,4 +1,4 @@
-"""Attention written out in the ways in which people write it, all on the same weights; and the same by other means."""
+"""Attention written out in the usual ways, all on the same weights, and recomputed by an independent route."""
 
 from collections.abc import Callable
 
@@ -85,7 +85,7 @@ FORMS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 
 
 class Layer(nn.Module):
-    """One attention in one of the forms; `weights` are those of its last pass."""
+    """An attention layer in one of the forms; `weights` are those of its last pass."""
 
     def __init__(self, form: str) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Two layers of attention that predict the next letter."""
+    """Two attention layers that predict the next letter."""
 
     def __init__(self, form: str = "matmul") -> None:
         super().__init__()
@@ -123,7 +123,7 @@ def drawn(module: nn.Module) -> nn.Module:
 
 
 def weights_by_other_means(layer: Layer, x: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
-    """The weights and head outputs (head, query, key or d_head) of a layer's own matrices, one head after the other."""
+    """Compute weights and head outputs (head, query, key or d_head) from a layer's own matrices, one head at a time."""
     pairs = zip(layer.qkv.weight.chunk(3), layer.qkv.bias.chunk(3), strict=True)
     q, k, v = (torch.addmm(bias, x, weight.T) for weight, bias in pairs)
     size, all_weights, outs = WIDTH // HEADS, [], []

@@ -1,4 +1,4 @@
-"""Modules that attend in ways of their own: heads as modules or in a loop, temperatures, shared keys, softmaxes that are no attention."""
+"""Modules with unusual attention: heads as modules or in a loop, temperatures, shared keys, softmaxes that are no attention."""
 
 import torch
 from by_hand import HEADS, LETTERS, WIDTH, blocked, split
@@ -9,7 +9,7 @@ SIZE = WIDTH // HEADS
 
 
 class Read(nn.Module):
-    """Embeds letters, attends in a part of its own, and keeps the weights that the part hands out."""
+    """Embed letters, attend with `part`, and keep the weights that the part returns."""
 
     def __init__(self, part: nn.Module) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Head(nn.Module):
 
 
 class HeadModules(nn.Module):
-    """Each head a module; all of them in a list."""
+    """Heads that are separate modules in a list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class HeadModules(nn.Module):
 
 
 class HeadLoop(nn.Module):
-    """Each head a turn of a loop over slices of the matrices."""
+    """Heads computed in a loop over slices of the matrices."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class HeadLoop(nn.Module):
 
 
 class Plain(nn.Module):
-    """Queries, keys, values; subclasses say what is done to the scores and over which axis they are softmaxed."""
+    """Queries, keys and values; subclasses define what happens to the scores and the axis of the softmax."""
 
     key_heads = HEADS
 
@@ -107,21 +107,21 @@ class Sloped(Plain):
 
 
 class Squared(Plain):
-    """Scores that are squared: no scale, bias or mask."""
+    """Squared scores, which no scale, bias or mask explains."""
 
     def weigh(self, scores: Tensor) -> Tensor:
         return (scores / 4).square().softmax(-1)
 
 
 class Logged(Plain):
-    """A softmax by its logarithm."""
+    """A softmax computed as exp(log_softmax)."""
 
     def weigh(self, scores: Tensor) -> Tensor:
         return scores.log_softmax(-1).exp()
 
 
 class RaisedInPlace(Plain):
-    """A softmax by exp and a division, both in place."""
+    """A softmax computed with exp and a division, both in place."""
 
     def weigh(self, scores: Tensor) -> Tensor:
         scores = scores - scores.amax(-1, keepdim=True)
@@ -131,7 +131,7 @@ class RaisedInPlace(Plain):
 
 
 class EmptyAdded(Plain):
-    """Scores in one call that adds nothing of a tensor of whatever numbers."""
+    """Scores from one call that adds 0 times a tensor, whatever its numbers."""
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (t.flatten(0, 1) for t in self.heads(x))
@@ -151,7 +151,7 @@ class Conjugate(Plain):
 
 
 class Mapped(Plain):
-    """Each head of each text by itself, under torch.vmap."""
+    """Each head of each text computed separately, under torch.vmap."""
 
     def forward(self, x: Tensor) -> Tensor:
         attend = torch.vmap(torch.vmap(lambda q, k, v: (q @ k.mT).softmax(-1) @ v))
@@ -159,21 +159,21 @@ class Mapped(Plain):
 
 
 class OverQueries(Plain):
-    """A softmax over the queries, by a slip."""
+    """A softmax over the queries, by mistake."""
 
     def weigh(self, scores: Tensor) -> Tensor:
         return scores.softmax(-2)
 
 
 class OverHeads(Plain):
-    """A softmax over the heads, by the axis that it takes where none is named."""
+    """A softmax over the heads, its default axis when none is given."""
 
     def weigh(self, scores: Tensor) -> Tensor:
         return scores.softmax(1)
 
 
 class Renormalised(Plain):
-    """The two largest weights of each row, made to sum to 1."""
+    """The two largest weights of each row, rescaled to sum to 1."""
 
     def weigh(self, scores: Tensor) -> Tensor:
         weights = scores.softmax(-1)
@@ -201,7 +201,7 @@ class UnusedHead(Plain):
 
 
 class Router(nn.Module):
-    """A mixture of as many experts as there are tokens in a text of four, and a soft choice of letters: no attention."""
+    """A mixture of four experts, as many as a text of four has tokens, and a soft choice of letters: no attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ class Router(nn.Module):
 
 
 class Checkpointed(nn.Module):
-    """An attention under torch's checkpoint, in a Sequential, without gradients."""
+    """An attention layer under torch's checkpoint, in a Sequential, without gradients."""
 
     def __init__(self) -> None:
         super().__init__()

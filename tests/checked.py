@@ -17,9 +17,9 @@ from jaxtyping import AbstractArray, AbstractDtype, config
 
 _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 _jaxtyped = jaxtyping.jaxtyped
-_passed: set[tuple] = set()  # forms of calls
+_passed: set[tuple] = set()  # forms of calls that have passed
 _calls: Counter[Callable] = Counter()  # of each function in this test
-MOST_CALLS = 10  # that are looked at: what is called in a loop is no longer looked at then
+MOST_CALLS = 10  # of a function that are checked in a test; later ones, as in a loop, are not
 
 
 def install(package: str) -> None:
@@ -29,20 +29,20 @@ def install(package: str) -> None:
 
 
 def checked(defined: Any) -> Any:
-    """Checks the calls of a function or the fields of a class. What is defined within a function is left as it is: it would be
-    wrapped anew at every call of that, which takes milliseconds."""
+    """Check the calls of a function or the fields of a class. A function defined within another one is left as it is: it would be
+    wrapped anew at every call of the outer one, which takes milliseconds."""
     return defined if "<locals>" in defined.__qualname__ else _checked(defined)
 
 
 def forget() -> None:
-    """Check calls anew that have passed before."""
+    """Forget which calls have passed, so that they are checked again."""
     _passed.clear()
     _calls.clear()
 
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """Calls into `models` go unchecked, at a user's speed: for trainings, and for thousands of calls that are alike."""
+    """Leave calls into `models` unchecked, at a user's speed: for training, and for thousands of similar calls."""
     before = config.jaxtyping_disable
     config.update("jaxtyping_disable", True)
     try:
@@ -52,8 +52,8 @@ def unchecked() -> Iterator[None]:
 
 
 def _by_need(*, typechecker: Callable) -> Callable[[Any], Any]:
-    """Check a call of a function where none of the same form has passed in this test: the same shapes and types. A check
-    is made when it is first needed: most functions are never called by a worker, and jaxtyping's checks are slow even to make.
+    """Check a call of a function unless one with the same shapes and types has passed in this test. A check is built when it is
+    first needed: a worker never calls most functions, and jaxtyping's checks are slow even to build.
     Functions without shapes are left to the type checker alone: jaxtyping binds all arguments at each call, 20 µs."""
 
     def decorate(defined: Any) -> Any:
@@ -86,7 +86,7 @@ def _by_need(*, typechecker: Callable) -> Callable[[Any], Any]:
 
 
 def _form(value: Any) -> Any:
-    """What of an argument is held against an annotation: shape, type, and how long a row is. A module stands for itself."""
+    """Return the part of an argument that an annotation constrains: shape, type, length of a sequence; for a module its identity."""
     if isinstance(value, torch.Tensor):
         return value.shape, value.dtype
     if isinstance(value, torch.nn.Module):
@@ -96,7 +96,7 @@ def _form(value: Any) -> Any:
 
 
 def _may_have_shapes(function: Callable) -> bool:
-    """True where an annotation of a function holds the shape of an array, or a name that is not known yet."""
+    """Return whether an annotation of a function contains the shape of an array, or a name that is not defined yet."""
     known = vars(builtins) | function.__globals__
     return any(_may_be_shaped(one, known) for one in function.__annotations__.values())
 

@@ -1,4 +1,4 @@
-"""Every call into `models` is checked against its annotations, shapes and types, while the tests of `unit/` run."""
+"""Shared fixtures; while the tests of `unit/` run, every call into `models` is checked against its annotations and shapes."""
 
 import functools
 import gc
@@ -27,28 +27,28 @@ from models.opening import load as load_scope  # noqa: E402
 from models.runs.scope import Scope  # noqa: E402
 
 PAGE_FOLDERS = ("app", "pages")  # folders of tests of the app without a browser
-WAITING = ("browser", "processes", "long")  # folders of tests that wait more than they work
+WAITING = ("browser", "processes", "long")  # folders of tests that wait more than they compute
 TOGETHER = (  # they share `hub_scope`
     "hub_table", "hub_layers", "hub_edits", "true_sentences", "order_told", "masks_by_layer",
 )  # fmt: skip
-APART, PARTS = "architectures", 8  # a file of models of their own, and in how many parts
+APART, PARTS = "architectures", 8  # a file that shares no models, and the number of its parts
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):  # as in background jobs of a shell; children would not heed it either
     signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # the tensors are tiny: more threads only wait for each other
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # of what the tests start, likewise
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the same for processes that the tests start
 SEEDED = torch if torch.cuda.is_available() else torch.default_generator  # torch's takes 2 ms
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage seldom, and only among what the tests create: a pass over all that is imported takes a second."""
+    """Collect garbage rarely, and only among objects that the tests create: a pass over all imported modules takes a second."""
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two a core: a test in a browser waits for its page half of the time. One where only such are asked for that never wait."""
+    """Return two workers per core, since a browser test waits for its page half of the time; one if no requested test waits."""
     parts = [set(Path(arg.partition("::")[0]).parts) for arg in config.args]
     busy = all({"unit", "app", "commands", "hub", "shipped"} & each for each in parts)
     return (1 if busy else 2) * (os.cpu_count() or 1)
@@ -56,7 +56,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 class HalfToWaiting(LoadFileScheduling):
     """Hand out files so that every second worker begins with those that wait for browsers and processes, and the others with those
-    that keep a core busy: all the while both are under way, and only half of the workers start a browser and a server."""
+    that keep a core busy: both kinds run at any time, and only half of the workers start a browser and a server."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
@@ -79,7 +79,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 @pytest.fixture(autouse=True, scope="module")
 def _annotations(request: pytest.FixtureRequest) -> None:
-    """Annotations are checked where parts are tested; pages, scores and processes run as they do for a user, twice as fast."""
+    """Check annotations where parts are tested; pages, scores and processes run as they do for a user, twice as fast."""
     config.update("jaxtyping_disable", request.path.parent.name not in ("unit", "hub"))
 
 
@@ -110,13 +110,13 @@ def _seeded() -> None:
 
 @pytest.fixture(scope="session")
 def tiny() -> Transformer:
-    """A random Transformer, for arithmetic only; shared, so nobody may change it."""
+    """A random Transformer, for arithmetic only; shared, so no test may change it."""
     return random_model()
 
 
 @pytest.fixture(scope="session")
 def trained_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """The checkpoint folder of a small model trained on the spot to write words backwards; shared, so do not touch."""
+    """The checkpoint folder of a small model trained on the spot to write words backwards; shared, so no test may change it."""
     shared = (
         tmp_path_factory.getbasetemp()
         if worker_id == "master"
@@ -147,7 +147,7 @@ def scope(trained_folder: Path) -> Scope:
 
 @pytest.fixture(scope="session")
 def hub_scope(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scope]:
-    """A model of hub_models.py by its name, saved and opened when it is first asked for; shared, so nobody may change it."""
+    """A function that returns a model of hub_models.py by its name, saved and opened on first use; shared, so no test may change it."""
     from hub_models import BY_NAME  # imports transformers
 
     root = tmp_path_factory.mktemp("hub")

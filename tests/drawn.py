@@ -1,4 +1,4 @@
-"""What tests of pictures share: small random runs to draw, drawings read back, and the colour map worked out a second way."""
+"""Helpers for tests of pictures: small random runs to draw, a reader of drawings, and the colour map computed a second way."""
 
 import io
 from pathlib import Path
@@ -47,17 +47,17 @@ _LAB = np.array(
 
 
 def saved(arrays: Arrays) -> NpzFile:
-    """A file of these arrays, opened again."""
+    """Save these arrays to a file and open it again."""
     return np.load(io.BytesIO(b"".join(npz(arrays))), allow_pickle=False)
 
 
 def on_screen(pictures: dict[str, Any]) -> dict[str, Any]:
-    """The pictures of one run as the page draws them, each on a scale of its own."""
+    """Return the pictures of one run as the page draws them, each on its own scale."""
     return on_one_scale(pictures)[0]
 
 
 def letters(family: str = "transformer", **sizes: Any) -> Scope:
-    """A model that has learned nothing, over letters: enough for pictures of what it computes."""
+    """An untrained model over letters: enough for pictures of what it computes."""
     tokenizer = Tokenizer.characters(LETTERS)
     make = {
         "transformer": random_model, "recurrent": random_seq2seq, "attention only": random_attention_only, "gpt": random_gpt,
@@ -68,7 +68,7 @@ def letters(family: str = "transformer", **sizes: Any) -> Scope:
 
 
 def mixed(share: float, low: str, high: str) -> np.ndarray:
-    """The colour `share` of the way from `low` to `high` in OKLab, as red, green and blue from 0 to 255."""
+    """Return the colour `share` of the way from `low` to `high` in OKLab, as red, green and blue from 0 to 255."""
     ends = np.array([_lab(low), _lab(high)])
     lab = (1 - share) * ends[0] + share * ends[1]
     linear = np.clip(np.linalg.inv(_LMS) @ (np.linalg.inv(_LAB) @ lab) ** 3, 0, 1)
@@ -76,7 +76,7 @@ def mixed(share: float, low: str, high: str) -> np.ndarray:
 
 
 def rgb(colour: str) -> np.ndarray:
-    """A "#rrggbb" as three numbers from 0 to 255."""
+    """Convert "#rrggbb" to three numbers from 0 to 255."""
     assert len(colour) == 7
     assert colour[0] == "#"
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
@@ -106,12 +106,12 @@ class Drawing:
         self.texts = list(self.root.iter(f"{SVG}text"))
 
     def titled(self) -> list[tuple[ElementTree.Element, str]]:
-        """The boxes that say something on hover, in order."""
+        """The boxes with a text on hover, in order."""
         said = [(box, box.find(f"{SVG}title")) for box in self.boxes]
         return [(box, title.text) for box, title in said if title is not None]
 
     def said(self, text: str) -> ElementTree.Element:
-        """The one element that says exactly this."""
+        """The one element with exactly this text."""
         (found,) = (part for part in self.texts if part.text == text)
         return found
 

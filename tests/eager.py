@@ -1,4 +1,4 @@
-"""One text, or two, asked of a model here and of transformers' own attention written out (`eager`)."""
+"""Run one text, or two, with a model here and with transformers' own attention written out (`eager`)."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ CELLS = ((4, 1), (4, 2))  # which every look-ahead mask leaves open
 
 
 class Softmaxes(TorchFunctionMode):
-    """Keeps every softmax between so many queries and keys, with CELLS at −∞ if they are painted."""
+    """Keep every softmax between this many queries and keys, with CELLS at −∞ if they are painted."""
 
     def __init__(self, shape: tuple[int, int], is_painted: bool = False) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Softmaxes(TorchFunctionMode):
 
 
 class Asked:
-    """A text and its run here, with what the library needs to answer the same."""
+    """A text and its run here, with the inputs that the library needs for the same answer."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope, self.model = scope, scope.model
@@ -58,14 +58,14 @@ class Asked:
 
     @torch.no_grad()
     def own(self, edits: Edits | Sequence[Any] = ()) -> Tensor:
-        """The answer as it is worked out here."""
+        """The answer as computed here."""
         with models.trace.edits.editing(edits):
             answer = self.model(*self.rows)
         return answer if isinstance(answer, Tensor) else next(iter(answer.values()))
 
     @torch.no_grad()
     def theirs(self, module: Any) -> Tensor:
-        """The answer of the library's module."""
+        """The answer of this module of the library."""
         output = module(**self.inputs)
         return next(output[k] for k in ("logits", "prediction_logits", 0) if k == 0 or k in output)
 
@@ -80,13 +80,13 @@ class Asked:
 
 
 def off_by(one: Tensor, other: Tensor) -> float:
-    """The largest difference, as a share of the largest number."""
+    """Return the largest difference relative to the largest number."""
     assert one.shape == other.shape
     return float((one - other).abs().max()) / max(1.0, float(other.abs().max()))
 
 
 def maps(output: Any) -> Iterator[Tensor]:
-    """What the library hands out as attention, (head, query, key)."""
+    """Return the attention maps that the library returns, (head, query, key)."""
     for name in ("encoder_attentions", "decoder_attentions", "cross_attentions", "attentions"):
         for each in getattr(output, name, None) or ():
             if isinstance(each, Tensor) and each.dim() == 4:

@@ -1,6 +1,6 @@
 """The forward pass of an encoder-decoder and of a GPT in numpy, one head and one row at a time, with edits made by hand.
 
-Nothing of the product is used but the parameters, the values of the edits and the position vectors.
+The only parts of the product it uses are the parameters, the values of the edits and the position vectors.
 """
 
 import math
@@ -12,7 +12,7 @@ from models.trace.edits import Edit, HeadOff, HeadScale, Patch, SetWeights, Zero
 
 
 class ByHand:
-    """A run by hand: `head_out[site]` (head, query, d_head), `weights[site]`, `values[name]` (token, d_model)."""
+    """A forward pass by hand: `head_out[site]` (head, query, d_head), `weights[site]`, `values[name]` (token, d_model)."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class ByHand:
         edits: Sequence[Edit] = (),
         may: Callable[[str, int, int], bool] | None = None,
     ) -> None:
-        """`may` says of an attention's path whether a query may read a key, in place of the model's mask."""
+        """`may` maps an attention's path to a function of (query, key) that replaces the model's mask."""
         self.may = may
         self.p = {name: p.detach().double().numpy() for name, p in model.state_dict().items()}
         self.model, self.config, self.edits = model, model.config, edits

@@ -1,5 +1,5 @@
-"""Small models of transformers that label tokens, compare texts, make vectors or have a decoder that reads the text again, with a
-tokenizer; the texts they are asked with."""
+"""Small transformers models that label tokens, compare texts, make vectors or have a decoder that reads the text again, with a
+tokenizer; and input texts for them."""
 
 from pathlib import Path
 

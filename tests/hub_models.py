@@ -1,5 +1,5 @@
-"""Small models of other libraries, made from their configurations when a test asks for them. Sizes are all-different primes where
-a family lets them be."""
+"""Small models of other libraries, made from their configurations when a test needs them. Sizes are all-different primes where
+a family allows it."""
 
 import re
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ _T5 = {
 
 @dataclass(frozen=True)
 class Case:
-    """One architecture: the name of its class, of its configuration, and sizes."""
+    """One architecture: the names of its class and its configuration, and sizes."""
 
     model: str
     config: str
@@ -166,7 +166,7 @@ CASES = [
     ),
 ]
 NAMES = [case.model for case in CASES]
-# for what a page says of them: scores by distance that the library keeps to itself, windows in some layers, no head
+# for the sentences of a page: scores by distance that the library keeps to itself, windows in some layers, no head
 MORE = [
     Case(
         "BloomForCausalLM",
@@ -221,7 +221,7 @@ def library_tokenizer(folder: Path, size: int) -> transformers.PreTrainedTokeniz
 
 
 def own_module_of_readme() -> str:
-    """The lines that README gives for a module of one's own."""
+    """Return the lines of the README that define a module."""
     readme = Path(__file__).parents[1] / "README.md"
     return re.search(
         r"<!-- own module -->\n```python\n(.*?)```", readme.read_text("utf-8"), re.DOTALL

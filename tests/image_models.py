@@ -1,4 +1,4 @@
-"""Small vision models of transformers, random, each with the image processor that its library has for it."""
+"""Small random vision models of transformers, each with the library's image processor for it."""
 
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def save(name: str, folder: Path, size: int = 20, **sizes: Any) -> Any:
 
 
 def save_with_text(folder: Path, family: str = "CLIP") -> Any:
-    """Save a random CLIP or SigLIP, whose towers differ in sizes, with its tokenizer and image processor."""
+    """Save a random CLIP or SigLIP, whose towers differ in all sizes, with its tokenizer and image processor."""
     text = _TEXT | {
         "vocab_size": 97, "num_hidden_layers": 3, "max_position_embeddings": 40,
         "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3,

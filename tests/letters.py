@@ -1,4 +1,4 @@
-"""A Transformer with random weights that reads letters: what the tests of drawings are shown, made once."""
+"""A Transformer with random weights that reads letters, made once: the model behind the tests of drawings."""
 
 import functools
 import tempfile

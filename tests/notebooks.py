@@ -1,4 +1,4 @@
-"""Runs a notebook of assets/notebooks as a kernel would: its cells in order, in one namespace, the last expression shown."""
+"""Run a notebook of assets/notebooks as a kernel would: its cells in order, in one namespace, the last expression shown."""
 
 import ast
 import contextlib
@@ -23,7 +23,7 @@ def source(cell: dict[str, Any]) -> str:
 
 
 def execute(path: Path, folder: Path) -> list[tuple[Any, str]]:
-    """What each code cell showed in its last line, and what it printed; files are written into the folder."""
+    """Return what each code cell showed in its last line, and what it printed; files are written into the folder."""
     names: dict[str, Any] = {"__name__": "__main__"}
     outcomes = []
     with contextlib.chdir(folder) if hasattr(contextlib, "chdir") else _inside(folder):
@@ -38,7 +38,7 @@ def execute(path: Path, folder: Path) -> list[tuple[Any, str]]:
 
 
 def save_pictures(path: Path, folder: Path) -> list[Path]:
-    """The pictures of a notebook, run and saved as pages that open without a network."""
+    """Run a notebook and save its pictures as pages that open without a network."""
     saved = []
     for number, (shown, _) in enumerate(execute(path, folder)):
         if isinstance(shown, Picture):
@@ -56,7 +56,7 @@ def _run(code: str, name: str, names: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _inside(folder: Path):
-    """contextlib.chdir came with Python 3.11."""
+    """Change into a folder for a block; contextlib.chdir came with Python 3.11."""
     import os
 
     before = Path.cwd()

@@ -1,4 +1,4 @@
-"""A small Perceiver (Jaegle et al. 2021), which the app knows nothing of: latents of its own read the text by cross-attention."""
+"""A small Perceiver (Jaegle et al. 2021), unknown to the app: its latents read the text by cross-attention."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ THINKING = SiteKind("self", "encoder", "self", "latents", "latents")
 
 @dataclass(frozen=True)
 class Ranking:
-    """An answer of a type that no page knows."""
+    """An output type that no page knows."""
 
     stream: str
     best: str
@@ -30,7 +30,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class PerceiverConfig:
-    """The sizes of a Perceiver, the role of the attention that reads the text, and how it answers."""
+    """The sizes of a Perceiver, the role of the attention that reads the text, and the type of its output."""
 
     vocab_size: int
     d_model: int = 15
@@ -50,7 +50,7 @@ class PerceiverConfig:
 
 
 class Perceiver(Architecture):
-    """Latents read the text once, then each other; the first of them answers."""
+    """Latents attend to the text once, then to each other; the answer is read from the first."""
 
     fields = (Field("text", "text"),)
     streams = ("text",)

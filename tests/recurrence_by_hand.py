@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder by its equations, one sentence at a time, with changes of its states where they arise."""
+"""The recurrent encoder-decoder by its equations, one sentence at a time, with a change applied to each state as it is computed."""
 
 import math
 from collections.abc import Callable
@@ -36,12 +36,12 @@ STEPS = {"tanh": elman, "gru": gru}
 
 
 def as_it_is(name: str, i: int, vector: Tensor, half: int) -> Tensor:
-    """No change of token i of an intermediate; in `encoder.states`, of one half."""
+    """Return the vector of token i unchanged; `half` is the direction in `encoder.states`."""
     return vector
 
 
 def encoded_by_hand(model: Seq2Seq, source: list[int], change: Change = as_it_is) -> Tensor:
-    """h_1 … h_n of one sentence without padding, (n, d_memory), by the equations alone."""
+    """Return h_1 … h_n of one sentence without padding, (n, d_memory), from the equations alone."""
     config, recurrence = model.config, model.encoder.recurrence
     x = model.embedding.weight[source] * math.sqrt(config.d_model)
     directions = []
@@ -58,7 +58,7 @@ def encoded_by_hand(model: Seq2Seq, source: list[int], change: Change = as_it_is
 def logits_by_hand(
     model: Seq2Seq, source: list[int], target: list[int], change: Change = as_it_is
 ) -> Tensor:
-    """The whole model for one sentence, (m, vocab), as Bahdanau et al. 2015 and note 001 write it."""
+    """Return the logits of one sentence, (m, vocab), from the equations of Bahdanau et al. 2015."""
     c, parts = model.config, model.decoder
     h = encoded_by_hand(model, source, change)
     ends = [h[-1, : c.d_hidden], h[0, c.d_hidden :]]

@@ -1,4 +1,4 @@
-"""Edits for the tests of the protocol, which only a test would make."""
+"""Edits that only tests of the edit protocol need."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from models.trace.edits import ActivationPart, AttentionPart, Edit
 
 @dataclass(frozen=True)
 class Copied(Edit):
-    """Changes nothing, but copies every intermediate."""
+    """Copy every intermediate and change nothing."""
 
     def activation(self, value: Tensor, part: ActivationPart) -> Tensor:
         return value.clone()
@@ -18,7 +18,7 @@ class Copied(Edit):
 
 @dataclass(frozen=True)
 class CopiedWeights(Edit):
-    """Changes nothing, but copies weights and head outputs."""
+    """Copy weights and head outputs and change nothing."""
 
     def weights(self, weights: Tensor, part: AttentionPart) -> Tensor:
         return weights.clone()
@@ -29,20 +29,20 @@ class CopiedWeights(Edit):
 
 @dataclass(frozen=True)
 class Everywhere(Edit):
-    """Asks for the same weight on every key, allowed or not."""
+    """Set the same weight on every key, allowed or not."""
 
     def weights(self, weights: Tensor, part: AttentionPart) -> Tensor:
         return torch.where(part.chosen(self.where), torch.ones_like(weights), weights)
 
 
 def ramp(n: int) -> Tensor:
-    """0 … 1 over the features; a LayerNorm would take a constant out again."""
+    """Return 0 … 1 over the features; LayerNorm would remove a constant again."""
     return torch.arange(n) / n
 
 
 @dataclass(frozen=True)
 class Added(Edit):
-    """Adds a ramp over the features to an intermediate."""
+    """Add a ramp over the features to an intermediate."""
 
     def activation(self, value: Tensor, part: ActivationPart) -> Tensor:
         return value + part.chosen(self.where) * ramp(value.shape[-1])

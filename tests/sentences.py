@@ -1,4 +1,4 @@
-"""The sentences of a text on the screen, and which of them are longer than one is read at a glance."""
+"""Split screen text into sentences, and find those that are too long to be read at a glance."""
 
 import re
 
@@ -6,7 +6,7 @@ MOST_WORDS = 20
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text, each formula and each quoted token one word; the rows of tables are left out."""
+    """Split a text into sentences; each formula and each quoted token is one word, and table rows are left out."""
     text = re.sub(r"\$\$.*?\$\$", "\n\n", text, flags=re.DOTALL)
     text = re.sub(r"\$[^$]*\$", "x", text.replace("et al.", "et al"))
     text = re.sub(r"“[^”]*”", "x", re.sub(r"^\|.*|^\s*- ", "\n", text, flags=re.MULTILINE))
@@ -14,7 +14,7 @@ def sentences(text: str) -> list[str]:
 
 
 def too_long(text: str) -> list[str]:
-    """The sentences of a text that have more than twenty words."""
+    """Return the sentences of a text that have more than twenty words."""
     return [
         one
         for one in sentences(text)

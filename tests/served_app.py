@@ -1,4 +1,4 @@
-"""What the browser tests share: the app served once for all of them, and a real Chromium.
+"""The app, served once for all browser tests, and a real Chromium to visit it.
 
 A machine without Chromium skips these tests and says so; under CI a missing browser is a failure.
 """
@@ -40,7 +40,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
 ]
-# ms; the first page imports torch, and the machine may be busy with other things
+# ms; the first page imports torch, and the machine may be busy
 PATIENCE = 120_000
 
 
@@ -52,7 +52,7 @@ def free_port() -> int:
 
 @functools.cache
 def app_address() -> str:
-    """The address of the app, started on a free port the first time anyone asks and stopped when the tests end."""
+    """Return the address of the app, which is started on a free port at the first call and stopped when the tests end."""
     port = free_port()
     app = Path(viz_app.__file__).with_name("server.py")
     command = [
@@ -90,7 +90,7 @@ def _stop(server: subprocess.Popen) -> None:
 
 
 def no_browser() -> NoReturn:
-    """Skip here; fail under CI, where a missing browser would hide that nothing was tested."""
+    """Skip the test; fail it under CI, where a missing browser would hide that nothing was tested."""
     message = (
         "there is no Chromium on this machine (Debian: apt-get install chromium-headless-shell)"
     )
@@ -99,7 +99,7 @@ def no_browser() -> NoReturn:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium, the same for all tests of a folder."""
+    """A headless Chromium, shared by all tests of a folder."""
     if CHROMIUM is None:
         no_browser()
     expect.set_options(timeout=PATIENCE)
@@ -111,7 +111,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """Share what the browser has fetched and compiled of the app's own files. Each page has its own session."""
+    """A browser context that shares the app's fetched and compiled files; each of its pages has its own session."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 720},
         accept_downloads=True,
@@ -123,8 +123,8 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 
 @contextmanager
-def watched(context: BrowserContext) -> Iterator[Page]:
-    """A page that fails its test on an error in its JavaScript."""
+def watched_page(context: BrowserContext) -> Iterator[Page]:
+    """Give a page that fails its test on an error in its JavaScript."""
     errors: list[str] = []
     page = context.new_page()
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -135,33 +135,33 @@ def watched(context: BrowserContext) -> Iterator[Page]:
 
 @pytest.fixture
 def page(context: BrowserContext) -> Iterator[Page]:
-    """A fresh session's page."""
-    with watched(context) as page:
+    """The page of a fresh session."""
+    with watched_page(context) as page:
         yield page
 
 
 @pytest.fixture(scope="module")
 def shared_page(context: BrowserContext) -> Iterator[Page]:
-    """One session for all tests of a module, which go from view to view in it."""
-    with watched(context) as page:
+    """The page of one session for all tests of a module, which go from view to view in it."""
+    with watched_page(context) as page:
         yield page
 
 
 def visit(page: Page, path: str = "", ready: str = ".head[data-painted]", **params: str) -> None:
-    """Open a page of the app with a view in its URL, and wait until what is `ready` with its picture stands."""
+    """Open a page of the app with a view in its URL, and wait for the element `ready`, which appears with its picture."""
     page.goto(f"{app_address()}/{path}?{urlencode(params)}")
     page.wait_for_selector(ready)
 
 
 def go(page: Page, path: str, ready: str, **params: str) -> None:
-    """As `visit`, in the session that stands, as Back and Forward lead to a view: half the work of a fresh one. What was typed
-    before is handed over first, and the view stands still when it is there."""
+    """Like `visit`, but in the session that is open, as Back and Forward lead to a view: half the work of a fresh one. What was
+    typed before is handed over first; returns once the view is there and at rest."""
     if not page.url.startswith(app_address()):
         visit(page, path, ready, **params)
     else:
         page.evaluate("document.activeElement?.blur()")
-        rested(page)
-        lead(page, f"{app_address()}/{path}?{urlencode(params)}")
+        wait_until_idle(page)
+        navigate(page, f"{app_address()}/{path}?{urlencode(params)}")
         page.wait_for_function(
             "!document.querySelector('.st-key-opening')"
         )  # until then the model before it stays
@@ -170,23 +170,23 @@ def go(page: Page, path: str, ready: str, **params: str) -> None:
             "(presented) => document.documentElement.hasAttribute('data-present') === presented",
             arg=params.get("present") == "1",
         )  # a component tells the document, when the browser gets to it
-    rested(page)
+    wait_until_idle(page)
 
 
 def back(page: Page) -> None:
-    """Press Back, and wait until what it leads to stands."""
-    lead(page, "")
-    rested(page)
+    """Press Back, and wait until the page that it leads to is at rest."""
+    navigate(page, "")
+    wait_until_idle(page)
 
 
 def forward(page: Page) -> None:
-    """Press Forward, and wait until what it leads to stands."""
-    lead(page, "forward")
-    rested(page)
+    """Press Forward, and wait until the page that it leads to is at rest."""
+    navigate(page, "forward")
+    wait_until_idle(page)
 
 
-def lead(page: Page, url: str) -> None:
-    """Lead the app to an address, "" for the one before, "forward" for the next, and wait until the run that it asks for has ended."""
+def navigate(page: Page, url: str) -> None:
+    """Send the app to an address ("" for the previous one, "forward" for the next), and wait until the run for it has ended."""
     page.evaluate(_LED, url)
 
 
@@ -215,8 +215,8 @@ def in_url(page: Page, name: str, value: str) -> None:
     )
 
 
-def rested(page: Page) -> None:
-    """Wait until Python has nothing more to send and what it has sent is drawn."""
+def wait_until_idle(page: Page) -> None:
+    """Wait until Python has nothing more to send and everything sent is drawn."""
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
     page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
     page.evaluate("document.fonts.ready")  # another font may break a line elsewhere
@@ -224,7 +224,7 @@ def rested(page: Page) -> None:
 
 
 def frames(page: Page, n: int) -> None:
-    """Let the browser draw so many frames."""
+    """Let the browser draw n frames."""
     page.evaluate(
         """(n) => new Promise((done) => {
           const next = () => (n-- ? requestAnimationFrame(next) : done());
@@ -239,39 +239,41 @@ def open_details(page: Page) -> None:
     closed = page.locator("[class*=st-key-details] details:not([open]) > summary")
     if closed.count():  # a page keeps its drawer open while it is edited
         closed.first.click()
-        still(page)  # else a link in it may move away between pressing and releasing the button
+        wait_until_still(
+            page
+        )  # else a link in it may move away between pressing and releasing the button
 
 
-def take(page: Page, within: str, form: str) -> None:
-    """Take a picture away in a form of its menu: PNG, SVG, PDF or CSV."""
+def save_picture(page: Page, within: str, form: str) -> None:
+    """Save a picture in one of the formats of its menu: PNG, SVG, PDF or CSV."""
     menu = page.locator(f"{within} .take")
     menu.locator(".open").click()
     menu.get_by_role("button", name=form, exact=True).click()
 
 
-def laid_out(page: Page) -> None:
+def wait_for_layout(page: Page) -> None:
     """Wait until the page is at rest and nothing on it moves."""
-    rested(page)
-    still(page)
+    wait_until_idle(page)
+    wait_until_still(page)
 
 
-def still(page: Page) -> None:
+def wait_until_still(page: Page) -> None:
     """Wait until each element of the page is in the same place as ten frames before."""
     page.evaluate(_STILL)
 
 
-def resized(page: Page, width: int, height: int = 720) -> None:
-    """Give the window this size, and wait until nothing on the page moves."""
+def resize(page: Page, width: int, height: int = 720) -> None:
+    """Resize the window, and wait until nothing on the page moves."""
     if page.viewport_size == {"width": width, "height": height}:
         return
     page.set_viewport_size({"width": width, "height": height})
     page.wait_for_function("([w, h]) => innerWidth === w && innerHeight === h", arg=[width, height])
-    still(page)
+    wait_until_still(page)
 
 
 def boxes(page: Page, *parts: str | Locator) -> list[dict[str, float]]:
-    """Where these parts are once nothing moves, all measured in the same moment: x, y, width, height, right, bottom."""
-    still(page)
+    """Return where these parts are once nothing moves, all measured at once: x, y, width, height, right, bottom."""
+    wait_until_still(page)
     found = [page.locator(part) if isinstance(part, str) else part for part in parts]
     return page.evaluate(
         "(all) => all.map((one) => one.getBoundingClientRect().toJSON())",
@@ -280,7 +282,7 @@ def boxes(page: Page, *parts: str | Locator) -> list[dict[str, float]]:
 
 
 def cell_of(drawn: Locator, query: float, key: float) -> dict[str, float]:
-    """Where the middle of a cell is in the canvas of its heatmap, as the element that has drawn it says."""
+    """Return the middle of a cell in the canvas of its heatmap, from the data of the element that has drawn it."""
     return drawn.evaluate(_CELL, [query, key])
 
 
@@ -290,9 +292,9 @@ _CELL = """({ dataset: { left, top, wide, tall } }, [query, key]) => ({
 
 
 def rest_on(page: Page, part: Locator, x: float | None = None, y: float | None = None) -> None:
-    """Let the pointer rest on a part, or at a place in it. A page that is still scrolling it into view would forget the pointer."""
+    """Let the pointer rest on a part, or at a position in it, after scrolling it into view: a page that still scrolls forgets the pointer."""
     part.scroll_into_view_if_needed()
-    rested(page)
+    wait_until_idle(page)
     (box,) = boxes(page, part)
     page.mouse.move(
         box["x"] + (box["width"] / 2 if x is None else x),
@@ -300,7 +302,7 @@ def rest_on(page: Page, part: Locator, x: float | None = None, y: float | None =
     )
 
 
-# resolves when all elements are in the same places as five and ten frames before; to ask for them is work
+# resolves when all elements are in the same places as five and ten frames before; asking in every frame would be costly
 _STILL = """() => new Promise((done) => {
   const places = (root) => [...root.querySelectorAll("*")].flatMap((e) => {
     const { x, y, width, height } = e.getBoundingClientRect();

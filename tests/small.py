@@ -40,7 +40,7 @@ ONE_STACK = {
 
 
 def forbidding(allowed: dict[str, Tensor]) -> Edits:
-    """Edits that forbid the cells that are False, by kind of attention."""
+    """Return edits that forbid the cells that are False, by kind of attention."""
     return for_kinds(
         **{
             kind: MaskChange(block=tuple(map(tuple, (~cells).nonzero().tolist())))
@@ -50,7 +50,7 @@ def forbidding(allowed: dict[str, Tensor]) -> Edits:
 
 
 def trace_of(recording: Recording, streams: dict[str, Encoding], logits: Tensor) -> Trace:
-    """A finished run of a model that no checkpoint holds; logits (n, vocab) over the last stream."""
+    """Return the trace of a model that is in no checkpoint; logits (n, vocab) over the last stream."""
     stream, row = list(streams.items())[-1]
     output = NextToken(stream, (*row.ids[1:], END), logits, ())
     fields, tokens = (
@@ -79,7 +79,7 @@ def random_seq2seq(seed: int = 1, **changes: Any) -> Seq2Seq:
 
 
 def random_attention_only(seed: int = 1, **changes: Any) -> AttentionOnly:
-    """Attention layers alone in evaluation mode with random weights."""
+    """An attention-only model in evaluation mode with random weights."""
     sizes = {
         "vocab_size": VOCAB,
         "d_model": N_HEADS * D_HEAD,
@@ -91,7 +91,7 @@ def random_attention_only(seed: int = 1, **changes: Any) -> AttentionOnly:
 
 
 def random_gpt(seed: int = 1, **changes: Any) -> GPT:
-    """A decoder alone in evaluation mode with random weights."""
+    """A decoder-only model in evaluation mode with random weights."""
     return randomised(GPT(GPTConfig(**ONE_STACK | changes)), seed)
 
 
@@ -101,18 +101,18 @@ def random_bert(seed: int = 1, **changes: Any) -> BERT:
 
 
 def random_xlnet(seed: int = 1, **changes: Any) -> XLNet:
-    """Of two layers, with an even d_head: half sines, half cosines."""
+    """An XLNet of two layers in evaluation mode with random weights; d_head is even: half sines, half cosines."""
     sizes = ONE_STACK | {"d_model": N_HEADS * (D_HEAD + 1)}
     return randomised(XLNet(XLNetConfig(**sizes | changes)), seed)
 
 
 def words_of(*texts: str) -> Tokenizer:
-    """A WordPiece vocabulary in which every word of these texts is one token."""
+    """Return a WordPiece vocabulary in which every word of these texts is one token."""
     return Tokenizer.wordpiece(texts * 5, 300)
 
 
 def randomised(model: Model, seed: int = 1) -> Model:
-    """Every parameter drawn, biases and norms too: a zero would hide a forgotten one."""
+    """Draw every parameter at random, biases and norms too: a zero would hide a forgotten one."""
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -121,12 +121,12 @@ def randomised(model: Model, seed: int = 1) -> Model:
 
 
 def random_ids(n_batch: int, n: int, seed: int = 1) -> torch.Tensor:
-    """Token ids without special tokens, so without padding."""
+    """Return token ids without special tokens, so without padding."""
     return torch.randint(4, VOCAB, (n_batch, n), generator=torch.Generator().manual_seed(seed))
 
 
 def padded_ids() -> tuple[torch.Tensor, torch.Tensor]:
-    """A batch of sources and targets whose second row is shorter in both."""
+    """Return a batch of sources and targets whose second row is shorter in both."""
     source, target = random_ids(BATCH, N_SOURCE, 2), random_ids(BATCH, N_TARGET, 3)
     source[1, 7:] = 0
     target[1, 5:] = 0
@@ -198,7 +198,7 @@ def reversal_trainer(
     device: str = "cpu",
     **changes: Any,
 ) -> Trainer:
-    """A run of the small task, in `folder`; `changes` go to the Transformer's sizes or to the recipe."""
+    """Return a trainer of the small task in `folder`; `changes` go to the Transformer's sizes or to the recipe."""
     task = task or Reversal()
     sizes = {
         "d_model": 33, "n_heads": 3, "d_ff": 61, "n_encoder_layers": 1, "n_decoder_layers": 1, "n_ctx": 13, "dropout": 0.0,

@@ -1,4 +1,4 @@
-"""Short runs of the small task, and whether two of them are one."""
+"""Short training runs of the small task, and a comparison of two of them."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def state(folder: Path) -> dict:
 
 
 def flat(value, path: str = "") -> dict:
-    """A nested state as path → leaf."""
+    """Flatten a nested state to path → leaf."""
     if isinstance(value, (dict, list, tuple)):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         return {k: v for name, part in items for k, v in flat(part, f"{path}/{name}").items()}
@@ -39,7 +39,7 @@ def flat(value, path: str = "") -> dict:
 
 
 def assert_same_run(a: Path, b: Path) -> None:
-    """The two folders hold the same run, bit by bit."""
+    """Assert that two folders hold the same run, bit by bit."""
     one, other = flat(state(a)), flat(state(b))
     assert one.keys() == other.keys()
     assert any("exp_avg_sq" in name for name in one)

@@ -1,4 +1,4 @@
-"""A scope of each family, of random weights, and two texts of equal length that each can read."""
+"""A scope of each family with random weights, and two texts of equal length that each can read."""
 
 from pathlib import Path
 
@@ -33,24 +33,24 @@ HELD_OUT = [
 
 
 def scope_of(family: str, **training: object) -> Scope:
-    """A model of a family with the held-out texts as its examples."""
+    """Return a model of a family with the held-out texts as its examples."""
     make, tokenizer = MAKERS[family]
     return as_scope(make(vocab_size=tokenizer.vocab_size), tokenizer, family, **training)
 
 
 def as_scope(model: Model, tokenizer: Tokenizer, name: str, **training: object) -> Scope:
-    """A model as a scope."""
+    """Wrap a model in a scope."""
     texts = [as_text(text, tokenizer) for text in HELD_OUT]
     record = {"examples": texts, "held_out": [[text] for text in texts], **training}
     return Scope(Checkpoint(Path(name), model, tokenizer, record), torch.device("cpu"))
 
 
 def as_text(text: str, tokenizer: Tokenizer) -> str:
-    """The text as this tokenizer reads it: words, or their letters."""
+    """Return the text in a form that this tokenizer reads: words, or their letters."""
     return text.replace(" ", "") if tokenizer is LETTERS else text
 
 
 def fields(scope: Scope, text: str, target: str = "ba cd") -> tuple[str, ...]:
-    """The fields of a run on a text, with a target if the model reads one."""
+    """Return the fields of a run on a text, with a target if the model reads one."""
     texts = (text, target) if scope.model.translates else (text,)
     return tuple(as_text(one, scope.tokenizer) for one in texts)

@@ -1,4 +1,4 @@
-"""Small speech models of transformers, random, each with the feature extractor that its library has for it."""
+"""Small random speech models of transformers, each with the library's feature extractor for it."""
 
 import json
 from pathlib import Path
@@ -100,7 +100,7 @@ _OWN = {
 
 
 def save_reader(name: str, folder: Path, **sizes: Any) -> Any:
-    """Save a random encoder that classifies or spells a sound, and return it."""
+    """Save a random encoder that classifies or transcribes a sound, and return it."""
     labels = {"vocab_size": len(LETTERS), "pad_token_id": 0} if "CTC" in name else NAMES
     made = getattr(transformers, READERS[name])
     config = made(**(_ENCODER | _OWN.get(READERS[name], {}) | labels | sizes))
@@ -134,7 +134,7 @@ SPELLERS: dict[str, tuple[str, dict[str, Any], Any]] = {
 
 
 def save_speller(name: str, folder: Path) -> Any:
-    """Save a random model that spells with pieces of words, and return it."""
+    """Save a random model that transcribes with sub-words, and return it."""
     config, own, extractor = SPELLERS[name]
     sizes = {
         "hidden_size": 24,
@@ -203,7 +203,7 @@ WRITERS: dict[str, tuple[str, dict[str, Any], Any]] = {
 
 
 def save_writer(name: str, folder: Path) -> Any:
-    """Save a random model that writes from a sound of any length, and return it."""
+    """Save a random model that generates text from a sound of any length, and return it."""
     config, sizes, extractor = WRITERS[name]
     module = getattr(transformers, name)(getattr(transformers, config)(**_WRITER, **sizes)).eval()
     randomise(module, 0.2)

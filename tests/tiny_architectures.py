@@ -1,4 +1,4 @@
-"""A small random model of any kind that transformers knows, in a folder with a tokenizer, as anybody saves one."""
+"""A small random model of any kind that transformers knows, saved to a folder with a tokenizer as a user would save it."""
 
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def class_of(kind: str) -> str:
-    """The class that answers for a kind of model: it writes, fills masks or makes vectors; empty if there is none."""
+    """Return the class of a kind of model that generates, fills masks or makes vectors; "" if there is none."""
     for table in _TABLES:
         if named := getattr(modeling_auto, table).get(kind):
             return named if isinstance(named, str) else named[0]
@@ -120,7 +120,7 @@ def class_of(kind: str) -> str:
 
 
 def save(kind: str, folder: Path, **settings: Any) -> None:
-    """Write a model of this kind with numbers that are all its own, and the tokenizer."""
+    """Save a random model of this kind, whose heads differ by more than rounding, and the tokenizer."""
     made, config = getattr(transformers, class_of(kind)), _config(kind, settings)
     with torch.device("meta"):
         n = sum(p.numel() for p in made(config).parameters())
@@ -143,7 +143,7 @@ def _config(kind: str, settings: dict[str, Any]) -> Any:
 
 
 def _shrunk(default: Any) -> dict[str, Any]:
-    """The sizes of a configuration and of those in it, made small by their names."""
+    """Return the sizes of a configuration and of the configurations within it, made small by their names."""
     small: dict[str, Any] = {}
     described = default.to_dict()
     for name, value in described.items():

@@ -1,4 +1,4 @@
-"""TOML in every supported Python: the standard library's reader came with 3.11, and pytest brings its predecessor before."""
+"""TOML in every supported Python: tomllib came with 3.11; on 3.10 pytest brings tomli, its predecessor."""
 
 import sys
 

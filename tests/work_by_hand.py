@@ -1,4 +1,4 @@
-"""Multiply-adds of a `decode` call by formula, term by term, for the tests of the counted ones."""
+"""Multiply-adds of a `decode` call by formula, term by term, to test the counted ones against."""
 
 from models.architectures import Config
 from models.architectures.attention_only import AttentionOnlyConfig
@@ -11,7 +11,7 @@ GATES = {"tanh": 1, "gru": 3}  # matrices of a cell, each for its input and for 
 def decoder_pass(
     config: Config, new: int, keys: int, source: int, *, memory_cached: bool = False
 ) -> int:
-    """The work of `new` positions out of `keys`, over a source whose projections may be cached."""
+    """Return the work of `new` positions out of `keys`, over a source whose projections may be cached."""
     if isinstance(config, Seq2SeqConfig):
         return _recurrent(config, new, source, memory_cached)
     logits = new * config.d_model * config.vocab_size

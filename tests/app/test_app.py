@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed, app_at, pick_model, picker, picture, said
+from app_parts import app_at, assert_all_passed, pick_model, picker, picture, said
 from streamlit import config
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import TextArea
@@ -133,7 +133,7 @@ def test_what_is_typed_stays_with_another_model_of_the_task_that_has_examples_of
 
 
 def test_the_checks_stand_under_the_picture() -> None:
-    all_passed(open_app(), 3)
+    assert_all_passed(open_app(), 3)
 
 
 # --- the view in the URL

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from app_parts import app_at, offered, picker, picture, said
+from app_parts import app_at, picker, picker_models, picture, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -338,7 +338,7 @@ def test_the_page_offers_and_opens_what_is_offered(
 ) -> None:
     share(monkeypatch)
     app = opened("shelf/mine")
-    assert sorted(offered(app)) == sorted(checkpoints.available())
+    assert sorted(picker_models(app)) == sorted(checkpoints.available())
     assert not picker(app)["takesPaths"]
     assert picture(app, "head")[0]["queries"][0][0].startswith("[start] → ")
 

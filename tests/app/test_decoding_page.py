@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed, app_at, of_key, page_at, said
+from app_parts import app_at, assert_all_passed, page_at, said, with_key
 from drawn import saved
 from hub_models import BY_NAME
 from streamlit.testing.v1 import AppTest
@@ -313,7 +313,7 @@ def stepper(app: AppTest) -> tuple[dict, dict]:
 
 
 def checked(app: AppTest) -> None:
-    all_passed(app, 5)
+    assert_all_passed(app, 5)
 
 
 def test_the_page_stands_and_every_check_passes() -> None:
@@ -397,9 +397,9 @@ def test_tokens_that_a_link_forces_stay_on_another_page() -> None:
 def test_the_layer_and_the_head_are_those_of_the_other_pages() -> None:
     app = opened(site="decoder.layers.0.self_attn", head="3")
     assert stepper(app)[0]["reading"] == "decoder layer 1, head 4"
-    of_key(app.button_group, "which-layer").set_value(2).run()
+    with_key(app.button_group, "which-layer").set_value(2).run()
     assert stepper(app)[0]["reading"] == "decoder layer 2, head 4"
     assert app.query_params["site"] == "decoder.layers.1.self_attn"
-    of_key(app.button_group, "which-head").set_value("mean").run()
+    with_key(app.button_group, "which-head").set_value("mean").run()
     assert stepper(app)[0]["reading"] == "decoder layer 2, mean over its 4 heads"
     assert app.query_params["heads"] == "mean"

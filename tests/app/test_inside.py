@@ -12,7 +12,7 @@ import altair as alt
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed, page_at
+from app_parts import assert_all_passed, page_at
 from small import forbidding, random_attention_only, random_model
 from streamlit.testing.v1 import AppTest
 
@@ -521,7 +521,7 @@ def json_of(app: AppTest, key: str) -> str:
 
 
 def stands(app: AppTest) -> None:
-    all_passed(app, 5)
+    assert_all_passed(app, 5)
 
 
 @pytest.mark.parametrize("view", [view for view in inside_text.VIEWS if view != "several"])
@@ -535,7 +535,7 @@ def test_every_view_of_every_kind_stands(opened, view, site):
 
 def test_several_heads_stand_are_chosen_and_put_in_order(opened, scope):
     app = opened(inside_view="several", inside_measure="first", target="edc", lock="q2")
-    all_passed(app, 3)
+    assert_all_passed(app, 3)
     header, arrays = payload(app, "several")
     trace = scope.run("abcde", "edc")
     weights = torch.cat(
@@ -550,10 +550,10 @@ def test_several_heads_stand_are_chosen_and_put_in_order(opened, scope):
         arrays["weights"], weights[header["chosen"]].numpy(), rtol=1e-5, atol=1e-7
     )
     app = opened(inside_view="several", inside_heads=["1", "4"], inside_measure="nothing we know")
-    all_passed(app, 3)
+    assert_all_passed(app, 3)
     assert payload(app, "several")[0]["chosen"] == [1, 4]
     assert payload(app, "several")[0]["measure"] == "entropy"
-    all_passed(opened(inside_view="several", inside_heads=[""]), 3)
+    assert_all_passed(opened(inside_view="several", inside_heads=[""]), 3)
     assert payload(opened(inside_view="several", inside_heads=["77"]), "several")[0]["chosen"] == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import all_passed, app_at, picture, prose
+from app_parts import app_at, assert_all_passed, picture, prose
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -45,7 +45,7 @@ def test_words_are_shown_where_the_url_asks_for_them() -> None:
     assert overview["blocks"][0]["rows"] == len(wanted) == 7
     assert "the mean of its tokens' rows" in prose(app)
     assert "the model has read the word A" in prose(app)
-    all_passed(app, 3)
+    assert_all_passed(app, 3)
     assert "words" in header["file"]
 
 

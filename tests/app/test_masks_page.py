@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed, of_key, page_at, picture
+from app_parts import assert_all_passed, page_at, picture, with_key
 from drawn import saved
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
@@ -490,7 +490,7 @@ def opened(**params: str) -> AppTest:
 
 
 def shown(app: AppTest) -> tuple[dict, dict]:
-    all_passed(app, 5)
+    assert_all_passed(app, 5)
     return picture(app, "mask_painter")
 
 
@@ -512,16 +512,16 @@ def test_ready_made_masks_padding_and_undo() -> None:
     header, _ = shown(app)
     assert header["kind"] == "decoder_self"
     assert header["effect"]["kind"] == "decoder_self"
-    of_key(app.selectbox, "masks-ready-decoder_self").set_value("previous").run()
+    with_key(app.selectbox, "masks-ready-decoder_self").set_value("previous").run()
     header, arrays = shown(app)
     assert app.query_params["decoder-mask"] in ("previous", ["previous"])
     assert arrays["blockedAfter"].reshape(11, 11)[0].all()
-    of_key(app.selectbox, "masks-ready-decoder_self").set_value("none").run()
-    of_key(app.toggle, "masks-padding-decoder_self").set_value(False).run()
+    with_key(app.selectbox, "masks-ready-decoder_self").set_value("none").run()
+    with_key(app.toggle, "masks-padding-decoder_self").set_value(False).run()
     header, arrays = shown(app)
     assert not arrays["blockedAfter"].any()
     assert header["effect"]["sums"][0] != header["effect"]["sums"][1]
-    of_key(app.button, "masks-undo").click().run()
+    with_key(app.button, "masks-undo").click().run()
     header, _ = shown(app)
     assert header["effect"]["sums"][0] == header["effect"]["sums"][1]
     assert "decoder-mask" not in app.query_params
@@ -531,11 +531,11 @@ def test_painted_cells_are_clipped_when_the_sentence_shrinks_and_come_back() -> 
     app = opened(encoder_mask="f0.12", mask="encoder_self", masks_second="")
     header, _ = shown(app)
     assert not any("beyond" in line for line in header["story"])
-    of_key(app.text_area, "source").set_value("2021-3-5").run()
+    with_key(app.text_area, "source").set_value("2021-3-5").run()
     header, _ = shown(app)
     assert any("1 painted cell lies beyond these texts" in line for line in header["story"])
     assert header["effect"]["sums"][0] == pytest.approx(header["effect"]["sums"][1], abs=1e-6)
-    of_key(app.text_area, "source").set_value(LONG).run()
+    with_key(app.text_area, "source").set_value(LONG).run()
     header, arrays = shown(app)
     assert arrays["blockedAfter"].reshape(14, 14)[0, 12] == 1
     assert header["painted"] == [[0, 12, 0]]
@@ -544,7 +544,7 @@ def test_painted_cells_are_clipped_when_the_sentence_shrinks_and_come_back() -> 
 @pytest.mark.parametrize("second", ["", "   ", "x" * 200, "5", "<b>&</b>"])
 def test_any_second_text_leaves_the_page_standing(second: str) -> None:
     app = opened(masks_shown="second")
-    of_key(app.text_area, "masks-second").set_value(second).run()
+    with_key(app.text_area, "masks-second").set_value(second).run()
     shown(app)
     note = next(p.proto.json for p in app.get("bidi_component") if "note masks" in p.proto.id)
     assert ("reads at most 64" in note) == (len(second) > 100)

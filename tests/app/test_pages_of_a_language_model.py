@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from app_parts import all_passed, of_key, page_at, picture, prose, said
+from app_parts import assert_all_passed, page_at, picture, prose, said, with_key
 from drawn import letters
 from streamlit.testing.v1 import AppTest
 
@@ -42,11 +42,11 @@ def opened(page: str, folder: Path, **params: str) -> AppTest:
 
 def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
     app = opened("masks", scope.path, continuation=FOLLOWS, masks_second=SECOND)
-    all_passed(app, 5)
+    assert_all_passed(app, 5)
     assert picture(app, "mask_painter")[0]["kind"] == "self"
-    of_key(app.selectbox, "masks-ready-self").set_value("window").run()
-    of_key(app.number_input, "masks-k-self").set_value(1).run()
-    all_passed(app, 5)
+    with_key(app.selectbox, "masks-ready-self").set_value("window").run()
+    with_key(app.number_input, "masks-k-self").set_value(1).run()
+    assert_all_passed(app, 5)
     header, arrays = picture(app, "mask_painter")
     assert app.query_params["self-mask"] in ("window1", ["window1"])
     encoding = scope.run(PROMPT, FOLLOWS).streams["text"]
@@ -61,7 +61,7 @@ def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
         said(app, "note masks")["rows"][0][1]
         == "Text 1 has 9 tokens, text 2 has 4: the second text gets 5 padding tokens."
     )
-    of_key(app.button, "masks-undo").click().run()
+    with_key(app.button, "masks-undo").click().run()
     sums = picture(app, "mask_painter")[0]["effect"]["sums"]
     assert sums[0] == sums[1]
     assert "self-mask" not in app.query_params
@@ -69,7 +69,7 @@ def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
 
 def test_a_second_text_that_is_too_long_says_so_and_the_first_stays(scope: Scope) -> None:
     app = opened("masks", scope.path, masks_second="a" * 40)
-    all_passed(app, 5)
+    assert_all_passed(app, 5)
     assert (
         said(app, "note masks")["rows"][0][1]
         == "This text has 41 tokens; this model reads at most 17."
@@ -87,7 +87,7 @@ def test_prompt_and_continuation_stand_side_by_side(scope: Scope, how: str) -> N
         decoding_tokens="4",
         decoding_seed="3",
     )
-    all_passed(app, 5)
+    assert_all_passed(app, 5)
     header, _ = picture(app, "stepper")
     method = {
         "greedy": Method(max_new=4),
@@ -105,12 +105,12 @@ def test_prompt_and_continuation_stand_side_by_side(scope: Scope, how: str) -> N
 
 def test_without_what_follows_the_models_own_text_stands_for_it(scope: Scope) -> None:
     app = opened("decoding", scope.path, decoding_tokens="4", force="2:5")
-    all_passed(app, 5)
+    assert_all_passed(app, 5)
     header, _ = picture(app, "stepper")
     own = autoregressive(scope.model, scope.input_ids(PROMPT), Method(max_new=4)).run.taken
     assert header["ownText"]
     assert (header["parallel"]["taken"], header["serial"]["taken"][1]) == (list(own), 5)
-    of_key(app.text_area, "text").set_value("abc").run()
+    with_key(app.text_area, "text").set_value("abc").run()
     assert (
         picture(app, "stepper")[0]["note"]
         == "The forced tokens belonged to another text and were removed."
@@ -120,5 +120,5 @@ def test_without_what_follows_the_models_own_text_stands_for_it(scope: Scope) ->
 def test_a_prompt_without_room_is_answered_in_words(scope: Scope) -> None:
     app = opened("decoding", scope.path, text="a" * 16)
     assert "The prompt fills all 17 tokens that this model can read" in prose(app)
-    of_key(app.text_area, "text").set_value("abc").run()
-    all_passed(app, 5)
+    with_key(app.text_area, "text").set_value("abc").run()
+    assert_all_passed(app, 5)

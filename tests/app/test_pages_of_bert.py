@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from app_parts import address_of, all_passed, page_at, pick_model, picture, prose, said
+from app_parts import address_of, assert_all_passed, page_at, pick_model, picture, prose, said
 from small import random_bert, words_of
 from streamlit.testing.v1 import AppTest
 
@@ -163,7 +163,7 @@ def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(
 ) -> None:
     scope = scopes[head]
     app = opened("positions", scope.path, **ASKED[head], **{"positions-order": "reversed"})
-    all_passed(app, 2)
+    assert_all_passed(app, 2)
     row = scope.encode(*ASKED[head].values())["text"]
     ends = [row.ids.index(scope.tokenizer.sep_id), len(row.ids) - 1]
     order = [0, *range(ends[0] - 1, 0, -1), ends[0], *range(ends[1] - 1, ends[0], -1), ends[1]]

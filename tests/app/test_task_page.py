@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import transformers
-from app_parts import address_of, all_passed, app_at, of_key, page_at, picture, prose
+from app_parts import address_of, app_at, assert_all_passed, page_at, picture, prose, with_key
 from hub_models import _WIDE, library_tokenizer
 from streamlit.testing.v1 import AppTest
 
@@ -26,7 +26,7 @@ def trace() -> models.Trace:
 def opened(**params: str) -> AppTest:
     wanted = {"checkpoint": "dates", "source": SOURCE, "target": TARGET, **params}
     app = app_at("task", **wanted)
-    all_passed(app, 3)
+    assert_all_passed(app, 3)
     return app
 
 
@@ -39,7 +39,7 @@ def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
         arrays["weights"], trace.attention[SELF].weights(2)[3].numpy(), atol=1e-6
     )
     assert [
-        of_key(app.button_group, f"which-{part}").value for part in ("kind", "layer", "head")
+        with_key(app.button_group, f"which-{part}").value for part in ("kind", "layer", "head")
     ] == ["decoder_self", 1, 3]
     assert address_of(app)["task-position"] == ["3"]
     purpose = "This model writes a date in ISO format."
@@ -48,13 +48,13 @@ def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
 
 def test_another_head_is_chosen_here_and_stands_in_the_url(trace: models.Trace) -> None:
     app = opened(task_position="5", site=CROSS, head="0")
-    of_key(app.button_group, "which-head").set_value(3).run()
+    with_key(app.button_group, "which-head").set_value(3).run()
     _, arrays = picture(app, "answers")
     np.testing.assert_allclose(
         arrays["weights"], trace.attention[CROSS].weights(2)[5].numpy(), atol=1e-6
     )
-    of_key(app.button_group, "which-kind").set_value("decoder_self").run()
-    of_key(app.button_group, "which-layer").set_value(1).run()
+    with_key(app.button_group, "which-kind").set_value("decoder_self").run()
+    with_key(app.button_group, "which-layer").set_value(1).run()
     header, arrays = picture(app, "answers")
     np.testing.assert_allclose(
         arrays["weights"], trace.attention[SELF].weights(2)[5].numpy(), atol=1e-6
@@ -65,7 +65,7 @@ def test_another_head_is_chosen_here_and_stands_in_the_url(trace: models.Trace) 
 
 def test_of_the_encoders_heads_none_answers() -> None:
     app = opened(site="encoder.layers.1.self_attn", head="1")
-    kinds, layers = (of_key(app.button_group, f"which-{part}") for part in ("kind", "layer"))
+    kinds, layers = (with_key(app.button_group, f"which-{part}") for part in ("kind", "layer"))
     assert (kinds.value, layers.value) == ("cross", 2)
     assert (kinds.options, layers.options) == (["Decoder self", "Cross"], ["1", "2"])
     assert address_of(app)["site"] == [

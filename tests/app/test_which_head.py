@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from app_parts import PATIENCE, address_of, app_at, component, of_key
+from app_parts import PATIENCE, address_of, app_at, component, with_key
 from streamlit.testing.v1 import AppTest
 
 import viz_app
@@ -35,15 +35,15 @@ def test_the_head_of_a_link_stands_in_the_control_of_every_page(page: str) -> No
     params, parts = PAGES[page]
     app = opened(page, site=SITE, head=HEAD, **params)
     known = {"kind": "decoder_self", "layer": 2, "head": 3}
-    assert {part: of_key(app.button_group, f"which-{part}").value for part in parts.split()} == {
+    assert {part: with_key(app.button_group, f"which-{part}").value for part in parts.split()} == {
         part: known[part] for part in parts.split()
     }
     drawn = [group.key for group in app.button_group if group.key.startswith("which-")]
     assert drawn == [f"which-{part}" for part in parts.split()]
-    of_key(app.button_group, "which-head").set_value(4).run()
+    with_key(app.button_group, "which-head").set_value(4).run()
     assert not app.exception
     assert address_of(app)["head"] == ["3"]
-    assert of_key(app.button_group, "which-head").value == 4
+    assert with_key(app.button_group, "which-head").value == 4
 
 
 def test_many_layers_and_heads_are_lists() -> None:
@@ -94,7 +94,7 @@ def test_changes_that_do_not_fit_the_text_are_named_and_undone(page: str) -> Non
     edits = to_text([Patch(cell, fields=("13 May 1999", None), alignment=())])
     app = opened(page, edits=edits, similarity="cosine")
     assert "give both the same number" in component(app, "note changes").json
-    undo = of_key(app.button, "undo-edits")
+    undo = with_key(app.button, "undo-edits")
     assert "taken from “13 May 1999”" in undo.label
     undo.click().run()
     assert [button.key for button in app.button if "undo-" in str(button.key)] == [

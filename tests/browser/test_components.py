@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import boxes, cell_of, take
+from served_app import boxes, cell_of, save_picture
 
 from viz_app.components import stamp_payload
 from viz_app.components.catalogue import HEAD, OVERVIEW
@@ -275,11 +275,11 @@ def test_a_long_text_is_painted_whole_and_pooling_says_so(
 def test_the_pictures_of_a_head_can_be_saved(page: Page, mount: Callable[..., Show]) -> None:
     mount("head")(head_payload(some_weights(), queries=[["<a&b>", "", False]] * 5))
     with page.expect_download() as saved:
-        take(page, ".map", "PNG")
+        save_picture(page, ".map", "PNG")
     assert saved.value.suggested_filename == "a-head.png"
     assert saved.value.path().read_bytes().startswith(b"\x89PNG")
     with page.expect_download() as saved:
-        take(page, ".lines", "SVG")
+        save_picture(page, ".lines", "SVG")
     texts = [
         t.text
         for t in ElementTree.parse(saved.value.path()).iter("{http://www.w3.org/2000/svg}text")
@@ -394,7 +394,7 @@ def test_an_older_answer_does_not_undo_a_newer_choice(
 def test_the_overview_can_be_saved(page: Page, mount: Callable[..., Show]) -> None:
     mount("overview", 300)(overview_payload())
     with page.expect_download() as saved:
-        take(page, ".overview", "PNG")
+        save_picture(page, ".overview", "PNG")
     assert saved.value.suggested_filename == "one.all-heads.png"
 
 

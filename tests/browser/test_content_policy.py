@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from served_app import PATIENCE, app_address, lead, open_details, take
+from served_app import PATIENCE, app_address, navigate, open_details, save_picture
 
 from viz_app.navigation import PAGES
 
@@ -49,7 +49,7 @@ def painted_dark(page: Page) -> None:
 def test_nothing_on_any_page_is_blocked(guarded: tuple[Page, list[str]]) -> None:
     page, blocked = guarded
     for name in PAGES:
-        lead(page, f"{app_address()}/{name}?present=on")
+        navigate(page, f"{app_address()}/{name}?present=on")
         page.wait_for_selector(READY.get(name, "[data-painted], .checks"), state="attached")
         painted_dark(page)
         assert not blocked, name
@@ -58,13 +58,13 @@ def test_nothing_on_any_page_is_blocked(guarded: tuple[Page, list[str]]) -> None
 def test_charts_and_saved_pictures_are_not_blocked(guarded: tuple[Page, list[str]]) -> None:
     page, blocked = guarded
     for address, drawn in CHARTS.items():
-        lead(page, f"{app_address()}/{address}")
+        navigate(page, f"{app_address()}/{address}")
         for chart in drawn:
             page.wait_for_selector(chart)
-    lead(page, f"{app_address()}/attention")
+    navigate(page, f"{app_address()}/attention")
     page.wait_for_selector(".head[data-painted]")
     with page.expect_download() as picture:
-        take(page, ".st-key-overview", "PNG")
+        save_picture(page, ".st-key-overview", "PNG")
     assert picture.value.path().read_bytes().startswith(b"\x89PNG")
     open_details(page)
     with page.expect_download() as table:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from drawn import letters
 from playwright.sync_api import Browser, FrameLocator, Page, expect
-from served_app import boxes, cell_of, frames, resized
+from served_app import boxes, cell_of, frames, resize
 
 import viz_app
 from models.trace import Trace
@@ -100,7 +100,7 @@ def test_a_click_on_a_head_opens_it_with_its_numbers(
     expect(page.locator(".head")).to_have_attribute("data-head", "1")
     overview, one = boxes(page, OVERVIEW, HEAD)
     assert one["x"] >= overview["right"]
-    resized(page, **NARROW)
+    resize(page, **NARROW)
     overview, one = boxes(page, OVERVIEW, HEAD)
     assert one["y"] >= overview["bottom"]
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

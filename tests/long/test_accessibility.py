@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
-from served_app import PATIENCE, frames, go, resized, rested, visit, watched
+from served_app import PATIENCE, frames, go, resize, visit, wait_until_idle, watched_page
 
 from viz_app.navigation import PAGES
 
@@ -21,7 +21,7 @@ def themed(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
         viewport={"width": 1280, "height": 720}, color_scheme=request.param, bypass_csp=True
     )
     context.set_default_timeout(PATIENCE)
-    with watched(context) as page:
+    with watched_page(context) as page:
         yield page
     context.close()
 
@@ -86,10 +86,10 @@ def test_axe_finds_nothing_presented_or_on_a_phone(themed: Page, view: str, mode
     """Presented in the light theme, on a phone in the dark one."""
     is_phone = model == MODELS["dark"]
     if is_phone:
-        resized(themed, 420, 900)
+        resize(themed, 420, 900)
     see(themed, view, model, **({} if is_phone else {"present": "1"}))
     found_nothing(themed)
-    resized(themed, 1280, 720)
+    resize(themed, 1280, 720)
 
 
 # letters of charts that Streamlit draws, and of captions, whose contrast with the page is under 4.5
@@ -112,7 +112,7 @@ FAINT = """() => {
 def test_letters_of_charts_stand_out_from_the_page(themed: Page, model: str) -> None:
     see(themed, "positions", model, **{"positions-section": "Curves"})
     themed.wait_for_selector("[data-testid=stVegaLiteChart] svg text")
-    rested(themed)
+    wait_until_idle(themed)
     assert themed.locator("[data-testid=stCaptionContainer] p").count()
     assert themed.evaluate(FAINT) == []
 
@@ -177,11 +177,11 @@ def test_a_direct_load_asks_for_nothing_that_is_not_there(
     context: BrowserContext, path: str
 ) -> None:
     failed, errors = [], []
-    with watched(context) as page:
+    with watched_page(context) as page:
         page.on("response", lambda one: failed.append(one.url) if one.status >= 400 else None)
         page.on("console", lambda one: errors.append(one.text) if one.type == "error" else None)
         visit(page, path, "h1")
-        rested(page)
+        wait_until_idle(page)
         assert (failed, errors) == ([], [])
         icon = page.locator("link[rel~=icon]").get_attribute("href")
         assert icon
@@ -210,5 +210,5 @@ def test_axe_finds_nothing_in_the_sections_that_compare_and_change_runs(
 ) -> None:
     view, asked = SECTIONS_OF_RUNS[section]
     see(themed, view, model, **{name: value.format(model=model) for name, value in asked.items()})
-    rested(themed)
+    wait_until_idle(themed)
     found_nothing(themed)

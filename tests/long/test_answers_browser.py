@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import back, go, in_url, resized, rested
+from served_app import back, go, in_url, resize, wait_until_idle
 from small import random_bert, words_of
 
 import models
@@ -71,7 +71,7 @@ def test_a_click_hides_a_token_and_types_nothing(
     shared_page.wait_for_selector(".guesses[data-hidden='2'][data-masks='1']")
     chips.nth(5).click()
     shared_page.wait_for_selector(".guesses[data-hidden='2 5'][data-masks='2']")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert hidden_masks(shared_page) == ["2", "5"]
     expect(box).to_have_value(FIRST)
     expect(shared_page.locator(".written .source")).to_have_text(
@@ -109,7 +109,7 @@ def test_a_question_is_answered_while_it_is_typed(
     box.press("End")
     box.press_sequentially(" Mary?")
     expect(shared_page.locator(".span h2")).to_contain_text(f"“{QUESTION}”")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     trace = scope.run(question=QUESTION, context=CONTEXT)
     output, row = trace.outputs["span"], trace.streams["text"]
     start, end = (
@@ -156,10 +156,10 @@ def test_a_card_opens_its_model(shared_page: Page) -> None:
     shared_page.wait_for_selector(".answers[data-painted]")
     in_url(shared_page, "checkpoint", "gpt-char")
     assert "/task?" in shared_page.url
-    rested(shared_page)  # the rest of its address is written last
+    wait_until_idle(shared_page)  # the rest of its address is written last
     shared_page.go_back()  # to another document
     shared_page.wait_for_selector(".cards[data-painted]")
-    rested(shared_page)
-    resized(shared_page, 420)
+    wait_until_idle(shared_page)
+    resize(shared_page, 420)
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= 420
-    resized(shared_page, 1280)
+    resize(shared_page, 1280)

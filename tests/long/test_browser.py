@@ -8,7 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, WebSocket, expect
-from served_app import boxes, cell_of, go, in_url, laid_out, open_details, resized, rested, visit
+from served_app import (
+    boxes,
+    cell_of,
+    go,
+    in_url,
+    open_details,
+    resize,
+    visit,
+    wait_for_layout,
+    wait_until_idle,
+)
 
 import models
 from models.trace import AttentionSite
@@ -89,7 +99,7 @@ def test_every_key_is_answered_over_the_socket(page: Page, dates: models.Scope) 
 
     page.on("websocket", listen)
     see(page)
-    rested(page)
+    wait_until_idle(page)
     source(page).press("End")
     for key in "!?":
         source(page).press(key)
@@ -187,7 +197,7 @@ def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(
     expect(shared_page.locator(".head .title")).to_contain_text(
         "Decoder layer 1, head 2: what each character of the ISO date attends to"
     )
-    laid_out(shared_page)  # a picture that Python sends anew has no head enlarged
+    wait_for_layout(shared_page)  # a picture that Python sends anew has no head enlarged
     button.hover()
     expect(zoom).to_be_visible()
     box, large = boxes(shared_page, zoom, ".head")
@@ -242,7 +252,7 @@ def test_a_shared_link_shows_the_same_view_in_another_browser(
         "data-site", "encoder.layers.1.self_attn"
     )
     expect(shared_page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
-    rested(shared_page)  # a token of the head before would be locked in that one
+    wait_until_idle(shared_page)  # a token of the head before would be locked in that one
     shared_page.locator('.head svg rect[data-side="key"][data-index="5"]').click()
     in_url(shared_page, "lock", "k5")
     other = browser.new_context(bypass_csp=True).new_page()
@@ -376,7 +386,7 @@ def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(
 
 @pytest.mark.parametrize("width", [1280, 420])
 def test_a_long_sentence_and_what_is_written_do_not_overlap(shared_page: Page, width: int) -> None:
-    resized(shared_page, width, 900)
+    resize(shared_page, width, 900)
     go(shared_page, "", HEAD, source="She told us that the old man reads a book " * 5)
     rows = [f".written .{row}" for row in ("label-out", "output")]
     found = boxes(shared_page, *rows, ".overview")
@@ -384,7 +394,7 @@ def test_a_long_sentence_and_what_is_written_do_not_overlap(shared_page: Page, w
         for b in found[i + 1 :]:
             beside = a["right"] <= b["x"] + 1 or b["right"] <= a["x"] + 1
             assert beside or a["bottom"] <= b["y"] + 1
-    resized(shared_page, 1280)
+    resize(shared_page, 1280)
 
 
 # --- taking away
@@ -486,7 +496,7 @@ def test_a_newcomer_sees_a_sentence_translated_without_scrolling(page: Page) -> 
     expect(page.locator(".head .title")).to_contain_text(
         "what each French token attends to in the English sentence"
     )
-    rested(page)
+    wait_until_idle(page)
     found = boxes(page, ".overview", ".head .pictures", ".written")
     assert max(box["bottom"] for box in found) <= 720, found
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280

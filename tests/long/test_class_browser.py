@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
-from served_app import PATIENCE, app_address, in_url, resized, rested, watched
+from served_app import PATIENCE, app_address, in_url, resize, wait_until_idle, watched_page
 
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
 from viz_app.controls.lesson_panel import offered_lessons
@@ -27,7 +27,7 @@ def people(browser: Browser) -> Iterator[list[Page]]:
             )
             context.set_default_timeout(PATIENCE)
             stack.callback(context.close)
-            pages.append(stack.enter_context(watched(context)))
+            pages.append(stack.enter_context(watched_page(context)))
         yield pages
 
 
@@ -39,7 +39,7 @@ def start(teacher: Page) -> str:
     teacher.keyboard.type("wrong word")
     teacher.keyboard.press("Enter")
     expect(box).to_have_value(TITLE)
-    rested(teacher)
+    wait_until_idle(teacher)
     teacher.get_by_role("button", name="Start a class").focus()
     teacher.keyboard.press("Enter")
     expect(teacher.locator(".classroom .release")).to_be_visible()
@@ -126,10 +126,10 @@ def test_a_class_is_legible_and_passes_axe(people: list[Page]) -> None:
     pupil.goto(f"{app_address()}/lessons?class={code.replace(' ', '')}")
     predict(pupil, "2")
     expect(teacher.locator(".classroom .bars tr")).to_have_count(1)
-    resized(teacher, 1280, 720)
+    resize(teacher, 1280, 720)
     teacher.get_by_role("button", name="Present").click()
     teacher.wait_for_selector("html[data-present]", state="attached")
-    rested(teacher)
+    wait_until_idle(teacher)
     for part in (".code b", ".code .there", ".bars th", ".release"):
         size = "(e) => parseFloat(getComputedStyle(e).fontSize)"
         assert teacher.locator(f".classroom {part}").first.evaluate(size) >= 18, part

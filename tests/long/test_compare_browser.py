@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from served_app import boxes, go, in_url, resized, rested
+from served_app import boxes, go, in_url, resize, wait_until_idle
 
 import models
 from models.analysis.comparison import compare
@@ -32,7 +32,7 @@ def scope() -> Scope:
 
 @pytest.fixture
 def opened(shared_page: Page) -> Page:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "compare", READY, checkpoint="eng-fra", source=SOURCE, **COSINE)
     return shared_page
 
@@ -83,19 +83,19 @@ def test_both_are_redrawn_while_typing(opened: Page, scope: Scope) -> None:
 
 
 def test_one_click_pins_and_compares(shared_page: Page) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "compare", READY, checkpoint="dates")
     expect(shared_page.locator(".distances button.reference")).to_have_count(1)
     shared_page.get_by_role("button", name="Training step").click()
     expect(shared_page.locator(".difference .answers .whose")).to_have_count(2)
     in_url(shared_page, "pin.checkpoint", "dates")
     in_url(shared_page, "pin.growth", "true")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     expect(shared_page.locator(".distances .kind")).to_have_count(3)
 
 
 def test_a_click_beside_itself_chooses_the_other_head(shared_page: Page) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "compare", READY, checkpoint="eng-fra", source=SOURCE, site=SITE, head="0")
     cell(shared_page, head=3).click()
     expect(shared_page.locator(".difference")).to_have_attribute("data-head", "3")
@@ -122,7 +122,7 @@ def test_hovering_a_cell_tells_all_three_numbers(opened: Page, scope: Scope) -> 
 
 
 def test_runs_that_cannot_be_compared_keep_the_last_picture(shared_page: Page) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(
         shared_page,
         "compare",
@@ -156,10 +156,10 @@ def test_the_comparison_ends_within_the_viewport(
     shared_page: Page, shown: dict[str, str], screen: tuple[int, int, str]
 ) -> None:
     width, height, present = screen
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     ready = BOTH if "pin.checkpoint" in shown else READY
     go(shared_page, "compare", ready, **shown, **({"present": present} if present else {}))
-    rested(shared_page)
+    wait_until_idle(shared_page)
     found = dict(zip(PARTS, boxes(shared_page, *PARTS), strict=True))
     ends = {part: (round(box["top"]), round(box["bottom"])) for part, box in found.items()}
     assert {part: at for part, at in ends.items() if at[0] < 0 or at[1] > height} == {}
@@ -167,7 +167,7 @@ def test_the_comparison_ends_within_the_viewport(
 
 
 def test_nothing_is_wider_than_a_phone(shared_page: Page) -> None:
-    resized(shared_page, 420, 900)
+    resize(shared_page, 420, 900)
     go(shared_page, "compare", READY, checkpoint="eng-fra", source=SOURCE, **COSINE)
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= 420
     (box,) = boxes(shared_page, ".distances td button")

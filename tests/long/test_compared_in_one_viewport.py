@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import boxes, go, resized, rested
+from served_app import boxes, go, resize, wait_until_idle
 
 RNN, POSITIONS = "from-rnn-section", "positions-section"
 PLOT, CHART = "[data-testid=stPlotlyChart]", "[data-testid=stVegaLiteChart]"
@@ -64,7 +64,7 @@ def test_a_section_that_the_model_lacks_is_disabled_with_the_reason(shared_page:
     assert first.get_attribute("title").startswith("This model does not translate. ")
     expect(first).to_have_attribute("aria-disabled", "true")
     first.click(force=True)
-    rested(shared_page)
+    wait_until_idle(shared_page)
     expect(shared_page.locator(CHART).first).to_be_visible()
     expect(sections.get_by_text("Sentence length")).not_to_have_attribute("data-lacks", "")
     sections.get_by_text("Similarities").click()
@@ -79,7 +79,7 @@ def test_the_picture_and_its_controls_end_within_the_window(
 ) -> None:
     path, params, picture = SCREENS[name]
     width, height, present = size
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     presented = {"present": present} if present else {}
     go(shared_page, path, picture, **params, **presented)
     of_main = f"[data-testid=stMain] :is({picture})" if picture[0] != "." else picture
@@ -90,9 +90,9 @@ def test_the_picture_and_its_controls_end_within_the_window(
 
 
 def test_the_words_on_the_shuffle_test_are_in_sight_with_it(shared_page: Page) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "positions", ".st-key-positions-shuffle .shuffle .place", checkpoint="eng-fra")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     (words,) = boxes(shared_page, ".st-key-positions-explained .plain p")
     assert words["height"] > 15
     assert words["bottom"] <= 720

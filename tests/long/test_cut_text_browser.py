@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page
-from served_app import boxes, go, resized
+from served_app import boxes, go, resize
 
 PHONE, SMALL, WALL = (420, 900, ""), (1280, 720, ""), (1920, 1080, "1")
 # what does not fit into its element: text inputs, and elements that do not scroll
@@ -26,14 +26,14 @@ def test_what_it_holds_fits(
     shared_page: Page, path: str, screen: tuple[int, int, str], elements: str
 ) -> None:
     width, height, present = screen
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     link = {"checkpoint": "eng-fra"} | ({"present": present} if present else {})
     go(shared_page, path, elements, **link)
     assert shared_page.evaluate(CUT, elements) == []
 
 
 def test_the_share_above_the_tallest_bar_is_whole_on_a_wall(shared_page: Page) -> None:
-    resized(shared_page, *WALL[:2])
+    resize(shared_page, *WALL[:2])
     go(shared_page, "from-rnn", ".versions .column span", checkpoint="eng-fra", present="1")
     shares = shared_page.locator(".versions .column span").all()
     columns, *places = boxes(shared_page, ".versions .columns", *shares)
@@ -41,7 +41,7 @@ def test_the_share_above_the_tallest_bar_is_whole_on_a_wall(shared_page: Page) -
 
 
 def test_the_numbers_of_heads_have_room_on_a_wall(shared_page: Page) -> None:
-    resized(shared_page, *WALL[:2])
+    resize(shared_page, *WALL[:2])
     go(shared_page, "interventions", ".board td button", checkpoint="eng-fra", present="1")
     spare = """(all) => all.map((e) => {
       const range = document.createRange();
@@ -56,7 +56,7 @@ def test_the_numbers_of_heads_have_room_on_a_wall(shared_page: Page) -> None:
 def test_the_door_for_a_newcomer_is_beside_the_headline_or_above_it(
     shared_page: Page, screen: tuple[int, int, str]
 ) -> None:
-    resized(shared_page, *screen[:2])
+    resize(shared_page, *screen[:2])
     go(shared_page, "", ".head[data-painted]", checkpoint="eng-fra")
     door, headline = boxes(shared_page, ".st-key-first-lesson button p", ".headline h1")
     assert door["left"] >= headline["right"] or door["bottom"] <= headline["top"]
@@ -67,7 +67,7 @@ def test_names_of_the_lanes_end_before_the_first_column(
     shared_page: Page, screen: tuple[int, int, str]
 ) -> None:
     width, height, present = screen
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     link = {"checkpoint": "eng-fra"} | ({"present": present} if present else {})
     go(shared_page, "decoding", ".stepper .column", **link)
     ends = """() => {

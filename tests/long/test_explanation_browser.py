@@ -4,7 +4,7 @@ import math
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from served_app import boxes, go, in_url, resized, rested
+from served_app import boxes, go, in_url, resize, wait_until_idle
 
 import models
 from models.runs.attention_row import AttentionRow
@@ -29,7 +29,7 @@ def opened(shared_page: Page) -> Page:
 
 def open_on(page: Page, checkpoint: str, screen: tuple[int, int, str], **more: str) -> Page:
     width, height, present = screen
-    resized(page, width, height)
+    resize(page, width, height)
     shown = {"present": present} if present else {}
     go(page, "interventions", READY, checkpoint=checkpoint, **{"interventions-section": SECTION}, **shown, **more)  # fmt: skip
     return page
@@ -55,7 +55,7 @@ def test_equal_weights_are_put_into_the_run_and_taken_out_again(opened: Page, sc
     use(opened, "uniform").click()
     expect(use(opened, "uniform")).to_have_text("In use")
     assert weights(opened, 0) == pytest.approx(wanted, abs=1e-5)
-    rested(opened)
+    wait_until_idle(opened)
     (edit,) = from_text(opened.evaluate("new URLSearchParams(location.search).get('edits')") or "")
     own = scope.run(DATE)
     after = scope.run(DATE, own.streams["target"], edits=[edit])
@@ -93,13 +93,13 @@ def test_a_bar_is_dragged_and_moved_by_keys_and_the_row_sums_to_1(opened: Page) 
     now = weights(opened, 0)
     assert now[3] == pytest.approx(0.6, abs=0.03)
     assert math.fsum(now) == pytest.approx(1, abs=1e-4)
-    rested(opened)
+    wait_until_idle(opened)
     bar(opened, 3).focus()
     opened.keyboard.press("ArrowLeft")
     opened.keyboard.press("ArrowLeft")
     expect(bar(opened, 3)).to_have_attribute("aria-valuenow", f"{now[3] - 0.1:.3f}")
     expect(bar(opened, 3)).to_be_focused()
-    rested(opened)
+    wait_until_idle(opened)
     assert math.fsum(weights(opened, 0)) == pytest.approx(1, abs=1e-4)
     opened.keyboard.press("Tab")
     expect(bar(opened, 4)).to_be_focused()

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from served_app import PATIENCE, back, boxes, frames, go, in_url, resized, rested, visit
+from served_app import PATIENCE, back, boxes, frames, go, in_url, resize, visit, wait_until_idle
 
 START = {
     "checkpoint": "dates",
@@ -51,22 +51,22 @@ def test_a_chart_is_drawn_for_the_window_and_for_a_presentation(shared_page: Pag
       const svg = document.querySelector("[data-testid=stVegaLiteChart] svg"), text = svg?.querySelector(".role-axis-label text");
       return text && Math.round(svg.getBoundingClientRect().height) === height && getComputedStyle(text).fontSize === `${letters}px`;
     }"""
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "positions", chart, **START, **{"positions-section": "Curves"})
     (box,) = boxes(shared_page, chart)
     usual = round(box["height"])
     for (width, height), taller, letters in (
         ((1280, 720), 0, 16), ((1920, 1080), 220, 20), ((420, 900), -80, 16), ((1280, 720), 0, 16),
     ):  # fmt: skip
-        resized(shared_page, width, height)
+        resize(shared_page, width, height)
         shared_page.wait_for_function(is_drawn, arg=[usual + taller, 12])
         shared_page.keyboard.press("p")
         presented = usual + taller + (120 if width > 700 else 0)  # what the controls leave
         shared_page.wait_for_function(is_drawn, arg=[presented, letters])
-        rested(shared_page)
+        wait_until_idle(shared_page)
         shared_page.keyboard.press("p")  # its letters must not be those of the presentation
         shared_page.wait_for_function(is_drawn, arg=[usual + taller, 12])
-        rested(shared_page)
+        wait_until_idle(shared_page)
 
 
 def test_a_first_visit_has_charts_for_its_window_and_controls_with_their_values(
@@ -88,7 +88,7 @@ def test_a_first_visit_has_charts_for_its_window_and_controls_with_their_values(
         **START,
         **{"positions-section": "Curves"},
     )
-    rested(page)
+    wait_until_idle(page)
     frames(page, 90)
     assert page.locator("[data-testid=stSliderThumbValue]").all_text_contents() == ["64", "100"]
     assert len(page.evaluate("heights")) == 1
@@ -114,19 +114,19 @@ def test_a_presentation_has_larger_type_and_is_in_the_link(shared_page: Page) ->
     shared_page.keyboard.press("p")
     in_url(shared_page, "present", "1")
     expect(presents).to_have_count(1)
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert min(size for size, _ in shared_page.evaluate(SIZES)) >= 15
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= 1280
     shared_page.get_by_role("link", name="Masks").first.click()  # it goes on on another page
     shared_page.wait_for_url("**/masks*present=1*")
     expect(presents).to_have_count(1)
-    rested(shared_page)  # its address is written last
+    wait_until_idle(shared_page)  # its address is written last
     back(shared_page)
     shared_page.wait_for_selector(".head[data-painted]")
     shared_page.get_by_role("button", name="End").click()
     in_url(shared_page, "present", "")
     expect(presents).to_have_count(0)
-    rested(shared_page)
+    wait_until_idle(shared_page)
     back(shared_page)
     in_url(shared_page, "present", "1")
     expect(presents).to_have_count(1)
@@ -140,7 +140,7 @@ def test_a_presentation_has_larger_type_and_is_in_the_link(shared_page: Page) ->
 def test_one_types_and_chooses_a_model_presented_too(
     shared_page: Page, path: str, width: int, height: int
 ) -> None:
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     go(shared_page, path, ".st-key-input-bar", present="1", **START)
     text = shared_page.get_by_role("textbox", name="Date, in any format (type here)")
     model = shared_page.locator(".st-key-bar-model input")
@@ -151,7 +151,7 @@ def test_one_types_and_chooses_a_model_presented_too(
     text.fill("25/08/70")
     expect(shared_page.locator(".st-key-written .output")).to_have_text("1970-08-25")
     expect(text).to_be_focused()
-    resized(shared_page, 1280)
+    resize(shared_page, 1280)
 
 
 @pytest.mark.parametrize(("path", "picture"), [
@@ -163,7 +163,7 @@ def test_presented_the_picture_is_in_sight_of_a_small_projector(
 ) -> None:
     go(shared_page, path, picture, present="1", checkpoint="dates", source="24/07/69")
     shared_page.wait_for_selector("html[data-present]", state="attached")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     (box,) = boxes(shared_page, picture)
     assert box["width"] > 300
     assert box["bottom"] <= 720
@@ -175,7 +175,7 @@ def test_on_a_phone_the_pages_are_named_and_a_finger_reaches_them(browser: Brows
     )
     page = context.new_page()
     visit(page, **START)
-    rested(page)
+    wait_until_idle(page)
     opens = page.locator("[data-testid=stExpandSidebarButton]")
     assert "Pages" in opens.evaluate("e => getComputedStyle(e, '::after').content")
     small = """(elements) => elements.filter((e) => e.checkVisibility()).map((e) => [e.getBoundingClientRect(), e.outerHTML])
@@ -203,26 +203,26 @@ def test_on_a_phone_the_pages_are_named_and_a_finger_reaches_them(browser: Brows
 
 
 def test_a_presenters_remote_turns_the_pages(shared_page: Page) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "inside", ".walk", checkpoint="eng-fra")
     shared_page.evaluate("document.activeElement?.blur()")
     shared_page.keyboard.press("PageDown")  # not presented: it scrolls
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert "/inside?" in shared_page.url
     go(shared_page, "inside", ".walk", checkpoint="eng-fra", present="1")
     shared_page.evaluate("document.activeElement?.blur()")
     for key, path in (("PageDown", "layer"), ("PageUp", "inside"), ("PageUp", "task")):
         shared_page.keyboard.press(key)
         shared_page.wait_for_url(f"**/{path}?*present=1*")
-        rested(shared_page)
+        wait_until_idle(shared_page)
     box = shared_page.locator(".st-key-source textarea")
     box.press("PageDown")  # where one types it moves in the text
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert "/task?" in shared_page.url
 
 
 def test_on_a_phone_one_presents_too_and_no_control_lies_over_a_label(shared_page: Page) -> None:
-    resized(shared_page, 420, 900)
+    resize(shared_page, 420, 900)
     go(shared_page, "", ".head[data-painted]", checkpoint="eng-fra")
     labels = shared_page.locator(".st-key-input-bar label[data-testid=stWidgetLabel] p")
     edit, *texts = boxes(shared_page, shared_page.locator(".st-key-edit button"), *labels.all())
@@ -237,7 +237,7 @@ def test_on_a_phone_one_presents_too_and_no_control_lies_over_a_label(shared_pag
     expect(shared_page.locator("html[data-present]")).to_have_count(1)
     shared_page.get_by_role("button", name="End").click()
     expect(shared_page.locator("html[data-present]")).to_have_count(0)
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
 
 
 def test_each_page_has_a_title_of_its_own_in_the_browser(shared_page: Page) -> None:
@@ -271,5 +271,5 @@ def test_a_question_follows_what_is_typed(shared_page: Page) -> None:
     box = shared_page.get_by_role("textbox", name="Date, in any format (type here)")
     box.fill("5 May 1990")
     in_url(shared_page, "source", "5 May 1990")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     expect(shared_page.locator(".next button")).not_to_have_text(before)

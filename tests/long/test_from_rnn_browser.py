@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import go, in_url, open_details, rested, take
+from served_app import go, in_url, open_details, save_picture, wait_until_idle
 from small import Reversal, random_model
 
 import models
@@ -131,7 +131,7 @@ def test_times_are_measured_when_asked_and_can_be_taken_away(shared_page, checkp
     expect(
         shared_page.get_by_text("In the upper half of the lengths time grows as")
     ).to_be_visible()
-    rested(shared_page)  # the button of the run before has no file any more
+    wait_until_idle(shared_page)  # the button of the run before has no file any more
     with shared_page.expect_download() as table:
         shared_page.get_by_text("The times, CSV").click()
     rows = [
@@ -162,7 +162,7 @@ def test_measuring_can_be_stopped_and_what_is_there_stays(shared_page, checkpoin
 def test_a_picture_and_the_norms_can_be_taken_away(shared_page, checkpoint):
     opened(shared_page, checkpoint)
     with shared_page.expect_download() as picture:
-        take(shared_page, ".maps", "PNG")
+        save_picture(shared_page, ".maps", "PNG")
     scope = models.load(checkpoint)
     assert (
         picture.value.suggested_filename
@@ -170,7 +170,7 @@ def test_a_picture_and_the_norms_can_be_taken_away(shared_page, checkpoint):
     )
     assert picture.value.path().read_bytes()[:4] == b"\x89PNG"
     open_details(shared_page)
-    rested(shared_page)
+    wait_until_idle(shared_page)
     with shared_page.expect_download() as numbers:
         shared_page.get_by_text("The norms, npz").click()
     held = np.load(numbers.value.path())

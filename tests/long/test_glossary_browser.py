@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import frames, go, laid_out, open_details, rest_on, rested
+from served_app import frames, go, open_details, rest_on, wait_for_layout, wait_until_idle
 
 from viz_app.words import GLOSSARY
 from viz_app.words.glossary import LETTER_MEANINGS, SYMBOLS
@@ -45,7 +45,7 @@ POINTED = {
 def at_rest(page: Page, word: str, within: str) -> list[float]:
     """Return where a word is once what was scrolled to show it has come to rest."""
     page.evaluate(FIND, [word, within])
-    laid_out(page)
+    wait_for_layout(page)
     place = page.evaluate(FIND, [word, within])
     assert place
     frames(page, 2)  # a scroll that is told of after the pointer's move would hide the explanation
@@ -70,7 +70,7 @@ def test_a_word_says_what_it_means_where_it_is_pointed_at(shared_page: Page, nam
 def test_a_formula_says_what_each_of_its_symbols_means(shared_page: Page) -> None:
     go(shared_page, "inside", ".walk[data-painted]")
     shared_page.locator(".walk .names button").nth(3).click()
-    rested(
+    wait_until_idle(
         shared_page
     )  # Python's explanation of the step stands, and what is pointed at is not replaced
     formula = shared_page.locator(".walk .formula")
@@ -84,7 +84,7 @@ def test_a_formula_says_what_each_of_its_symbols_means(shared_page: Page) -> Non
     expect(tip).to_contain_text(SYMBOLS["d_k"])
     expect(tip).to_contain_text(LETTER_MEANINGS["i"])
     open_details(shared_page)
-    laid_out(shared_page)
+    wait_for_layout(shared_page)
     rest_on(shared_page, shared_page.locator(".st-key-explanation .katex").last)
     expect(tip.locator("b").first).to_be_visible()
 

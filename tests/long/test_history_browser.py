@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import back, forward, go, in_url, resized, rested, visit
+from served_app import back, forward, go, in_url, resize, visit, wait_until_idle
 
 START, SITE = "24/07/69", "decoder.layers.1.cross_attn"
 OTHER_SITE = "encoder.layers.0.self_attn"
@@ -16,7 +16,7 @@ def head(page: Page, site: str, number: int) -> None:
     page.locator(f'.overview button[data-site="{site}"][data-head="{number}"]').click()
     in_url(page, "site", site)
     in_url(page, "head", str(number))
-    rested(page)
+    wait_until_idle(page)
 
 
 def test_as_many_presses_of_back_as_deliberate_steps_lead_to_the_start(shared_page: Page) -> None:
@@ -35,22 +35,22 @@ def test_as_many_presses_of_back_as_deliberate_steps_lead_to_the_start(shared_pa
     box.press("End")
     box.press_sequentially("5 May 1990")
     in_url(shared_page, "source", START + "5 May 1990")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert entries(shared_page) == first + 1  # ten letters add none
     shared_page.get_by_role("combobox", name="Model").fill("dates-bahdanau")  # a checkpoint
     shared_page.keyboard.press("Enter")
     in_url(shared_page, "checkpoint", "dates-bahdanau")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     shared_page.get_by_role("link", name="Positions").first.click()  # a page
     shared_page.wait_for_url("**/positions*")
     in_url(shared_page, "checkpoint", "dates-bahdanau")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     shared_page.get_by_text("Curves", exact=True).click()  # a section
     in_url(shared_page, "positions-section", "Curves")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     shared_page.locator(".st-key-positions-length input[type=range]").press("ArrowRight")
     in_url(shared_page, "positions-length", "104")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert entries(shared_page) == first + 4
     for name, value in (
         ("positions-section", ""),
@@ -78,7 +78,7 @@ def test_the_first_picture_is_one_entry_of_the_history_with_its_whole_address(
     before = entries(page)
     visit(page, path)
     in_url(page, "source", "She is reading a book.")
-    rested(page)
+    wait_until_idle(page)
     assert entries(page) == before + 1
     assert "site=" in page.url
     assert "head=" in page.url
@@ -102,12 +102,12 @@ def test_back_on_decoding_takes_back_a_forced_token_and_a_node_but_not_what_typi
     forced = f"4:{other.get_attribute('data-id')}"
     other.click()
     in_url(shared_page, "force", forced)
-    rested(shared_page)
+    wait_until_idle(shared_page)
     shared_page.locator(".st-key-decoding-how").get_by_text("beam", exact=True).click()
     in_url(shared_page, "decoding-how", "beam")
     shared_page.locator(".beam .node[data-step='4'][data-rank='2']").click()
     in_url(shared_page, "node", "4:2")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert entries(shared_page) == first + 3
     for name, value in (("node", ""), ("decoding-how", ""), ("force", "")):
         back(shared_page)
@@ -119,28 +119,28 @@ def test_back_on_decoding_takes_back_a_forced_token_and_a_node_but_not_what_typi
     box.press("End")
     box.press_sequentially("5")
     in_url(shared_page, "force", "")  # another source, and what was forced is let go
-    rested(shared_page)
+    wait_until_idle(shared_page)
     back(shared_page)
     in_url(shared_page, "source", START)
     assert shared_page.url == start
 
 
 def test_back_on_masks_takes_back_a_stroke_and_a_ready_made_mask(shared_page: Page) -> None:
-    resized(shared_page, 1280, 1300)  # all of it: an open list closes when the page scrolls
+    resize(shared_page, 1280, 1300)  # all of it: an open list closes when the page scrolls
     go(shared_page, "masks", ".masks[data-painted]", checkpoint="dates", source=START)
     in_url(shared_page, "mask", "decoder_self")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     start, first = shared_page.url, entries(shared_page)
     shared_page.locator(".paintable canvas.cells").focus()
     shared_page.keyboard.press("Enter")
     in_url(shared_page, "decoder-mask", "f0.0")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     shared_page.get_by_role("combobox", name="Preset mask, decoder self").click()
     shared_page.get_by_role("option", name="none: attends to everything").click()
     shared_page.wait_for_function(
         "() => new URLSearchParams(location.search).get('decoder-mask') !== 'f0.0'"
     )
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert entries(shared_page) == first + 2
     back(shared_page)
     in_url(shared_page, "decoder-mask", "f0.0")
@@ -164,13 +164,13 @@ def test_the_training_is_played_step_by_step_without_entries(shared_page: Page) 
     for step in ("4", "8"):
         in_url(shared_page, "growth-step", step)
     shared_page.get_by_role("button", name="Pause").click()
-    rested(shared_page)
+    wait_until_idle(shared_page)
     stands = shared_page.url
     assert entries(shared_page) == before
     expect(shared_page.locator(".st-key-note-growth")).to_contain_text("steps")
     shared_page.get_by_role("link", name="Masks").first.click()
     shared_page.wait_for_url("**/masks*")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     back(shared_page)
     shared_page.wait_for_selector(".head[data-painted]")
     assert shared_page.url == stands

@@ -9,7 +9,16 @@ from urllib.parse import parse_qs, urlparse
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import boxes, go, in_url, laid_out, open_details, resized, rested, take
+from served_app import (
+    boxes,
+    go,
+    in_url,
+    open_details,
+    resize,
+    save_picture,
+    wait_for_layout,
+    wait_until_idle,
+)
 from small import N_HEADS, random_model
 
 import models
@@ -42,7 +51,7 @@ def trace(folder) -> Trace:
 def opened(shared_page: Page, folder: Path) -> Callable[..., Page]:
     """Leads to an address and waits until the component named stands there; the walk at its stage, which Back leaves as it is."""
 
-    resized(shared_page, 1280, 1100)  # the whole table, so that the pointer reaches it
+    resize(shared_page, 1280, 1100)  # the whole table, so that the pointer reaches it
 
     def open_page(component: str = "walk", **params: str) -> Page:
         link = {
@@ -191,10 +200,10 @@ def test_a_link_shows_the_same_in_another_browser(opened, shared_page):
 
 def test_the_head_and_the_step_survive_a_change_of_page(opened):
     page = opened(inside_stage="5")
-    rested(page)
+    wait_until_idle(page)
     page.get_by_role("link", name="Positions").first.click()
     page.wait_for_url("**/positions*")
-    rested(page)
+    wait_until_idle(page)
     page.get_by_role("link", name="Inside a head").first.click()
     expect(page.locator(".walk")).to_have_attribute("data-stage", "5")
     expect(page.locator(".walk")).to_have_attribute("data-query", str(QUERY))
@@ -210,31 +219,31 @@ def test_the_head_and_the_step_survive_a_change_of_page(opened):
 
 def test_the_slider_follows_back_and_forward_and_the_hand_wins(opened):
     page = opened(inside_stage="5")
-    rested(page)
+    wait_until_idle(page)
     walk, stages = page.locator(".walk"), page.locator(".walk .names button")
     page.locator(".st-key-which-head").get_by_role("radio").nth(2).click()
     in_url(page, "head", "2")
     expect(walk).to_have_attribute("data-head", "2")
     expect(walk).to_have_attribute("data-stage", "5")
-    rested(page)
+    wait_until_idle(page)
     stages.nth(7).click()
     in_url(page, "inside-stage", "7")
-    rested(page)
+    wait_until_idle(page)
     page.go_back()
     in_url(page, "head", str(HEAD))
     expect(walk).to_have_attribute("data-head", str(HEAD))
     expect(walk).to_have_attribute("data-stage", "5")
-    rested(page)
+    wait_until_idle(page)
     page.go_forward()
     expect(walk).to_have_attribute("data-head", "2")
     expect(walk).to_have_attribute("data-stage", "7")
-    rested(page)
+    wait_until_idle(page)
     assert walk.locator("input").input_value() == "7"
     stages.nth(3).click()
     page.go_back()  # before the walk has told where it stands
     expect(walk).to_have_attribute("data-head", str(HEAD))
     expect(walk).to_have_attribute("data-stage", "5")
-    rested(page)
+    wait_until_idle(page)
     in_url(page, "inside-stage", "5")
 
 
@@ -257,7 +266,7 @@ def places(page: Page) -> list[str]:
 
 
 def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(shared_page: Page) -> None:
-    resized(shared_page, 1280)
+    resize(shared_page, 1280)
     for view, component in (("walk", "walk"), ("matrices", "matrices"), ("several", "several")):
         go(
             shared_page,
@@ -267,7 +276,7 @@ def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(shared_page
             source="She is",
             **{"inside-view": view},
         )
-        laid_out(shared_page)
+        wait_for_layout(shared_page)
         before, painted = (
             places(shared_page),
             shared_page.locator(f".{component}").get_attribute("data-painted"),
@@ -283,7 +292,7 @@ def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(shared_page
             shared_page.keyboard.type(f" {word}")
             assert places(shared_page) == before
         in_url(shared_page, "source", f"She is {words}")
-        rested(shared_page)
+        wait_until_idle(shared_page)
         assert shared_page.locator(f".{component}").get_attribute("data-painted") != painted
         assert places(shared_page) == before
 
@@ -396,7 +405,7 @@ def test_what_the_scaling_does(opened, trace):
 def test_what_can_be_taken_away(opened, trace, tmp_path):
     page, w = opened(), walk_of(trace)
     with page.expect_download() as picture:
-        take(page, ".walk", "PNG")
+        save_picture(page, ".walk", "PNG")
     picture.value.save_as(tmp_path / "walk.png")
     assert (tmp_path / "walk.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     open_details(page)
@@ -417,7 +426,7 @@ def test_another_similarity_runs_the_same_weights(opened, folder):
     page.get_by_role("option", name="cosine: t·cos(q, k)").click()
     expect(page.get_by_text("not trained this way")).to_be_visible()
     in_url(page, "similarity", "cosine")
-    rested(page)
+    wait_until_idle(page)
     swapped = models.load(folder, device="cpu").with_similarity("cosine").run(SOURCE, TARGET)
     shown = page.locator(".walk .link[data-name=weights]").get_attribute("data-value")
     assert near(shown, swapped.attention[SITE].weights(HEAD)[QUERY, KEY])

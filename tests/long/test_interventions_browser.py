@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from served_app import boxes, go, in_url, resized, rested
+from served_app import boxes, go, in_url, resize, wait_until_idle
 
 import models
 from models.runs.scope import Scope
@@ -23,7 +23,7 @@ def scope() -> Scope:
 
 @pytest.fixture
 def opened(shared_page: Page) -> Page:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "interventions", READY, checkpoint="eng-fra", source=SOURCE)
     return shared_page
 
@@ -93,7 +93,7 @@ def test_a_button_undoes_each_edit(opened: Page) -> None:
     expect(cell(opened)).to_have_text("off")
     cell(opened, 0).click()
     expect(cell(opened, 0)).to_have_text("off")
-    rested(opened)
+    wait_until_idle(opened)
     opened.locator(".st-key-undo-edit-0 button", has_text="layer 3, head 6").first.click()
     expect(cell(opened)).to_have_attribute("data-factor", "1")
     expect(cell(opened, 0)).to_have_text("off")
@@ -102,7 +102,7 @@ def test_a_button_undoes_each_edit(opened: Page) -> None:
 def test_the_board_follows_what_is_typed_with_the_edit(opened: Page, scope: Scope) -> None:
     cell(opened).click()
     expect(cell(opened)).to_have_text("off")
-    rested(opened)
+    wait_until_idle(opened)
     opened.get_by_label("English sentence").fill("He is reading a newspaper.")
     own = scope.run("He is reading a newspaper.")
     expect(opened.locator(".outcome .answers .text").first).to_have_text(own.output)
@@ -126,7 +126,7 @@ def test_the_board_and_the_answer_end_within_the_viewport(
     shared_page: Page, model: str, screen: tuple[int, int, str]
 ) -> None:
     width, height, present = screen
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     shown = {"present": present} if present else {}
     go(shared_page, "interventions", READY, checkpoint=model, **shown)
     found = dict(zip(PARTS, boxes(shared_page, *PARTS), strict=True))
@@ -137,7 +137,7 @@ def test_the_board_and_the_answer_end_within_the_viewport(
 
 def test_a_sweep_runs_in_the_page_is_stopped_and_goes_on(shared_page: Page) -> None:
     """Its result is that of the same sweep in Python."""
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     choices = {"interventions-section": "Many texts", "if-baseline": "uniform"}
     go(
         shared_page,
@@ -171,7 +171,7 @@ def test_a_sweep_runs_in_the_page_is_stopped_and_goes_on(shared_page: Page) -> N
 def test_the_score_over_held_out_texts_is_stopped_goes_on_and_is_that_of_the_models(
     shared_page: Page,
 ) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     model = models.load("dates-bahdanau", device="cpu")
     site = next(iter(model.run(*model.held_out[0]).attention))
     off = HeadOff(site, head=0, baseline="uniform")

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from playwright.sync_api import Page
-from served_app import go, rested, visit
+from served_app import go, visit, wait_until_idle
 
 import viz_app
 
@@ -72,7 +72,7 @@ def test_no_component_keeps_a_key_from_the_browser_that_it_has_no_use_for(page: 
 
 def test_tab_leaves_what_a_click_has_given_the_keyboard_to(page: Page) -> None:
     visit(page, checkpoint="dates", source="24/07/69")
-    rested(page)
+    wait_until_idle(page)
     held = "document.activeElement?.shadowRoot?.activeElement?.className ?? ''"
     page.locator(".head canvas.cells").click(position={"x": 200, "y": 100})
     assert page.evaluate(held) == "cells"

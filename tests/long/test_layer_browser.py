@@ -3,7 +3,7 @@ is on one screen."""
 
 import numpy as np
 from playwright.sync_api import Page, expect
-from served_app import boxes, go, in_url, laid_out, rested
+from served_app import boxes, go, in_url, wait_for_layout, wait_until_idle
 
 import models
 
@@ -49,14 +49,14 @@ def test_a_layer_and_a_token_are_chosen_and_come_back(shared_page: Page) -> None
     expect(shared_page.locator(".layer .without")).to_contain_text(
         "No prediction is read from the encoder."
     )
-    rested(shared_page)  # painted before the address has it
+    wait_until_idle(shared_page)  # painted before the address has it
     shared_page.go_back()
     shared_page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
 
 
 def test_it_is_on_one_screen_and_nothing_moves_while_one_types(shared_page: Page) -> None:
     go(shared_page, "layer", ".layer[data-painted]", checkpoint="eng-fra", source="She is")
-    laid_out(shared_page)
+    wait_for_layout(shared_page)
     (box,) = boxes(shared_page, ".layer")
     assert box["bottom"] <= 720
     before, n_tokens = places(shared_page), shared_page.locator(".layer .tokens button").count()
@@ -69,6 +69,6 @@ def test_it_is_on_one_screen_and_nothing_moves_while_one_types(shared_page: Page
         shared_page.keyboard.type(f" {word}")
         assert places(shared_page) == before
     in_url(shared_page, "source", f"She is {words}")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert shared_page.locator(".layer .tokens button").count() > n_tokens + 5
     assert places(shared_page) == before

@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page
-from served_app import app_address, in_url, laid_out, resized, rested, visit
+from served_app import app_address, in_url, resize, visit, wait_for_layout, wait_until_idle
 
 WORDS = "I think that my old friend is reading a very good book about the little dog which he saw in a garden yesterday evening."
 
@@ -95,11 +95,11 @@ def test_nothing_moves_while_24_words_are_typed(page: Page, name: str) -> None:
     path, ready, params = PAGES[name]
     field = FIELD.get(params.get("checkpoint", ""), "source")
     visit(page, path, ready, **{field: "I"}, **params)
-    rested(page)
+    wait_until_idle(page)
     box = page.locator(f".st-key-{field} :is(input, textarea)").first
     box.click()
     box.press("End")
-    laid_out(page)
+    wait_for_layout(page)
     page.evaluate(WATCH, moves_tokens(name))
     before = page.evaluate(BOXES)
     words = WORDS.split()[1:]
@@ -109,7 +109,7 @@ def test_nothing_moves_while_24_words_are_typed(page: Page, name: str) -> None:
         else:
             page.keyboard.insert_text(f" {word}")
     in_url(page, field, WORDS)  # by the rerun that follows when typing rests
-    rested(page)
+    wait_until_idle(page)
     after = page.evaluate(BOXES)
     moved = {part: (box, after.get(part)) for part, box in before.items() if after.get(part) != box}
     assert (page.evaluate("window.shifts"), moved) == ([], {})
@@ -137,19 +137,19 @@ OPENED = [
 def test_nothing_moves_from_the_first_paint_on(
     page: Page, path: str, size: tuple[int, int]
 ) -> None:
-    resized(page, *size)
+    resize(page, *size)
     page.add_init_script(SHIFTED)
     page.goto(f"{app_address()}/{path}")
     page.wait_for_selector("html[data-shown]", state="attached")
     early = page.evaluate("performance.now()")
-    laid_out(page)
+    wait_for_layout(page)
     assert early < 20_000  # it was not the end of its patience
     assert page.evaluate("window.moved") < LEAST_SEEN, page.evaluate("window.movers")
     assert page.evaluate("performance.getEntriesByName('first-paint').length") == 1
 
 
 def test_until_then_an_outline_is_seen_and_nothing_of_the_app(page: Page) -> None:
-    resized(page, 1280, 720)
+    resize(page, 1280, 720)
     page.route_web_socket("**/_stcore/stream*", lambda socket: None)  # the server says nothing
     page.goto(app_address())
     page.wait_for_selector("[data-testid=stApp]", state="attached")
@@ -160,7 +160,7 @@ def test_until_then_an_outline_is_seen_and_nothing_of_the_app(page: Page) -> Non
 
 
 def test_the_labels_of_the_boxes_are_below_the_navigation(page: Page) -> None:
-    resized(page, 1280, 720)
+    resize(page, 1280, 720)
     visit(page)
     header = "[data-testid=stHeader]"
     labels = ".st-key-input-bar label[data-testid=stWidgetLabel] p"

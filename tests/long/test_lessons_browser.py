@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
-from served_app import back, boxes, go, in_url, resized, rested
+from served_app import back, boxes, go, in_url, resize, wait_until_idle
 
 import viz_app.navigation  # noqa: F401  # declares every URL parameter
 from viz_app.controls.lesson_panel import offered_lessons
@@ -37,7 +37,7 @@ def predict(page: Page, last: bool = False) -> None:
     form.locator(".commit").focus()
     page.keyboard.press("Enter")
     page.wait_for_selector(".lesson .told dl")
-    rested(page)
+    wait_until_idle(page)
 
 
 def begin(page: Page, name: str) -> None:
@@ -45,13 +45,13 @@ def begin(page: Page, name: str) -> None:
     page.locator(".lesson-list button").nth(NAMES.index(name)).focus()
     page.keyboard.press("Enter")
     page.wait_for_selector(".lesson .commit")
-    rested(page)
+    wait_until_idle(page)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lesson_is_walked_to_its_end_by_keyboard(shared_page: Page, name: str) -> None:
     page = shared_page
-    resized(page, 1280, 720)
+    resize(page, 1280, 720)
     begin(page, name)
     n = page.locator(".lesson .steps button").count()
     for number in range(1, n + 1):
@@ -72,7 +72,7 @@ def test_a_lesson_is_walked_to_its_end_by_keyboard(shared_page: Page, name: str)
             page.keyboard.press("Enter")
             in_url(page, "lesson-step", str(number + 1))
             page.wait_for_selector(".lesson .commit")
-            rested(page)
+            wait_until_idle(page)
     expect(page.locator(".lesson .steps .made")).to_have_count(n)
     (footer,) = boxes(page, ".lesson footer")
     assert footer["height"] < 60, "its buttons are on one line"
@@ -123,7 +123,7 @@ def test_a_lesson_is_left_and_the_page_stays(shared_page: Page) -> None:
 
 
 def test_a_newcomer_finds_the_first_lesson(shared_page: Page) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "", ".head[data-painted]")
     door = shared_page.get_by_role("button", name="New here?")
     place, headline = boxes(shared_page, door, ".headline h1")
@@ -138,7 +138,7 @@ def test_a_newcomer_finds_the_first_lesson(shared_page: Page) -> None:
 def test_its_letters_are_legible_on_a_phone_and_in_a_hall(
     shared_page: Page, size: tuple[int, int], least: int
 ) -> None:
-    resized(shared_page, *size)
+    resize(shared_page, *size)
     begin(shared_page, "2-alignment")
     if size[0] > 1000:
         shared_page.get_by_role("button", name="Present").click()

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import cell_of, in_url, open_details, rested, visit
+from served_app import cell_of, in_url, open_details, visit, wait_until_idle
 from small import random_gpt
 
 import models
@@ -51,7 +51,7 @@ def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(
     sizes: list[int] = []
     page.on("websocket", lambda ws: ws.on("framereceived", lambda frame: sizes.append(len(frame))))
     visit(page, "attention", checkpoint=str(folder), text=TEXT, site=NAME, head=str(HEAD))
-    rested(page)
+    wait_until_idle(page)
     assert shape(page) == ("256", "256", str(BLOCK), "0 0")
     assert (
         "largest of 16 × 16 weights; the other 255 are hidden"
@@ -70,7 +70,7 @@ def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(
     cells = page.locator(".head canvas.cells")
     cells.click(position=cell_of(cells, 96, 40))
     expect(page.locator(".head")).to_have_attribute("data-block", "1")
-    rested(page)
+    wait_until_idle(page)
     middle = [96 * BLOCK + BLOCK // 2, column * BLOCK + BLOCK // 2]
     in_url(page, "tile", f"{middle[0]}.{middle[1]}")
     first = [place - TILE // 2 for place in middle]
@@ -99,7 +99,7 @@ def test_the_files_of_a_long_text_come_while_they_are_made(
     page: Page, folder: Path, site: AttentionSite
 ) -> None:
     visit(page, "attention", checkpoint=str(folder), text=TEXT, site=NAME, head=str(HEAD))
-    rested(page)
+    wait_until_idle(page)
     open_details(page)
     buttons = page.locator(".st-key-files")
     expect(buttons.get_by_text("This head, npz")).to_be_visible()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from served_app import cell_of, go, in_url, resized, rested
+from served_app import cell_of, go, in_url, resize, wait_until_idle
 
 import models
 from models.layers.masks import LOOK_AHEAD
@@ -31,7 +31,7 @@ def dates() -> Scope:
 @pytest.fixture
 def opened(shared_page: Page) -> Page:
     """The page with both texts."""
-    resized(shared_page, 1280, 1300)  # all of it, so that the pointer reaches it
+    resize(shared_page, 1280, 1300)  # all of it, so that the pointer reaches it
     go(
         shared_page,
         "masks",
@@ -104,7 +104,7 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
         *computed(dates, for_kinds(decoder_self=MaskChange(block=forbidden, allow=((0, 2),)))),
     )
     in_url(opened, "decoder-mask", "f3.3_f5.0-4_a0.2")
-    rested(opened)
+    wait_until_idle(opened)
     assert opened.evaluate("places.size") == 1
     click(opened, 3, 3)  # again: as it was
     settled(opened, "5 cells forbidden, 1 cell allowed")

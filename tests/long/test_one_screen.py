@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page
-from served_app import boxes, go, rested
+from served_app import boxes, go, wait_until_idle
 
 TALL = 720  # px
 # page → what else stands in its URL, and what is in sight, the control and what it changes
@@ -57,7 +57,7 @@ SCREENS = {
 def test_cause_and_effect_stand_on_one_screen(shared_page: Page, name: str) -> None:
     path, params, parts = SCREENS[name]
     go(shared_page, path, parts[-1], source="She is reading a book.", **params)
-    rested(shared_page)
+    wait_until_idle(shared_page)
     found = dict(zip(parts, boxes(shared_page, *parts), strict=True))
     ends = {part: round(box["bottom"]) for part, box in found.items()}
     assert all(end <= TALL for end in ends.values()), ends
@@ -78,7 +78,7 @@ def test_the_headline_stands_in_one_place_on_every_page(shared_page: Page) -> No
         "models",
     ):
         go(shared_page, path, ".headline")
-        rested(shared_page)
+        wait_until_idle(shared_page)
         (box,) = boxes(shared_page, ".headline")
         places.add((round(box["x"]), round(box["y"])))
     assert len(places) == 1, places

@@ -4,7 +4,7 @@ import image_models
 import pytest
 import sound_models
 from playwright.sync_api import Page
-from served_app import boxes, go, open_details, resized, rested, visit
+from served_app import boxes, go, open_details, resize, visit, wait_until_idle
 
 MASKS = [
     ".st-key-input-bar", ".st-key-which", ".st-key-masks-batch", ".masks .story", ".masks .strip", ".masks .stage.paintable",
@@ -42,7 +42,7 @@ def test_the_picture_and_its_controls_end_within_the_viewport(
 ) -> None:
     width, height, present = screen
     parts = {"masks": MASKS, "decoding": DECODING}[path]
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     link = {"checkpoint": checkpoint} | ({"present": present} if present else {})
     go(shared_page, path, parts[-1], **link)
     found = dict(zip(parts, boxes(shared_page, *parts), strict=True))
@@ -59,7 +59,7 @@ SCROLLS = CUT.replace("Width", "Height")
 
 
 def test_all_that_a_mask_does_is_read_without_scrolling(shared_page: Page) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "masks", ".masks .story", checkpoint="eng-fra", **{"decoder-mask": "a0.3"})
     texts = [".masks .story", ".masks .painting .legend", ".masks .effect .legend"]
     assert shared_page.evaluate(SCROLLS, texts) == []
@@ -68,7 +68,7 @@ def test_all_that_a_mask_does_is_read_without_scrolling(shared_page: Page) -> No
 
 
 def test_the_explanation_of_a_measure_is_whole_where_it_is_presented(shared_page: Page) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "inside", ".several .measure", **{"inside-view": "several", "present": "1"})
     assert shared_page.evaluate(SCROLLS, [".several .measure"]) == []
     assert shared_page.evaluate(CUT, [".several th.name"]) == []
@@ -91,7 +91,7 @@ def test_other_ways_of_decoding_have_room_on_a_small_projector(
     shared_page: Page, setting: str, presented: bool
 ) -> None:
     more, parts = SETTINGS[setting]
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     link = {"checkpoint": "eng-fra", **more} | ({"present": "1"} if presented else {})
     go(shared_page, "decoding", parts[-1], **link)
     found = dict(zip(parts, boxes(shared_page, *parts), strict=True))
@@ -138,10 +138,10 @@ def test_pages_that_change_and_compare_runs_do_not_scroll(
     shared_page: Page, name: str, present: str
 ) -> None:
     path, more, picture = WHOLE_PAGES[name]
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     link = {"checkpoint": "eng-fra"} | more | ({"present": present} if present else {})
     go(shared_page, path, picture, **link)
-    rested(shared_page)
+    wait_until_idle(shared_page)
     if present:
         box, sections = boxes(
             shared_page, ".st-key-bar-source, .st-key-bar-text", f".st-key-{path}-section"
@@ -171,7 +171,7 @@ def test_two_heads_and_the_training_steps_have_room_beside_the_head(
     shared_page: Page, name: str, screen: tuple[int, int, str]
 ) -> None:
     (more, parts), (width, height, present) = WITH_CONTROLS[name], screen
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     link = {"checkpoint": "eng-fra"} | more | ({"present": present} if present else {})
     go(shared_page, "", parts[-2], **link)
     found = dict(zip(parts, boxes(shared_page, *parts), strict=True))
@@ -195,7 +195,7 @@ def test_each_page_ends_within_the_viewport(
     shared_page: Page, checkpoint: str, screen: tuple[int, int, str]
 ) -> None:
     width, height, present = screen
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     ends = {}
     for path in PAGES:
         link = {"checkpoint": checkpoint} | ({"present": present} if present else {})
@@ -219,7 +219,7 @@ def test_the_changes_of_a_presented_run_are_beside_its_texts(
     shared_page: Page, screen: tuple[int, int, str]
 ) -> None:
     width, height, _ = screen
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     hidden = {}
     for path in (
         "",
@@ -262,7 +262,7 @@ DEPARTED = [
 def test_a_presented_page_beside_a_lesson_that_was_left_ends_within_the_viewport(
     shared_page: Page, lesson: str, step: str, path: str, more: dict[str, str]
 ) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     link = {"lesson": lesson, "lesson-step": step, "present": "1", **more}
     go(shared_page, path, ".lesson", **link)
     shared_page.get_by_text("brings the run of the step back").wait_for()
@@ -287,11 +287,11 @@ def test_a_page_beside_a_lesson_ends_within_the_viewport(
     shared_page: Page, lesson: str, step: str, path: str, parts: list[str], screen: tuple
 ) -> None:
     width, height, present = screen
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     link = {"lesson": lesson, "lesson-step": step, "checkpoint": "eng-fra"}
     link |= {"present": present} if present else {}
     go(shared_page, path, parts[-1], **link, source="I am cold.")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert shared_page.evaluate(HIDDEN) <= 0
     lesson_box, *found = boxes(shared_page, ".lesson", *parts)
     assert all(box["left"] >= lesson_box["right"] for box in found)
@@ -316,7 +316,7 @@ WITH_DETAILS = [
 def test_the_drawer_of_details_is_in_sight_on_a_small_projector(
     shared_page: Page, path: str, model: str, present: str, picture: str
 ) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, path, picture, checkpoint=model, **({"present": present} if present else {}))
     drawer, drawn = boxes(shared_page, ".st-key-details", picture)
     assert drawn["bottom"] <= drawer["top"]
@@ -324,7 +324,7 @@ def test_the_drawer_of_details_is_in_sight_on_a_small_projector(
 
 
 def test_no_setting_of_a_run_is_alone_on_its_line(shared_page: Page) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "train", ".st-key-train-settings", present="1")
     cells = shared_page.locator(".st-key-train-settings > *")
     tops = [round(box["top"]) for box in boxes(shared_page, *cells.all())]
@@ -337,7 +337,7 @@ def test_the_curves_of_positions_use_the_height_of_a_presentation(
     shared_page: Page, model: str, screen: tuple[int, int, str], least: int
 ) -> None:
     width, height, present = screen
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     link = {"checkpoint": model, "present": present, "positions-section": "Curves"}
     go(shared_page, "positions", "[data-testid=stVegaLiteChart] svg", **link)
     plots = shared_page.locator(
@@ -378,9 +378,9 @@ CUT_DOWN = """() => {
 def test_letters_grow_with_the_wall(
     shared_page: Page, path: str, size: tuple[int, int], least: int
 ) -> None:
-    resized(shared_page, *size)
+    resize(shared_page, *size)
     go(shared_page, path, "h1", checkpoint="eng-fra", present="1")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     assert shared_page.evaluate(LEAST_LETTERS) >= least - 0.1
     assert shared_page.evaluate(CUT_DOWN) == []
 
@@ -391,7 +391,7 @@ def test_a_walk_over_many_tokens_ends_within_the_viewport_with_its_key_in_sight(
 ) -> None:
     text = "The little dog that I saw was hungry and the man who lives in the house gave it some milk because it was cold"
     field = "source" if model == "eng-fra" else "text"
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     go(shared_page, "inside", ".walk .stage", checkpoint=model, present="1", **{field: text})
     drawer, stage = boxes(shared_page, ".st-key-details", ".walk .stage")
     assert stage["bottom"] <= drawer["top"]
@@ -417,7 +417,7 @@ def test_a_picture_over_a_file_leaves_the_drawer_in_sight(
         image_models.save("ViTForImageClassification", folder)
     else:
         sound_models.save(folder)
-    resized(page, width, height)
+    resize(page, width, height)
     shown = {"checkpoint": str(folder)} | ({"present": present} if present else {})
     visit(page, "attention", f"{name}[data-painted]", **shown)
     drawer, picture = boxes(page, ".st-key-details", name)
@@ -434,7 +434,7 @@ def test_what_a_speech_model_writes_and_attends_to_are_in_one_viewport(
     width, height, present = screen
     folder = tmp_path_factory.mktemp("sound")
     sound_models.save(folder)
-    resized(page, width, height)
+    resize(page, width, height)
     shown = {"checkpoint": str(folder)} | ({"present": present} if present else {})
     visit(page, "task", ".sound-map[data-painted]", **shown)
     parts = [".answers .strip", ".answers .list", ".sound-map .small", ".st-key-details"]

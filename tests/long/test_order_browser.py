@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page
-from served_app import boxes, in_url, resized, rested, still, visit
+from served_app import boxes, in_url, resize, visit, wait_until_idle, wait_until_still
 
 import models
 from models.runs.scope import Scope
@@ -54,10 +54,10 @@ def compare(page: Page, scope: Scope, order: list[int]) -> None:
     "text", [TEXT, "I am eighteen years old.", "She is reading a book about the sea by the sea."]
 )
 def test_the_tokens_in_their_order_and_both_masks_stand_on_one_screen(page, text):
-    resized(page, 1280)
+    resize(page, 1280)
     visit(page, "task", ".order[data-painted]", checkpoint="xlnet", text=text)
-    rested(page)
-    still(page)
+    wait_until_idle(page)
+    wait_until_still(page)
     ends = page.locator(
         ".st-key-which, .order .row, .order .seen canvas, .order .seen .who"
     ).evaluate_all("all => all.map((e) => e.getBoundingClientRect().bottom)")
@@ -83,7 +83,7 @@ def test_a_token_is_dragged_and_all_follows(page, xlnet):
     )
     compare(page, xlnet, list(range(n)))
     places = page.locator(".order .row .place")
-    rested(page)
+    wait_until_idle(page)
     first, third = boxes(page, places.nth(0), places.nth(2))
     page.mouse.move(first["x"] + 20, first["y"] + 20)
     page.mouse.down()
@@ -92,7 +92,7 @@ def test_a_token_is_dragged_and_all_follows(page, xlnet):
     order = [1, 2, 0, *range(3, n)]
     in_url(page, "order", "-".join(str(i + 1) for i in order))
     page.wait_for_selector(f".order[data-order='{' '.join(map(str, order))}']")
-    rested(page)
+    wait_until_idle(page)
     compare(page, xlnet, order)
     page.go_back()
     page.wait_for_selector(f".order[data-order='{' '.join(map(str, range(n)))}']")

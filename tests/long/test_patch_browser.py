@@ -4,7 +4,7 @@ import re
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from served_app import boxes, go, in_url, resized, rested
+from served_app import boxes, go, in_url, resize, wait_until_idle
 
 import models
 from models.runs.scope import Scope
@@ -23,7 +23,7 @@ def scope() -> Scope:
 
 @pytest.fixture
 def opened(shared_page: Page) -> Page:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     texts = {"source": SOURCE, "patch-text": SECOND}
     go(shared_page, "interventions", READY, checkpoint="eng-fra", **SECTION, **texts)
     return shared_page
@@ -86,13 +86,13 @@ def test_a_head_is_taken_and_a_button_undoes_it(opened: Page) -> None:
     site = "decoder.layers.2.cross_attn"
     cell(opened, "needed", 5, site).click()
     in_url(opened, "edits", to_text([Patch(Where(site=site, heads=(5,)), fields=(SECOND, None))]))
-    rested(opened)
+    wait_until_idle(opened)
     opened.locator(".st-key-undo-patch-0 button").first.click()
     expect(cell(opened, "needed", 5, site)).to_have_attribute("aria-pressed", "false")
 
 
 def test_a_head_of_the_scatter_is_taken_by_a_click_and_by_keys(shared_page: Page) -> None:
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     texts = {"source": SOURCE, "patch-text": SECOND, "patch-part": "gradient"}
     go(
         shared_page, "interventions", ".scatter[data-painted]", checkpoint="eng-fra",
@@ -152,7 +152,7 @@ def test_an_example_brings_its_texts_and_a_head(opened: Page) -> None:
     opened.get_by_role("button", name="him → her").click()
     expect(opened.get_by_label("English sentence")).to_have_value("We saw him.")
     expect(opened.locator(".st-key-patch-text textarea")).to_have_value("We saw her.")
-    rested(opened)
+    wait_until_idle(opened)
     opened.get_by_role("button", name="Switch off the previous-token head").click()
     expect(opened.locator(".board button.off")).to_have_count(1)
 
@@ -169,7 +169,7 @@ def test_both_grids_and_the_answer_end_within_the_viewport(
     shared_page: Page, model: str, screen: tuple[int, int, str]
 ) -> None:
     width, height, present = screen
-    resized(shared_page, width, height)
+    resize(shared_page, width, height)
     shown = {"present": present} if present else {}
     go(shared_page, "interventions", READY, checkpoint=model, **SECTION, **shown)
     found = dict(zip(PARTS, boxes(shared_page, *PARTS), strict=True))

@@ -5,7 +5,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Page
-from served_app import boxes, go, resized, take
+from served_app import boxes, go, resize, save_picture
 
 SCREEN = 420, 900
 AXE = Axe()
@@ -71,15 +71,15 @@ HEIGHT = "document.querySelector('[data-testid=stMain]').scrollHeight"
 def test_a_page_is_at_most_two_screens_on_a_phone(
     shared_page: Page, path: str, checkpoint: str
 ) -> None:
-    resized(shared_page, *SCREEN)
+    resize(shared_page, *SCREEN)
     go(shared_page, path, ".next button", checkpoint=checkpoint)
-    resized(shared_page, *SCREEN)
+    resize(shared_page, *SCREEN)
     assert shared_page.evaluate(HEIGHT) <= 2 * SCREEN[1]
     assert shared_page.evaluate("document.documentElement.scrollWidth") <= SCREEN[0]
 
 
 def test_the_chosen_head_is_in_sight_with_the_text(shared_page: Page) -> None:
-    resized(shared_page, *SCREEN)
+    resize(shared_page, *SCREEN)
     go(shared_page, "", ".head[data-painted]")
     source, head = boxes(shared_page, ".st-key-source", ".head .map .stage")
     assert source["top"] >= 0
@@ -87,24 +87,24 @@ def test_the_chosen_head_is_in_sight_with_the_text(shared_page: Page) -> None:
 
 
 def test_the_lines_of_a_head_open_on_a_phone(shared_page: Page) -> None:
-    resized(shared_page, *SCREEN)
+    resize(shared_page, *SCREEN)
     go(shared_page, "", ".head[data-painted]")
     assert not shared_page.locator(".head .lines").is_visible()
     shared_page.locator(".head summary").click()
     shared_page.locator(".head .lines path").first.wait_for(state="attached")
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     assert shared_page.locator(".head .lines").is_visible()
     assert not shared_page.locator(".head summary").is_visible()
 
 
 def test_the_tokens_of_masks_are_one_of_the_pictures_on_a_phone(shared_page: Page) -> None:
-    resized(shared_page, *SCREEN)
+    resize(shared_page, *SCREEN)
     go(shared_page, "masks", ".masks .effect .title", checkpoint="eng-fra")
     assert not shared_page.locator(".masks .panel.tokens").is_visible()
     shared_page.get_by_role("button", name="Tokens", exact=True).click()
     assert shared_page.locator(".masks .panel.tokens").is_visible()
     assert not shared_page.locator(".masks .panel.after").is_visible()
-    resized(shared_page, 1280, 720)
+    resize(shared_page, 1280, 720)
     assert shared_page.locator(".masks .panel.after").is_visible()
     assert shared_page.locator(".masks .panel.tokens").is_visible()
 
@@ -112,7 +112,7 @@ def test_the_tokens_of_masks_are_one_of_the_pictures_on_a_phone(shared_page: Pag
 @pytest.mark.parametrize("name", SWIPED)
 def test_pictures_beside_each_other_are_swiped_on_a_phone(shared_page: Page, name: str) -> None:
     path, params, swiped, n = SWIPED[name]
-    resized(shared_page, *SCREEN)
+    resize(shared_page, *SCREEN)
     go(shared_page, path, ".next button", **{"checkpoint": "eng-fra", **params})
     shared_page.wait_for_selector(swiped)
     assert shared_page.evaluate(HEIGHT) <= 2 * SCREEN[1]
@@ -131,13 +131,13 @@ def test_pictures_beside_each_other_are_swiped_on_a_phone(shared_page: Page, nam
 
 @pytest.mark.parametrize("name", SAVED_WHOLE)
 def test_a_picture_that_is_swiped_is_saved_whole(shared_page: Page, name: str) -> None:
-    resized(shared_page, *SCREEN)
+    resize(shared_page, *SCREEN)
     path, params, swiped, n = SWIPED[name]
     go(shared_page, path, swiped, checkpoint="eng-fra", **params)
     shared_page.locator(swiped).evaluate("(pictures) => (pictures.scrollLeft = 100)")
     (first,) = boxes(shared_page, f"{swiped} > :first-child")
     with shared_page.expect_download() as saved:
-        take(shared_page, SAVED_WHOLE[name], "PNG")
+        save_picture(shared_page, SAVED_WHOLE[name], "PNG")
     with Image.open(saved.value.path()) as picture:
         assert picture.width > n * first["width"]
         width, height = picture.size
@@ -146,7 +146,7 @@ def test_a_picture_that_is_swiped_is_saved_whole(shared_page: Page, name: str) -
 
 
 def test_an_equation_is_one_line_on_a_phone(shared_page: Page) -> None:
-    resized(shared_page, *SCREEN)
+    resize(shared_page, *SCREEN)
     terms = ".matrices .terms"
     go(
         shared_page,
@@ -163,7 +163,7 @@ def test_an_equation_is_one_line_on_a_phone(shared_page: Page) -> None:
 
 
 def test_each_of_two_runs_that_are_swiped_is_named(shared_page: Page) -> None:
-    resized(shared_page, *SCREEN)
+    resize(shared_page, *SCREEN)
     go(shared_page, "", ".st-key-pin-head .head[data-painted]", **PINNED, checkpoint="eng-fra")
     columns = f"{SWIPED['pinned '][2]} > .stColumn"
     for key, name in (("head", "This run"), ("pin-head", "Pinned run")):

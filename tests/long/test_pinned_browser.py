@@ -1,7 +1,7 @@
 """A pinned run in a browser: pinned by a key, kept while one types, in the address, on a phone."""
 
 from playwright.sync_api import Browser, Page, expect
-from served_app import boxes, go, in_url, rested, visit
+from served_app import boxes, go, in_url, visit, wait_until_idle
 
 START = {"checkpoint": "dates", "source": "24/07/69", "site": "decoder.layers.1.cross_attn"}
 BOX = ".st-key-source textarea"
@@ -21,7 +21,7 @@ def test_the_key_k_pins_the_run_and_typing_leaves_the_pinned_one(shared_page: Pa
     page.keyboard.press("k")
     page.wait_for_selector(".st-key-pin-head .head[data-painted]")
     in_url(page, "pin.source", "24/07/69")
-    rested(page)
+    wait_until_idle(page)
     for drawer in boxes(page, ".st-key-details details", ".st-key-pin-details details"):
         assert drawer["height"] < 60  # not squeezed between the checks and the next question
     first = outputs(page)
@@ -33,12 +33,12 @@ def test_the_key_k_pins_the_run_and_typing_leaves_the_pinned_one(shared_page: Pa
     in_url(page, "source", "25/07/69")
     page.get_by_role("button", name="Same text").click()
     expect(page.locator(f".st-key-pin-written {OUTPUT}")).to_have_text("1969-07-25")
-    rested(page)
+    wait_until_idle(page)
     page.locator(BOX).fill("26/07/69")  # answered over the socket, both runs
     expect(page.locator(f".st-key-pin-written {OUTPUT}")).to_have_text("1969-07-26")
     page.locator(BOX).blur()
     in_url(page, "source", "26/07/69")
-    rested(page)
+    wait_until_idle(page)
     page.get_by_role("button", name="Unpin").click()
     expect(page.locator(".st-key-pin-written")).to_have_count(0)
     in_url(page, "pin.checkpoint", "")
@@ -49,7 +49,7 @@ def test_a_letter_k_that_is_typed_pins_nothing(shared_page: Page) -> None:
     shared_page.locator(BOX).press("End")
     shared_page.keyboard.press("k")
     expect(shared_page.locator(BOX)).to_have_value("24/07/69k")
-    rested(shared_page)
+    wait_until_idle(shared_page)
     expect(shared_page.locator(".st-key-pin-written")).to_have_count(0)
 
 
@@ -58,7 +58,7 @@ def test_both_runs_fit_on_a_phone(browser: Browser) -> None:
     page = context.new_page()
     pinned = {"pin.checkpoint": "dates", "pin.source": "3 May 2019"}
     visit(page, "", ".st-key-pin-head .head[data-painted]", **START, **pinned)
-    rested(page)
+    wait_until_idle(page)
     both = boxes(page, ".st-key-head .head", ".st-key-pin-head .head")
     assert min(box["width"] for box in both) > 300
     assert page.evaluate("document.documentElement.scrollWidth") <= 420

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from hub_models import BY_NAME
 from playwright.sync_api import Page, expect
-from served_app import PATIENCE, boxes, go, in_url, open_details, resized, rested, take, visit
+from served_app import (
+    PATIENCE,
+    boxes,
+    go,
+    in_url,
+    open_details,
+    resize,
+    save_picture,
+    visit,
+    wait_until_idle,
+)
 from small import Reversal, random_model
 
 import models
@@ -131,13 +141,13 @@ def test_reordering_the_tokens_is_the_shuffle_test(shared_page, checkpoint):
     )
     np.testing.assert_allclose(bars, np.stack([positioned.mean, bare.mean]).T.ravel(), atol=1e-5)
     cell = shared_page.locator(".shuffle rect[data-map=map0][data-row='2'][data-stage='1']")
-    rested(shared_page)  # what Python sends anew is pointed at nowhere
+    wait_until_idle(shared_page)  # what Python sends anew is pointed at nowhere
     cell.hover(force=True)
     expect(shared_page.locator(".st-key-positions-shuffle .tip")).to_contain_text(
         cell.get_attribute("data-value")
     )
     with shared_page.expect_download() as picture:
-        take(shared_page, ".st-key-positions-shuffle", "SVG")
+        save_picture(shared_page, ".st-key-positions-shuffle", "SVG")
     drawing = ElementTree.parse(picture.value.path())
     assert len(drawing.findall(".//{*}rect[@data-map]")) == 2 * positioned.change.numel()
 
@@ -189,7 +199,7 @@ def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(
 ) -> None:
     """The length that is slid, the angles with whose they are, the waves, and where the words and the checks begin."""
     BY_NAME["LlamaForCausalLM"].save(tmp_path / "llama")
-    resized(shared_page, 1280)
+    resize(shared_page, 1280)
     params = {
         "checkpoint": str(tmp_path / "llama"),
         "text": "7 11 5 23 41",
@@ -198,7 +208,7 @@ def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(
     visit(shared_page, "positions", ".st-key-positions-rotation .annotation", **params)
     waves = "[data-testid=stVegaLiteChart]"
     shared_page.wait_for_selector(waves)
-    rested(shared_page)
+    wait_until_idle(shared_page)
     whole = [
         ".st-key-positions-length",
         ".st-key-positions-rotation",
@@ -212,7 +222,7 @@ def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(
 
 
 def test_the_shuffle_test_and_the_name_of_its_scale_stand_on_one_screen(shared_page: Page) -> None:
-    resized(shared_page, 1280)
+    resize(shared_page, 1280)
     visit(
         shared_page,
         "positions",
@@ -220,7 +230,7 @@ def test_the_shuffle_test_and_the_name_of_its_scale_stand_on_one_screen(shared_p
         checkpoint="eng-fra",
         source="She is reading a book.",
     )
-    rested(shared_page)
+    wait_until_idle(shared_page)
     named = shared_page.locator(".shuffle svg text", has_text="moved by")
     expect(named).to_have_count(2)
     assert all(box["bottom"] <= 720 for box in boxes(shared_page, named.first, named.last))

@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page
-from served_app import in_url, rested, visit
+from served_app import in_url, visit, wait_until_idle
 
 import models
 
@@ -48,7 +48,7 @@ def test_the_states_of_a_model_without_attention_stand_while_someone_types(
 ) -> None:
     """In no frame of the browser the picture is gone, empty or of another height; each letter is drawn, the last one too."""
     visit(page, path, ready=".states[data-painted]", checkpoint="eng-fra-rnn", source="I")
-    rested(page)
+    wait_until_idle(page)
     page.evaluate(WATCH)
     box = page.locator(".st-key-source :is(input, textarea)").first
     box.click()
@@ -60,6 +60,6 @@ def test_the_states_of_a_model_without_attention_stand_while_someone_types(
             page.wait_for_function("(n) => paintings.size > n", arg=n)
     page.wait_for_selector(".states[data-rows='5']")
     in_url(page, "source", "I saw a cat")  # by the rerun that follows when typing rests
-    rested(page)
+    wait_until_idle(page)
     ((height, canvas, filled),) = page.evaluate("[...looks.values()]")
     assert (height > canvas > 400, filled) == (True, True)

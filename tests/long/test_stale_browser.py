@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import boxes, frames, go, resized, rested, still
+from served_app import boxes, frames, go, resize, wait_until_idle, wait_until_still
 
 SIZES = {"normal": (1280, 720), "large": (1920, 1080), "phone": (420, 900)}
 LONG = "the little dog was very hungry and " * 61  # 429 tokens of gpt
@@ -46,7 +46,7 @@ def test_an_emptied_box_dims_the_picture_and_one_line_says_why(
     shared_page: Page, path: str, size: str, presented: bool
 ) -> None:
     page, link = shared_page, {"present": "1"} if presented else {}
-    resized(page, *SIZES[size])
+    resize(page, *SIZES[size])
     ready, parts = (".head[data-painted]", PARTS) if not path else (".walk", (".st-key-walk",))
     go(page, path, ready, checkpoint="eng-fra", source="She is reading a book.", **link)
     before = boxes(page, *parts)
@@ -54,7 +54,7 @@ def test_an_emptied_box_dims_the_picture_and_one_line_says_why(
     source(page).fill("")
     note = page.get_by_role("alert")
     expect(note).to_contain_text("The source is empty; type some text.")
-    rested(page)
+    wait_until_idle(page)
     assert page.evaluate(PAINTED, parts[0]) == 0.5
     assert page.evaluate(PAINTED, ".st-key-input-bar") == 1
     assert page.evaluate(PAINTED, ".st-key-tools") == 1
@@ -71,7 +71,7 @@ def test_an_emptied_box_dims_the_picture_and_one_line_says_why(
         assert words["right"] <= read["x"]
     source(page).fill("We like him.")
     expect(note).to_have_count(0)
-    rested(page)
+    wait_until_idle(page)
     assert page.evaluate(PAINTED, parts[0]) == 1
 
 
@@ -82,7 +82,7 @@ def test_a_text_that_is_too_long_is_cut_by_a_button(
     shared_page: Page, size: str, presented: bool
 ) -> None:
     page, link = shared_page, {"present": "1"} if presented else {}
-    resized(page, *SIZES[size])
+    resize(page, *SIZES[size])
     go(page, "", ".head[data-painted]", checkpoint="gpt", text="She is reading a book.", **link)
     source(page, "text").fill(LONG)
     note = page.get_by_role("alert")
@@ -117,11 +117,11 @@ INKED = """(name) => {
 
 def test_the_picture_of_hundreds_of_tokens_is_not_blank(shared_page: Page) -> None:
     page = shared_page
-    resized(page, 1280, 720)
+    resize(page, 1280, 720)
     go(page, "", ".head[data-painted]", checkpoint="eng-fra", source=LONG)
     expect(page.locator(".head")).to_have_attribute("data-cols", "429")
-    rested(page)
-    still(page)
+    wait_until_idle(page)
+    wait_until_still(page)
     frames(page, 2)
     by_row = page.evaluate(INKED, ".head canvas.cells")
     assert by_row > 0.01
@@ -130,7 +130,7 @@ def test_the_picture_of_hundreds_of_tokens_is_not_blank(shared_page: Page) -> No
     assert page.locator(".overview .most").text_content() == "1 weight; in a long row, its largest"
     page.locator(".head select.scale").select_option("weight")
     assert page.evaluate(INKED, ".head canvas.cells") < by_row / 3  # the key to the colours is left
-    rested(page)
+    wait_until_idle(page)
     go(page, "", ".head[data-painted]", checkpoint="eng-fra", source="We like him.")
     assert page.locator(".head select.scale").input_value() == "weight"
     assert page.locator(".overview .most").text_content() == "1 weight"

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from playwright.sync_api import Browser, Page
-from served_app import PATIENCE, boxes, go, laid_out, rested, visit
+from served_app import PATIENCE, boxes, go, visit, wait_for_layout, wait_until_idle
 
 LEAST = 40  # px
 INSIDE, DECODING, POSITIONS, FROM_RNN = (
@@ -113,7 +113,7 @@ def test_a_finger_hits_whatever_can_be_pressed(
     phone: Page, path: str, params: dict[str, str]
 ) -> None:
     go(phone, path, ".headline", **params)
-    laid_out(phone)
+    wait_for_layout(phone)
     assert phone.evaluate(SMALL, LEAST) == []
     assert phone.evaluate("document.documentElement.scrollWidth") <= 420
     assert phone.evaluate(CUT) == []
@@ -128,7 +128,7 @@ def test_the_cells_and_the_tokens_that_are_painted_are_as_large_as_a_finger(phon
         ".masks[data-painted]",
         source="She is reading a very good book about the little dog.",
     )
-    rested(phone)
+    wait_until_idle(phone)
     board = phone.locator(".masks").evaluate("(root) => ({ ...root.dataset })")
     assert float(board["wide"]) == float(board["tall"]) == LEAST
     holder, stage = boxes(phone, ".masks .holder", ".masks .stage.paintable")

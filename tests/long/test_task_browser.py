@@ -4,7 +4,7 @@ import math
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import boxes, go, in_url, resized, rested
+from served_app import boxes, go, in_url, resize, wait_until_idle
 
 import models
 
@@ -66,7 +66,7 @@ def test_a_click_on_a_token_shows_what_was_expected_there(shared_page: Page) -> 
 
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_picture_fits_the_window(shared_page: Page, width: int) -> None:
-    resized(shared_page, width)
+    resize(shared_page, width)
     go(
         shared_page,
         "task",
@@ -81,7 +81,7 @@ def test_the_picture_fits_the_window(shared_page: Page, width: int) -> None:
         ".answers small, .answers .number, .answers .mark, .answers em"
     ).all()[:40]:
         assert box.evaluate("(e) => parseFloat(getComputedStyle(e).fontSize)") >= 12
-    resized(shared_page, 1280)
+    resize(shared_page, 1280)
 
 
 def test_a_click_on_another_lambda_opens_that_run(shared_page: Page) -> None:
@@ -124,7 +124,7 @@ def test_a_click_on_another_lambda_opens_that_run(shared_page: Page) -> None:
                 p[name], abs=1e-5
             )
         expect(shared_page.locator(".pair .list .bar")).to_have_count(0)  # above, once
-        rested(shared_page)
+        wait_until_idle(shared_page)
         row = runs[chosen].attention[site].weights(head)[-1].tolist()
         assert shown(".pair .read", "data-weight") == pytest.approx(row, abs=1e-5)
     assert len({round(each[0], 3) for each in p.values()}) == 3

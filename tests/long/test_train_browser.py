@@ -1,7 +1,7 @@
 """Train in a browser: the attention is redrawn while a run goes on, and any step of it is opened elsewhere."""
 
 from playwright.sync_api import Page, expect
-from served_app import go, in_url, rested, visit
+from served_app import go, in_url, visit, wait_until_idle
 
 START, PAUSE = ".st-key-train-start button", ".st-key-train-pause button"
 RESET = ".st-key-train-reset button"
@@ -35,13 +35,13 @@ def test_a_run_is_watched_paused_gone_back_over_and_opened(page: Page) -> None:
     page.click(PAUSE)
     page.wait_for_selector(f"{PAUSE}:has-text('Resume')")
     page.wait_for_selector(".st-key-train-open button")
-    rested(page)
+    wait_until_idle(page)
     last, label = pixels(page), page.inner_text(".st-key-train-open button")
     slider = page.locator(".st-key-train-step input[type=range]")
     slider.focus()
     page.keyboard.press("Home")
     page.wait_for_selector(".st-key-train-open button:has-text('Open step 0 ')")
-    rested(page)
+    wait_until_idle(page)
     assert "step 0 " not in label
     assert pixels(page) != last
     page.click(".st-key-train-open button")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
-from served_app import PATIENCE, free_port, watched
+from served_app import PATIENCE, free_port, watched_page
 
 import viz_app
 
@@ -58,7 +58,7 @@ def page(context: BrowserContext, training: subprocess.Popen, tmp_path: Path) ->
                 break
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
-        with watched(context) as page:
+        with watched_page(context) as page:
             page.goto(f"http://localhost:{port}/")
             yield page
 

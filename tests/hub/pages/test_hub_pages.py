@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_parts import app_at, component, offered, page_at, picker, picture, prose, said
+from app_parts import app_at, component, page_at, picker, picker_models, picture, prose, said
 from hub_models import BY_NAME, Case, own_module_of_readme
 from streamlit.testing.v1 import AppTest
 
@@ -387,7 +387,7 @@ def described(checkpoint: str) -> tuple[str, str]:
     """What the picker and the note say of a model; they are at the same spot."""
     app = app_at("attention", checkpoint=checkpoint)
     rows = said(app, "note checkpoint")["rows"]
-    return offered(app).get(checkpoint, ""), "".join(str(line) for _, line in rows)
+    return picker_models(app).get(checkpoint, ""), "".join(str(line) for _, line in rows)
 
 
 def test_a_model_is_described_in_one_place(tmp_path: Path, monkeypatch) -> None:

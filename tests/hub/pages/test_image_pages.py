@@ -16,12 +16,12 @@ from app_parts import (
     address_of,
     component,
     in_session,
-    of_key,
     page_at,
     picker,
     picture,
     prose,
     said,
+    with_key,
 )
 from image_models import save, save_with_text
 from streamlit.testing.v1 import AppTest
@@ -248,7 +248,7 @@ def test_the_pinned_image_is_taken_for_the_second(folders: dict[str, Path]) -> N
     pin = {"pin.checkpoint": str(folders[VIT]), f"pin.{IMAGE}": EXAMPLES[1]}
     app = opened(folders[VIT], "interventions", **PATCH, **pin, **{"patch-image": EXAMPLES[0]})
     assert say.same_inputs("image") in prose(app)
-    button = of_key(app.button, "patch-pinned")
+    button = with_key(app.button, "patch-pinned")
     assert button.label == "Take the pinned image"
     button.click().run()
     assert not app.exception
@@ -419,7 +419,7 @@ def test_a_pinned_image_has_no_text_to_keep_and_is_swapped_with_the_current_one(
     both = {IMAGE: EXAMPLES[1], f"pin.{IMAGE}": EXAMPLES[0], **beside}
     app = opened(folders[VIT], "attention", **both)
     before = [picture(app, key)[1]["heads"] for key in ("image_map", "pin image_map")]
-    of_key(app.button, "pin-swap").click().run()
+    with_key(app.button, "pin-swap").click().run()
     assert not app.exception
     after = [picture(app, key)[1]["heads"] for key in ("pin image_map", "image_map")]
     for one, other in zip(before, after, strict=True):
