@@ -1,7 +1,7 @@
 """A stage for the browser components without the app: one page of a real Chromium on which they are shown one after the
-other, each as its Python wrapper registers it, and where every stroke of a canvas is written down as it is made.
+other, each as its Python wrapper registers it. Every stroke on a canvas is logged as it is drawn.
 
-Lengths are CSS pixels. The page has two device pixels to each, so that a length taken for another shows."""
+Lengths are CSS pixels. The page has two device pixels per CSS pixel, so that a mix-up of the two shows."""
 
 import base64
 import csv
@@ -42,7 +42,7 @@ HEADS = (
     "#117733",
 )  # fmt: skip
 RATIO = 2
-SHARP = 3  # pixels of a saved picture to each CSS pixel
+SHARP = 3  # pixels of a saved picture per CSS pixel
 SAVED = {
     "caption": "model: m; source: a b",
     "about": "model: m\nsource: a é b\ncounting: from 1",
@@ -58,7 +58,7 @@ def parts(name: str) -> dict[str, str]:
 
 
 class Stage:
-    """The page. `mount` puts an empty component on it, `show` gives it a payload; the rest looks at what is there."""
+    """The page. `mount` puts an empty component on it, `show` gives it a payload; the other methods read the page or act on it."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -83,15 +83,15 @@ class Stage:
         return self
 
     def hold_timers(self) -> None:
-        """Let no timer end that begins from now on until `end_timers`, however long the machine takes."""
+        """Hold every timer that starts from now on until `end_timers`, however long the machine takes."""
         self.page.evaluate("stage.holdTimers()")
 
     def end_timers(self) -> None:
-        """Let all held timers end that were not cleared."""
+        """Let all held timers end, except those that were cleared."""
         self.page.evaluate("stage.endTimers()")
 
     def beside(self, name: str) -> None:
-        """Put another component on the page, which is shown from now on; what stands there stays."""
+        """Add another component to the page, to which `show` applies from now on; the one before stays."""
         self.name = name
         self.page.evaluate("([...all]) => stage.beside(...all)", [parts(name), COLOURS, 400])
 
@@ -109,7 +109,7 @@ class Stage:
         return self
 
     def change(self, payload: bytes, _arrays: dict[str, Any] | None = None, **header: Any) -> bytes:
-        """The payload with other header fields and other arrays."""
+        """Return the payload with these header fields and arrays replaced."""
         fields, arrays = unpack(payload)
         fields.pop("arrays")
         return pack(fields | header, **(arrays | (_arrays or {})))
@@ -119,7 +119,7 @@ class Stage:
         return self.page.evaluate("stage.sent")
 
     def js(self, script: str, *values: Any) -> Any:
-        """What a function of the component's root, and of more values, gives."""
+        """Call a function of the component's root, and of more values, in the page and return its result."""
         found = self.page.evaluate(
             f"async (values) => JSON.stringify(await ({script})(stage.root, ...values))",
             list(values),
@@ -135,7 +135,7 @@ class Stage:
         return self.js("(root, one) => root.querySelector(one).textContent", selector)
 
     def attrs(self, selector: str, *names: str) -> list[Any]:
-        """The attribute of each element, or with several names a dict of them."""
+        """Return the attribute of each element, or, for several names, a dict of them."""
         found = self._attrs(selector, names)
         return (
             [row[0] for row in found]
@@ -147,7 +147,7 @@ class Stage:
         return self.attrs(selector, name)[0]
 
     def elements(self, selector: str, *names: str) -> list[list[Any]]:
-        """Of each element its text and these attributes."""
+        """Return the text and these attributes of each element."""
         return [
             [text, *row]
             for text, row in zip(self.texts(selector), self._attrs(selector, names), strict=True)
@@ -171,7 +171,7 @@ class Stage:
         return self.js("(root, one) => root.querySelector(one).hidden", selector)
 
     def box(self, selector: str, n: int = 0) -> dict[str, float]:
-        """Where an element stands in the window: left, top, width, height, right, bottom."""
+        """Return where an element is in the window: left, top, width, height, right, bottom."""
         return self.js(
             "(root, all, n) => root.querySelectorAll(all)[n].getBoundingClientRect().toJSON()",
             selector,
@@ -179,8 +179,8 @@ class Stage:
         )
 
     def drawn(self, canvas: str, op: str = "", n: int = 0) -> list[dict[str, Any]]:
-        """What stands on a canvas, in the order it was drawn: "text", "rect", "frame", "path", "image", or "copy" with
-        what stood on the canvas it is a copy `of`."""
+        """Return the operations on a canvas in drawing order: "text", "rect", "frame", "path", "image", or "copy" with
+        the operations on the canvas that it is a copy `of`."""
         return self.js(
             "(root, all, n, op) => stage.log(root.querySelectorAll(all)[n]).filter((one) => !op || one.op === op)",
             canvas,
@@ -189,7 +189,7 @@ class Stage:
         )
 
     def written(self, canvas: str, n: int = 0) -> dict[str, dict[str, Any]]:
-        """The texts on a canvas, each once, with where and how they stand."""
+        """Return the texts on a canvas, each once, with their positions and styles."""
         return {one["text"]: one for one in self.drawn(canvas, "text", n)}
 
     def pixels(self, canvas: str, n: int = 0) -> "Pixels":
@@ -199,7 +199,7 @@ class Stage:
         return Pixels(wide, tall, raw)
 
     def move(self, selector: str, x: float, y: float, n: int = 0) -> None:
-        """The pointer to a place in an element."""
+        """Move the pointer to a point in an element."""
         box = self.box(selector, n)
         self.page.mouse.move(box["left"] + x, box["top"] + y)
 
@@ -216,7 +216,7 @@ class Stage:
         )
 
     def keeps_the_keyboard(self, selector: str, data: bytes) -> bool:
-        """Whether the last of these elements, focused, still is when other data is shown."""
+        """Return whether the last of these elements keeps the focus when other data is shown."""
         self.js(
             "(root, all) => { window.held = [...root.querySelectorAll(all)].at(-1); held.focus(); }",
             selector,
@@ -229,12 +229,12 @@ class Stage:
             self.page.keyboard.press(key)
 
     def saved(self, selector: str = ".save") -> tuple[str, str, bytes]:
-        """The file that a button hands over: its name, its type and what is in it."""
+        """Return the file that a button saves: its name, its type and its content."""
         name, kind, raw = self.js("(root, one) => stage.saved(root.querySelector(one))", selector)
         return name, kind, base64.b64decode(raw)
 
     def saved_tables(self, selector: str = ".save.csv") -> tuple[str, str, list[list[list[str]]]]:
-        """The CSV that a button hands over: its name, what is known of it, and the rows of each of its tables."""
+        """Return the CSV that a button saves: its name, its facts, and the rows of each of its tables."""
         name, kind, raw = self.saved(selector)
         assert kind == "text/csv"
         lines = raw.decode().splitlines(keepends=True)
@@ -246,8 +246,8 @@ class Stage:
     def saved_picture(
         self, selector: str = ".png", known: dict[str, Any] = SAVED
     ) -> tuple[str, "Pixels", list[dict[str, Any]]]:
-        """The PNG that a button hands over, with what is known of it inside: its name, its pixels as they are read back from the
-        file, what was drawn on it."""
+        """Return the PNG that a button saves, after checking the facts inside it: its name, its pixels as read back from the
+        file, and the operations that drew it."""
         name, kind, raw = self.saved(selector)
         assert kind == "image/png"
         assert described(raw) == known["about"]
@@ -262,7 +262,7 @@ class Stage:
     def saved_svg(
         self, selector: str = ".svg", known: dict[str, Any] = SAVED
     ) -> tuple[str, ElementTree.Element]:
-        """The SVG that a button hands over, with what is known of it inside and its caption: its name and its root."""
+        """Return the SVG that a button saves, after checking its facts and its caption: its name and its root."""
         name, kind, raw = self.saved(selector)
         assert kind == "image/svg+xml"
         root = ElementTree.fromstring(raw)
@@ -301,7 +301,7 @@ class Stage:
 
 
 class Pixels:
-    """The pixels of a canvas, asked for by place in CSS pixels."""
+    """The pixels of a canvas, by position in CSS pixels."""
 
     def __init__(self, wide: int, tall: int, runs: str, ratio: int = RATIO) -> None:
         lengths, colours = np.frombuffer(base64.b64decode(runs), "<u4").reshape(-1, 2).T
@@ -313,11 +313,11 @@ class Pixels:
         return "#" + int(colour).to_bytes(4, "little")[:3].hex()
 
     def at(self, x: float, y: float) -> str:
-        """The colour at a place, as #rrggbb."""
+        """Return the colour at a point, as #rrggbb."""
         return self._name(self.all[int(y * self.ratio), int(x * self.ratio)])
 
     def within(self, x: float, y: float, wide: float, tall: float) -> set[str]:
-        """All colours in a rectangle."""
+        """Return all colours in a rectangle."""
         part = self.all[
             int(y * self.ratio) : int((y + tall) * self.ratio),
             int(x * self.ratio) : int((x + wide) * self.ratio),
@@ -326,7 +326,7 @@ class Pixels:
 
 
 def described(png: bytes) -> str:
-    """The text that stands in a PNG right behind its header, under the keyword Description."""
+    """Return the text that follows the header of a PNG, under the keyword Description."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     length = int.from_bytes(png[33:37], "big")
     kind, content, crc = png[37:41], png[41 : 41 + length], png[41 + length : 45 + length]
@@ -337,31 +337,31 @@ def described(png: bytes) -> str:
 
 
 def alike(one: str, other: str, by: int = 1) -> bool:
-    """Two colours, the same but for rounding."""
+    """Return whether two colours are the same up to rounding."""
     return all(abs(int(one[i : i + 2], 16) - int(other[i : i + 2], 16)) <= by for i in (1, 3, 5))
 
 
 def weight_colour(weight: float, paper: str = PAPER, accent: str = ACCENT) -> str:
-    """The colour of a weight, of which a picture has 255 steps."""
+    """Return the colour of a weight, of which a picture has 255 steps."""
     return ramp(round(weight * 254) / 254, paper, accent)
 
 
 def signed_colour(
     value: float, scale: float, paper: str = PAPER, accent: str = ACCENT, below: str = ORANGE
 ) -> str:
-    """The colour of a signed number on a scale, of which a picture has 127 steps either way."""
+    """Return the colour of a signed number on a scale, of which a picture has 127 steps either way."""
     share = max(-1.0, min(1.0, value / scale)) if scale else 0.0
     return ramp(round(abs(share) * 127) / 127, paper, below if share < 0 else accent)
 
 
 def mixed(share: float, paper: str = PAPER, ink: str = INK) -> str:
-    """A colour between the page's and its text's."""
+    """Return a colour between the page's and its text's."""
     ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (paper, ink)]
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(*ends, strict=True))
 
 
 def near(values: Iterable[float | str], expected: float, by: float = 0.01) -> bool:
-    """All these numbers are this one."""
+    """Return whether all these numbers are close to the expected ones."""
     return all(abs(float(value) - expected) <= by for value in values)
 
 
@@ -369,7 +369,7 @@ QUIET, LINE, HATCH = mixed(0.62), mixed(0.18), mixed(0.38)
 
 
 def hex_of(colour: str) -> str:
-    """ "rgb(1, 2, 3)" or "rgb(1 2 3)" as #010203."""
+    """Convert "rgb(1, 2, 3)" or "rgb(1 2 3)" to #010203."""
     if colour.startswith("#"):
         return colour.lower()
     return "#" + "".join(f"{int(v):02x}" for v in colour[4:-1].replace(",", " ").split())
@@ -387,7 +387,7 @@ def stage_page(browser: Browser) -> Iterator[Stage]:
 
 @pytest.fixture
 def stage(stage_page: Stage) -> Iterator[Stage]:
-    """The stage, the same for all tests of a file. An error in the page's JavaScript fails the test."""
+    """The stage, shared by all tests of a file. An error in the page's JavaScript fails the test."""
     yield stage_page
     errors, stage_page.errors = stage_page.errors, []
     assert not errors, f"errors in the browser: {json.dumps(errors)}"

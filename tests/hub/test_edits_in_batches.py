@@ -1,4 +1,4 @@
-"""A head off in one row of a batch changes that row as it would alone, and no other, however many rows there are."""
+"""A head switched off in one row of a batch changes that row as it would alone, and no other, however many rows there are."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def scope(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("same", [True, False], ids=["one text", "several"])
 @unchecked()
 def test_a_head_off_in_one_row_changes_that_row_as_it_would_alone(scope: Scope, same: bool) -> None:
-    n_fields = len(scope.model.text_fields)  # a target, too, which else would be written
+    n_fields = len(scope.model.text_fields)  # a target, too, which would be generated otherwise
     texts = [[TEXTS[0] if same else text, SECOND][:n_fields] for text in TEXTS]
     runs = [scope.run(*text) for text in texts]
     try:
@@ -55,7 +55,7 @@ def test_a_head_off_in_one_row_changes_that_row_as_it_would_alone(scope: Scope, 
 
 
 def test_a_head_of_each_choice_is_changed_in_a_batch_as_alone(tmp_path: Path) -> None:
-    """The attention of the second choice, read by the same module, is an attention of its own."""
+    """The second choice passes through the same module, but its attention is a separate one."""
     hub_kinds.save("BertForMultipleChoice", tmp_path)
     scope = models.load(tmp_path, device="cpu")
     choices = hub_kinds.texts("BertForMultipleChoice")[:3]
@@ -71,7 +71,7 @@ def test_a_head_of_each_choice_is_changed_in_a_batch_as_alone(tmp_path: Path) ->
         assert changed.tolist() == [not name.endswith("(2)"), name.endswith("(2)")]
 
 
-def test_an_attention_that_a_pass_does_not_come_to_is_an_error(tmp_path: Path) -> None:
+def test_editing_an_attention_that_a_pass_does_not_reach_is_an_error(tmp_path: Path) -> None:
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     run = scope.run(TEXTS[0])
@@ -84,7 +84,7 @@ def test_an_attention_that_a_pass_does_not_come_to_is_an_error(tmp_path: Path) -
 
 @pytest.fixture
 def unclear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scope:
-    """A model of which nothing but its sizes tells texts from heads."""
+    """A model in which only the sizes distinguish texts from heads."""
     BY_NAME["BloomForCausalLM"].save(tmp_path)
     monkeypatch.setattr(Linears, "scaled_copy", lambda linears, t: None)
     monkeypatch.setattr(Linears, "makes_rows", lambda linears, t: False)
@@ -92,7 +92,7 @@ def unclear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scope:
 
 
 def test_where_texts_and_heads_cannot_be_told_apart_an_edit_is_an_error(unclear: Scope) -> None:
-    """Also one that names a kind of attention, which a pass that leaves it out does not miss."""
+    """So is an edit that names a kind of attention, though a pass that skips that kind does not report it missing."""
     n_heads = unclear.config.n_heads
     rows = [unclear.run(text).streams for text in TEXTS[:n_heads]]
     edit = MaskChange(Where(kind=unclear.model.kinds[0].name), block=((3, 1),))
@@ -140,7 +140,7 @@ def test_each_row_of_weights_is_its_own_in_as_many_texts_as_heads(
 
 
 def test_the_importance_of_a_head_is_the_same_from_as_many_texts_as_heads(unclear: Scope) -> None:
-    """The pass that is refused leaves nothing in the sums."""
+    """The refused pass leaves nothing in the sums."""
     texts = [unclear.streams(text) for text in TEXTS]
     assert len(texts[::2]) == unclear.config.n_heads
     together = Sweep(unclear, texts, n_orders=0)._importance()

@@ -1,4 +1,4 @@
-"""What is typed and clicked is carried out although Streamlit ends the callbacks of its request."""
+"""Typing and clicks take effect even if Streamlit ends the callbacks of their request."""
 
 import ast
 import time
@@ -34,7 +34,7 @@ WORD = Text("word", default="before")
 
 
 class Interrupted:
-    """A session whose next request has come as soon as `asked`: the script's own thread ends at the next access."""
+    """A session whose next request comes as soon as `asked`: the script's own thread ends at the next access."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -76,13 +76,13 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Interrupted:
 def test_a_callback_that_asks_for_the_session_is_ended_by_the_next_request(
     session: Interrupted,
 ) -> None:
-    """Why callbacks only note: as they stand they would lose what was typed."""
+    """This is why callbacks only note what to do: acting at once, they would lose what was typed."""
     with session.next_request(), pytest.raises(RerunException):
         url_state.set_value(WORD, "typed")
     assert url_state.get(WORD) == "before"
 
 
-def test_what_is_noted_is_done_by_the_next_run_whatever_comes_meanwhile(
+def test_noted_actions_are_carried_out_by_the_next_run_whatever_comes_meanwhile(
     session: Interrupted,
 ) -> None:
     callback = noted(url_state.set_value)
@@ -134,7 +134,7 @@ def test_actions_are_carried_out_once_and_in_order_and_their_errors_are_raised(
 def test_two_runs_that_overlap_carry_out_each_action_once_and_in_order(
     session: Interrupted,
 ) -> None:
-    """The run before may still be at it when the next begins."""
+    """The previous run may still be carrying them out when the next begins."""
     actions, done, begun = Actions(), [], Event()
 
     def first() -> None:

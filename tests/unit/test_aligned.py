@@ -1,4 +1,4 @@
-"""Teacher-forced and autoregressive runs by position: two routes to the same numbers, and where they part."""
+"""Teacher-forced and autoregressive runs by position: two routes to the same numbers, and where they diverge."""
 
 import threading
 from dataclasses import replace
@@ -31,13 +31,13 @@ SITES = [
 
 
 def written(model: Transformer, method: Method = GREEDY, n: int = 5) -> decoding_runs.Run:
-    """A run that is ended by force after n tokens: a random model need not end by itself."""
+    """Return a run whose end is forced after n tokens: a random model need not end by itself."""
     return decoding_runs.autoregressive(
         model, SOURCE, replace(method, forced=(*method.forced, (n, END)))
     ).run
 
 
-def test_both_ways_through_the_decoder_give_the_same_numbers(tiny: Transformer) -> None:
+def test_teacher_forced_and_step_by_step_passes_give_the_same_numbers(tiny: Transformer) -> None:
     serial = written(tiny)
     parallel = decoding_runs.uncached_run(tiny, SOURCE, serial.taken)
     assert serial.taken == parallel.taken
@@ -50,7 +50,7 @@ def test_both_ways_through_the_decoder_give_the_same_numbers(tiny: Transformer) 
         )
 
 
-def test_every_step_from_the_cache_is_the_step_without_it(tiny: Transformer) -> None:
+def test_every_step_from_the_cache_equals_the_step_without_it(tiny: Transformer) -> None:
     serial = written(tiny)
     plain = list(
         decoding.greedy(tiny, SOURCE, forced=serial.taken, use_cache=False, max_new=len(serial))
@@ -60,7 +60,7 @@ def test_every_step_from_the_cache_is_the_step_without_it(tiny: Transformer) -> 
     )
 
 
-def test_the_keys_from_the_cache_are_the_earlier_positions(tiny: Transformer) -> None:
+def test_the_cached_keys_are_those_of_the_earlier_positions(tiny: Transformer) -> None:
     assert written(tiny).cached == (0, 1, 2, 3, 4, 5)
     assert decoding_runs.uncached_run(tiny, SOURCE, [5, 6, 7]).cached == (0, 0, 0)
 
@@ -103,7 +103,7 @@ def test_the_first_divergence(scope: Scope) -> None:
     assert decoding_runs.first_divergence(right, right) is None
 
 
-def test_a_forced_token_stands_and_the_model_goes_on_from_it(scope: Scope) -> None:
+def test_a_forced_token_is_kept_and_the_model_continues_from_it(scope: Scope) -> None:
     source = scope.encode(source="abc")["source"].ids
     token = scope.tokenizer.encode("e").ids[0]
     run = decoding_runs.autoregressive(scope.model, source, Method(forced=((1, token),))).run
@@ -122,7 +122,7 @@ def test_forcing_the_end_ends_the_run(scope: Scope) -> None:
     assert run.ended
 
 
-def test_a_draw_keeps_its_luck_where_a_token_is_forced(tiny: Transformer) -> None:
+def test_sampling_keeps_its_random_numbers_where_a_token_is_forced(tiny: Transformer) -> None:
     method = Method("sample", seed=3, temperature=2.0)
     free = written(tiny, method)
     same = written(tiny, Method("sample", seed=3, temperature=2.0, forced=((1, free.taken[1]),)))
@@ -138,7 +138,7 @@ def test_beam_reads_its_best_step_by_step(scope: Scope) -> None:
     assert float(given) == pytest.approx(best.log_prob, abs=1e-4)
 
 
-def test_beam_goes_on_with_a_forced_token_alone(scope: Scope) -> None:
+def test_a_beam_continues_only_from_the_forced_token(scope: Scope) -> None:
     token = scope.tokenizer.encode("e").ids[0]
     source = scope.encode(source="abc")["source"].ids
     result = decoding_runs.autoregressive(
@@ -150,7 +150,7 @@ def test_beam_goes_on_with_a_forced_token_alone(scope: Scope) -> None:
 
 
 def test_the_distribution_of_a_method(tiny: Transformer) -> None:
-    """Sampling alone changes it: by hand, at temperature 2, the three best, then those within 0.9."""
+    """Only sampling changes it: by hand, at temperature 2, the three best, then those within 0.9."""
     log_probs = written(tiny).log_probs[0]
     for how in ("greedy", "beam"):
         assert Method(how, temperature=2.0, top_k=3, top_p=0.9).filtered(log_probs) is log_probs
@@ -221,7 +221,7 @@ def test_the_first_divergence_of_runs_of_unequal_length(scope: Scope) -> None:
     run = decoding_runs.of_trace(scope.run("abc", "cba"))
     assert (
         decoding_runs.first_divergence(run, replace(run, taken=run.taken[:2])) is None
-    )  # no token differs where both stand
+    )  # no token differs where both have one
     for i in range(len(run)):
         other = replace(run, taken=(*run.taken[:i], 9, *run.taken[i + 1 :]))
         assert (
@@ -231,7 +231,7 @@ def test_the_first_divergence_of_runs_of_unequal_length(scope: Scope) -> None:
         )
 
 
-def test_an_unknown_method_says_so(tiny: Transformer) -> None:
+def test_an_unknown_method_is_an_error(tiny: Transformer) -> None:
     with pytest.raises(ValueError, match=r"greedy, sample, beam, not 'luck'"):
         decoding_runs.autoregressive(tiny, SOURCE, Method("luck"))
 
@@ -243,7 +243,7 @@ WORKERS = [
 
 
 @pytest.mark.parametrize(("make", "sizes"), WORKERS)
-def test_the_work_is_that_of_the_formulas(make, sizes: dict[str, str]) -> None:
+def test_the_work_follows_the_formulas(make, sizes: dict[str, str]) -> None:
     model, n, steps = make(**sizes), 11, 7
     every = range(1, steps + 1)
     assert count_multiply_adds(model, n, steps) == MultiplyAdds(
@@ -257,7 +257,7 @@ def test_the_work_is_that_of_the_formulas(make, sizes: dict[str, str]) -> None:
 def test_the_work_of_each_step_is_what_is_counted_at_that_step(
     tiny: Transformer, use_cache: bool
 ) -> None:
-    """Also beyond the sizes that the polynomials are fitted to."""
+    """This holds beyond the sizes that the polynomials are fitted to, too."""
     target, work = random_ids(1, 9, seed=5), count_multiply_adds(tiny, len(SOURCE), 9)
     with torch.no_grad():
         run = decoding.Incremental(tiny, torch.tensor([SOURCE]), use_cache=use_cache)
@@ -267,7 +267,7 @@ def test_the_work_of_each_step_is_what_is_counted_at_that_step(
             assert counter.flops == 2 * (work.cached if use_cache else work.uncached)[t - 1]
 
 
-def test_counting_does_not_meet_other_threads(tiny: Transformer) -> None:
+def test_counting_is_not_disturbed_by_other_threads(tiny: Transformer) -> None:
     def decode() -> None:
         with torch.no_grad():
             tiny(torch.tensor([SOURCE]), torch.tensor([[START, 5]]))
@@ -279,8 +279,8 @@ def test_counting_does_not_meet_other_threads(tiny: Transformer) -> None:
     assert counter.flops == 0
 
 
-def test_work_that_is_no_polynomial_is_not_told() -> None:
-    """A decoder that multiplies once more for rows of odd length."""
+def test_work_that_is_not_a_polynomial_is_not_reported() -> None:
+    """The decoder here does one more multiplication for rows of odd length."""
     model = random_model()
     decode = model.decode
 
@@ -292,7 +292,7 @@ def test_work_that_is_no_polynomial_is_not_told() -> None:
     assert count_multiply_adds(model, 5, 3) is None
 
 
-def test_look_ahead_is_what_keeps_the_cache_true(tiny: Transformer) -> None:
+def test_the_look_ahead_mask_keeps_the_cache_valid(tiny: Transformer) -> None:
     """Without the mask a later token would change the keys of earlier positions from the second layer on."""
     ids = torch.tensor([[START, 5, 6, 7, 9]])
     unmasked = {kind.name: Mask() for kind in tiny.kinds}

@@ -22,7 +22,7 @@ SITES = ["encoder.layers.1.self_attn", "decoder.layers.0.self_attn", "decoder.la
 
 
 def scope(norm: str = "post") -> Scope:
-    """An untrained model with sizes that cannot be mixed up, for tests of arithmetic only."""
+    """An untrained model with all-different sizes, for tests of arithmetic only."""
     torch.manual_seed(7)
     tokenizer = Tokenizer.characters("abcdefghi ")
     config = TransformerConfig(
@@ -51,7 +51,7 @@ def run(request):
 
 @pytest.mark.parametrize("name", SITES)
 @pytest.mark.parametrize("head", range(HEADS))
-def test_the_walk_ends_where_the_module_does(run, name, head):
+def test_the_walk_ends_in_the_modules_own_output(run, name, head):
     _, trace = run
     site = trace.attention[name]
     query = site.q.shape[2] - 2
@@ -97,7 +97,7 @@ def test_the_heads_add_up_to_the_sublayers_output(run, name):
         torch.testing.assert_close(parts.added[head], head_walk.head_walk(site, query, head).added)
 
 
-def test_added_norms_of_any_row_of_a_batch():
+def test_norms_of_added_vectors_for_any_row_of_a_batch():
     model = random_model()
     with record() as recording, torch.no_grad():
         model(*padded_ids())
@@ -184,7 +184,7 @@ def test_cosines(run):
     assert len({round(float(x), 3) for x in parts.along_residual}) == HEADS
 
 
-def test_entropy_is_that_of_torchs_distribution():
+def test_entropy_equals_that_of_torchs_distribution():
     weights = torch.randn(5, 11).softmax(-1)
     torch.testing.assert_close(
         softmax.entropy_nats(weights), torch.distributions.Categorical(weights).entropy()
@@ -196,11 +196,11 @@ def test_entropy_is_that_of_torchs_distribution():
 
 
 def softmax_gradient(weights: torch.Tensor) -> torch.Tensor:
-    """diag(p) − p·pᵀ, the Jacobian of softmax at its output p."""
+    """Return diag(p) − p·pᵀ, the Jacobian of softmax at its output p."""
     return torch.diag_embed(weights) - weights[..., :, None] * weights[..., None, :]
 
 
-def test_the_softmax_gradient_is_autograds():
+def test_the_softmax_gradient_matches_autograd():
     scores = torch.randn(7, dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(lambda s: s.softmax(-1), scores)
     weights = scores.softmax(-1)
@@ -216,7 +216,7 @@ def test_the_softmax_gradient_is_autograds():
     )
 
 
-def test_scaling_by_the_root_of_d_head_is_the_model_and_by_one_leaves_it_out(run):
+def test_dividing_by_the_root_of_d_head_gives_the_model_and_by_one_no_scaling(run):
     _, trace = run
     site = trace.attention[SITES[1]]
     raw, allowed = softmax.raw_scores(site, 1), site.allowed()
@@ -263,14 +263,14 @@ def test_the_checks_pass_on_a_true_run(run):
         (0, 3, r"head must be 0 to 2 at this site, not 3"),
     ],
 )
-def test_what_is_not_there_is_named(run, query, head, message):
+def test_missing_parts_are_named(run, query, head, message):
     _, trace = run
     with pytest.raises(ValueError, match=message):
         head_walk.head_walk(trace.attention[SITES[0]], query, head)
 
 
 def terms_by_hand(name: str, q: Tensor, k: Tensor, learned: dict[str, Tensor]) -> Tensor:
-    """The formula of each similarity, number by number, before it is summed; (key, term)."""
+    """Return the terms of each similarity's formula, number by number, before they are summed; (key, term)."""
     if name == "additive":
         return learned["v"] * torch.tanh(learned["W"] @ q + (learned["U"] @ k.T).T)
     if name == "cosine":
@@ -282,7 +282,7 @@ def terms_by_hand(name: str, q: Tensor, k: Tensor, learned: dict[str, Tensor]) -
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_the_walk_of_any_similarity_adds_up(similarity):
-    """Terms to the score, parts to what the fused kernel returned, by the checks and by the formula written out again."""
+    """Terms add up to the score and parts to the fused kernel's output, by the checks and by the formula written out again."""
     made = random_model(similarity=similarity)
     with record() as recording:
         made(*padded_ids())

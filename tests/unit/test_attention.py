@@ -41,7 +41,7 @@ def test_two_queries_and_three_keys_by_hand():
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_readable_route_is_the_fused_kernels(masked):
+def test_the_readable_route_matches_the_fused_kernel(masked):
     q, k, v = q_k_v()
     allowed = torch.rand(BATCH, 1, N_TARGET, N_SOURCE) < 0.6 if masked else None
     fused = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
@@ -110,7 +110,7 @@ def test_a_mask_may_differ_from_head_to_head():
         assert site.blocked_by(query, key, head=h) == ["drawn by hand"]
 
 
-def test_cache_grows_by_the_new_positions_and_follows_a_reordering():
+def test_the_cache_grows_by_the_new_positions_and_follows_a_reordering():
     cache = Cache()
     first, second = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 1, 7)
     cache.append("a", first, -first)
@@ -122,7 +122,7 @@ def test_cache_grows_by_the_new_positions_and_follows_a_reordering():
     assert "b" not in cache
 
 
-def test_cache_goes_on_where_it_was_cut_and_leaves_what_it_gave_when_it_outgrows_its_room():
+def test_the_cache_continues_where_it_was_cut_and_keeps_earlier_results_intact_when_it_grows():
     cache, positions = Cache(), torch.randn(2, 3, 101, 7)
     cache.append("a", positions[:, :, :5], -positions[:, :, :5])
     cache.append("a", torch.randn(2, 3, 2, 7), torch.randn(2, 3, 2, 7))
@@ -137,7 +137,7 @@ def test_cache_goes_on_where_it_was_cut_and_leaves_what_it_gave_when_it_outgrows
         assert torch.equal(v, -k)
 
 
-def test_with_a_cache_q_k_and_v_are_those_without():
+def test_q_k_and_v_are_the_same_with_and_without_a_cache():
     attention = MultiHeadAttention(N_HEADS * D_HEAD, N_HEADS, ENCODER_SELF).eval()
     for layer in (attention.W_Q, attention.W_K, attention.W_V):
         torch.nn.init.normal_(layer.bias)

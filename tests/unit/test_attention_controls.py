@@ -1,5 +1,5 @@
 # ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
-"""What is chosen in the pictures of the page Attention, and how it stands in the URL."""
+"""Choices made in the pictures of the page Attention, and their URL parameters."""
 
 from drawn import letters
 from test_parts import Session, session
@@ -12,7 +12,7 @@ from viz_app.views.attention import page
 from viz_app.views.attention.page import widths
 
 
-def test_how_strongly_weights_are_drawn(session: Session) -> None:
+def test_the_scale_of_the_weights_is_in_the_url(session: Session) -> None:
     assert session.run(page.chosen_scale) == Scale("auto", False)
     assert session.says == {}
     page.choose_scale("root", True)
@@ -23,7 +23,7 @@ def test_how_strongly_weights_are_drawn(session: Session) -> None:
     assert session.run(page.chosen_scale, strength="row", hide_sinks="true") == Scale("row", True)
 
 
-def test_which_part_of_a_long_text_is_shown(session: Session) -> None:
+def test_the_part_of_a_long_text_that_is_shown_is_in_the_url(session: Session) -> None:
     assert session.run(tile.tile) is None
     tile.choose_tile((1200, 37))
     assert session.run(tile.tile) == (1200, 37)
@@ -56,7 +56,7 @@ def test_sub_words_are_joined_and_parted(session: Session) -> None:
     assert page.JOINS_WORDS.is_step
 
 
-def test_a_part_is_a_step_that_back_takes_back_and_a_scale_is_none() -> None:
+def test_back_undoes_the_choice_of_a_part_and_not_that_of_a_scale() -> None:
     assert tile.CHOSEN_TILE.is_step
     assert not page.CHOSEN_SCALE.is_step
     assert not page.HIDES_SINKS.is_step

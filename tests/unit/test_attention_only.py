@@ -28,7 +28,7 @@ STAGES = {   # name → (self-attention layers, heads, whether with Add & Norm)
 
 
 def by_hand(model: AttentionOnly, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Logits of one unpadded pair, head by head: c = Σ softmax(q·k/√d)·v, Concat, W_O; with Add & Norm x + that, normed."""
+    """Return the logits of one unpadded pair, head by head: c = Σ softmax(q·k/√d)·v, Concat, W_O; then Add & Norm, if any."""
     d = model.config.d_model // model.config.n_heads
 
     def attend(module, x, memory, causal):
@@ -72,8 +72,8 @@ def by_hand(model: AttentionOnly, source: torch.Tensor, target: torch.Tensor) ->
 
 
 @pytest.mark.parametrize(("layers", "heads", "residual"), STAGES.values(), ids=STAGES)
-def test_each_stage_is_its_formula_with_padding_and_without(layers, heads, residual):
-    """In double precision: without LayerNorm values grow from layer to layer, and rounding with them."""
+def test_each_stage_follows_its_formula_with_and_without_padding(layers, heads, residual):
+    """Double precision is used because without LayerNorm values, and so rounding errors, grow from layer to layer."""
     model = random_attention_only(n_self_layers=layers, n_heads=heads, residual=residual).double()
     source, target = padded_ids()
     with record() as recording:
@@ -92,7 +92,7 @@ def test_each_stage_is_its_formula_with_padding_and_without(layers, heads, resid
 
 
 @pytest.mark.parametrize(("layers", "heads", "residual"), STAGES.values(), ids=STAGES)
-def test_step_by_step_is_the_stacked_run(layers, heads, residual):
+def test_decoding_step_by_step_gives_the_stacked_run(layers, heads, residual):
     model = random_attention_only(n_self_layers=layers, n_heads=heads, residual=residual)
     source, target = random_ids(BATCH, N_SOURCE), random_ids(BATCH, 9)
     together = model(source, target).log_softmax(-1)
@@ -104,7 +104,7 @@ def test_step_by_step_is_the_stacked_run(layers, heads, residual):
 
 
 def test_with_add_and_norm_there_is_a_stream_and_it_is_what_each_attention_is_added_to():
-    """LayerNorm of a stream and what is added to it is the next attention's stream, and behind the last the logits' input."""
+    """LayerNorm of a stream plus what is added to it is the stream of the next attention, and after the last the logits' input."""
     model = random_attention_only(n_self_layers=2, n_heads=3, residual=True)
     source, target = random_ids(1, N_SOURCE), random_ids(1, N_TARGET)
     with record() as recording:
@@ -151,14 +151,14 @@ def test_with_add_and_norm_there_is_a_stream_and_it_is_what_each_attention_is_ad
 
 
 def positions_share(x: torch.Tensor) -> float:
-    """Of the mean square of states (token, d_model), the share that differs between the tokens."""
+    """Return the share of the mean square of states (token, d_model) that differs between the tokens."""
     return float((x - x.mean(0)).square().mean() / x.square().mean())
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_stack_without_add_and_norm_loses_the_positions_and_with_it_the_decoders_gradient(seed):
-    """Why dates-stacked does not learn (Dong et al. 2021): at the start, in its sizes, what the decoder reads is nearly one
-    vector, so that nothing it could look for makes a difference. Add & Norm keeps both."""
+    """This is why dates-stacked does not learn (Dong et al. 2021): with its sizes, at the start, the decoder reads nearly the same
+    vector everywhere, so that it makes no difference where it looks. Add & Norm keeps both."""
     shares, gradients = {}, {}
     for residual in (False, True):
         torch.manual_seed(seed)
@@ -175,7 +175,7 @@ def test_a_stack_without_add_and_norm_loses_the_positions_and_with_it_the_decode
 
 
 def test_attn_of_x_and_x_dash_alone_reads_one_token_of_the_target():
-    """Without self-attention nothing but the token before, and its position, can ask."""
+    """Without self-attention, the query is made from the previous token and its position alone."""
     model = random_attention_only(n_self_layers=0)
     source, target = random_ids(1, N_SOURCE), random_ids(1, N_TARGET)
     other = target.clone()

@@ -1,4 +1,4 @@
-"""Attributions and the identity that each must keep."""
+"""Attributions, and the identity that each must satisfy."""
 
 import pytest
 import torch
@@ -69,7 +69,7 @@ def test_the_error_of_integrated_gradients_is_a_share_of_the_difference():
 
 
 def test_a_head_that_leads_away_takes_nothing_from_one_that_leads_there():
-    """The mean over heads is of the positive parts (Chefer et al. 2021)."""
+    """The mean over heads is taken of the positive parts (Chefer et al. 2021)."""
     gradients = torch.tensor([[[3.0, -1.0]], [[-3.0, -1.0]]])
     assert positive_mean({"a": gradients})["a"].tolist() == [[1.5, 0.0]]
 
@@ -110,7 +110,7 @@ def test_attribution_patching_beside_exact_patching(scopes, family):
 
 @pytest.mark.parametrize("family", ["transformer", "seq2seq", "gpt", "xlnet"])
 def test_a_guess_is_the_slope_towards_the_other_run(scopes, family):
-    """In double precision, by two passes in which the head goes a thousandth of the way; lengths differ."""
+    """The slope is taken in double precision from two passes in which the head moves a thousandth of the way; lengths differ."""
     scope = scopes[family]
     scope.model.double()
     try:
@@ -216,7 +216,9 @@ def test_a_flow_is_within_every_cut_and_reaches_what_a_rollout_reaches(scopes, f
             assert found[query, key] <= float(steps[-1][query, reach].sum()) + 1e-9
     assert ((found > 0) == (mixed[-1] > 0)).all()
     assert (found >= mixed[-1].double() - 1e-6).all()  # what a rollout mixes is one flow
-    if len(steps) == 2:  # the way over each token in between takes the narrower of its two edges
+    if (
+        len(steps) == 2
+    ):  # the path through each token in between carries the smaller of its two edges
         ways = torch.minimum(steps[1][:, :, None], steps[0][None]).sum(1)
         torch.testing.assert_close(found.double(), ways, atol=1e-6, rtol=0)
     if len(steps) == 1:

@@ -1,4 +1,4 @@
-"""Heads of scaled_dot_product_attention are found on whichever axis before the tokens they are."""
+"""Heads of scaled_dot_product_attention are found on any axis before the token axis."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ FORMS = {"heads on the batch": _on_the_batch, "with a mask": _masked, "five axes
 
 
 class Reader(nn.Module):
-    """An attention in one of the forms; `allowed` and `factors` change it by other means."""
+    """An attention layer in one of the forms; `allowed` and `factors` change it without an edit."""
 
     def __init__(self, attend: Callable[..., Tensor]) -> None:
         super().__init__()

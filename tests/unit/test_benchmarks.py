@@ -1,4 +1,4 @@
-"""The benchmarks' own machinery: the short form fails on an error and on nothing else, and no client waits for ever."""
+"""The machinery of the benchmarks: the short form fails on errors only, and no client waits for ever."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ from tests.benchmarks.side_by_side import Result
 
 
 def _module(name: str, *, raises: bool = False) -> types.ModuleType:
-    """A benchmark that misses its aim by far, or raises."""
+    """Return a benchmark that misses its aim by far, or raises."""
 
     def measure(short: bool) -> list[Result]:
         if raises:
@@ -26,7 +26,7 @@ def _module(name: str, *, raises: bool = False) -> types.ModuleType:
 
 
 @pytest.mark.parametrize(("raises", "status"), [(False, 0), (True, 1)])
-def test_the_short_form_runs_every_benchmark_and_fails_on_an_error_alone(
+def test_the_short_form_runs_every_benchmark_and_fails_only_on_an_error(
     raises: bool,
     status: int,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""BERT and what stands on it: rows of one text or two, hidden tokens, spans, classes; what cannot be read."""
+"""BERT and its heads: rows of one text or two, hidden tokens, spans, classes, and input that it refuses."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_one_text_and_two_as_one_row():
 
 
 def test_the_streams_run_is_the_models_forward_pass():
-    """Ids and segments by hand, through the layers; the segment embedding is told apart."""
+    """Ids and segments go through the layers by hand; the two segments must give different vectors."""
     opened = scope()
     trace = opened.run(FIRST, SECOND)
     ids = (
@@ -107,7 +107,7 @@ def test_a_typed_mask_is_the_mask_token_of_a_model_with_one():
     assert opened.warnings("Mary [MASK] to the garden.") == {}
 
 
-def test_masks_are_filled_where_they_stand_and_a_piece_joins_its_word():
+def test_masks_are_filled_in_place_and_a_piece_joins_its_word():
     output = MaskedToken("text", (1, 3), (None, None), torch.zeros(2, 3), ("anna", "##s"))
     row = TOKENIZER.encode("[MASK] took[MASK] the milk", before="cls")
     assert (
@@ -137,7 +137,7 @@ def test_tokens_are_hidden_by_their_position():
     assert again.outputs["masked token"].labels == (told[2], told[5])
 
 
-def test_next_sentence_is_answered_with_its_name():
+def test_the_answer_for_the_next_sentence_has_a_name():
     opened = scope()
     output = opened.run(FIRST, SECOND).outputs["next sentence"]
     assert isinstance(output, ClassProbabilities)
@@ -205,7 +205,7 @@ def test_classes_have_their_names():
 
 @torch.no_grad()
 def test_padding_does_not_matter_and_everything_else_does():
-    """Leak test: behind padding nothing is read; and every real token is read by every other."""
+    """No token reads padding, and every real token is read by every other."""
     model, ids = random_bert(), random_ids(BATCH, 11)
     segments = (torch.arange(11) >= 5).long().expand(BATCH, 11)
     alone = model(ids, segments)
@@ -233,7 +233,7 @@ def test_only_the_asked_positions_are_guessed():
         torch.testing.assert_close(asked[row], whole[row, positions[row]])
 
 
-def test_recording_changes_nothing_and_names_what_it_sees():
+def test_recording_changes_nothing_and_names_each_intermediate():
     model, ids = random_bert(), random_ids(BATCH, 7)
     plain = model(ids)
     with record() as recording:
@@ -264,7 +264,7 @@ def test_every_parameter_gets_a_gradient():
         ] == []
 
 
-def test_it_can_do_what_it_says():
+def test_its_capabilities_are_those_that_it_declares():
     model = random_bert()
     assert (model.can_write, model.continues, model.translates, model.first_reads_sum) == (
         False,
@@ -345,13 +345,13 @@ LONG = " ".join([SECOND] * 7)
         ),
     ],
 )
-def test_what_cannot_be_read_is_said_at_its_field(head, asked, message, field):
+def test_unreadable_input_is_reported_at_its_field(head, asked, message, field):
     with pytest.raises(InputError, match=f"^{message}$") as error:
         scope(head).run(**asked)
     assert error.value.field == field
 
 
-def test_a_checkpoint_keeps_it_and_its_special_tokens(tmp_path):
+def test_a_checkpoint_restores_the_model_and_its_special_tokens(tmp_path):
     model = scope("span").model
     save_checkpoint(
         tmp_path, model, TOKENIZER, {"step": 0, "examples": [["Where is Mary?", FIRST]]}
@@ -369,7 +369,7 @@ def test_a_checkpoint_keeps_it_and_its_special_tokens(tmp_path):
         load_checkpoint(tmp_path)
 
 
-def test_what_is_asked_stands_in_the_trace():
+def test_the_input_is_part_of_the_trace():
     trace = scope("span").run("Where is Mary?", context=FIRST)
     assert trace.fields == {"question": "Where is Mary?", "context": FIRST}
     assert scope().run(FIRST, masked=(2,)).fields == {
@@ -380,8 +380,8 @@ def test_what_is_asked_stands_in_the_trace():
     assert not trace.teacher_forced
 
 
-def test_its_layers_are_laid_open():
-    """What each part adds, and LayerNorm behind it, are those of the run, at every token; nothing is said of stopping early."""
+def test_every_part_of_a_layer_is_shown():
+    """At every token, what each part adds and the LayerNorm after it are the run's own; no prediction is read from inner layers."""
     asked = scope()
     run, model = asked.run("the cat sat", "a dog ran"), asked.model
     assert {sublayer.stream for sublayer in model.sublayers} == {"text"}

@@ -29,7 +29,7 @@ def theirs_of(make: type[nn.Module], activation: str = "gelu", **more: object) -
 
 @torch.no_grad()
 def copied(model: BERT, theirs: nn.Module) -> None:
-    """The encoder; it is the same for all heads."""
+    """Copy the weights of the encoder, which is the same for all heads."""
     body = theirs.bert
     body.embeddings.word_embeddings.weight.copy_(model.embedding.weight)
     body.embeddings.position_embeddings.weight.copy_(model.positions.table)
@@ -60,7 +60,7 @@ def copied_guesses(model: BERT, predictions: nn.Module) -> None:
 
 
 def rows() -> tuple[Tensor, Tensor, Tensor]:
-    """Ids, segments, and which are no padding: the second row is shorter."""
+    """Return ids, segments, and which positions are not padding: the second row is shorter."""
     ids = random_ids(BATCH, N)
     ids[1, 11:] = 0
     segments = (torch.arange(N) >= FIRST).long().expand(BATCH, N)
@@ -129,7 +129,7 @@ def test_classes():
 
 
 def test_bert_base_has_as_many_parameters():
-    """110 M (Devlin et al. 2019, §3), counted without making them."""
+    """110 M (Devlin et al. 2019, §3), counted without allocating them."""
     with torch.device("meta"):
         ours, theirs = BERT(BERTConfig.base()), BertForPreTraining(BertConfig())
     count = sum(p.numel() for p in ours.parameters())

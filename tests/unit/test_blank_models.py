@@ -1,4 +1,4 @@
-"""Models without values: the same parameters as real ones, and quickly there."""
+"""Models without values: the same parameters as real ones, and quick to build."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_it_has_the_parameters_and_buffers_of_the_real_one(name: str) -> None:
 
 
 def test_torchs_compiler_is_not_imported_for_it() -> None:
-    """It takes a second, of a visitor's first picture and of every command."""
+    """Importing it would delay a visitor's first picture, and every command, by a second."""
     command = [sys.executable, "-c", ALL_BLANK, str(shipped_folder())]
     root = Path(models.__file__).parents[1]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)

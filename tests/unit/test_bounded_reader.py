@@ -1,4 +1,4 @@
-"""Files of a checkpoint folder that would block, exhaust or crash whoever reads them."""
+"""Files in a checkpoint folder that would block, exhaust or crash a naive reader."""
 
 import json
 import os
@@ -105,7 +105,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(
 
 
 @pytest.mark.parametrize("path", ["nowhere", "null\0character", "long" * 999])
-def test_a_path_that_is_none_is_a_checkpoint_error(path: str) -> None:
+def test_an_impossible_path_is_a_checkpoint_error(path: str) -> None:
     with pytest.raises(CheckpointError, match="cannot be read"):
         files.read_bytes(Path(path))
 

@@ -14,7 +14,7 @@ resource = pytest.importorskip("resource")
 
 
 def limits_after(soft: str, hard: str) -> list[int]:
-    """The limits of a fresh process that starts with these ("most" is what the system gives) and raises them."""
+    """Return the limits of a fresh process after it raises these ("most" is the system's maximum)."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     script = (
         "import resource; from viz_app.bounds import raise_file_limit; "
@@ -34,7 +34,7 @@ def test_the_limit_of_open_files_is_raised_to_what_the_system_allows() -> None:
     assert soft == hard or (hard == resource.RLIM_INFINITY and soft > 10_000)
 
 
-def test_a_limit_that_the_system_does_not_grant_is_followed_by_a_smaller_one(
+def test_after_a_limit_that_the_system_refuses_a_smaller_one_is_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = []
@@ -56,7 +56,7 @@ def test_a_system_without_such_limits_is_left_alone(monkeypatch: pytest.MonkeyPa
 
 
 class Lines(logging.Handler):
-    """Keeps what it is given to write."""
+    """A handler that keeps the lines it is given to write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def written() -> Iterator[Lines]:
-    """What a logger of its own writes once `filter_repeated_lines` has been called."""
+    """Return what a separate logger writes once `filter_repeated_lines` has been called."""
     lines, before = (
         Lines(),
         {h: list(h.filters) for h in (logging.lastResort, *logging.getLogger().handlers)},
@@ -101,11 +101,11 @@ def test_no_line_is_written_twice_a_second(clock: list[float], written: Lines) -
 
 
 def test_the_log_of_the_event_loop_is_filtered_too(written: Lines) -> None:
-    """It has no handler of its own: the last resort writes it."""
+    """It has no handler of its own, so logging's last resort writes it."""
     assert any(isinstance(filter, NoRepeats) for filter in logging.lastResort.filters)
 
 
-def test_what_it_remembers_is_bounded() -> None:
+def test_the_filter_remembers_a_bounded_number_of_lines() -> None:
     repeats = NoRepeats()
     for i in range(10_000):
         assert repeats.filter(logging.LogRecord("x", logging.ERROR, "", 0, "line %d", (i,), None))

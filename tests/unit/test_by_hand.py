@@ -1,4 +1,4 @@
-"""Attention that a module writes out itself: recorded by its causes and edited in its place, whichever way it is written."""
+"""Attention that a module writes out itself is recorded with its causes and edited in place, whichever way it is written."""
 
 import pytest
 import torch
@@ -65,7 +65,7 @@ def test_as_many_texts_as_heads_are_not_taken_for_each_other(form: str) -> None:
 
 
 class Painted(torch.nn.Module):
-    """A decoder of this form whose mask is painted, and whose heads are changed, by other means."""
+    """A decoder of this form with a painted mask and changed heads, made without edits."""
 
     def __init__(self, module: Decoder, allowed: Tensor, factors: Tensor) -> None:
         super().__init__()

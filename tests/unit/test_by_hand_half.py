@@ -1,4 +1,4 @@
-"""Attention that a module of half precision writes out, against the same module in float32."""
+"""Attention written out in half precision, against the same module in float32."""
 
 from copy import deepcopy
 
@@ -17,7 +17,7 @@ HALF = torch.bfloat16, torch.float16
 
 
 class SoftmaxInFloat32(written.Plain):
-    """A softmax that raises its scores, as in transformers."""
+    """A softmax that casts its scores to float32, as in transformers."""
 
     def weigh(self, scores: Tensor) -> Tensor:
         scores = scores.masked_fill(blocked(scores.shape[-1]), torch.finfo(scores.dtype).min)
@@ -25,7 +25,7 @@ class SoftmaxInFloat32(written.Plain):
 
 
 class RaisedScores(written.Plain):
-    """Scores that are raised before the softmax, as in Llama's own code."""
+    """Scores cast to float32 before the softmax, as in Llama's own code."""
 
     def weigh(self, scores: Tensor) -> Tensor:
         scores = (scores / written.SIZE**0.5).masked_fill(blocked(scores.shape[-1]), -torch.inf)
@@ -33,7 +33,7 @@ class RaisedScores(written.Plain):
 
 
 class RaisedQueries(written.Plain):
-    """Queries and keys that are raised before their product, as in GPT-Neo."""
+    """Queries and keys cast to float32 before their product, as in GPT-Neo."""
 
     def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = super().heads(x)
@@ -54,7 +54,7 @@ class Biased(written.Plain):
 
 
 class Capped(written.Plain):
-    """Scores that tanh keeps below 4."""
+    """Scores kept below 4 by tanh."""
 
     def weigh(self, scores: Tensor) -> Tensor:
         scores = 4 * torch.tanh(scores / 4)
@@ -72,7 +72,7 @@ EDITS = [
 
 
 def scopes_of(part: type[written.Plain], dtype: torch.dtype) -> tuple[models.Scope, models.Scope]:
-    """A module in half precision, and the same numbers in float32."""
+    """Return a module in half precision, and one with the same numbers in float32."""
     module = drawn(written.Read(part())).to(dtype)
     return tuple(models.watch(m, encode=ids) for m in (module, deepcopy(module).float()))
 
@@ -80,7 +80,7 @@ def scopes_of(part: type[written.Plain], dtype: torch.dtype) -> tuple[models.Sco
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("part", PARTS)
 @torch.no_grad()
-def test_it_is_recorded_by_the_causes_that_it_has_in_float32(
+def test_it_is_recorded_with_the_same_causes_as_in_float32(
     part: type[written.Plain], dtype: torch.dtype
 ) -> None:
     half, exact = (scope.run(TEXT).attention["part"] for scope in scopes_of(part, dtype))

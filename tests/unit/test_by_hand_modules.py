@@ -1,4 +1,4 @@
-"""Modules that attend in ways of their own, by what is recorded of them, and by what is said where it cannot be."""
+"""Modules with unusual attention: what is recorded of them, and the reason given where nothing can be."""
 
 import by_hand_modules as written
 import pytest
@@ -48,7 +48,7 @@ def test_heads_that_are_modules_or_turns_of_a_loop_are_one_attention(made: type[
 
 
 def test_attentions_are_counted_as_layers_not_their_heads() -> None:
-    """Neither path has a number: the second attention is layer 1, however many heads the first has."""
+    """Neither path holds a number: the second attention is layer 1, however many heads the first has."""
     part = nn.Sequential()
     part.add_module("first", written.HeadModules())
     part.add_module("second", written.HeadModules())
@@ -73,7 +73,7 @@ def test_heads_of_one_attention_follow_one_another_in_their_list(other: int, n_h
 @pytest.mark.parametrize("made", [written.HeadModules, written.HeadLoop])
 @torch.no_grad()
 def test_an_edit_of_one_head_reaches_its_module_and_no_other(made: type[nn.Module]) -> None:
-    """Without a run before it, from which the scope could know the heads."""
+    """The scope has made no run before, from which it could know the heads."""
     scope = scope_of(part := made())
     edits = (
         *for_kinds(self=MaskChange(block=((7, 2),))),
@@ -169,10 +169,8 @@ def test_float64_is_recorded_and_shown_in_float32() -> None:
     ids=["squared", "renormalised", "complex"],
 )
 @torch.no_grad()
-def test_scores_that_cannot_be_told_leave_the_weights_and_the_reason(
-    part: nn.Module, reason: str
-) -> None:
-    """The values are a product of the tokens, so the weights are of tokens; but no change reaches them."""
+def test_unknown_scores_leave_the_weights_and_a_reason(part: nn.Module, reason: str) -> None:
+    """The values are a product with the tokens, so the weights are over tokens; but no edit can reach them."""
     scope = scope_of(part)
     trace = scope.run(TEXT)
     (site,) = trace.attention.values()
@@ -198,7 +196,7 @@ def test_scores_that_cannot_be_told_leave_the_weights_and_the_reason(
     ids=["over the queries", "over the heads", "linear", "vmap"],
 )
 @pytest.mark.parametrize("text", [TEXT, "fa"])
-def test_a_softmax_over_another_axis_is_said_and_not_drawn(
+def test_a_softmax_over_another_axis_is_named_and_not_drawn(
     part: nn.Module, reason: str, text: str
 ) -> None:
     with pytest.raises(InputError, match=reason):

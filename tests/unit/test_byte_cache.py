@@ -1,4 +1,4 @@
-"""What is kept in memory: within its budget, least recently used out, worked out once however many ask at the same time."""
+"""The cache of results: within its budget, least recently used out first, each computed once however many ask at once."""
 
 import sys
 import threading
@@ -34,7 +34,7 @@ def size(value: object) -> int:
     return sum(held_parts(value)[0].values())
 
 
-# --- how large a value is
+# --- the size of a value
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ def test_every_storage_is_counted_once_and_whole() -> None:
     "wrap", [lambda v: [v], lambda v: (v, v), lambda v: {"a": v}, lambda v: {3: [(v,)]}, lambda v: Pair(v, {v}),
              lambda v: Pair(Pair(0, v), v)],
 )  # fmt: skip
-def test_what_lies_in_containers_and_dataclasses_is_found(wrap) -> None:
+def test_values_inside_containers_and_dataclasses_are_counted(wrap) -> None:
     inside = torch.zeros(1000)
     assert 4000 <= size(wrap(inside)) < 4000 + 2 * KB
     assert 90_000 <= size(wrap("x" * 90_000)) < 92_000
 
 
-def test_a_ring_of_references_ends() -> None:
+def test_circular_references_are_counted_once() -> None:
     ring: list = [torch.zeros(10)]
     ring.append(ring)
     assert size(ring) == 40 + sys.getsizeof(ring)
@@ -91,7 +91,7 @@ def test_a_run_holds_its_tensors_and_its_models_weights() -> None:
 
 
 def every_tensor(trace) -> list[Tensor]:
-    """By name, not by walking."""
+    """Return every tensor of a trace, listed by name rather than found by walking."""
     found = [trace.next_token.logits]
     for activation in trace.activations.values():
         held = activation.lazy_value
@@ -140,7 +140,7 @@ def test_a_run_counts_what_its_model_holds_only_when_the_model_is_gone() -> None
     assert kept.bytes - before > 50 * KB  # in the room that the model has left
 
 
-# --- what stays
+# --- which values stay
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -176,7 +176,7 @@ def test_long_ones_go_before_short_ones_until_they_are_a_quarter() -> None:
     assert ("short", 89) in kept
 
 
-def test_an_opened_checkpoint_is_no_long_text() -> None:
+def test_an_opened_checkpoint_does_not_count_as_a_long_text() -> None:
     kept = ByteCache(640 * KB)
     kept.get("model", lambda: block(200 * KB), is_shared=True)
     for i in range(9):
@@ -185,7 +185,7 @@ def test_an_opened_checkpoint_is_no_long_text() -> None:
     assert kept.bytes <= kept.budget
 
 
-def test_what_two_share_is_counted_once_and_goes_with_the_last_of_them() -> None:
+def test_a_shared_tensor_is_counted_once_and_goes_with_its_last_owner() -> None:
     kept, shared = ByteCache(64 * MEGABYTE), torch.zeros(MEGABYTE)
     for i in range(20):
         kept.get(i, lambda: (shared, torch.zeros(1000)))
@@ -196,7 +196,7 @@ def test_what_two_share_is_counted_once_and_goes_with_the_last_of_them() -> None
     assert 63 * MEGABYTE < kept.bytes < 63.1 * MEGABYTE
 
 
-def test_what_is_larger_than_the_budget_is_given_and_not_kept() -> None:
+def test_a_value_larger_than_the_budget_is_returned_and_not_kept() -> None:
     kept, made = ByteCache(10 * KB), []
     kept.get("small", lambda: block(KB))
     for _ in range(2):
@@ -206,7 +206,7 @@ def test_what_is_larger_than_the_budget_is_given_and_not_kept() -> None:
     assert "large" not in kept
 
 
-def test_what_somebody_still_holds_is_not_made_again_whatever_the_budget() -> None:
+def test_a_value_still_in_use_is_not_made_again_whatever_the_budget() -> None:
     kept, made = ByteCache(10 * KB), []
 
     def large() -> np.ndarray:
@@ -229,12 +229,12 @@ def test_what_somebody_still_holds_is_not_made_again_whatever_the_budget() -> No
 
 
 def entries(kept: ByteCache) -> int:
-    """Bytes of what is kept, nothing of which is shared."""
+    """Return the bytes of the kept values, which share nothing."""
     return sum(size(e.value) for each in (kept._long, kept._others) for e in each.values())
 
 
-def test_what_sessions_hold_is_counted_until_they_let_go() -> None:
-    """Their runs leave less room for what is kept, but always a quarter; an opened model belongs to those who use it."""
+def test_what_sessions_hold_is_counted_until_they_release_it() -> None:
+    """Their runs leave less room for the cache, but always a quarter; an opened model belongs to the sessions that use it."""
     kept = ByteCache(640 * KB)
     model = kept.get("model", lambda: block(800 * KB), is_shared=True)
     assert kept.bytes == 0
@@ -270,7 +270,7 @@ def test_the_count_is_right_after_many_values_have_come_and_gone() -> None:
 # --- many at once
 
 
-def test_it_is_worked_out_once_while_the_others_wait() -> None:
+def test_a_value_is_computed_once_while_the_others_wait() -> None:
     for limit in (MEGABYTE, 1 * KB):  # kept, and too large to be kept
         kept, made, asked = ByteCache(limit), [], threading.Barrier(9)
         going, free = threading.Event(), threading.Event()
@@ -291,7 +291,7 @@ def test_it_is_worked_out_once_while_the_others_wait() -> None:
             answers = [pool.submit(ask) for _ in range(9)]
             assert going.wait(60)
             assert not any(answer.done() for answer in answers)
-            assert kept.get("other", lambda: 3) == 3  # who asks for something else does not wait
+            assert kept.get("other", lambda: 3) == 3  # a request for another value does not wait
             until = time.monotonic() + 60
             while len(kept._under_way["one"]._condition._waiters) < 8 and time.monotonic() < until:
                 time.sleep(0.001)
@@ -301,7 +301,7 @@ def test_it_is_worked_out_once_while_the_others_wait() -> None:
         assert all(other is first for other in others)
 
 
-def test_an_error_reaches_all_who_wait_and_is_not_kept() -> None:
+def test_an_error_reaches_all_waiting_callers_and_is_not_kept() -> None:
     kept, outcome = ByteCache(MEGABYTE), iter([KeyError("no"), SystemExit(3)])
 
     def fails() -> None:
@@ -318,7 +318,7 @@ def test_an_error_reaches_all_who_wait_and_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize(("said", "megabytes"), [(None, 512), ("7", 7), ("0.5", 0.5)])
-def test_the_budget_is_what_the_environment_says(
+def test_the_budget_comes_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, said: str | None, megabytes: float
 ) -> None:
     monkeypatch.delenv("ATTNSCOPE_CACHE_MB", raising=False)
@@ -328,7 +328,7 @@ def test_the_budget_is_what_the_environment_says(
 
 
 @pytest.mark.parametrize("said", ["", "0", "-3", "nan", "inf", "much", "1e999"])
-def test_a_budget_that_is_none_is_named_before_the_app_opens(
+def test_an_invalid_budget_is_reported_before_the_app_opens(
     said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ATTNSCOPE_CACHE_MB", said)

@@ -1,4 +1,4 @@
-"""Byte-pair encoding over bytes: every text comes back as it was, its tokens can be read and found in it."""
+"""Byte-pair encoding over bytes: every text comes back unchanged, and its tokens are legible and located in it."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ ODD = st.text() | st.text("The cat é日👍🏽\u0301\u200d.,'<>s/\t\n\r\x00 ",
 @example("\n\n The  cat\n")
 @example("<s></s><pad>")
 @example("▁under▁")
-def test_every_text_comes_back_as_it_was(text):
+def test_every_text_comes_back_unchanged(text):
     encoding = BYTES.encode(text)
     assert BYTES.decode(encoding.ids) == text == encoding.text
     assert not {PAD, START, END, UNKNOWN} & set(encoding.ids)
@@ -68,7 +68,7 @@ def test_tokens_are_read_as_text_and_found_in_it(text, tokens, offsets):
 
 
 def test_each_character_of_the_alphabet_is_the_librarys_own_for_its_byte():
-    """By the library's own encoder, one byte of UTF-8 after the other."""
+    """Checked with the library's own encoder, one byte of UTF-8 at a time."""
     from tokenizers import pre_tokenizers
 
     split = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -93,12 +93,12 @@ def test_each_character_of_the_alphabet_is_the_librarys_own_for_its_byte():
         (b"\xff \xfe", "<0xFF>▁<0xFE>"),
     ],
 )
-def test_bytes_that_are_no_character_stand_as_their_number(content, shown):
+def test_bytes_that_are_no_character_are_shown_as_numbers(content, shown):
     characters = {byte: character for character, byte in byte_level.BYTE_ALPHABET.items()}
     assert byte_level.readable_bytes("".join(characters[byte] for byte in content)) == shown
 
 
-def test_what_a_model_wrote_need_not_be_utf_8():
+def test_generated_tokens_need_not_be_valid_utf_8():
     ids = BYTES.encode("x夏y").ids
     cut = [ids[0], ids[1], ids[2], ids[4]]  # the third byte of 夏 is missing
     spelled = BYTES.spell(cut)

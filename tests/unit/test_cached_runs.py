@@ -1,4 +1,4 @@
-"""Cached runs: each has a key of everything that determines it, so none is shown in the place of another."""
+"""Cached runs: the key of each holds everything that determines it, so that none is shown in place of another."""
 
 import functools
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def plain() -> CurrentRun:
 
 
 def run(*edits: Edit) -> CurrentRun:
-    """Two letters and a given target under edits."""
+    """Run two letters and a given target under edits."""
     spec = replace(plain().spec, edits=edits)
     return cache.changed_run(plain(), spec)
 
@@ -111,7 +111,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[Any], torch.Tensor], tuple,
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_differs_in_anything_has_a_result_of_its_own(name: str) -> None:
+def test_a_run_that_differs_in_anything_has_its_own_result(name: str) -> None:
     call, numbers, one, other = CALLS[name]
     first, second, again = (call(*arguments) for arguments in (one, other, one))
     assert again is first
@@ -129,7 +129,9 @@ def test_hidden_tokens_and_an_order_are_in_the_key_where_they_change_the_run() -
     positions = [trace.outputs[MASKED_OUTPUT].positions for trace in hidden]
     assert [list(one) for one in positions] == [[2], [3]]
     n = len(nothing.streams["text"].ids)
-    assert reads(bert, texts, (0, n - 1, n)) is nothing  # [CLS], [SEP] and what is not there
+    assert (
+        reads(bert, texts, (0, n - 1, n)) is nothing
+    )  # [CLS], [SEP] and positions beyond the text
     assert reads(bert, texts, (0, 2)) is hidden[0]
     xlnet = models.load("xlnet")
     texts = ("He forgot his umbrella.", "")[: len(xlnet.model.text_fields)]

@@ -1,4 +1,4 @@
-"""All cells in one batch against one run a cell, each with a single patch."""
+"""All cells in one batch, against one run per cell with a single patch."""
 
 import math
 
@@ -21,7 +21,7 @@ def scopes() -> dict[str, Scope]:
 
 
 def both(scope: Scope) -> tuple[Trace, Trace]:
-    """A run and another; of a translation, with the same target."""
+    """Return two runs; for a translation, with the same target."""
     masked = scope.tokenizer.mask_id is not None
     texts = ("ab [MASK] ef", "ga [MASK] cd") if masked else (TEXT, OTHER)
     run, other = (scope.run(*fields(scope, text)) for text in texts)
@@ -29,7 +29,7 @@ def both(scope: Scope) -> tuple[Trace, Trace]:
 
 
 @pytest.mark.parametrize("family", MAKERS)
-def test_every_cell_in_one_batch_is_a_run_with_one_patch(scopes, family):
+def test_every_cell_of_the_batch_equals_a_run_with_one_patch(scopes, family):
     scope, metric = scopes[family], LogitDifference(5, 6)
     run, other = both(scope)
     before, largest = logits_of(run.outputs), 0.0
@@ -57,7 +57,7 @@ def test_a_run_put_into_itself_changes_nothing(scopes):
     assert not effects.any()
 
 
-def test_an_alignment_says_which_position_takes_from_which(scopes):
+def test_an_alignment_defines_which_position_takes_from_which(scopes):
     scope, name, metric = scopes["gpt"], "decoder.layers.0.resid_post", LogitDifference(5, 6)
     run, other = scope.run("abcde"), scope.run("abgf")
     pairs = [(0, 0), (1, 1), (5, 4)]
@@ -85,7 +85,7 @@ def test_the_runs_own_edits_stay_in_force(scopes):
     assert float(effects[1, 6]) == pytest.approx(wanted, abs=2e-5)
 
 
-def test_a_pass_too_large_is_made_in_parts(scopes, monkeypatch):
+def test_a_pass_that_is_too_large_is_split(scopes, monkeypatch):
     scope = scopes["transformer"]
     run, other = both(scope)
     names = [f"encoder.layers.0.{name}" for name in ("resid_pre", "resid_post")]

@@ -1,4 +1,4 @@
-"""What a module changes in place is recorded as it was where the attention took it."""
+"""Tensors that a module changes in place are recorded as they were when the attention used them."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -19,7 +19,7 @@ N, SIZE = len(TEXT), WIDTH // HEADS
 
 
 class Part(nn.Module):
-    """An attention that changes one thing in place, and keeps what it was given and made."""
+    """An attention that changes one tensor in place, and keeps its inputs and results."""
 
     def __init__(self, changed: str, fused: bool = False) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def shown(module: nn.Module, mode: Callable = nullcontext) -> Trace:
 
 
 def claimed(site: AttentionSite, name: str) -> Tensor:
-    """What the recorded matrix makes of the recorded input, by head."""
+    """Return the recorded matrix times the recorded input, by head."""
     of = {"W_Q": site.x, "W_V": site.memory}[name]
     return F.linear(of, *site.projections[name]).unflatten(-1, (HEADS, -1)).transpose(1, 2)
 
@@ -75,7 +75,7 @@ def claimed(site: AttentionSite, name: str) -> Tensor:
 @pytest.mark.parametrize("fused", [False, True], ids=["by hand", "fused"])
 @pytest.mark.parametrize("changed", ["nothing", "q", "x", "out"])
 @torch.no_grad()
-def test_what_is_shown_is_what_the_attention_took_and_made(
+def test_the_recorded_tensors_are_those_that_the_attention_used_and_made(
     changed: str, fused: bool, mode: Callable
 ) -> None:
     part = Part(changed, fused)
@@ -94,7 +94,7 @@ def test_what_is_shown_is_what_the_attention_took_and_made(
 
 
 @torch.no_grad()
-def test_a_long_text_is_not_worked_out_again_from_numbers_that_changed() -> None:
+def test_a_long_text_is_not_recomputed_from_numbers_that_have_changed() -> None:
     part, long = Part("q"), (TEXT * 400)[: 65_536 // WIDTH + N]
     scope = models.watch(drawn(Stream(_Long(part))), encode=ids)
     site = next(iter(scope.run(long).attention.values()))
@@ -102,7 +102,7 @@ def test_a_long_text_is_not_worked_out_again_from_numbers_that_changed() -> None
 
 
 class _Long(nn.Module):
-    """The same queries and keys of any length, by the fused kernel."""
+    """The same queries and keys for any length, with the fused kernel."""
 
     def __init__(self, part: Part) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ def test_the_input_of_multi_head_attention_is_kept_as_it_was() -> None:
 
 
 class Reweighed(nn.Module):
-    """Weights that are changed in place before they weigh the values, or after."""
+    """Weights that are changed in place before or after they are applied to the values."""
 
     def __init__(self, how: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Checkpoint folders: what is written comes back, a failed write leaves the old file, and damage is named."""
+"""Checkpoint folders: a round trip loses nothing, a failed write leaves the old file, and damage is named."""
 
 import errno
 import json
@@ -55,7 +55,7 @@ def test_round_trip(tiny, tmp_path):
 
 @pytest.fixture
 def unsealed(checkpoint) -> Path:
-    """The checkpoint as older versions wrote it, without checksums, so that what is wrong with a file is found in the file."""
+    """The checkpoint as older versions wrote it, without checksums, so that damage is found in the file itself."""
     record = json.loads((checkpoint / "training.json").read_text())
     del record["checksums"]
     (checkpoint / "training.json").write_text(json.dumps(record))
@@ -68,7 +68,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("failing", range(1, 5))
 def test_a_full_disk_leaves_every_file_whole(checkpoint, monkeypatch, failing):
-    """The failing-th write stops halfway; nothing is half written, nothing is left over, and the folder still loads."""
+    """Write number `failing` stops halfway; no file is half written, none is left over, and the folder still loads."""
     before = load_checkpoint(checkpoint)
     files = contents(checkpoint)
     write, count = Path.write_bytes, 0
@@ -101,7 +101,7 @@ def test_a_full_disk_leaves_every_file_whole(checkpoint, monkeypatch, failing):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_really_full_device(tmp_path):
+def test_a_device_that_is_really_full(tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"the old weights")
     temporary = f".{path.name}.{os.getpid()}-{threading.get_ident()}.partial"
@@ -125,7 +125,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     assert contents(tmp_path) == {"a": b"content"}
 
 
-def test_two_threads_that_write_one_file_do_not_meet(tmp_path):
+def test_two_threads_writing_one_file_do_not_mix(tmp_path):
     path, both = tmp_path / "training.json", threading.Barrier(2)
     contents_of = b"first" * 7, b"second" * 11
 
@@ -303,7 +303,7 @@ SOUND = {
 
 
 @pytest.mark.parametrize(("name", "change"), SOUND.items(), ids=SOUND)
-def test_a_file_exchanged_for_another_sound_one_is_said_to_be_changed_until_it_is_sealed(
+def test_a_file_replaced_by_another_valid_one_is_reported_as_changed_until_sealed(
     checkpoint, name, change
 ):
     before = load(checkpoint, device="cpu").run("bad", "dab").next_token.logits
@@ -342,7 +342,7 @@ def test_the_record_holds_the_sha_256_of_every_other_file(checkpoint):
     assert json.loads((checkpoint / "training.json").read_text()) == again | {"licence": "none"}
 
 
-def test_a_snapshot_is_held_to_its_checksum_and_to_its_name(checkpoint):
+def test_a_snapshot_must_match_its_checksum_and_its_name(checkpoint):
     saved = (checkpoint / "model.safetensors").read_bytes()
     write_bytes(snapshot_path(checkpoint, 199), saved)
     seal(checkpoint)
@@ -366,7 +366,7 @@ def test_a_snapshot_is_held_to_its_checksum_and_to_its_name(checkpoint):
         seal(checkpoint)
 
 
-def test_files_that_are_not_named_as_snapshots_are_none(checkpoint):
+def test_files_not_named_like_snapshots_are_ignored(checkpoint):
     for name in ("000007", "1234567", "²", "٣٣٣٣٣٣", "7", "0000007", "-00001", "x", "9" * 200):
         write_bytes(checkpoint / "snapshots" / f"{name}.safetensors", b"")
     (checkpoint / "snapshots" / "000009.safetensors").mkdir()
@@ -377,7 +377,7 @@ def test_files_that_are_not_named_as_snapshots_are_none(checkpoint):
 def test_a_run_killed_between_any_two_files_leaves_a_checkpoint_that_opens(
     checkpoint, monkeypatch, written
 ):
-    """After the first so many files of an update: the old weights before theirs are there, the new ones after."""
+    """The update stops after its first n files: the old weights load until the new ones are written, the new ones afterwards."""
     before = load_checkpoint(checkpoint)
     write, names = module.write_bytes, []
 
@@ -415,8 +415,8 @@ def test_a_run_killed_between_any_two_files_leaves_a_checkpoint_that_opens(
 
 @pytest.mark.parametrize("saved", [1, 2, 3])
 def test_a_checkpoint_opens_while_a_run_saves_into_it(checkpoint, monkeypatch, saved):
-    """The run saves after the old weights were read and before the record is, so many times in a row: the newest open. One
-    that is never at rest is refused like one that was changed."""
+    """The run saves between the reading of the weights and of the record, a few times in a row: the newest weights open. A
+    checkpoint that is never at rest is refused like one that was changed."""
     before = load_checkpoint(checkpoint)
     read, steps = module.read_bytes, []
 
@@ -458,7 +458,7 @@ def test_a_pickle_in_disguise_is_never_unpickled(checkpoint, tmp_path, name, wri
     with pytest.raises(CheckpointError):
         load_checkpoint(checkpoint)
     assert not (tmp_path / "exploded").exists()
-    pickle.loads(pickle.dumps(bomb))  # the bomb does go off where it is unpickled
+    pickle.loads(pickle.dumps(bomb))  # the bomb does go off when it is unpickled
     assert (tmp_path / "exploded").exists()
 
 
@@ -473,7 +473,7 @@ def test_a_record_that_ran_ahead_is_cut_back_to_the_weights(checkpoint):
     assert load_checkpoint(checkpoint).training == record
 
 
-def test_what_is_no_checkpoint_at_all(tmp_path):
+def test_a_folder_that_is_no_checkpoint(tmp_path):
     with pytest.raises(CheckpointError, match="neither a folder nor a shipped checkpoint"):
         load("nowhere")
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The checks beside a picture: they pass for what the model used, and fail for anything else."""
+"""The checks beside a picture pass for what the model used, and fail for anything else."""
 
 import itertools
 from dataclasses import replace
@@ -33,7 +33,7 @@ def site(trace):
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_all_hold_for_what_the_model_used(trace, name):
+def test_all_checks_pass_for_what_the_model_used(trace, name):
     checks = check_site(trace.attention[name])
     assert [check.name for check in checks] == NAMES
     for check in checks:
@@ -76,7 +76,7 @@ def with_weights(site: AttentionSite, change) -> AttentionSite:
     return Tampered(**{name: getattr(site, name) for name in site.__dataclass_fields__})
 
 
-def test_weights_that_are_no_distribution_fail(site):
+def test_weights_that_do_not_sum_to_one_fail(site):
     assert failed(with_weights(site, lambda w: w)) == []
     assert failed(with_weights(site, lambda w: 1.001 * w)) == [NAMES[0], NAMES[2]]
     assert failed(with_weights(site, lambda w: (w + 1e-30).clamp(min=1e-9))) == [
@@ -87,7 +87,7 @@ def test_weights_that_are_no_distribution_fail(site):
 
 
 def test_a_model_that_does_something_else_than_it_shows_fails(scope, monkeypatch):
-    """The last check holds the picture against the forward pass itself, not against another derivation."""
+    """The last check compares the picture with the forward pass itself, not with another derivation."""
     kernel = similarity.F.scaled_dot_product_attention
     monkeypatch.setattr(
         similarity.F,
@@ -140,8 +140,8 @@ def test_scores_in_the_millions_leave_room_for_another_kernels_order(steep):
     assert "so large that float32 rounds them" in check.sentence
 
 
-def test_but_none_beyond_what_float32_leaves_open(steep):
-    """A row whose best key is decided has no room, however large its scores, and small scores have next to none."""
+def test_no_room_is_left_beyond_what_float32_rounding_explains(steep):
+    """A row with one clearly best key has no tolerance, however large its scores, and small scores have next to none."""
     make, _, v = steep
     site = make(torch.zeros(1, 2, 7, 31))
     decided = replace(site, lazy_k=site.k * torch.arange(1.0, 6.0)[:, None])
@@ -154,8 +154,8 @@ def test_but_none_beyond_what_float32_leaves_open(steep):
     assert 0 < float(room_of_scores(small).max()) < 1e-5 * float(v.abs().max())
 
 
-def test_the_room_is_as_wide_as_the_scores_roundings_can_move_a_row(steep):
-    """Every row's scores moved by δ one way or the other, in float64: none moves further, and some move nearly half as far."""
+def test_the_room_is_as_wide_as_rounded_scores_can_move_a_row(steep):
+    """Each row's scores are moved by δ up or down, in float64: no row moves further than the room, and some nearly half as far."""
     make, _, v = steep
     site = make(torch.zeros(1, 2, 7, 31), q_scale=1e3)
     exact, room = site.scores().double(), room_of_scores(site)

@@ -1,4 +1,4 @@
-"""What forges, hooks and images run is what .ci/run runs, on the Pythons that the package names; and links of pages lead somewhere."""
+"""CI workflows, hooks and images run what .ci/run runs, on the Pythons that the package names; and links in pages lead somewhere."""
 
 import re
 import subprocess
@@ -64,7 +64,7 @@ def test_the_image_asks_for_the_torch_of_the_readme() -> None:
     assert set(re.findall(r"torch==[\d.]+", commands("lint") + commands("test"))) == {version}
 
 
-def test_the_image_runs_as_nobody_in_particular_and_writes_nothing() -> None:
+def test_the_image_runs_as_an_unprivileged_user_and_writes_nothing() -> None:
     lines = (GITHUB / "docker" / "Dockerfile").read_text("utf-8").splitlines()
     last = max(i for i, line in enumerate(lines) if line.startswith("FROM"))
     users = [line.split()[1] for line in lines[last:] if line.startswith("USER")]
@@ -86,7 +86,7 @@ def pages() -> list[Path]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as forges make them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     prose = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}

@@ -1,4 +1,4 @@
-"""What a picture claims of positions, reach, a pair of models and painted masks: each claim fails, alone, for a forged picture."""
+"""Claims of pictures about positions, reach, a pair of models and painted masks: each fails, alone, for a forged picture."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ from viz_app.views.positions import claims as positions_claims
 
 
 def failed(checks: list[Check]) -> dict[str, float]:
-    """Name → value of the checks that do not hold."""
+    """Return name → value of the checks that do not hold."""
     return {check.name: check.value for check in checks if not check.passed}
 
 
@@ -125,7 +125,7 @@ def test_the_claims_of_the_models_own_table():
 
 
 def shuffled(change: torch.Tensor, order: tuple[int, ...], stages: tuple[str, ...]) -> ShuffleTest:
-    """A test whose vectors (1, 0) have moved at right angles by `change`, (stage, n)."""
+    """Return a shuffle test whose vectors (1, 0) have moved at right angles by `change`, (stage, n)."""
     original = torch.stack([torch.ones_like(change), torch.zeros_like(change)], dim=-1)
     return ShuffleTest(
         order, stages, original, torch.stack([torch.ones_like(change), change], dim=-1)
@@ -168,7 +168,7 @@ def test_under_pre_ln_the_layer_before_the_last_norm_is_the_one_recorded():
 
 
 def test_the_claims_of_a_recurrent_shuffle_test():
-    """Places 2 and 3 are exchanged: forwards nothing before 2 may change, backwards nothing behind 3."""
+    """Positions 2 and 3 are exchanged: forwards nothing before 2 may change, backwards nothing after 3."""
     order, stages = (0, 1, 3, 2, 4), ("forwards", "backwards")
     change = torch.tensor([[0.0, 0.0, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5, 0.0]])
     test = shuffled(change, order, stages)
@@ -239,7 +239,7 @@ def test_the_claims_of_adding_and_concatenating():
     assert not positions_claims.queries(both, 0 * bias, q).passed
 
 
-# What reaches what
+# Reach: which inputs affect which outputs
 
 
 def recurrence(**changes) -> tuple:
@@ -298,7 +298,7 @@ def test_a_layer_that_is_not_what_the_model_computes_shows_a_gap(monkeypatch, ki
     )
     found = layer_reach(model, (5, 6, 7, 8, 9), LayerChoice(kind, seed), gap=0.0)
     if kind == SELF_ATTENTION and seed is not None:
-        assert found.output_gap == 0  # of a new one there is no other pass
+        assert found.output_gap == 0  # a new layer has no other pass to compare with
         return
     truth = reach_outputs(model, kind, seed)
     assert found.output_gap == pytest.approx(
@@ -307,7 +307,7 @@ def test_a_layer_that_is_not_what_the_model_computes_shows_a_gap(monkeypatch, ki
 
 
 def reach_outputs(model, kind: str, seed: int | None) -> torch.Tensor:
-    """What torch's own modules make of the five embedded tokens."""
+    """Return the outputs of torch's own modules for the five embedded tokens."""
     ids = torch.tensor([[5, 6, 7, 8, 9]])
     with torch.no_grad():
         x = model.embedding(ids) * model.config.d_model**0.5
@@ -322,7 +322,7 @@ def reach_outputs(model, kind: str, seed: int | None) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", [RNN, BIDIRECTIONAL, CNN, SELF_ATTENTION])
-def test_norms_that_are_not_autograds_show_a_gap(monkeypatch, kind):
+def test_norms_that_differ_from_autograd_show_a_gap(monkeypatch, kind):
     """Measured on the row of the middle one of the first three tokens, relative to autograd's largest."""
     model, ids = random_model(), (5, 6, 7, 8, 9)
     norms, rows = jacobian_norms.norms, []
@@ -389,7 +389,7 @@ def test_the_claims_of_a_pair(scope):
 
 @pytest.mark.parametrize("head", [0, 2])
 def test_the_claims_of_painted_masks(scope, head):
-    """A mask that is not the AND of its layers fails, cell by cell; so does weight on a cell that a person forbade."""
+    """A mask that is not the AND of its layers fails, cell by cell; so does weight on a cell that was painted blocked."""
     changes = for_kinds(cross=MaskChange(block=((1, 2),)))
     (before,), (after,) = (run_masked(scope, [("abc", "cba")], c) for c in ((), changes))
     view = MaskView(
@@ -420,7 +420,7 @@ def test_the_claims_of_painted_masks(scope, head):
     assert failed(mask_view.mask_checks(forged)) == wanted != {}
 
     class Claims(Mask):
-        """Says that a cell more is open than its layers allow."""
+        """A mask that claims one more open cell than its layers allow."""
 
         def expanded(self, *where):
             allowed = super().expanded(*where).clone()

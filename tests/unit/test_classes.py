@@ -1,4 +1,4 @@
-"""Classes: their codes, votes and reveals, what each person may do, and what is left of a class after it."""
+"""Classes: their codes, votes and reveals, what each person may do, and that nothing is left when one ends."""
 
 import sqlite3
 import threading
@@ -47,7 +47,7 @@ def test_pupils_predict_and_the_teacher_shows_what_happened(held: Classes) -> No
     held.open_step(code, TEACHER, 2)
     assert (held.status(code).step, held.status(code).is_released) == (2, False)
     held.open_step(code, TEACHER, 1)
-    assert held.status(code).is_released  # what was shown stays shown
+    assert held.status(code).is_released  # a reveal is not taken back
     assert [
         (step, form["kind"], votes) for step, form, votes in held.predictions_by_step(code)
     ] == [(1, "choose", [("no", 1), ("yes", 2)])]
@@ -126,7 +126,7 @@ def test_a_class_is_bounded(held: Classes) -> None:
     code = opened(held, pupils=MAX_PUPILS)
     with pytest.raises(ClassError, match=str(MAX_PUPILS)):
         held.join(code, "one more")
-    held.join(code, "pupil 7")  # who is in it stays in it
+    held.join(code, "pupil 7")  # those who are in it stay in it
     held.join("00000000", "nobody")  # no class: nothing is kept
     assert held.pupils("00000000") == 0
     with pytest.raises(ClassError, match="too long"):
@@ -163,7 +163,7 @@ def test_a_class_ends_an_hour_after_its_teacher_was_last_there(
     assert held.status(code) is None
 
 
-def test_a_hundred_pupils_predict_at_once_in_two_processes_worth_of_files(tmp_path: Path) -> None:
+def test_a_hundred_pupils_predict_at_once_over_two_connections_to_one_file(tmp_path: Path) -> None:
     first, second = Classes(tmp_path), Classes(tmp_path)
     code = opened(first, pupils=100)
     errors = []
@@ -234,7 +234,7 @@ def test_options_and_tokens_have_a_bar_each() -> None:
     ]  # fmt: skip
 
 
-def test_few_numbers_stand_for_themselves_and_many_are_binned() -> None:
+def test_few_numbers_have_a_bar_each_and_many_are_binned() -> None:
     assert bars(NUMBER, [("7", 2), ("10", 1), ("7.0", 1)], 7.0) == [
         ("7 heads", 3, True), ("10 heads", 1, False),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The task of labelled texts: files, folds, L3 = L2 + λ·L1, runs that go on from a checkpoint, scores."""
+"""The task of labelled texts: files, folds, L3 = L2 + λ·L1, runs that start from a checkpoint, scores."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 
 
 def sentences(n: int, seed: int = 1) -> list[tuple[str, str]]:
-    """Sentences of five words, of which one says the class."""
+    """Return sentences of five words, one of which reveals the class."""
     rng, found = random.Random(seed), {}
     while len(found) < n:
         kind = rng.choice(("bad", "good"))
@@ -63,7 +63,7 @@ def texts_of(task: ClassifyTask, part: str) -> set[str]:
     return {same_text(text.texts[0]) for text in task._split[part]}
 
 
-def test_each_text_stands_once_and_in_one_set(task):
+def test_each_text_appears_once_and_in_one_set(task):
     counts = task.data()["texts"]
     assert sum(counts.values()) + task.data()["left out"] == 211
     parts = [texts_of(task, part) for part in ("train", "validation", "test")]
@@ -94,7 +94,7 @@ def test_five_folds_test_on_every_text_once(files):
 
 @unchecked()
 def test_fold_k_tests_on_the_kth_fifth_of_the_hashes(files):
-    """By blake2b of the plain text; what comes after the tested fifth is validated on, and tested on by the next fold."""
+    """The hash is blake2b of the plain text; the fifth after the tested one is validated on, and tested on by the next fold."""
     for word in (f"Word  {i}" for i in range(997)):
         digest = hashlib.blake2b(" ".join(word.lower().split()).encode(), digest_size=8).digest()
         bucket = int(digest.hex(), 16) % 100
@@ -165,7 +165,7 @@ def test_the_same_for_bert_with_its_own_special_tokens(files):
 
 @torch.no_grad()
 def test_l3_by_a_second_route(task):
-    """L3 = L2 + λ·L1 a text and a token at a time, through softmax and log."""
+    """L3 = L2 + λ·L1, one text and one token at a time, through softmax and log."""
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="bad,good")
     examples = task.validation()[:7]
     batch = task.collate(examples)
@@ -201,7 +201,7 @@ def test_naive_bayes_by_hand():
 
 
 def test_baselines_are_of_the_training_texts(task):
-    """One word says the class, so the bag of words knows it; that of tokens, by hand; the majority is the training's."""
+    """One word reveals the class, so the bag of words knows it; the bag of tokens by hand; the majority is that of the training texts."""
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="bad,good")
     found, cases = task.evaluate(model).measures, task.held_out()
     assert found["bag-of-words accuracy"] == 100
@@ -230,7 +230,7 @@ def test_baselines_are_of_the_training_texts(task):
 
 
 def test_the_perplexity_of_texts_is_that_of_each_text_alone(task):
-    """Token by token in float64, without a batch: where rows are filled up nothing is predicted."""
+    """Token by token in float64, without a batch: nothing is predicted at padding."""
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="bad,good")
     nats, lengths = 0.0, []
     for case in task.held_out(13):
@@ -293,7 +293,7 @@ def test_a_model_of_other_classes(task):
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Scope:
-    """A language model of random weights that half precision holds."""
+    """A language model whose random weights are exact in half precision."""
     folder = tmp_path_factory.mktemp("begun") / "reader"
     tokenizer = Tokenizer.byte_level([text for text, _ in sentences(211)], 300)
     save_checkpoint(
@@ -332,7 +332,7 @@ def run_from(
 
 @pytest.mark.parametrize("new_only", [True, False])
 def test_what_a_run_from_a_checkpoint_trains(begun, files, tmp_path, new_only):
-    """Of the weights that were there, all or none; the new tokens' rows and W_y in both."""
+    """All or none of the old weights are trained; the new tokens' rows and W_y in either case."""
     trainer = run_from(begun, files, tmp_path / "run", new_only=new_only)
     n, before = (
         begun.config.vocab_size,
@@ -374,7 +374,7 @@ def test_weights_of_another_size_are_no_start(begun, files, tmp_path):
         Trainer(task, config, Recipe(steps=1), tmp_path, CPU, "", start_of(begun))
 
 
-def test_nothing_is_new_where_all_is(files, tmp_path):
+def test_new_only_is_refused_without_a_starting_checkpoint(files, tmp_path):
     task = open_task("classify", files, vocab_size=300)
     config = GPTConfig(
         task.tokenizer.vocab_size,
@@ -489,7 +489,7 @@ def test_flags_that_do_not_fit(files, tmp_path, capsys, flags, message):
     assert message in capsys.readouterr().err
 
 
-def test_it_wants_a_file(capsys):
+def test_the_task_requires_a_file(capsys):
     assert cli.main(["train", "classify"]) == 1
     assert (
         "classify needs one or several tables of texts and labels (--data FILE …)"

@@ -1,4 +1,4 @@
-"""A row that finite numbers block everywhere is read evenly, as the softmax reads it."""
+"""A row that finite numbers block everywhere attends uniformly, as the softmax does."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ N, LOW = len(TEXT), {"-1e9": -1e9, "the lowest number": torch.finfo(torch.float3
 
 
 class Strict(nn.Module):
-    """No token reads itself; the first, which has no token before it, reads all evenly."""
+    """No token attends to itself; the first, which has no token before it, attends to all uniformly."""
 
     def __init__(self, low: float, fused: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`attnscope` without a command: where the app listens, what it opens and what the terminal says of it."""
+"""`attnscope` without a command: the address it listens on, the models it opens, and its messages in the terminal."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from viz_app.static_pages import export
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What Streamlit has been told; nothing is served."""
+    """The settings that Streamlit was started with; nothing is served."""
     told: list[list[str]] = []
     monkeypatch.setattr(
         os, "environ", {k: v for k, v in os.environ.items() if not k.startswith("ATTNSCOPE_")}
@@ -56,7 +56,7 @@ def test_it_listens_on_this_machine_and_opens_any_folder(
 @pytest.mark.parametrize(
     ("given", "address"), [(["--share"], "0.0.0.0"), (["--share", "192.168.7.5"], "192.168.7.5")]
 )
-def test_shared_it_listens_where_it_is_told_and_says_so(
+def test_a_shared_app_listens_where_it_is_told_and_prints_so(
     started: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -98,7 +98,7 @@ def test_the_folder_of_models_and_the_proxys_names_reach_the_app(
     )
 
 
-def test_a_handout_and_the_static_edition_are_made_of_what_the_app_would_offer(
+def test_a_handout_and_the_static_edition_use_the_models_that_the_app_would_offer(
     started: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -173,7 +173,7 @@ def test_a_number_of_workers_out_of_range_is_refused(
     assert not started
 
 
-def test_the_numbers_that_models_run_in_reach_the_app(
+def test_the_dtype_of_models_reaches_the_app(
     started: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str | None] = []
@@ -185,18 +185,18 @@ def test_the_numbers_that_models_run_in_reach_the_app(
     assert asked == [None, "bfloat16"]
 
 
-def test_how_much_is_kept_is_the_budget_of_the_cache(
+def test_the_keep_option_sets_the_budget_of_the_cache(
     started: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(os.environ, BUDGET_VARIABLE, "7")
     assert attnscope(monkeypatch, "--keep", "2000") == 0
     assert budget() == 2000 * MEGABYTE
     assert attnscope(monkeypatch) == 0
-    assert budget() == 2000 * MEGABYTE  # nobody has said otherwise
+    assert budget() == 2000 * MEGABYTE  # nothing else was set
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "three", "inf"])
-def test_a_budget_that_is_none_is_named_as_it_was_given(
+def test_an_invalid_budget_is_quoted_as_given(
     started: list[list[str]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -210,7 +210,7 @@ def test_a_budget_that_is_none_is_named_as_it_was_given(
     assert not started
 
 
-def test_a_folder_of_models_that_there_is_not_is_named(
+def test_a_missing_folder_of_models_is_named(
     started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert attnscope(monkeypatch, "--models", "/no/such/folder") == 1
@@ -238,7 +238,7 @@ def test_a_folder_of_lessons_reaches_the_app_and_a_broken_one_is_named(
     assert started
 
 
-def test_a_watched_folder_reaches_the_app_and_one_that_there_is_not_is_named(
+def test_a_watched_folder_reaches_the_app_and_a_missing_one_is_named(
     started: list[list[str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""The folder that server processes share: one for all of them, and gone when the one that made it ends."""
+"""The folder that server processes share: one for all of them, removed when the process that made it ends."""
 
 from pathlib import Path
 

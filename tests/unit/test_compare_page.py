@@ -1,4 +1,4 @@
-"""The page Compare: its numbers are those of two runs, and its sentences say which way they point."""
+"""The page Compare: its numbers are those of two runs, and its sentences give the right direction."""
 
 from dataclasses import replace
 from functools import cache
@@ -101,7 +101,7 @@ def test_a_run_beside_itself_compares_its_heads_with_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_run_pinned_as_it_is_differs_nowhere(name: str) -> None:
+def test_a_run_pinned_unchanged_differs_nowhere(name: str) -> None:
     run = example_of(name)
     texts = tuple(
         value or "" for value in run.trace.fields.values() if not isinstance(value, tuple)
@@ -153,7 +153,7 @@ def test_each_map_is_hatched_by_the_mask_of_its_own_layer() -> None:
         assert blocked == [float(arrays[name][0, 0]) == 0 for name in ("first", "second")]
 
 
-def test_a_position_with_a_token_of_each_text_says_which_is_whose() -> None:
+def test_a_position_with_two_tokens_names_the_run_of_each() -> None:
     other = pinned("dates", ("4 May 1999", ""))
     focus = Focus("encoder.layers.0.self_attn", 0)
     drawn = compare_payloads(run_of("dates", "3 May 1999"), CompareChoices(other, focus, None))
@@ -170,7 +170,7 @@ def test_the_colours_of_the_grid_end_at_the_largest_distance_of_all() -> None:
 
 
 def test_swapped_runs_keep_the_distances_and_negate_the_difference() -> None:
-    """Their sentences turn round with them."""
+    """Their sentences are reversed, too."""
     edited = changed_run(
         run_of("eng-fra"),
         replace(run_of("eng-fra").spec, edits=for_kinds(cross=MaskChange(block=((1, 0),)))),
@@ -203,7 +203,7 @@ def test_the_cell_named_is_the_one_that_differs_most() -> None:
 
 
 def test_each_map_has_the_tokens_of_its_own_run() -> None:
-    """Where both differ, the difference alone names the two."""
+    """Where they differ, only the difference names both."""
     choices = CompareChoices(pinned("eng-fra", ("I like dogs.", "")), Focus(SITE, 0), None)
     header, _ = unpack(compare_payloads(run_of("eng-fra", "I like cats."), choices)["difference"])
     (_, ours), (_, theirs) = header["labels"]
@@ -225,7 +225,7 @@ def test_the_scale_of_the_difference_is_one_for_all_heads() -> None:
     assert largest <= scales.pop()
 
 
-def test_two_models_that_translate_read_one_answer() -> None:
+def test_two_translators_read_the_same_target() -> None:
     other = models.load("dates-bahdanau", device="cpu")
     run = run_of("dates", "Friday, the 31st of May, 2024")
     what = current_comparison(run, CompareChoices(Pinned(other, None, ()), Focus(), None))
@@ -280,7 +280,7 @@ def test_one_head_of_the_pinned_run() -> None:
         ("eng-fra", "eng-fra-rnn", "eng-fra-rnn has no attention"),
     ],
 )
-def test_what_cannot_be_compared_says_why_and_takes_no_picture_away(
+def test_runs_that_cannot_be_compared_give_a_reason_and_keep_the_picture(
     run: str, other: str, why: str
 ) -> None:
     drawn = compare_payloads(run_of(run), with_pinned(other))
@@ -311,7 +311,7 @@ def test_a_head_that_the_run_lacks_is_not_looked_at() -> None:
         assert drawn["distances"]["why"] == ""
 
 
-def test_where_answers_part() -> None:
+def test_the_first_difference_of_two_answers() -> None:
     assert text.first_difference(["a", "b"], ["a", "b"]) == -1
     assert text.first_difference(["a", "b"], ["a", "c"]) == 1
     assert text.first_difference(["a"], ["a", "b"]) == 1
@@ -419,7 +419,7 @@ def test_no_file_of_distances_is_made_of_runs_that_cannot_be_compared() -> None:
 
 
 class Widening(nn.Module):
-    """A stack whose layers have more and more heads."""
+    """A stack whose layers have an increasing number of heads."""
 
     def __init__(self, *heads: int) -> None:
         super().__init__()

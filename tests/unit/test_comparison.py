@@ -1,4 +1,4 @@
-"""Two runs beside each other: distances and differences by a second route, by words, and what cannot be compared."""
+"""Two runs compared: distances and differences by a second route, by words, and runs that cannot be compared."""
 
 import math
 from functools import cache
@@ -50,7 +50,7 @@ def len_of(text: str) -> list[int]:
 
 
 def divergence(p: list[float], q: list[float]) -> float:
-    """The Jensen-Shannon divergence in bits, in plain Python: half of KL(p‖m) and half of KL(q‖m)."""
+    """Return the Jensen-Shannon divergence in bits, in plain Python: half of KL(p‖m) and half of KL(q‖m)."""
     total = 0.0
     for a, b in zip(p, q, strict=True):
         middle = (a + b) / 2
@@ -69,7 +69,7 @@ def by_hand(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def two_runs(family: str, text: str = HELD_OUT[0]) -> tuple[Trace, Trace]:
-    """Runs of two models of a family, of other random weights, on one text."""
+    """Run two models of a family with different random weights on one text."""
     make, tokenizer = MAKERS[family]
     scopes = [as_scope(make(s, vocab_size=tokenizer.vocab_size), tokenizer, family) for s in (1, 2)]
     first, second = (scope.run(*fields(scope, text)) for scope in scopes)
@@ -91,7 +91,7 @@ def test_a_run_is_at_distance_0_from_itself_and_from_the_same_run_again(family: 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_distances_are_those_of_plain_python(family: str) -> None:
+def test_distances_match_plain_python(family: str) -> None:
     first, second = two_runs(family)
     for pair in compare(first, second).kinds:
         for layer in range(pair.n_layers):
@@ -122,7 +122,7 @@ def test_rows_without_a_common_key_are_at_distance_1() -> None:
     assert float(head_distances(nothing, nothing)) == 0.0
 
 
-def test_a_row_in_which_neither_run_reads_anything_does_not_count() -> None:
+def test_a_row_empty_in_both_runs_does_not_count() -> None:
     first, second = torch.eye(4)[None].clone(), torch.eye(4).roll(1, 0)[None].clone()
     first[0, 2], second[0, 2] = 0, 0
     first[0, 3] = second[0, 3] = torch.tensor([0.25] * 4)
@@ -188,13 +188,13 @@ def test_another_tokenizer_is_compared_by_words() -> None:
         np.testing.assert_allclose(expected.sum(1), 1, atol=1e-5)
 
 
-def test_other_texts_of_as_many_tokens_are_compared_by_position() -> None:
+def test_different_texts_of_the_same_length_are_compared_by_position() -> None:
     (pair,) = compare(run_of("gpt", "The cat sat."), run_of("gpt", "The dog ran.")).kinds
     assert pair.how == POSITIONS
 
 
 def test_models_without_a_tokenizer_are_compared_by_position() -> None:
-    """Their tokens are the ids themselves."""
+    """The tokens of such models are the ids themselves."""
     traces = [
         as_scope(random_gpt(vocab_size=n), IdTokenizer({"pad": 0}, n), f"gpt {n}").run(text)
         for n, text in ((11, "7 5"), (11, "8 6"), (13, "8 6"))
@@ -244,7 +244,7 @@ def test_one_fixed_head_of_the_other_run() -> None:
         (("eng-fra-bahdanau", TEXT), ("bert", TEXT), "bert has no attention of this kind"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared_says_why(first, second, why: str) -> None:
+def test_runs_that_cannot_be_compared_give_a_reason(first, second, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         compare(run_of(*first), run_of(*second))
 
@@ -256,7 +256,7 @@ def test_a_text_without_letters_has_no_words() -> None:
     assert axis_of(first, first).how == TOKENS
 
 
-def test_a_row_that_only_one_run_reads_nothing_in_counts() -> None:
+def test_a_row_empty_in_one_run_counts() -> None:
     some, none = torch.tensor([[[0.5, 0.5]]]), torch.zeros(1, 1, 2)
     assert float(row_distances(some, none)) == pytest.approx(0.5)  # H of half the row, in bits
     assert bool(row_distances(none, none).isnan())

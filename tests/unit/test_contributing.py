@@ -113,7 +113,7 @@ def test_the_page_counts_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [text for _, text in lines] == ["source: 5 tokens", "target: 3 tokens"]
 
 
-def test_the_measure_is_taken_of_every_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_measure_is_computed_for_every_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MEASURES, "strongest", None)
     executed("A measure of a head")
     trace = letters().run("abcab", "dc")

@@ -1,4 +1,4 @@
-"""A run that another process controls is the run left alone, whatever it is asked meanwhile."""
+"""A training run controlled by another process ends exactly as one left alone, whatever it is asked meanwhile."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ SITE = "decoder.layers.0.cross_attn"
 
 
 class Followed:
-    """A controlled run in a thread of this process, with the reports that it has made."""
+    """A controlled run in a thread of this process, with the reports it has sent."""
 
     def __init__(self, folder: Path, begins: str, **changes: Any) -> None:
         read, write = os.pipe()
@@ -74,7 +74,7 @@ def followed(folder: Path, *begins: str, **changes: Any) -> Iterator[Followed]:
     assert not one.thread.is_alive()
 
 
-def test_watched_paused_and_stepped_it_is_the_run_left_alone(tmp_path):
+def test_a_run_that_is_watched_paused_and_stepped_equals_one_left_alone(tmp_path):
     run(tmp_path / "alone", **RUN)
     with followed(tmp_path / "here", "pause", f"watch {SITE}", "speed 500") as one:
         one.wait("paused", 0)
@@ -101,7 +101,7 @@ def test_a_pause_takes_no_step_and_one_step_exactly_one(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["stop", "end of the commands"])
-def test_it_stops_with_the_one_who_controls_it_and_goes_on_from_there(tmp_path, how):
+def test_it_stops_with_its_controller_and_can_be_resumed(tmp_path, how):
     run(tmp_path / "alone", **RUN)
     with followed(tmp_path / "here", "pause", save_every=100) as one:
         one.wait("paused", 0)
@@ -150,7 +150,7 @@ def test_the_attention_reported_is_that_of_the_weights_at_the_step(tmp_path):
     assert first != last
 
 
-def test_a_site_that_is_not_there_or_too_large_is_not_reported(tmp_path, monkeypatch):
+def test_a_missing_or_too_large_site_is_not_reported(tmp_path, monkeypatch):
     trainer = reversal_trainer(tmp_path)
     example = FixedExample(trainer.task, trainer.model)
     assert example.weights("nowhere") == {}

@@ -1,4 +1,4 @@
-"""Tables to take away hold text that no spreadsheet runs, and numbers that stay numbers."""
+"""Downloaded tables hold text that no spreadsheet runs as a formula, and numbers that stay numbers."""
 
 import csv
 import io
@@ -47,6 +47,6 @@ def test_a_cell_with_a_hash_does_not_end_its_row_for_a_reader_that_skips_comment
 
 
 def test_every_table_is_written_in_this_one_place() -> None:
-    """A writer of its own would leave the cells as they are."""
+    """A second CSV writer would leave formulas in its cells."""
     sources = Path(viz_app.__file__).parent.rglob("*.py")
     assert not [p.name for p in sources if re.search(r"csv\.writer|to_csv", p.read_text())]

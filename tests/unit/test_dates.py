@@ -1,4 +1,4 @@
-"""The dates task, checked by a second reader written from its stated rules and by datetime."""
+"""The dates task, checked by a second reader, written from its stated rules, and by datetime."""
 
 import re
 import unicodedata
@@ -33,7 +33,7 @@ WEEKDAY_STARTS = {
     "Dutch": "ma di wo do vr za zo",
 }
 
-STRPTIME = {  # what a pattern in digits is called by datetime, which reads padded and unpadded numbers alike
+STRPTIME = {  # datetime's form of each pattern in digits; it reads padded and unpadded numbers alike
     f"Digits: {pattern.format(sep=sep)}": form.format(sep=sep)
     for pattern, form in {
         "yyyy{sep}mm{sep}dd": "%Y{sep}%m{sep}%d",
@@ -53,7 +53,7 @@ def unaccented(text: str) -> str:
 
 
 def read(source: str) -> str:
-    """The date a person reads in `source`, by the rules in the docstring of models.tasks.date_formats alone."""
+    """Return the date that a person reads in `source`, by the rules in the docstring of models.tasks.date_formats alone."""
     numbers = re.findall(r"\d+", source)
     if re.search(r"\d{8}", source):
         year, month, day = source[-8:-4], source[-4:-2], source[-2:]
@@ -71,7 +71,7 @@ def read(source: str) -> str:
 
 @pytest.fixture(scope="module")
 def many() -> list[dates.DateExample]:
-    """Of days from either side of the split."""
+    """Return many examples, from both sides of the split."""
     rng, first, last = Random(7), dates.FIRST_DATE.toordinal(), dates.LAST_DATE.toordinal()
     with unchecked():
         return [
@@ -117,7 +117,7 @@ def test_strings_in_digits_are_what_strptime_reads(many):
 
 
 def weekday_names(e: dates.DateExample) -> tuple[list[str], list[str]]:
-    """The weekday in a source (a list of one, or empty), and rows of what the seven may start with."""
+    """Return the weekday in a source (a list of one, or empty), and rows of what the seven may start with."""
     language = e.format.split(":")[0]
     if language in ("Chinese", "Japanese"):
         rest = re.sub(r"^\d+(年\d+月\d+日|/\d+/\d+)", "", e.source).strip("()")
@@ -143,7 +143,7 @@ def test_a_weekday_is_the_true_one(many):
     assert len(seen) == 10 * 7
 
 
-def test_alphabet_is_exactly_what_occurs(many):
+def test_the_alphabet_holds_exactly_the_letters_that_occur(many):
     assert "".join(sorted({c for e in many for c in e.source + e.target})) == dates.DATE_ALPHABET
     tables = "".join(
         row for language in date_languages.LANGUAGES for row in language.weekdays + language.months
@@ -260,7 +260,7 @@ def test_batches_are_the_training_examples_of_one_step_after_the_other():
 
 
 def test_the_examples_are_those_that_the_shipped_checkpoints_were_trained_and_scored_on():
-    """Golden: another share of a language, another chance of a weekday or another seed gives other dates and other writings."""
+    """Golden: another share of a language, another chance of a weekday or another seed gives other dates and other spellings."""
     task = DatesTask()
     training = [e for step in range(3) for e in dates.training_examples(1, step, 500)]
     held_out = [

@@ -1,4 +1,4 @@
-"""Each way of writing against another route to the same text: cached and not, beam and brute force, one by one and stacked."""
+"""Each decoding method against another route to the same text: cached and uncached, beam and brute force, stepwise and stacked."""
 
 import itertools
 import math
@@ -41,7 +41,7 @@ SOURCE = (*random_ids(1, 6)[0].tolist(), END)
 
 @pytest.fixture(scope="module")
 def endless() -> Transformer:
-    """A model that never writes </s> by itself, so that runs are long."""
+    """A model that never generates </s> by itself, so that runs are long."""
     model = random_model(seed=3)
     with torch.no_grad():
         model.embedding.weight[END] = 0
@@ -60,7 +60,7 @@ def test_an_error_that_is_no_number_is_not_lost_among_smaller_ones() -> None:
 def by_hand(
     model: Transformer, prefix: tuple[int, ...], source: tuple[int, ...] = SOURCE
 ) -> torch.Tensor:
-    """The log-probabilities after a prefix, by one whole forward pass."""
+    """Return the log-probabilities after a prefix, by one whole forward pass."""
     with torch.no_grad():
         return model(torch.tensor([source]), torch.tensor([[START, *prefix]]))[0, -1].log_softmax(
             -1
@@ -68,7 +68,7 @@ def by_hand(
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_cached_decoding_is_uncached_decoding(norm):
+def test_cached_decoding_equals_uncached_decoding(norm):
     model = random_model(seed=3, norm=norm)
     forced = [
         *random_ids(1, 17, seed=4)[0].tolist(),
@@ -78,7 +78,7 @@ def test_cached_decoding_is_uncached_decoding(norm):
         PAD,
         PAD,
         8,
-    ]  # a model may write <pad> and <s> too
+    ]  # a model may generate <pad> and <s> too
     cached, uncached = (
         list(greedy(model, SOURCE, forced=forced, max_new=29, use_cache=c)) for c in (True, False)
     )
@@ -91,8 +91,8 @@ def test_cached_decoding_is_uncached_decoding(norm):
         assert a.token == b.token
 
 
-def test_a_run_after_the_weights_have_changed_is_of_the_new_weights():
-    """What is worked out of weights outlives a run, but no change: of the embedding, or of a bias of an attention alone."""
+def test_a_run_after_a_change_of_weights_uses_the_new_weights():
+    """Values derived from the weights outlive a run, but no change: of the embedding, or of a single bias of an attention."""
     model, before = random_model(), None
     attention = model.decoder.layers[1].self_attn
     for parameter in (None, model.embedding.weight, attention.W_V.bias, attention.W_Q.weight):
@@ -125,7 +125,7 @@ def test_greedy_takes_the_most_probable_token_each_time(tiny):
         prefix = (*prefix, step.token)
 
 
-def test_teacher_forced_steps_are_the_stacked_forward_pass(tiny):
+def test_teacher_forced_steps_equal_the_stacked_forward_pass(tiny):
     target = random_ids(1, 7, seed=8)[0].tolist()
     steps = list(teacher_forced(tiny, SOURCE, target))
     with torch.no_grad():
@@ -169,7 +169,7 @@ WRITTEN = [
         "none",
     ],
 )
-def test_a_draft_changes_nothing_that_is_written(draft, use_cache):
+def test_a_draft_does_not_change_the_generated_text(draft, use_cache):
     model, how = random_model(seed=3), {"max_new": 20, "forced": {19: END}, "use_cache": use_cache}
     plain, drafted = (
         list(greedy(model, SOURCE, **how)),
@@ -189,8 +189,8 @@ def test_a_draft_changes_nothing_that_is_written(draft, use_cache):
     assert len({tuple(step.token for step in steps) for steps in lucky}) == 1
 
 
-def test_nothing_is_written_after_the_end_though_a_draft_goes_on():
-    """The model would take each of the draft's tokens, had the text not ended before them."""
+def test_nothing_is_generated_after_the_end_though_a_draft_continues():
+    """The model would accept each of the draft's tokens, had the text not ended before them."""
     model = random_model(seed=3)
     beyond = [step.token for step in greedy(model, SOURCE, max_new=29, forced=WRITTEN[:-1])]
     assert END not in beyond
@@ -212,16 +212,18 @@ WANTED = list(range(4, 16))
         (
             [[*WANTED[:5], 3, *WANTED[6:]]],
             [12, 1, 5],
-        ),  # in place of the wrong one, after it, and on with the draft
-        ([WANTED, [WANTED[0], 3, 3]], [4, 10]),  # the last draft first, then the one that goes on
+        ),  # in place of the wrong token, after it, and then along the draft
+        ([WANTED, [WANTED[0], 3, 3]], [4, 10]),  # the last draft first, then the one that continues
         (
             [[4, 6, 4, 5, 9], [5, 9]],
             [3, 5, 2, 4, *[1] * 8],
-        ),  # on with the nearest, then with what has most before it
+        ),  # along the nearest draft, then along the one with the longest match before it
         ([[]], [1] * 12),
     ],
 )
-def test_what_a_draft_guesses_right_is_read_in_one_pass(endless, monkeypatch, drafts, positions):
+def test_tokens_that_a_draft_guesses_right_are_read_in_one_pass(
+    endless, monkeypatch, drafts, positions
+):
     passes = []
     decode = type(endless).decode
     monkeypatch.setattr(
@@ -257,7 +259,7 @@ def test_a_draft_is_not_read_where_a_position_sees_the_ones_after_it(endless):
 
 
 def test_a_decoder_without_a_mask_reads_its_whole_text_at_every_step():
-    """A cache would keep what a position read before the later ones were there."""
+    """A cache would keep values from before the later positions existed."""
     model = random_model(decoder_mask="none", end_id=VOCAB - 1)
     source = torch.tensor([[3, 4, 5, 6]])
     run = Incremental(model, source)
@@ -269,7 +271,7 @@ def test_a_decoder_without_a_mask_reads_its_whole_text_at_every_step():
         torch.testing.assert_close(step.log_probs, alone)
 
 
-def test_forced_tokens_are_taken_and_the_rest_is_the_models(endless):
+def test_forced_tokens_are_kept_and_the_rest_is_the_models(endless):
     free = [s.token for s in greedy(endless, SOURCE, max_new=13)]
     assert [s.token for s in greedy(endless, SOURCE, max_new=13, forced=free[:5])] == free
     other = (free[2] + 1 - 4) % (VOCAB - 4) + 4
@@ -298,8 +300,8 @@ def test_limits(endless):
             list(decode(endless, SOURCE, max_new=0))
 
 
-def test_a_batch_writes_what_each_of_its_rows_writes_alone():
-    """What a row writes hangs on its own source only; a limit that hangs on the longest row may cut it later."""
+def test_each_row_of_a_batch_generates_what_it_would_alone():
+    """The text of a row depends on its own source only; a limit set by the longest row may cut it later."""
     model = random_model(seed=1)
     source, _ = padded_ids()
     together = greedy_batch(model, source)
@@ -322,14 +324,14 @@ SMALL_VOCAB, SHORT = 5, (4, 3, END)
 
 
 def small_vocabulary(seed: int) -> Transformer:
-    """The special tokens and one letter."""
+    """Return a model whose vocabulary is the special tokens and one letter."""
     return random_model(seed, vocab_size=SMALL_VOCAB)
 
 
 def every_text(
     model: Transformer, n: int, alpha: float
 ) -> list[tuple[float, float, tuple[int, ...]]]:
-    """(score, log-probability, tokens) of all texts that end with </s> within n tokens, or are cut there; best first."""
+    """Return (score, log-probability, tokens) of all texts that end with </s> within n tokens, or are cut there; best first."""
     rows = {}
     texts = []
     for length in range(1, n + 1):
@@ -396,7 +398,7 @@ def test_a_forced_token_has_its_own_probability_in_the_beam(tiny):
 
 
 def test_a_hypothesis_that_waits_is_found_again_at_whatever_rank_it_was():
-    """Longer ones overtake it under a strong length penalty, so that its rank changes from step to step."""
+    """Longer hypotheses overtake it under a strong length penalty, so that its rank changes from step to step."""
     moved = 0
     for seed in range(7):
         steps = list(beam(small_vocabulary(seed), SHORT, width=3, alpha=1.3, max_new=7))
@@ -409,7 +411,7 @@ def test_a_hypothesis_that_waits_is_found_again_at_whatever_rank_it_was():
     assert moved > 3
 
 
-def test_beam_ends_when_all_its_hypotheses_have():
+def test_the_beam_ends_when_all_its_hypotheses_have_ended():
     lengths = set()
     for seed in range(7):
         *before, last = beam(small_vocabulary(seed), SHORT, width=2, max_new=17)
@@ -456,7 +458,7 @@ def test_sampling_filters_against_tables_by_hand(how, wanted):
     ("p", "kept"), [(0.5, 1), (0.500001, 2), (0.75, 2), (0.750001, 3), (0.875, 3), (0.9, 4), (0.9375, 4)]
 )  # fmt: skip
 def test_the_nucleus_ends_with_the_token_at_which_its_sum_is_exactly_p(p, kept):
-    """½, ¼, ⅛ … are exact as floats, and so are their sums."""
+    """The probabilities ½, ¼, ⅛ … are exact as floats, and so are their sums."""
     shares = torch.tensor([1 / 16, 1 / 2, 1 / 16, 1 / 8, 1 / 4])
     order = [1, 4, 3, 0, 2]
     found = filtered(shares.log(), top_p=p).exp()
@@ -467,7 +469,7 @@ def test_the_nucleus_ends_with_the_token_at_which_its_sum_is_exactly_p(p, kept):
 
 
 def test_the_nucleus_is_the_one_of_exact_fractions():
-    """Whole counts as weights: which tokens reach p, a sum of theirs, is known without rounding."""
+    """With whole numbers as weights, and p a sum of them, the tokens that reach p are known without rounding."""
     rng = random.Random(5)
     for _ in range(211):
         counts = rng.sample(range(1, 997), 31)
@@ -508,7 +510,7 @@ def test_the_same_seed_draws_the_same_text_whatever_else_was_drawn(endless):
 
 
 def test_draws_follow_the_distribution(endless):
-    """On average a token drawn from p has the log-probability −H(p); greedy's would lie above, a hotter draw's below."""
+    """A token drawn from p has the log-probability −H(p) on average; greedy's would be higher, that of a higher temperature lower."""
     drawn = [step for seed in range(5) for step in sample(endless, SOURCE, seed=seed, max_new=36)]
     excess = torch.tensor([step.log_prob + step.entropy for step in drawn])
     assert excess.std() > 0.1
@@ -526,7 +528,7 @@ def test_entropy_and_top():
     other = Step(0, (), 2, torch.tensor([0.125, 0.25, 0.0625, 0.5, 0.0625]).log())
     assert other.top(3) == [(3, 0.5), (1, 0.25), (0, 0.125)]  # likeliest first
     assert other.entropy == pytest.approx(1.875 * math.log(2))  # ½·1 + ¼·2 + ⅛·3 + 2·(1/16)·4 bits
-    assert other.log_prob == pytest.approx(-4 * math.log(2))  # of the token taken, not of the best
+    assert other.log_prob == pytest.approx(-4 * math.log(2))  # of the chosen token, not of the best
 
 
 def test_a_recorded_step_holds_its_own_attention(tiny):
@@ -537,7 +539,7 @@ def test_a_recorded_step_holds_its_own_attention(tiny):
             3,
             1,
             i + 1,
-        )  # the new query only; its keys come from the cache
+        )  # only the new query; its keys come from the cache
         torch.testing.assert_close(site.head_out(), site.out[0])
     whole = list(teacher_forced(tiny, SOURCE, [5, 6, 7], recorded=True))[0].recording
     for name in ("decoder.layers.1.self_attn", "decoder.layers.0.cross_attn"):
@@ -549,7 +551,7 @@ def test_a_recorded_step_holds_its_own_attention(tiny):
     assert next(teacher_forced(tiny, SOURCE, [5, 6, 7])).recording is None
 
 
-def test_each_record_stands_before_the_next_token_is_computed(tiny):
+def test_each_record_is_complete_before_the_next_token_is_computed(tiny):
     run = generate(tiny, SOURCE, choose=lambda log_probs: 9)
     assert next(run).token == 9
     assert next(run).prefix == (9,)

@@ -1,4 +1,4 @@
-"""The Decoding page's pictures and files, read back: both runs, the beam and the drawing against softmax, sorting and counting."""
+"""The pictures and files of the page Decoding, read back: both runs, the beam and the drawing against softmax, sorting and counting."""
 
 import csv
 import io
@@ -62,7 +62,7 @@ def forced(scope: Scope) -> DecodingRuns:
 
 
 def softmax(run: Run) -> np.ndarray:
-    """(position, vocab) probabilities in double."""
+    """Return the probabilities (position, vocab) in double precision."""
     return run.log_probs.double().softmax(-1).numpy()
 
 
@@ -84,7 +84,7 @@ def called(ids: list[int] | tuple[int, ...]) -> list[str]:
 # which attention
 
 
-def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
+def test_the_attention_is_named_by_layer_and_head_counted_from_1(scope: Scope) -> None:
     trace = scope.run("abcde", "edc")
     assert decoder_attention(trace, 1, 2) == ShownAttention(
         CROSS, OWN, 2, "decoder layer 2, head 3", "Cross-attention"
@@ -112,7 +112,7 @@ def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
 # the stepper
 
 
-def test_everything_the_stepper_is_told(scope: Scope, forced: DecodingRuns) -> None:
+def test_the_data_of_the_stepper(scope: Scope, forced: DecodingRuns) -> None:
     header, arrays = unpack(
         decoding_payloads.stepper(
             forced, scope, decoder_attention(forced.trace, 1, 2), TERMS, 2, "A note."
@@ -191,7 +191,7 @@ def writer_labels(run: Run) -> list:
 def test_under_a_mask_that_opens_ahead_no_cache_is_shown_and_later_keys_are_drawn(
     scope: Scope,
 ) -> None:
-    """At position 1 the given text's row may attend to its position 3; so may the saved drawing."""
+    """At position 1 the given text's row may attend to position 3, in the saved drawing, too."""
     allow = MaskChange(Where(site="decoder.layers.1.self_attn"), allow=((0, 2),))
     trace = scope.run("abcde", "edc", edits=[allow])
     ids, method = trace.streams["source"].ids, Method()
@@ -207,7 +207,7 @@ def test_under_a_mask_that_opens_ahead_no_cache_is_shown_and_later_keys_are_draw
     assert f"<title>{weight!r}</title>" in drawing
 
 
-def test_a_story_without_forced_tokens_has_no_other(scope: Scope) -> None:
+def test_a_story_without_forced_tokens_has_no_free_run_beside_it(scope: Scope) -> None:
     told = story(scope, None)
     header, arrays = unpack(
         decoding_payloads.stepper(told, scope, decoder_attention(told.trace), TERMS, 0)
@@ -222,7 +222,7 @@ def test_a_story_without_forced_tokens_has_no_other(scope: Scope) -> None:
     assert "drawn_p" not in arrays
 
 
-def test_sampling_and_beam_are_called_what_they_are(scope: Scope) -> None:
+def test_sampling_and_beam_search_are_named(scope: Scope) -> None:
     told = story(scope, method=Method("sample", seed=2))
     assert (
         unpack(decoding_payloads.stepper(told, scope, decoder_attention(told.trace), TERMS, 0))[0][
@@ -274,8 +274,8 @@ def test_a_recurrent_decoder_shows_its_states_on_one_scale() -> None:
 # the beam
 
 
-def test_every_node_of_the_tree_says_its_own_numbers() -> None:
-    """On the shipped dates, where hypotheses end and wait."""
+def test_every_node_of_the_tree_has_its_own_numbers() -> None:
+    """The model is the shipped dates, in whose beam hypotheses end and wait."""
     scope = models.load("dates", device="cpu")
     trace, method = scope.run("May 5, 2021"), Method("beam", width=3, alpha=0.6)
     steps = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).beam
@@ -343,7 +343,7 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
 @pytest.mark.parametrize(
     ("node", "found"), [((0, 0), (0, 0)), ((1, 2), None), ((99, 0), None), (None, None)]
 )
-def test_a_node_that_is_asked_for_is_shown_if_it_is_there(
+def test_a_requested_node_is_shown_if_it_exists(
     scope: Scope, node: tuple | None, found: tuple | None
 ) -> None:
     steps = decoding_runs.autoregressive(
@@ -361,8 +361,8 @@ def test_a_node_that_is_asked_for_is_shown_if_it_is_there(
     assert decoding_beam.nearest_node(steps, node) == (found or ended)
 
 
-def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
-    """In every lane, among the candidates, in the beam and in the drawing."""
+def test_only_the_first_word_of_a_text_is_shown_without_its_space() -> None:
+    """That holds in every lane, among the candidates, in the beam and in the drawing."""
     tokenizer = Tokenizer.bpe(["reading the book", "a book is read"] * 7, 160)
     model = random_model(vocab_size=tokenizer.vocab_size, n_ctx=13)
     scope = Scope(
@@ -429,7 +429,7 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
         assert half == ["[start]", "book"]
 
 
-def test_what_goes_on_with_a_text_keeps_its_leading_space() -> None:
+def test_a_continuation_keeps_its_leading_space() -> None:
     tokenizer = Tokenizer.bpe(["reading the book", "a book is read"] * 7, 160)
     book = tokenizer.backend.token_to_id("▁book")
     for start, first in ((0, "book"), (1, "·book"), (7, "·book")):
@@ -482,7 +482,12 @@ def test_the_rows_of_tokens_stand_one_above_the_other(scope: Scope, forced: Deco
             (x, True) for x in columns[: len(tokens)]
         ]
     assert heights == sorted(heights)
-    assert [b - a for a, b in pairwise(heights)] == [32, 32, 46, 32]  # inference stands apart
+    assert [b - a for a, b in pairwise(heights)] == [
+        32,
+        32,
+        46,
+        32,
+    ]  # inference has a column of its own
     assert float(numbers[0].get("y")) < heights[0]
     (now,) = (box for box in drawing.boxes if box.get("stroke") == ACCENT)
     assert at(now)[0] + pitch / 2 == columns[2]
@@ -505,7 +510,7 @@ def test_where_both_write_the_same_nothing_is_framed(scope: Scope) -> None:
 def test_both_halves_show_the_step_with_its_own_numbers(
     scope: Scope, forced: DecodingRuns, step: int
 ) -> None:
-    """Bars of 200 px for 1; chips in the colour of their weight; a run that is shorter shows its last position."""
+    """A bar of 200 px is 1; chips have the colour of their weight; a shorter run shows its last position."""
     step = min(step, forced.n_steps - 1)
     drawing = Drawing(
         decoding_svg.drawing(forced, scope, decoder_attention(forced.trace, 1, 2), step, "t")
@@ -557,7 +562,7 @@ def test_both_halves_show_the_step_with_its_own_numbers(
             assert y + 32 < drawing.size[1]
 
 
-def test_chips_without_room_go_on_in_the_next_row() -> None:
+def test_chips_without_room_wrap_to_the_next_row() -> None:
     drawn, end = decoding_svg._chips(10, 100, "what", ["abcdefghi"] * 7, [0.1] * 7)
     boxes = [part for part in drawn if part.startswith("<rect")]
     places = [
@@ -586,10 +591,10 @@ def test_long_tokens_are_shortened_in_the_middle(token: str, short: str) -> None
      "sampling, temperature 1.5, top-k 5, seed 1234567", "position 1: b"),
     (Method("beam", width=3, alpha=0.5, max_new=4), "beam search, its best, width 3, α 0.5, tokens at most 4", None),
 ])  # fmt: skip
-def test_a_file_says_how_tokens_were_chosen_and_what_was_written(
+def test_a_file_records_how_tokens_were_chosen_and_what_was_generated(
     scope: Scope, method: Method, decoding: str, token: str | None
 ) -> None:
-    """Tokens forced beyond the end are not named; the given text stays beside what inference writes."""
+    """Tokens forced beyond the end are not named; the given text is recorded beside the generated one."""
     told = story(scope, method=method)
     found = decoding_facts(told, scope.tokenizer)
     assert (found["decoding"], found.get("forced")) == (decoding, token)
@@ -709,7 +714,7 @@ def test_what_two_texts_share_is_in_both_and_in_one_order() -> None:
     assert (ours, theirs) == ([False, True, True], [False, True, True, False])
 
 
-def test_the_forced_and_the_free_run_say_where_they_differ(
+def test_the_sentence_says_where_the_forced_and_the_free_run_differ(
     scope: Scope, forced: DecodingRuns
 ) -> None:
     header, _ = unpack(

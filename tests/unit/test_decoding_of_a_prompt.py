@@ -1,4 +1,4 @@
-"""The Decoding page of a language model: what goes on from a prompt, against plain forward passes over growing texts."""
+"""The page Decoding of a language model: continuations of a prompt, against plain forward passes over growing texts."""
 
 import csv
 import io
@@ -64,13 +64,13 @@ def texts(labels: list) -> list[str]:
 
 
 def log_probs(scope: Scope, ids: list[int]) -> torch.Tensor:
-    """(n, vocab): of the token after each position, from one plain pass."""
+    """Return the log-probabilities (n, vocab) of the token after each position, from one plain pass."""
     with torch.no_grad():
         return scope.model(torch.tensor([ids]))[0].double().log_softmax(-1)
 
 
 def greedy(scope: Scope, n: int) -> list[int]:
-    """n tokens, each the most probable after a plain pass over all that stands before it."""
+    """Return n tokens, each the most probable after a plain pass over all tokens before it."""
     ids = list(GIVEN)
     for _ in range(n):
         ids.append(int(log_probs(scope, ids)[-1].argmax()))
@@ -78,7 +78,7 @@ def greedy(scope: Scope, n: int) -> list[int]:
 
 
 def weights(trace: Trace, head: int) -> torch.Tensor:
-    """(query, key) of one head of the second layer, from q and k."""
+    """Return the weights (query, key) of one head of the second layer, from q and k."""
     site = trace.attention[OWN]
     scores = site.q[0, head] @ site.k[0, head].T / site.d_head**0.5
     return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf).softmax(-1)
@@ -87,7 +87,7 @@ def weights(trace: Trace, head: int) -> torch.Tensor:
 # runs
 
 
-def test_a_given_text_begins_behind_its_prompt(scope: Scope) -> None:
+def test_a_given_text_begins_after_its_prompt(scope: Scope) -> None:
     trace = scope.run(PROMPT, CONTINUATION)
     run, first = decoding_runs.of_trace(trace, len(GIVEN) - 1), len(GIVEN) - 1
     assert run.read == (GIVEN[-1], *FOLLOWS[:-1])
@@ -116,7 +116,7 @@ def test_nothing_is_taken_outside_the_text(scope: Scope, first: int) -> None:
 
 @pytest.mark.parametrize("how", decoding_runs.DECODING_METHODS)
 def test_a_run_stops_after_so_many_tokens_or_at_the_context(scope: Scope, how: str) -> None:
-    """Every token is forced, so that none of them is the end."""
+    """Every token is forced, so that none is the end token."""
     forced, room = tuple((i, 5) for i in range(N_CTX)), N_CTX - len(GIVEN)
     for max_new, n in ((4, 4), (None, room), (100, room)):
         run = decoding_runs.autoregressive(
@@ -159,7 +159,7 @@ def test_its_own_attention_is_shown_and_no_other(scope: Scope) -> None:
 # the stepper
 
 
-def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) -> None:
+def test_a_given_continuation_is_shown_beside_the_models_own(scope: Scope) -> None:
     run = run_of(scope, CONTINUATION)
     header, arrays = unpack(
         on_screen(decoding_payloads.decoding_payloads(run, choices_of(run)))["stepper"]
@@ -211,8 +211,8 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
         assert f"{lane}_cross" not in arrays
 
 
-def test_a_changed_model_goes_on_from_a_prompt_with_its_own_text(scope: Scope) -> None:
-    """But what follows, where it is given, is not the unchanged model's either."""
+def test_a_changed_model_continues_a_prompt_with_its_own_text(scope: Scope) -> None:
+    """A given continuation is not called the model's own."""
     off = (HeadOff(Where(site=OWN), baseline="zero"),)
     for after in (None, CONTINUATION):
         own = run_of(scope, after)
@@ -257,7 +257,7 @@ def test_every_check_holds(scope: Scope, how: str, continuation: str | None) -> 
     assert ("beam_tree" in drawn) == (how == "beam")
 
 
-def test_another_prompt_lets_forced_tokens_go_but_another_continuation_does_not(
+def test_another_prompt_clears_forced_tokens_but_another_continuation_does_not(
     scope: Scope,
 ) -> None:
     run = run_of(scope, CONTINUATION)
@@ -269,7 +269,7 @@ def test_another_prompt_lets_forced_tokens_go_but_another_continuation_does_not(
     assert (header["forced"], header["step"]) == ([], 0)
 
 
-def test_the_beam_goes_on_from_the_prompt(scope: Scope) -> None:
+def test_the_beam_starts_from_the_prompt(scope: Scope) -> None:
     run = run_of(scope, CONTINUATION)
     method = Method("beam", width=3, max_new=3)
     header, arrays = unpack(
@@ -318,10 +318,10 @@ def test_files_hold_the_prompt_and_both_runs(scope: Scope) -> None:
         "[start]",
         *PROMPT,
         "e",
-    ]  # what stands there at the second step, and nothing later
+    ]  # the tokens known at the second step, and none later
 
 
-def test_what_is_said_of_a_text_that_goes_on(scope: Scope) -> None:
+def test_the_sentences_on_a_continued_text(scope: Scope) -> None:
     told = decoding_text.explain_decoding(scope.model)
     assert "The whole text is known beforehand" in told
     assert "The look-ahead mask (hatched) hides" in told

@@ -1,4 +1,4 @@
-"""What is said of training, inference and the recurrent models is what the models do."""
+"""The sentences on training, inference and recurrent models are true of the models."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ SOURCE, TARGET = random_ids(1, 5), random_ids(1, 7, 2)
 
 
 def sites(model: Model) -> Trace:
-    """As much of a run as the sentences look at."""
+    """Return the part of a run that the sentences depend on."""
     with torch.no_grad(), record() as recording:
         model(SOURCE, TARGET)
     attention = finish(recording, {"source": ("x",) * 5, "target": ("y",) * 7})[1]
@@ -23,7 +23,7 @@ def sites(model: Model) -> Trace:
 
 
 def moved(model: Model, place: int) -> list[bool]:
-    """At which positions another target token at `place` changes the logits."""
+    """Return the positions at which another target token at `place` changes the logits."""
     other = TARGET.clone()
     other[0, place] += 1
     with torch.no_grad():
@@ -48,7 +48,7 @@ def test_a_decoder_that_reads_itself_needs_look_ahead_and_one_that_does_not_has_
 
 
 def test_a_lifted_look_ahead_mask_hides_nothing_and_leaves_nothing_to_keep() -> None:
-    """What lesson 4 opens: a later token then changes what is predicted before it."""
+    """Lesson 4 opens this: a later token then changes what is predicted before it."""
     model = random_model()
     kind = next(
         kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == "target"
@@ -70,7 +70,7 @@ def test_a_lifted_look_ahead_mask_hides_nothing_and_leaves_nothing_to_keep() -> 
 
 
 @pytest.mark.parametrize("attention", ["bahdanau", "none"])
-def test_what_a_recurrence_keeps_is_its_state(attention):
+def test_a_recurrence_keeps_its_state(attention):
     model = random_seq2seq(attention=attention)
     text = say.explain_decoding(model)
     assert "Only the state: 7 numbers" in text
@@ -83,19 +83,19 @@ def test_what_a_recurrence_keeps_is_its_state(attention):
     assert "all positions in parallel" in say.decoding_answer(random_model())
 
 
-def test_of_a_model_that_does_not_write_it_is_not_said_that_it_reads_its_own_tokens():
+def test_a_model_that_does_not_generate_is_not_said_to_read_its_own_tokens():
     sentence = say.decoding_answer(random_bert())
     assert "no text" in sentence
     assert "feeds" not in sentence
 
 
-# where our model with an alignment is not its paper's
+# where our model with an alignment differs from its paper
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("cell", ["gru", "tanh"])
-def test_the_first_state_the_cell_and_the_readout_are_those_that_are_said(cell, bidirectional):
-    """Each formula of the sentence, worked out from the weights and held against the run."""
+def test_the_first_state_the_cell_and_the_readout_are_those_described(cell, bidirectional):
+    """Each formula of the sentence is computed from the weights and compared with the run."""
     model = random_seq2seq(cell=cell, bidirectional=bidirectional)
     text, weights = words.departures(model.config), dict(model.named_parameters())
     with torch.no_grad(), record() as recording:
@@ -149,7 +149,7 @@ def test_other_models_have_no_such_paper():
 
 
 def rows_moved(model: Model, site: str, place: int) -> list[bool]:
-    """Which rows of attention another target token at `place` changes."""
+    """Return the rows of attention that another target token at `place` changes."""
     found = []
     for bump in (0, 1):
         target = TARGET.clone()
@@ -164,8 +164,8 @@ def rows_moved(model: Model, site: str, place: int) -> list[bool]:
     ]
 
 
-def test_an_alignment_chooses_knowing_only_what_stands_above():
-    """Another token at row 3 moves the rows below it, not its own; in self-attention its own too."""
+def test_an_alignment_depends_only_on_earlier_rows():
+    """Another token at row 3 changes the rows below it, not its own; in self-attention its own, too."""
     model, other = random_seq2seq(), random_model(n_decoder_layers=1)
     assert rows_moved(model, "decoder.alignment", 3) == [False] * 4 + [True] * 3
     assert rows_moved(other, "decoder.layers.0.self_attn", 3) == [False] * 3 + [True] * 4

@@ -1,15 +1,15 @@
-"""Dropout by counting: how many numbers go, where, and what becomes of the others."""
+"""Dropout by counting: how many numbers are dropped, where, and how the others are scaled."""
 
 import pytest
 import torch
 
 from models.layers.dropout import Dropout, keep_mask
 
-N = 40_009  # not a multiple of the four that share a draw
+N = 40_009  # not a multiple of four, the numbers that share a draw
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.75])
-def test_each_goes_with_its_probability_and_the_rest_grows_to_match(p):
+def test_each_number_is_dropped_with_its_probability_and_the_rest_is_scaled_up(p):
     x = torch.randn(N, 3)
     y = Dropout(p).train()(x)
     gone = y == 0
@@ -18,7 +18,7 @@ def test_each_goes_with_its_probability_and_the_rest_grows_to_match(p):
     torch.testing.assert_close(y[~gone], x[~gone] / (1 - p), rtol=3e-5, atol=0.0)
     four = (
         gone.flatten()[: 3 * N // 4 * 4].view(-1, 4).float()
-    )  # the numbers that share a draw each have bits of their own
+    )  # numbers that share a draw use different bits of it
     assert four.mean(0).sub(p).abs().max() < 6 * deviation
     together = four.T @ four / len(four)
     assert (together - p * p).fill_diagonal_(0.0).abs().max() < 6 * deviation
@@ -36,7 +36,7 @@ def test_the_same_seed_drops_the_same_and_the_next_draw_others():
     assert not torch.equal(drawn[0], drawn[4])
 
 
-def test_a_number_goes_whose_sixteen_bits_are_below_p_and_one_that_is_just_p_stays():
+def test_a_number_is_dropped_if_its_sixteen_bits_are_below_p_and_not_if_equal():
     shape = torch.Size((3, 7, 11))
     torch.manual_seed(5)
     bits = (
@@ -52,7 +52,7 @@ def test_a_number_goes_whose_sixteen_bits_are_below_p_and_one_that_is_just_p_sta
     assert mask.unique().tolist() == pytest.approx([0, 1 / (1 - just / 2**16)])
 
 
-def test_nothing_is_dropped_at_other_times_or_without_a_probability():
+def test_nothing_is_dropped_in_evaluation_or_at_probability_zero():
     x = torch.randn(7, 11)
     assert Dropout(0.3).eval()(x) is x
     assert Dropout(0.0).train()(x) is x

@@ -1,4 +1,4 @@
-"""Edited states and contexts of a recurrence go on, against the equations by hand."""
+"""Edited states and contexts of a recurrence affect later steps as in the equations by hand."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ def adding(place: str, size: int) -> Change:
 
 
 def close_to_hand(model: Seq2Seq, edits: list[Edit], change: Change) -> None:
-    """Both rows of a padded batch, each against its own sentence alone."""
+    """Compare both rows of a padded batch, each with its own sentence alone."""
     source, target = padded_ids()
     with torch.no_grad(), editing(edits):
         logits = model(source, target)
@@ -76,7 +76,7 @@ def close_to_hand(model: Seq2Seq, edits: list[Edit], change: Change) -> None:
 
 @pytest.mark.parametrize(("kind", "place"), CASES, ids=named)
 def test_a_replaced_state_is_what_the_next_step_starts_from(kind: dict, place: str) -> None:
-    """Position 8 is padding in the second row, which has none of it."""
+    """Position 8 is padding in the second row, where the edit does nothing."""
     model = random_seq2seq(**kind)
     vectors, positions = torch.randn(N_TARGET, size_of(model, place)), (3, 8)
     edit = patch_of(place, positions, vectors)
@@ -84,7 +84,7 @@ def test_a_replaced_state_is_what_the_next_step_starts_from(kind: dict, place: s
 
 
 @pytest.mark.parametrize(("kind", "place"), CASES, ids=named)
-def test_an_edit_is_made_once_of_each_state(kind: dict, place: str) -> None:
+def test_an_edit_is_applied_once_to_each_state(kind: dict, place: str) -> None:
     model = random_seq2seq(**kind)
     edit = Added(Where(activation=place))
     close_to_hand(model, [edit], adding(place, size_of(model, place)))
@@ -130,7 +130,7 @@ def test_a_state_replaced_by_itself_and_what_comes_before_are_bit_equal(
 
 @dataclass(frozen=True)
 class Nudges(Edit, stored=False):
-    """Adds zeros to a token of an intermediate, by which the run can be differentiated."""
+    """Add zeros to a token of an intermediate, with respect to which the run can be differentiated."""
 
     zeros: Mapping[int, Tensor] = field(default_factory=dict, compare=False)
 
@@ -141,8 +141,8 @@ class Nudges(Edit, stored=False):
 
 
 @pytest.mark.parametrize(("kind", "place"), CASES, ids=named)
-def test_a_gradient_is_that_of_what_goes_on(kind: dict, place: str) -> None:
-    """Against a finite difference of runs in which the state itself is moved."""
+def test_a_gradient_includes_the_later_steps(kind: dict, place: str) -> None:
+    """It is compared with a finite difference of runs in which the state itself is moved."""
     model, ids = random_seq2seq(**kind).double(), (random_ids(1, 5), random_ids(1, 6))
     size, where = size_of(model, place), Where(activation=place, queries=(2,))
     zeros = torch.zeros(size, dtype=torch.float64, requires_grad=True)
@@ -160,7 +160,9 @@ def test_a_gradient_is_that_of_what_goes_on(kind: dict, place: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=named)
-def test_who_only_looks_sees_each_intermediate_whole_and_the_fused_states(kind: dict) -> None:
+def test_an_edit_that_only_reads_sees_each_intermediate_whole_and_the_fused_states(
+    kind: dict,
+) -> None:
     model, ids = random_seq2seq(**kind), padded_ids()
     kept = RecordingEdit(wants_activations=True)
     with torch.no_grad(), record() as plain:

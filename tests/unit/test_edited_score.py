@@ -1,4 +1,4 @@
-"""The score of texts written under edits against that without, and its paired interval."""
+"""The score of texts generated under edits, compared with that without, and its paired interval."""
 
 import pytest
 import sacrebleu
@@ -25,7 +25,7 @@ def scopes() -> dict[str, Scope]:
 OFF = HeadOff(Where(kind="cross"), baseline="uniform")
 
 
-def test_each_text_is_written_with_and_without_the_edits(scopes) -> None:
+def test_each_text_is_generated_with_and_without_the_edits(scopes) -> None:
     scope = scopes["dates-bahdanau"]
     cases, steps = held_out_cases(scope)[:N], []
     found = edited_score(scope, [OFF], cases, progress=lambda done, of: steps.append((done, of)))
@@ -115,7 +115,7 @@ def test_an_edit_that_a_text_cannot_take_names_the_text(scopes) -> None:
         ("BLEU", (-2.0, -3.0, 0.5), "no clear change"),
     ],
 )
-def test_the_sentence_turns_with_the_change(metric, interval, wanted) -> None:
+def test_the_sentence_follows_the_sign_of_the_change(metric, interval, wanted) -> None:
     mean, low, high = interval
     said = score_sentence(EditedScore(metric, 40.0, 40.0 + mean, Interval(mean, low, high), (), 64))
     assert wanted in said

@@ -1,4 +1,4 @@
-"""Edits of a run: what each changes and what it leaves alone, in every family, with a cache and without."""
+"""Edits of a run: what each changes and what it leaves alone, in every family, with and without a cache."""
 
 import json
 import re
@@ -46,7 +46,7 @@ FAMILIES = {
     "bert": (random_bert, lambda: padded_ids()[:1]),
     "xlnet": (random_xlnet, lambda: padded_ids()[:1]),
 }
-FIRST = {  # the first attention of each kind, which nothing edited comes before
+FIRST = {  # the first attention of each kind, before which nothing is edited
     "transformer": ("encoder.layers.0.self_attn", "decoder.layers.0.self_attn"),
     "seq2seq": ("decoder.alignment",),
     "attention only": ("encoder.layers.0.self_attn", "decoder.layers.0.self_attn"),
@@ -60,7 +60,7 @@ ALL_FIRST = [(family, site) for family, sites in FIRST.items() for site in sites
 def run(
     family: str, found: Iterable[Edit] = (), model: Model | None = None
 ) -> tuple[dict[str, Tensor], Recording]:
-    """The logits and the recording of a family's model on its inputs."""
+    """Return the logits and the recording of a family's model on its inputs."""
     make, ids = FAMILIES[family]
     model = model or make()
     with torch.no_grad(), record() as recording, edits.editing(found):
@@ -98,7 +98,7 @@ def test_a_head_that_is_off_passes_nothing_on(family, name):
 
 
 @pytest.mark.parametrize(("family", "name"), ALL_FIRST)
-def test_with_every_head_off_only_the_bias_of_w_o_is_left(family, name):
+def test_with_every_head_off_only_the_bias_of_w_o_remains(family, name):
     _, recording = run(family, [HeadOff(name)])
     if family == "seq2seq":
         assert not recording.activations["decoder.contexts"].value.any()
@@ -123,8 +123,8 @@ def test_an_edit_that_changes_nothing_is_bit_equal(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_an_edit_no_weight_is_worked_out(family, monkeypatch):
-    """The fused path is not left for edits of masks and head outputs."""
+def test_without_an_edit_of_weights_none_is_computed(family, monkeypatch):
+    """Edits of masks and head outputs keep the fused path."""
     for module in ("layers.attention", "layers.relative"):
         monkeypatch.setattr(f"models.{module}.masked_softmax", None)
     run(family, [HeadOff(), MaskChange(preset="window", k=3)])
@@ -203,16 +203,16 @@ def test_an_edited_token_is_the_same_with_a_cache():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_edited_intermediate_reaches_the_answer(family):
-    """Every one that a run names: what is recorded is what the model goes on with."""
+    """This holds for each intermediate that a run names: the recorded value is the one that the model continues with."""
     answers, plain = run(family)
     for name in plain.activations:
         if family == "xlnet" and name.startswith("encoder.layers.1.") and "query" not in name:
-            continue  # no layer reads the content stream of the last one
+            continue  # no layer reads the content stream after the last one
         changed, recording = run(family, [Added(Where(activation=name))])
         assert not equal(answers, changed), name
         before, after = (r.activations[name].value for r in (plain, recording))
         expected = before + ramp(before.shape[-1])
-        if name.endswith(("states", "contexts")):  # the others go on from it
+        if name.endswith(("states", "contexts")):  # the others continue from it
             after, expected = (t[:, 0, :7] for t in (after, expected))
         torch.testing.assert_close(after, expected)
 
@@ -321,7 +321,7 @@ def test_an_edit_survives_json(edit):
         ),
     ],
 )
-def test_what_is_no_edit(stored, message):
+def test_invalid_edits_are_refused(stored, message):
     with pytest.raises(ValueError, match=message):
         edits.from_json(stored)
 
@@ -359,7 +359,7 @@ def test_a_scope_runs_under_edits(scope):
 
 
 def test_every_head_off_in_one_batch(scope):
-    """One row a head, each with an edit of its own: each is the run with that head off."""
+    """One row per head, each with its own edit: each equals the run with that head off."""
     name = "decoder.layers.0.cross_attn"
     off = [HeadOff(Where(site=name, heads=(head,), rows=(head,))) for head in range(3)]
     traces = scope.run_batch([("abc", "cba")] * 3, edits=off)
@@ -386,13 +386,13 @@ def test_every_head_off_in_one_batch(scope):
         ),
     ],
 )
-def test_an_edit_of_what_is_not_there(scope, edit, message):
+def test_an_edit_of_a_missing_part_is_refused(scope, edit, message):
     with pytest.raises(ValueError, match=message):
         scope.run("abc", "cba", edits=[edit])
 
 
 def test_sessions_with_other_edits_get_their_own_numbers(scope):
-    """32 threads on one model, each with another head off or none."""
+    """32 threads use one model, each with a different head off, or none."""
     name = "decoder.layers.0.cross_attn"
     choices = [(), *((HeadOff(name, head=head),) for head in range(3))]
     alone = [scope.run("abc", "cba", edits=found).next_token.logits for found in choices]
@@ -447,8 +447,6 @@ def test_lists_make_the_same_edits_as_tuples() -> None:
         (lambda: Patch(fields="ab"), "fields of the other run must be in a list, got 'ab'"),
     ],
 )
-def test_what_would_be_read_as_something_else_is_refused(
-    make: Callable[[], object], said: str
-) -> None:
+def test_values_that_would_be_misread_are_refused(make: Callable[[], object], said: str) -> None:
     with unchecked(), pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         make()

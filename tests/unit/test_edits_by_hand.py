@@ -38,7 +38,7 @@ def run(model: Model, ids: list[torch.Tensor], edits=()) -> tuple[torch.Tensor, 
 def another_run(
     model: Model, ids: list[torch.Tensor]
 ) -> tuple[RecordingEdit, dict[str, PositionVectors]]:
-    """The intermediates of a run on other ids, and its head outputs."""
+    """Return the intermediates of a run on other ids, and its head outputs."""
     kept = RecordingEdit(wants_weights=True, wants_activations=True)
     _, recording = run(model, ids, [kept])
     return kept, {name: PositionVectors(site.out[0]) for name, site in recording.attention.items()}

@@ -1,4 +1,4 @@
-"""The page that a browser loads first: under which paths it is served, and what it says of the server."""
+"""The page that a browser loads first: the paths it is served under, and the server's address in it."""
 
 import asyncio
 import subprocess
@@ -13,7 +13,7 @@ from viz_app.session import cache
 
 
 def answered(path: str, method: str = "GET", kind: str = "http") -> str:
-    """Who answers a request: "page", or the app behind it."""
+    """Return who answers a request: "page", or the app behind it."""
     sent: list[dict] = []
 
     async def app(scope: dict, receive: object, send) -> None:
@@ -46,7 +46,7 @@ def test_sockets_and_other_methods_are_the_apps() -> None:
     assert answered("/task", kind="websocket") == answered("/task", "POST") == "app"
 
 
-def test_the_page_is_streamlits_and_says_first_where_the_server_is() -> None:
+def test_the_page_is_streamlits_with_the_servers_address_first() -> None:
     page = entry_page()
     first, module = page.index("BACKEND_BASE_URL"), page.index('type="module"')
     assert 'new URL("/", location.origin)' in page
@@ -67,7 +67,7 @@ def test_its_end_is_the_apps_style_and_what_shows_the_app() -> None:
     assert end.rstrip().endswith("</html>")
 
 
-def test_what_a_newcomer_sees_first_is_drawn_before_they_come(
+def test_the_first_pictures_are_drawn_before_anyone_visits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     navigation.draw_landing_page()
@@ -77,7 +77,7 @@ def test_what_a_newcomer_sees_first_is_drawn_before_they_come(
     assert cache.trace(scope, texts).fields["source"] == texts[0]
 
 
-def test_what_only_one_page_needs_is_not_loaded_before_the_first() -> None:
+def test_modules_that_only_one_page_needs_are_not_loaded_at_the_start() -> None:
     code = "import sys, viz_app.navigation; print(*(name for name in sys.modules if name.startswith('scipy')))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []

@@ -29,7 +29,7 @@ CASES = [
 
 
 def test_bleu_of_several_references_is_sacrebleus():
-    """A reference repeated counts no more than once, so filling up with the first one is another way to say the same."""
+    """A repeated reference counts only once, so padding the list with the first one gives the same score."""
     streams = [
         [c.references[k] if k < len(c.references) else c.references[0] for c in CASES]
         for k in range(3)
@@ -61,7 +61,7 @@ def by_papineni(texts: list[str], references: list[str]) -> float:
     return 100 * min(1.0, math.exp(1 - wanted / length)) * math.exp(sum(logs) / 4)
 
 
-def test_bleu_is_its_formula_and_sees_case():
+def test_bleu_follows_its_formula_and_is_case_sensitive():
     references = [
         "The cat sat on the mat and slept all day",
         "He reads a long book about Paris in the rain",
@@ -83,7 +83,7 @@ def test_bleu_of_a_perfect_and_of_an_empty_output():
 
 
 def test_the_signature_is_that_of_the_bleu_that_is_reported():
-    """Setting by setting, each held against the score: other tokens, lower case or another smoothing would give another."""
+    """Each setting is checked against the score: another tokenisation, lower case or another smoothing would change it."""
     said = dict(part.split(":") for part in signature("BLEU", CASES).split("|"))
     assert said == {
         "nrefs": "var", "case": "mixed", "eff": "no", "tok": "13a", "smooth": "exp", "version": sacrebleu.__version__,
@@ -107,7 +107,7 @@ def test_exact_match_counts_any_reference():
 
 
 def test_each_text_is_counted_for_its_own_source(scope, reversal):
-    """Sources are decoded in order of length, in batches; results come back under their numbers."""
+    """Sources are decoded in batches, in order of length; results come back in their original order."""
     words = ["abc", "d", "ab", "e", "cde", "ba"]
     texts = dict(generate_texts(scope.model, scope.tokenizer, words, batch_size=4))
     assert list(texts) == [1, 3, 2, 5, 0, 4]  # shortest first

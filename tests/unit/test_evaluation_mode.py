@@ -1,4 +1,4 @@
-"""Measures of a model in training: without dropout, and it trains on as before however they end."""
+"""Measures of a model in training run without dropout, and leave it in training mode however they end."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from models.training.task import Case, Passage
 
 
 class Stopped(Exception):
-    """Raised in the middle of a measure."""
+    """An error in the middle of a measure."""
 
 
 def stop(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""The modules in assets/examples: each opens by the command in its first line, shows every attention, and writes what it would alone."""
+"""The modules in assets/examples: each opens by the command in its first line, shows every attention, and gives its own output."""
 
 import re
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_an_example_writes_what_its_module_would_alone_and_a_mask_reaches_it(fil
     alone = module(*rows)[0]
     if (
         file.stem == "torch_transformer"
-    ):  # alone its encoder takes a fused path, by another order of sums
+    ):  # run alone, its encoder takes a fused path, which sums in another order
         assert (alone - trace.next_token.logits).abs().max() < 1e-5
     else:
         assert torch.equal(alone, trace.next_token.logits)
@@ -87,7 +87,7 @@ def test_heads_of_their_own_modules_can_be_switched_off_after_a_pass_that_record
     off = HeadOff(Where(site="layers.0.heads", heads=(2,)))
     edited = scope.run(scope.examples[0], edits=[off]).next_token.logits
     head = scope.model.module.layers[0].heads[2].value
-    head.weight.zero_()  # its outputs are zeros, as of a head switched off
+    head.weight.zero_()  # its outputs are zeros, as for a head that is switched off
     ids = torch.tensor([trace.streams["text"].ids])
     assert torch.allclose(scope.model.module(ids)[0], edited, atol=1e-6)
     assert not torch.allclose(trace.next_token.logits, edited, atol=1e-3)

@@ -1,4 +1,4 @@
-"""Other weights for a row and the answer under them, each recomputed by a second route."""
+"""Other weights for a row, and the answer under them, recomputed by a second route."""
 
 import math
 
@@ -37,7 +37,7 @@ def scopes() -> dict[str, Scope]:
 
 
 def row_in(scope: Scope, text: str = "ab cd ef", decision: int = 1, head: int = 0) -> AttentionRow:
-    """A row of the last attention of a run that leads to this decision."""
+    """Return a row of the last attention of a run that leads to this decision."""
     masked = scope.tokenizer.mask_id is not None
     texts = ("ab [MASK] ef [MASK]",) if masked else fields(scope, text)
     trace = scope.run(*texts)
@@ -46,7 +46,7 @@ def row_in(scope: Scope, text: str = "ab cd ef", decision: int = 1, head: int = 
 
 
 def js_by_hand(p: list[float], q: list[float]) -> float:
-    """The mean of two relative entropies, term by term."""
+    """Return the mean of two relative entropies, term by term."""
     terms = (
         (a * math.log(2 * a / (a + b)) if a else 0.0)
         for x, y in ((p, q), (q, p))
@@ -56,12 +56,12 @@ def js_by_hand(p: list[float], q: list[float]) -> float:
 
 
 def after(row: AttentionRow, *edits) -> torch.Tensor:
-    """The answer's distribution in a whole run with edits."""
+    """Return the answer's distribution in a whole run with edits."""
     outputs = row.scope.outputs_batch([row.trace.streams], [*row.trace.edits, *edits])[0]
     return logits_of(outputs)[row.decision].double().softmax(-1)
 
 
-def test_the_divergence_is_that_by_hand_and_bounded_by_ln_2() -> None:
+def test_the_divergence_matches_one_by_hand_and_is_at_most_ln_2() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
         p, q = (rng.dirichlet(np.full(5, 0.3)) * [1, 1, 1, 1, 1] for _ in range(2))
@@ -80,7 +80,7 @@ def test_the_divergence_is_that_by_hand_and_bounded_by_ln_2() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_new_position_answers_as_the_whole_run_does(scopes, family) -> None:
-    """The quick route (one position, many rows) against the edit in a run of its own."""
+    """The quick route (one position, many rows) is compared with a whole run under the edit."""
     row = row_in(scopes[family])
     rng, n = np.random.default_rng(1), int(row.allowed.sum())
     weights = torch.zeros(4, len(row.weights), dtype=torch.float64)
@@ -153,10 +153,10 @@ PAINTED = MaskChange(block=((4, 0), (4, 2)), allow=((4, 5), (1, 3)))
 
 @pytest.mark.parametrize("change", [WINDOW, PAINTED], ids=["preset", "painted"])
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
-def test_under_a_changed_mask_only_the_keys_that_it_allows_trade_weights(
+def test_under_a_changed_mask_only_the_allowed_keys_exchange_weights(
     scopes, family: str, change: MaskChange
 ) -> None:
-    """The run and each permutation by hand, in a forward pass under that mask."""
+    """The run and each permutation are recomputed by hand in a forward pass under that mask."""
     scope = scopes[family]
     (*_, site) = (name for name in scope.run(*fields(scope, "ab cd ef")).attention)
     edits = for_kinds(**{scope.run(*fields(scope, "ab cd ef")).attention[site].kind: change})
@@ -304,7 +304,7 @@ def test_the_quick_tests_of_one_batch_are_those_one_by_one(scopes, family) -> No
 def test_every_token_is_tried_alone_however_long_the_text(
     scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also those of the largest weights, which a search towards the smallest ones leaves out."""
+    """This includes the tokens with the largest weights, which a search towards the smallest ones skips."""
     monkeypatch.setattr(explanation, "MAX_CORNERS", 3)
     row = row_in(scopes["gpt"], "ab cd ef ab", decision=8)
     found = adversary(row, epsilon=0.4, n_steps=0, max_seconds=60.0)

@@ -96,7 +96,7 @@ def test_each_column_is_the_run_with_its_weights(name: str) -> None:
         np.testing.assert_allclose(shown["own"]["weights"], column["weights"], atol=1e-5)
         assert shown["own"]["own"] == row.weights.tolist()
         assert shown["own"]["js"] == pytest.approx(column["js"], abs=1e-4)
-        assert shown[column["name"]]["weights"] == column["weights"]  # of the run before
+        assert shown[column["name"]]["weights"] == column["weights"]  # of the previous run
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -165,7 +165,7 @@ def test_seeds_are_told_apart_by_recipe_and_compared() -> None:
     assert told["other"]["says"][2].startswith("2 other seeds: JS 0.")
 
 
-def test_sentences_turned_round() -> None:
+def test_sentences_follow_reversed_numbers() -> None:
     assert text.outcome_sentence("a", "a", 0.5, 0.4) == "Still “a” (p 0.500 → 0.400)."
     assert text.outcome_sentence("a", "b", 0.5, 0.1) == "“a” becomes “b” (p 0.500 → 0.100)."
     assert [text.probability_text(p) for p in (0, 1e-4, 0.5, 0.9999, 1)] == ["0.000", "<0.001", "0.500", ">0.999", "1.000"]  # fmt: skip
@@ -229,8 +229,8 @@ HUB = {
 
 
 @pytest.mark.parametrize("name", [*HUB, "own module"])
-def test_a_model_of_others_is_tried_as_one_of_ours(name: str, tmp_path: Path) -> None:
-    """Each column is a run under its weights as an edit, and its sentence says what that run predicts."""
+def test_a_third_party_model_is_tried_like_one_of_ours(name: str, tmp_path: Path) -> None:
+    """Each column is a run with its weights as an edit, and its sentence says what that run predicts."""
     if name == "own module":
         scope, words = watched(Written(), decode=text_of, n_ctx=31), "abc de"
     else:
@@ -257,10 +257,10 @@ def test_a_model_of_others_is_tried_as_one_of_ours(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["eng-fra", "gpt", "xlnet"])
-def test_no_message_of_a_browser_sets_a_row_that_is_none(
+def test_no_message_from_a_browser_sets_an_invalid_row(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever weights come, what is kept is a row on allowed keys that sums to 1 and that the model can run."""
+    """Whatever weights arrive, the row that is kept is on allowed keys, sums to 1 and can be run by the model."""
     run = run_of(name)
     kinds = explanation._kinds(run.trace)
     site = list(kinds.values())[-1][-1]

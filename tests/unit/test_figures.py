@@ -1,4 +1,4 @@
-"""The pure drawing: what goes into a picture is what `models` computed, and nothing is lost on the way."""
+"""Drawing without Streamlit: a picture holds what `models` computed, and nothing is lost on the way."""
 
 import csv
 import xml.etree.ElementTree as ElementTree
@@ -40,7 +40,7 @@ TERMS = words.terms("translation", ("en", "fr"))
 
 @pytest.fixture(scope="module")
 def random_scope() -> Scope:
-    """A model that has learned nothing: enough for pictures of what it computes."""
+    """An untrained model: enough for pictures of what it computes."""
     tokenizer = Tokenizer.characters("abcde=@")
     model = random_model(vocab_size=tokenizer.vocab_size)
     return Scope(
@@ -54,7 +54,7 @@ def trace(random_scope: Scope) -> Trace:
 
 
 def random_trace(n_source: int, n_target: int, **sizes: int) -> Trace:
-    """A run of a random model over random tokens, for pictures of any size."""
+    """Return a run of a random model over random tokens, for pictures of any size."""
     model = random_model(n_ctx=max(n_source, n_target), **sizes)
     source, target = (torch.randint(4, 31, (1, n)) for n in (n_source, n_target))
     with torch.inference_mode(), record() as recording:
@@ -71,7 +71,7 @@ def random_trace(n_source: int, n_target: int, **sizes: int) -> Trace:
 # --- payload
 
 
-def test_a_payload_comes_back_as_it_went() -> None:
+def test_a_payload_survives_a_round_trip() -> None:
     arrays = {
         "a": np.arange(7, dtype=np.uint8),
         "b": np.linspace(0, 1, 15, dtype=np.float32).reshape(3, 5),
@@ -101,7 +101,7 @@ def test_the_heads_payload_holds_the_models_weights_exactly(trace: Trace) -> Non
             assert (len(header["queries"]), len(header["keys"])) == arrays["weights"].shape
 
 
-def test_a_blocked_cell_names_its_masks_like_the_back_end(trace: Trace) -> None:
+def test_a_blocked_cell_names_its_masks_as_the_back_end_does(trace: Trace) -> None:
     site = trace.attention["decoder.layers.0.self_attn"]
     bits = blocked_bits(site)
     for q in range(site.n_query):
@@ -111,7 +111,7 @@ def test_a_blocked_cell_names_its_masks_like_the_back_end(trace: Trace) -> None:
     assert bits[0, -1] != 0
 
 
-def test_the_title_says_what_the_picture_is(trace: Trace) -> None:
+def test_the_title_names_the_picture(trace: Trace) -> None:
     header, _ = unpack(
         head_payload(trace, trace.attention["decoder.layers.1.cross_attn"], 2, TERMS)
     )
@@ -167,7 +167,7 @@ def test_many_heads_of_a_long_text_stay_under_a_megabyte() -> None:
     assert block_side(127, 127, MAX_THUMBNAIL_SIDE) == 2
 
 
-def test_the_largest_weight_of_a_head_is_told_where_colours_are_shares_of_a_row() -> None:
+def test_the_largest_weight_of_a_head_is_sent_where_colours_are_relative_to_the_row() -> None:
     long = random_trace(131, 7)
     blocks = unpack(overview(long, TERMS))[0]["blocks"]
     assert [block["byRow"] for block in blocks] == [True, False, True]
@@ -227,7 +227,7 @@ def test_a_mask_of_one_head_is_drawn_in_that_head_only() -> None:
 def test_weights_that_an_edit_sets_are_drawn_of_all_heads(
     monkeypatch: pytest.MonkeyPatch, at_once: int, k: int
 ) -> None:
-    """One head is spread evenly over three source tokens, one row of another reads one token."""
+    """One head is spread evenly over three source tokens; one row of another reads a single token."""
     monkeypatch.setattr("viz_app.drawing.overview.MAX_WEIGHTS_AT_ONCE", at_once)
     name = "decoder.layers.1.cross_attn"
     even = HeadOff(Where(site=name, heads=(2,)), baseline="uniform")
@@ -279,7 +279,7 @@ def test_spaces_and_control_characters_are_visible() -> None:
     assert visible("a b\t\u0007") == "a·b·U+0007"
 
 
-# --- files to take away
+# --- downloads
 
 
 def test_the_csv_gives_back_every_weight(trace: Trace) -> None:

@@ -1,5 +1,5 @@
-"""Files of a text too long to hold all its weights at once: written piece by piece, they say the same; what is drawn is what the
-page shows."""
+"""Files of a text too long to hold all its weights at once: written piece by piece, they hold the same numbers, and their drawings
+show what the page shows."""
 
 import asyncio
 import csv
@@ -33,7 +33,7 @@ from viz_app.views.masks.payloads import MaskChoices, masked_views
 TERMS = words.terms("language")
 N, K = 601, 3  # 600 letters and <s>; in at most 256 blocks of 3
 TEXT = ("abcdeabcddeabcabdcea" * 30)[: N - 1]
-SLAB = 23 * N  # weights worked out together
+SLAB = 23 * N  # weights computed together
 TILE = (300, 5)
 
 
@@ -54,7 +54,7 @@ def site(trace: Trace) -> AttentionSite:
 
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many scores or weights are worked out at a time, each time."""
+    """The numbers of scores or weights computed together, one for each time."""
     monkeypatch.setattr(pooling, "SLAB", SLAB)
     found = []
 
@@ -74,7 +74,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def taken(file: Iterator[bytes]) -> tuple[int, int]:
-    """The size of a file, and how many bytes are held at the most while its pieces are made and let go."""
+    """Return the size of a file, and the most bytes held while its pieces are made and released."""
     tracemalloc.start()
     try:
         return sum(map(len, file)), tracemalloc.get_traced_memory()[1]
@@ -82,7 +82,7 @@ def taken(file: Iterator[bytes]) -> tuple[int, int]:
         tracemalloc.stop()
 
 
-def test_a_table_of_a_long_text_says_every_weight(
+def test_a_table_of_a_long_text_holds_every_weight(
     trace: Trace, site: AttentionSite, together: list[int]
 ) -> None:
     heading, *rows = csv.reader(export.weights_csv(trace, site, 2))
@@ -108,7 +108,7 @@ def test_arrays_of_a_long_text_have_every_weight(
         assert held["key_tokens"].tolist() == ["[start]", *TEXT]
 
 
-def test_what_is_written_of_a_short_text_is_what_the_site_says_of_it() -> None:
+def test_the_files_of_a_short_text_hold_the_numbers_of_its_site() -> None:
     run = letters("gpt").run("abcde", None)
     for name, one in run.attention.items():
         with saved(export.head_npz(run, one, 1)) as held:
@@ -138,10 +138,10 @@ def test_all_heads_of_a_long_text_are_the_cells_of_their_pictures(
         )
 
 
-def test_a_file_is_never_there_at_once(
+def test_a_file_is_never_in_memory_as_a_whole(
     trace: Trace, site: AttentionSite, together: list[int]
 ) -> None:
-    """Neither its n² weights nor its text: what is held grows with a row, not with the rows."""
+    """Neither its n² weights nor its text are held: memory grows with the length of a row, not with their number."""
     for make, name, least in (
         (export.weights_csv, "a.csv", 4 * N * N),
         (export.head_npz, "a.npz", N * N),
@@ -153,7 +153,7 @@ def test_a_file_is_never_there_at_once(
         )  # bytes, labels among them; in float32 the weights alone take 4 × N × N
 
 
-def test_of_a_changed_mask_no_more_is_worked_out_at_once(
+def test_under_a_changed_mask_no_more_is_computed_at_once(
     scope: Scope, trace: Trace, together: list[int]
 ) -> None:
     choices = MaskChoices("", "", 0, "self", "decoder.layers.1.self_attn", 2)
@@ -295,7 +295,7 @@ def test_rows_that_are_missing_are_named() -> None:
 # the buttons
 
 
-def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_what_they_have(
+def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_lists_their_content(
     scope: Scope, trace: Trace, site: AttentionSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links: dict[str, str] = {}
@@ -331,11 +331,11 @@ def test_files_of_a_long_text_are_sent_while_they_are_made_and_the_page_says_wha
 
 
 def named(data: dict) -> dict[str, str]:
-    """The address of each file, by its label."""
+    """Return the address of each file, by its label."""
     return {file["label"]: file["url"] for file in data["files"]}
 
 
-def test_a_file_that_nobody_offers_is_not_there() -> None:
+def test_a_file_that_is_not_offered_is_not_found() -> None:
     status, _, body = fetched("/file/x")
     assert (status, body) == (
         404,
@@ -344,7 +344,7 @@ def test_a_file_that_nobody_offers_is_not_there() -> None:
 
 
 def fetched(url: str) -> tuple[int, dict[str, str], bytes]:
-    """What the server answers: status, headers, body."""
+    """Return the server's answer: status, headers, body."""
     sent: list[dict] = []
 
     async def send(message: dict) -> None:
