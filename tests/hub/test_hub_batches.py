@@ -1,4 +1,4 @@
-"""Texts of different lengths in one batch: each answers as it does alone, or the model takes none beside another."""
+"""Texts of different lengths in one batch: each gives the answer it gives alone, or the model runs one text at a time."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ TEXTS = "5 6 7", "8 9 10 11 12 13"
 _END = {"eos_token_id": 3, "vocab_size": 53}
 XLNET = {"vocab_size": 53, "d_model": 24, "n_head": 3, "n_layer": 2, "d_inner": 31, "num_labels": 3}
 CASES = {
-    "XLNetForSequenceClassification": ("XLNetConfig", XLNET, False),  # reads the last place
+    "XLNetForSequenceClassification": ("XLNetConfig", XLNET, False),  # reads the last position
     "T5ForConditionalGeneration": ("T5Config", _T5, True),
     "BertForSequenceClassification": ("BertConfig", _WIDE | {"num_labels": 3}, True),
     "GPT2ForSequenceClassification": (
@@ -34,7 +34,9 @@ def opened(name: str, folder: Path, **more: object) -> Scope:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_text_answers_as_alone_or_none_runs_beside_another(name: str, tmp_path: Path) -> None:
+def test_each_text_gives_its_own_answer_or_texts_run_one_at_a_time(
+    name: str, tmp_path: Path
+) -> None:
     scope = opened(name, tmp_path)
     assert scope.model.pads == CASES[name][2]
     assert scope.model.pads == probe.answers_beside_a_longer_text(scope.model)
@@ -54,7 +56,7 @@ def test_each_text_answers_as_alone_or_none_runs_beside_another(name: str, tmp_p
 
 
 def test_a_model_that_fails_on_a_batch_takes_one_text_at_a_time(tmp_path: Path) -> None:
-    """The library's mask of an XLNet that looks back is of one row."""
+    """The library's mask for an XLNet that looks back only is made for one row."""
     scope = opened("XLNetForSequenceClassification", tmp_path, attn_type="uni")
     assert not scope.model.pads
     assert scope.run(TEXTS[0]).attention
@@ -66,7 +68,7 @@ def test_a_model_that_fails_on_a_batch_takes_one_text_at_a_time(tmp_path: Path) 
 
 
 def test_keys_and_values_are_made_of_what_the_site_names_as_their_input(tmp_path: Path) -> None:
-    """W·x by hand: of a cross-attention, x is the other text's."""
+    """W·x is computed by hand; for a cross-attention, x comes from the other text."""
     Case("BartForConditionalGeneration", "BartConfig", _SEQ).save(tmp_path)
     trace = models.load(tmp_path, device="cpu").run("5 6 7 8 9", "10 11 12")
     assert {site.role for site in trace.attention.values()} == {"self", "cross"}
@@ -87,7 +89,7 @@ def test_keys_and_values_are_made_of_what_the_site_names_as_their_input(tmp_path
 @pytest.mark.parametrize(
     ("name", "place"), [("GPT2ForSequenceClassification", -1), ("BertForSequenceClassification", 0)]
 )
-def test_the_token_that_answers_is_the_one_whose_state_the_head_reads(
+def test_the_answering_token_is_the_one_whose_state_the_head_reads(
     name: str, place: int, tmp_path: Path
 ) -> None:
     scope = opened(name, tmp_path)
@@ -112,7 +114,7 @@ def test_the_token_that_answers_is_the_one_whose_state_the_head_reads(
 def test_a_classifier_without_padding_reads_rows_of_one_length_at_once(
     name: str, config: str, sizes: dict[str, object], tmp_path: Path
 ) -> None:
-    """Effects of heads ask for one text under several edits in one batch."""
+    """Effects of heads run one text under several edits in one batch."""
     module = Case(name, config, sizes | {"pad_token_id": None}).save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     assert not scope.model.pads

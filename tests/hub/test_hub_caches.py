@@ -1,5 +1,5 @@
-"""Models whose library keeps no cache, or another than keys and values, write what `generate` writes; and it is measured which
-models look back only."""
+"""Models whose library keeps no cache, or one that is not of keys and values, generate what `generate` does; and causality is
+measured, not assumed."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ _GPT = {"vocab_size": 53, "n_embd": 22, "n_head": 2, "n_layer": 2, "n_positions"
 _BLOOM = {"vocab_size": 53, "hidden_size": 22, "n_head": 2, "n_layer": 2, "eos_token_id": None}
 _CTRL = {"vocab_size": 53, "n_embd": 22, "n_head": 2, "n_layer": 2, "n_positions": 61, "dff": 31}
 QWEN3_NEXT = Case("Qwen3NextForCausalLM", "Qwen3NextConfig", _SIZES | _LINEAR | _SHARED)
-# the case, and which cache bears out: (it can be kept, it goes back)
+# the case, and which cache is confirmed: (it can be kept, it can be rewound)
 KEEPS: list[tuple[Case, tuple[bool, bool]]] = [
     (Case("OpenAIGPTLMHeadModel", "OpenAIGPTConfig", _GPT), (False, False)),
     (Case("JambaForCausalLM", "JambaConfig", _SIZES | _JAMBA), (True, False)),
@@ -80,7 +80,7 @@ def generated(scope: Scope, given: tuple[int, ...]) -> list[int]:
 
 @pytest.mark.parametrize(("case", "keeps"), KEEPS, ids=[case.model for case, _ in KEEPS])
 @unchecked()
-def test_it_writes_what_generate_writes(
+def test_it_generates_the_text_of_generate(
     tmp_path: Path, case: Case, keeps: tuple[bool, bool]
 ) -> None:
     scope = opened(tmp_path, case)
@@ -102,7 +102,7 @@ def test_it_writes_what_generate_writes(
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("case", MIXTURES, ids=lambda case: case.model)
-def test_a_mixture_of_experts_writes(tmp_path: Path, case: Case, seed: int) -> None:
+def test_a_mixture_of_experts_generates(tmp_path: Path, case: Case, seed: int) -> None:
     scope = opened(tmp_path, case, seed)
     assert isinstance(scope.model, CausalLM)
     given = scope.input_ids(GIVEN)
@@ -111,8 +111,8 @@ def test_a_mixture_of_experts_writes(tmp_path: Path, case: Case, seed: int) -> N
 
 
 @pytest.mark.parametrize("std", [0.3, 0.02, 1e-3])
-def test_a_model_that_looks_ahead_does_not_write(tmp_path: Path, std: float) -> None:
-    """Weights so small that another last token moves the earlier logits by less than rounding would in half precision."""
+def test_a_model_that_looks_ahead_does_not_generate(tmp_path: Path, std: float) -> None:
+    """The weights are so small that another last token changes the earlier logits by less than half precision could show."""
     sizes = BY_NAME["BertForMaskedLM"].sizes
     scope = opened(tmp_path / "ahead", Case("BertLMHeadModel", "BertConfig", sizes), std=std)
     assert not scope.model.can_write
@@ -122,7 +122,7 @@ def test_a_model_that_looks_ahead_does_not_write(tmp_path: Path, std: float) -> 
 
 @torch.no_grad()
 @unchecked()
-def test_a_row_past_the_length_at_which_angles_change_is_read_whole(tmp_path: Path) -> None:
+def test_beyond_the_length_at_which_angles_change_rows_are_read_whole(tmp_path: Path) -> None:
     factors = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8, "factor": 4.0}
     rope = {"rope_type": "longrope", "original_max_position_embeddings": 13, **factors}
     sizes = _SIZES | {"max_position_embeddings": 61, "rope_parameters": rope | {"rope_theta": 1e4}}
@@ -152,7 +152,7 @@ COUNTING = [
 
 @torch.no_grad()
 def step_by_step(module: Any, given: tuple[int, ...]) -> list[int]:
-    """What the library's own cache leads to; its `generate` numbers the positions of these models from 0."""
+    """Return the text that the library's own cache leads to; its `generate` numbers the positions of these models from 0."""
     row, past, written = torch.tensor([given]), None, []
     for _ in range(MOST):
         output = module(input_ids=row, past_key_values=past, use_cache=True)
@@ -163,7 +163,7 @@ def step_by_step(module: Any, given: tuple[int, ...]) -> list[int]:
 
 @pytest.mark.parametrize("case", COUNTING, ids=lambda case: case.model)
 @unchecked()
-def test_a_model_that_writes_its_own_padding_counts_it_alike_with_and_without_a_cache(
+def test_generated_padding_is_counted_alike_with_and_without_a_cache(
     tmp_path: Path, case: Case
 ) -> None:
     """Without a cache the library's positions skip <pad>; token by token with one, they do not."""
@@ -174,7 +174,7 @@ def test_a_model_that_writes_its_own_padding_counts_it_alike_with_and_without_a_
     model, given = scope.model, scope.input_ids(GIVEN)
     assert (model.can_cache, model.can_go_back) == (True, True)
     wanted: list[int] = []
-    while not 1 < wanted.count(1) < MOST:  # it writes <pad> now and then
+    while not 1 < wanted.count(1) < MOST:  # it generates <pad> now and then
         with torch.no_grad():
             model.module.lm_head.bias[1] += 0.5
         wanted = step_by_step(model.module, given)

@@ -1,4 +1,4 @@
-"""Edits of models of other libraries: attention that is called or part of a torch layer, and intermediates by module path."""
+"""Edits of other libraries' models: attention that is called or part of a torch layer, and intermediates by module path."""
 
 import copy
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def scopes(hub_scope: Callable[[str], Scope]) -> dict[str, Scope]:
 
 
 def own() -> Scope:
-    """A torch layer, whose attention is one call of F.multi_head_attention_forward."""
+    """A torch layer whose attention is one call of F.multi_head_attention_forward."""
     torch.manual_seed(1)
     embedding = nn.Embedding(31, 22)
     layer = nn.TransformerEncoderLayer(22, 2, 31, dropout=0.0, batch_first=True)
@@ -127,14 +127,14 @@ TOKENS, ROW = (1, 3), 1
 
 
 def added(value: torch.Tensor) -> torch.Tensor:
-    """What Added makes of a value: a ramp more, at these tokens of this row."""
+    """Apply the edit Added: add a ramp at these tokens of this row."""
     amount = torch.zeros(2, 5, value.shape[-1])
     amount[ROW, TOKENS] = ramp(value.shape[-1])
     return value + amount.reshape(value.shape)
 
 
 def with_hooks(module: nn.Module, places: str) -> nn.Module:
-    """A copy of a library's module with the change made by hooks, written without the product."""
+    """Return a copy of a library's module with the change made by hooks, without the product."""
     module = copy.deepcopy(module)
     of_input, paths = (
         places.startswith("input of "),
@@ -155,7 +155,7 @@ def with_hooks(module: nn.Module, places: str) -> nn.Module:
 
 @pytest.mark.parametrize(("name", "activation", "places"), BY_HAND)
 @torch.no_grad()
-def test_an_edited_intermediate_is_as_one_that_hooks_change(scopes, name, activation, places):
+def test_an_edited_intermediate_equals_one_changed_by_hooks(scopes, name, activation, places):
     model = scopes[name].model
     exact = copy.deepcopy(model).double()  # the two routes add up in another order
     inputs = {"input_ids": IDS, **({"decoder_input_ids": IDS} if model.translates else {})}
@@ -183,8 +183,8 @@ def logits_of(model: nn.Module) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", LAYERED)
-def test_every_edited_stream_goes_on_into_its_layer(scopes, name):
-    """x' + sublayer(x') is what the next part begins with, of every stream of each layout."""
+def test_every_edited_stream_reaches_its_layer(scopes, name):
+    """The next part begins with x' + sublayer(x'), for every stream of each layout."""
     model = scopes[name].model
     assert model.sublayers
     for part in model.sublayers:

@@ -1,4 +1,4 @@
-"""Models of Hugging Face that label, compare or encode: each opens, and its logits, attentions and answer are the library's."""
+"""Hugging Face models that label, compare or encode: each opens, and its logits, attentions and answer are the library's."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +40,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @torch.no_grad()
 def library(folder: Path, name: str) -> Any:
-    """The library's own answer to the same texts, tokenised by itself."""
+    """Return the library's own answer to the same texts, tokenised by the library."""
     module = getattr(transformers, name).from_pretrained(folder, attn_implementation="eager").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     first, *others = texts(name)
@@ -124,7 +124,7 @@ def test_each_token_is_named_by_its_class(folders: dict[str, Path]) -> None:
     assert trace.output == " ".join(inside)
 
 
-def test_each_choice_is_a_row_of_its_own_behind_the_question(folders: dict[str, Path]) -> None:
+def test_each_choice_is_a_separate_row_after_the_question(folders: dict[str, Path]) -> None:
     _, trace, made = run(folders, "BertForMultipleChoice")
     found, choices = trace.outputs["choice"], texts("BertForMultipleChoice")[1:]
     assert found.names == choices
@@ -166,7 +166,7 @@ def test_a_decoder_begins_with_the_texts_last_token_if_its_library_wraps_it(tmp_
     assert trace.outputs["classes"].position == len(row) - 2  # the library reads the end token
 
 
-def test_an_opt_whose_stream_is_projected_reads_out_as_it_answers(tmp_path: Path) -> None:
+def test_the_lens_of_an_opt_with_a_projected_stream_ends_in_its_answer(tmp_path: Path) -> None:
     sizes = {"hidden_size": 22, "num_attention_heads": 2, "ffn_dim": 31, "num_hidden_layers": 2}
     more = {"vocab_size": VOCABULARY, "max_position_embeddings": 61, "word_embed_proj_dim": 14}
     module = Case("OPTForCausalLM", "OPTConfig", sizes | more).save(tmp_path / "opt")
@@ -260,7 +260,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", list(REFUSED))
-def test_a_model_without_attention_between_tokens_is_refused_by_what_it_does(
+def test_a_model_without_attention_between_tokens_is_refused_with_the_reason(
     tmp_path: Path, name: str
 ) -> None:
     config, sizes, sentence = REFUSED[name]
@@ -270,7 +270,7 @@ def test_a_model_without_attention_between_tokens_is_refused_by_what_it_does(
 
 
 class Calling(nn.Module):
-    """Attends by a function of torch, and takes no softmax itself."""
+    """A module that attends with a function of torch, and takes no softmax itself."""
 
     def __init__(self, attend: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
@@ -281,7 +281,7 @@ class Calling(nn.Module):
         return self.attend(self.embedding(input_ids))
 
 
-def test_a_softmax_inside_torchs_attention_is_one() -> None:
+def test_a_softmax_inside_torchs_attention_counts_as_one() -> None:
     layer = nn.MultiheadAttention(6, 2, batch_first=True).eval()
     calls = [
         lambda x: F.scaled_dot_product_attention(x, x, value=x),
@@ -299,7 +299,7 @@ def test_a_softmax_inside_torchs_attention_is_one() -> None:
 def test_two_texts_of_two_stacks_are_two_blocks_that_share_the_row(
     made: str, tmp_path: Path
 ) -> None:
-    """The library's tokenizer tells the texts apart; its cross-attention is shared out by them."""
+    """The library's tokenizer separates the texts; its cross-attention is split between them."""
     sizes = (_SEQ | _END if made == "Bart" else _T5 | _END) | {"vocab_size": SIZE, "num_labels": 3}
     Case(f"{made}ForSequenceClassification", f"{made}Config", sizes).save(tmp_path)
     tokenizer = library_tokenizer(tmp_path, SIZE)
@@ -330,12 +330,12 @@ def test_two_texts_of_two_stacks_are_two_blocks_that_share_the_row(
     ("names", "said"),
     [
         (("O", "B-PER", "I-PER"), True),
-        (("O", "I-PER", "I-LOC"), False),  # I- begins names there
+        (("O", "I-PER", "I-LOC"), False),  # I- begins entities there
         (("O", "B-PER", "B-LOC"), False),
         (("B-PER", "I-PER"), False),
     ],
 )
-def test_the_convention_of_labels_is_told_where_all_of_it_is_used(
+def test_the_labelling_convention_is_explained_if_all_of_it_is_used(
     names: tuple[str, ...], said: bool
 ) -> None:
     output = TokenClasses("text", names, torch.zeros(2, len(names)))

@@ -1,5 +1,5 @@
-"""What each part of a layer adds in models of Hugging Face: against the hidden states that the library hands out, hooks on its
-modules, and its own output path."""
+"""The part that each sublayer adds in Hugging Face models: against the library's hidden states, hooks on its modules, and its own
+output path."""
 
 import copy
 import csv
@@ -84,7 +84,7 @@ WRITING = [
 def opened(
     tmp_path_factory: pytest.TempPathFactory, hub_scope: Callable[[str], Scope]
 ) -> Callable[[str], Scope]:
-    """Each model, saved and opened when it is first asked for."""
+    """A function that returns a model by name, saved and opened on first use."""
     root = tmp_path_factory.mktemp("layers")
 
     @cache
@@ -118,7 +118,9 @@ def hidden(made: Any, stream: str) -> list[torch.Tensor]:
     return [state[0] for state in made[name]]
 
 
-def test_a_writer_whose_head_is_more_than_a_matrix_shows_its_stream(tmp_path: Path) -> None:
+def test_a_generating_model_whose_head_is_more_than_a_matrix_shows_its_stream(
+    tmp_path: Path,
+) -> None:
     sizes = BY_NAME["ElectraForMaskedLM"].sizes | {"is_decoder": True}
     Case("ElectraForCausalLM", "ElectraConfig", sizes).save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
@@ -165,8 +167,8 @@ def test_the_stream_between_layers_is_the_librarys_hidden_states(opened, name: s
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_what_is_said_of_a_part_is_what_its_modules_took_and_gave(opened, name: str) -> None:
-    """By hooks in a pass without a recording: W₁'s product, what goes into the product behind the activation, and the norm."""
+def test_the_numbers_of_a_part_are_the_inputs_and_outputs_of_its_modules(opened, name: str) -> None:
+    """Hooks in an unrecorded pass give W₁'s product, the input of the product after the activation, and the norm."""
     scope = opened(name)
     trace, seen = run(scope), {}
     _, norm, norm_name, activation = KNOWN[name]
@@ -255,7 +257,7 @@ def test_every_check_passes_and_one_number_moved_fails_it(opened, name: str) -> 
 
 @pytest.mark.parametrize("name", WRITING)
 def test_the_lens_reads_a_state_as_the_librarys_output_path_does(opened, name: str) -> None:
-    """The library itself stops there: its later layers are taken out of a copy."""
+    """The library stops there itself: its later layers are removed from a copy."""
     scope = opened(name)
     trace = run(scope)
     stream = scope.model.writes
@@ -285,7 +287,7 @@ CLASSIFIERS = {
 
 
 def classifier(name: str) -> Case:
-    """Of a family that the table has another model of."""
+    """Return a classifier of a family that is in the table with another head."""
     family = name.removesuffix("ForSequenceClassification")
     case = next(case for each, case in BY_NAME.items() if each.startswith(family))
     return replace(case, model=name, sizes=case.sizes | {"num_labels": 3})
@@ -295,7 +297,7 @@ def classifier(name: str) -> Case:
 def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
     tmp_path: Path, name: str
 ) -> None:
-    """The library's own model, asked for its classes with the last layers taken out and the stream put in their place."""
+    """The library's own model classifies with its last layers removed and the stream put in their place."""
     library = classifier(name).save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     run = CurrentRun(scope, scope.run(LONG))
@@ -348,16 +350,14 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(
 
 
 def _in_place_of(made: Any, state: torch.Tensor, place: int) -> Any:
-    """What a layer makes, with another vector at this place."""
+    """Return the output of a layer with another vector at this position."""
     stream = (made[0] if isinstance(made, tuple) else made).clone()
     stream[0, place] = state
     return (stream, *made[1:]) if isinstance(made, tuple) else stream
 
 
 @pytest.mark.parametrize("name", [*CLASSIFIERS, "BertModel", "GPT2Model"])
-def test_a_stack_is_named_by_what_its_attention_looks_at_and_not_by_what_it_is_asked(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_stack_is_named_by_its_mask_and_not_by_its_task(tmp_path: Path, name: str) -> None:
     looks_back = name.startswith(("GPT2", "Llama"))
     case = (
         BY_NAME["GPT2LMHeadModel"] if name == "GPT2Model" else BY_NAME.get(name) or classifier(name)
@@ -380,7 +380,7 @@ def test_a_stack_is_named_by_what_its_attention_looks_at_and_not_by_what_it_is_a
     assert unpack(made)[0]["oneTitle"] == f"{stack.capitalize()} layer 1, in full"
 
 
-def test_a_head_that_a_run_does_not_bear_out_is_not_read(
+def test_a_head_that_a_run_does_not_confirm_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     classifier("GPT2ForSequenceClassification").save(tmp_path)
@@ -399,7 +399,7 @@ def test_a_head_that_a_run_does_not_bear_out_is_not_read(
 def test_layers_that_do_not_add_up_are_not_claimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A layout that is told wrongly: what a short run does not bear out is left out, and nothing is recorded of it."""
+    """The layout is declared wrongly: a layout that a short run does not confirm is dropped, and nothing of it is recorded."""
     wrong = replace(layouts.LAYOUTS[0][0], norm="post", last_norm="")
     monkeypatch.setattr(layouts, "LAYOUTS", ((wrong,),))
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
@@ -408,13 +408,13 @@ def test_layers_that_do_not_add_up_are_not_claimed(
     assert not [name for name in run(scope).activations if "resid" in name or "ff_" in name]
 
 
-def test_an_activation_is_told_by_what_it_makes() -> None:
+def test_an_activation_is_recognised_by_its_values() -> None:
     assert layer_map.activation_of(torch.nn.ReLU()) == "relu"
     assert layer_map.activation_of(torch.nn.GELU("tanh")) == "gelu tanh"
     assert layer_map.activation_of(torch.nn.Hardswish()) == ""
 
 
-def test_of_a_text_too_long_for_it_the_page_says_so(
+def test_the_page_says_that_a_text_is_too_long_for_it(
     opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(layer_map, "MAX_INNER_NUMBERS", 22 * 10)
@@ -525,7 +525,7 @@ def test_the_page_names_what_this_family_does(
 
 
 def test_parallel_parts_point_to_the_stream_that_both_read(opened) -> None:
-    """Also in the table, whose mean and spread before the norm are those of that stream."""
+    """So does the table, whose mean and spread before the norm are those of that stream."""
     scope = opened("GPT-NeoX")
     trace = run(scope)
     view = token_view(CurrentRun(scope, trace), LayerChoices(scope.model.streams[0], 1, POSITION))
@@ -533,7 +533,7 @@ def test_parallel_parts_point_to_the_stream_that_both_read(opened) -> None:
     norms = [row["LayerNorm of"] for row in table]
     assert norms == ["before", "stream before the layer"] * (len(norms) // 2)
     for i, (row, part) in enumerate(zip(table, view.parts, strict=True)):
-        stream = view.parts[i - i % 2].before  # of the layer's first part
+        stream = view.parts[i - i % 2].before  # from the layer's first part
         cosine = torch.cosine_similarity(part.added, stream, dim=0)
         assert float(row["cosine with stream"]) == pytest.approx(float(cosine), abs=1e-5)
         assert float(row["mean before LayerNorm"]) == pytest.approx(float(stream.mean()), abs=1e-5)
@@ -541,7 +541,7 @@ def test_parallel_parts_point_to_the_stream_that_both_read(opened) -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", ["GPT-NeoX", "Llama", "BERT"])
-def test_in_half_precision_the_parts_add_up_to_what_that_rounds(
+def test_in_half_precision_the_parts_add_up_to_the_rounded_sum(
     tmp_path: Path, name: str, dtype: str
 ) -> None:
     KNOWN[name][0].save(tmp_path)
@@ -555,8 +555,8 @@ def test_in_half_precision_the_parts_add_up_to_what_that_rounds(
 
 
 @pytest.mark.parametrize("kind", ["gemma", "llama", "t5", "cohere", "olmo"])
-def test_a_norm_by_its_formula_is_what_its_module_makes(kind: str) -> None:
-    """Also where the gain is 1 + the weight, where a norm subtracts the mean, and where it has no weight."""
+def test_a_norm_by_its_formula_equals_the_modules_output(kind: str) -> None:
+    """This includes norms whose gain is 1 + the weight, that subtract the mean, and that have no weight."""
     norms = {
         "gemma": lambda d: modeling("gemma").GemmaRMSNorm(d),
         "llama": lambda d: modeling("llama").LlamaRMSNorm(d),
@@ -577,7 +577,7 @@ def modeling(kind: str) -> Any:
     return importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
 
 
-def test_of_a_mixture_of_experts_the_sum_is_shown_and_no_units_inside(
+def test_a_mixture_of_experts_shows_its_sum_and_no_inner_units(
     tmp_path: Path,
 ) -> None:
     save("mixtral", tmp_path)

@@ -1,6 +1,6 @@
 """Layers of third-party models whose norms, sums and logits are not GPT-2's or BERT's.
 
-Held against hooks on the library's modules in a pass that records nothing.
+Compared with hooks on the library's modules in an unrecorded pass.
 """
 
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ def opened(kind: str, folder: Path, **sizes: Any) -> Scope:
 
 @contextmanager
 def seen(module: nn.Module) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
-    """Path of a module → the first tensor that it took and the first that it gave."""
+    """Return path of a module → its first input tensor and its first output tensor."""
     found: dict[str, tuple[Tensor, Tensor]] = {}
 
     def note(path: str) -> Any:
@@ -91,7 +91,9 @@ def row(t: Tensor, d_model: int) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", NORMS)
-def test_the_parts_of_a_layer_are_what_its_modules_took_and_gave(tmp_path: Path, kind: str) -> None:
+def test_the_parts_of_a_layer_are_the_inputs_and_outputs_of_its_modules(
+    tmp_path: Path, kind: str
+) -> None:
     norm, has_out_norm, type_of_norm, words = NORMS[kind]
     scope = opened(kind, tmp_path)
     trace = scope.run(TEXT)
@@ -118,7 +120,7 @@ def test_the_parts_of_a_layer_are_what_its_modules_took_and_gave(tmp_path: Path,
 
 
 @pytest.mark.parametrize("kind", ["gemma2", "olmo2"])
-def test_a_number_moved_behind_or_before_the_norm_of_an_output_fails_a_check(
+def test_a_number_changed_before_or_after_the_norm_of_an_output_fails_a_check(
     tmp_path: Path, kind: str
 ) -> None:
     scope = opened(kind, tmp_path)
@@ -134,7 +136,7 @@ def test_a_number_moved_behind_or_before_the_norm_of_an_output_fails_a_check(
         assert not all(check.passed for check in checks)
 
 
-def test_the_page_shows_an_output_before_and_behind_its_norm(tmp_path: Path) -> None:
+def test_the_page_shows_an_output_before_and_after_its_norm(tmp_path: Path) -> None:
     scope = opened("gemma2", tmp_path)
     run = CurrentRun(scope, scope.run(TEXT))
     header, _ = unpack(on_screen(layer_payloads(run, LayerChoices("text", 0, TOKEN)))["layer"])
@@ -199,7 +201,7 @@ def test_a_residual_multiplier_is_measured_and_named(tmp_path: Path) -> None:
     assert "multiplied" not in text.explain_stream(list(plain.model.sublayers), "")
 
 
-def test_two_parts_beside_each_other_share_the_factor(tmp_path: Path) -> None:
+def test_parallel_parts_share_the_factor(tmp_path: Path) -> None:
     scope = opened("granitemoeshared", tmp_path, residual_multiplier=0.3)
     assert [s.scale for s in scope.model.sublayers] == pytest.approx([0.3] * 6, rel=1e-5)
     assert [bool(s.before) for s in scope.model.sublayers] == [True, True, False] * 2
@@ -216,7 +218,7 @@ def test_two_parts_beside_each_other_share_the_factor(tmp_path: Path) -> None:
         ("llama", {}, UNCHANGED),
     ],
 )
-def test_what_becomes_of_the_logits_is_measured(
+def test_the_scaling_and_capping_of_logits_is_measured(
     tmp_path: Path, kind: str, sizes: dict[str, float], change: LogitChange
 ) -> None:
     scope = opened(kind, tmp_path, **sizes)
@@ -230,7 +232,7 @@ def test_what_becomes_of_the_logits_is_measured(
 
 
 def test_a_cap_is_measured_in_half_precision_and_on_small_logits() -> None:
-    """The model's own change in its own dtype; far above the logits, another cap is as near as rounding."""
+    """The model's own change is measured in its own dtype; far above the logits, any two caps differ by less than rounding."""
     for dtype, size in ((torch.bfloat16, 4), (torch.float16, 4), (torch.float32, 0.3)):
         logits = (size * torch.randn(3, 97)).to(dtype)
         for cap in (0.0, 30.0, 50.0):
@@ -240,7 +242,7 @@ def test_a_cap_is_measured_in_half_precision_and_on_small_logits() -> None:
         assert (change.scale, change.cap) == (pytest.approx(5, rel=1e-2), 30.0)
 
 
-def test_half_precision_hides_no_layers_and_adds_no_factor(tmp_path: Path) -> None:
+def test_half_precision_neither_hides_layers_nor_adds_a_factor(tmp_path: Path) -> None:
     save("vaultgemma", tmp_path)
     scope = models.load(tmp_path, device="cpu", dtype="bfloat16")
     model, trace = scope.model, scope.run(TEXT)
@@ -251,7 +253,7 @@ def test_half_precision_hides_no_layers_and_adds_no_factor(tmp_path: Path) -> No
     torch.testing.assert_close(model.readout(last.to(own)), own, atol=0, rtol=0)
 
 
-def test_of_logits_that_no_factor_and_no_cap_makes_nothing_is_claimed() -> None:
+def test_nothing_is_claimed_of_logits_that_neither_a_factor_nor_a_cap_explains() -> None:
     logits = torch.randn(3, 7)
     assert change_between(logits, logits + 1, [3.0]) is UNCHANGED
     assert change_between(logits, logits.relu(), [3.0]) is UNCHANGED
@@ -263,7 +265,7 @@ def test_the_part_of_an_attention_in_a_logit_is_what_the_norms_by_hand_make_of_i
     tmp_path: Path, kind: str
 ) -> None:
     """Gemma and Nemotron multiply by 1 + a weight, OLMo 2 has a norm before the sum, and Granite
-    multiplies what is added and the logits."""
+    scales what is added, and the logits."""
     how = {"granite": {"residual_multiplier": 0.22, "logits_scaling": 8.0}}
     scope = opened(kind, tmp_path, **how.get(kind, {}))
     trace, model = scope.run(TEXT), scope.model
@@ -313,7 +315,7 @@ def value(trace: Trace, name: str, position: int) -> Tensor:
 
 
 def frozen(norm: Any, part: Tensor, whole: Tensor) -> Tensor:
-    """What a norm makes of a part of a vector, with the scale that it has for the whole."""
+    """Apply a norm to a part of a vector, with the scale that it has for the whole."""
     centred = "LayerNorm" in type(norm).__name__
     x = whole - whole.mean() if centred else whole
     part = part - part.mean() if centred else part
@@ -339,8 +341,8 @@ def test_induction_is_not_measured_through_the_norm_of_an_output(tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["gemma2", "bitnet", "falcon"])
 def test_an_edited_output_moves_the_stream_by_as_much(tmp_path: Path, kind: str) -> None:
-    """Of an output behind its norm, of one that is seen only where its module returns it, and of
-    one that the library adds to in place: all else in the layer is computed anew."""
+    """The output is after its norm, visible only where its module returns it, or added to in place
+    by the library: everything else in the layer is recomputed."""
     scope = opened(kind, tmp_path)
     trace, sublayer = scope.run(TEXT), scope.model.sublayers[0]
     patched = scope.run(TEXT, edits=[Added(Where(activation=sublayer.out))])

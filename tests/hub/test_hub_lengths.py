@@ -1,4 +1,4 @@
-"""The longest row of each stream, by running the library's own module up to where it fails."""
+"""The longest row of each stream, found by running the library's own module until it fails."""
 
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def runs(module: Any, **lengths: int) -> bool:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.model for case in CASES])
-def test_the_longest_rows_are_those_that_its_library_takes(tmp_path: Path, case: Case) -> None:
+def test_the_longest_rows_are_those_that_its_library_accepts(tmp_path: Path, case: Case) -> None:
     module = case.save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     limits = [scope.model.stream_limit(stream) for stream in scope.model.streams]
@@ -61,7 +61,7 @@ def test_the_longest_rows_are_those_that_its_library_takes(tmp_path: Path, case:
         lengths = dict(zip(names, limits, strict=True))
         assert runs(module, **lengths)
         lengths[names[more]] += 1
-        # ProphetNet's encoder gives all tokens after the last row of its table that row
+        # ProphetNet's encoder gives the last row of its table to all later tokens
         assert not runs(module, **lengths) or (case.model == PROPHET_NET.model and not more)
     assert scope.n_ctx == max(limits)
 
@@ -73,7 +73,7 @@ def test_a_model_writes_up_to_the_longest_row_of_its_decoder(tmp_path: Path) -> 
     assert len(trace.streams["target"].ids) <= N
     with pytest.raises(InputError, match=f"the target has 12 tokens; this model reads at most {N}"):
         scope.run("3 4 5", " ".join(["3"] * N))
-    for how in ("greedy", "beam"):  # every token is forced, so that none of them is the end
+    for how in ("greedy", "beam"):  # every token is forced, so that none is the end token
         written = scope.write("3 4 5", how, max_new=30, forced=[5] * 30)
         assert written.ids == (5,) * (N - 1)
 

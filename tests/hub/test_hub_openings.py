@@ -1,4 +1,4 @@
-"""What a folder of Hugging Face is opened as where its library's tables or sizes say too little, and whom a refusal blames."""
+"""Hugging Face folders whose type or sizes the library's tables do not settle, and errors that blame the right side."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ _SIZES = {
     "intermediate_size": 37, "max_position_embeddings": 61,
 }  # fmt: skip
 _EARS = {"d_model": 22, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 31}
-LISTENING = Case(  # transformers has it among those with an encoder and a decoder
+LISTENING = Case(  # transformers lists it among those with an encoder and a decoder
     "Qwen2AudioForConditionalGeneration",
     "Qwen2AudioConfig",
     {
@@ -28,7 +28,7 @@ LISTENING = Case(  # transformers has it among those with an encoder and a decod
     },
 )
 _EYES = {"hidden_size": 22, "intermediate_size": 31, "num_hidden_layers": 1, "image_size": 8}
-SEEING = Case(  # transformers has it among those for pretraining
+SEEING = Case(  # transformers lists it among those for pretraining
     "LlavaForConditionalGeneration",
     "LlavaConfig",
     {
@@ -97,8 +97,8 @@ def test_the_library_is_blamed_only_for_what_it_does_by_itself(
     assert "does not run" not in str(error.value)
 
 
-def test_a_class_that_answers_in_no_known_form_is_named(tmp_path: Path) -> None:
-    """The library's own error is the module itself in many lines, of which one tells nothing."""
+def test_a_class_with_an_unknown_form_of_output_is_named(tmp_path: Path) -> None:
+    """The library's own error prints the module in many lines, none of which helps."""
     config = tiny_architectures._config("t5gemma", {})
     transformers.T5GemmaForSequenceClassification(config).save_pretrained(tmp_path)
     with pytest.raises(
@@ -127,7 +127,7 @@ def test_a_dtype_that_no_model_runs_in_is_named(tmp_path: Path, dtype: str | int
         models.load(tmp_path, device="cpu")
 
 
-def test_words_of_python_are_part_of_a_sentence(
+def test_python_error_messages_are_quoted_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     BY_NAME["BertModel"].save(tmp_path)

@@ -1,4 +1,4 @@
-"""Finished weights that are not those of tokens to tokens: windows, pooled tokens, scores, sinks."""
+"""Returned weights that are not from tokens to tokens: windows, pooled tokens, scores, sinks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ _WIDE = {
     "max_position_embeddings": 61, "sep_token_id": 2,
 }  # fmt: skip
 _EXPERTS = {"num_key_value_heads": 1, "head_dim": 16, "num_local_experts": 4, "eos_token_id": None}
-# the weights of a window of 4 are 5 wide, which is how many tokens one of the runs on opening has
+# the weights of a window of 4 are 5 wide, as long as one of the runs made on opening
 LONGFORMER = Case("LongformerForMaskedLM", "LongformerConfig", _WIDE | {"attention_window": [4, 4]})
 SQUEEZEBERT = Case("SqueezeBertForMaskedLM", "SqueezeBertConfig", _WIDE | {"embedding_size": 32})
 LED = Case("LEDForConditionalGeneration", "LEDConfig", _SEQ | {"attention_window": 4})
@@ -67,7 +67,7 @@ def test_a_model_with_no_weights_of_tokens_to_tokens_is_refused(
 def test_windows_that_fit_one_length_by_chance_keep_no_mask_from_being_painted(
     tmp_path: Path,
 ) -> None:
-    """The weights of LED's encoder are 5 wide, as a run of 5 tokens on opening is; its decoder's are known by their causes."""
+    """The weights of LED's encoder are 5 wide, like the run of 5 tokens on opening; its decoder's are recorded with their causes."""
     scope = opened(tmp_path, LED)
     assert scope.model.shows_causes
     edits = for_kinds(cross=MaskChange(block=((2, 1),)))
@@ -98,7 +98,7 @@ def test_where_a_library_returns_scores_the_weights_are_those_of_its_softmax(
 
 
 def test_pooled_tokens_are_not_labelled_as_tokens(tmp_path: Path) -> None:
-    """Of Funnel's blocks the second reads half as many queries; the others are the library's own."""
+    """Funnel's second block has half as many queries; the weights of the others are the library's own."""
     scope = opened(tmp_path, FUNNEL)
     trace = scope.run(TEXT)
     assert trace.unrecorded == {
@@ -117,7 +117,7 @@ def test_pooled_tokens_are_not_labelled_as_tokens(tmp_path: Path) -> None:
 def test_weights_that_the_library_returns_in_no_known_form_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """PEGASUS-X returns those of its encoder as a dict: of 5 tokens of its own, and of blocks of 8."""
+    """PEGASUS-X returns those of its encoder as a dict: of 5 global tokens, and of blocks of 8."""
     scope = opened(tmp_path, PEGASUS_X)
     trace = scope.run(TEXT, "21 23 29")
     shapes = ["1 × 2 × 5 × 21 and 1 × 2 × 2 × 8 × 13", "1 × 2 × 5 × 29 and 1 × 2 × 3 × 8 × 13"]
@@ -134,7 +134,7 @@ def test_weights_that_the_library_returns_in_no_known_form_are_named(
 
 
 def test_a_stream_beside_that_of_the_tokens_is_named(tmp_path: Path) -> None:
-    """ProphetNet answers from a predicting stream, whose weights are 2 streams × 3 queries × 6 keys."""
+    """ProphetNet predicts from a separate stream, whose weights are 2 streams × 3 queries × 6 keys."""
     trace = opened(tmp_path, PROPHET_NET).run(TEXT, "21 23")
     named = {name for name in trace.unrecorded if name.endswith("self_attn (2)")}
     assert named == {f"prophetnet.decoder.layers.{i}.self_attn (2)" for i in range(2)}
@@ -143,8 +143,8 @@ def test_a_stream_beside_that_of_the_tokens_is_named(tmp_path: Path) -> None:
     assert reasons == {wanted}
 
 
-def test_where_one_pass_and_single_steps_disagree_the_story_says_so(tmp_path: Path) -> None:
-    """Its positions fall into buckets whose bounds depend on the length of the row."""
+def test_if_one_pass_and_single_steps_disagree_the_story_says_so(tmp_path: Path) -> None:
+    """The model's positions fall into buckets whose bounds depend on the length of the row."""
     scope = opened(tmp_path, PROPHET_NET)
     given = (20, 21, 22, 23, 24, 25)
     trace = scope.run(TEXT, " ".join(map(str, given)))
@@ -170,7 +170,7 @@ def test_where_one_pass_and_single_steps_disagree_the_story_says_so(tmp_path: Pa
     assert (story.divergence, same.disagreement) == (None, None)
 
 
-def test_a_text_of_which_nothing_fits_is_refused_in_its_field(tmp_path: Path) -> None:
+def test_a_text_that_does_not_fit_at_all_is_refused_at_its_field(tmp_path: Path) -> None:
     scope = opened(tmp_path, FUNNEL)
     scope.model.misfits = dict.fromkeys(scope.run(TEXT).attention, "they are of blocks")
     with pytest.raises(InputError, match="its attention cannot be shown") as error:
@@ -178,7 +178,7 @@ def test_a_text_of_which_nothing_fits_is_refused_in_its_field(tmp_path: Path) ->
     assert error.value.field == "text"
 
 
-def test_a_row_that_leaves_a_part_to_a_sink_is_checked_for_what_it_is(tmp_path: Path) -> None:
+def test_a_row_with_a_sink_is_checked_to_sum_to_at_most_1(tmp_path: Path) -> None:
     scope = opened(tmp_path, GPT_OSS)
     module = transformers.GptOssForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
     trace = scope.run(TEXT)

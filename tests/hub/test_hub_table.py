@@ -1,4 +1,4 @@
-"""Models of Hugging Face, family by family, against what the library itself makes of the same weights."""
+"""Hugging Face models, family by family, against the library's own results with the same weights."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from viz_app import notebook
 from viz_app.drawing.payload import unpack
 
 # one of each make; tests/long/test_architectures.py tries every other
-WRITTEN_OUT = [  # run with attention that their library writes out
+WRITTEN_OUT = [  # run with attention written out by their library
     "DebertaV2ForMaskedLM",
     "XLNetForSequenceClassification",
     "MvpForConditionalGeneration",
@@ -46,13 +46,13 @@ Opened = Callable[[str], Scope]
 
 
 def run(scope: Scope, *texts: str) -> Trace:
-    """These ids for the first fields; a second text that cannot be left out gets ids, too."""
+    """Run these ids for the first fields; a required second text gets ids, too."""
     needed = [field for field in scope.model.text_fields if not field.optional]
     return scope.run(*texts, *["21 23 29"] * (len(needed) - len(texts)))
 
 
 def eager(scope: Scope) -> Any:
-    """The same weights with the library's own attention, which hands out its maps."""
+    """Return the same weights under the library's eager attention, which returns its maps."""
     module = (
         type(scope.model.module)
         ._from_config(copy.deepcopy(scope.model.module.config), attn_implementation="eager")
@@ -64,7 +64,7 @@ def eager(scope: Scope) -> Any:
 
 @torch.no_grad()
 def maps(scope: Scope, trace: Trace) -> list[torch.Tensor]:
-    """The library's maps of this run, in the order of the sites, (head, query, key)."""
+    """Return the library's maps of this run, in the order of the sites, (head, query, key)."""
     rows = [torch.tensor([trace.streams[stream].ids]) for stream in scope.model.streams]
     names = ("input_ids", "decoder_input_ids")
     made = eager(scope)(**dict(zip(names, rows, strict=False)), output_attentions=True)
@@ -124,7 +124,7 @@ def test_recording_changes_no_digit(hub_scope: Opened, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_greedy_text_is_what_generate_writes(hub_scope: Opened, name: str) -> None:
+def test_greedy_text_equals_that_of_generate(hub_scope: Opened, name: str) -> None:
     scope = hub_scope(name)
     given = scope.input_ids(LONG)
     own = [step.token for step in models.decoding.greedy(scope.model, given, max_new=13)]
@@ -140,7 +140,7 @@ def test_greedy_text_is_what_generate_writes(hub_scope: Opened, name: str) -> No
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_the_cache_gives_what_one_pass_gives(hub_scope: Opened, name: str) -> None:
+def test_the_cache_gives_the_same_as_one_pass(hub_scope: Opened, name: str) -> None:
     scope = hub_scope(name)
     given = scope.input_ids(SHORT)
     written = runs.autoregressive(scope.model, given, runs.Method(max_new=7)).run
@@ -151,18 +151,18 @@ def test_the_cache_gives_what_one_pass_gives(hub_scope: Opened, name: str) -> No
 
 
 def painted(scope: Scope) -> tuple[Edits, str]:
-    """One cell of the last row forbidden in every layer and head."""
+    """Return edits that forbid one cell of the last row in every layer and head."""
     kind = scope.model.kinds[0].name
     return for_kinds(**{kind: MaskChange(block=((4, 1), (4, 3)))}), kind
 
 
-# OPT counts places from the mask that it is given, and takes no whole one
+# OPT counts positions from the mask that it is given, and takes no full one
 TAKE_NO_MASK = [*WRITTEN_OUT, "OPTForCausalLM"]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in TAKE_NO_MASK])
 def test_a_painted_mask_is_the_same_mask_passed_by_hand(hub_scope: Opened, name: str) -> None:
-    """The library is given the whole mask, 0 or −∞, (batch, 1, query, key); its own attention is not asked again."""
+    """The library gets the whole mask, 0 or −∞, (batch, 1, query, key), in place of the one that it makes."""
     scope = hub_scope(name)
     asked = run(scope, SHORT)
     edits, kind = painted(scope)
@@ -188,7 +188,7 @@ def test_a_painted_mask_is_the_same_mask_passed_by_hand(hub_scope: Opened, name:
 
 
 class _PaintedSoftmaxes(TorchFunctionMode):
-    """Blocks cells of every softmax of so many queries and keys, which is taken as the library takes it."""
+    """Block cells of every softmax over n queries and keys, and otherwise compute it as the library does."""
 
     def __init__(self, n: int, cells: Sequence[tuple[int, int]]) -> None:
         super().__init__()
@@ -205,10 +205,10 @@ class _PaintedSoftmaxes(TorchFunctionMode):
 
 
 @pytest.mark.parametrize("name", WRITTEN_OUT)
-def test_a_mask_painted_on_attention_written_out_is_that_of_its_softmax(
+def test_a_mask_painted_on_written_out_attention_reaches_its_softmax(
     hub_scope: Opened, name: str
 ) -> None:
-    """One cell of the first kind: the numbers are those of the library's own softmax with that cell at −∞."""
+    """With one cell of the first kind painted, the numbers are those of the library's own softmax with that cell at −∞."""
     scope = hub_scope(name)
     asked = run(scope, SHORT)
     kind = scope.model.kinds[0]
@@ -236,7 +236,7 @@ def test_a_mask_painted_on_attention_written_out_is_that_of_its_softmax(
 
 
 def run_under(scope: Scope, asked: Trace, edits: Edits) -> Trace:
-    """The run again, under edits."""
+    """Repeat the run under edits."""
     rows = [
         asked.streams[field.stream]
         if i == 0 or field.stream != scope.model.fields[0].stream
@@ -277,10 +277,10 @@ CELLS = ((3, 1), (4, 0))
 
 @pytest.mark.parametrize("kind", ["decoder_self", "cross", "encoder_self"])
 @pytest.mark.parametrize("name", CROSSING)
-def test_a_painted_mask_of_an_encoder_decoder_is_the_same_mask_worked_out_by_hand(
+def test_a_painted_mask_of_an_encoder_decoder_equals_the_same_mask_by_hand(
     hub_scope: Opened, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
-    """The library calls a softmax written out here, which forbids the cells in the attentions of one kind; Attnscope is not asked.
+    """The library calls a softmax written out here, which forbids the cells in attentions of one kind, without Attnscope.
     A pass calls the encoder's attentions, then self- and cross-attention of each layer of the decoder."""
     scope = hub_scope(name)
     asked = scope.run(LONG, "21 23 29 31 7")
@@ -333,10 +333,10 @@ def test_a_painted_mask_of_an_encoder_decoder_is_the_same_mask_worked_out_by_han
 
 
 @pytest.mark.parametrize("name", ["GPT2LMHeadModel", "OPTForCausalLM"])
-def test_a_step_from_the_cache_looks_up_the_vectors_of_its_own_places(
+def test_a_step_from_the_cache_looks_up_the_vectors_of_its_own_positions(
     hub_scope: Opened, name: str
 ) -> None:
-    """OPT's table begins two places before the first of a text."""
+    """OPT's table begins two rows before the first position of a text."""
     scope, ids = hub_scope(name), torch.tensor([[5, 6, 7, 8, 9, 11, 13]])
     past = {}
     for start, end in ((0, 4), (4, 7)):
@@ -353,7 +353,7 @@ def test_a_step_from_the_cache_looks_up_the_vectors_of_its_own_places(
         assert looked_up.value[0].equal(scope.model.positions.table[start:end])
 
 
-# Residual streams of families that are known
+# Residual streams of known families
 
 
 @pytest.mark.parametrize(
@@ -378,11 +378,11 @@ def test_the_residual_stream_is_the_librarys_hidden_states(hub_scope: Opened, na
         assert trace.activations[f"{beside}.resid_pre"].value.equal(made[layer])
         if (
             layer + 1 < scope.config.n_layers
-        ):  # behind the last layer some models hand out the normed stream
+        ):  # after the last layer some models return the normed stream
             assert trace.activations[f"{beside}.resid_post"].value.equal(made[layer + 1])
 
 
-def test_of_an_unknown_family_no_stream_is_invented(hub_scope: Opened) -> None:
+def test_no_stream_is_invented_for_an_unknown_family(hub_scope: Opened) -> None:
     for name in (
         "AlbertForMaskedLM",
         "XLNetForSequenceClassification",

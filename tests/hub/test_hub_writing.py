@@ -1,4 +1,4 @@
-"""What a model of Hugging Face writes is what `generate` writes, whatever its folder says of how a text begins and ends."""
+"""Hugging Face models generate the text of `generate`, whatever start and end tokens and settings their folders name."""
 
 import functools
 import json
@@ -22,9 +22,9 @@ from viz_app.drawing.notes import first_output
 from viz_app.session.shortening import shortening_offer
 from viz_app.views.decoding.text import not_applied, passed_over
 
-UNENDED = {"eos_token_id": 52}  # which these weights do not write
+UNENDED = {"eos_token_id": 52}  # which these weights do not generate
 GIVEN, MOST = "5 6 7 8 9 10 11 12 14 16 18", 9
-# architecture, what its folder says, and which of that a text must show: (first token, last token), None where it is the model's
+# architecture, its folder's settings, and the (first token, last token) that a text must have, None where it is the model's choice
 CASES: dict[str, tuple[str, dict[str, Any], tuple[int | None, int | None]]] = {
     "a language comes first": ("MarianMTModel", {"forced_bos_token_id": 31}, (31, None)),
     "a long text is ended": ("MarianMTModel", {"forced_eos_token_id": 2}, (None, 2)),
@@ -50,7 +50,7 @@ def opened(folder: Path, architecture: str, says: dict[str, Any]) -> Scope:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scope]:
-    """An architecture whose folder says nothing of how it writes, opened when it is first asked for."""
+    """A function that opens an architecture whose folder has no generation settings, on first use."""
     return functools.cache(lambda name: opened(tmp_path_factory.mktemp("plain"), name, {}))
 
 
@@ -73,7 +73,7 @@ def greedy(scope: Scope, given: tuple[int, ...]) -> list[int]:
 
 @pytest.mark.parametrize("name", CASES)
 @unchecked()
-def test_greedy_text_is_what_generate_writes(tmp_path: Path, name: str) -> None:
+def test_greedy_text_equals_that_of_generate(tmp_path: Path, name: str) -> None:
     architecture, says, (first, last) = CASES[name]
     scope = opened(tmp_path, architecture, says)
     given = scope.input_ids(GIVEN)
@@ -94,10 +94,10 @@ def test_greedy_text_is_what_generate_writes(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["MarianMTModel", "BartForConditionalGeneration"])
-def test_a_text_is_ended_beside_a_longer_one_where_it_is_alone(
+def test_a_text_ends_at_the_same_token_alone_and_beside_a_longer_one(
     tmp_path: Path, architecture: str
 ) -> None:
-    """Its last token is forced at its own limit, which is twice its length and 20 more."""
+    """Its last token is forced at its own limit: twice its length plus 20."""
     scope = opened(tmp_path, architecture, {"forced_eos_token_id": 2})
     texts = [(GIVEN,), ("5 9 3",), ("7 8",)]
     for (text,), trace in zip(texts, scope.run_each(texts), strict=True):
@@ -114,7 +114,7 @@ def test_a_text_is_ended_beside_a_longer_one_where_it_is_alone(
 def test_each_of_several_end_tokens_ends_a_text(
     tmp_path: Path, architecture: str, says: dict[str, Any]
 ) -> None:
-    """A token that the model writes is made one of them, behind one that it does not write."""
+    """A token that the model generates is made one of them, after one that it does not generate."""
     free = greedy(plain := opened(tmp_path / "plain", architecture, says), plain.input_ids(GIVEN))
     at = next(i for i in range(1, MOST) if free[i] not in free[:i])
     unused = next(i for i in range(3, 53) if i not in free)
@@ -126,8 +126,8 @@ def test_each_of_several_end_tokens_ends_a_text(
     assert runs.autoregressive(scope.model, given, runs.Method(max_new=MOST)).run.ended
 
 
-def test_a_typed_target_begins_as_all_that_the_model_writes(tmp_path: Path) -> None:
-    """So the text that it has written has the same probabilities when it is typed."""
+def test_a_typed_target_begins_like_every_text_of_the_model(tmp_path: Path) -> None:
+    """So a generated text has the same probabilities when it is typed."""
     scope = opened(tmp_path, "MarianMTModel", {"forced_bos_token_id": 31})
     written = scope.run(GIVEN)
     row = written.streams["target"]
@@ -145,10 +145,10 @@ def test_a_typed_target_begins_as_all_that_the_model_writes(tmp_path: Path) -> N
     "setting", ["bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "min_new_tokens", "min_length"]
 )  # fmt: skip
 @unchecked()
-def test_a_barred_token_is_not_written(
+def test_a_suppressed_token_is_not_generated(
     plain: Callable[[str], Scope], tmp_path: Path, architecture: str, setting: str
 ) -> None:
-    """The first token that the model writes is barred, or is an end that may not be written yet."""
+    """The first token that the model would generate is suppressed, or is an end token before the least length."""
     given = plain(architecture).input_ids(GIVEN)
     free = greedy(plain(architecture), given)
     says = {"bad_words_ids": [[free[0]], [52]]}.get(setting, [free[0], 52])
@@ -169,7 +169,7 @@ def test_a_barred_token_is_not_written(
     assert batch == [[i for i in alone if i not in scope.model.end_ids]] * 2
 
 
-# settings that depend on the text → those of a model that writes `free` after `given`
+# settings that depend on the text, for a model that generates `free` after `given`
 BY_TEXT: dict[str, Callable[[list[int], list[int]], dict[str, Any]]] = {
     "repetition_penalty": lambda free, given: {"repetition_penalty": 3.5},
     "encoder_repetition_penalty": lambda free, given: {"encoder_repetition_penalty": 0.2},
@@ -190,7 +190,7 @@ ARCHITECTURES = ["GPT2LMHeadModel", "MarianMTModel", "T5ForConditionalGeneration
 def test_settings_that_depend_on_the_text_are_those_of_generate(
     plain: Callable[[str], Scope], tmp_path: Path, architecture: str, name: str
 ) -> None:
-    """Its text and its processed scores, step by step; the model's own numbers stay as they are."""
+    """The text and the processed scores are compared step by step; the model's own numbers stay unchanged."""
     given = plain(architecture).input_ids(GIVEN)
     free = greedy(plain(architecture), given)
     says = BY_TEXT[name](free, list(given))
@@ -261,7 +261,7 @@ def test_a_beam_is_scored_by_the_settings_and_keeps_the_models_own_sum(
         )
         total, row = 0.0, list(opening)
         for i, token in enumerate(hypothesis.tokens):
-            # Keskar et al. 2019: what has come before is divided, here multiplied as it is negative
+            # Keskar et al. 2019: the score of an earlier token is divided, or multiplied if negative, as here
             total += float(own[i, token]) * (penalty if token in row else 1.0)
             assert (row[-1], token) not in set(pairwise(row))
             row.append(token)
@@ -271,10 +271,10 @@ def test_a_beam_is_scored_by_the_settings_and_keeps_the_models_own_sum(
     assert any(h.total < h.log_prob - 0.01 for step in steps for h in step.hypotheses)
 
 
-def test_a_token_is_drawn_from_what_the_settings_leave(
+def test_a_token_is_sampled_from_those_that_the_settings_leave(
     plain: Callable[[str], Scope], tmp_path: Path
 ) -> None:
-    """The picture's orange frames: of a barred token 0, though the model gives it a probability."""
+    """In the picture's orange frames, a suppressed token has 0, though the model gives it a probability."""
     given = plain("MarianMTModel").input_ids(GIVEN)
     barred = greedy(plain("MarianMTModel"), given)[0]
     scope = opened(tmp_path / "barred", "MarianMTModel", {"suppress_tokens": [barred]})
@@ -325,7 +325,7 @@ def test_settings_that_cannot_be_applied_are_named(tmp_path: Path, says: dict[st
 def test_each_source_of_a_batch_has_its_own_tokens(
     plain: Callable[[str], Scope], tmp_path: Path, architecture: str, name: str
 ) -> None:
-    """What pads the shorter one is none of them."""
+    """Padding of the shorter source is not among them."""
     unchanged = plain(architecture)
     given = [GIVEN, GIVEN[6:], "5 5"]
     says = BY_TEXT[name](greedy(unchanged, unchanged.input_ids(GIVEN)), [])
@@ -340,7 +340,7 @@ def test_each_source_of_a_batch_has_its_own_tokens(
 
 @pytest.mark.parametrize("architecture", ["GPT2LMHeadModel", "MarianMTModel"])
 @unchecked()
-def test_where_the_settings_bar_every_token_the_models_own_logits_count(
+def test_if_the_settings_bar_every_token_the_models_own_logits_count(
     plain: Callable[[str], Scope], tmp_path: Path, architecture: str
 ) -> None:
     unchanged = plain(architecture)
@@ -361,7 +361,7 @@ def test_a_model_without_settings_has_no_processor(tmp_path: Path, architecture:
     assert model.logits_processor(torch.tensor([[5, 6]]), 1) is None
 
 
-def test_an_n_gram_longer_than_the_source_is_never_made(tmp_path: Path) -> None:
+def test_an_n_gram_longer_than_the_source_bars_nothing(tmp_path: Path) -> None:
     says = {"encoder_no_repeat_ngram_size": 10**9, "no_repeat_ngram_size": 10**9}
     scope = opened(tmp_path, "MarianMTModel", says)
     assert greedy(scope, scope.input_ids(GIVEN))
@@ -402,7 +402,7 @@ def test_a_translator_without_a_first_token_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("architecture", "says"),
     [
-        ("GPT2LMHeadModel", {"eos_token_id": None, "min_new_tokens": 3}),  # nothing ends a text
+        ("GPT2LMHeadModel", {"eos_token_id": None, "min_new_tokens": 3}),  # no token ends a text
         ("MarianMTModel", {"forced_bos_token_id": 31, "begin_suppress_tokens": [0, 5]}),
         ("MarianMTModel", {"min_new_tokens": 2, "min_length": 6, "eos_token_id": [0, 5, 24]}),
     ],
@@ -422,7 +422,7 @@ def test_suppressed_tokens_are_those_of_generate(
     assert scope.model.not_applied == ()
 
 
-def test_a_text_is_shortened_by_what_the_model_adds_to_it(tmp_path: Path) -> None:
+def test_a_text_leaves_room_for_the_tokens_that_the_model_adds(tmp_path: Path) -> None:
     scope = opened(tmp_path, "MarianMTModel", {"forced_bos_token_id": 31})
     limit = scope.model.stream_limit("target")
     for n in (limit - 1, limit, 2 * limit):

@@ -1,4 +1,4 @@
-"""Vision models of Hugging Face: patches are a stream, and weights, logits and masks are the library's."""
+"""Hugging Face vision models: patches are a stream, and weights, logits and masks are the library's."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ from viz_app.drawing.labels import labels
 
 CELLS = ((3, 1), (3, 7), (0, 16))
 VIT = "ViTForImageClassification"
-SHOWN = {  # special tokens before the patches, and the token that answers
+SHOWN = {  # special tokens before the patches, and the token that the answer is read from
     VIT: (("[CLS]",), 0),
     "DeiTForImageClassification": (("[CLS]", "[distillation]"), 0),
     "DeiTForImageClassificationWithTeacher": (("[CLS]", "[distillation]"), None),
@@ -57,7 +57,7 @@ def opened(folder: Path) -> Scope:
 
 @torch.no_grad()
 def library(folder: Path, name: str, image: Any) -> Any:
-    """The library's own answer to an image, cut into patches by itself."""
+    """Return the library's own answer to an image, which it cuts into patches itself."""
     module = getattr(transformers, name).from_pretrained(folder, attn_implementation="eager").eval()
     processor = transformers.AutoImageProcessor.from_pretrained(folder)
     return module(**processor(image, return_tensors="pt"), output_attentions=True)
@@ -82,7 +82,7 @@ def test_weights_and_logits_are_the_librarys(folders: dict[str, Path], name: str
 
 
 @pytest.mark.parametrize("name", list(SHOWN))
-def test_the_tokens_are_named_by_what_the_run_shows(folders: dict[str, Path], name: str) -> None:
+def test_the_tokens_are_named_by_what_they_read(folders: dict[str, Path], name: str) -> None:
     scope = opened(folders[name])
     before, position = SHOWN[name]
     row = scope.run(example()).streams["patches"]
@@ -115,7 +115,7 @@ def test_its_summary_names_the_special_tokens(folders: dict[str, Path]) -> None:
 def test_the_named_patch_is_the_one_that_reads_these_pixels(
     folders: dict[str, Path], name: str
 ) -> None:
-    """Another route than the gradient: other pixels within one patch change its first key alone."""
+    """A different route than the gradient: other pixels within one patch change the first key of that patch alone."""
     scope = opened(folders[name])
     row = scope.run(example()).streams["patches"]
     for token, label in enumerate(row.tokens):
@@ -133,7 +133,7 @@ def test_the_named_patch_is_the_one_that_reads_these_pixels(
 
 
 @pytest.mark.parametrize("name", list(SHOWN))
-def test_a_painted_cell_has_no_weight_and_the_answer_is_that_of_the_library_without_it(
+def test_a_painted_cell_has_no_weight_and_the_library_gives_the_same_answer_without_it(
     folders: dict[str, Path], name: str
 ) -> None:
     scope = opened(folders[name])
@@ -151,7 +151,7 @@ def test_a_painted_cell_has_no_weight_and_the_answer_is_that_of_the_library_with
 
 @torch.no_grad()
 def _masked_by_hand(folder: Path, name: str, pixels: torch.Tensor, cells: Any) -> torch.Tensor:
-    """The library's logits with these cells at −∞ in each softmax between all tokens."""
+    """Return the library's logits with these cells at −∞ in each softmax between all tokens."""
 
     class Blocked(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # fmt: skip
@@ -167,7 +167,7 @@ def _masked_by_hand(folder: Path, name: str, pixels: torch.Tensor, cells: Any) -
         return module(pixel_values=pixels[None]).logits[0]
 
 
-def test_recording_leaves_the_answer_bit_for_bit(folders: dict[str, Path]) -> None:
+def test_recording_does_not_change_a_bit_of_the_answer(folders: dict[str, Path]) -> None:
     scope = opened(folders[VIT])
     row = scope.run(example()).streams["patches"]
     with torch.no_grad():
@@ -195,7 +195,7 @@ def test_the_layers_add_up_and_the_lens_ends_in_the_answer(folders: dict[str, Pa
 ADDED = {VIT, "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher", "ViTMSNForImageClassification",
          "Dinov2ForImageClassification", "IJepaForImageClassification", "SiglipForImageClassification"}  # fmt: skip
 
-# what tells the others the order: without its relative bias, Data2VecVision has nothing
+# the others know the order from it; without its relative bias, Data2VecVision has nothing
 NOT_ADDED = {"BeitForImageClassification": "scores", "Data2VecVisionForImageClassification": "mask"}
 
 
@@ -204,7 +204,7 @@ NOT_ADDED = {"BeitForImageClassification": "scores", "Data2VecVisionForImageClas
 def test_position_vectors_are_those_that_the_library_adds(
     folders: dict[str, Path], name: str
 ) -> None:
-    """Another route than the gradient: without them, the first vectors are less by these numbers."""
+    """A different route than the gradient: without them, the first vectors differ by exactly these numbers."""
     model = opened(folders[name]).model
     assert model.order_source == NOT_ADDED.get(name, "vectors")
     assert (model.positions is not None) == (name in ADDED or name.startswith("CLIP"))
@@ -221,7 +221,7 @@ def test_position_vectors_are_those_that_the_library_adds(
 
 
 def test_position_vectors_that_are_looked_up_are_shown(folders: dict[str, Path]) -> None:
-    """CLIP normalises the sum before its first layer, so that no gradient tells it is one."""
+    """CLIP normalises the sum before its first layer, so that the gradient does not reveal it."""
     scope = opened(folders["CLIPVisionModel"])
     learned = scope.model.module.get_parameter("embeddings.position_embedding.weight")
     assert torch.equal(scope.model.positions.table, learned)
@@ -247,7 +247,7 @@ def test_a_model_without_classes_shows_its_attention(folders: dict[str, Path], n
         assert (site.weights() - wanted[0]).abs().max() < 2e-6
 
 
-def test_two_images_of_one_name_are_never_taken_for_each_other(folders: dict[str, Path]) -> None:
+def test_two_images_with_one_name_are_never_mixed_up(folders: dict[str, Path]) -> None:
     scope = opened(folders[VIT])
     first, other = (example(name) for name in EXAMPLES[:2])
     same_name = ImageFile(str(first), other.content)
@@ -255,7 +255,7 @@ def test_two_images_of_one_name_are_never_taken_for_each_other(folders: dict[str
     assert rows[1].digest == rows[2].digest != rows[0].digest
 
 
-def test_the_query_that_is_shown_first_is_the_middle_patch_or_the_token_that_answers() -> None:
+def test_the_first_query_shown_is_the_middle_patch_or_the_answering_token() -> None:
     grid, blank = PatchGrid(2, 5, before=("[CLS]",)), torch.zeros(3, 4, 10)
     row = PatchRow.of("x", grid, blank, blank.movedim(0, -1), "digest")
     trace = SimpleNamespace(outputs={}, streams={"patches": row})
@@ -269,8 +269,8 @@ def test_the_query_that_is_shown_first_is_the_middle_patch_or_the_token_that_ans
     assert row.tokens[shown_query(trace, site, "q99")] == "r2c3"
 
 
-def test_what_is_drawn_is_the_image_that_was_read(folders: dict[str, Path]) -> None:
-    """The image from the model's pixels is the file's, made smaller by Pillow alone."""
+def test_the_image_drawn_is_the_one_that_was_read(folders: dict[str, Path]) -> None:
+    """The image restored from the model's pixels equals the file resized by Pillow alone."""
     scope = opened(folders[VIT])
     row = scope.run(example()).streams["patches"]
     small = models.images.decoded(example()).resize((20, 20), resample=2)
@@ -279,7 +279,7 @@ def test_what_is_drawn_is_the_image_that_was_read(folders: dict[str, Path]) -> N
 
 
 def test_a_patch_is_drawn_over_the_pixels_that_it_reads(tmp_path: Path) -> None:
-    """Pixels of 23 × 23 are 2 × 2 patches of 9; another pixel changes the key of its patch alone."""
+    """23 × 23 pixels are 2 × 2 patches of 9; changing a pixel changes the key of its patch alone."""
     save(VIT, tmp_path, 23, image_size=23, patch_size=9)
     scope = opened(tmp_path)
     row = scope.run(example()).streams["patches"]
@@ -297,7 +297,7 @@ def test_a_patch_is_drawn_over_the_pixels_that_it_reads(tmp_path: Path) -> None:
         ]
         changed = (keys[0] - keys[1]).abs().amax(-1).flatten(0, -2).amax(0).nonzero()
         height, width = (side / n for side in row.seen.shape[:2])
-        place = (int(top // height), int(left // width))  # of the drawing's equal cells
+        place = (int(top // height), int(left // width))  # of the equal cells of the drawing
         wanted = [1 + place[0] * n + place[1]] if max(place) < n else []
         assert changed.flatten().tolist() == wanted
 
@@ -366,7 +366,7 @@ def test_without_a_preprocessor_nothing_is_guessed(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-def test_other_preprocessing_is_another_fingerprint(tmp_path: Path) -> None:
+def test_other_preprocessing_changes_the_fingerprint(tmp_path: Path) -> None:
     save(VIT, tmp_path)
     first = opened(tmp_path).fingerprint
     assert opened(tmp_path).fingerprint == first

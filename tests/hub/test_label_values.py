@@ -1,4 +1,4 @@
-"""Classifiers that softmax does not compare: one number (a cross-encoder, a reward), or labels judged one by one."""
+"""Classifiers without a softmax: one number (a cross-encoder, a reward model), or labels judged one by one."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +71,7 @@ def logits(scope: Scope, trace: models.Trace) -> torch.Tensor:
         return scope.model.module(input_ids=ids, token_type_ids=parts).logits[0]
 
 
-def test_one_number_is_no_class_of_100_percent(tmp_path: Path) -> None:
+def test_one_number_is_not_shown_as_a_class_of_100_percent(tmp_path: Path) -> None:
     scope = opened(tmp_path, 1)
     trace = scope.run(*TEXTS)
     output, (wanted,) = first_output(trace), logits(scope, trace).tolist()
@@ -86,7 +86,7 @@ def test_one_number_is_no_class_of_100_percent(tmp_path: Path) -> None:
     assert "%" not in told
     assert list(_answers(trace)) == [said]
     assert scope.model.answer_description == "a number for the text"
-    assert scope.model.read_stream == ""  # no softmax of it is read from earlier layers
+    assert scope.model.read_stream == ""  # earlier layers show no softmax of it either
     assert decisions(trace) == []
     with pytest.raises(ValueError, match="read from several tokens"):
         query_of(trace, next(iter(trace.attention.values())), 0)
@@ -160,7 +160,7 @@ def test_of_many_labels_the_most_probable_are_listed() -> None:
     assert header["fact"].startswith("11 of 23 labels hold")
 
 
-def test_numbers_of_a_regression_are_not_made_probabilities(tmp_path: Path) -> None:
+def test_numbers_of_a_regression_are_not_shown_as_probabilities(tmp_path: Path) -> None:
     scope = opened(tmp_path, 4, "regression")
     trace = scope.run(TEXTS[0])
     numbers = [f"{v:.3f}".replace("-", "−") for v in logits(scope, trace).tolist()]
@@ -186,14 +186,14 @@ def test_classes_that_softmax_compares_stay_classes(tmp_path: Path, problem: str
 
 
 def two_answers(values: torch.Tensor) -> torch.Tensor:
-    """The log-probabilities, by the sigmoid, that each label does not hold and that it does."""
+    """Return the log-probabilities, by the sigmoid, that each label does not hold and that it does."""
     values = values.double()
     return torch.stack(
         [torch.nn.functional.logsigmoid(-values), torch.nn.functional.logsigmoid(values)], -1
     )
 
 
-def test_each_judged_label_is_a_decision_that_heads_push(tmp_path: Path) -> None:
+def test_each_judged_label_is_a_decision_that_heads_influence(tmp_path: Path) -> None:
     scope = opened(tmp_path, 4, "multi_label_classification")
     trace = scope.run(*TEXTS)
     run, wanted = CurrentRun(scope, trace), logits(scope, trace)
@@ -238,7 +238,7 @@ def test_each_judged_label_is_a_decision_that_heads_push(tmp_path: Path) -> None
     assert [style for style, _ in drawn["checks"]["rows"]].count("failed") == 0
 
 
-def test_masks_compare_judged_labels_by_what_held_before(tmp_path: Path) -> None:
+def test_masks_compares_the_judged_labels_that_held_before(tmp_path: Path) -> None:
     scope = opened(tmp_path, 4, "multi_label_classification")
     before = scope.run(*TEXTS)
     after = scope.run(
@@ -259,7 +259,7 @@ def test_masks_compare_judged_labels_by_what_held_before(tmp_path: Path) -> None
     assert compared.names == tuple(n if o else f"not {n}" for n, o in zip(NAMES, held, strict=True))
 
 
-def test_what_is_followed_is_called_as_the_run_has_it(tmp_path: Path) -> None:
+def test_the_followed_output_is_named_as_in_the_run(tmp_path: Path) -> None:
     judged = opened(tmp_path, 4, "multi_label_classification").run(*TEXTS)
     output = first_output(judged)
     choices = ChoiceProbabilities("text", None, NAMES, output.values)
@@ -286,7 +286,7 @@ def test_labels_that_are_read_from_several_tokens_have_no_row(tmp_path: Path) ->
         query_of(trace, next(iter(trace.attention.values())), 0)
 
 
-def test_the_sentence_on_several_labels_speaks_of_several(tmp_path: Path) -> None:
+def test_the_sentence_on_several_labels_is_in_the_plural(tmp_path: Path) -> None:
     trace = opened(tmp_path, 4, "multi_label_classification").run(*TEXTS)
     before = compare_outputs(trace, trace)
     for n, noun in ((1, "label"), (4, "labels")):

@@ -1,4 +1,4 @@
-"""What a masked-language model would guess in place of a mask if it stopped at each part of its layers."""
+"""The guesses of a masked-language model for a mask if it stopped after each part of its layers."""
 
 import csv
 import io
@@ -39,7 +39,7 @@ def bert() -> Scope:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Open:
-    """A model of the library, opened here, and the library's own."""
+    """A function that returns a library model, opened here, and the library's own module."""
 
     @cache
     def scope_of(name: str) -> tuple[Scope, Any]:
@@ -105,7 +105,7 @@ def test_the_last_stop_is_the_models_own_answer_at_that_mask(bert: Scope) -> Non
 
 def test_the_page_says_what_is_guessed_and_the_table_holds_it(bert: Scope) -> None:
     found = viewed(bert, TWO_MASKS)
-    assert found.position == masks(found)[0]  # where none is chosen
+    assert found.position == masks(found)[0]  # if none is chosen
     assert clicked_token(found.run, found.choices, found.position) is None
     header = sent(found)
     best = found.label(int(found.log_probs[-1].argmax())).text
@@ -132,7 +132,7 @@ def test_the_page_says_what_is_guessed_and_the_table_holds_it(bert: Scope) -> No
         ("A dog just bit me.", "A prediction is read only at a mask. This text has none."),
     ],
 )  # fmt: skip
-def test_elsewhere_nothing_is_guessed_and_the_page_says_why(
+def test_at_other_tokens_nothing_is_guessed_and_the_page_says_why(
     bert: Scope, asked: str, why: str
 ) -> None:
     found = viewed(bert, asked, 1)
@@ -147,7 +147,7 @@ def test_elsewhere_nothing_is_guessed_and_the_page_says_why(
 
 @pytest.mark.parametrize("name", HUB)
 def test_a_model_of_the_library_is_read_by_its_own_head(opened: Open, name: str) -> None:
-    """The library's own model, stopped by an output of its last layer that is the stream before it."""
+    """The library's own model is stopped early by making its last layer return the stream before it."""
     scope, library = opened(name)
     found = viewed(scope, TEXT.replace("hungry", "[MASK]"))
     (position,) = masks(found)
@@ -169,7 +169,7 @@ def test_a_model_of_the_library_is_read_by_its_own_head(opened: Open, name: str)
     assert check_parts(scope.model, found.run.trace, found.parts, position)[-1].name == STOP
 
 
-def test_a_head_that_a_run_does_not_bear_out_guesses_nothing(
+def test_a_head_that_a_run_does_not_confirm_guesses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save("BertForMaskedLM", tmp_path)

@@ -1,4 +1,4 @@
-"""The page Masks where the layers of a model have different masks, as ModernBERT's local windows."""
+"""The page Masks for models whose layers have different masks, such as ModernBERT's local windows."""
 
 from collections.abc import Callable
 from functools import cache
@@ -44,7 +44,7 @@ def viewed(run: CurrentRun, site: AttentionSite, change: MaskChange | None = Non
 
 
 def union(header: dict, arrays: dict) -> np.ndarray:
-    """The last small matrix of the strip: all layers of the mask together."""
+    """Return the last small matrix of the strip: all layers of the mask together."""
     block = header["strip"][0]
     start, n = block["pictures"][-1]["offset"], block["rows"] * block["cols"]
     return arrays["strip"][start : start + n].reshape(block["rows"], block["cols"]).astype(bool)
@@ -64,7 +64,7 @@ def test_the_mask_drawn_is_that_of_the_chosen_layer(opened: Open) -> None:
             [True] * (not own.all())
         )  # fmt: skip
         drawn.append(own.all())
-    assert sorted(set(drawn)) == [False, True]  # both a window and a whole text among its layers
+    assert sorted(set(drawn)) == [False, True]  # its layers include a window and the whole text
 
 
 def test_a_head_of_another_kind_shows_the_mask_of_its_own_layer() -> None:
@@ -88,7 +88,7 @@ def test_the_files_hold_the_masks_of_each_layer(opened: Open) -> None:
     assert "Mask, encoder self, layer 2 (hatched" in drawing
 
 
-def test_the_text_says_which_layer_is_drawn(opened: Open) -> None:
+def test_the_text_names_the_layer_that_is_drawn(opened: Open) -> None:
     run = opened("ModernBertForMaskedLM")
     view = viewed(run, sites(run)[2])
     said = masks_text.rules(view.sites[1], mask_note=view.mask_note(view.kind))
@@ -96,7 +96,7 @@ def test_the_text_says_which_layer_is_drawn(opened: Open) -> None:
 
 
 class TwoMasks(nn.Module):
-    """One head reads all that came before, the other its neighbours."""
+    """One head reads all earlier tokens, the other its neighbours."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ def test_a_mask_of_its_own_is_drawn_with_each_head() -> None:
 
 
 def test_a_row_that_only_a_window_leaves_empty_is_named_with_its_layer(opened: Open) -> None:
-    """Row 0 may read only the last token then, which lies outside the window."""
+    """Row 0 may then read only the last token, which is outside the window."""
     run = opened("ModernBertForMaskedLM")
     n = sites(run)[0].n_query
     change = MaskChange(block=tuple((0, k) for k in range(n - 1)))
@@ -160,7 +160,7 @@ def test_a_row_that_only_a_window_leaves_empty_is_named_with_its_layer(opened: O
 @pytest.mark.parametrize(
     "name", ["BertForMaskedLM", "GPT2LMHeadModel", "T5ForConditionalGeneration"]
 )
-def test_where_all_layers_share_a_mask_no_layer_is_named(opened: Open, name: str) -> None:
+def test_if_all_layers_share_a_mask_no_layer_is_named(opened: Open, name: str) -> None:
     run = opened(name)
     for site in sites(run):
         view = viewed(run, site)
@@ -174,7 +174,7 @@ def test_where_all_layers_share_a_mask_no_layer_is_named(opened: Open, name: str
     ("name", "writes"),
     [("GPT2LMHeadModel", True), ("GPT2ForSequenceClassification", False), ("GPT2Model", False)],
 )
-def test_only_of_a_model_that_writes_a_later_token_does_not_exist_yet(
+def test_only_for_a_generating_model_later_tokens_do_not_exist_yet(
     opened: Open, name: str, writes: bool
 ) -> None:
     run = opened(name)

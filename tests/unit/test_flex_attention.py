@@ -1,4 +1,4 @@
-"""`flex_attention`, compiled modules and the fast path of torch's encoder, watched: against softmaxes written out here."""
+"""Watching `flex_attention`, compiled modules and the fast path of torch's encoder, against softmaxes written out here."""
 
 import threading
 from collections.abc import Callable
@@ -65,7 +65,7 @@ class Flexible(nn.Module):
 
 
 def written_out(module: Flexible, cell: tuple[int, int] | None = None) -> tuple[Tensor, Tensor]:
-    """The weights and the answer by hand; `cell` is forbidden."""
+    """Return the weights and the answer by hand; `cell` is forbidden."""
     q, k, v = module.parts(ids())
     k, v = (t.repeat_interleave(HEADS // KEY_HEADS, dim=1) for t in (k, v))
     scores, places = 0.3 * q @ k.mT, torch.arange(N)
@@ -132,13 +132,13 @@ def test_a_painted_mask_reaches_it(score_mod: Any, is_causal: bool) -> None:
         assert (scope.model(ids())["numbers"] - answer).abs().max() < 1e-4
 
 
-def test_a_score_mod_that_does_more_is_refused_by_what_it_does() -> None:
+def test_a_score_mod_that_does_more_is_refused_with_the_reason() -> None:
     with pytest.raises(InputError, match="score_mod does more to q·k than to add a term"):
         watched(Flexible(capped)).run(TEXT)
 
 
 @torch.no_grad()
-def test_the_librarys_models_with_flex_attention_are_as_with_their_own() -> None:
+def test_the_librarys_models_give_the_same_with_flex_attention() -> None:
     module = BY_NAME["LlamaForCausalLM"].make()
     scope = models.watch(
         module.eval(),
@@ -154,7 +154,7 @@ def test_the_librarys_models_with_flex_attention_are_as_with_their_own() -> None
         assert (site.weights() - weights[0]).abs().max() < 2e-6
 
 
-def test_a_folder_that_names_flex_attention_opens_as_any(tmp_path: Any) -> None:
+def test_a_folder_that_names_flex_attention_opens_like_any_other(tmp_path: Any) -> None:
     module = BY_NAME["GPT2LMHeadModel"].make()
     module.config._attn_implementation = "flex_attention"
     module.save_pretrained(tmp_path)
@@ -167,7 +167,7 @@ def test_a_folder_that_names_flex_attention_opens_as_any(tmp_path: Any) -> None:
 
 
 class Encoder(nn.Module):
-    """torch's encoder, which takes a fast path through one kernel where nobody looks; with padding it nests its tensors."""
+    """torch's encoder, which takes a fast path through one kernel when it is not recorded; with padding it nests its tensors."""
 
     def __init__(self, is_nested: bool) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ def compiled(module: nn.Module) -> Any:
 @pytest.mark.parametrize("wrap", [lambda module: module, compiled], ids=["plain", "compiled"])
 @pytest.mark.parametrize("is_nested", [True, False])
 @torch.no_grad()
-def test_the_fast_path_of_torchs_encoder_is_left_for_what_can_be_seen(
+def test_recording_replaces_the_fast_path_of_torchs_encoder(
     is_nested: bool, wrap: Callable[[nn.Module], Any]
 ) -> None:
     module = Encoder(is_nested).eval()
@@ -205,8 +205,8 @@ def test_the_fast_path_of_torchs_encoder_is_left_for_what_can_be_seen(
     assert all(site.weights()[:, 5, 4].eq(0).all() for site in edited.attention.values())
 
 
-def test_compiling_begins_again_after_the_last_of_several_passes() -> None:
-    """They overlap in two threads, and the one that began first ends first."""
+def test_compiled_code_is_used_again_after_the_last_of_several_passes() -> None:
+    """The passes overlap in two threads, and the one that began first ends first."""
     runs: list[str] = []
 
     def backend(graph: Any, inputs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Each check of a run fails, alone, when the one thing it guards is changed; its value is the change, worked out by hand."""
+"""Each check of a run fails, alone, when the one thing it guards is changed; its value is the change, computed by hand."""
 
 from dataclasses import replace
 
@@ -32,13 +32,13 @@ SELF, CROSS = "decoder.layers.0.self_attn", "decoder.layers.0.cross_attn"
 
 
 def failed(checks: list[Check]) -> dict[str, float]:
-    """Name → value of the checks that do not hold."""
+    """Return name → value of the checks that do not hold."""
     return {check.name: check.value for check in checks if not check.passed}
 
 
 @pytest.fixture(scope="module")
 def runs(scope: Scope) -> dict[str, Run]:
-    """The text "cab" given for "abc", of which the model writes "cba" itself: both have read the same at two positions."""
+    """Runs with "cab" as the given target of "abc", for which the model itself writes "cba": they share two positions."""
     trace = scope.run("abc", "cab")
     serial = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, Method()).run
     assert scope.tokenizer.decode(serial.taken) == "cba"
@@ -72,7 +72,7 @@ def test_a_true_run_passes_and_each_check_says_what_it_measured(runs):
 
 
 def likelier(run: Run, position: int, factor: float) -> Run:
-    """One position's probabilities times a factor."""
+    """Multiply the probabilities at one position by a factor."""
     forged = run.log_probs.clone()
     forged[position] += torch.tensor(factor).log()
     return replace(run, log_probs=forged)
@@ -82,8 +82,13 @@ def likelier(run: Run, position: int, factor: float) -> Run:
     ("which", "position", "factor", "names"),
     [
         ("parallel", 3, 1.01, [SUM]),
-        ("parallel", 2, 0.99, [SUM]),  # too little is no better than too much
-        ("parallel", 1, 1.01, [SUM, PREFIX]),  # the place where they part has still read the same
+        ("parallel", 2, 0.99, [SUM]),  # too low is no better than too high
+        (
+            "parallel",
+            1,
+            1.01,
+            [SUM, PREFIX],
+        ),  # at the position where they diverge, both have still read the same
         ("serial", 3, 1.01, [SUM, CACHE]),
         ("serial", 0, 0.99, [SUM, CACHE, PREFIX]),
         ("uncached", 3, 1.01, [CACHE]),
@@ -98,7 +103,7 @@ def test_probabilities_that_are_not_the_models_fail(runs, which, position, facto
         assert value == pytest.approx(0.01 if name == SUM else 0.01 * largest, rel=0.01)
 
 
-def test_where_both_wrote_the_same_every_position_is_compared(scope, runs):
+def test_if_both_texts_are_the_same_every_position_is_compared(scope, runs):
     parallel = decoding_runs.of_trace(scope.run("abc", "cba"))
     checks = check_runs(parallel, runs["serial"], runs["uncached"])
     assert failed(checks) == {}
@@ -110,7 +115,7 @@ def test_where_both_wrote_the_same_every_position_is_compared(scope, runs):
 
 
 def with_row(run: Run, site: str, position: int, factor: float) -> Run:
-    """The last head's row of weights at one position times a factor."""
+    """Multiply the last head's row of weights at one position by a factor."""
     row = run.rows[site][position].clone()
     row[-1] *= factor
     rows = StepRows(
@@ -122,7 +127,7 @@ def with_row(run: Run, site: str, position: int, factor: float) -> Run:
 @pytest.mark.parametrize("which", ["parallel", "serial"])
 @pytest.mark.parametrize("site", [SELF, CROSS])
 @pytest.mark.parametrize(("position", "factor"), [(0, 1.001), (3, 0.999)])
-def test_a_row_that_is_no_distribution_fails(runs, which, site, position, factor):
+def test_a_row_that_does_not_sum_to_one_fails(runs, which, site, position, factor):
     found = failed(check_runs(**runs | {which: with_row(runs[which], site, position, factor)}))
     assert found == {ROWS: pytest.approx(1e-3, rel=0.01)}
 
@@ -139,7 +144,7 @@ def test_the_kernels_error_is_measured_at_every_site_of_the_decoder(scope, site)
     trace = scope.run("abc", "cab")
     shown = replace(
         trace.attention[site], lazy_q=trace.attention[site].q / 100
-    )  # scores whose rounding is forgiven nothing
+    )  # with no tolerance for the rounding of scores
     out = shown.head_out()[None].clone()
     out[0, 1, 2, 3] -= 0.25
     size = max(1.0, float(shown.v.abs().max()))
@@ -150,8 +155,8 @@ def test_the_kernels_error_is_measured_at_every_site_of_the_decoder(scope, site)
 
 @pytest.mark.parametrize(("factor", "expected"), [(0.125, 0.25), (1000.0, 0.25 / 1000)])
 def test_the_kernels_error_is_relative_to_values_above_1(scope, factor, expected):
-    """A thousand times the values round a thousand times as far; small ones are held to 1e-5 all the same. The scores'
-    rounding is forgiven nothing."""
+    """Values a thousand times as large have rounding errors a thousand times as large; small ones are held to 1e-5 all the same.
+    The rounding of scores gets no tolerance."""
     trace = scope.run("abc", "cab")
     site = trace.attention[CROSS]
     v = site.v / site.v.abs().max() * factor
@@ -228,7 +233,7 @@ def trace(scope: Scope) -> Trace:
 
 
 class Tampered(AttentionSite):
-    """A site that shows other scores or weights than the run's causes give."""
+    """A site that shows scores or weights other than those of the run."""
 
     add_scores, weigh = 0.0, 1.0
 
@@ -253,7 +258,7 @@ def moved(tensor: torch.Tensor, at: tuple, by: float) -> torch.Tensor:
 
 
 def projected(site: AttentionSite, name: str, head: int, by: float) -> AttentionSite:
-    """One number of a head's bias of a projection, and so of every vector that it makes, moved."""
+    """Shift one number of a head's projection bias, and so of every vector that it makes."""
     weight, bias = site.projections[name]
     at = (head * site.d_head + 1,)
     return replace(site, projections={**site.projections, name: (weight, moved(bias, at, by))})
@@ -280,7 +285,7 @@ SITE_FORGERIES = {
 
 @pytest.mark.parametrize("name", ["encoder.layers.0.self_attn", SELF, CROSS])
 @pytest.mark.parametrize("what", SITE_FORGERIES)
-def test_a_step_of_the_walk_that_is_not_the_runs_fails(trace, name, what):
+def test_a_forged_step_of_the_walk_fails(trace, name, what):
     forge, wanted = SITE_FORGERIES[what]
     site = trace.attention[name]
     assert failed(walk_checks.check_walk(trace, site, QUERY, HEAD)) == {}
@@ -288,8 +293,8 @@ def test_a_step_of_the_walk_that_is_not_the_runs_fails(trace, name, what):
     assert found == {check: pytest.approx(value, abs=1e-4) for check, value in wanted.items()}
 
 
-def test_a_weight_too_much_fails_as_no_share(trace):
-    """Weights in sum 1.25 are no shares, and what they make of v is not what the model used."""
+def test_weights_that_sum_to_more_than_1_fail(trace):
+    """Weights that sum to 1.25 are no distribution, and their sum over v is not what the model used."""
     site = trace.attention[CROSS]
     found = failed(walk_checks.check_walk(trace, tampered(site, weigh=1.25), QUERY, HEAD))
     assert list(found) == [SHARES, B, HEADS] or list(found) == [HEADS, SHARES, B]
@@ -297,7 +302,7 @@ def test_a_weight_too_much_fails_as_no_share(trace):
     assert found[B] == pytest.approx(0.25 * float(site.out[0, HEAD, QUERY].abs().max()), abs=1e-4)
 
 
-def test_a_recorded_output_that_the_heads_do_not_make_fails(trace):
+def test_a_recorded_output_that_is_not_the_sum_of_the_heads_fails(trace):
     site = trace.attention[CROSS]
     recorded = trace.activations[f"{CROSS}.attn_out"]
     for query, wanted in ((QUERY, {HEADS: pytest.approx(0.5, abs=1e-4)}), (QUERY + 1, {})):
@@ -307,7 +312,7 @@ def test_a_recorded_output_that_the_heads_do_not_make_fails(trace):
 
 
 def test_the_limits_of_the_walk_grow_with_what_is_summed(trace):
-    """1e-5 of the largest number that goes into the sum, and of 1 where that is smaller."""
+    """They are 1e-5 of the largest term of the sum, and at least 1e-5."""
     site = trace.attention[CROSS]
     q, k, v = site.q[0, HEAD, QUERY], site.k[0, HEAD], site.v[0, HEAD]
     out = site.head_out()[:, QUERY]
@@ -340,7 +345,7 @@ def test_the_limits_of_the_walk_grow_with_what_is_summed(trace):
 
 
 def recurrent(attention: str = "bahdanau"):
-    """A random recurrent model and its trace over five source and four target tokens."""
+    """Return a random recurrent model and its trace over five source and four target tokens."""
     model = random_seq2seq(attention=attention)
     source, target = (
         random_ids(1, 5, seed=4),
@@ -359,7 +364,7 @@ def recurrent(attention: str = "bahdanau"):
 BEFORE, H = "queries are the states before", "keys and values are the h_j"
 
 
-def test_an_alignment_that_reads_something_else_fails():
+def test_a_forged_alignment_fails():
     _, trace, _ = recurrent()
     site = trace.attention["decoder.alignment"]
     checks = walk_checks.check_walk(trace, site, QUERY, 0)
@@ -423,7 +428,7 @@ def test_a_decoder_that_sees_more_than_the_fixed_vector_fails():
 
 @pytest.mark.parametrize("at", [(0, 0, 1), (0, 2, 3), (0, 4, 9), (0, 0, 9)])
 def test_which_states_make_up_the_fixed_vector(at):
-    """A changed state matters where it is part of h_m: the last one forwards, the first one backwards."""
+    """A changed state matters if it is part of h_m: the last one forwards, the first one backwards."""
     model, trace, _ = recurrent("none")
     states = trace.activations["encoder.states"]
     other = replace(states, lazy_value=moved(states.value, at, 0.5))
@@ -435,7 +440,7 @@ def test_which_states_make_up_the_fixed_vector(at):
     assert check.passed is not of_h_m
 
 
-# The site's own checks
+# Checks of the site itself
 
 
 def test_the_limit_and_the_words_of_a_sites_checks(trace):

@@ -46,7 +46,7 @@ END = ["[end]", "special token </s>", True]
 
 
 def layer(kind: str, top: float = 1.0, width: int = 3, depth: int = 2) -> Reach:
-    """A forged layer over four tokens that reaches itself and what comes before, in as many steps as they lie apart and one."""
+    """Return a forged layer over four tokens: each reaches itself and earlier tokens in distance + 1 steps."""
     i, j = torch.arange(4)[:, None], torch.arange(4)
     reaches = j <= i
     norms = torch.where(reaches, top / (1 + (i - j).abs()), 0.0)
@@ -64,7 +64,7 @@ def layer(kind: str, top: float = 1.0, width: int = 3, depth: int = 2) -> Reach:
     )
 
 
-# what reaches what
+# reach: which inputs affect which outputs
 
 
 @pytest.mark.parametrize(("scale", "largest", "drawn"), [
@@ -102,13 +102,13 @@ def test_the_maps_of_influence(scale: str, largest: list[float], drawn: str) -> 
         np.testing.assert_array_equal(arrays[f"map{i}"], one.reach.norms.numpy())
 
 
-def test_white_is_counted_where_a_way_leads_and_next_to_nothing_comes() -> None:
+def test_pairs_with_a_path_but_almost_no_influence_are_counted() -> None:
     rnn = layer(RNN, 4.0)
     rnn.norms[2, 0], rnn.norms[3, 0], rnn.norms[3, 1] = (
         0.0039,
         0.0,
         0.0041,
-    )  # one more is 0 without a way
+    )  # one more is 0, but has no path
     for scale, others, count in (("root", 4.0, 2), ("one", 5.0, 3)):
         named = [maps.LayerReach(rnn, "w"), maps.LayerReach(layer(SELF_ATTENTION, others), "own")]
         note = unpack(maps.influence(named, SOURCE, scale, {"file": "ours.reach"}))[0]["maps"][0][
@@ -121,10 +121,8 @@ def test_white_is_counted_where_a_way_leads_and_next_to_nothing_comes() -> None:
         )
 
 
-def test_the_default_scale_shows_the_fade_of_a_recurrence_and_what_self_attention_passes_on() -> (
-    None
-):
-    """By the component's own formula: a tenfold fade spans a good part of the colours, and a hundredth is well off white."""
+def test_the_default_scale_shows_how_a_recurrence_fades_and_self_attention_does_not() -> None:
+    """By the component's own formula, a tenfold fade spans much of the colour range, and a hundredth is clearly not white."""
     assert next(iter(maps.MAP_SCALES)) == "root"
     share = {"root": lambda v: v**0.5, "log": lambda v: 1 + math.log10(max(v, 1e-3)) / 3}
     spans = {name: share[name](1.0) - share[name](0.1) for name in share}
@@ -176,7 +174,7 @@ def test_lines_carry_their_note() -> None:
 
 
 def legend(drawn: dict, kinds: list[str]) -> None:
-    """A layer keeps its colour and its dashes."""
+    """Assert that each layer keeps its colour and its dashes."""
     assert drawn["color"]["field"] == "layer"
     assert drawn["color"]["scale"] == {"domain": kinds, "range": [OF_KIND[kind] for kind in kinds]}
     assert drawn["color"]["sort"] == kinds
@@ -190,7 +188,7 @@ def legend(drawn: dict, kinds: list[str]) -> None:
 
 def test_steps_by_distance() -> None:
     both = layer(SELF_ATTENTION)
-    both.steps.T[both.reaches] = 9  # the other way is longer
+    both.steps.T[both.reaches] = 9  # the other path is longer
     chart = charts.path_lengths([layer(RNN), both], "t").to_dict()
     rows = next(iter(chart["datasets"].values()))
     assert [(row["layer"], row["distance"], row["steps"]) for row in rows] == [
@@ -206,7 +204,7 @@ def test_steps_by_distance() -> None:
     assert chart["title"]["text"] == ["t"]
 
 
-def test_who_waits_for_whom() -> None:
+def test_which_steps_wait_for_which() -> None:
     chart = charts.schedule([layer(RNN), layer(CNN)], "The title").to_dict()
     rows = next(iter(chart["datasets"].values()))
     assert [(row["layer"], row["step"], row["token"]) for row in rows] == [
@@ -306,7 +304,7 @@ Q = torch.tensor([[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.0, 1.0], [0.5, 0.5, 0.0, 
 
 
 def bits(p: np.ndarray, q: np.ndarray) -> float:
-    """½·KL(p‖m) + ½·KL(q‖m) by base-2 logarithms."""
+    """Return ½·KL(p‖m) + ½·KL(q‖m) with base-2 logarithms."""
     m = (p + q) / 2
     return sum(
         a * math.log2(a / c) / 2
@@ -323,7 +321,7 @@ def two() -> list[maps.AlignmentMap]:
     ]
 
 
-def test_two_alignments_and_what_parts_them() -> None:
+def test_two_alignments_and_their_divergence() -> None:
     header, arrays = unpack(maps.alignments(two(), SOURCE, TARGET, {"file": "a.and.b"}))
     del header["arrays"]
     assert header == {
@@ -375,7 +373,7 @@ def test_forged_alignments_fail_their_checks() -> None:
     assert pair.same_rows(*traces)
 
 
-def test_the_nearest_head_is_the_one_least_apart() -> None:
+def test_the_nearest_head_is_the_one_with_the_least_divergence() -> None:
     weights = torch.stack(
         [torch.stack([P, Q]), torch.stack([Q.flip(0), P / 2 + Q / 2])]
     )  # (site, head, query, key)
@@ -470,7 +468,7 @@ def test_the_files_read_back() -> None:
         assert [float(v) for v in row[4:]] == [float(P[i, j]), float(Q[i, j]), float(divergence[i])]
 
 
-# how models learned
+# learning curves
 
 
 FAST = Learner("a", "fast one", 10, 400, ((100, 12.0), (400, 95.0)), 96.5, 100)
@@ -528,7 +526,7 @@ def test_which_stage_a_model_is(family: str, sizes: dict, stage: tuple | None) -
     assert from_rnn_learners._stage(letters(family, **sizes)) == stage
 
 
-# one head through training
+# one head during training
 
 
 QUERIES, KEYS = [Label("x"), Label("y"), Label("z")], [Label("a"), Label("b")]
@@ -539,7 +537,7 @@ WEIGHTS = [
 
 
 def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written on each frame, and how long it stands."""
+    """The text on each frame and its duration are checked."""
     from PIL import ImageDraw
 
     written, draw_text = [], ImageDraw.ImageDraw.text
@@ -592,7 +590,7 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
         of_a, of_b = (
             inked[inked < 24],
             inked[inked >= 24],
-        )  # each slanted name begins over the middle of its column
+        )  # each slanted name starts over the middle of its column
         assert of_a.min() == pytest.approx(12, abs=4)
         assert of_b.min() == pytest.approx(36, abs=4)
         assert inked.max() < 36 + 15
@@ -630,7 +628,7 @@ def test_the_states_as_a_picture(bidirectional: bool) -> None:
     }
 
 
-def test_the_states_files_say_what_they_hold() -> None:
+def test_the_states_files_name_their_content() -> None:
     trace = letters("recurrent", attention="none").run("abc", "ed")
     heading, *rows = csv.reader(io.StringIO(states.states_csv(trace)))
     assert heading == ["token \\ number", *(str(i) for i in range(1, 15))]
@@ -648,7 +646,7 @@ def test_the_states_files_say_what_they_hold() -> None:
         )
 
 
-def test_what_has_no_family_looks_like_none_while_other_colours_last() -> None:
+def test_lines_without_a_family_use_other_colours_while_there_are_some() -> None:
     n_free = len(LINE_COLOURS) - len(FAMILY_STYLES)
     styles = line_styles([SELF_ATTENTION, *[""] * n_free])
     assert styles[0] == FAMILY_STYLES[SELF_ATTENTION]
@@ -664,7 +662,7 @@ def test_no_two_lines_look_alike_past_the_last_colour(first: str) -> None:
     assert all(styles[i] != styles[i + 1] for i in range(len(styles) - 1))
 
 
-def test_a_checkpoint_that_scores_nothing_at_any_length_is_drawn_at_zero() -> None:
+def test_a_checkpoint_with_score_0_at_every_length_is_drawn_at_zero() -> None:
     buckets = [{"least": 1, "most": 5, "score": 0.0, "cases": 7}]
     rows = charts.length_chart({"nothing": buckets, "empty": []}, "title").data
     assert rows[["model", "score", "share"]].values.tolist() == [["nothing", 0.0, 0]]

@@ -1,4 +1,4 @@
-"""Models guided by the frozen weights of another: each number by a second route, and planted cases."""
+"""Models guided by the frozen weights of another model: each number by a second route, and planted cases."""
 
 import math
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ PAIRS = [("abcde", "gfa"), ("b", "cdefg"), ("gg", "")]
 
 
 class Hidden(Reversal):
-    """Five letters of which three are written, in an order that nothing but the text's seed tells."""
+    """A task of five letters, three of which are written in an order that depends on the text's seed alone."""
 
     name = "hidden"
 
@@ -73,7 +73,7 @@ class Hidden(Reversal):
         return [Case(word, (target,), (word, target)) for word, target in targets[:n]]
 
     def told(self, model: Model, batch: Batch) -> torch.Tensor:
-        """Weights that know the order."""
+        """Return weights that know the order."""
         source, target = batch.inputs
         told = torch.zeros(len(source), target.shape[1], source.shape[1])
         for row, ids in enumerate(source.tolist()):
@@ -87,7 +87,7 @@ def letters_batch() -> Batch:
 
 
 @pytest.mark.parametrize("learns", [False, True])
-def test_a_guided_model_is_what_plain_loops_give(learns: bool) -> None:
+def test_a_guided_model_matches_plain_loops(learns: bool) -> None:
     guided = GuidedModel(LETTERS.vocab_size, 0, learns=learns, seed=3).double()
     batch = letters_batch()
     source, target = batch.inputs
@@ -142,7 +142,7 @@ def test_frozen_weights_are_the_mean_of_a_run_on_the_text_alone(teacher: str) ->
         assert alone.shape == (m, n)
         torch.testing.assert_close(found[row, :m, :n], alone, atol=1e-5, rtol=0)
         assert not found[row, :, n:].any()
-    assert found[0, :4].std() > 0.001  # not the same for all
+    assert found[0, :4].std() > 0.001  # the rows differ
 
 
 @pytest.mark.parametrize("teacher", TEACHERS)
@@ -170,8 +170,8 @@ def test_equal_and_diagonal_weights_keep_to_the_real_tokens() -> None:
             assert diagonal[row, i].sum() == 1
 
 
-def test_training_is_what_plain_adam_gives() -> None:
-    """With torch's own loss, over all positions, and with the shares counted token by token."""
+def test_training_matches_plain_adam() -> None:
+    """The loss is torch's own, over all positions, and the shares are counted token by token."""
     task, steps = Reversal(), 7
     model = random_seq2seq(5, vocab_size=task.tokenizer.vocab_size)
     tested = task.validation()[:9]
@@ -190,7 +190,7 @@ def test_training_is_what_plain_adam_gives() -> None:
             F.cross_entropy(logits, batch.labels, ignore_index=NO_LABEL).backward()
             optimizer.step()
         for name, w in plain.named_parameters():
-            # Adam makes a rounding of a gradient near 0 as large as its rate
+            # Adam turns a rounding error of a gradient near 0 into a step as large as its rate
             assert (w - dict(guided.named_parameters())[name]).abs().mean() < 2e-5, (guide, name)
         by_hand = []
         for pair in tested:
@@ -203,7 +203,7 @@ def test_training_is_what_plain_adam_gives() -> None:
 
 
 def test_weights_that_alone_know_the_answer_are_found_and_no_others(monkeypatch) -> None:
-    """Three of five letters in a hidden order: with </s>, which all can learn, a quarter is sure."""
+    """Three of five letters come in a hidden order; every model can learn </s>, a quarter of the tokens."""
     task = Hidden()
     monkeypatch.setattr(frozen_survey, "GUIDES", {**GUIDES, "imposed": task.told})
     monkeypatch.setattr(frozen_survey, "GUIDED_SEEDS", 1)
@@ -219,7 +219,7 @@ def test_weights_that_alone_know_the_answer_are_found_and_no_others(monkeypatch)
 
 
 def test_weights_that_know_nothing_gain_nothing(monkeypatch) -> None:
-    """Those of a model with random weights, on letters to be reversed."""
+    """The weights are those of a random model, on letters to be reversed."""
     monkeypatch.setattr(frozen_survey, "GUIDED_SEEDS", 1)
     task = Reversal()
     scope = teacher_of(task)
@@ -246,7 +246,7 @@ def test_weights_of_a_trained_model_help(scope: Scope, monkeypatch) -> None:
 
 
 def test_means_are_over_seeds_and_intervals_over_texts() -> None:
-    """From shares that are planted in place of trained models."""
+    """The shares are planted in place of trained models."""
     task, parts, rng = Reversal(), SurveyParts(), Random(5)
     scope = teacher_of(task)
     planted = {
@@ -286,7 +286,7 @@ def test_a_model_without_weights_to_impose_is_refused(name: str, reason: str) ->
         survey_frozen(scope, task_of(Reversal()), 9, 0, lambda done, total: None)
 
 
-def test_too_few_texts_are_said() -> None:
+def test_too_few_texts_are_an_error() -> None:
     with pytest.raises(ValueError, match="3 held-out texts can be read; at least 8"):
         survey_frozen(scope_of("seq2seq"), task_of(Reversal()), 3, 0, lambda done, total: None)
     assert len(frozen_survey.held_out_pairs(teacher_of(Reversal()), task_of(Reversal()), 9)) == 9

@@ -1,4 +1,4 @@
-"""The weights of one run given to another model that reads the same tokens."""
+"""The weights of one run imposed on another model that reads the same tokens."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ MAKE = {"transformer": random_model, "seq2seq": random_seq2seq, "gpt": random_gp
 
 
 def pair(family: str):
-    """A run of a random model, and another random model of its shape."""
+    """Return a run of a random model, and another random model of the same shape."""
     scope = scope_of(family)
     torch.manual_seed(7)
     other = as_scope(MAKE[family](vocab_size=LETTERS.vocab_size), LETTERS, "other")

@@ -1,4 +1,4 @@
-"""Each symbol that the pages' words use is explained: its entry stands in the glossary."""
+"""Each symbol in the pages' texts has an entry in the glossary."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ WRITTEN = re.compile(r"\b[hsc]\((?:[ijm]|[ijm]−1|0)\)|(?<![$\\{])\bW_[QKVOR]\b
 
 
 def written() -> set[str]:
-    """The symbols in what is not a formula: those have a test of their own, in the browser."""
+    """Return the symbols in prose; those in formulas have a test of their own, in the browser."""
     files = [
         *Path(viz_app.__file__).parent.glob("views/*/*text.py"),
         *Path(viz_app.__file__).parent.glob("views/*/page.py"),
@@ -41,7 +41,7 @@ def written() -> set[str]:
 
 
 @pytest.mark.parametrize("symbol", NAMED)
-def test_what_a_page_names_is_explained(symbol: str) -> None:
+def test_the_terms_of_every_page_are_explained(symbol: str) -> None:
     assert SYMBOLS[symbol]
 
 

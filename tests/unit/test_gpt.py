@@ -25,7 +25,7 @@ def model() -> GPT:
 
 @pytest.fixture(scope="module")
 def scope(tmp_path_factory) -> Scope:
-    """A random model over the letters a to z and a space, 31 tokens."""
+    """A random model over the letters a to z and a space: 31 tokens."""
     folder = tmp_path_factory.mktemp("gpt") / "letters"
     tokenizer = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
     save_checkpoint(folder, random_gpt(), tokenizer, {"step": 3, "task": "language"})
@@ -44,7 +44,7 @@ def parameters(config: GPTConfig) -> int:
     ("config", "millions"), [(GPTConfig.gpt(), 117), (GPTConfig.gpt2_small(), 124)]
 )
 def test_parameter_counts_are_the_papers(config, millions):
-    """GPT-1's and GPT-2's released sizes, rounded to millions; the second table of Radford et al. 2019 says 117, which its
+    """The sizes of the released GPT-1 and GPT-2, rounded to millions; table 2 of Radford et al. 2019 says 117, which its
     authors corrected to 124."""
     assert round(parameters(config) / 1e6) == millions
     d, v = config.d_model, config.vocab_size
@@ -68,14 +68,14 @@ def test_the_presets_are_the_papers_models():
         )
 
 
-def test_it_is_asked_with_a_text_and_perhaps_what_follows():
+def test_its_fields_are_a_text_and_an_optional_continuation():
     assert [(f.name, f.stream, f.optional, f.before, f.after) for f in GPT.fields] == [
         ("text", "text", False, "start", ""), ("continuation", "text", True, "", ""),
     ]  # fmt: skip
     assert (GPT.streams, GPT.writes, random_gpt().continues) == (("text",), "text", True)
 
 
-def test_no_width_of_the_feed_forward_layer_is_four_times_the_model():
+def test_without_a_feed_forward_width_it_is_four_times_d_model():
     assert GPTConfig(VOCAB, d_model=7 * 12).d_ff == 4 * 7 * 12
     assert GPTConfig(VOCAB, d_ff=19).d_ff == 19
     assert GPTConfig(VOCAB) == GPTConfig(VOCAB, d_ff=4 * 768)
@@ -141,7 +141,7 @@ def test_golden_list_of_trace_names(model):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
-def test_no_token_is_seen_before_its_time(norm, positions):
+def test_no_token_is_seen_ahead_of_time(norm, positions):
     model, ids = random_gpt(norm=norm, positions=positions), random_ids(BATCH, N)
     before = model(ids)
     for t in range(N):
@@ -188,7 +188,7 @@ def test_every_parameter_gets_a_gradient(norm):
     model, ids = random_gpt(norm=norm), random_ids(3, N_CTX)
     (model(ids).log_softmax(-1) * torch.randn(3, N_CTX, VOCAB)).sum().backward()
     for name, parameter in model.named_parameters():
-        # a shift of all keys adds the same to every score of a query, and softmax does not see it
+        # shifting all keys adds the same to every score of a query, which softmax cancels
         assert name.endswith("W_K.bias") or parameter.grad.abs().max() > 1e-4, name
 
 
@@ -200,7 +200,7 @@ def test_recording_changes_nothing(model):
 
 
 @pytest.mark.parametrize("window", [0, 3])
-def test_cached_is_uncached_and_both_are_one_pass(window):
+def test_cached_and_uncached_steps_equal_one_pass(window):
     model, ids = random_gpt(window=window), random_ids(BATCH, N)
     together = model(ids).log_softmax(-1)
     for use_cache in (True, False):
@@ -213,7 +213,7 @@ def test_cached_is_uncached_and_both_are_one_pass(window):
 
 
 @pytest.mark.parametrize("window", [0, 2])
-def test_greedy_goes_on_from_a_prompt_as_the_most_probable_token_says(window):
+def test_greedy_decoding_continues_a_prompt_with_the_most_probable_token(window):
     model, prompt = random_gpt(window=window), random_ids(1, 5)[0].tolist()
     row = list(prompt)
     for _ in range(11):
@@ -225,9 +225,9 @@ def test_greedy_goes_on_from_a_prompt_as_the_most_probable_token_says(window):
     assert [step.prefix for step in steps] == [tuple(row[5 : 5 + i]) for i in range(len(steps))]
 
 
-def test_it_writes_no_further_than_it_reads():
+def test_it_generates_no_more_than_its_context():
     model = random_gpt()
-    model.embedding.weight.data[2] = 0  # </s> never is the best
+    model.embedding.weight.data[2] = 0  # </s> is never the best
     for n in (1, 5, N_CTX):
         assert (
             len(list(decoding.greedy(model, random_ids(1, n)[0].tolist())))
@@ -276,7 +276,7 @@ def test_teacher_forcing_gives_the_continuation_after_the_prompt(model):
         torch.testing.assert_close(step.log_probs, together[3 + i])
 
 
-def test_an_edit_of_one_head_is_that_heads_mask(model):
+def test_an_edited_mask_applies_to_that_head_alone(model):
     ids = random_ids(1, 7)
     only = (MaskChange(Where(kind="self", layers=(1,), heads=(2,)), preset="previous"),)
     with editing(only), record() as recording:
@@ -317,7 +317,7 @@ def test_a_run_has_one_text_with_its_tokens_and_the_next_at_every_position(scope
     torch.testing.assert_close(trace.next_token.logits, logits, rtol=1e-4, atol=1e-5)
 
 
-def test_a_continuation_stands_on_the_same_stream(scope):
+def test_a_continuation_is_part_of_the_same_stream(scope):
     apart, together = scope.run("once upon", " a time"), scope.run("once upon a time")
     assert apart.streams["text"].ids == together.streams["text"].ids
     assert apart.streams["text"].offsets == together.streams["text"].offsets
@@ -325,7 +325,7 @@ def test_a_continuation_stands_on_the_same_stream(scope):
 
 
 @pytest.mark.parametrize("how", ["greedy", "beam", "sample"])
-def test_writing_goes_on_behind_the_prompt(scope, how):
+def test_generation_continues_after_the_prompt(scope, how):
     settings = {"seed": 3} if how == "sample" else {}
     written = scope.write("once upon", how, max_new=5, **settings)
     assert 1 <= len(written.ids) <= 5
@@ -347,12 +347,12 @@ def test_writing_goes_on_behind_the_prompt(scope, how):
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
     ],
 )
-def test_sizes_that_cannot_be(changes, message):
+def test_impossible_sizes_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         random_gpt(**changes)
 
 
-def test_activations_are_told_by_their_formula():
+def test_activations_are_recognised_by_their_formula():
     ids = random_ids(1, N)
     tanh = torch.nn.GELU(approximate="tanh")
     for activation, function, formula in (

@@ -1,4 +1,4 @@
-"""A GPT that says of a whole text what it is: against Hugging Face, and what must hold of its rows, outputs and tokens."""
+"""A GPT that classifies texts: against Hugging Face, and what must hold for its rows, outputs and tokens."""
 
 import json
 
@@ -33,7 +33,7 @@ def scope(tmp_path_factory) -> Scope:
 
 @torch.no_grad()
 def test_classes_are_hugging_faces_for_rows_of_several_lengths():
-    """Their classifier reads the last token that is not padding."""
+    """Hugging Face's classifier reads the last token that is not padding."""
     model, rows = (
         random_gpt(activation="gelu tanh", d_ff=4 * N_HEADS * D_HEAD, **THREE),
         random_ids(BATCH, N),
@@ -85,7 +85,7 @@ def test_a_row_is_closed_by_the_token_that_answers(scope):
     assert scope.encode(both) == {"text": both}  # read again, it is closed once
 
 
-def test_of_one_text_nothing_else_is_asked():
+def test_its_only_field_is_one_text():
     fields = [
         [(f.name, f.before, f.optional) for f in random_gpt(n_texts=n, **THREE).fields]
         for n in (1, 2)
@@ -99,7 +99,7 @@ def test_of_one_text_nothing_else_is_asked():
 @pytest.mark.parametrize(
     ("texts", "field"), [(("a" * 36,), "text"), (("a" * 17, "b" * 18), "second_text")]
 )
-def test_the_closing_token_wants_room_too(scope, texts, field):
+def test_the_closing_token_needs_room_too(scope, texts, field):
     assert len(scope.encode("a" * 35)["text"].ids) == N_CTX
     with pytest.raises(InputError, match="38 tokens"):
         scope.encode(*texts)
@@ -123,7 +123,7 @@ def test_outputs_and_answer(scope):
         scope.write("a cat")
 
 
-def test_in_a_batch_as_alone(scope):
+def test_texts_in_a_batch_are_classified_as_alone(scope):
     alone, (first, second) = (
         scope.run("a cat"),
         scope.run_each([("a cat",), ("a longer text", "and another")]),
@@ -141,12 +141,12 @@ def test_in_a_batch_as_alone(scope):
         ({"head": "words"}, "^head must be one of"),
     ],
 )  # fmt: skip
-def test_a_head_that_cannot_be(changes, message):
+def test_an_impossible_head_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         GPTConfig(VOCAB, **changes)
 
 
-def test_new_tokens_stand_behind_a_vocabulary_which_keeps_its_own():
+def test_new_tokens_are_appended_to_a_vocabulary():
     texts = ["a cat sat on a mat", "<e> or $ is text"] * 3
     for plain in (
         Tokenizer.byte_level(texts, 300),

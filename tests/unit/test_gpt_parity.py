@@ -44,7 +44,7 @@ def gpt1(model: GPT) -> nn.Module:
 def copied(
     model: GPT, tokens: nn.Embedding, positions: nn.Embedding, blocks: nn.ModuleList
 ) -> None:
-    """Their matrices stand the other way round, and W_Q, W_K and W_V side by side in one."""
+    """Copy the weights: their matrices are transposed, with W_Q, W_K and W_V side by side in one."""
     tokens.weight.copy_(model.embedding.weight)
     positions.weight.copy_(model.positions.table)
     for block, layer in zip(blocks, model.decoder.layers, strict=True):
@@ -84,7 +84,7 @@ def test_logits_and_every_head(norm, make):
 
 @torch.no_grad()
 def test_gpt_2_cached():
-    """Token by token from a prompt of three, both with a cache: the distribution, and the new token's row of every head."""
+    """Both decode with a cache from a prompt of three tokens: the distribution, and the new token's row of every head."""
     model = ours("pre")
     other, past = gpt2(model), None
     run = decoding.Incremental(model, ids()[:, :3])

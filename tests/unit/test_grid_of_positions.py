@@ -1,4 +1,4 @@
-"""The position vectors of patches, compared as a grid: against torch's cosine, and by a table whose rows and columns are known."""
+"""The position vectors of patches, compared as a grid: against torch's cosine, and with a table whose rows and columns are known."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ GRID = PatchGrid(3, 5, ("[CLS]",), ("[REG]",))
 
 
 def smooth(sign: float = 1.0) -> Tensor:
-    """Vectors whose cosine falls with the distance in rows and columns, or rises if turned round."""
+    """Return vectors whose cosine falls with the distance in rows and columns, or rises for the other sign."""
     place = torch.arange(15)
     apart = (place[:, None] // 5 - place // 5).abs() + (place[:, None] % 5 - place % 5).abs()
     gram = torch.exp(-0.5 * apart.double()) if sign > 0 else torch.eye(15) + 0.05 * apart.double()
@@ -28,7 +28,7 @@ def smooth(sign: float = 1.0) -> Tensor:
 
 
 def table(vectors: Tensor) -> Tensor:
-    """With vectors of special tokens around the patches', which would move every mean."""
+    """Return a table with vectors of special tokens around those of the patches, which would shift every mean."""
     special = 100 * torch.ones(1, vectors.shape[1], dtype=vectors.dtype)
     return torch.cat([special, vectors, -special]).float()
 
@@ -44,7 +44,7 @@ def test_a_tile_has_the_cosines_of_its_patch_and_no_special_token() -> None:
         assert float(tile[row, column]) == pytest.approx(1)
 
 
-def test_means_are_over_the_pairs_that_they_name() -> None:
+def test_means_are_taken_over_the_pairs_that_they_name() -> None:
     similarity = grid_similarity(table(torch.randn(15, 23)), GRID)
     pairs: dict[str, list[float]] = {"beside": [], "in_line": [], "elsewhere": []}
     for one in range(15):
@@ -60,7 +60,7 @@ def test_means_are_over_the_pairs_that_they_name() -> None:
 
 
 @pytest.mark.parametrize(("sign", "word", "other"), [(1.0, "more", "less"), (-1.0, "less", "more")])
-def test_the_sentence_turns_with_the_numbers(sign: float, word: str, other: str) -> None:
+def test_the_sentence_follows_the_numbers(sign: float, word: str, other: str) -> None:
     similarity = grid_similarity(table(smooth(sign)), GRID)
     assert (similarity.beside > similarity.elsewhere) == (word == "more")
     told = section.explain_grid(similarity, ("[CLS]",))
@@ -84,7 +84,7 @@ def test_patches_in_line_are_compared_with_those_of_other_rows_and_columns(
     assert f"Those of one row or column are {word} alike than the rest." in told
 
 
-def test_of_one_row_nothing_is_said_of_other_rows() -> None:
+def test_with_a_single_row_other_rows_are_not_mentioned() -> None:
     similarity = grid_similarity(torch.randn(4, 7), PatchGrid(1, 4))
     told = section.explain_grid(similarity, ())
     assert "nan" not in told
@@ -115,7 +115,7 @@ def cells_of(similarity: GridSimilarity) -> tuple[np.ndarray, Sequence[str], Seq
     return np.array(trace.z, dtype=float), trace.x, trace.y
 
 
-def test_the_picture_has_each_cosine_at_its_place_and_names_it() -> None:
+def test_the_picture_has_each_cosine_in_its_cell_and_names_it() -> None:
     similarity = grid_similarity(table(torch.randn(15, 23)), GRID)
     cells, x, y = cells_of(similarity)
     assert cells.shape == (len(y), len(x)) == (3 * 4, 5 * 6)
@@ -129,7 +129,7 @@ def test_the_picture_has_each_cosine_at_its_place_and_names_it() -> None:
     assert np.isnan(cells[:, 5]).all()
 
 
-def test_of_a_large_grid_some_patches_have_no_tile_and_it_says_so() -> None:
+def test_in_a_large_grid_patches_without_a_tile_are_mentioned() -> None:
     similarity = grid_similarity(torch.randn(30 * 30, 7), PatchGrid(30, 30))
     assert section.tile_indices(30) == list(range(0, 30, 3))
     assert cells_of(similarity)[0].shape == (10 * 31, 10 * 31)

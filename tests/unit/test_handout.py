@@ -1,4 +1,4 @@
-"""A lesson on paper: what stands in it and what does not, and what the command refuses."""
+"""A lesson on paper: its content, and requests that the command refuses."""
 
 import importlib.util
 import subprocess
@@ -56,7 +56,7 @@ def test_any_prediction_fits_its_form(kind: str) -> None:
 def test_a_paper_names_every_model_that_its_answers_are_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The names are those of the models that were run; only an answer runs BERT."""
+    """The names are those of the models that were run; BERT runs for an answer only."""
     lesson, opened = offered_lessons().named("7-three-families"), set()
 
     def shown(lesson: Lesson, number: int, page: str, query: dict) -> ShownStep:
@@ -108,7 +108,7 @@ reveal: {{run.loss}}
 
 @pytest.fixture
 def own_lesson(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Lesson]:
-    """Make a lesson of one step with this address."""
+    """Return a function that makes a lesson of one step with this address."""
     monkeypatch.setenv(library.LESSONS_VARIABLE, str(tmp_path))
 
     def make(query: str) -> Lesson:
@@ -134,7 +134,7 @@ def test_a_handout_names_the_models_of_its_runs_whatever_its_addresses_say(
         ("?checkpoint=gpt&text=" + "word+" * 400, "tokens"),
     ],
 )
-def test_a_step_that_cannot_be_shown_says_at_once_why(
+def test_a_step_that_cannot_be_shown_fails_at_once_with_the_reason(
     own_lesson: Callable[[str], Lesson], query: str, why: str
 ) -> None:
     start = time.monotonic()
@@ -204,7 +204,7 @@ def test_a_shared_app_tells_no_visitor_what_its_process_wrote(
 def test_one_handout_at_a_time_is_made_in_all_server_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A process shares no module with another one; here, a module of its own stands for it."""
+    """Processes share no module; here, a second copy of the module stands in for the other process."""
     spec = importlib.util.spec_from_file_location("of_another_process", handout_files.__file__)
     other = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(other)

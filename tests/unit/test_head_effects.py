@@ -1,4 +1,4 @@
-"""All heads in one batch against one run a head, and heads made necessary or idle by hand."""
+"""All heads in one batch, against one run per head; and heads made necessary or idle by hand."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def scopes() -> dict[str, Scope]:
 
 
 def text_of(scope: Scope) -> tuple[str, ...]:
-    """A text with something to answer."""
+    """Return a text for which the model has something to answer."""
     masked = scope.tokenizer.mask_id is not None
     return ("ab [MASK] ef",) if masked else fields(scope, TEXT)
 
@@ -42,7 +42,7 @@ def text_of(scope: Scope) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "make", [HeadOff, partial(HeadOff, baseline="uniform"), partial(HeadScale, factor=-1.0)]
 )
-def test_every_head_in_one_batch_is_one_edited_run_each(scopes, family, make):
+def test_every_head_of_the_batch_equals_an_edited_run(scopes, family, make):
     scope = scopes[family]
     texts = text_of(scope)
     run, largest = scope.run(*texts), 0.0
@@ -84,7 +84,7 @@ def test_the_edits_of_the_run_stay_in_force(scopes):
     torch.testing.assert_close(effects[1, 2], change, atol=1e-5, rtol=1e-4)
 
 
-def test_a_pass_too_large_is_made_in_parts(scopes, monkeypatch):
+def test_a_pass_that_is_too_large_is_split(scopes, monkeypatch):
     scope = scopes["transformer"]
     run = scope.run(*fields(scope, TEXT))
     whole = head_effects(scope, run, Divergence())
@@ -107,7 +107,7 @@ def test_cells_patched_from_another_run(scopes):
 
 
 def planted() -> Scope:
-    """A GPT in which only head 1 of layer 0 adds anything: W_O of the others, and the feed-forwards, are 0."""
+    """A GPT in which only head 1 of layer 0 adds anything: W_O of the other heads and the feed-forward layers are 0."""
     model = random_gpt(vocab_size=LETTERS.vocab_size)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -154,7 +154,7 @@ def test_the_best_offset_of_a_head(scopes):
 
 
 def test_the_best_offset_of_a_cross_head_by_hand(scopes):
-    """A mean over queries, of which there are not as many as keys; of equal sums the nearest offset."""
+    """It is a mean over queries, whose number differs from that of keys; of equal sums the nearest offset wins."""
     scope = scopes["transformer"]
     name = "decoder.layers.0.cross_attn"
     site = scope.run(*fields(scope, "ab cd ef", "ba")).attention[name]
@@ -195,7 +195,7 @@ def test_metrics_by_hand():
 
 
 def test_noising_and_denoising_of_heads(scopes):
-    """The board of heads patched from another run, in both directions."""
+    """Heads are patched from another run, in both directions."""
     scope = scopes["gpt"]
     clean, other = scope.run("abcdef"), scope.run("abgdef")
     metric = LogitDifference(5, 6)

@@ -1,4 +1,4 @@
-"""One head and all heads as drawn and taken away: every header, number, colour and place is read back and worked out again."""
+"""One head and all heads, drawn and downloaded: every header, number, colour and position is read back and recomputed."""
 
 import csv
 from dataclasses import replace
@@ -30,7 +30,12 @@ SOURCE, TARGET = ["a", "b", "c", "d", "e", "[end]"], ["[start]", "e", "d", "c"]
 PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"  # as README shows them
 PATHS = {"encoder.layers.0.self_attn": "encoder.layer1.self_attn", OWN: "decoder.layer2.self_attn",
          CROSS: "decoder.layer1.cross_attn"}  # fmt: skip
-STEPS = ["[start] → e", "e → d", "d → c", "c → [end]"]  # by what is read and what is written
+STEPS = [
+    "[start] → e",
+    "e → d",
+    "d → c",
+    "c → [end]",
+]  # named by the token read and the token written
 START_LABEL = ["[start]", "special token <s>", True]
 
 
@@ -50,7 +55,7 @@ def test_the_map_is_a_straight_line_in_oklab(share: float, low: str, high: str) 
     assert np.abs(rgb(ramp(share, low, high)) - mixed(share, low, high)).max() <= 1
 
 
-def test_what_lies_outside_the_scale_has_the_colour_of_its_end() -> None:
+def test_values_outside_the_scale_have_the_colour_of_its_end() -> None:
     assert ramp(-0.3) == ramp(0.0) == PAPER
     assert ramp(1.7) == ramp(1.0) == ACCENT
 
@@ -62,7 +67,7 @@ def test_what_lies_outside_the_scale_has_the_colour_of_its_end() -> None:
 def test_the_maps_of_a_theme(
     theme: str, paper: str, accent: str, opposite: str, text: str, quiet: str
 ) -> None:
-    """0 is the paper; weights and positive values go to the accent, negative ones to the opposite."""
+    """0 has the colour of the page; weights and positive values go to the accent, negative ones to its opposite."""
     here = look(theme)
     assert (here.paper, here.accent, here.opposite, here.text, here.quiet) == (
         paper,
@@ -79,7 +84,7 @@ def test_the_maps_of_a_theme(
         assert np.abs(rgb(both[16 - i]) - mixed(i / 16, paper, opposite)).max() <= 1
 
 
-def test_a_theme_that_is_not_said_is_light() -> None:
+def test_without_a_theme_colours_are_light() -> None:
     assert look(None) == look("light") == LIGHT != DARK
 
 
@@ -122,7 +127,7 @@ def test_the_space_before_the_first_word_is_not_shown_but_a_space_alone_is() -> 
     (OWN, STEPS, TARGET, ("the French so far, read → written", "the French so far")),
     (CROSS, STEPS, SOURCE, ("the French so far, read → written", "the English sentence")),
 ])  # fmt: skip
-def test_the_head_component_is_told_everything_by_its_name(
+def test_the_head_component_gets_every_field_by_name(
     trace: Trace, name: str, queries: list, keys: list, axes: tuple
 ) -> None:
     site = trace.attention[name]
@@ -144,7 +149,7 @@ def test_the_head_component_is_told_everything_by_its_name(
     assert unpack(head_payload(trace, site, 0, TERMS))[0]["lock"] == ""
 
 
-def test_a_label_tells_the_component_its_hover_and_that_it_is_special(trace: Trace) -> None:
+def test_a_label_holds_its_hover_text_and_whether_it_is_special(trace: Trace) -> None:
     header, _ = unpack(head_payload(trace, trace.attention[CROSS], 0, TERMS))
     assert header["queries"][:2] == [
         ["[start] → e", "reading [start], writing e; [start]: special token <s>", False], ["e → d", "reading e, writing d", False],
@@ -156,7 +161,7 @@ def test_a_label_tells_the_component_its_hover_and_that_it_is_special(trace: Tra
 # all heads
 
 
-def test_the_overview_says_of_every_block_what_it_is(trace: Trace) -> None:
+def test_the_overview_names_every_block(trace: Trace) -> None:
     header, arrays = unpack(overview(trace, TERMS))
     assert header["chosen"] == {"site": "", "head": 0}
     said = [("encoder_self", "Encoder self-attention", "the English sentence → itself",
@@ -184,7 +189,7 @@ def test_the_overview_says_of_every_block_what_it_is(trace: Trace) -> None:
     assert arrays["codes"].dtype == np.uint8
 
 
-def test_many_sites_worked_out_a_few_at_a_time_are_the_same(
+def test_many_sites_computed_a_few_at_a_time_give_the_same(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = all_codes(trace)
@@ -199,7 +204,7 @@ def test_many_sites_worked_out_a_few_at_a_time_are_the_same(
     ("n_heads", "side"), [(0, 64), (24, 64), (219, 64), (220, 63), (432, 45), (900_000, 1)]
 )
 def test_how_large_a_head_may_be_drawn(n_heads: int, side: int) -> None:
-    """The largest whole number of cells a side, at most 64, whose square times the heads is at most 900,000 bytes."""
+    """Its side is the largest number of cells, at most 64, whose square times the number of heads is at most 900,000 bytes."""
     assert side_for(n_heads) == side
     assert n_heads * side**2 <= 900_000
     assert side == 64 or n_heads * (side + 1) ** 2 > 900_000
@@ -213,7 +218,7 @@ def test_how_many_cells_become_one(longest: int, side: int, k: int) -> None:
     assert block_side(longest, 3, side) == block_side(3, longest, side) == k
 
 
-def test_kinds_come_in_the_order_of_the_way_and_layers_ascend(trace: Trace) -> None:
+def test_kinds_come_in_the_order_of_the_pass_and_layers_ascend(trace: Trace) -> None:
     shuffled = replace(trace, attention=dict(reversed(trace.attention.items())))
     assert [(kind, [site.name for site in sites]) for kind, sites in by_kind(shuffled)] == [
         ("encoder_self", ["encoder.layers.0.self_attn"]), ("decoder_self", ["decoder.layers.0.self_attn", OWN]),
@@ -231,7 +236,7 @@ def test_a_cell_that_only_a_ninth_mask_blocks_is_blocked(trace: Trace) -> None:
 # files
 
 
-def test_the_csv_is_a_row_a_query_and_a_column_a_key(trace: Trace) -> None:
+def test_the_csv_has_a_row_per_query_and_a_column_per_key(trace: Trace) -> None:
     site = trace.attention[CROSS]
     rows = list(csv.reader(export.weights_csv(trace, site, 1)))
     assert rows[0] == ["query \\ key", "0 a", "1 b", "2 c", "3 d", "4 e", "5 [end]"]
@@ -263,7 +268,7 @@ def test_the_npz_holds_the_tokens_of_both_texts_and_every_head(trace: Trace) -> 
 
 
 def _by_hand(site: AttentionSite, index: int) -> np.ndarray:
-    """Weights by the definition, not by the site."""
+    """Return weights from their definition, not from the site."""
     scores = site.q[0, index] @ site.k[0, index].T / 5**0.5
     return scores.masked_fill(~site.allowed(), -torch.inf).softmax(-1).numpy()
 
@@ -297,7 +302,7 @@ def test_the_drawing_puts_every_weight_where_its_tokens_are(
         assert left - 10 <= float(text.get("x")) < left
         assert (
             top + (q + 0.5) * side < float(text.get("y")) < top + (q + 0.8) * side
-        )  # a line stands on its foot
+        )  # text is placed by its baseline
     turned = [text for text in drawing.texts if text.get("transform")]
     assert [text.text for text in turned] == keys
     for k, text in enumerate(turned):
@@ -357,7 +362,7 @@ def test_the_drawing_has_a_title_a_scale_and_ink_on_paper(trace: Trace) -> None:
 
 @pytest.mark.parametrize("title", ["What it is", "what each token reads " * 7, "読" * 90])
 def test_neither_title_nor_legend_is_cut_off(trace: Trace, title: str) -> None:
-    """A letter is on average under 0.6 of its size wide, a Chinese one as wide as its size."""
+    """A letter is on average narrower than 0.6 of the font size, a Chinese one as wide as the font size."""
     drawing = Drawing(
         export.head_svg(trace, trace.attention[CROSS], 0, title, Scale("root", hides_sinks=True))
     )

@@ -1,4 +1,4 @@
-"""Heads of one model matched to those of another: secretly permuted heads are found again."""
+"""Heads of one model matched to those of another: permuted heads are recovered."""
 
 from copy import deepcopy
 from functools import cache
@@ -43,7 +43,7 @@ def runs(scope: Scope) -> list[Trace]:
 def permuted(
     scope: Scope, noise: float = 0.0, seed: int = 3
 ) -> tuple[Scope, dict[tuple[str, int, int], int]]:
-    """The same checkpoint with the heads of each layer in another order, and (kind, layer, head) → its new number."""
+    """Return the same checkpoint with the heads of each layer in another order, and (kind, layer, head) → its new number."""
     model, rng = deepcopy(scope.model), torch.Generator().manual_seed(seed)
     moved: dict[tuple[str, int, int], int] = {}
     for name, site in scope.run(*texts()[0]).attention.items():
@@ -80,19 +80,19 @@ def share_found(scope: Scope, other: Scope, moved: dict[tuple[str, int, int], in
     return sum(hits) / len(hits)
 
 
-def test_permuted_heads_do_what_they_did() -> None:
+def test_permuting_heads_does_not_change_the_model() -> None:
     other, _ = permuted(dates())
     first, second = (scope.run(*texts()[1]).next_token.logits for scope in (dates(), other))
     torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)
 
 
-def test_secretly_permuted_heads_are_all_found_again() -> None:
+def test_permuted_heads_are_all_recovered() -> None:
     other, moved = permuted(dates())
     assert any(old != new for (_, _, old), new in moved.items())
     assert share_found(dates(), other, moved) == 1.0
 
 
-def test_permuted_heads_are_found_again_under_noise() -> None:
+def test_permuted_heads_are_recovered_under_noise() -> None:
     other, moved = permuted(dates(), noise=0.05)
     assert share_found(dates(), other, moved) >= 0.95
 
@@ -104,7 +104,7 @@ def kind_of(mean: list[list[float]]) -> KindDistances:
     )
 
 
-def test_the_assignment_is_the_cheapest_as_a_whole_and_says_its_margin() -> None:
+def test_the_assignment_has_the_least_total_cost_and_a_margin() -> None:
     # the first head is nearest to 0, and so is the second, which is further from 1
     matches = match_heads(kind_of([[0.1, 0.2], [0.1, 0.9]]), null=[0.05, 0.15, 0.3])
     assert [(m.first[1], m.second[1]) for m in matches] == [(0, 1), (1, 0)]
@@ -127,7 +127,7 @@ def test_the_null_holds_one_distance_for_each_match_of_each_pair() -> None:
 
 
 def test_other_seeds_are_further_apart_than_a_noisy_copy() -> None:
-    """Noisy copies of one checkpoint are the null here: a model of other weights lies outside it."""
+    """Noisy copies of one checkpoint are the null distribution here: a model with other weights lies outside it."""
     some = [permuted(dates(), noise=0.02, seed=seed)[0] for seed in (1, 2, 3)]
     traces = [[scope.run(*text) for text in texts()[:20]] for scope in some]
     null = null_distances(

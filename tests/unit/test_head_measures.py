@@ -1,4 +1,4 @@
-"""What a head measurably does, against loops over the weights of the fused kernel's own softmax, written out by hand."""
+"""Measures of a head, against loops over weights of a softmax written out by hand."""
 
 import math
 
@@ -22,7 +22,7 @@ def site_of(family: str, name: str, *texts: str) -> tuple[Trace, AttentionSite]:
 
 
 def by_loops(trace: Trace, site: AttentionSite, head: int) -> dict[str, float]:
-    """The formulas, cell by cell, on plain numbers; NaN where there is nothing to take a mean of."""
+    """Compute the formulas cell by cell on plain numbers; NaN where there is nothing to average."""
     a, may = site.weights(head).tolist(), site.allowed(head=head).tolist()
     query, key = (row.ids for row in trace.axes(site))
     own, n, m = site.query_stream == site.key_stream, len(query), min(len(query), len(key))
@@ -64,7 +64,7 @@ def test_each_measure_is_its_formula(
     assert (found["previous"] is None) == (site.query_stream != site.key_stream)
 
 
-def test_what_cannot_be_taken_is_none() -> None:
+def test_a_measure_that_does_not_apply_is_none() -> None:
     trace, site = site_of("gpt", "decoder.layers.0.self_attn", "a")
     alone = measures(site, *trace.axes(site))
     assert alone["same"] is None
@@ -96,7 +96,7 @@ def test_a_head_that_only_does_one_thing_measures_1_there() -> None:
         assert [float(found[other][head]) < 1 for other in shapes if other != name] == [True] * 3
 
 
-def test_the_order_is_by_the_measure_and_equals_keep_theirs() -> None:
+def test_heads_are_ordered_by_the_measure_and_ties_keep_their_order() -> None:
     values = torch.tensor([0.5, 0.9, 0.5, 0.1])
     assert order(values, least_first=False) == [1, 0, 2, 3]
     assert order(values, least_first=True) == [3, 0, 2, 1]

@@ -1,4 +1,4 @@
-"""Who may come in: by which names, from whose pages; which parts of Streamlit are closed; and that no call leaves the machine."""
+"""The guard at the door: accepted host names and origins, closed parts of Streamlit, and no call that leaves the machine."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ class Inside:
 
 
 def comes_in(path: str, *headers: tuple[str, str], **known: object) -> bool:
-    """Whether such a request comes in; if it does, without its origin. A refusal is an answer, too."""
+    """Return whether a request is let in; if so, its origin must be gone. A refusal must still be answered."""
     inside, sent = Inside(), []
     raw = [
         (name.encode(), value.encode("latin-1")) for name, value in (*headers, ("accept", "*/*"))
@@ -70,7 +70,7 @@ def from_page(host: str, origin: str) -> tuple[tuple[str, str], ...]:
         "attn.example.org",
     ],
 )
-def test_its_own_names_come_in_at_any_port(path: str, host: str) -> None:
+def test_its_own_names_are_let_in_at_any_port(path: str, host: str) -> None:
     assert comes_in(path, ("host", host))
     assert comes_in(path, *from_page(host, f"http://{host}"))
 
@@ -84,14 +84,14 @@ def test_its_own_names_come_in_at_any_port(path: str, host: str) -> None:
         "localhost/..", "localhost?", "localhost#", "xn--localhost", "127.0.0.1.evil.example", "ATTN.example.org.evil",
     ],
 )  # fmt: skip
-def test_another_name_does_not_come_in(path: str, host: str) -> None:
+def test_another_name_is_refused(path: str, host: str) -> None:
     assert not comes_in(path, ("host", host))
     assert not comes_in(
         path, *from_page(host, f"http://{host}")
     )  # a domain that was made to point here
 
 
-def test_no_name_and_two_names_do_not_come_in() -> None:
+def test_no_name_and_two_names_are_refused() -> None:
     assert not comes_in(PAGE)
     assert not comes_in(PAGE, ("host", "localhost"), ("host", "localhost"))
     assert not comes_in(
@@ -108,7 +108,7 @@ def test_no_name_and_two_names_do_not_come_in() -> None:
         "http://user@localhost:8501", "http://[", "http://192.168.7.5:8501", "chrome-extension://localhost:8501",
     ],
 )  # fmt: skip
-def test_a_page_from_elsewhere_does_not_come_in(path: str, origin: str) -> None:
+def test_a_request_from_a_foreign_page_is_refused(path: str, origin: str) -> None:
     assert not comes_in(path, *from_page("localhost:8501", origin))
 
 
@@ -121,7 +121,7 @@ def test_a_proxys_name_may_stand_before_another_host(origin: str) -> None:
     assert not comes_in(LIVE, *from_page("127.0.0.1:8501", origin), names=host_guard.LOCAL)
 
 
-def test_where_it_listens_everywhere_every_address_in_figures_is_its_own() -> None:
+def test_when_it_listens_everywhere_every_numeric_address_is_its_own() -> None:
     for host in ("10.1.2.3:8501", "[fe80::1]:8501", "8.8.8.8"):
         assert comes_in(
             LIVE, *from_page(host, f"http://{host}"), names=host_guard.LOCAL, allows_ip=True
@@ -152,14 +152,14 @@ def test_where_it_listens_everywhere_every_address_in_figures_is_its_own() -> No
         "/oauth2callback",
     ],
 )
-def test_what_the_app_has_no_use_for_is_closed(path: str) -> None:
+def test_parts_of_streamlit_that_the_app_does_not_use_are_closed(path: str) -> None:
     assert not comes_in(path, ("host", "localhost:8501"))
     for open_path in ("/_stcore/health", "/_stcore/bidi-components/a", "/attention", "/authors"):
         assert comes_in(open_path, ("host", "localhost:8501"))
 
 
 def test_no_foreign_origin_steers_the_app() -> None:
-    """What Streamlit tells the page of the origins whose messages it obeys; by default those of Streamlit Cloud."""
+    """Streamlit tells the page which origins' messages to obey, by default those of Streamlit Cloud."""
     config = Path(host_guard.__file__).parent / ".streamlit" / "config.toml"
     assert tomllib.loads(config.read_text("utf-8"))["client"]["allowedOrigins"] == []
 

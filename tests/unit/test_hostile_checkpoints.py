@@ -1,4 +1,4 @@
-"""Checkpoints made to harm: sizes that would take all memory, foreign tokenizers, panics, records and states that lie."""
+"""Malicious checkpoints: sizes that would take all memory, foreign tokenizers, panics, false records and states."""
 
 import json
 from contextlib import suppress
@@ -24,7 +24,7 @@ from tests.robustness.damage import FOREIGN, VALUES
 
 
 def rewritten(folder: Path, name: str, **changes) -> None:
-    """A file of the checkpoint with other entries, and a record that vouches for none."""
+    """Rewrite a file of the checkpoint with other entries, and drop the checksums from its record."""
     record = json.loads((folder / "training.json").read_text())
     record.pop("checksums", None)
     (folder / "training.json").write_text(json.dumps(record))
@@ -34,7 +34,7 @@ def rewritten(folder: Path, name: str, **changes) -> None:
 
 @pytest.fixture
 def on_meta(monkeypatch):
-    """Fails where a model with numbers is built."""
+    """Fail if a model is built with memory for its numbers."""
     build = weights.build
 
     def watched(config):
@@ -78,7 +78,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize(("changes", "message"), BOMBS.values(), ids=BOMBS)
-def test_a_configuration_is_held_against_its_file_before_anything_is_built(
+def test_a_configuration_is_checked_against_its_weights_before_anything_is_built(
     checkpoint, on_meta, changes, message
 ):
     rewritten(checkpoint, "config.json", **changes)
@@ -177,7 +177,7 @@ def test_a_size_may_be_its_least_and_its_largest_and_nothing_beyond(config):
 
 
 @pytest.mark.parametrize("changes", FOREIGN.values(), ids=FOREIGN)
-def test_a_tokenizer_that_does_what_ours_never_do_is_refused(checkpoint, changes):
+def test_a_tokenizer_with_features_that_ours_never_have_is_refused(checkpoint, changes):
     rewritten(checkpoint, "tokenizer.json", **changes)
     with pytest.raises(CheckpointError, match=r"tokenizer.json: not a tokenizer"):
         load_checkpoint(checkpoint)
@@ -274,7 +274,7 @@ def test_a_panic_of_the_library_is_a_checkpoint_error(checkpoint, capfd):
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_what_is_no_panic_passes_through(stop):
+def test_other_errors_than_panics_pass_through(stop):
     tokenizer = Tokenizer.characters("abc")
 
     class Backend:
@@ -308,7 +308,7 @@ RECORDS = {
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in RECORDS.items() for value in values]
 )
-def test_a_record_that_is_not_of_its_form_is_named(checkpoint, name, value):
+def test_a_malformed_record_is_named(checkpoint, name, value):
     record = json.loads((checkpoint / "training.json").read_text())
     (checkpoint / "training.json").write_text(json.dumps(record | {name: value}))
     with pytest.raises(CheckpointError, match=f"training.json: {name} must be"):
@@ -319,7 +319,7 @@ def test_a_record_that_is_not_of_its_form_is_named(checkpoint, name, value):
     "text",
     ["1e400", "-1e400", "NaN", "Infinity", "1" + "0" * 400, '"\\ud800"', "[" * 12 + "]" * 12],
 )
-def test_no_entry_holds_what_cannot_be_shown(checkpoint, text):
+def test_no_entry_holds_values_that_cannot_be_shown(checkpoint, text):
     whole = (checkpoint / "training.json").read_text()
     for entry in (f'"remark": {text}', f'"remark": {{"deep": [{text}]}}'):
         (checkpoint / "training.json").write_text(whole.replace("{", f"{{{entry},", 1))
@@ -329,7 +329,7 @@ def test_no_entry_holds_what_cannot_be_shown(checkpoint, text):
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "training.json"])
 @pytest.mark.parametrize("depth", [500, 950, 970, 100_000])
-def test_no_depth_of_nesting_is_another_error(checkpoint, name, depth):
+def test_no_depth_of_nesting_raises_another_error(checkpoint, name, depth):
     whole = (checkpoint / name).read_text()
     for key in ("remark", "architecture", "model", "checksums"):
         deep = f'"{key}": {"[" * depth}{"]" * depth}'

@@ -1,4 +1,4 @@
-"""Hugging Face folders made to harm: what would take all memory or time, end the process or read other files is refused."""
+"""Malicious Hugging Face folders: files that would take all memory or time, end the process or read other files are refused."""
 
 import contextlib
 import json
@@ -39,7 +39,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(sound: Path, tmp_path: Path) -> Path:
-    """A copy, to be damaged at will."""
+    """A copy of the folder, to be damaged at will."""
     return Path(shutil.copytree(sound, tmp_path / "bert"))
 
 
@@ -133,7 +133,7 @@ def test_a_tokenizer_that_could_stop_the_server_is_refused(
 
 
 @pytest.mark.parametrize("padding", [{"strategy": {"Fixed": 10**9}}, {"pad_to_multiple_of": 2**62}])
-def test_a_stored_padding_is_never_carried_out(folder: Path, padding: dict[str, Any]) -> None:
+def test_stored_padding_is_never_applied(folder: Path, padding: dict[str, Any]) -> None:
     changed(folder, "tokenizer.json", lambda c: c.update(padding=fixed(**padding)))
     assert len(models.load(folder, device="cpu").run("The dog").streams["text"].ids) == 8
 
@@ -155,7 +155,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changes", "sentence"), CONFIGS.values(), ids=CONFIGS)
-def test_a_configuration_is_held_against_its_weights_before_anything_is_built(
+def test_a_configuration_is_checked_against_its_weights_before_anything_is_built(
     folder: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], sentence: str
 ) -> None:
     monkeypatch.setattr(hub, "_read", lambda *_: pytest.fail("it was built"))
@@ -163,7 +163,7 @@ def test_a_configuration_is_held_against_its_weights_before_anything_is_built(
     refused(folder, sentence)
 
 
-def test_layers_that_share_their_weights_are_no_more_than_others(
+def test_layers_that_share_their_weights_are_bounded_like_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     BY_NAME["AlbertForMaskedLM"].save(tmp_path / "albert")
@@ -172,7 +172,7 @@ def test_layers_that_share_their_weights_are_no_more_than_others(
     refused(tmp_path / "albert", "num_hidden_layers must be at most 1,024, not 10,000,000")
 
 
-def test_a_text_shorter_than_any_is_no_length(folder: Path) -> None:
+def test_a_longest_text_below_one_token_is_refused(folder: Path) -> None:
     changed(folder, "tokenizer_config.json", lambda c: c.update(model_max_length=-5))
     refused(folder, "it reads at most -5 tokens: model_max_length is -5")
 
@@ -223,7 +223,7 @@ def test_an_index_names_shards_of_its_own_folder(folder: Path, name: object) -> 
     refused(folder, "model.safetensors.index.json names no shards")
 
 
-def test_an_index_beside_the_weights_hides_nothing_of_them(
+def test_an_index_beside_the_weights_does_not_hide_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "small.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
@@ -246,7 +246,7 @@ SMALL = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
 
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("kind", ["pipe", "folder", "circle", "deep", "sparse"])
-def test_what_is_no_file_to_read_is_refused_at_once(folder: Path, name: str, kind: str) -> None:
+def test_anything_but_a_regular_file_is_refused_at_once(folder: Path, name: str, kind: str) -> None:
     path = folder / name
     path.unlink(missing_ok=True)
     if kind == "pipe":
@@ -268,7 +268,7 @@ def test_what_is_no_file_to_read_is_refused_at_once(folder: Path, name: str, kin
 
 @pytest.mark.parametrize("seed", range(10))
 def test_any_damage_is_refused_or_does_no_harm(folder: Path, seed: int) -> None:
-    """A value somewhere in one of its files becomes one that nobody meant."""
+    """A value somewhere in one of its files is replaced by an unexpected one."""
     rng = Random(seed)
     path = rng.choice(sorted(folder.glob("*.json")))
     content = json.loads(path.read_text("utf-8"))
@@ -283,7 +283,7 @@ def test_any_damage_is_refused_or_does_no_harm(folder: Path, seed: int) -> None:
 
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Path]:
-    """A folder whose trial never ends by itself."""
+    """Make a folder whose trial never ends by itself."""
     prepare = trials._CODE
     trials._end()
     trials.verdicts.clear()
@@ -293,7 +293,7 @@ def endless(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Path]:
     trials._end()
 
 
-def test_who_gives_up_waits_no_longer_for_a_trial(endless: Path) -> None:
+def test_giving_up_ends_the_wait_for_a_trial(endless: Path) -> None:
     trying, enough = threading.Event(), threading.Event()
 
     def watch(what: str, done: int, total: int) -> None:
@@ -326,7 +326,7 @@ def test_a_trial_ends_by_itself(endless: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The copies that were tried out."""
+    """The list of copies that were tried out."""
     trials.verdicts.clear()
     tried_out, tried = trials._try, []
 

@@ -1,4 +1,4 @@
-"""A Hugging Face folder as it lies on disk: tokenizer, shards, types of numbers; and every way in which it can be unfit."""
+"""A Hugging Face folder on disk: tokenizer, shards, dtypes; and every way in which it can be unfit."""
 
 import copy
 import json
@@ -54,7 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def folder(made: dict[str, Path], tmp_path: Path) -> Path:
-    """A copy of a GPT-2's folder without a tokenizer, to be damaged at will."""
+    """A copy of a GPT-2 folder without a tokenizer, to be damaged at will."""
     return Path(shutil.copytree(made["GPT2LMHeadModel"], tmp_path / "gpt2"))
 
 
@@ -94,7 +94,7 @@ def test_weights_that_are_missing_or_cut_off(folder: Path) -> None:
     refused(folder, "names no shards")
 
 
-def test_a_parameter_that_is_not_there_is_not_drawn(folder: Path) -> None:
+def test_a_missing_parameter_is_not_initialised_at_random(folder: Path) -> None:
     weights = safetensors.torch.load_file(folder / "model.safetensors")
     name = next(name for name in weights if "c_attn.weight" in name)
     safetensors.torch.save_file(
@@ -108,14 +108,14 @@ def test_a_parameter_that_is_not_there_is_not_drawn(folder: Path) -> None:
     )
 
 
-def test_numbers_that_are_none(folder: Path) -> None:
+def test_weights_that_are_not_finite_are_refused(folder: Path) -> None:
     weights = safetensors.torch.load_file(folder / "model.safetensors")
     next(value for name, value in weights.items() if "ln_f" in name)[3] = torch.nan
     safetensors.torch.save_file(weights, folder / "model.safetensors", {"format": "pt"})
     refused(folder, r"transformer\.ln_f\.\w+ holds values that are not finite")
 
 
-def test_kinds_that_are_not_known(folder: Path) -> None:
+def test_unknown_kinds_are_refused(folder: Path) -> None:
     rewrite(folder, model_type="elsewhere")
     refused(folder, "'elsewhere' is not a kind of model that this version of transformers knows")
     rewrite(folder, auto_map={"AutoModel": "modeling.Elsewhere"})
@@ -158,7 +158,7 @@ def test_without_transformers_one_sentence_says_what_to_install(
 def test_the_same_weights_under_another_setting_are_another_model(
     folder: Path, tmp_path: Path
 ) -> None:
-    """Pages keep runs by this: one of the other's would be shown under its name."""
+    """Pages cache runs by this: a run of the one would be shown for the other."""
     first, copied = models.load(folder), Path(shutil.copytree(folder, tmp_path / "copied"))
     assert models.load(copied).fingerprint == first.fingerprint
     rewrite(copied, activation_function="relu")
@@ -217,7 +217,7 @@ def test_a_tokenizer_that_does_not_fit_the_embedding(folder: Path) -> None:
     )
 
 
-def test_texts_are_cut_and_framed_as_the_library_does(tmp_path: Path) -> None:
+def test_texts_are_tokenised_and_framed_as_by_the_library(tmp_path: Path) -> None:
     folder, case = tmp_path / "bert", BY_NAME["BertForMaskedLM"]
     folder.mkdir()
     library = library_tokenizer(folder, 53)
@@ -249,7 +249,7 @@ def roberta(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("typed", ["<mask>", "[MASK]"])
-def test_a_mask_of_another_spelling_is_typed_either_way_and_named_as_it_is(
+def test_a_mask_token_with_another_spelling_is_typed_either_way_and_shown_as_it_is(
     typed: str, tmp_path: Path
 ) -> None:
     library, scope = roberta(tmp_path), models.load(tmp_path, device="cpu")
@@ -303,13 +303,13 @@ def test_a_special_token_typed_beside_a_mask_is_plain_text(tmp_path: Path) -> No
     assert [row.text[slice(*o)] for o in row.offsets if o is not None][-2:] == ["S", "]"]
 
 
-def test_half_precision_runs_as_it_is_and_is_shown_in_float32(folder: Path) -> None:
+def test_half_precision_runs_unchanged_and_is_shown_in_float32(folder: Path) -> None:
     scope = models.load(folder, device="cpu", dtype="bfloat16")
     trace = scope.run("7 11 13 17 19")
     site = next(iter(trace.attention.values()))
     assert scope.model.module.dtype == site.dtype == torch.bfloat16
     assert site.q.dtype == site.weights().dtype == trace.next_token.logits.dtype == torch.float32
-    assert site.q.equal(site.q.bfloat16().float())  # the numbers that the kernel was given
+    assert site.q.equal(site.q.bfloat16().float())  # the inputs of the kernel
     assert all(check.passed for check in check_site(site))
     with pytest.raises(
         CheckpointError, match="dtype must be float32, float16 or bfloat16, not 'int8'"
@@ -318,7 +318,7 @@ def test_half_precision_runs_as_it_is_and_is_shown_in_float32(folder: Path) -> N
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-def test_the_command_line_names_the_numbers_that_a_model_runs_in(
+def test_the_command_line_sets_the_dtype_of_a_model(
     folder: Path, capsys: pytest.CaptureFixture[str], dtype: str
 ) -> None:
     assert main(["inspect", str(folder), "--dtype", dtype]) == 0
@@ -332,10 +332,10 @@ def test_the_command_line_names_the_numbers_that_a_model_runs_in(
 @pytest.mark.parametrize(
     "name", ["GPT2LMHeadModel", "T5ForConditionalGeneration", "LlamaForCausalLM"]
 )
-def test_what_is_shown_of_half_precision_is_worked_out_in_float32(
+def test_half_precision_is_shown_from_float32_arithmetic(
     tmp_path: Path, name: str, dtype: str
 ) -> None:
-    """Each step of writing and of a head's walk; T5 adds a table to its scores, Llama shares key heads."""
+    """This covers each step of generation and of a head's walk; T5 adds a table to its scores, Llama shares key heads."""
     BY_NAME[name].save(tmp_path / name)
     scope = models.load(tmp_path / name, device="cpu", dtype=dtype)
     trace = scope.run("7 11 13 17 19 23")
@@ -369,7 +369,7 @@ def test_a_wrong_number_fails_the_checks_of_half_precision(folder: Path) -> None
     assert failed == ["projections give q, k and v", "the heads add up", "b is what the model used"]
 
 
-def test_a_model_stored_in_bfloat16_runs_as_it_lies(
+def test_a_model_stored_in_bfloat16_runs_in_bfloat16(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     models.load(folder, device="cpu").model.module.bfloat16().save_pretrained(folder)
@@ -380,7 +380,7 @@ def test_a_model_stored_in_bfloat16_runs_as_it_lies(
     assert re.search(r"^  dtype +bfloat16$", capsys.readouterr().out, re.MULTILINE)
 
 
-def test_numbers_are_not_chosen_for_a_model_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_dtype_can_be_chosen_for_a_model_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["decode", "dates", "3 May 1999", "--device", "cpu", "--dtype", "bfloat16"]) == 1
     assert (
         capsys.readouterr().err
@@ -398,7 +398,7 @@ def test_shards_open_as_one(made: dict[str, Path], tmp_path: Path) -> None:
     assert again.weights_digest == scope.weights_digest
 
 
-def test_a_folder_tells_how_far_it_has_come_and_ends_where_it_is_given_up(
+def test_a_folder_reports_its_progress_and_loading_can_be_stopped(
     made: dict[str, Path],
 ) -> None:
     told: list[tuple[str, int, int]] = []
@@ -409,7 +409,7 @@ def test_a_folder_tells_how_far_it_has_come_and_ends_where_it_is_given_up(
         what: [(done, total) for said, done, total in told if said == what] for what, *_ in told
     }
     assert list(parts) == [loading.TRIED, loading.PLACED, loading.CHECKED, loading.HASHED]
-    tried = set(parts.pop(loading.TRIED))  # asked again and again while it waits, if it has to
+    tried = set(parts.pop(loading.TRIED))  # reported repeatedly while it waits, if it has to
     assert (1, 1) in tried <= {(0, 1), (1, 1)}
     for each in parts.values():
         n = each[-1][1]
@@ -428,11 +428,11 @@ def test_a_folder_tells_how_far_it_has_come_and_ends_where_it_is_given_up(
         models.load(made["BertModel"], device="cpu")
     assert (
         models.load(made["BertModel"], device="cpu").weights_digest == scope.weights_digest
-    )  # and nobody watches
+    )  # without anyone watching
 
 
 def test_threads_never_see_each_others_tensors(made: dict[str, Path]) -> None:
-    """32 threads over two models: each run's q are those of the same text alone."""
+    """32 threads use two models: each run's q equals that of the same text alone."""
     scopes = [models.load(made[name], device="cpu") for name in ("GPT2LMHeadModel", "BertModel")]
     texts = [" ".join(str(3 + (i * j) % 47) for j in range(1, 4 + i % 5)) for i in range(32)]
     alone = [scopes[i % 2].run(text) for i, text in enumerate(texts)]
@@ -453,7 +453,7 @@ def test_threads_never_see_each_others_tensors(made: dict[str, Path]) -> None:
 
 
 def test_a_long_texts_q_k_and_v_are_kept_by_their_cause(made: dict[str, Path]) -> None:
-    """Three products of one vector a token, and not three tensors; what they give is what the kernel was given."""
+    """One vector per token and three products are kept, not three tensors; they give what the kernel received."""
     scope = models.load(made["BertModel"], device="cpu")
     ids, given = torch.full((1, 3001), 7), []
     module = scope.model.module.encoder.layer[0].attention.self
@@ -471,7 +471,7 @@ def test_a_long_texts_q_k_and_v_are_kept_by_their_cause(made: dict[str, Path]) -
     assert (site.head_out(1, rows=row) - given[0][0][0, row, 11:]).abs().max() < 1e-5
 
 
-def test_padding_of_a_batch_is_a_layer_of_its_own(made: dict[str, Path]) -> None:
+def test_padding_of_a_batch_is_a_separate_mask_layer(made: dict[str, Path]) -> None:
     scope = models.load(made["GPT2LMHeadModel"], device="cpu")
     short, long = scope.run_batch([["7 11 13"], ["5 6 7 8 9"]])
     site = next(iter(short.attention.values()))
@@ -515,11 +515,11 @@ def test_layers_and_heads_are_counted_kind_by_kind() -> None:
     )
 
 
-# A mask taken apart
+# The layers of a mask
 
 
-def test_a_masks_layers_are_what_it_is_made_of() -> None:
-    """Each against the cells written out by hand, 1 = may attend."""
+def test_the_layers_of_a_mask_are_those_it_consists_of() -> None:
+    """Each layer is compared with cells written out by hand, 1 = may attend."""
     causal = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=torch.bool)
     window = torch.tensor([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=torch.bool)
     real = torch.tensor([[True, True, False]])
@@ -548,7 +548,7 @@ def test_a_masks_layers_are_what_it_is_made_of() -> None:
             assert found.terms == ()
 
 
-def test_a_bias_is_a_table_by_distance_where_it_is_one_and_else_itself() -> None:
+def test_a_bias_is_kept_as_a_table_by_distance_if_it_is_one() -> None:
     distance = torch.arange(5)[None] - torch.arange(5)[:, None]
     table = torch.randn(3, 9)
     toeplitz, other = table[:, distance + 4][None], torch.randn(1, 3, 5, 5)

@@ -1,4 +1,4 @@
-"""What is added to the scores of other libraries' models: a bias however strong, or a mask in any of its usual forms."""
+"""Tensors added to scores in other libraries' models: a bias, however strong, or a mask in any of its usual forms."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +23,13 @@ CPU = torch.device("cpu")
 N, HEADS = 7, 3
 SLOPES = torch.tensor(
     [0.7, 0.031, 1000.0]
-)  # of ALiBi, and one so steep that 6 tokens do what 6,000 would
-DISTANCE = torch.arange(N)[None] - torch.arange(N)[:, None]  # of a key after its query
+)  # of ALiBi, and one so steep that 6 tokens act like 6,000
+DISTANCE = torch.arange(N)[None] - torch.arange(N)[:, None]  # for keys after the query
 BEHIND = DISTANCE <= 0
 
 
 def alibi() -> Tensor:
-    """(1, head, query, key): the lower, the further away a key is; down to −6,000."""
+    """Return (1, head, query, key): lower the further away a key is, down to −6,000."""
     return -(SLOPES[:, None, None] * DISTANCE.abs())[None]
 
 
@@ -42,8 +42,8 @@ def weights(added: Tensor, scores: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("value", [-1e4, -1e9, -torch.inf, torch.finfo(torch.float32).min])
-def test_a_strong_bias_is_a_bias_and_a_mask_beside_it_a_mask(value: float) -> None:
-    """Every cell is worked out a second time, from scores to which the tensor is added as it is."""
+def test_a_strong_bias_is_told_from_a_mask(value: float) -> None:
+    """Every cell is recomputed from scores to which the tensor is added unchanged."""
     given, scores = alibi() + forbidding(value), torch.randn(HEADS, N, N)
     found = explain_mask(given, False, N, N, None, CPU)
     assert [layer.name for layer in found.mask.layers] == [LOOK_AHEAD]
@@ -68,7 +68,7 @@ def test_each_layer_of_a_mask_is_named_by_what_it_blocks(k: int) -> None:
         assert torch.equal(found.expanded(0, 0, N, N), mask)
 
 
-def test_a_bias_alone_forbids_nothing() -> None:
+def test_a_bias_alone_blocks_nothing() -> None:
     for given in (alibi(), alibi()[:, :1], -alibi(), alibi()[:, 2:]):
         found = explain_mask(given, False, N, N, None, CPU)
         assert found.mask.layers == ()
@@ -77,8 +77,8 @@ def test_a_bias_alone_forbids_nothing() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("value", [-1e4, None, -torch.inf])
-def test_a_mask_is_one_in_every_number_format(value: float | None, dtype: torch.dtype) -> None:
-    """bfloat16 has no −10,000: −9,984 is the next; a small bias on top moves it up."""
+def test_a_mask_is_recognised_in_every_dtype(value: float | None, dtype: torch.dtype) -> None:
+    """In bfloat16, −10,000 becomes −9,984; a small bias on top raises it further."""
     lowest = torch.finfo(dtype).min if value is None else value
     for bias in (0.0, 5.0):
         given = forbidding(lowest, dtype) + torch.full((1, HEADS, 1, 1), bias, dtype=dtype)
@@ -91,7 +91,7 @@ def test_a_mask_is_one_in_every_number_format(value: float | None, dtype: torch.
 
 
 def test_beyond_the_open_distances_a_bias_stays_what_it_is_at_their_ends() -> None:
-    """Of a band of open cells, −3 … 1, and what is added when the mask is lifted."""
+    """The open cells are a band, −3 … 1; the bias outside it counts once the mask is lifted."""
     table = torch.randn(HEADS, 2 * N - 1)
     allowed = (DISTANCE >= -3) & (DISTANCE <= 1)
     given = table[:, DISTANCE + N - 1].masked_fill(~allowed, -torch.inf)[None]
@@ -110,7 +110,7 @@ def test_beyond_the_open_distances_a_bias_stays_what_it_is_at_their_ends() -> No
 
 
 def test_a_bias_is_kept_for_every_row_head_and_query_of_its_own() -> None:
-    """Another one in each row of a batch and in each head; of two queries that come after five in a cache."""
+    """It differs in each row of a batch and in each head; the two queries come after five in a cache."""
     for shape in ((2, HEADS, N, N), (2, 1, N, N), (1, HEADS, 1, N), (2, HEADS, 2, N)):
         given = torch.randn(shape)
         n_query = shape[2]
@@ -126,7 +126,7 @@ def test_a_bias_is_kept_for_every_row_head_and_query_of_its_own() -> None:
 
 
 def test_what_one_head_may_read_is_neither_padding_nor_closed_to_a_bias() -> None:
-    """Nobody reads the last key. Head 0 reads its neighbours alone, head 1 no key 4; a bias by distance is one for all."""
+    """No query reads the last key. Head 0 reads its neighbours alone, head 1 does not read key 4; the bias by distance is shared."""
     allowed = torch.ones(1, HEADS, N, N, dtype=torch.bool)
     allowed[0, 0] = DISTANCE.abs() <= 1
     allowed[0, 1, :, 4] = False
@@ -135,7 +135,7 @@ def test_what_one_head_may_read_is_neither_padding_nor_closed_to_a_bias() -> Non
     (padding,) = (layer.allowed for layer in found.mask.layers if layer.name == PADDING)
     assert padding.flatten().tolist() == [True] * (N - 1) + [False]
     other = alibi()
-    other[0, 1, 5, 0] = 3.5  # as at no other cell that far apart
+    other[0, 1, 5, 0] = 3.5  # unlike any other cell at this distance
     for bias, kind in ((alibi(), DistanceTerm), (other, BiasTerm)):
         found = explain_mask(bias.masked_fill(~allowed, -torch.inf), False, N, N, None, CPU)
         (term,) = found.terms
@@ -149,7 +149,7 @@ def test_what_one_head_may_read_is_neither_padding_nor_closed_to_a_bias() -> Non
 
 @pytest.mark.parametrize("n_query", [1, N])
 def test_a_bias_of_a_batch_is_cut_to_the_row_and_its_length(n_query: int) -> None:
-    """As the runs of a batch cut it: values differ from row to row, and end with padding."""
+    """Runs of a batch cut it: values differ from row to row, and end with padding."""
     values, n = torch.randn(2, HEADS, n_query, N), N - 2
     for row in range(2):
         cut = _BatchRow(row, {"text": ("x",) * n})
@@ -161,8 +161,8 @@ def test_a_bias_of_a_batch_is_cut_to_the_row_and_its_length(n_query: int) -> Non
         torch.testing.assert_close(term.scores(1, torch.tensor([2]), n), wanted[1, 2:3])
 
 
-def test_texts_of_a_batch_under_a_bias_of_places_are_those_run_alone(tmp_path: Path) -> None:
-    """Falcon adds ALiBi by the key's own place, so it is no term by distance."""
+def test_texts_of_a_batch_under_a_bias_by_position_equal_those_run_alone(tmp_path: Path) -> None:
+    """Falcon adds ALiBi by the key's own position, so it is no term by distance."""
     config = transformers.FalconConfig(
         vocab_size=97, hidden_size=24, num_attention_heads=3, num_hidden_layers=2, alibi=True,
         multi_query=False, parallel_attn=False,

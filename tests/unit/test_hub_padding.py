@@ -1,4 +1,4 @@
-"""A tokenizer.json that stores padding and truncation, as sentence encoders do: neither reaches a text."""
+"""A tokenizer.json that stores padding and truncation, as those of sentence encoders do: neither is applied to a text."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_the_tokens_are_those_of_the_library(
     folder: Path, scope: Scope, texts: tuple[str, ...]
 ) -> None:
     library = transformers.AutoTokenizer.from_pretrained(folder)
-    assert library.backend_tokenizer.padding["length"] == 47  # it is still stored
+    assert library.backend_tokenizer.padding["length"] == 47  # it is still in the file
     wanted, row = library(*texts, return_token_type_ids=True), scope.run(*texts).streams["text"]
     assert list(row.ids) == wanted["input_ids"]
     assert list(row.segments) == wanted["token_type_ids"]

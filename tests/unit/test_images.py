@@ -1,4 +1,4 @@
-"""Image files: what is read of them, and attacks on the decoder."""
+"""Image files: their pixels as read, and attacks on the decoder."""
 
 import os
 import struct
@@ -45,13 +45,13 @@ def test_each_usual_kind_of_pixels_becomes_rgb(mode: str) -> None:
     assert decoded(saved(noise(mode=mode), form)).mode == "RGB"
 
 
-def test_what_is_transparent_is_white() -> None:
+def test_transparent_pixels_become_white() -> None:
     clear = Image.new("RGBA", (5, 7), (255, 0, 0, 0))
     assert decoded(saved(clear)).getcolors() == [(35, (255, 255, 255))]
 
 
 @pytest.mark.parametrize("turn", range(1, 9))
-def test_an_image_stands_upright_and_nothing_else_of_its_metadata_is_left(turn: int) -> None:
+def test_an_image_is_upright_and_no_other_metadata_is_kept(turn: int) -> None:
     image, exif = noise(), Image.Exif()
     exif[0x0112] = turn
     exif[0x010E] = "<script>a description</script>"
@@ -91,7 +91,7 @@ def webp(wide: int, tall: int, kind: bytes = b"VP8X") -> bytes:
 
 
 def progressive(scans: int) -> bytes:
-    """Sixteen million pixels, gone through so many times: 31 bytes and 9 ms each."""
+    """Return a JPEG of sixteen million pixels with this many scans, of 31 bytes and 9 ms each."""
     grey = Image.new("L", (4000, 4000), 128)
     content = saved(grey, "JPEG", progressive=True).content
     last = content.rindex(b"\xff\xda")
@@ -135,7 +135,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("how", ATTACKS)
-def test_a_hostile_file_is_refused_with_a_sentence_at_once(how: str) -> None:
+def test_a_hostile_file_is_refused_at_once_with_a_sentence(how: str) -> None:
     content, message = ATTACKS[how]
     begun = time.process_time()
     with pytest.raises(ValueError, match=message) as refused:
@@ -164,7 +164,7 @@ def test_a_broken_block_of_metadata_does_not_lose_the_image() -> None:
     assert decoded(ImageFile("x", with_exif)).size == (41, 23)
 
 
-def test_examples_are_drawn_alike_each_time_and_differ() -> None:
+def test_examples_are_the_same_each_time_and_differ_from_each_other() -> None:
     images = [np.asarray(decoded(example(name))) for name in EXAMPLES]
     assert all(image.shape == (224, 224, 3) for image in images)
     assert (images[0] != images[1]).any()

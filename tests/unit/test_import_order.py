@@ -1,4 +1,4 @@
-"""Imports run one way: no cycle in the product, and the packages of `models` import downwards."""
+"""Imports run one way: there is no cycle in the product, and the packages of `models` import downwards only."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import viz_app
 
 ROOT = Path(models.__file__).parents[1]
 
-# From the ground up; those of one line may import each other, and no file imports from a later line.
+# From the bottom up; packages on one line may import each other, and no file imports from a later line.
 LEVELS = [
     {"errors", "field_file", "percent", "printable", "evaluation_mode", "tokenizers"},
     {"layers", "trace"},  # a trace is made of masks and similarities; a layer records itself
@@ -21,11 +21,11 @@ LEVELS = [
     {"images", "sounds"},
     {"checkpoint", "devices"},
     {"analysis"},
-    {"decoding"},  # a scope writes
+    {"decoding"},  # a scope generates
     {"runs"},
     {"training"},
     {"tasks"},  # a task makes the batches of `training`
-    {"hub"},  # gives a scope of any module
+    {"hub"},  # turns any module into a scope
     {"opening"},
     {"held_out_texts", "model_card"},
     {"commands"},
@@ -35,7 +35,7 @@ LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 
 
 def files() -> dict[str, Path]:
-    """Module name → file, of both packages."""
+    """Return module name → file, for both packages."""
     found = {}
     for package in (models, viz_app):
         for path in Path(package.__file__).parent.rglob("*.py"):
@@ -45,7 +45,7 @@ def files() -> dict[str, Path]:
 
 
 def imports(path: Path, modules: dict[str, Path]) -> Iterator[str]:
-    """The product's modules that a file imports anywhere, in functions and for annotations too."""
+    """Return the product's modules that a file imports anywhere, in functions and for annotations, too."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         names = []
         if isinstance(node, ast.Import):
@@ -84,7 +84,7 @@ def test_packages_of_models_import_downwards(graph):
 
 def test_no_page_imports_a_page(graph):
     def page(module: str) -> str:
-        """The package of a page that a module is in; "" for what pages share."""
+        """Return the package of a module's page; "" for modules that pages share."""
         name = module.split(".")[2] if module.startswith("viz_app.views.") else ""
         return name if (ROOT / "viz_app" / "views" / name).is_dir() else ""
 
@@ -94,7 +94,7 @@ def test_no_page_imports_a_page(graph):
 
 
 @pytest.mark.parametrize("package", ["drawing", "controls", "session", "words", "components"])
-def test_what_pages_share_imports_no_page(graph, package):
+def test_shared_modules_import_no_page(graph, package):
     shared = [name for name in graph if name.startswith(f"viz_app.{package}.")]
     assert shared
     assert not [(a, b) for a in shared for b in graph[a] if b.startswith("viz_app.views.")]

@@ -1,4 +1,4 @@
-"""Induction: the score of planted heads, and both measures by a second route."""
+"""Induction: the scores of planted heads, and both measures by a second route."""
 
 import math
 from collections import defaultdict
@@ -43,7 +43,7 @@ def repeats_for(model: GPT, n_texts: int = 2) -> Repeats:
     return repeated_texts(IDS, model.config.n_ctx, model.config.start_id, n_texts=n_texts, seed=5)
 
 
-def test_a_block_of_distinct_letters_comes_again_after_every_distance():
+def test_a_block_of_distinct_letters_recurs_at_every_distance():
     repeats = repeats_for(language_model(), 3)
     assert repeats.ids.shape == (3 * (MAX_BETWEEN + 1), 1 + 2 * MAX_REPEATED + MAX_BETWEEN)
     assert repeats.gaps.tolist() == [gap for gap in range(MAX_BETWEEN + 1) for _ in range(3)]
@@ -74,9 +74,9 @@ def test_too_few_of_either_are_refused(n_tokens, n_ctx):
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 def test_both_measures_are_their_formulas(activation):
-    """Weights read cell by cell; logits from the parts of each difference (direct_logits)."""
+    """Weights are read cell by cell, and logits added up from the parts of each difference (direct_logits)."""
     model = language_model(activation=activation)
-    for part in (model.decoder, model.embedding):  # logits of a size that rounding does not reach
+    for part in (model.decoder, model.embedding):  # logits large enough for rounding not to matter
         for parameter in part.parameters():
             parameter.data.mul_(2)
     repeats = repeats_for(model, 2)
@@ -109,15 +109,15 @@ def test_both_measures_are_their_formulas(activation):
 
 
 def second_block(tokens: Sequence[int]) -> list[tuple[int, int]]:
-    """Places of the tokens that were there before and whose successor was, too, and where."""
+    """Return the positions of tokens that occurred before together with their successors, and where they did."""
     last = {token: i for i, token in reversed(list(enumerate(tokens)))}
     pairs = [(i, last[token]) for i, token in enumerate(tokens) if last[token] < i]
     return [(i, j) for i, j in pairs if i + 1 < len(tokens) and tokens[i + 1] == tokens[j + 1]]
 
 
 @pytest.mark.parametrize("distance", [MAX_REPEATED, MAX_REPEATED + 3])
-def test_a_head_that_looks_back_by_one_distance_is_no_induction_head(distance):
-    """The trap of one period: it matches at that distance, so its mean is not 0, but no other."""
+def test_a_head_that_looks_back_by_a_fixed_distance_is_no_induction_head(distance):
+    """With a single period it would pass: it matches at that distance, so its mean is not 0, but at no other."""
     n_ctx = 1 + 2 * MAX_REPEATED + MAX_BETWEEN
     model = language_model(n_layers=1, n_heads=1, d_model=32, n_ctx=n_ctx)
     attention = model.decoder.layers[0].self_attn

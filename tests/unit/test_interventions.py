@@ -1,4 +1,4 @@
-"""The page Interventions: its numbers are those of edited runs, and its sentences say which way they point."""
+"""The page Interventions: its numbers are those of edited runs, and its sentences give the right direction."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -53,7 +53,7 @@ def with_edits(run: CurrentRun, *edits: Edit) -> CurrentRun:
 
 
 def log_prob(trace: Trace, row: int, option: int) -> float:
-    """The log-probability by hand, in float64."""
+    """Return the log-probability by hand, in float64."""
     logits = next(iter(trace.outputs.values())).logits
     numbers = np.atleast_2d(logits.double().numpy())[row]
     peak = numbers.max()
@@ -96,7 +96,7 @@ def test_the_sentence_names_the_strongest_head_and_its_direction(name: str) -> N
     assert len(every) == 1 or f"{raised} of {len(every)} heads raise it" in board["sentence"]
 
 
-def test_a_direction_turned_round_is_said_turned_round() -> None:
+def test_a_reversed_direction_reverses_the_sentence() -> None:
     assert "lowers" in text.strongest_head_sentence("Here", "−1.00", 0, 4, -1.0, True)
     assert "raises" in text.strongest_head_sentence("Here", "+1.00", 3, 4, 1.0, True)
     raising = text.strongest_head_sentence("Here", "+1.00", 0, 4, 1.0, False)
@@ -104,8 +104,8 @@ def test_a_direction_turned_round_is_said_turned_round() -> None:
     assert "lowers" not in raising
 
 
-def test_rounding_is_no_effect_of_a_head() -> None:
-    """A token that reads only itself attends to one key: equal weights are those it has."""
+def test_rounding_errors_are_not_an_effect_of_a_head() -> None:
+    """A token that reads only itself attends to one key, so uniform weights change nothing."""
     scope = models.load("gpt", device="cpu")
     choices = HeadOffChoices(0, "log-probability", "uniform")
     board = head_off_payloads(CurrentRun(scope, scope.run("boy")), choices)["board"]
@@ -141,7 +141,7 @@ def test_an_option_at_the_start_of_a_text_has_no_space_before_it() -> None:
 
 
 def test_the_decisions_of_a_span_are_its_start_and_end() -> None:
-    """The most probable start may come after the most probable end: no span has both."""
+    """The most probable start may come after the most probable end, and then no span has both."""
     trace = models.load("bert-where", device="cpu").run(
         "Where is Mary?", "Mary went to the garden."
     )
@@ -156,8 +156,8 @@ def test_the_decisions_of_a_span_are_its_start_and_end() -> None:
     assert [one.label.text for one in both] == ["start at mary", "end at mary"]
 
 
-def test_files_of_other_choices_say_what_was_chosen() -> None:
-    """Choices that change the numbers of the board and its table change their facts."""
+def test_files_record_the_choices_behind_them() -> None:
+    """Choices that change the numbers of the board and its table change the facts in their files."""
     run, every = run_of("gpt"), []
     for other in ({}, {"position": 1}, {"metric": "divergence"}, {"baseline": "uniform"}):
         choices = replace(USUAL, **other)
@@ -199,7 +199,7 @@ def test_words_of_a_continuation_are_counted_without_the_space_before_it() -> No
     assert outcome["verdict"] == "First difference: word 4, “child.” became “good”."
 
 
-def test_a_change_is_told_from_before_to_after_and_a_row_as_the_change_bar_names_it() -> None:
+def test_a_change_is_described_from_before_to_after_and_a_row_as_in_the_change_bar() -> None:
     said = text.followed_token_line("cat", -1.5, -0.25)
     assert said == "log p(cat): −1.500 before, −0.250 after, +1.250 nats"
     assert text.followed_token_line("cat", -1.5, -1.5).endswith("after, 0 nats")
@@ -213,14 +213,14 @@ def test_a_change_is_told_from_before_to_after_and_a_row_as_the_change_bar_names
     )
 
 
-def test_nothing_is_said_to_have_changed_before_anything_is() -> None:
+def test_no_change_is_reported_before_one_is_made() -> None:
     drawn = head_off_payloads(run_of("eng-fra"), USUAL)["outcome"]
     assert drawn["verdict"] == text.NO_HEAD_CHANGED
     assert {decision["change"] for decision in drawn["decisions"]} == {None}
     assert all(row["before"] == row["after"] for row in drawn["options"])
 
 
-def test_a_head_that_is_off_or_scaled_is_shown_so_and_has_no_effect_of_its_own() -> None:
+def test_a_head_that_is_off_or_scaled_is_marked_and_has_no_separate_effect() -> None:
     run = run_of("eng-fra")
     site = "decoder.layers.2.cross_attn"
     edited = with_edits(run, HeadOff(site, head=5), HeadScale(site, head=1, factor=-0.5))
@@ -246,7 +246,7 @@ def test_every_check_passes(name: str, metric: str) -> None:
     assert any("patched with itself" in line for line in passed)
 
 
-def test_a_check_fails_of_a_number_that_no_run_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_fails_for_a_number_that_no_run_has(monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of("gpt")
     effects = measure_heads(followed_decision(run, USUAL), USUAL)
     for wrong in (lambda grid: -grid, lambda grid: grid * 1.01 + 0.01):
@@ -258,7 +258,7 @@ def test_a_check_fails_of_a_number_that_no_run_has(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_it_begins_with_a_word_that_is_open_to_change(name: str) -> None:
+def test_the_first_decision_shown_is_one_that_could_change(name: str) -> None:
     run = run_of(name)
     every = decisions(run.trace)
     chosen = every[default_decision(run.trace, every)]
@@ -332,7 +332,7 @@ def test_a_number_or_a_text_that_no_model_has_is_an_error_of_the_change() -> Non
         with_edits(run, many)
 
 
-def test_edits_come_back_from_the_address() -> None:
+def test_edits_are_restored_from_the_address() -> None:
     edits = (
         HeadOff("a.layers.0.b", head=3, baseline="offset", offset=-1),
         HeadScale("c", head=0, factor=1.5),
@@ -345,7 +345,7 @@ CROSS = "decoder.layers.2.cross_attn"
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CurrentRun]:
-    """A session whose edits are kept; call it with edits to begin with, or for its run now."""
+    """A session that keeps its edits; call it with edits to start from, or without for its current run."""
     run, kept = run_of("eng-fra"), {}
 
     def now(*edits: Edit) -> CurrentRun:
@@ -360,7 +360,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CurrentRun]:
 
 
 def board_labels(run: CurrentRun) -> dict[str, list[str]]:
-    """The labels of a layer's heads, as the board shows them."""
+    """Return the labels of a layer's heads, as the board shows them."""
     kinds = head_off_payloads(run, USUAL)["board"]["kinds"]
     return {
         site: [head["label"] for head in heads]
@@ -374,7 +374,7 @@ def board_labels(run: CurrentRun) -> dict[str, list[str]]:
     [Where(site=CROSS, heads=(0, 1, 2, 3, 4, 5)), Where(kind="cross"), Where(layers=(1, 2))],
     ids=["heads", "kind", "layers"],
 )
-def test_one_of_several_heads_that_are_off_is_scaled_or_given_back(
+def test_one_of_several_heads_that_are_off_is_scaled_or_switched_on(
     where: Where, session: Callable[..., CurrentRun]
 ) -> None:
     before = session(HeadOff(where))
@@ -396,7 +396,7 @@ def test_one_of_several_heads_that_are_off_is_scaled_or_given_back(
     assert torch.allclose(halved, whole / 2)
 
 
-def test_a_head_that_is_off_and_scaled_is_off_in_whatever_order() -> None:
+def test_a_head_that_is_off_and_scaled_is_off_in_either_order() -> None:
     twice = HeadOff(CROSS, head=1), HeadScale(CROSS, head=1, factor=0.5)
     for edits in (twice, twice[::-1]):
         assert board_labels(with_edits(run_of("eng-fra"), *edits))[CROSS][1] == "off"

@@ -1,4 +1,4 @@
-"""Sub-words joined to words: the weights by a second route, A·W·B with both matrices written out, and the words by hand."""
+"""Sub-words merged into words: the weights by a second route, A·W·B with both matrices written out, and the words by hand."""
 
 import re
 from copy import copy
@@ -48,7 +48,7 @@ def scope_of(tokenizer: Tokenizer, *, writes: bool = True) -> Scope:
 
 @pytest.fixture(scope="module")
 def run() -> Trace:
-    """An encoder-decoder's, over pieces of words."""
+    """A run of an encoder-decoder over sub-words."""
     trace = scope_of(Tokenizer.bpe(["the of a reader dog"] * 3, 140), writes=False).run(
         SENTENCE, ANSWER
     )
@@ -59,7 +59,7 @@ def run() -> Trace:
 
 
 def by_matrices(site: AttentionSite, rows: tuple[int, ...], columns: tuple[int, ...]) -> Tensor:
-    """A·W·B in float64."""
+    """Return A·W·B in float64."""
     weights = site.weights().double()
     a, b = (
         torch.zeros(len(rows), site.n_query).double(),
@@ -72,7 +72,7 @@ def by_matrices(site: AttentionSite, rows: tuple[int, ...], columns: tuple[int, 
     return a @ weights @ b
 
 
-def test_the_weights_are_the_product_of_an_averaging_matrix_the_weights_and_a_summing_one(
+def test_the_weights_of_words_are_averages_of_rows_and_sums_of_columns(
     run: Trace,
 ) -> None:
     shown = join_words(run)
@@ -106,7 +106,7 @@ def test_the_weights_are_the_product_of_an_averaging_matrix_the_weights_and_a_su
         assert all(check.passed for check in check_site(found))
 
 
-def test_words_have_one_number_where_all_their_tokens_are_the_same_in_either_text() -> None:
+def test_words_get_the_same_number_if_all_their_tokens_are_the_same_in_both_texts() -> None:
     trace = scope_of(Tokenizer.bpe(["ab abc"] * 3, 140), writes=False).run(
         "the abxy ab abx", "a abxy abx"
     )
@@ -121,7 +121,7 @@ def test_words_have_one_number_where_all_their_tokens_are_the_same_in_either_tex
     assert len(shared[0] & shared[1]) == 2
 
 
-def test_a_word_is_of_the_text_that_its_tokens_are_of() -> None:
+def test_a_word_belongs_to_the_text_of_its_tokens() -> None:
     trace = models.load("bert", device="cpu").run("She was unbelievably hungry.", "He was there.")
     (before, after) = trace.streams["text"], join_words(trace).streams["text"]
     starts = word_starts(before, trace.model.tokenizer)
@@ -130,9 +130,7 @@ def test_a_word_is_of_the_text_that_its_tokens_are_of() -> None:
     assert set(after.segments) == {0, 1}
 
 
-def test_only_the_rows_that_are_asked_for_are_worked_out(
-    run: Trace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_requested_rows_are_computed(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     site, asked = next(iter(run.attention.values())), []
     found, own = join_words(run).attention[site.name], AttentionSite.weights
     monkeypatch.setattr(
@@ -143,7 +141,7 @@ def test_only_the_rows_that_are_asked_for_are_worked_out(
     assert asked == [(1, 0, slice(starts[1], starts[3]))]
 
 
-def test_a_row_that_may_read_nothing_has_no_part_in_its_words_mean(run: Trace) -> None:
+def test_a_row_with_nothing_to_read_does_not_count_in_its_words_mean(run: Trace) -> None:
     site = run.attention["encoder.layers.0.self_attn"]
     first, second = word_starts(run.streams["source"], run.model.tokenizer)[1:3]
     assert second - first > 1
@@ -190,7 +188,7 @@ def test_a_word_of_two_tokens_or_more_counts_and_names_them(run: Trace) -> None:
     assert {1, 2, 8} <= counts
 
 
-def test_two_layers_that_forbid_a_word_together_are_both_its_reason() -> None:
+def test_two_mask_layers_that_block_a_word_together_are_both_named() -> None:
     trace = scope_of(Tokenizer.bpe(["ab ab cd"] * 3, 140)).run("ab xy")
     site = next(iter(trace.attention.values()))
     starts = word_starts(trace.streams["text"], trace.model.tokenizer)
@@ -218,7 +216,7 @@ def test_between_words_there_are_no_scores(run: Trace) -> None:
         site.head_out(0)
 
 
-# What is a word
+# The words of each tokenizer
 
 
 def spelled(tokenizer: Tokenizer, text: str) -> list[str] | None:
@@ -227,7 +225,7 @@ def spelled(tokenizer: Tokenizer, text: str) -> list[str] | None:
 
 
 def marked(pre_tokenizer: pre_tokenizers.PreTokenizer | None) -> tokenizers.Tokenizer:
-    """As Llama's: ▁ for each space, by the normaliser or by a Metaspace that does not split."""
+    """Return a tokenizer like Llama's: ▁ for each space, from the normaliser or from a Metaspace that does not split."""
     pieces = ["<unk>", "▁", "▁a", "a", "b", "c", "▁ab", ".", "▁b", "\n"]
     backend = tokenizers.Tokenizer(
         algorithms.BPE({p: i for i, p in enumerate(pieces)}, [("▁", "a"), ("▁", "b"), ("▁a", "b")])
@@ -286,7 +284,7 @@ def test_each_tokenizer_says_what_its_words_are() -> None:
         )
 
 
-def test_a_tokenizer_without_words_or_signs_for_spaces_says_nothing() -> None:
+def test_a_tokenizer_without_words_or_signs_for_spaces_has_no_words() -> None:
     silent = tokenizers.Tokenizer(algorithms.BPE({"<unk>": 0, "a": 1, "b": 2, " ": 3}, []))
     assert words.word_spans(silent, "ab ab") is None
     alone = tokenizers.Tokenizer(algorithms.WordLevel({"<unk>": 0}, unk_token="<unk>"))
@@ -322,7 +320,7 @@ def test_a_typed_mask_stands_alone_even_where_a_sign_follows_it() -> None:
     tokenizer = copy(scope.tokenizer)
     tokenizer.words = lambda text: [
         found.span() for found in re.finditer(r"\S+", text)
-    ]  # as of Llama's kind
+    ]  # of Llama's kind
     row = scope.encode("She was [MASK].")["text"]
     assert [row.tokens[i] for i in word_starts(row, tokenizer)] == [
         "[CLS]",
@@ -392,10 +390,10 @@ def test_a_folder_of_hugging_face_joins_by_its_own_tokenizer(tmp_path: Path) -> 
         join_words(numbers)
 
 
-# What is said of them
+# Their labels and sentences
 
 
-def test_a_word_is_named_by_its_text_and_on_hover_by_its_tokens() -> None:
+def test_a_word_is_labelled_by_its_text_and_on_hover_by_its_tokens() -> None:
     trace = models.load("gpt", device="cpu").run("The unbelievably hungry doggy")
     found = labels(join_words(trace).streams["text"])
     assert [label.text for label in found] == [
@@ -409,7 +407,7 @@ def test_a_word_is_named_by_its_text_and_on_hover_by_its_tokens() -> None:
     assert found[3].note == ""
 
 
-def test_a_row_that_writes_is_named_by_the_word_read_and_the_token_written_behind_it(
+def test_a_row_that_generates_is_named_by_the_word_read_and_the_next_token(
     run: Trace,
 ) -> None:
     trace = models.load("gpt", device="cpu").run("The unbelievably hungry doggy")
@@ -434,7 +432,7 @@ def test_a_row_that_writes_is_named_by_the_word_read_and_the_token_written_behin
         queries[2].note
         == "reading ·unbelievably, writing ·hungry; ·unbelievably: 6 tokens: ·un, b, el, ie, v, ably"
     )
-    # the last row of the word is the one that writes what the label says
+    # the last row of the word is the one that generates the token in the label
     tokens = trace.streams["text"].tokens
     last = tokens.index("ably")
     assert axes_labels(trace, trace.attention[site.name])[0][last].text == "ably → ·hungry"
@@ -444,7 +442,7 @@ def test_a_row_that_writes_is_named_by_the_word_read_and_the_token_written_behin
     assert len(rows) == len(closed.streams["target"].tokens)
 
 
-def test_files_of_words_say_that_changes_are_counted_in_tokens(run: Trace) -> None:
+def test_files_of_words_note_that_changes_are_counted_in_tokens(run: Trace) -> None:
     def changed(trace: Trace, edit: Edit) -> str:
         return facts(replace(trace, edits=(edit,)))["changed"]
 
@@ -464,13 +462,13 @@ def test_files_of_words_say_that_changes_are_counted_in_tokens(run: Trace) -> No
         replace(off, baseline="mean"),
         Patch(off.where, of="head output", fields=fields),
     )
-    for edit in whole_heads:  # whose names count no token
+    for edit in whole_heads:  # whose names hold no token number
         assert changed(join_words(run), edit) == changed(run, edit)
     aligned = replace(whole_heads[-1], alignment=((1, 2),))
     assert "counted in tokens" in changed(join_words(run), aligned)
 
 
-def test_pictures_and_files_say_that_words_were_joined(run: Trace) -> None:
+def test_pictures_and_files_note_that_sub_words_were_merged(run: Trace) -> None:
     shown, plain = join_words(run), terms("language")
     said = "sub-words merged into words: a row is the mean over the word's tokens, a column the sum over them"
     assert facts(shown)["words"] == said

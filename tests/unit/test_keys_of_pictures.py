@@ -1,4 +1,4 @@
-"""Every click and drag on a picture has a key, and the page says which: the list of them, held against the browser parts."""
+"""Every click and drag on a picture has a key, and the page names it: a list, compared with the browser parts."""
 
 import re
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 from viz_app import components
 
 PARTS = Path(components.__file__).parent
-# What is clicked or dragged and is no button, which has Enter and Space of itself.
+# Elements that are clicked or dragged and are no buttons, which respond to Enter and Space by themselves.
 POINTED = re.compile(
     r"(?:cells|canvas|pad|group|row|svg)\.onclick|\.onpointerdown = \(event\) => (?!event\.preventDefault)"
 )
-# file → where its keys are heard and what hears them, where the page names them and how
+# file → where its keys are handled and by which listener, where the page names them and how
 KEYS = {
     "head/heatmap.js": ("head/head.js", "arrows((down, right)", "head/head.js", "press an arrow key"),
     "head/lines.js": ("head/head.js", "arrows((down, right)", "head/head.js", "press an arrow key"),
@@ -32,7 +32,7 @@ KEYS = {
 }  # fmt: skip
 
 
-def test_the_list_names_every_picture_that_is_clicked_or_dragged() -> None:
+def test_the_list_holds_every_picture_that_is_clicked_or_dragged() -> None:
     pointed = {
         str(path.relative_to(PARTS))
         for path in PARTS.glob("*/*.js")
@@ -42,7 +42,7 @@ def test_the_list_names_every_picture_that_is_clicked_or_dragged() -> None:
 
 
 @pytest.mark.parametrize("part", KEYS)
-def test_a_picture_has_a_key_and_the_page_says_which(part: str) -> None:
+def test_a_picture_has_a_key_and_the_page_names_it(part: str) -> None:
     heard_in, hears, named_in, names = KEYS[part]
     assert hears in (PARTS / heard_in).read_text("utf-8")
     assert names in (PARTS / named_in).read_text("utf-8")

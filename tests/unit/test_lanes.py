@@ -1,4 +1,4 @@
-"""Whose edit is answered next, with work that ends when the test says so: nothing here depends on time."""
+"""The order in which edits are answered, with work that ends when the test says so: nothing depends on time."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ PATIENCE = 30  # s after which a test that hangs fails
 
 
 class Work:
-    """Answers each request with its texts in capitals, once the test has opened the gate of its lane."""
+    """Answer each request with its texts in capitals, once the test has opened the gate of its lane."""
 
     def __init__(self) -> None:
         self.gates = {False: threading.Event(), True: threading.Event()}
@@ -34,7 +34,7 @@ class Work:
 
 
 def run(test: Callable[[Work, Lanes], Awaitable[None]]) -> Work:
-    """The work after the test has run against lanes of its own."""
+    """Run a test with its own lanes and return the work."""
     work = Work()
 
     async def begin() -> None:
@@ -45,7 +45,7 @@ def run(test: Callable[[Work, Lanes], Awaitable[None]]) -> Work:
 
 
 async def asked(lanes: Lanes, session: str, text: str) -> asyncio.Task:
-    """A request that stands in its lane by now."""
+    """Put a request into its lane and return it."""
     task = asyncio.create_task(lanes.answer(session, (text,)))
     await asyncio.sleep(0)
     return task
@@ -66,7 +66,7 @@ def test_short_texts_do_not_wait_for_a_long_one() -> None:
 
 @pytest.mark.parametrize("newer", ["new", LONG_TEXT])
 @pytest.mark.parametrize("older", ["old", LONG_TEXT[1:] + "y"])
-def test_of_one_session_only_the_newest_waits(older: str, newer: str) -> None:
+def test_only_the_newest_request_of_a_session_waits(older: str, newer: str) -> None:
     async def test(work: Work, lanes: Lanes) -> None:
         others = [await asked(lanes, "other", text) for text in ("b", LONG_TEXT)]
         await work.has_begun(long=True)  # the short one has been dropped for it
@@ -125,7 +125,7 @@ def test_a_session_has_its_answers_in_order() -> None:
     run(test)
 
 
-def test_who_has_gone_is_not_waited_for() -> None:
+def test_a_session_that_has_left_is_not_waited_for() -> None:
     async def test(work: Work, lanes: Lanes) -> None:
         first = await asked(lanes, "a", LONG_TEXT)
         await work.has_begun(long=True)
@@ -139,7 +139,7 @@ def test_who_has_gone_is_not_waited_for() -> None:
     assert [batch[0][0] for batch in run(test).batches] == ["a", "c"]
 
 
-def test_work_that_breaks_down_leaves_nobody_waiting() -> None:
+def test_work_that_breaks_down_leaves_no_one_waiting() -> None:
     def breaks(batch: Sequence[LaneRequest], reply: Reply) -> None:
         raise RuntimeError("no memory")
 
@@ -151,7 +151,7 @@ def test_work_that_breaks_down_leaves_nobody_waiting() -> None:
     assert asyncio.run(ask()) == [None] * (TOGETHER + 3)
 
 
-def test_bytes_decide_what_is_long() -> None:
+def test_the_length_of_a_text_is_judged_in_bytes() -> None:
     assert [
         are_long(texts)
         for texts in (

@@ -1,4 +1,4 @@
-"""The task `language`: documents kept apart, a split that leaks nothing, likelihoods by a second route, counting by hand."""
+"""The task `language`: documents kept apart, a split that leaks nothing, likelihoods by a second route, n-grams by hand."""
 
 import gzip
 import json
@@ -61,7 +61,7 @@ def whole(folder) -> LanguageTask:
     )
 
 
-def test_documents_are_lines_paragraphs_or_the_whole_and_of_a_table_the_first_column(tmp_path):
+def test_documents_are_lines_paragraphs_whole_files_or_the_first_column_of_a_table(tmp_path):
     text = "One\ntwo.\n\n\n Three  four.\n\t\nfive\n"
     (tmp_path / "a.txt").write_text(text)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
@@ -88,14 +88,14 @@ def test_documents_are_lines_paragraphs_or_the_whole_and_of_a_table_the_first_co
         (None, {}, "no such file"),
     ],
 )
-def test_texts_that_cannot_be_used(tmp_path, content, settings, message):
+def test_unusable_texts_are_refused(tmp_path, content, settings, message):
     if content is not None:
         (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(DataError, match=message):
         LanguageTask(tmp_path / "a.txt", **settings)
 
 
-def test_too_few_documents_are_said_before_training(tmp_path):
+def test_too_few_documents_are_reported_before_training(tmp_path):
     (tmp_path / "a.txt").write_text("one\n\ntwo")
     with pytest.raises(
         DataError,
@@ -111,7 +111,7 @@ def test_a_language_needs_files_and_takes_no_others():
         open_task("language", ["a.txt"], test_files=["b.txt"])
 
 
-def test_no_two_sets_hold_texts_that_say_the_same(task):
+def test_no_two_sets_hold_equivalent_texts(task):
     sets = {
         name: {same_text(document) for document in documents}
         for name, documents in task._split.items()
@@ -128,7 +128,7 @@ def test_no_two_sets_hold_texts_that_say_the_same(task):
     assert found == set(sentences(700)) | {" ".join(sentences(4, seed)) for seed in range(2, 90)}
 
 
-def test_what_is_said_twice_is_left_out_of_the_later_sets(tmp_path):
+def test_repeated_texts_are_left_out_of_the_later_sets(tmp_path):
     held_out = next(
         f"It is {i}."
         for i in range(1000)
@@ -141,7 +141,7 @@ def test_what_is_said_twice_is_left_out_of_the_later_sets(tmp_path):
     assert task.data()["left out"] == 1
 
 
-def test_a_whole_text_is_cut_into_neighbours_that_share_nothing(folder, whole):
+def test_a_whole_text_is_cut_into_disjoint_consecutive_parts(folder, whole):
     text = (folder / "whole.txt").read_text()
     parts = [whole._split[name][0] for name in ("train", "validation", "test")]
     assert "".join(parts) == text
@@ -163,7 +163,7 @@ def test_the_vocabulary_is_learned_on_training_documents_alone(folder):
     assert task.tokenizer.encode(task._split["test"][0]).unknown == (task._split["test"][0][-1],)
 
 
-def test_a_document_is_read_from_its_beginning_to_its_end_and_cut_where_it_is_long():
+def test_a_document_is_read_to_its_end_and_cut_only_if_it_is_long():
     labels = [*range(10, 21), END]
     assert list(cut_document(labels, 12, START)) == [([START, *labels[:-1]], labels)]
     assert list(cut_document(labels, 5, START)) == [
@@ -191,7 +191,7 @@ def test_an_epoch_has_every_token_once_and_no_row_has_two_documents(task):
         assert inputs.numel() <= 101
         full |= (
             len(inputs) * (inputs.shape[1] + 1) > 101
-        )  # with any position more a row, one row fewer
+        )  # with one more position per row, one row fewer
         assert inputs.shape == padded.labels.shape
         assert padded.n_labels == sum(len(labels) for _, labels in batch)
         assert (inputs[:, 0] == START).all()
@@ -208,7 +208,7 @@ def test_an_epoch_has_every_token_once_and_no_row_has_two_documents(task):
     assert sum(labels[-1] == END for labels in seen) == len(wanted)
 
 
-def test_batches_are_a_function_of_the_seed_and_long_documents_are_cut_elsewhere(task, whole):
+def test_batches_depend_on_the_seed_alone_which_also_moves_the_cuts_of_long_documents(task, whole):
     def some(task: LanguageTask, seed: int) -> list:
         return [batch for batch, _ in zip(task.batches(seed), range(23), strict=False)]
 
@@ -241,7 +241,7 @@ def test_held_out_passages_are_the_whole_of_the_held_out_documents(task, whole):
         assert one.passages(validation=True) != passages
 
 
-def test_a_document_as_long_as_a_row_has_its_end_in_a_row_of_its_own(tmp_path):
+def test_a_document_as_long_as_a_row_has_its_end_token_in_a_separate_row(tmp_path):
     (tmp_path / "a.txt").write_text("abcdé")
     task = LanguageTask(tmp_path / "a.txt", documents="whole", tokens="characters", n_ctx=5)
     task._split["test"] = ["abcdé", "éab"]
@@ -261,7 +261,7 @@ def test_the_space_that_a_part_begins_with_is_counted(folder):
     )
 
 
-def test_held_out_beginnings_are_of_documents_that_go_on(task, whole):
+def test_held_out_beginnings_come_from_documents_that_continue(task, whole):
     for one in (task, whole):
         for case in one.held_out(7, validation=False):
             (document,) = case.references
@@ -293,7 +293,7 @@ def test_perplexity_bits_per_byte_and_nats_per_character_token_by_token(task):
     assert seen[-1] == len(passages)
 
 
-def test_passages_are_read_in_batches_of_so_many_tokens(task, monkeypatch):
+def test_passages_are_read_in_batches_of_bounded_size(task, monkeypatch):
     model, shapes = random_gpt(vocab_size=task.tokenizer.vocab_size), []
     whole = likelihoods(model, task.passages())
     monkeypatch.setattr(likelihood, "BATCH_TOKENS", 41)
@@ -312,14 +312,14 @@ def test_measures_by_hand():
     )
 
 
-# models that count
+# n-gram models
 
 
 ROWS = [[4, 5, 4, 5, 6], [4, 5, 7], [6, 6]]
 
 
 def test_a_unigram_by_hand():
-    """Counts 4:3 5:3 6:3 7:1, ten in all; one token once and none twice gives D = 1."""
+    """Counts are 4:3 5:3 6:3 7:1, ten in all; one token occurs once and none twice, so D = 1."""
     model = KneserNey(ROWS, 11, 1)
     assert [model.prob(token) for token in (4, 7, 8)] == pytest.approx(
         [2 / 10 + 4 / 10 / 11, 4 / 110, 4 / 110]
@@ -327,7 +327,7 @@ def test_a_unigram_by_hand():
     assert model.log_prob([4, 7]) == pytest.approx(math.log((0.2 + 0.4 / 11) * 4 / 110))
 
 
-def test_a_discount_where_nothing_was_seen_once_is_a_half():
+def test_the_discount_is_a_half_if_nothing_was_seen_once():
     assert KneserNey([[4, 4, 5, 5]], 11, 1).prob(4) == pytest.approx(1.5 / 4 + 0.5 * 2 / 4 / 11)
 
 
@@ -341,14 +341,14 @@ def test_a_bigram_by_hand():
     assert model.prob(4, (NGRAM_PADDING,)) == pytest.approx((2 - d) / 3 + d * 2 / 3 * lower[4])
     assert model.prob(5, (4,)) == pytest.approx((3 - d) / 3 + d * 1 / 3 * lower[5])
     assert model.prob(8, (5,)) == pytest.approx(d * 3 / 3 * lower[8])
-    assert model.prob(6, (7,)) == pytest.approx(lower[6])  # nothing ever followed 7
+    assert model.prob(6, (7,)) == pytest.approx(lower[6])  # nothing follows 7
     assert model.log_prob([4, 5]) == pytest.approx(
         math.log(model.prob(4, (NGRAM_PADDING,)) * model.prob(5, (4,)))
     )
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_probabilities_sum_to_one_after_whatever_context(order):
+def test_probabilities_sum_to_one_after_any_context(order):
     model = KneserNey(ROWS, 11, order)
     for context in (
         (NGRAM_PADDING, NGRAM_PADDING),
@@ -364,7 +364,7 @@ def test_probabilities_sum_to_one_after_whatever_context(order):
         assert min(model.prob(token, own) for token in range(11)) > 0
 
 
-def test_three_in_a_row_tell_more_than_two():
+def test_trigrams_predict_better_than_bigrams():
     rows = [[4, 5, 6], [7, 5, 8]] * 13
     trigram, bigram = KneserNey(rows, 11, 3), KneserNey(rows, 11, 2)
     assert trigram.prob(6, (4, 5)) > 0.9
@@ -554,7 +554,7 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
         (["train", "language", "--data", "{lines}", "--batch-size", "3"], "--batch-size does not apply to the task language"),
     ],
 )  # fmt: skip
-def test_what_a_command_cannot_do_with_text_is_said_in_a_line(
+def test_a_command_that_does_not_fit_a_text_model_fails_in_one_line(
     task, folder, tmp_path, arguments, message, capsys
 ):
     list(trainer(task, tmp_path / "run", steps=1, snapshots=False).train())
@@ -563,7 +563,7 @@ def test_what_a_command_cannot_do_with_text_is_said_in_a_line(
     assert message in capsys.readouterr().err
 
 
-def test_other_data_than_it_was_trained_on_is_noted(task, folder, tmp_path, capsys):
+def test_evaluating_on_other_data_than_the_training_data_is_noted(task, folder, tmp_path, capsys):
     list(trainer(task, tmp_path / "run", steps=1).train())
     few = ["--data", str(folder / "lines.tsv"), "--limit", "3", "--device", "cpu"]
     assert cli.main(["evaluate", str(tmp_path / "run"), *few]) == 0

@@ -1,4 +1,4 @@
-"""The page "A layer, step by step": what its component is sent, its files and its sentences, against numpy and the run itself."""
+"""The page "A layer, step by step": its component's data, its files and its sentences, against numpy and the run itself."""
 
 import csv
 import io
@@ -66,7 +66,7 @@ def test_a_stream_that_an_edit_sets_is_not_said_to_be_the_sum(norm: str, name: s
     assert sum(blank) == (norm == "post")
 
 
-def test_a_stop_says_what_was_added_and_how_long_the_stream_is(decoder) -> None:
+def test_a_stop_shows_what_was_added_and_the_length_of_the_stream(decoder) -> None:
     run, _, header, _ = decoder
     held = {
         name: a.value[0, 2].numpy()
@@ -110,7 +110,7 @@ def test_a_stop_says_what_was_added_and_how_long_the_stream_is(decoder) -> None:
     ]
 
 
-def test_a_stop_says_what_would_follow(decoder) -> None:
+def test_a_stop_shows_the_next_token_predicted_there(decoder) -> None:
     run, _, header, _ = decoder
     scope, table = run.scope, run.scope.model.embedding.weight.detach().numpy().astype(np.float64)
     names = [
@@ -135,7 +135,7 @@ def test_a_stop_says_what_would_follow(decoder) -> None:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
+def test_at_the_answering_token_of_a_classifier_a_stop_shows_the_class(norm: str) -> None:
     run = run_of("gpt", "abcab", head="classes", classes="praise,complaint", norm=norm)
     model, n = run.scope.model, len(run.trace.streams["text"].ids)
     header, _ = sent(run, LayerChoices("text", 1, None))
@@ -187,7 +187,7 @@ def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
     assert all(check.passed for check in checks)
 
 
-def test_elsewhere_in_a_text_that_is_classified_a_stop_says_what_would_follow() -> None:
+def test_at_other_tokens_of_a_classifier_a_stop_shows_the_next_token() -> None:
     run = run_of("gpt", "abcab", head="classes", classes="praise,complaint")
     found = token_view(run, LayerChoices("text", 1, 2))
     torch.testing.assert_close(
@@ -265,7 +265,7 @@ def test_under_pre_ln_each_part_reads_the_norm_and_the_stream_is_only_added_to()
     assert header["rows"][5]["name"] == "GELU(x·W₁ + b₁)"
 
 
-def test_without_a_stream_what_attention_makes_takes_its_place() -> None:
+def test_without_a_stream_the_output_of_attention_replaces_it() -> None:
     run = run_of("attention only")
     header, arrays = sent(run, LayerChoices("target", None, 1))
     assert header["adds"] is False
@@ -287,7 +287,7 @@ def test_without_a_stream_what_attention_makes_takes_its_place() -> None:
         ("gelu", "GELU leaves the others between −0.1700 and 0"),
     ],
 )
-def test_how_many_numbers_fire_and_which_are_strongest(activation: str, name: str) -> None:
+def test_the_number_of_firing_units_and_the_strongest_ones(activation: str, name: str) -> None:
     run = run_of("gpt", "abcab", activation=activation)
     header, _ = sent(run, LayerChoices("text", 1, 2))
     pre = run.trace.activations["decoder.layers.1.ff.ff_pre"].value[0, 2].double()
@@ -303,8 +303,8 @@ def test_how_many_numbers_fire_and_which_are_strongest(activation: str, name: st
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu tanh", "silu"])
-def test_an_activation_leaves_no_number_lower_than_is_said(activation: str) -> None:
-    """Held against ternary search, another way to the lowest value; the tanh form of GELU goes below −0.17, the other does not."""
+def test_an_activation_has_the_lower_bound_that_is_stated(activation: str) -> None:
+    """The bound is compared with a ternary search for the minimum; the tanh form of GELU goes below −0.17, the other does not."""
     sublayer = replace(run_of("gpt", "a").scope.model.sublayers[1], activation=activation)
     said = text.firing_units(sublayer, 3, 7, [(1, 0.5)])
     bound = float(re.search(r"between −([\d.]+) and 0", said)[1])
@@ -327,7 +327,7 @@ def test_an_activation_leaves_no_number_lower_than_is_said(activation: str) -> N
     ("family", "feeds", "adds"),
     [("transformer", True, True), ("gpt", True, True), ("attention only", False, False)],
 )
-def test_what_the_parts_of_a_layer_do_is_read_from_them(
+def test_parts_of_a_layer_are_described_from_their_modules(
     family: str, feeds: bool, adds: bool
 ) -> None:
     run = run_of("gpt", "abc") if family == "gpt" else run_of(family)
@@ -342,7 +342,7 @@ def test_what_the_parts_of_a_layer_do_is_read_from_them(
     assert "In a Transformer" in text.layer_answer(())
 
 
-def test_an_encoder_is_asked_nothing_and_says_why() -> None:
+def test_an_encoder_shows_no_prediction_and_says_why() -> None:
     run = run_of()
     header, _ = sent(run, LayerChoices("source", 0, 4))
     assert header["without"] == (
@@ -358,7 +358,7 @@ def test_an_encoder_is_asked_nothing_and_says_why() -> None:
     assert "stopped there" not in header["allTitle"]
 
 
-def test_which_token_is_shown_where_none_is_chosen() -> None:
+def test_the_token_shown_if_none_is_chosen() -> None:
     run = run_of()
     positions = [
         token_view(run, LayerChoices("target", 0, position)).position
@@ -494,7 +494,7 @@ def test_the_payload_is_the_same_for_the_same_run(decoder) -> None:
     }
 
 
-def test_each_norm_has_its_own_words() -> None:
+def test_each_norm_is_described_in_its_own_words() -> None:
     said = {}
     for name, run in {
         "post": run_of(),

@@ -1,4 +1,4 @@
-"""The layer number of an attention is that of its layer, whatever the layers before it hold."""
+"""The layer number of an attention is that of its layer, whatever the layers before it contain."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ class Twice(Soft):
 
 
 class Layers(nn.Module):
-    """Layers with a residual stream, perhaps with an attention before them, perhaps run again."""
+    """Layers with a residual stream, optionally with an attention before them, optionally run more than once."""
 
     def __init__(self, *layers: nn.Module, first: nn.Module | None = None, times: int = 1) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ def test_a_module_in_a_list_is_the_layer_of_its_index(
     assert list(numbers(scope.run("badge")).values()) == expected
 
 
-def test_an_edit_of_a_layer_reaches_all_that_the_layer_attends_and_nothing_else() -> None:
+def test_an_edit_of_a_layer_reaches_all_attention_of_that_layer_and_nothing_else() -> None:
     scope = models.watch(Layers(Twice(), Soft()).eval(), encode=ids)
     trace = scope.run("badge", edits=[HeadOff(Where(layers=(1,)), head=0)])
     edited = [name for name, site in trace.attention.items() if site.edits]

@@ -1,4 +1,4 @@
-"""What each part of a layer does to a token, against a second route: hooks on the modules, and numpy for what is worked out."""
+"""The effect of each part of a layer on a token, against a second route: hooks on the modules, and numpy for derived values."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -49,12 +49,12 @@ def run(request) -> tuple[Scope, Trace]:
 
 
 def streams(model: Model) -> tuple[str, ...]:
-    """Those along which it has sublayers, in the order of the pass."""
+    """Return the streams along which a model has sublayers, in the order of the pass."""
     return tuple(dict.fromkeys(sublayer.stream for sublayer in model.sublayers))
 
 
 def passed(scope: Scope, trace: Trace) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """(first input, output) of the modules, by their place in the module tree, in a pass without a recording; of its one row."""
+    """Return module path → (first input, output) of the one row, from an unrecorded pass."""
     seen: dict[str, Any] = {}
 
     def watch(name: str, module: torch.nn.Module) -> RemovableHandle:
@@ -99,7 +99,7 @@ def test_every_sublayer_is_named_once_in_the_order_of_the_pass(run) -> None:
     )
 
 
-def test_what_is_found_of_a_token_is_what_its_modules_took_and_gave(run) -> None:
+def test_the_parts_of_a_token_are_the_inputs_and_outputs_of_its_modules(run) -> None:
     scope, trace = run
     seen = passed(scope, trace)
     for stream in streams(scope.model):
@@ -130,7 +130,7 @@ def test_what_is_found_of_a_token_is_what_its_modules_took_and_gave(run) -> None
             np.testing.assert_allclose(part.after, behind, **own)
 
 
-def test_a_stream_goes_from_part_to_part(run) -> None:
+def test_a_stream_leads_from_part_to_part(run) -> None:
     scope, trace = run
     for stream in streams(scope.model):
         found = sublayer_effects(scope.model, trace, stream, POSITION)
@@ -144,7 +144,7 @@ def test_a_stream_goes_from_part_to_part(run) -> None:
             torch.testing.assert_close(one.after, following.before)
 
 
-def test_layers_are_numbered_from_0_and_what_stands_behind_them_is_not() -> None:
+def test_layers_are_numbered_from_0_and_parts_after_them_have_no_number() -> None:
     scope, _ = made("residual attention")
     assert [(s.stack, s.layer) for s in scope.model.sublayers] == [
         ("encoder", 0), ("encoder", 1), ("decoder", 0), ("decoder", 1), ("decoder", None),
@@ -170,7 +170,7 @@ def test_direction_mean_spread_and_firing_by_numpy() -> None:
     assert len(firing.strongest(99)) == 5
 
 
-def test_the_lens_is_the_models_own_output_path() -> None:
+def test_the_lens_uses_the_models_own_output_path() -> None:
     for family in ("post", "pre", "gpt", "attention", "residual attention"):
         scope, trace = made(family)
         found = sublayer_effects(scope.model, trace, scope.model.writes, POSITION)
@@ -186,7 +186,7 @@ def test_the_lens_is_the_models_own_output_path() -> None:
         torch.testing.assert_close(last, trace.next_token.log_probs[POSITION], rtol=1e-4, atol=1e-5)
 
 
-def test_a_token_that_is_not_there_is_named(run) -> None:
+def test_a_missing_token_is_named(run) -> None:
     scope, trace = run
     stream = streams(scope.model)[-1]
     n = len(trace.streams[stream].ids)
@@ -210,7 +210,7 @@ def failed(scope: Scope, trace: Trace, stream: str) -> dict[str, float]:
 
 
 def forged(trace: Trace, name: str, position: int = POSITION, by: float = 0.5) -> Trace:
-    """One number of a recorded activation moved."""
+    """Return the trace with one number of a recorded activation changed."""
     held = trace.activations[name]
     value = held.value.clone()
     value[0, position, 3] += by
@@ -252,7 +252,7 @@ def test_a_true_run_passes_everywhere(run) -> None:
         ("residual attention", "target", "decoder.resid_post", [SUM, NORM, STOP]),
     ],
 )
-def test_an_intermediate_that_is_not_the_runs_fails(family, stream, name, names) -> None:
+def test_a_forged_intermediate_fails(family, stream, name, names) -> None:
     scope, trace = made(family)
     found = failed(scope, forged(trace, name), stream)
     assert list(found) == names
@@ -263,7 +263,7 @@ def test_an_intermediate_that_is_not_the_runs_fails(family, stream, name, names)
     )  # another token's
 
 
-def test_a_layer_norm_that_is_not_the_runs_fails_and_an_answer_that_is_not_too() -> None:
+def test_a_forged_layer_norm_and_a_forged_answer_fail() -> None:
     scope, trace = made("post")
     other = replace(trace.next_token, logits=trace.next_token.logits.clone())
     other.logits[POSITION, 4] += 0.5
@@ -277,15 +277,15 @@ def test_a_layer_norm_that_is_not_the_runs_fails_and_an_answer_that_is_not_too()
     }
 
 
-def test_no_number_is_no_pass() -> None:
+def test_nan_does_not_pass() -> None:
     scope, trace = made("gpt")
     assert SUM in failed(
         scope, forged(trace, "decoder.layers.0.ff.ff_out", by=float("nan")), "text"
     )
 
 
-def test_the_direction_of_what_is_added_is_told_against_the_stream_before_it(run) -> None:
-    """By numpy, and nowhere against the stream behind: that holds what was added already."""
+def test_the_direction_of_what_is_added_is_relative_to_the_stream_before_it(run) -> None:
+    """It is recomputed with numpy, never relative to the stream after it, which contains what was added."""
     scope, trace = run
     for part in sublayer_effects(scope.model, trace, trace.next_token.stream, POSITION):
         added, before = (vector.numpy().astype(np.float64) for vector in (part.added, part.before))

@@ -1,4 +1,4 @@
-"""Where things are: the tree in CONTRIBUTING.md is the real one, and imports run one way."""
+"""The layout of the repository: the tree in CONTRIBUTING.md is the real one, and imports run one way."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ def written_tree() -> str:
 
 
 def tree() -> list[str]:
-    """The paths that the tree names, folders with a slash."""
+    """Return the paths that the tree names, folders with a slash."""
     paths, top = [], ""
     for line in written_tree().strip().splitlines():
         if found := re.match(r"( {0,2})(\S+?)(/?)  +\S", line):
@@ -33,7 +33,7 @@ def tree() -> list[str]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules that a file imports, wherever in it."""
+    """Yield the modules that a file imports, anywhere in it."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
@@ -46,7 +46,7 @@ def brings(path: Path, *packages: str) -> list[str]:
     return [name for name in imported(path) if name.split(".")[0] in packages]
 
 
-def test_the_tree_names_only_what_is_there() -> None:
+def test_the_tree_names_only_existing_paths() -> None:
     named = tree()
     assert {
         "models/",
@@ -76,7 +76,7 @@ def test_files_that_a_line_names_beside_its_folder_are_in_that_folder() -> None:
 
 
 @pytest.mark.parametrize("package", [MODELS, APP], ids=lambda path: path.name)
-def test_every_folder_of_a_package_stands_in_the_tree(package: Path) -> None:
+def test_every_folder_of_a_package_is_in_the_tree(package: Path) -> None:
     named = set(tree())
     folders = {path.parent for path in package.glob("*/__init__.py")}
     assert folders
@@ -85,7 +85,7 @@ def test_every_folder_of_a_package_stands_in_the_tree(package: Path) -> None:
 
 
 @pytest.mark.parametrize("package", [MODELS, APP], ids=lambda path: path.name)
-def test_every_file_at_the_top_of_a_package_stands_in_the_tree(package: Path) -> None:
+def test_every_file_at_the_top_of_a_package_is_in_the_tree(package: Path) -> None:
     text = written_tree()
     for path in package.glob("*.py"):
         assert path.name == "__init__.py" or path.name in text, path
@@ -97,7 +97,7 @@ def test_models_knows_nothing_of_the_app_or_of_plotting() -> None:
     assert {path: found for path in files if (found := brings(path, "viz_app", *PLOTTING))} == {}
 
 
-def test_what_is_drawn_is_made_without_streamlit() -> None:
+def test_payloads_texts_and_files_are_made_without_streamlit() -> None:
     files = [*(APP / "drawing").rglob("*.py"), *(APP / "views").rglob("*.py")]
     named = ("payloads", "text", "files")
     pure = [path for path in files if path.parent.name == "drawing" or path.stem.endswith(named)]
@@ -108,7 +108,7 @@ def test_what_is_drawn_is_made_without_streamlit() -> None:
 
 
 def test_only_the_frame_and_the_controls_know_streamlit() -> None:
-    """A page is declared: its own files import neither Streamlit nor what draws with it but through the frame and the controls."""
+    """A page is declared: its own files use Streamlit only through the frame and the controls."""
     folders = ("controls", "session", "input_bar", "views/frame")
     single = {
         *(APP / f"{name}.py" for name in ("app", "bounds", "command", "entry_page", "host_guard")),
@@ -125,8 +125,8 @@ def test_only_the_frame_and_the_controls_know_streamlit() -> None:
     assert knowing - allowed == set()
 
 
-def test_only_the_session_looks_into_the_url() -> None:
-    """Everything else asks viz_app/session/url_state.py."""
+def test_only_the_session_reads_the_url() -> None:
+    """All other code asks viz_app/session/url_state.py."""
     looking = {
         str(path.relative_to(APP))
         for path in APP.rglob("*.py")

@@ -1,4 +1,4 @@
-"""What the page says of how models learned is what their records say, model by model."""
+"""The page's statements on how models learned follow their records, model by model."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ KINDS = ("scaled dot", "additive", "cosine")
 
 @pytest.fixture(scope="module")
 def scopes(tmp_path_factory) -> list[Scope]:
-    """Models of a few steps each, and one Transformer trained longer than the others."""
+    """Models trained for a few steps each, and one Transformer trained longer than the others."""
     folder = tmp_path_factory.mktemp("learned")
 
     def trained(name: str, config, steps: int = 4) -> Scope:
@@ -59,7 +59,7 @@ def scopes(tmp_path_factory) -> list[Scope]:
         return [*found, trained("long", TransformerConfig(**SIZES), 6)]
 
 
-def test_the_stages_stand_in_the_order_of_the_way(scopes):
+def test_the_stages_are_in_order(scopes):
     found = from_rnn_learners.stage_learners(scopes)
     assert [one.checkpoint for one in found] == [
         "vector",
@@ -119,7 +119,7 @@ def test_similarities_compares_only_what_shares_a_recipe(scopes):
     assert from_rnn_learners.similarity_learners([letters("gpt"), letters("gpt")]) == []
 
 
-def test_what_the_similarities_share_is_counted(scopes):
+def test_the_common_ground_of_the_similarities_is_counted(scopes):
     found = from_rnn_learners.similarity_learners(scopes)
     sizes = sorted(
         sum(p.numel() for p in scope.model.parameters())
@@ -154,7 +154,7 @@ def build_from_one_seed(config) -> dict[str, torch.Tensor]:
     return build(config).state_dict()
 
 
-def test_unequal_trainings_are_said():
+def test_unequal_training_is_mentioned():
     short, long = (
         Learner("a", "one", 10, 200, ((200, 95.0),), 96.5, 100),
         Learner("b", "two", 10, 4000, ((400, 95.0),), 9, 100),

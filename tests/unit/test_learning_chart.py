@@ -1,4 +1,4 @@
-"""The chart of a run that is trained: its values, units, and the step of the picture."""
+"""The chart of a training run: its values, units, and the step of the picture."""
 
 import pytest
 
@@ -24,7 +24,7 @@ ROWS = [
 
 
 def values(chart: dict, name: str, run: str = "this run") -> list[tuple[float, float]]:
-    """(step, height) of the points of one line."""
+    """Return (step, height) of the points of one line."""
     _, *drawn = chart["layer"]
     lines = [line for one in drawn for line in one["layer"]]
     rows = [row for line in lines for row in line["data"]["values"]]
@@ -50,7 +50,7 @@ def test_before_the_first_point_there_is_no_chart():
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_what_has_no_point_yet_has_no_line_and_no_axis(n):
+def test_a_quantity_without_a_point_has_no_line_and_no_axis(n):
     chart = learning_chart([Curve("this run", ROWS[:n])], "exact match", 0, 97, LIGHT)
     lines = [line for one in chart["layer"][1:] for line in one["layer"]]
     assert all(line["data"]["values"] for line in lines)
@@ -100,7 +100,7 @@ def test_without_a_jump_there_is_no_band():
     assert MATCHING_LINE not in chart["layer"][1]["encoding"]["color"]["scale"]["domain"]
 
 
-def test_two_runs_are_told_apart():
+def test_two_runs_are_distinguished():
     other = [{"step": 5, "loss": 1.5}]
     curves = [Curve("this run", ROWS), Curve("the run before", other)]
     chart = learning_chart(curves, "exact match", 5, 97, LIGHT)
@@ -132,7 +132,7 @@ def test_a_long_line_is_thinned_and_keeps_its_end(n):
     assert len(set(drawn)) == len(drawn)
 
 
-def test_a_likelihood_is_no_percentage():
+def test_a_likelihood_is_not_shown_as_a_percentage():
     assert unit("exact match") == " %"
     assert unit("nats per token") == unit("bits per byte") == ""
     rows = [{"step": 1, "loss": 2.0, "nats per token": 2.5}]

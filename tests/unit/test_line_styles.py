@@ -1,4 +1,4 @@
-"""Every chart drawn from a specification tells its series apart by more than their colours: dashes, filling, place or a name."""
+"""Every chart drawn from a specification distinguishes its series by more than colour: dashes, filling, position or a name."""
 
 import importlib
 import inspect
@@ -34,7 +34,7 @@ from viz_app.views.positions import charts as positions
 from viz_app.views.positions import grid
 
 TABLE = formula_table("paper", 13, 8)
-FRAMES = {      # what the charts are put into
+FRAMES = {      # the compositions that charts are part of
     "viz_app.drawing.frame.with_title", "viz_app.drawing.frame.framed_figure", "viz_app.views.positions.charts.banded",
 }  # fmt: skip
 TELLING = ("strokeDash", "shape", "facet")
@@ -112,7 +112,7 @@ MADE = {
 
 
 def drawers() -> set[str]:
-    """Every function of the app that gives a chart."""
+    """Return every function of the app that returns a chart."""
     modules = [
         importlib.import_module(one.name)
         for one in pkgutil.walk_packages(viz_app.__path__, "viz_app.")
@@ -143,7 +143,7 @@ def layers(spec: dict) -> list[dict]:
 
 
 def told(spec: dict) -> dict[str, set[str]]:
-    """The fields that a chart colours by, and by which other channels each of them is told."""
+    """Return the fields that a chart colours by, each with the other channels that encode it."""
     parts = layers(spec)
     coloured = [
         of
@@ -171,7 +171,7 @@ def told(spec: dict) -> dict[str, set[str]]:
     }
 
 
-def test_every_chart_is_here() -> None:
+def test_every_chart_is_tested() -> None:
     assert {f"{draw.__module__}.{draw.__name__}" for draw in MADE} == drawers() - FRAMES
 
 
@@ -199,7 +199,7 @@ def test_series_differ_by_more_than_their_colours(draw: Any) -> None:
             )
 
 
-SCREENS = {  # → the sizes of labels, of the titles of axes and of the chart's title, and how much taller, all in px
+SCREENS = {  # → the sizes of labels, of the titles of axes and of the chart's title, and the additional height, all in px
     Screen(): (12, 14, 14, 0),
     Screen(window="large"): (12, 14, 14, 220),
     Screen(window="phone"): (12, 14, 14, -80),
@@ -234,7 +234,7 @@ def stacked_legends(before: dict[str, Any], after: dict[str, Any]) -> list[int]:
 @pytest.mark.parametrize(
     "draw", MADE, ids=lambda draw: f"{draw.__module__.split('.')[-2]}.{draw.__name__}"
 )
-def test_a_screen_changes_the_letters_and_the_height_alone(draw: Any, screen: Screen) -> None:
+def test_a_screen_changes_only_the_letters_and_the_height(draw: Any, screen: Screen) -> None:
     chart, (labels, axes, heading, taller) = MADE[draw](draw), SCREENS[screen]
     if isinstance(chart, go.Figure):
         before, data = chart.layout.to_plotly_json(), chart.to_dict()["data"]
@@ -245,7 +245,7 @@ def test_a_screen_changes_the_letters_and_the_height_alone(draw: Any, screen: Sc
         margin = before["margin"]
         plot = before["height"] - margin["t"] - margin["b"]
         assert after.height - after.margin.t - after.margin.b == pytest.approx(plot + taller)
-        # the title keeps its distance from the upper edge, but for what its letters need
+        # the title keeps its distance from the upper edge, apart from the room that its letters need
         above = [(1 - one["title"]["y"]) * one["height"] for one in (before, after)]
         assert above[1] - above[0] == pytest.approx(labels - 12 + screen.is_presented)
         assert chart.to_dict()["data"] == data
@@ -292,7 +292,7 @@ def test_a_screen_changes_the_letters_and_the_height_alone(draw: Any, screen: Sc
     assert "labelFontSize" not in before.get("facet", {}).get(
         "header", {}
     )  # which would overrule the one of the screen
-    assert chart.to_dict() == same  # what stands on the page beside it is as it was
+    assert chart.to_dict() == same  # the rest of the page is unchanged
 
 
 @pytest.mark.parametrize("window", ["large", "phone"])
@@ -303,8 +303,8 @@ def test_a_chart_that_does_not_grow_is_as_tall_as_in_the_usual_window(window: An
     assert fitted(chart, Screen(window=window)).to_dict()["height"] != height
 
 
-def test_of_layers_without_a_series_each_has_a_mark_of_its_own() -> None:
-    """Training and held-out loss, and the step shown; a dot and where the turn puts it."""
+def test_layers_without_a_series_each_have_their_own_mark() -> None:
+    """These are training and held-out loss and the step shown, and a dot and the position that rotation gives it."""
     for draw, marks in (
         (loss_curve.loss_curve, ["line", "point", "rule"]),
         (positions.plane, ["line", "rule", "circle"]),

@@ -1,4 +1,4 @@
-"""One head of a text too long to send every weight of it: the largest of each block, and exact parts of it."""
+"""One head of a text too long to send every weight: the largest weight of each block, and exact parts."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(drawing, name, limit)
     monkeypatch.setattr(
         pooling, "SLAB", 7 * N
-    )  # so that a block is cut by no slab, and slabs are several
+    )  # so that no slab cuts a block, and there are several slabs
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_each_cell_is_the_largest_weight_of_its_block(trace: Trace, site: Attent
     assert (header["block"], header["first"], header["size"]) == (K, [0, 0], [N, N])
 
 
-def test_a_block_is_named_by_its_places_and_on_hover_by_its_ends(
+def test_a_block_is_named_by_its_positions_and_on_hover_by_its_ends(
     trace: Trace, site: AttentionSite
 ) -> None:
     header, _ = drawn(trace, site)
@@ -73,7 +73,7 @@ def test_a_block_is_named_by_its_places_and_on_hover_by_its_ends(
     ("place", "start"),
     [(0, 0), (1, 0), (2, 0), (3, 1), (11, 9), (19, 17), (20, 18), (21, 18), (99_999, 18)],
 )
-def test_a_part_holds_the_models_own_weights_round_its_place(
+def test_a_part_holds_the_models_own_weights_around_its_position(
     trace: Trace, site: AttentionSite, place: int, start: int
 ) -> None:
     header, arrays = drawn(trace, site, tile=(place, 7), lock="q3")
@@ -94,7 +94,7 @@ def test_a_part_holds_the_models_own_weights_round_its_place(
     assert other["first"] == [5, start]
 
 
-def test_hidden_sinks_are_no_part_of_a_block_or_of_a_rows_largest(
+def test_hidden_sinks_count_neither_in_a_block_nor_in_a_rows_largest_weight(
     trace: Trace, site: AttentionSite
 ) -> None:
     weights = site.weights(2).numpy().copy()
@@ -117,7 +117,7 @@ def test_hidden_sinks_are_no_part_of_a_block_or_of_a_rows_largest(
     np.testing.assert_allclose(part["largest"], weights[1:5].max(1), atol=1e-6)
     np.testing.assert_allclose(
         part["weights"], site.weights(2).numpy()[1:5, :4], atol=1e-6
-    )  # numbers stay what they are
+    )  # the numbers do not change
 
 
 def test_a_short_text_is_sent_whole(
@@ -130,8 +130,8 @@ def test_a_short_text_is_sent_whole(
     np.testing.assert_array_equal(arrays["weights"], site.weights(2).numpy())
 
 
-def test_what_is_sent_of_a_long_text_is_no_more_than_of_a_short_one() -> None:
-    """Bytes of the arrays at the limits that the app has: float32 weights and a byte of masks."""
+def test_a_long_text_sends_no_more_than_a_short_one() -> None:
+    """The arrays are counted in bytes at the app's limits: float32 weights and one byte of masks per cell."""
     whole, blocks, tile = LIMITS
     assert blocks**2 * 5 < whole**2 * 5 < 1_400_000
     assert tile == 64

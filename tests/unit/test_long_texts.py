@@ -1,4 +1,4 @@
-"""Pages of a text too long to send every weight of it: a part round the chosen weight, or the largest of each block."""
+"""Pages of a text too long to send every weight: a part around the chosen weight, or the largest of each block."""
 
 import io
 from dataclasses import replace
@@ -63,7 +63,7 @@ def site(trace: Trace) -> AttentionSite:
 
 
 def largest(weights: np.ndarray, side: int = 1) -> np.ndarray:
-    """Of K keys, and of `side` queries, the largest."""
+    """Return the largest weight of each block of K keys and `side` queries."""
     return np.array(
         [
             [weights[q : q + side, k : k + K].max() for k in range(0, weights.shape[1], K)]
@@ -98,7 +98,7 @@ def test_a_line_of_several_heads_is_the_largest_weight_of_its_block(
 @pytest.mark.parametrize(("query", "key", "rows", "columns"), [
     (13, 3, (11, 15), (1, 5)), (9, 9, (7, 11), (7, 11)), (21, 0, (18, 22), (0, 4)),
 ])  # fmt: skip
-def test_matrices_are_shown_round_the_chosen_weight(
+def test_matrices_are_shown_around_the_chosen_weight(
     trace: Trace,
     site: AttentionSite,
     query: int,
@@ -131,7 +131,7 @@ def test_matrices_are_shown_round_the_chosen_weight(
     assert [label[0] for label in header["tokens"]["key"]] == ["[start]", *TEXT][keys]
     read = header["equations"][1]["terms"][0][
         "matrix"
-    ]  # what keys are made of is there under its own rows
+    ]  # the input of the keys is shown with its own rows
     assert read == ("x" if rows == columns else "memory")
     np.testing.assert_allclose(arrays[read], site.x[0, keys], atol=1e-6)
     with np.load(io.BytesIO(matrices_npz(cell))) as file:
@@ -183,7 +183,7 @@ def test_a_block_of_a_mask_is_open_where_any_cell_is_and_has_the_largest_weights
     assert (whole["blocked"], whole["cells"]) == (int((~changed).sum()), N * N)
 
 
-def test_a_part_of_a_mask_has_every_cell_round_its_place(views: dict) -> None:
+def test_a_part_of_a_mask_has_every_cell_around_its_position(views: dict) -> None:
     view = views[9, 3]
     header, arrays = unpack(painter.masks(view))
     rows, columns = slice(7, 11), slice(1, 5)
@@ -250,7 +250,7 @@ def test_the_rows_of_a_step_hold_the_largest_of_each_block(
 
 
 class Largest(TorchDispatchMode):
-    """How many numbers the largest tensor of numbers holds that is made inside the block."""
+    """Measure the number of elements of the largest floating-point tensor made inside the block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -307,7 +307,7 @@ def test_no_page_holds_all_weights_of_a_head(view: str, monkeypatch: pytest.Monk
             )
         )
 
-    first = pictures()  # what the model runs anew is kept
+    first = pictures()  # new runs of the model are cached
     with Largest() as largest_tensor:
         again = pictures()
     assert again == first

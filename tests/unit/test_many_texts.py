@@ -1,4 +1,4 @@
-"""The section Many texts of Interventions: its board, its sentence and its table are those of the sweep."""
+"""The section Many texts of Interventions: its board, its sentence and its table follow the sweep."""
 
 from dataclasses import replace
 from typing import Any
@@ -40,7 +40,7 @@ def run(scope: Scope) -> CurrentRun:
 
 
 def cells(payload: dict[str, Any]) -> dict[tuple[str, int, int], tuple[float, dict[str, str]]]:
-    """Effect and note of each head, by title, layer and head."""
+    """Return effect and note of each head, by title, layer and head."""
     return {
         (kind["title"], layer - 1, head): (effect, kind["notes"][row][head])
         for kind in payload["kinds"]
@@ -68,7 +68,7 @@ def test_each_cell_is_the_result_of_its_own_head(run, swept):
         ((0.5, 0.1), "2 of 2 heads are needed*.", "harmful"),
     ],
 )
-def test_the_sentence_turns_with_the_sign(run, swept, effects, wanted, not_wanted):
+def test_the_sentence_follows_the_sign(run, swept, effects, wanted, not_wanted):
     heads = tuple(
         HeadResult(one.kind, one.layer, one.head, Interval(e, e - 0.01, e + 0.01), 0.0002, True)
         for one, e in zip(swept.heads, effects, strict=False)
@@ -79,7 +79,7 @@ def test_the_sentence_turns_with_the_sign(run, swept, effects, wanted, not_wante
     assert not_wanted not in said
 
 
-def test_a_star_is_of_an_effect_that_has_one_sign_in_both_halves(scope: Scope) -> None:
+def test_a_star_marks_an_effect_with_the_same_sign_in_both_halves(scope: Scope) -> None:
     text = scope.encode(*scope.held_out[0], "ab")
     sweep = Sweep(scope, [text] * 60, n_orders=0)
     same, opposite, by_chance, *_ = sweep.heads
@@ -101,8 +101,8 @@ def test_a_star_is_of_an_effect_that_has_one_sign_in_both_halves(scope: Scope) -
     assert sum(is_marked for _, is_marked in marks.values()) == 1
 
 
-def test_of_few_texts_no_head_can_be_told_to_matter(run, swept):
-    """4 texts select: of 16 signs the two outer ones, p 0.125, are what is least likely."""
+def test_with_few_texts_no_head_can_be_significant(run, swept):
+    """4 texts select: the two extremes of 16 sign patterns, p 0.125, are the least likely outcome."""
     few = replace(swept, n_texts=8)
     said = many_texts.needed_heads_sentence(run, few)
     assert said.startswith(f"8 texts are too few to tell which of {len(swept.heads)} heads")
@@ -112,7 +112,7 @@ def test_of_few_texts_no_head_can_be_told_to_matter(run, swept):
     assert replace(single, n_texts=12).can_mark
 
 
-def test_nothing_significant_is_said_to_be_so(run, swept):
+def test_if_nothing_is_significant_the_sentence_says_so(run, swept):
     swept = replace(swept, n_texts=400)
     heads = tuple(replace(one, is_marked=False) for one in swept.heads)
     said = many_texts.needed_heads_sentence(run, replace(swept, heads=heads))
@@ -161,7 +161,7 @@ def test_the_loss_of_each_kind_of_model_is_named(name, unit, said):
 
 
 @pytest.mark.parametrize("change", [{"step": 0}, {"similarity": "additive"}, {"positions": False}])
-def test_a_changed_model_is_not_shown_what_was_measured_with_other_weights(change):
+def test_results_of_other_weights_are_not_shown_for_a_changed_model(change):
     unchanged = CurrentRun(scope := models.load("dates", device="cpu"), scope.run("15 May 2024"))
     assert many_texts.sweep_payloads(unchanged, USUAL)
     spec = replace(unchanged.spec, model=replace(unchanged.spec.model, **change))
@@ -170,7 +170,7 @@ def test_a_changed_model_is_not_shown_what_was_measured_with_other_weights(chang
     assert many_texts.MANY_TEXTS.files(changed, USUAL) == ()
 
 
-def test_what_is_measured_without_the_edits_of_a_run_says_so():
+def test_results_measured_without_the_edits_of_a_run_say_so():
     unchanged = CurrentRun(scope := models.load("dates", device="cpu"), scope.run("15 May 2024"))
     edit = HeadOff("decoder.layers.0.self_attn", head=1)
     edited = changed_run(unchanged, replace(unchanged.spec, edits=(edit,)))

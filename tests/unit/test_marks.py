@@ -1,4 +1,4 @@
-"""Hooks on a module of the user's own: several scopes of it, what it returns, and who else uses it."""
+"""Hooks on a user's module: several scopes of it, the types that it returns, and other users of it."""
 
 import gc
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def test_watching_a_module_again_leaves_no_hooks_of_the_scopes_before() -> None:
 
 
 class Inside(nn.Module):
-    """A module that has another as its part."""
+    """A module that contains another one."""
 
     def __init__(self, part: nn.Module) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Pair(NamedTuple):
 
 
 class PairModule(nn.Module):
-    """A module whose parts hand on named tuples."""
+    """A module whose parts pass named tuples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def test_an_edit_changes_one_field_of_a_named_tuple() -> None:
 
 
 class SumOfPair(nn.Module):
-    """Attention whose weighted sum is taken of a named tuple of factors."""
+    """Attention whose weighted sum takes a named tuple of factors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def test_a_sum_of_a_named_tuple_is_edited() -> None:
 
 
 class Keeping(nn.Module):
-    """Attention that keeps its input on itself, as scripts do, and waits for a second thread."""
+    """Attention that stores its input on itself, as scripts do, and waits for a second thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class Keeping(nn.Module):
         return self.inner(self.row)
 
 
-def test_runs_in_two_threads_do_not_meet_in_a_module_that_keeps_tensors() -> None:
+def test_runs_in_two_threads_do_not_mix_in_a_module_that_keeps_tensors() -> None:
     scope = models.watch(drawn(Keeping()), encode=ids, decode=str)
     texts = "badge", "hideaface"
     alone = [scope.run(text).next_token.logits for text in texts]

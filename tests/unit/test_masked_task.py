@@ -1,4 +1,4 @@
-"""The task of hidden tokens and next sentences: rows, what is hidden of them, which follow each other, scores."""
+"""The task of masked tokens and next sentences: rows, masking, pairs that follow each other, scores."""
 
 import math
 import random
@@ -18,7 +18,9 @@ from models.training.objectives import CLASS_BATCH, LABEL_BATCH, masked_tokens
 from models.training.recipe import Recipe
 from models.training.trainer import Trainer
 
-WORDS = [f"{a}{b}{c}" for a in "bdgkm" for b in "aeiou" for c in "lnrst"]  # 125, each of one token
+WORDS = [
+    f"{a}{b}{c}" for a in "bdgkm" for b in "aeiou" for c in "lnrst"
+]  # 125 words of one token each
 
 
 def sentence(rng: random.Random) -> str:
@@ -44,7 +46,7 @@ def taken(task: MaskedTask, seed: int, n: int) -> list:
     return [row for _ in range(n) for row in next(batches)]
 
 
-def test_sentences_are_cut_behind_their_signs():
+def test_sentences_are_cut_after_their_punctuation():
     text = 'He came. "Did he?" she said.\nYes! (He did.) It was 3.5 miles, Mr. Fox said... No'
     assert sentences(text) == [
         "He came.",
@@ -59,7 +61,7 @@ def test_sentences_are_cut_behind_their_signs():
 
 
 def test_a_row_with_its_labels_is_a_text(task):
-    """With the labels put back each row is [CLS] text [SEP], or two texts, of the training set."""
+    """With the labels put back, each row is [CLS] text [SEP], or two texts, of the training set."""
     known = " ".join(
         " ".join(task.tokenizer.tokens(ids))
         for ids in task.tokenizer.encode_many(task._texts("train"))
@@ -85,7 +87,7 @@ def test_a_row_with_its_labels_is_a_text(task):
 
 
 @unchecked()
-def test_fifteen_percent_are_asked_and_eight_of_ten_of_them_hidden(task):
+def test_fifteen_percent_are_predicted_and_eight_of_ten_of_them_masked(task):
     asked, of, hidden, replaced, kept = 0, 0, 0, 0, 0
     for ids, _, positions, labels, _ in taken(task, 7, 150):
         n = sum(not task.tokenizer.is_special(i) for i in ids) + sum(
@@ -102,13 +104,13 @@ def test_fifteen_percent_are_asked_and_eight_of_ten_of_them_hidden(task):
             kept += ids[place] == label
             replaced += ids[place] not in (label, task.tokenizer.mask_id)
             assert not task.tokenizer.is_special(label)
-    assert 0.12 < asked / of < 0.19  # in short rows one token is more
+    assert 0.12 < asked / of < 0.19  # in short rows one token is more than that
     assert hidden / asked == pytest.approx(0.8, abs=0.03)
     assert replaced / asked == pytest.approx(0.1, abs=0.025)
     assert kept / asked == pytest.approx(0.1, abs=0.025)
 
 
-def test_batches_are_a_function_of_the_seed_and_every_epoch_hides_anew(task):
+def test_batches_depend_on_the_seed_alone_and_every_epoch_masks_anew(task):
     assert taken(task, 3, 4) == taken(task, 3, 4) != taken(task, 4, 4)
     n_alone = len(task._single["train"])
     batches, lines = task.batches(2), []
@@ -118,7 +120,7 @@ def test_batches_are_a_function_of_the_seed_and_every_epoch_hides_anew(task):
     assert counts.most_common(1)[0][1] <= 4
 
 
-def test_collating_pads_each_part_by_what_it_is(task):
+def test_collating_pads_each_part_with_its_own_value(task):
     rows = taken(task, 3, 1)
     batch = task.collate(rows)
     ids, segments, positions = batch.inputs
@@ -153,7 +155,7 @@ def test_the_loss_by_hand(task):
     )
 
 
-def test_held_out_rows_are_whole_hidden_always_alike_and_of_both_kinds(task, files):
+def test_held_out_rows_are_whole_masked_the_same_way_each_time_and_of_both_kinds(task, files):
     rows = task._held_out_rows(False)
     assert rows == open_task("mlm", files, tokenizer=task.tokenizer, n_ctx=41)._held_out_rows(False)
     assert all(
@@ -201,8 +203,8 @@ def test_the_measures_by_hand(task):
     }, rel=1e-4)  # fmt: skip
 
 
-def test_the_most_frequent_token_is_the_trainings_not_that_of_the_hidden_ones(task):
-    """The share of hidden tokens that are the training's most frequent one, also where they are mostly another."""
+def test_the_most_frequent_token_is_counted_on_the_training_texts(task):
+    """The baseline is the share of masked tokens that equal it, even if another token is the most frequent among them."""
     model = random_bert(vocab_size=task.tokenizer.vocab_size, n_ctx=41)
     texts = [*task._single["train"], *task._whole["train"]]
     counts = Counter(i for ids in task.tokenizer.encode_many(texts) for i in ids)
@@ -228,7 +230,7 @@ def test_held_out_examples_come_from_held_out_texts(task):
         assert case.source.count("[MASK]") == 1
 
 
-def test_what_was_trained_on_is_recorded(task):
+def test_the_training_data_are_recorded(task):
     data = task.data()
     assert data["file"] == "book.txt + lines.tsv"
     assert sum(data["documents"].values()) + data["left out"] == 3 + 400

@@ -8,11 +8,11 @@ from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, MaskLayer
 
 
 def table(text: str) -> torch.Tensor:
-    """x = blocked, . = may attend; rows are queries."""
+    """Parse a table: x = blocked, . = may attend; rows are queries."""
     return torch.tensor([[sign == "." for sign in row] for row in text.split()])
 
 
-def test_the_names_that_stand_beside_a_blocked_cell():
+def test_a_blocked_cell_names_its_layers():
     assert (PADDING, LOOK_AHEAD, DRAWN) == ("padding", "look-ahead", "drawn by hand")
     made = [
         masks.padding(torch.tensor([[5]]), 0),
@@ -27,7 +27,7 @@ def test_nothing_blocked_needs_no_mask():
     assert Mask().blocking is None
     assert Mask([open_, open_]).blocking is None
     assert (open_.blocks, shut.blocks) == (False, True)
-    assert Mask([open_, shut]).blocking is shut.allowed  # a layer that forbids nothing adds nothing
+    assert Mask([open_, shut]).blocking is shut.allowed  # a layer that blocks nothing adds nothing
     assert torch.equal(Mask([open_, shut, shut]).blocking, Mask([open_, shut]).allowed)
     for dtype in (torch.float32, torch.float64):
         assert Mask([open_]).additive(dtype) is None
@@ -38,7 +38,7 @@ def test_nothing_blocked_needs_no_mask():
     large = Mask([masks.look_ahead(257, 257)])
     assert (
         large.additive(torch.float32) is large.blocking
-    )  # nothing is made of it that a recording would keep
+    )  # no tensor is made that a recording would keep
 
 
 def test_a_row_of_a_mask_is_cut_to_its_own_length():
@@ -70,7 +70,7 @@ def test_padding_knows_whether_there_is_any(ids):
     assert padding.allowed.shape == (len(ids), 1, 1, len(ids[0]))
 
 
-def test_look_ahead_lets_a_query_see_itself_and_what_stands_before():
+def test_look_ahead_lets_a_query_see_itself_and_earlier_tokens():
     assert torch.equal(
         Mask([masks.look_ahead(4, 4)]).expanded(0, 0, 4, 4), table(".xxx  ..xx  ...x  ....")
     )

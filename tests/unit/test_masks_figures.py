@@ -1,4 +1,4 @@
-"""The Masks page's picture, words and files, read back; every direction of a sentence turned round on forged runs."""
+"""The picture, sentences and files of the page Masks, read back; every direction of a sentence reversed on forged runs."""
 
 import csv
 import io
@@ -59,7 +59,7 @@ def view(scope: Scope) -> MaskView:
 
 @pytest.fixture(scope="module")
 def allowed() -> dict[str, np.ndarray]:
-    """By hand: what may be read before and after, by kind."""
+    """Return by hand what may be read before and after, by kind."""
     real = np.array([True] * 4 + [False] * 2)
     causal = np.tril(np.ones((4, 4), bool))
     near = np.abs(np.arange(6)[:, None] - np.arange(6)) <= 1
@@ -73,7 +73,7 @@ def allowed() -> dict[str, np.ndarray]:
 # the picture
 
 
-def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.ndarray]) -> None:
+def test_the_data_of_the_painter(view: MaskView, allowed: dict[str, np.ndarray]) -> None:
     header, arrays = unpack(painter.masks(view))
     del header["arrays"]
     effect, strip = header.pop("effect"), header.pop("strip")
@@ -150,7 +150,7 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
 
 
 def by_token(run: MaskedRun) -> np.ndarray:
-    """Log-probabilities in nats of y₁ … </s>, from the run's logits."""
+    """Return log-probabilities in nats of y₁ … </s>, from the run's logits."""
     logits = run.trace.next_token.logits.double()
     return (logits - logits.logsumexp(-1, keepdim=True)).numpy()[
         range(4), [*run.trace.streams["target"].ids[1:], 2]
@@ -172,14 +172,14 @@ def test_a_long_text_is_pooled_and_open_where_any_cell_is(
     assert (look_ahead["blocked"], look_ahead["cells"]) == (
         5,
         16,
-    )  # of the whole mask, one cell being allowed by hand
+    )  # of the whole mask, with one cell allowed by hand
     assert arrays["strip"][look_ahead["offset"] :][:4].tolist() == [1, 1, 1, 1]
 
 
 def test_a_run_differs_from_itself_by_nothing(
     view: MaskView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though its weights are worked out anew at every reading, and their last digit depends on where they lie in memory."""
+    """Its weights are recomputed at every reading, and their last digit depends on where they are in memory."""
     exact = AttentionSite.weights
 
     def nearly(site: AttentionSite, *args: Any, **how: Any) -> torch.Tensor:
@@ -192,8 +192,8 @@ def test_a_run_differs_from_itself_by_nothing(
     assert unpack(painter.masks(view))[1]["difference"].any()
 
 
-def test_a_mask_that_differs_from_head_to_head_is_that_of_the_head_on_show(view: MaskView) -> None:
-    """In the picture before and after, and in the drawing for print."""
+def test_a_mask_that_differs_by_head_is_drawn_for_the_head_shown(view: MaskView) -> None:
+    """This holds for the picture before and after, and for the drawing for print."""
     allowed = torch.rand(1, 3, 4, 6, generator=torch.Generator().manual_seed(5)) > 0.4
     site = replace(view.sites[1], mask=Mask([MaskLayer("own", allowed)]))
     trace = replace(view.after.trace, attention={**view.after.trace.attention, CROSS: site})
@@ -205,14 +205,14 @@ def test_a_mask_that_differs_from_head_to_head_is_that_of_the_head_on_show(view:
         boxes = Drawing(masks_files.masks_svg(one)).titled()
         after = boxes[
             4 * 4 + 4 * 6 : 4 * 4 + 2 * 4 * 6
-        ]  # behind the painted mask and the head before
+        ]  # after the painted mask and the head before the change
         assert [note != "blocked, −∞" for _, note in after] == may.flatten().tolist()
 
 
 @pytest.mark.parametrize(
     ("largest", "scale"), [(0.0, 0.1), (0.09, 0.1), (0.11, 0.25), (0.26, 0.5), (0.9, 1.0)]
 )
-def test_the_scale_of_a_difference_is_the_least_that_holds_it(
+def test_the_scale_of_a_difference_is_the_smallest_that_fits(
     view: MaskView, largest: float, scale: float, monkeypatch
 ) -> None:
     given = iter(
@@ -238,7 +238,7 @@ def test_a_mask_as_it_is_added_to_the_scores() -> None:
 
 
 def test_a_forged_run_fails_the_checks(view: MaskView) -> None:
-    """A mask that is not the union of its layers; a weight on a cell that was forbidden."""
+    """The forgeries are a mask that is not the union of its layers, and a weight on a blocked cell."""
     assert [(check.name, check.passed) for check in mask_view.mask_checks(view)] == [
         ("the mask is all its layers together", True), ("forbidden cells are 0", True),
     ]  # fmt: skip
@@ -297,7 +297,7 @@ def test_what_a_change_is_called() -> None:
 def run(
     view: MaskView, log_probs: tuple[float, ...], ids: tuple[int, ...] = (4, 2), output: str = "a"
 ) -> MaskedRun:
-    """A forged run of four tokens."""
+    """Return a forged run of four tokens."""
     return replace(view.before, log_probs=log_probs, output_ids=ids, output=output)
 
 
@@ -343,14 +343,14 @@ def test_whether_looking_ahead_helped(
     )
 
 
-def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> None:
+def test_the_story_quotes_the_text_before_and_after(view: MaskView) -> None:
     old, new = run(view, (-1.0,), (4,), "a"), run(view, (-1.0,), (5,), "")
     told = outcome_text.outcome_sentences(old, new, (), {}, "An effect.", ["A note."])
     assert told[1] == "Under these masks the model writes: nothing (before: a)."
     assert told[2:] == ["An effect.", "A note."]
     same = outcome_text.outcome_sentences(old, old, (), {}, "An effect.", [])
     assert same[1] == "Under these masks the model writes: a (unchanged)."
-    assert len(same) == 3  # nothing is said of looking ahead, not even an empty line
+    assert len(same) == 3  # looking ahead is not mentioned, not even by an empty line
 
 
 @pytest.mark.parametrize(("value", "said"), [
@@ -365,11 +365,11 @@ def test_nats(value: float, said: str) -> None:
     ((3, 5), "Text 1 has 3 tokens, text 2 has 5: the first source gets 2 padding tokens."),
     ((9, 5), "Text 1 has 9 tokens, text 2 has 5: the second source gets 4 padding tokens."),
 ])  # fmt: skip
-def test_which_of_two_sources_is_filled_up(lengths: tuple[int, int], said: str) -> None:
+def test_the_shorter_of_two_sources_is_padded(lengths: tuple[int, int], said: str) -> None:
     assert masks_text.batch(lengths, "source") == said
 
 
-def test_layers_reasons_and_ready_made_masks_by_name() -> None:
+def test_layers_reasons_and_preset_masks_by_name() -> None:
     assert [masks_text.mask_layer_name(KIND[kind], PADDING) for kind in ("encoder_self", "decoder_self", "cross")] == [
         "source padding", "target padding", "cross padding",
     ]  # fmt: skip
@@ -438,7 +438,7 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
         ("decoder_self", "causal", [LOOK_AHEAD, "window of 3"], "and window of 3 (this model's)"),
     ],
 )
-def test_what_is_the_models_own_names_all_layers_of_its_mask(
+def test_the_models_own_mask_is_named_by_all_its_layers(
     kind: str, own: str, layers: list[str], named: str
 ) -> None:
     label = masks_text.ready_label(KIND[kind], own, own, layers)
@@ -458,7 +458,7 @@ def test_cells_that_are_clipped_are_counted(cells: tuple, said: str) -> None:
     )
 
 
-def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
+def test_rows_with_nothing_to_read_are_named(scope: Scope) -> None:
     shut = for_kinds(cross=MaskChange(block=tuple((q, k) for q in (1, 2) for k in range(4))))
     (run,) = run_masked(scope, [("abc", "edc")], shut)
     site = run.trace.attention[CROSS]
@@ -487,7 +487,7 @@ def test_rules_are_of_this_kind_of_attention(view: MaskView) -> None:
 # the text of a change
 
 
-def test_choices_and_what_they_lift() -> None:
+def test_choices_and_the_layers_they_remove() -> None:
     none, chosen = MaskChange(), masks_notation.with_preset
     assert {name: masks_notation.own_choice(kind) for name, kind in KIND.items()} == {
         "encoder_self": "none", "decoder_self": "causal", "cross": "none",
@@ -499,7 +499,7 @@ def test_choices_and_what_they_lift() -> None:
     assert chosen(KIND["cross"], none, "causal", 2) == MaskChange(preset="causal")
     assert (
         chosen(KIND["encoder_self"], MaskChange(preset="causal"), "none", 2) == none
-    )  # no look-ahead there to lift
+    )  # no look-ahead mask to remove there
     assert chosen(
         KIND["decoder_self"], MaskChange(removed_layers=(LOOK_AHEAD, PADDING)), "window", 3
     ) == MaskChange(removed_layers=(PADDING,), preset="window", k=3)

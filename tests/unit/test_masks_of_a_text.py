@@ -1,4 +1,4 @@
-"""The Masks page of a language model: painted and ready-made masks of its one kind of attention, against plain forward passes
+"""The page Masks of a language model: painted and preset masks of its one kind of attention, against plain forward passes
 under masks made by hand."""
 
 import csv
@@ -58,7 +58,7 @@ def viewed(
 
 
 def by_hand(n: int, change: MaskChange) -> torch.Tensor:
-    """(n, n) bool: what may be read, cell by cell."""
+    """Return (n, n) bool: the cells that may be read, one by one."""
     allowed = torch.zeros(n, n, dtype=torch.bool)
     for q in range(n):
         for k in range(n):
@@ -69,13 +69,13 @@ def by_hand(n: int, change: MaskChange) -> torch.Tensor:
 
 
 def log_probs(scope: Scope, ids: list[int], change: MaskChange) -> torch.Tensor:
-    """(n, vocab): of the token after each position, with that mask given to the model as its own."""
+    """Return log-probabilities (n, vocab) of the token after each position, with that mask given to the model as its own."""
     mask = Mask([MaskLayer("by hand", by_hand(len(ids), change)[None, None])])
     with torch.no_grad():
         return scope.model(torch.tensor([ids]), {"self": mask})[0].log_softmax(-1)
 
 
-def test_above_the_masks_stands_what_the_model_expects_under_its_own(scope: Scope) -> None:
+def test_above_the_masks_is_the_prediction_under_the_models_own_mask(scope: Scope) -> None:
     run = edited(CurrentRun(scope, scope.run(FIRST, FOLLOWS)), for_kinds(self=WINDOW))
     chosen = MaskChoices("", "", 0, "self", OWN, HEAD)
     written = dict(masks_payloads.mask_strip(run, chosen)["rows"])
@@ -117,7 +117,7 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(
     ]
 
 
-def test_what_the_painter_is_told(scope: Scope) -> None:
+def test_the_data_of_the_painter(scope: Scope) -> None:
     header, _ = unpack(painter.masks(viewed(scope, WINDOW, shown=1)))
     row = ["[start]", *SECOND, *["[padding]"] * 5]
     read = row[: len(SECOND) + 1]
@@ -155,10 +155,10 @@ def test_what_the_painter_is_told(scope: Scope) -> None:
     assert (header["effect"]["kind"], header["effect"]["given"]) == ("self", "Text")
     assert [label[0] for label in header["effect"]["labels"]] == [
         *SECOND
-    ]  # no [end]: a text goes on
+    ]  # no [end]: the text continues
 
 
-def test_the_story_is_of_the_text_and_of_how_it_goes_on(scope: Scope) -> None:
+def test_the_story_covers_the_text_and_its_continuation(scope: Scope) -> None:
     view = viewed(scope, LIFTED)
     changed, wrote, effect, cheat = painter.painted_outcome(view)
     assert changed.startswith("Changed. ")
@@ -182,7 +182,7 @@ def test_the_checks_pass_and_would_not_if_a_painted_cell_had_weight(scope: Scope
     assert [check.passed for check in mask_view.mask_checks(unpainted)] == [True, False]
 
 
-def test_files_are_of_the_text(scope: Scope) -> None:
+def test_files_hold_the_text(scope: Scope) -> None:
     view = viewed(scope, WINDOW)
     table = list(csv.reader(io.StringIO(masks_files.log_probs_csv(view))))
     assert [row[0] for row in table] == ["token", *FIRST, *FOLLOWS, "sum"]
@@ -193,7 +193,7 @@ def test_files_are_of_the_text(scope: Scope) -> None:
     assert "Mask, decoder self" in masks_files.masks_svg(view)
 
 
-def test_a_text_that_fills_the_context_is_not_gone_on_with(scope: Scope) -> None:
+def test_a_text_that_fills_the_context_is_not_continued(scope: Scope) -> None:
     for most in (3, None):
         (full,) = run_masked(scope, [("a" * (N_CTX - 1),)], max_new=most)
         assert (full.output, full.output_ids) == ("", ())
@@ -205,7 +205,7 @@ def test_a_text_that_fills_the_context_is_not_gone_on_with(scope: Scope) -> None
 # words
 
 
-def test_a_second_text_is_filled_up_by_the_name_of_its_stream(scope: Scope) -> None:
+def test_a_second_text_is_padded_under_the_name_of_its_stream(scope: Scope) -> None:
     assert (
         masks_text.batch((5, 3), "text")
         == "Text 1 has 5 tokens, text 2 has 3: the second text gets 2 padding tokens."
@@ -267,7 +267,7 @@ def test_a_link_keeps_a_window_of_the_token_itself() -> None:
     assert masks_notation.parse_mask("blocks0") == blocks
 
 
-def test_reading_everything_lifts_the_models_own_window_too() -> None:
+def test_reading_everything_removes_the_models_own_window_too() -> None:
     windowed = letters("gpt", n_ctx=N_CTX, window=3)
     own = [layer.name for layer in windowed.run(FIRST).attention[OWN].mask.layers]
     everything = masks_notation.with_preset(

@@ -1,5 +1,5 @@
-"""The Masks page of a model that does not write: what it says of hidden tokens, of two texts and of an answer, before and after a
-mask is changed, against plain forward passes under masks made by hand."""
+"""The page Masks of a model that does not generate: its predictions for hidden tokens, two texts and an answer, before and after
+a mask is changed, against plain forward passes under masks made by hand."""
 
 import csv
 import io
@@ -50,7 +50,7 @@ def viewed(head: str, *asked: object) -> MaskView:
 
 
 def by_hand(head: str, view: MaskView, changed: bool) -> dict[str, torch.Tensor]:
-    """The logits of a plain pass in which the mask is the model's own, or one with those cells forbidden."""
+    """Return the logits of a plain pass under the model's own mask, or under one with those cells blocked."""
     model, row = scope_of(head).model, view.before.trace.streams["text"]
     allowed = torch.ones(len(row.ids), len(row.ids), dtype=torch.bool)
     for cell in CELLS if changed else ():
@@ -68,7 +68,7 @@ def by_hand(head: str, view: MaskView, changed: bool) -> dict[str, torch.Tensor]
         }
 
 
-def test_hidden_tokens_are_told_and_a_typed_mask_by_the_first_guess() -> None:
+def test_hidden_tokens_are_compared_and_a_typed_mask_by_its_first_guess() -> None:
     view = viewed("pretraining", "Mary [MASK] to the garden.", None, (5,))
     before, after = (
         by_hand("pretraining", view, changed)["masked"].double().log_softmax(-1)
@@ -106,7 +106,7 @@ def test_hidden_tokens_are_told_and_a_typed_mask_by_the_first_guess() -> None:
     )
 
 
-def test_of_two_texts_the_more_probable_class_before_is_told() -> None:
+def test_for_two_texts_the_class_predicted_before_is_followed() -> None:
     view = viewed("pretraining", FIRST, SECOND)
     before, after = (
         by_hand("pretraining", view, changed)["next"].double().log_softmax(-1)
@@ -121,7 +121,7 @@ def test_of_two_texts_the_more_probable_class_before_is_told() -> None:
     assert given.after[0] == pytest.approx(float(after[best]), abs=1e-4)
 
 
-def test_of_an_answer_where_it_began_and_ended_before_is_told() -> None:
+def test_for_an_answer_the_span_predicted_before_is_followed() -> None:
     view = viewed("span", QUESTION, f"{FIRST} {SECOND}")
     row, output = view.before.trace.streams["text"], view.before.trace.outputs["span"]
     inside = [
@@ -143,7 +143,7 @@ def test_of_an_answer_where_it_began_and_ended_before_is_told() -> None:
     ]
 
 
-def test_where_nothing_is_hidden_it_says_how_to_have_something() -> None:
+def test_if_nothing_is_hidden_the_page_says_how_to_hide_a_token() -> None:
     view = viewed("pretraining", FIRST)
     assert log_prob_change(view).labels == []
     assert outcome_text.nothing_hidden("[MASK]") in painter.painted_outcome(view)
@@ -152,12 +152,12 @@ def test_where_nothing_is_hidden_it_says_how_to_have_something() -> None:
 
 
 def log_share(logits: list[float], i: int) -> float:
-    """ln of one share of a softmax, in plain floats."""
+    """Return ln of one softmax probability, in plain floats."""
     return logits[i] - math.log(sum(map(math.exp, logits)))
 
 
 def with_output(trace: Trace, name: str, **fields: Any) -> Trace:
-    """The run with one output alone, and other numbers in it."""
+    """Return the run with only one output, and other numbers in it."""
     return replace(trace, outputs={name: replace(trace.outputs[name], **fields)})
 
 

@@ -1,4 +1,4 @@
-"""Many texts of Compare: measured step by step as all at once, its table is the match, and its sentences count it."""
+"""Many texts of Compare: step by step and all at once give the same, its table is the match, and its sentences count it."""
 
 from collections.abc import Generator
 from dataclasses import replace
@@ -48,7 +48,7 @@ def run_to_the_end(steps: Generator[int, None, MatchedHeads]) -> tuple[list[int]
             return done, end.value
 
 
-def test_steps_end_in_what_is_measured_at_once() -> None:
+def test_steps_end_in_the_result_measured_at_once() -> None:
     names = ["dates", "dates-seed-2", "dates-seed-3", "dates-seed-4"]
     first, second, *seeds = (models.load(name, device="cpu") for name in names)
     texts = common_texts([first, second, *seeds], None, 11)
@@ -64,7 +64,7 @@ def test_steps_end_in_what_is_measured_at_once() -> None:
         assert last.null[kind] == pytest.approx(values, abs=1e-6)
 
 
-def test_within_a_model_a_head_is_0_from_itself() -> None:
+def test_within_a_model_a_head_has_distance_0_from_itself() -> None:
     scope = models.load("dates", device="cpu")
     texts = common_texts([scope], None, 9)
     _, last = run_to_the_end(measured_steps(scope, scope, [], texts))
@@ -87,7 +87,7 @@ def test_the_table_holds_matches_margins_and_p() -> None:
     assert [row[4] for row in rows] == pytest.approx([1 / 3, 2 / 3, 1.0], abs=1e-3)
 
 
-def test_the_sentence_counts_and_turns_round() -> None:
+def test_the_sentence_counts_matches_and_reverses() -> None:
     said = matches.matched_sentence(finished(CROSSED), CROSSED, match_heads(CROSSED))
     assert "1 of 3 heads are matched to the head of the same layer and number" in said
     assert "In 2 of 3 matches, the matched head is also the nearest one." in said
@@ -105,8 +105,8 @@ def test_the_sentence_counts_and_turns_round() -> None:
 
 
 @pytest.mark.parametrize("n", [4, 18, 19])
-def test_a_null_too_small_for_its_level_is_said_to_be_so(n: int) -> None:
-    """Of fewer than 19 other matches, a head closer than all of them still has p above 0.05."""
+def test_a_null_distribution_too_small_for_its_level_is_mentioned(n: int) -> None:
+    """With fewer than 19 other matches, a head closer than all of them still has p above 0.05."""
     kind = kind_of([[0.01, 0.5], [0.5, 0.01]])
     found = match_heads(kind, [0.5] * n)
     is_enough = all(one.p <= 0.05 for one in found)
@@ -141,7 +141,7 @@ def test_the_file_holds_every_pair_of_heads() -> None:
     assert [row[-1] for row in rows] == pytest.approx(CROSSED.mean.flatten().tolist())
 
 
-def test_the_file_says_of_which_models_and_texts_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_names_its_models_and_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "matched_heads", lambda first, second: finished(CROSSED))
     first, second = (models.load(name, device="cpu") for name in ("eng-fra", "dates"))
     typed = "A typed sentence."

@@ -47,7 +47,7 @@ def chosen(
     return trace, chosen_cell(trace, site, 0 if name == "alignment" else 1, 2, 1)
 
 
-# equations. By hand: what each is called, its formula by rows and by columns, and its factors from left to right by rows
+# equations. By hand: the name of each, its formula by rows and by columns, and its factors from left to right by rows
 
 
 PROJECTIONS = [
@@ -148,7 +148,7 @@ def test_the_signs_between_the_factors(traces: dict[str, Trace], name: str) -> N
 
 
 @pytest.mark.parametrize(("convention", "x", "memory"), [("rows", "X", "M"), ("columns", "I", "M")])
-def test_self_attention_makes_all_three_of_one_text(
+def test_self_attention_makes_all_three_from_one_text(
     traces: dict[str, Trace], convention: str, x: str, memory: str
 ) -> None:
     def sources(site: str) -> list[tuple[str, str]]:
@@ -167,7 +167,7 @@ def test_self_attention_makes_all_three_of_one_text(
 
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_products_under_every_similarity_hold_by_rows(traces: dict[str, Trace], name: str) -> None:
-    """The numbers sent, multiplied as the terms say, give the scores; softmax over the open cells gives the weights."""
+    """The numbers sent, multiplied as in the terms, give the scores; softmax over the open cells gives the weights."""
     trace, at = chosen(traces, name)
     header, arrays = unpack(inside_matrices.matrices(trace, at, TERMS))
     left, right = (term for term in header["equations"][-3 if name == "alignment" else -4]["terms"] if isinstance(term, dict)
@@ -183,7 +183,7 @@ def test_products_under_every_similarity_hold_by_rows(traces: dict[str, Trace], 
     np.testing.assert_allclose(arrays["weights"] @ mixed, arrays["b"], rtol=1e-4, atol=1e-5)
 
 
-# matrices. By hand: what it is, what its rows and columns are, whose largest value its colours reach, how a number is made
+# matrices. By hand: name, rows and columns, the matrix whose largest value ends its colour scale, how a number is computed
 
 
 DESCRIBED = {
@@ -227,7 +227,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_every_matrix_says_what_it_is(traces: dict[str, Trace], name: str) -> None:
+def test_every_matrix_is_described(traces: dict[str, Trace], name: str) -> None:
     trace, at = chosen(traces, name)
     header, arrays = unpack(inside_matrices.matrices(trace, at, TERMS))
     table = DESCRIBED | (OF_ALIGNMENT if name == "alignment" else {})
@@ -282,7 +282,7 @@ def test_the_matrices_are_the_heads_own_parts(traces: dict[str, Trace], site: st
 
 
 def two_ways(at: inside_cell.WeightCell) -> dict[str, dict[str, torch.Tensor]]:
-    """By the definitions, in double: with the division and without, for every query."""
+    """Return both ways from the definitions, in double precision: with the division and without, for every query."""
     q, k = at.site.q[0, at.head].double(), at.site.k[0, at.head].double()
     found = {}
     for name, divisor in (("with", math.sqrt(5)), ("without", 1.0)):
@@ -304,7 +304,7 @@ def two_ways(at: inside_cell.WeightCell) -> dict[str, dict[str, torch.Tensor]]:
 
 
 @pytest.mark.parametrize("site", [OWN, CROSS])
-def test_the_table_of_the_scaling_is_worked_out_again(traces: dict[str, Trace], site: str) -> None:
+def test_the_table_of_the_scaling_is_recomputed(traces: dict[str, Trace], site: str) -> None:
     _, at = chosen(traces, "scaled dot", site)
     both, allowed = two_ways(at), at.site.allowed()
     n_open = int(allowed[2].sum())
@@ -331,7 +331,7 @@ def test_the_table_of_the_scaling_is_worked_out_again(traces: dict[str, Trace], 
         assert float(bare) == pytest.approx(float(value(both["without"])), rel=2e-3, abs=2e-4), name
 
 
-def test_what_is_said_of_the_scaling_holds_its_numbers(traces: dict[str, Trace]) -> None:
+def test_the_sentences_on_the_scaling_hold_its_numbers(traces: dict[str, Trace]) -> None:
     _, at = chosen(traces, "scaled dot")
     both, said = (
         two_ways(at),
@@ -384,7 +384,7 @@ def test_the_curves_are_the_softmax_of_each_divisor(traces: dict[str, Trace]) ->
 @pytest.mark.parametrize(
     ("dark", "blue", "orange"), [(False, "#1b3fae", "#c8590b"), (True, "#9dbcff", "#ff9d5c")]
 )
-def test_the_bars_and_the_curves_say_what_they_show(
+def test_the_bars_and_the_curves_are_labelled(
     traces: dict[str, Trace], dark: bool, blue: str, orange: str
 ) -> None:
     trace, at = chosen(traces, "scaled dot")
@@ -471,7 +471,7 @@ def test_the_walks_table_read_back(traces: dict[str, Trace], name: str) -> None:
         np.testing.assert_allclose([float(told[part]) for part in parts], given, rtol=1e-5)
 
 
-def test_a_masked_key_stands_in_the_walks_table(traces: dict[str, Trace]) -> None:
+def test_a_masked_key_is_in_the_walks_table(traces: dict[str, Trace]) -> None:
     trace = traces["scaled dot"]
     at = chosen_cell(trace, trace.attention[OWN], 0, 1, 0)
     rows = list(csv.DictReader(io.StringIO(inside_files.walk_csv(trace, at))))
@@ -619,7 +619,7 @@ def test_the_heads_table_read_back(family: str) -> None:
     assert rows[3][2 : 3 + len(stream)] == [""] * (1 + len(stream))
 
 
-def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
+def test_each_view_has_its_own_text(traces: dict[str, Trace]) -> None:
     site = chosen(traces, "scaled dot")[1].site
     said = {view: inside_text.explain_view(view, site, TERMS) for view in inside_text.VIEWS}
     assert words.where_from(site, TERMS) in said["walk"]

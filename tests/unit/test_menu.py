@@ -1,4 +1,4 @@
-"""The menu of models: what it says of each, and in which groups and order."""
+"""The menu of models: the description, group and order of each."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ from viz_app.input_bar import menu
 
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of three checkpoints: one of a task that is known, one of another, one that cannot be read."""
+    """A folder of three checkpoints: one of a known task, one of an unknown one, one that cannot be read."""
     folder = tmp_path / "shelf"
     tokenizer = Tokenizer.characters("abcd")
     for name, record in {
@@ -35,7 +35,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found() -> dict[str, dict[str, str]]:
-    """Title of a group → name of each model in it → what is said of it."""
+    """Return title of a group → name of each model in it → its description."""
     return {
         group["title"]: {one["name"]: one["detail"] for one in group["options"]}
         for group in menu.groups()
@@ -57,7 +57,7 @@ def test_shipped_models_are_grouped_by_family_in_the_order_of_history() -> None:
     assert list(groups["Transformer (Vaswani et al. 2017)"])[:2] == ["eng-fra", "dates"]
 
 
-def test_a_model_is_described_by_what_it_does_is_and_weighs() -> None:
+def test_a_model_is_described_by_its_task_kind_and_size() -> None:
     said = {name: detail for group in found().values() for name, detail in group.items()}
     assert said["eng-fra"] == "translates English to French · Transformer · 4.3 M"
     assert (
@@ -69,7 +69,7 @@ def test_a_model_is_described_by_what_it_does_is_and_weighs() -> None:
     assert said["bert-where"] == "finds the answer to a question in a text · BERT · 174 k"
 
 
-def test_folders_stand_under_their_own_heading_after_the_shipped_models(shelf: Path) -> None:
+def test_folders_come_under_their_own_heading_after_the_shipped_models(shelf: Path) -> None:
     title, own = list(found().items())[-1]
     assert title == "Folder shelf"
     n = menu.size_text(sum(p.numel() for p in models.load(shelf / "novel").model.parameters()))
@@ -105,7 +105,7 @@ def test_a_size_has_two_or_three_digits(n: float, said: str) -> None:
     assert menu.size_text(int(n)) == said
 
 
-def test_what_a_checkpoint_says_of_itself_is_what_it_is_when_opened() -> None:
+def test_a_checkpoints_outline_matches_the_opened_model() -> None:
     for name in ("dates-rnn", "gpt-char"):
         said, opened = describe_checkpoint(shipped_folder() / name), models.load(name, device="cpu")
         assert said.family == family_of(opened.config)
@@ -114,7 +114,7 @@ def test_what_a_checkpoint_says_of_itself_is_what_it_is_when_opened() -> None:
         }
 
 
-def test_every_shipped_model_has_a_line_of_its_own_kind_and_history_has_its_order() -> None:
+def test_every_shipped_model_is_described_by_its_kind_in_the_order_of_history() -> None:
     found = {name: describe_checkpoint(shipped_folder() / name).family for name in models.shipped()}
     years = {name: family.year for name, family in found.items()}
     history = ("dates-rnn", "dates-bahdanau", "dates-attn", "dates", "gpt")
@@ -131,7 +131,7 @@ def test_every_shipped_model_has_a_line_of_its_own_kind_and_history_has_its_orde
         assert found[f"dates-{name}"].name.endswith(f", {name} scores")
 
 
-def test_a_folder_that_is_no_checkpoint_says_nothing_of_itself(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_checkpoint_has_no_outline(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="training.json"):
         describe_checkpoint(tmp_path)
     (tmp_path / "training.json").write_text('{"task": 3}')

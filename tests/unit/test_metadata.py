@@ -1,4 +1,4 @@
-"""What is said of the package: one version, its authors, and no licence that nobody chose."""
+"""Metadata of the package: one version, its authors, and no invented licence."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ CITATION = (ROOT / ".github" / "CITATION.cff").read_text("utf-8")
 CHANGELOG = (ROOT / ".github" / "CHANGELOG.md").read_text("utf-8")
 
 
-def test_the_version_stands_in_one_place() -> None:
+def test_the_version_is_in_one_place() -> None:
     assert "version" not in PROJECT
     assert PROJECT["dynamic"] == ["version"]
     assert re.findall(r"^version: (.+)$", CITATION, re.MULTILINE) == [models.__version__]
@@ -25,7 +25,7 @@ def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
     assert re.findall(r"^## (\S+)", CHANGELOG, re.MULTILINE)[0] == models.__version__
 
 
-def test_the_command_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert ended.value.code == 0
@@ -45,7 +45,7 @@ def test_the_citation_names_the_authors_of_the_package() -> None:
 
 
 def test_no_licence_is_made_up() -> None:
-    """Whoever owns the project chooses one; those of the data are in the checkpoints."""
+    """The owner of the project chooses one; the licences of the data are in the checkpoints."""
     assert not {"license", "license-files"} & PROJECT.keys()
     assert not [name for name in PROJECT["classifiers"] if name.startswith("License")]
     assert "license" not in CITATION

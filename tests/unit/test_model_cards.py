@@ -1,4 +1,4 @@
-"""Model cards: what `attnscope card` writes, and that the shipped ones say what the records hold."""
+"""Model cards: the output of `attnscope card`, and that the shipped ones match the records."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def table(name: str, header: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_card_is_what_the_command_writes(name: str) -> None:
+def test_a_shipped_card_equals_the_output_of_the_command(name: str) -> None:
     assert text(name) == card_text(models.load(name, device="cpu")), f"run `attnscope card {name}`"
 
 
@@ -65,7 +65,7 @@ def test_every_recorded_score_is_in_the_table(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_size_command_and_licence_are_the_checkpoints_own(name: str) -> None:
+def test_size_command_and_licence_are_those_of_the_checkpoint(name: str) -> None:
     scope = models.load(name, device="cpu")
     n = sum(parameter.numel() for parameter in scope.model.parameters())
     assert f", {n:,} parameters." in text(name)

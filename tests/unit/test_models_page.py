@@ -1,4 +1,4 @@
-"""The page Models: what a card says of a checkpoint, and its masks against truth tables written by hand."""
+"""The page Models: the card of a checkpoint, and its masks against truth tables written by hand."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_the_masks_are_the_models_own_on_a_short_row(model, expected) -> None:
     assert {kind.name: table(mask) for kind, mask in example_masks(model).items()} == expected
 
 
-def test_a_model_with_an_order_is_shown_in_the_papers() -> None:
+def test_a_model_with_an_order_is_shown_in_the_papers_order() -> None:
     """3 → 2 → 4 → 1 (Yang et al. 2019, fig. 1): token 3 sees itself alone, 2 sees 3, 4 sees 3 and 2, 1 sees all."""
     made = example_masks(weights.blank(XLNetConfig(31, d_model=15, n_heads=3, n_layers=1, n_ctx=7)))
     assert {kind.name: table(mask) for kind, mask in made.items()} == {
@@ -156,7 +156,7 @@ def test_the_open_model_comes_before_the_families_in_the_order_of_history(
     assert "".join(map(str, arrays["cells"])) == causal + "1" * 30 + causal + "1" * 36
 
 
-def test_a_card_is_drawn_anew_when_its_record_is(offered: list[str]) -> None:
+def test_a_card_is_redrawn_when_its_record_changes(offered: list[str]) -> None:
     run = opened(offered[0], "abc")
     page.cards(run)
     record = Path(offered[1]) / "training.json"
@@ -165,7 +165,7 @@ def test_a_card_is_drawn_anew_when_its_record_is(offered: list[str]) -> None:
     assert header["groups"][1]["cards"][0]["licence"] == "CC BY 4.0"
 
 
-def test_an_opened_folder_of_ones_own_stands_first(
+def test_an_opened_folder_of_the_user_comes_first(
     offered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "offered", lambda: {"bert": offered[-1]})
@@ -195,7 +195,7 @@ def test_an_opened_folder_of_ones_own_stands_first(
         "Queries, keys, values, scores and named mask layers are shown; masks can be painted.",
     ]),
 ])  # fmt: skip
-def test_somebody_elses_model_says_what_it_shows_once_it_is_open(
+def test_a_third_party_model_is_described_once_it_is_open(
     offered: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -228,7 +228,7 @@ def test_somebody_elses_model_says_what_it_shows_once_it_is_open(
     assert "href" not in card
 
 
-def test_what_cannot_be_read_is_named() -> None:
+def test_unreadable_checkpoints_are_named() -> None:
     assert text.unreadable_checkpoints([])["rows"] == []
     first, *rest = text.unreadable_checkpoints([("a", "too large"), ("b\n\u202ec", "gone")])["rows"]
     assert "cannot be read" in first[1]

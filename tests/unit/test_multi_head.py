@@ -1,4 +1,4 @@
-"""nn.MultiheadAttention is recorded and edited as it works without being watched."""
+"""nn.MultiheadAttention is recorded and edited as it runs when it is not watched."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ WINDOW = blocked(N) | ~torch.ones(N, N, dtype=torch.bool).triu(-2)
 
 
 class Reader(nn.Module):
-    """Multi-head attention whose returned weights, if any, weigh something else besides."""
+    """Multi-head attention whose returned weights, if any, are applied to another tensor, too."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Reader(nn.Module):
 @pytest.mark.parametrize("mask", [blocked(N), WINDOW], ids=["causal", "window"])
 @pytest.mark.parametrize("hint", [False, True])
 @torch.no_grad()
-def test_the_mask_is_that_of_the_module_whatever_its_hint(hint: bool, mask: Tensor) -> None:
+def test_the_mask_is_the_modules_own_whatever_its_hint(hint: bool, mask: Tensor) -> None:
     module = drawn(Reader(attn_mask=mask, is_causal=hint, need_weights=False))
     scope = models.watch(module, encode=ids)
     made, weights = module.by_other_means()

@@ -1,4 +1,4 @@
-"""Only what weighs values is named, in the module that does it, and as what it is."""
+"""Only weighted sums of values are named, in the module that computes them, and as what they are."""
 
 import pytest
 import torch
@@ -58,7 +58,7 @@ def test_scores_that_are_mixed_over_heads_are_no_sum_over_tokens() -> None:
     assert (list(trace.attention), trace.unrecorded) == (["parts.0"], {})
 
 
-def test_scores_with_a_term_of_positions_are_of_the_tokens_on_both_sides() -> None:
+def test_scores_with_a_position_term_still_count_as_scores_between_tokens() -> None:
     trace = models.watch(drawn(Stream(Part("positions"))), encode=ids).run(TEXT)
     assert (list(trace.attention), trace.unrecorded) == (["parts.0"], {})
     assert trace.attention["parts.0"].has_causes
@@ -67,7 +67,7 @@ def test_scores_with_a_term_of_positions_are_of_the_tokens_on_both_sides() -> No
 @pytest.mark.parametrize("n_latents", [N, N - 1])
 def test_latents_are_not_taken_for_tokens_whatever_their_number(n_latents: int) -> None:
     class Latents(nn.Module):
-        """Learned vectors that read the text, and then one another."""
+        """Learned vectors that attend to the text, and then to each other."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -86,7 +86,7 @@ def test_latents_are_not_taken_for_tokens_whatever_their_number(n_latents: int) 
 @pytest.mark.parametrize("text", ["b", TEXT])
 def test_heads_that_share_a_key_are_no_queries_of_a_single_token(text: str) -> None:
     class Shared(nn.Module):
-        """Heads that share keys and values, by einsum."""
+        """Heads that share keys and values, computed by einsum."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -103,7 +103,7 @@ def test_heads_that_share_a_key_are_no_queries_of_a_single_token(text: str) -> N
 
 
 class Otherwise(Part):
-    """Weights that meet the values in another way than by a product of two."""
+    """Weights that are combined with the values in another way than by one product."""
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = split(self.q(x)), split(self.k(x)), split(self.v(x))
@@ -119,7 +119,7 @@ class Otherwise(Part):
             return torch.einsum("bhqk,bhkd,ehd->bqe", weights, v, matrix)
         if self.how == "broadcast":
             return self.out(joined((weights[..., None] * v[:, :, None]).sum(3)))
-        # the library's function, and its weights once more beside it
+        # the library's function, and its weights computed once more beside it
         self.shown = weights.mean(1)
         return self.out(joined(F.scaled_dot_product_attention(q, k, v)))
 
@@ -140,7 +140,7 @@ def test_an_attention_that_cannot_be_shown_is_named(how: str, reason: str) -> No
     assert reason in trace.unrecorded["parts.1"]
 
 
-def test_weights_that_are_worked_out_beside_the_librarys_function_are_not_named() -> None:
+def test_weights_computed_beside_the_librarys_function_are_not_named() -> None:
     scope = models.watch(drawn(Stream(Otherwise("twice"))), encode=ids)
     for edits in ([], [HeadOff(Where(site="parts.0"), head=1)]):
         trace = scope.run(TEXT, edits=edits)
@@ -174,7 +174,7 @@ def test_a_product_with_a_matrix_is_no_attention_however_long_the_text(
 
 def test_texts_that_cannot_be_told_from_heads_are_edited_one_by_one() -> None:
     class HeadsFirst(nn.Module):
-        """Heads on the axis of the texts, those of a head side by side."""
+        """Heads on the batch axis, the texts of each head side by side."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,5 +1,5 @@
-"""A score of several named terms, as XLNet's: each by the paper's formula from the module's parameters, and as it is drawn; and
-the layers of its two streams of states."""
+"""A score of several named terms, such as XLNet's: each by the paper's formula from the module's parameters, and as it is drawn;
+and the layers of its two streams of states."""
 
 import csv
 import io
@@ -57,7 +57,7 @@ def at(request: pytest.FixtureRequest, trace: Trace) -> inside_cell.WeightCell:
 
 
 def by_hand(scope: Scope, trace: Trace, at: inside_cell.WeightCell, key: int) -> dict[str, Tensor]:
-    """Each term number by number, (W_Q·x + bias) ∘ its vector / √d, in double precision."""
+    """Compute each term number by number, (W_Q·x + bias) ∘ its vector / √d, in double precision."""
     module, d = scope.model.encoder.layers[1].content_attn, at.site.d_head
     own = slice(HEAD * d, (HEAD + 1) * d)
     x, h = (
@@ -80,7 +80,7 @@ def by_hand(scope: Scope, trace: Trace, at: inside_cell.WeightCell, key: int) ->
     }
 
 
-def test_each_term_is_the_papers_number_by_number(scope, trace, at):
+def test_each_term_matches_the_papers_formula_number_by_number(scope, trace, at):
     w = at.walk
     found = {
         "content": (w.comparison.terms, w.content),
@@ -262,7 +262,7 @@ def test_as_matrices_the_score_is_the_sum_of_its_terms(trace, at, convention):
     )
 
 
-def test_all_that_is_divided_takes_part_in_the_scaling(at):
+def test_every_divided_term_takes_part_in_the_scaling(at):
     compared = scaling.compare_scaling(at)
     np.testing.assert_allclose(compared.with_root.weights, at.walk.weights, atol=1e-6)
     without = (
@@ -275,7 +275,7 @@ def test_all_that_is_divided_takes_part_in_the_scaling(at):
 
 
 def test_a_bias_that_is_not_divided_takes_no_part_in_the_scaling():
-    """As of ALiBi: without the division the products are apart √d_k times as far, the scores are not."""
+    """ALiBi's is one: without the division the products differ √d_k times as much, the scores do not."""
     site = letters("gpt").run("abcde").attention["decoder.layers.1.self_attn"]
     n = 2 * site.n_key
     bias = DistanceTerm(
@@ -304,8 +304,8 @@ def test_the_files_name_the_terms(trace, at):
     np.testing.assert_array_equal(held["content_scores"], at.walk.content)
 
 
-def test_both_rows_of_states_are_laid_open_layer_by_layer(scope, trace):
-    """What each attention and feed-forward adds is what the run recorded of it, along its own row."""
+def test_both_streams_of_states_are_shown_layer_by_layer(scope, trace):
+    """What each attention and feed-forward layer adds is what the run recorded for it, along its own stream."""
     every = scope.model.sublayers
     assert [(s.layer, s.row, s.role) for s in every[:4]] == [
         (0, "content", "content"),
