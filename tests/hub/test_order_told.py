@@ -1,4 +1,4 @@
-"""By what a model tells the order of its tokens, as a run of equal tokens shows it; and what the page Positions makes of it."""
+"""How a model knows the order of its tokens, measured on a run of equal tokens; and the page Positions on that."""
 
 import re
 from collections.abc import Callable
@@ -53,7 +53,9 @@ def opened(hub_scope: Callable[[str], models.Scope]) -> dict[str, models.Scope]:
 
 
 @pytest.mark.parametrize("name", TOLD_BY)
-def test_a_run_shows_what_tells_the_order(opened: dict[str, models.Scope], name: str) -> None:
+def test_a_run_shows_how_the_model_knows_the_order(
+    opened: dict[str, models.Scope], name: str
+) -> None:
     model = opened[name].model
     assert model.order_source == TOLD_BY[name]
     assert (model.positions is not None) == (TOLD_BY[name] == BY_VECTORS)
@@ -68,7 +70,7 @@ def test_the_page_claims_no_more_than_the_run_shows(
     model, by = opened[name].model, TOLD_BY[name]
     answer = page.positions_answer(model)
     assert ("a position vector is added" in answer) == (by == BY_VECTORS)
-    assert "has no position vectors" not in answer  # each of these models is told the order
+    assert "has no position vectors" not in answer  # each of these models knows the order
     assert ("look-ahead mask" in answer) == (by == BY_VECTORS and model.stack == "decoder")
     assert ("a term for the distance" in answer) == (by == BY_SCORES)
     assert ("rotates each query" in answer) == (model.rotation(2) is not None)
@@ -91,7 +93,7 @@ SINUSOIDS = {
 def test_sines_and_cosines_in_either_order_are_not_called_learned(
     tmp_path: Path, name: str
 ) -> None:
-    """Another route than the squares: the paper's formula, with its dimensions in either order."""
+    """A different route than the squares: the paper's formula, with its dimensions in either order."""
     case = BY_NAME[name]
     config = getattr(transformers, case.config)(**(_SPECIAL | case.sizes | SINUSOIDS[name]))
     getattr(transformers, name)(config).save_pretrained(tmp_path)
@@ -108,7 +110,7 @@ def test_sines_and_cosines_in_either_order_are_not_called_learned(
 
 @torch.no_grad()
 def test_a_table_of_angles_is_not_one_of_vectors(tmp_path: Path) -> None:
-    """Another route than the table's width: of equal tokens, the first layer reads equal vectors."""
+    """A different route than the table's width: for equal tokens, the first layer reads equal vectors."""
     sizes = BY_NAME["BertModel"].sizes | {"hidden_size": 24}
     module = Case("RoFormerForMaskedLM", "RoFormerConfig", sizes).save(tmp_path)
     read = module(torch.full((1, 5), 7), output_hidden_states=True).hidden_states[0]
@@ -156,7 +158,7 @@ def test_attention_that_is_not_shown_is_not_denied(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("section", [text, adding])
 def test_a_section_names_models_that_have_it(section: ModuleType) -> None:
-    """The buttons below the sentence open the same two."""
+    """The buttons below the sentence open the same two models."""
     find = {text: shuffle.find_shuffle, adding: adding.find_adding}[section]
     sentences = [value for value in vars(section).values() if isinstance(value, str)]
     names = {name for one in sentences for name in re.findall(r"(?:Open|or) \*\*(\S+?)\*\*", one)}
@@ -165,11 +167,11 @@ def test_a_section_names_models_that_have_it(section: ModuleType) -> None:
 
 
 def test_equal_tokens_without_positions_are_alike_and_nothing_is_found() -> None:
-    """The rule that the measurement rests on, held of a model of ours, with and without positions."""
+    """The measurement relies on this rule, checked here on a model of ours with and without positions."""
     for positions in ("none", "sinusoidal", "learned"):
         scope = letters(positions=positions)
         site = scope.run("aaaaa", "a").attention["encoder.layers.0.self_attn"]
-        inner = slice(0, 5)  # the end mark is another token
+        inner = slice(0, 5)  # the end token differs
         alike = all(torch.allclose(t[0, :, inner], t[0, :, :1]) for t in (site.q, site.k, site.v))
         assert alike == (positions == "none")
         assert scope.model.order_source == (BY_MASK if positions == "none" else BY_VECTORS)
@@ -177,7 +179,7 @@ def test_equal_tokens_without_positions_are_alike_and_nothing_is_found() -> None
     assert models.load("xlnet", device="cpu").model.order_source == BY_SCORES
 
 
-def test_a_module_that_nobody_described_is_claimed_nothing_of(tmp_path: Path) -> None:
+def test_nothing_is_claimed_of_an_unknown_module(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = torch.nn.Sequential(
         torch.nn.Embedding(128, 12), torch.nn.TransformerEncoderLayer(12, 2, 17, batch_first=True)

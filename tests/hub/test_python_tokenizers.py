@@ -1,5 +1,5 @@
-"""Tokenizers of transformers that are written in Python, against what they say themselves: ids, tokens, special tokens around
-texts and decoded text; where each token lies in its text is worked out here by hand."""
+"""Tokenizers of transformers that are written in Python, against themselves: ids, tokens, special tokens around texts and decoded
+text; the span of each token in its text is found by hand."""
 
 import json
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def marian(folder: Path) -> Any:
 
 
 def _bpe(folder: Path, end: str) -> tuple[str, str]:
-    """A vocabulary of letters, each also at the end of a word, and two merges."""
+    """Save a vocabulary of letters, each also at the end of a word, and two merges."""
     pieces = [*LETTERS, *(f"{letter}{end}" for letter in LETTERS), "th", f"the{end}"]
     special = ["<unk>", "<s>", "</s>", "<pad>", "<special0>", "<special1>", "<special2>"]
     vocabulary = {piece: i for i, piece in enumerate([*special, *pieces])}
@@ -89,7 +89,7 @@ def byt5(folder: Path) -> Any:
 MAKERS: dict[str, Callable[[Path], Any]] = {
     "marian": marian, "xlm": xlm, "ctrl": ctrl, "prophetnet": prophetnet, "bertweet": bertweet, "byt5": byt5,
 }  # fmt: skip
-_NO_END = {"eos_token_id": None, "bos_token_id": None}  # those of _SPECIAL are other tokens here
+_NO_END = {"eos_token_id": None, "bos_token_id": None}  # the ids of _SPECIAL are other tokens here
 MODELS = {
     "marian": Case("MarianMTModel", "MarianConfig", _SEQ | {"vocab_size": SIZE} | _NO_END),
     "byt5": Case(
@@ -102,7 +102,7 @@ OTHER = Case("BertForMaskedLM", "BertConfig", _WIDE | {"vocab_size": SIZE} | _NO
 
 
 class Opened(dict[str, tuple[Scope, Any]]):
-    """Each model with its tokenizer and the library's own, saved and opened when first asked for."""
+    """Each model with its tokenizer and the library's own, saved and opened on first use."""
 
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 
 @pytest.mark.parametrize("name", list(MAKERS))
-def test_ids_tokens_and_frames_are_the_librarys(opened: Opened, name: str) -> None:
+def test_ids_tokens_and_special_tokens_are_the_librarys(opened: Opened, name: str) -> None:
     scope, library = opened[name]
     assert isinstance(scope.tokenizer, PythonTokenizer)
     assert not library.is_fast
@@ -138,7 +138,7 @@ def test_ids_tokens_and_frames_are_the_librarys(opened: Opened, name: str) -> No
 
 
 @pytest.mark.parametrize("name", list(MAKERS))
-def test_each_token_lies_where_its_letters_are(opened: Opened, name: str) -> None:
+def test_the_span_of_each_token_holds_its_letters(opened: Opened, name: str) -> None:
     scope, _ = opened[name]
     row = scope.encode(TYPED)[scope.model.fields[0].stream]
     spans = [offset for offset in row.offsets if offset is not None]
@@ -176,7 +176,7 @@ def test_alignment(text: str, tokens: list[str], spans: list[tuple[int, int]]) -
 
 
 def slow(folder: Path) -> Any:
-    """CTRL with 2,000 merges, of which a word of one letter that ends with a full stop takes one after the other."""
+    """Save a CTRL tokenizer with 2,000 merges, all of which a word of one repeated letter applies one after another."""
     ends = [".</w>", *(f"{'a' * n}.</w>" for n in range(1, 2001))]
     pieces = ["<unk>", *LETTERS, *(f"{c}@@" for c in LETTERS), *(end[:-4] for end in ends)]
     vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
@@ -186,7 +186,7 @@ def slow(folder: Path) -> Any:
     return transformers.CTRLTokenizer(str(folder / "v.json"), str(folder / "m.txt"))
 
 
-def test_a_tokenizer_that_takes_the_square_of_a_text_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_with_quadratic_time_is_refused(tmp_path: Path) -> None:
     raw, folder = tmp_path / "raw", tmp_path / "model"
     raw.mkdir()
     slow(raw).save_pretrained(folder)
@@ -206,7 +206,7 @@ def test_a_special_token_typed_in_a_text_is_plain_text(
     assert ids[-1] == library.eos_token_id
 
 
-# --- a source and a target with vocabularies of their own
+# --- a source and a target with separate vocabularies
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 PIECES = [*LETTERS, *(f"{letter}</w>" for letter in LETTERS), "the</w>"]
@@ -250,7 +250,7 @@ def separate_marian(folder: Path) -> tuple[Any, Case]:
     [(fsmt, ("source", "target")), (separate_marian, ("vocab.json", "target_vocab.json"))],
 )
 @torch.no_grad()
-def test_a_target_is_of_its_own_vocabulary(
+def test_a_target_uses_its_own_vocabulary(
     tmp_path: Path, make: Callable[[Path], tuple[Any, Case]], files: tuple[str, str]
 ) -> None:
     raw, folder = tmp_path / "raw", tmp_path / "folder"

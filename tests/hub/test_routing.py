@@ -67,7 +67,7 @@ def test_experts_and_weights_are_those_of_the_librarys_router_logits(opened, kin
 
 
 @torch.no_grad()
-def test_what_is_added_besides_is_the_shared_expert(opened) -> None:
+def test_the_remainder_is_the_shared_expert(opened) -> None:
     scope = opened("qwen2_moe")
     trace, seen = scope.run(TEXT), {}
     block = scope.model.module.model.layers[1].mlp
@@ -119,7 +119,7 @@ def test_recording_the_experts_changes_no_digit_and_keeps_texts_of_a_batch_apart
 
 
 @pytest.mark.parametrize("power", [1, 2])
-def test_weights_that_are_not_the_experts_shares_are_not_shown(tmp_path: Path, power: int) -> None:
+def test_weights_that_do_not_match_the_experts_are_not_shown(tmp_path: Path, power: int) -> None:
     save("mixtral", tmp_path)
     scope = models.load(tmp_path, device="cpu")
     for layer in scope.model.module.model.layers:

@@ -1,4 +1,4 @@
-"""Models whose input is as long as its sound: which time a frame reads, and what is made of it, is the library's."""
+"""Models whose input is as long as its sound: the time that a frame covers, and the answers, are the library's."""
 
 from itertools import groupby
 from pathlib import Path
@@ -62,7 +62,7 @@ def noise(n: int) -> np.ndarray:
 
 
 def given(folder: Path, file: SoundFile) -> dict[str, torch.Tensor]:
-    """What the library's own extractor makes of a sound, with its mask."""
+    """Return the features and the mask of a sound from the library's own extractor."""
     extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
     sound = decoded_sound(file)
     return dict(extractor(sound.samples, sampling_rate=sound.rate, return_tensors="pt"))
@@ -74,8 +74,8 @@ def eager(folder: Path, name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_frame_reads_the_sound_at_its_time(scopes: dict[str, Scope], name: str) -> None:
-    """A burst that is moved through noise changes the first layer's vector of its time most."""
+def test_a_frame_covers_the_sound_at_its_time(scopes: dict[str, Scope], name: str) -> None:
+    """A burst that is moved through noise changes the first layer's vector at its time most."""
     scope, step = scopes[name], STEPS[name]
     row = scope.encode(wav(noise(32_000)))["frames"]
     assert float(row.tokens[10].removesuffix(" s")) == pytest.approx(10 * step)
@@ -92,7 +92,7 @@ def test_a_frame_reads_the_sound_at_its_time(scopes: dict[str, Scope], name: str
 
 
 def first_vectors(scope: Scope, samples: np.ndarray) -> torch.Tensor:
-    """What the library hands out as the states before its first layer."""
+    """Return the library's states before its first layer."""
     row, module = scope.encode(wav(samples))["frames"], scope.model.module
     encoder = module.get_encoder() if name_of(scope) in WRITERS else module
     inputs = {encoder.main_input_name: row.ids.features[None]}
@@ -109,7 +109,7 @@ def name_of(scope: Scope) -> str:
 def test_letters_of_any_length_are_the_librarys(
     folders: dict[str, Path], scopes: dict[str, Scope], name: str, n: int
 ) -> None:
-    """Also where the extractor pads to an even number of columns and masks the last frame."""
+    """This holds even if the extractor pads to an even number of columns and masks the last frame."""
     file = wav(noise(n))
     inputs = given(folders[name], file)
     with torch.no_grad():
@@ -135,7 +135,7 @@ def test_several_letters_are_read_from_one_frame(
     tmp_path: Path,
     capsys: pytest.CaptureFixture,
 ) -> None:
-    """By another last vector of one frame in turn, and by the place of each letter in time."""
+    """Shown by changing the last vector of one frame at a time, and by the time of each letter."""
     scope = scopes[SEW]
     trace, module = scope.run(example_sound()), scope.model.module
     output, n = trace.outputs["classes"], len(trace.streams["frames"].ids)
@@ -183,7 +183,7 @@ def test_a_row_of_two_columns_is_drawn_as_two(
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_a_writer_hears_is_what_the_library_hears(
+def test_a_generating_model_gets_the_librarys_features(
     folders: dict[str, Path], scopes: dict[str, Scope], name: str
 ) -> None:
     library, scope = eager(folders[name], name), scopes[name]
@@ -207,7 +207,7 @@ def test_what_a_writer_hears_is_what_the_library_hears(
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_is_written_is_what_generate_writes(
+def test_the_text_equals_that_of_generate(
     folders: dict[str, Path], scopes: dict[str, Scope], name: str
 ) -> None:
     library = getattr(transformers, name).from_pretrained(folders[name]).eval()
@@ -227,7 +227,7 @@ def test_what_is_written_is_what_generate_writes(
         ("MoonshineForConditionalGeneration", "model.decoder.layers.1.encoder_attn", "o_proj"),
     ],
 )
-def test_a_head_off_is_a_hooked_forward(
+def test_switching_a_head_off_equals_a_hook(
     scopes: dict[str, Scope], name: str, path: str, product: str
 ) -> None:
     scope, module = scopes[name], scopes[name].model.module
@@ -256,7 +256,7 @@ def test_a_head_off_is_a_hooked_forward(
 
 
 class Framed(torch.nn.Module):
-    """Frames of 7 numbers every 5, attended to once; each reads `late` frames after its place."""
+    """Frames of 7 samples every 5, with one attention; each reads the sound `late` frames after its position."""
 
     device, dtype = torch.device("cpu"), torch.float32
 
@@ -294,7 +294,7 @@ def test_columns_in_another_order_than_their_times_are_refused() -> None:
         spectrogram_rows(swapped, swapped, 400, 8)
 
 
-def test_a_writer_whose_cache_can_be_confirmed_writes_with_it(scopes: dict[str, Scope]) -> None:
+def test_a_generating_model_uses_its_cache_if_it_can_be_confirmed(scopes: dict[str, Scope]) -> None:
     model = scopes["MoonshineForConditionalGeneration"].model
     assert model.can_cache
     ids = torch.tensor([[1, 2, 3]] * 3)

@@ -1,4 +1,4 @@
-"""Speech models of Hugging Face: frames are a stream, and features, weights, logits and texts are the library's."""
+"""Hugging Face speech models: frames are a stream, and features, weights, logits and texts are the library's."""
 
 import copy
 import json
@@ -59,7 +59,7 @@ def library(folder: Path) -> Any:
 
 
 def features(folder: Path, file: SoundFile | None = None) -> torch.Tensor:
-    """What the library's own extractor makes of a sound."""
+    """Return the features of a sound from the library's own extractor."""
     extractor = transformers.WhisperFeatureExtractor.from_pretrained(folder)
     sound = decoded_sound(file or example_sound())
     made = extractor(sound.samples, sampling_rate=sound.rate, return_tensors="pt")
@@ -98,10 +98,10 @@ def test_features_weights_states_and_logits_are_the_librarys(
 
 
 @pytest.mark.parametrize("language", [None, *LANGUAGES])
-def test_what_is_written_is_what_generate_writes(
+def test_the_text_equals_that_of_generate(
     tmp_path: Path, folder: Path, scope: Scope, language: str | None
 ) -> None:
-    """The language is heard or set, then the task, no timestamps, and what may not be written."""
+    """The language is detected or set, then come the task, no timestamps, and suppressed tokens."""
     if language is not None:
         save(tmp_path, prompt=PROMPT | {"language": language})
         folder, scope = tmp_path, models.load(tmp_path, device="cpu")
@@ -148,7 +148,7 @@ HOSTILE_PROMPTS = (
 
 
 @pytest.mark.parametrize("prompt", HOSTILE_PROMPTS)
-def test_settings_that_name_no_token_are_passed_over(prompt: dict, tmp_path: Path) -> None:
+def test_settings_that_name_no_token_are_ignored(prompt: dict, tmp_path: Path) -> None:
     save(tmp_path)
     path = tmp_path / "generation_config.json"
     kept = {k: v for k, v in json.loads(path.read_text()).items() if k not in PROMPT}
@@ -161,7 +161,7 @@ def test_settings_that_name_no_token_are_passed_over(prompt: dict, tmp_path: Pat
     assert scope.run(example_sound()).output
 
 
-def test_sampling_and_beams_keep_to_what_may_be_taken(scope: Scope) -> None:
+def test_sampling_and_beams_use_allowed_tokens_only(scope: Scope) -> None:
     for how, settings in (("sample", {"seed": 3, "temperature": 9.0}), ("beam", {"width": 5})):
         ids = scope.write(example_sound(), how, **settings).ids
         assert ids[0] in LANGUAGES.values()
@@ -187,8 +187,10 @@ def test_a_typed_text_is_read_after_the_models_prompt(
     assert error.value.field == "transcript"
 
 
-def test_a_frame_is_named_by_its_time_and_reads_the_sound_there(folder: Path, scope: Scope) -> None:
-    """Two routes: the formula k · 2 · hop / rate, and a click that is moved through the sound."""
+def test_a_frame_is_named_by_its_time_and_covers_the_sound_there(
+    folder: Path, scope: Scope
+) -> None:
+    """Two routes agree: the formula k · 2 · hop / rate, and a click that is moved through the sound."""
     extractor = json.loads((folder / PREPROCESSOR).read_text())
     step = 2 * extractor["hop_length"] / extractor["sampling_rate"]
     row = scope.run(example_sound()).streams["frames"]
@@ -207,13 +209,15 @@ def test_a_frame_is_named_by_its_time_and_reads_the_sound_there(folder: Path, sc
 
 
 def first_keys(scope: Scope, samples: np.ndarray) -> torch.Tensor:
-    """The first layer's stream, without the positions: what each frame is of the sound."""
+    """Return the first layer's stream without the positions: the frames' part that depends on the sound."""
     file = SoundFile("x", Waveform(samples, 16_000).as_wav())
     trace = scope.run(file)
     return trace.activations["model.encoder.layers.0.resid_pre"].value[0]
 
 
-def test_tokens_that_may_not_begin_a_text_are_barred_after_the_prompt_alone(scope: Scope) -> None:
+def test_tokens_that_may_not_begin_a_text_are_suppressed_only_after_the_prompt(
+    scope: Scope,
+) -> None:
     model = copy.copy(scope.model)
     model.prompt = Prompt((7, None), (5, 9))
     model.generation = GenerationSettings(SuppressedTokens(11, always=(3,), not_first=(5,)))
@@ -232,7 +236,7 @@ def test_tokens_that_may_not_begin_a_text_are_barred_after_the_prompt_alone(scop
 def test_settings_that_depend_on_the_text_are_those_of_generate(
     tmp_path: Path, scope: Scope, says: dict
 ) -> None:
-    """The library ignores those of the encoder's tokens, which a sound does not have."""
+    """The library ignores settings on the encoder's tokens, which a sound does not have."""
     save(tmp_path, prompt=PROMPT | says)
     changed = models.load(tmp_path, device="cpu")
     assert changed.model.not_applied == ()
@@ -250,7 +254,7 @@ def test_settings_that_depend_on_the_text_are_those_of_generate(
 
 @pytest.mark.parametrize("columns", [0, 6])
 def test_frames_that_read_another_part_of_the_sound_are_refused(columns: int) -> None:
-    """An encoder whose frame i reads column 2 i of the spectrogram, or one that many later."""
+    """An encoder is used whose frame i reads column 2 i of the spectrogram, or one some columns later."""
 
     def encoder(input_features: torch.Tensor, **how: Any) -> Any:
         first = input_features.roll(columns, -1)[..., ::2].transpose(1, 2)
@@ -297,7 +301,7 @@ def test_a_sound_of_another_rate_is_the_same_sound(scope: Scope) -> None:
 def test_position_vectors_are_the_encoders_sinusoids(
     scope: Scope, library: Any, folder: Path
 ) -> None:
-    """Another route than the look-up: Whisper's formula, and what the first layer reads without them."""
+    """Routes other than the look-up: Whisper's formula, and the input of the first layer without them."""
     table = scope.model.positions.table
     k, i = torch.arange(FRAMES)[:, None], torch.arange(11)
     angles = k * torch.exp(-np.log(10_000) / 10 * i)
@@ -313,7 +317,7 @@ def test_position_vectors_are_the_encoders_sinusoids(
     torch.testing.assert_close(before - without, table[None], atol=1e-5, rtol=0)
 
 
-def test_learned_positions_are_told_from_sinusoids(tmp_path: Path) -> None:
+def test_learned_positions_are_distinguished_from_sinusoids(tmp_path: Path) -> None:
     module = save(tmp_path)
     with torch.no_grad():
         module.model.encoder.embed_positions.weight.normal_()
@@ -358,10 +362,10 @@ def test_several_sounds_run_as_one_batch(scope: Scope) -> None:
         )
 
 
-def test_queries_are_those_before_the_scale_and_products_with_the_librarys_matrices(
+def test_queries_are_unscaled_products_with_the_librarys_matrices(
     scope: Scope,
 ) -> None:
-    """Whisper multiplies q before attention is called: the number is the scale, q is x·W_Q + b."""
+    """Whisper multiplies q before it calls attention: that factor is the scale, and q is x·W_Q + b."""
     trace, parts = scope.run(example_sound()), dict(scope.model.module.named_modules())
     for name, site in trace.attention.items():
         module = parts[name]
@@ -374,7 +378,7 @@ def test_queries_are_those_before_the_scale_and_products_with_the_librarys_matri
         torch.testing.assert_close(site.scores(), wanted[0], atol=1e-5, rtol=1e-5)
 
 
-def test_the_command_writes_what_it_hears(
+def test_the_command_prints_the_transcript(
     folder: Path, scope: Scope, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     (tmp_path / "x.wav").write_bytes(example_sound("rising tone").content)
@@ -391,7 +395,7 @@ def test_the_command_writes_what_it_hears(
         assert wanted in capsys.readouterr().err
 
 
-def test_recording_leaves_the_answer_bit_for_bit(scope: Scope) -> None:
+def test_recording_does_not_change_a_bit_of_the_answer(scope: Scope) -> None:
     trace = scope.run(example_sound(), TYPED)
     given, text = scope.model.inputs([trace.streams])
     with torch.no_grad():
@@ -485,7 +489,7 @@ def test_a_hostile_configuration_is_refused(changes: dict, wanted: str, tmp_path
     assert "object has no attribute" not in str(error.value)
 
 
-def test_without_a_preprocessor_the_reason_is_said(tmp_path: Path) -> None:
+def test_without_a_preprocessor_the_reason_is_given(tmp_path: Path) -> None:
     save(tmp_path)
     (tmp_path / PREPROCESSOR).unlink()
     with pytest.raises(
@@ -502,7 +506,9 @@ def test_without_a_tokenizer_its_tokens_are_numbers(tmp_path: Path) -> None:
     assert scope.run(example_sound(), "7 8 9").streams["transcript"].ids[-3:] == (7, 8, 9)
 
 
-def test_the_settings_of_the_extractor_tell_two_folders_apart(scope: Scope, tmp_path: Path) -> None:
+def test_the_settings_of_the_extractor_distinguish_two_folders(
+    scope: Scope, tmp_path: Path
+) -> None:
     save(tmp_path)
     path = tmp_path / PREPROCESSOR
     path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"n_fft": 512}), "utf-8")
@@ -511,7 +517,7 @@ def test_the_settings_of_the_extractor_tell_two_folders_apart(scope: Scope, tmp_
     assert other.weights_digest == scope.weights_digest
 
 
-def test_two_sounds_of_one_length_are_never_taken_for_each_other(scope: Scope) -> None:
+def test_two_sounds_of_one_length_are_never_mixed_up(scope: Scope) -> None:
     ids = [scope.input_ids(example_sound(name)) for name in SOUND_EXAMPLES]
     assert len(set(ids)) == len(SOUND_EXAMPLES)
     rows = [scope.encode(example_sound(name))["frames"] for name in SOUND_EXAMPLES]

@@ -1,4 +1,4 @@
-"""Encoders of Hugging Face that classify or spell a sound: weights and answers are the library's."""
+"""Hugging Face encoders that classify or spell a sound: weights and answers are the library's."""
 
 import json
 import re
@@ -89,7 +89,7 @@ def test_weights_and_answers_are_the_librarys(folders: dict[str, Path], name: st
         assert trace.unrecorded == {}
         for site, wanted in zip(sites, made.attentions, strict=True):
             own = site.weights()
-            mean = name.startswith("WavLM")  # of which torch returns the mean of the heads
+            mean = name.startswith("WavLM")  # for which torch returns the mean over heads
             apart = own.mean(0) - wanted[0, 0] if mean else own - wanted[0]
             assert apart.abs().max() < 2e-6
             assert site.has_causes
@@ -114,9 +114,11 @@ def test_the_layers_add_up(folders: dict[str, Path], name: str) -> None:
     assert [check for check in checks if not check.passed] == []
 
 
-def test_a_frame_stands_where_its_samples_are(folders: dict[str, Path]) -> None:
-    """Two routes: the strides of the convolutions, and a click that is moved through the sound."""
-    scope = models.load(folders["Data2VecAudioForCTC"], device="cpu")  # normalises no whole sound
+def test_a_frame_is_at_the_time_of_its_samples(folders: dict[str, Path]) -> None:
+    """Two routes agree: the strides of the convolutions, and a click that is moved through the sound."""
+    scope = models.load(
+        folders["Data2VecAudioForCTC"], device="cpu"
+    )  # does not normalise over the whole sound
     module = scope.model.module
     assert int(np.prod(module.config.conv_stride)) == STEP
     noise = 0.05 * np.random.default_rng(1).standard_normal(32_000).astype(np.float32)
@@ -134,12 +136,12 @@ def test_a_frame_stands_where_its_samples_are(folders: dict[str, Path]) -> None:
 
 @torch.no_grad()
 def frames(module: Any, samples: np.ndarray) -> torch.Tensor:
-    """The vectors that the convolutions make, before any frame sees another."""
+    """Return the output vectors of the convolutions, before any frame sees another."""
     return module.base_model.feature_extractor(torch.tensor(samples)[None])[0].T
 
 
 @pytest.mark.parametrize(("seconds", "n"), [(0.1, 4), (0.5, 24), (2.0, 99)])
-def test_a_sound_has_as_many_frames_as_it_is_long(
+def test_the_number_of_frames_follows_the_length_of_the_sound(
     folders: dict[str, Path], seconds: float, n: int
 ) -> None:
     scope = models.load(folders[SPELLER], device="cpu")
@@ -155,7 +157,7 @@ def test_a_sound_has_as_many_frames_as_it_is_long(
 
 
 def test_a_sound_too_short_for_one_frame_is_refused_at_its_field(folders: dict[str, Path]) -> None:
-    """Two routes: the library's lengths, and which sounds its convolutions run on."""
+    """Two routes agree: the library's lengths, and the sounds that its convolutions run on."""
     scope = models.load(folders[SPELLER], device="cpu")
     module, wave = scope.model.module, np.full(800, 0.3, np.float32)
     shortest = next(n for n in range(320, 800) if reads_a_frame(module, n))
@@ -189,7 +191,7 @@ def test_a_sound_of_another_rate_is_drawn_as_the_same_sound(folders: dict[str, P
 def test_a_burst_is_drawn_at_its_time_over_the_frames(
     strides: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """Sounds go on after their last frame; a column's window reaches 12.5 ms from its middle."""
+    """Sounds continue after their last frame; a column's window reaches 12.5 ms from its middle."""
     save_reader(SPELLER, tmp_path, conv_stride=strides)
     scope, step = models.load(tmp_path, device="cpu"), int(np.prod(strides)) / 16_000
     for seconds, begin in ((0.1, 0.06), (0.13, 0.02), (0.5, 0.4), (1.0, 0.71)):
@@ -204,7 +206,7 @@ def test_a_burst_is_drawn_at_its_time_over_the_frames(
 
 
 def test_a_rising_tone_rises_in_its_drawing(folders: dict[str, Path]) -> None:
-    """From low frequencies to high: 80 bands of 100 Hz, and a tone of 200 · 16^(t / 2 s) Hz."""
+    """There are 80 bands of 100 Hz from low to high, and a tone of 200 · 16^(t / 2 s) Hz."""
     scope = models.load(folders[SPELLER], device="cpu")
     drawn = scope.encode(example_sound("rising tone"))["frames"].spectrogram
     loudest, n = drawn.argmax(0), drawn.shape[1]
@@ -223,7 +225,7 @@ def test_frames_of_a_slower_model_are_further_apart(tmp_path: Path) -> None:
 
 
 def test_a_frame_of_a_spectrogram_is_as_long_as_its_columns(folders: dict[str, Path]) -> None:
-    """Whisper's convolutions make a frame of two columns of 10 ms."""
+    """Whisper's convolutions make a frame from two columns of 10 ms."""
     row = models.load(folders[WHISPER], device="cpu").encode(example_sound())["frames"]
     assert row.tokens[:3] == ("0.00 s", "0.02 s", "0.04 s")
     assert len(row.ids) * 0.02 == pytest.approx(row.seconds)
@@ -288,7 +290,7 @@ def test_a_text_is_spelled_as_by_the_tokenizer_of_the_folder(how: str, tmp_path:
     assert list(scope.model.names) == tokenizer.convert_ids_to_tokens(list(range(n)))
 
 
-def test_letters_without_a_name_are_numbers_apart(tmp_path: Path) -> None:
+def test_letters_without_a_name_are_separate_numbers(tmp_path: Path) -> None:
     save_reader(SPELLER, tmp_path)
     (tmp_path / "vocab.json").write_text(json.dumps({"[PAD]": 0, "|": 1, "a": 2, "b": 3}), "utf-8")
     scope = models.load(tmp_path, device="cpu")
@@ -297,7 +299,7 @@ def test_letters_without_a_name_are_numbers_apart(tmp_path: Path) -> None:
     assert scope.model.answer(outputs, {}, scope.tokenizer) == "5 5 4 ab b 4"
 
 
-def test_a_tokenizer_that_would_write_at_great_length_spells_nothing(tmp_path: Path) -> None:
+def test_a_tokenizer_with_excessive_output_spells_nothing(tmp_path: Path) -> None:
     save_reader(SPELLER, tmp_path, vocab_size=5)
     settings = _CTC | {"word_delimiter_token": "_", "replace_word_delimiter_char": "x" * 10_000}
     (tmp_path / "vocab.json").write_text(json.dumps(_ABC), "utf-8")
@@ -329,7 +331,9 @@ def shortened(file: SoundFile, seconds: float) -> SoundFile:
     return SoundFile("short", Waveform(samples, sound.rate).as_wav())
 
 
-def test_why_a_sound_cannot_be_compared(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_the_reason_why_a_sound_cannot_be_compared(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
     whole = example_sound()
     short = shortened(whole, 1)
     scope = models.load(folders[SPELLER], device="cpu")
@@ -371,7 +375,7 @@ def test_the_vocabulary_of_a_reader_names_its_tokens(folders: dict[str, Path]) -
         assert vocabulary[0] == first
 
 
-def test_no_button_is_named_that_a_sound_does_not_have(folders: dict[str, Path]) -> None:
+def test_no_missing_button_is_mentioned_for_a_sound(folders: dict[str, Path]) -> None:
     scope = models.load(folders[SPELLER], device="cpu")
     run = CurrentRun(scope, scope.run(example_sound()))
     pinned = Pinned(scope, None, (shortened(example_sound(), 1),))
@@ -403,12 +407,12 @@ def wav(samples: np.ndarray) -> SoundFile:
 
 @torch.no_grad()
 def embedded(scope: Scope, features: torch.Tensor) -> torch.Tensor:
-    """The vectors that the first layer reads, by the library's module."""
+    """Return the input vectors of the first layer, from the library's module."""
     return scope.model.module.audio_spectrogram_transformer.embeddings(features[None])[0]
 
 
 def told(row: PatchedSound, token: int) -> tuple[float, float, int, int]:
-    """The times and the bands that a token is said to read, by its words."""
+    """Return the times and the bands in the label of a token."""
     said = re.fullmatch(r"([\d.]+) to ([\d.]+) s, bands (\d+) to (\d+)", row.grid.described(token))
     assert said, row.tokens[token]
     begin, end, low, high = said.groups()
@@ -420,8 +424,8 @@ def test_its_summary_names_the_special_tokens(patches: Scope) -> None:
     assert about.endswith("; [CLS] 0, [distillation] 1")
 
 
-def test_a_patch_reads_the_bands_and_columns_that_it_is_said_to(patches: Scope) -> None:
-    """By another number in each column and each band of the extractor's features in turn."""
+def test_a_patch_reads_the_bands_and_columns_in_its_label(patches: Scope) -> None:
+    """Each column and each band of the extractor's features is changed in turn."""
     row = patches.encode(example_sound())["spectrogram"]
     features, n_columns, n_bands = row.ids.features, *SPECTROGRAM.values()
     plain = embedded(patches, features)
@@ -449,7 +453,7 @@ def test_a_patch_reads_the_bands_and_columns_that_it_is_said_to(patches: Scope) 
 
 
 def test_a_click_changes_the_patches_of_its_time(patches: Scope) -> None:
-    """The window of a column goes on for 25 ms, of which the next column begins after 10."""
+    """The window of a column is 25 ms long, and the next column begins after 10 ms."""
     noise = 0.05 * np.random.default_rng(1).standard_normal(10_400)
     rows = [patches.encode(wav(noise))["spectrogram"]]
     for second in (0.005, 0.195, 0.305, 0.5):
@@ -466,7 +470,7 @@ def test_a_click_changes_the_patches_of_its_time(patches: Scope) -> None:
 
 @pytest.mark.parametrize("n", [400, 2_000, 2_079, 2_080, 5_000, 8_239, 8_240, 10_479, 32_000])
 def test_the_patches_after_a_sound_are_padding(patches: Scope, n: int) -> None:
-    """The extractor pads with what its normalisation makes of 0, and cuts what is too long."""
+    """The extractor pads with the normalised value of 0, and cuts a sound that is too long."""
     row = patches.encode(wav(0.3 * np.random.default_rng(2).standard_normal(n).clip(-3, 3)))
     row, extractor = row["spectrogram"], transformers.ASTFeatureExtractor(num_mel_bins=32)
     padding = -extractor.mean / (2 * extractor.std)
@@ -484,7 +488,7 @@ def test_a_sound_too_short_for_one_column_is_refused_at_its_field(patches: Scope
     assert error.value.field == "sound"
 
 
-def test_the_drawing_is_what_the_patches_read(patches: Scope) -> None:
+def test_the_drawing_shows_what_the_patches_read(patches: Scope) -> None:
     row = patches.encode(example_sound("rising tone"))["spectrogram"]
     read = row.ids.features[:56, :26].T  # no patch reads the last 8 columns and 6 bands
     wanted = (read - read.min()) / (read.max() - read.min())
@@ -498,7 +502,7 @@ def test_positions_of_patches_are_the_vectors_that_are_added(patches: Scope) -> 
     assert torch.equal(model.positions.table, added)
 
 
-def test_patches_are_masked_and_heads_switched_off_as_by_hand(patches: Scope) -> None:
+def test_masking_patches_and_switching_heads_off_match_hooks(patches: Scope) -> None:
     site, module = "audio_spectrogram_transformer.layers.1.attention", patches.model.module
     row = patches.encode(example_sound())["spectrogram"]
     cells = ((0, 3), (7, 0), (11, 11))
@@ -560,6 +564,6 @@ def test_a_grid_is_measured_whatever_the_class_of_the_module_is() -> None:
     begin = process_time()
     wide = SpectrogramGrid(1, 10**7, size=(3, 5), stride=(2, 5), seconds=0.02)
     assert wide.described(9_999_999) == "999999.90 to 1000000.00 s, bands 1 to 3"
-    assert process_time() - begin < 1  # without the names of the patches before it
+    assert process_time() - begin < 1  # after the names of the special tokens
     with pytest.raises(CheckpointError, match="not the patches of one grid"):
         spectrogram_grid(Patched(by_time=True), "spectrum", torch.randn(1, 10, 23), columns, 8_000)

@@ -1,4 +1,4 @@
-"""CLIP with both towers: their attention against the library's eager maps, the answer against one call of its module."""
+"""CLIP with both towers: their attention against the library's eager maps, and the answer against one call of its module."""
 
 import json
 import math
@@ -50,7 +50,7 @@ def library(folder: Path, trace: Trace):
         return module(input_ids=ids, pixel_values=pixels, output_attentions=True)
 
 
-def test_each_tower_attends_as_the_library_says(trace: Trace, library) -> None:
+def test_each_tower_attends_as_in_the_library(trace: Trace, library) -> None:
     sites = list(trace.attention.values())
     assert [site.kind for site in sites] == ["text_self"] * 3 + ["image_self"] * 2
     assert all(site.has_causes for site in sites)
@@ -63,14 +63,14 @@ def test_each_tower_attends_as_the_library_says(trace: Trace, library) -> None:
         torch.testing.assert_close(site.weights(), each[0], atol=2e-6, rtol=1e-4)
     assert [site.stack for site in sites] == ["decoder"] * 3 + [
         "encoder"
-    ] * 2  # CLIP's text looks back
+    ] * 2  # CLIP's text attends backwards only
     assert not any(bool(site.weights().triu(1).any()) for site in sites[:3])
     assert sites[0].query_stream == "text"
     assert sites[-1].key_stream == "patches"
 
 
-def test_titles_tell_the_towers_apart_and_call_neither_a_decoder(trace: Trace) -> None:
-    """The text tower reads from left to right, and yet nothing is decoded."""
+def test_titles_distinguish_the_towers_and_call_neither_a_decoder(trace: Trace) -> None:
+    """The text tower reads from left to right, but nothing is decoded."""
     titles = {kind_title(site) for site in trace.attention.values()}
     assert titles == {"Text self-attention", "Image self-attention"}
     for site in trace.attention.values():
@@ -173,14 +173,14 @@ def test_towers_that_give_another_similarity_are_refused(
         ("CLIP", True, False),
     ],
 )
-def test_a_text_is_filled_up_for_a_model_that_reads_padding(
+def test_a_text_is_padded_for_a_model_that_reads_padding(
     tmp_path: Path, family: str, is_masked: bool, is_filled: bool
 ) -> None:
-    """As transformers' own pipeline for images and labels asks it, with rows of the longest text."""
+    """transformers' own pipeline for images and labels pads rows to the longest text in the same way."""
     module = save_with_text(tmp_path, family)
     path = tmp_path / "tokenizer_config.json"
     special = json.loads(path.read_text("utf-8"))
-    if family == "CLIP":  # whose padding is the end token, where its text is read
+    if family == "CLIP":  # whose padding is the end token, from which its text is read
         path.write_text(json.dumps(special | {"pad_token": special["sep_token"]}), "utf-8")
     names = ["input_ids", *["attention_mask"] * is_masked]
     settings = json.loads(path.read_text("utf-8")) | {"model_input_names": names}

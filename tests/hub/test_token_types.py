@@ -1,4 +1,4 @@
-"""Token types: a model is given those that its folder's tokenizer returns, of whatever template."""
+"""Token types: a model gets those that its folder's tokenizer returns, whatever the template."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ TYPED = ["input_ids", "token_type_ids", "attention_mask"]
 
 
 def save(case: Case, folder: Path, one: str = "", two: str = "", names: Any = None) -> Any:
-    """Save a model with a tokenizer of this template, whose model reads these inputs."""
+    """Save a model with a tokenizer of this template, whose inputs have these names."""
     case.save(folder)
     library = library_tokenizer(folder, SIZE)
     if one:
@@ -49,7 +49,7 @@ def save(case: Case, folder: Path, one: str = "", two: str = "", names: Any = No
 
 @torch.no_grad()
 def answers(folder: Path, *texts: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Our logits, and those of the library for what its own tokenizer returns."""
+    """Return our logits, and those of the library for its own tokenizer's output."""
     ours = first_output(models.load(folder, device="cpu").run(*texts)).logits
     library = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
@@ -60,7 +60,7 @@ def answers(folder: Path, *texts: str) -> tuple[torch.Tensor, torch.Tensor]:
     ("case", "one", "two", "names"),
     [
         (BERT, "", "", None),
-        (BERT, "", "", ["input_ids", "attention_mask"]),  # a pair is then of one type
+        (BERT, "", "", ["input_ids", "attention_mask"]),  # a pair then has a single type
         (BERT, "[CLS]:1 $A:1 [SEP]:1", "[CLS]:1 $A:1 [SEP]:1 $B:0 [SEP]:0", None),
         (BERT, "[CLS] $A [SEP]:1", "[CLS] $A [SEP]:1 [SEP] $B:1 [SEP]:0", None),
         (BERT, "[CLS] $A [SEP]", "[CLS] $A:1 [SEP] $B [SEP]", None),  # another type in a pair
@@ -88,7 +88,7 @@ def test_the_weights_are_those_of_the_library_with_these_types(tmp_path: Path) -
         torch.testing.assert_close(site.weights(), weights[0], atol=2e-6, rtol=1e-4)
 
 
-def test_types_change_the_answer_that_they_are_compared_in(tmp_path: Path) -> None:
+def test_types_change_the_compared_answer(tmp_path: Path) -> None:
     for case, one in ((BERT, ""), (XLNET, "$A [SEP] [CLS]:2")):
         logits, fingerprints = [], set()
         for names in (None, ["input_ids", "attention_mask"]):
@@ -119,7 +119,7 @@ def test_a_python_tokenizer_gives_the_types_of_its_own_method(tmp_path: Path) ->
         assert torch.allclose(ours, theirs, atol=1e-5)
 
 
-def test_a_type_that_the_model_has_no_vector_of_is_refused(tmp_path: Path) -> None:
+def test_a_type_without_a_vector_in_the_model_is_refused(tmp_path: Path) -> None:
     save(BERT, tmp_path, "[CLS]:2 $A [SEP]", "[CLS]:2 $A [SEP] $B:1 [SEP]:1")
     with pytest.raises(CheckpointError, match="token type 2, but the model has only 2 types"):
         models.load(tmp_path, device="cpu")

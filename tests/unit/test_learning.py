@@ -119,7 +119,7 @@ def test_similarities_compares_only_what_shares_a_recipe(scopes):
     assert from_rnn_learners.similarity_learners([letters("gpt"), letters("gpt")]) == []
 
 
-def test_the_common_ground_of_the_similarities_is_counted(scopes):
+def test_the_sentence_on_similarities_counts_steps_and_sizes(scopes):
     found = from_rnn_learners.similarity_learners(scopes)
     sizes = sorted(
         sum(p.numel() for p in scope.model.parameters())

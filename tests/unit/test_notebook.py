@@ -1,5 +1,5 @@
-"""Pictures for a notebook: what a page carries is what the app would send, its numbers are the run's, and nothing of a user or a
-model stands in it as HTML."""
+"""Pictures for a notebook: a page carries what the app would send, its numbers are the run's, and no text of a user or a
+model is in it as HTML."""
 
 import base64
 import gzip
@@ -39,12 +39,12 @@ DRAWN = re.compile(r'<script type="application/json" id="drawn">"([A-Za-z0-9+/=]
 
 @pytest.fixture(scope="module")
 def run() -> Trace:
-    """An encoder-decoder's: 1 encoder layer, 2 decoder layers, 3 heads."""
+    """A run of an encoder-decoder: 1 encoder layer, 2 decoder layers, 3 heads."""
     return letters().run(TEXT, TARGET)
 
 
 def carried(picture: Picture) -> dict[str, Any]:
-    """What a picture's page carries: the header, and payloads for the names of them."""
+    """Return the data in a picture's page: the header, with payloads in place of their names."""
     (packed,) = DRAWN.findall(picture.html)
     header, arrays = unpack(gzip.decompress(base64.b64decode(packed)))
     for part in (*header["parts"], *header["answers"]):
@@ -53,7 +53,7 @@ def carried(picture: Picture) -> dict[str, Any]:
 
 
 def shown(picture: Picture, part: int = 0) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The payload that a part shows at first."""
+    """Return the payload that a part shows at first."""
     return unpack(carried(picture)["parts"][part]["payload"])
 
 
@@ -61,7 +61,7 @@ def answers(picture: Picture, event: str) -> list[dict[str, Any]]:
     return [answer for answer in carried(picture)["answers"] if answer["event"] == event]
 
 
-def test_readmes_lines_draw_without_anything_of_streamlit(tmp_path: Path) -> None:
+def test_the_readmes_example_draws_without_streamlit(tmp_path: Path) -> None:
     root = Path(viz_app.__file__).parents[1]
     opened, drawn = re.findall(
         r"```python\n(.*?)```", (root / "README.md").read_text("utf-8"), re.DOTALL
@@ -88,9 +88,7 @@ def test_readmes_lines_draw_without_anything_of_streamlit(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("layer", "number"), [(1, 1), (1, 3), (2, 2)])
-def test_a_head_is_the_apps_own_payload_and_counted_from_1(
-    run: Trace, layer: int, number: int
-) -> None:
+def test_a_head_has_the_apps_payload_and_counts_from_1(run: Trace, layer: int, number: int) -> None:
     picture = head(run, layer, number, kind="decoder_self")
     site = run.attention[f"decoder.layers.{layer - 1}.self_attn"]
     header, arrays = shown(picture)
@@ -102,7 +100,7 @@ def test_a_head_is_the_apps_own_payload_and_counted_from_1(
     assert f"layer {layer}, head {number}:" in picture.title
 
 
-def test_the_cross_attention_is_taken_where_no_kind_is_named(run: Trace) -> None:
+def test_the_cross_attention_is_the_default_kind(run: Trace) -> None:
     assert shown(head(run, 2, 1))[0]["site"] == "decoder.layers.1.cross_attn"
     assert shown(lines(run))[0]["kind"] == shown(mask(run))[0]["kind"] == "cross"
     assert shown(heads(run))[0]["chosen"]["site"].endswith("cross_attn")
@@ -118,14 +116,14 @@ def test_the_cross_attention_is_taken_where_no_kind_is_named(run: Trace) -> None
     )
 
 
-def test_how_a_head_is_drawn_can_be_told(run: Trace) -> None:
+def test_options_set_how_a_head_is_drawn(run: Trace) -> None:
     header, _ = shown(head(run, strength="root", hide_sinks=True, lock="q3"))
     assert (header["scale"], header["hides"], header["lock"]) == ("root", True, "q3")
     header, _ = shown(head(run))
     assert (header["scale"], header["hides"], header["lock"]) == ("weight", False, "")
 
 
-def test_all_heads_carry_every_head_for_a_click(run: Trace) -> None:
+def test_the_picture_of_all_heads_carries_every_head_for_a_click(run: Trace) -> None:
     picture = heads(run)
     page = carried(picture)
     assert [part["name"] for part in page["parts"]] == ["overview", "head"]
@@ -187,7 +185,7 @@ def test_pictures_of_words(run: Trace) -> None:
         heads(run, words=True)
 
 
-def test_too_many_weights_to_carry_are_named_by_their_call(
+def test_if_there_are_too_many_weights_the_call_for_them_is_named(
     run: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n = sum(site.weights().numel() for site in run.attention.values())
@@ -250,7 +248,7 @@ def test_a_long_text_is_shown_in_blocks_and_says_how_its_parts_are_drawn(long: T
     assert shown(eval(whole["code"], {"head": head, "run": long}))[0] == shown(picture)[0]
 
 
-def test_what_has_no_blocks_says_so(long: Trace) -> None:
+def test_pictures_without_blocks_refuse_a_long_text(long: Trace) -> None:
     n = next(iter(long.attention.values())).n_query
     with pytest.raises(
         ValueError,
@@ -268,7 +266,7 @@ def test_what_has_no_blocks_says_so(long: Trace) -> None:
 # --- lines of several heads
 
 
-def test_lines_of_the_heads_that_are_named(run: Trace) -> None:
+def test_lines_of_named_heads(run: Trace) -> None:
     header, arrays = shown(lines(run, [(2, 3), (1, 2)], kind="decoder_self"))
     assert header["chosen"] == [1, 5]
     for n, (layer, number) in enumerate([(0, 1), (1, 2)]):
@@ -278,7 +276,7 @@ def test_lines_of_the_heads_that_are_named(run: Trace) -> None:
     assert len(shown(lines(run))[0]["chosen"]) == 3
 
 
-def test_a_heading_sorts_a_click_holds_and_a_tick_names_its_call(run: Trace) -> None:
+def test_a_heading_sorts_a_click_pins_and_a_tick_names_its_call(run: Trace) -> None:
     picture = lines(run, [(1, 2)], kind="decoder_self")
     orders = {
         a["values"]["measure"]: a["fields"]
@@ -339,7 +337,7 @@ def test_every_kind_of_mask_is_carried(run: Trace) -> None:
     assert {header["effect"]["head"] for header in kinds.values()} == {2}
 
 
-def test_a_model_that_does_not_write_has_masks_too() -> None:
+def test_a_model_that_does_not_generate_has_masks_too() -> None:
     alone = letters("attention only").run(TEXT, TARGET)
     assert shown(mask(alone))[0]["fixed"] is True
 
@@ -377,7 +375,7 @@ def test_runs_that_cannot_be_compared(run: Trace) -> None:
         [*FORBIDDEN, HeadOff(Where("decoder.layers.1.cross_attn"), head=1)],
     ],
 )
-def test_a_change_that_its_picture_would_not_tell_is_refused(run: Trace, edits: list[Edit]) -> None:
+def test_a_change_that_the_picture_would_not_show_is_refused(run: Trace, edits: list[Edit]) -> None:
     changed = letters().run(TEXT, TARGET, edits=edits)
     said = re.escape(str(edits[-1]))
     with pytest.raises(ValueError, match=rf"^{said}: a mask is drawn with one MaskChange for a "):
@@ -386,7 +384,7 @@ def test_a_change_that_its_picture_would_not_tell_is_refused(run: Trace, edits: 
 
 
 def test_another_image_or_sound_is_not_the_same_run_before_a_change(run: Trace) -> None:
-    """The ids of patches and of frames are only their places."""
+    """The ids of patches and of frames are only their positions."""
     scope, edit = watched(), for_kinds(self=MaskChange(block=((0, 1),)))
     one, other = (scope.run(models.images.example(name)) for name in models.images.EXAMPLES[:2])
     after = scope.run(models.images.example(), edits=edit)
@@ -401,7 +399,7 @@ def test_another_image_or_sound_is_not_the_same_run_before_a_change(run: Trace) 
             mask(changed, before=before)
 
 
-# --- what is not there
+# --- missing parts
 
 
 @pytest.mark.parametrize(
@@ -428,7 +426,9 @@ def test_another_image_or_sound_is_not_the_same_run_before_a_change(run: Trace) 
         ({"around": (0, -1)}, "around must be a query below 5 and a key below 8, not (0, -1)"),
     ],
 )
-def test_what_is_not_there_is_said_with_what_is(run: Trace, asked: dict, sentence: str) -> None:
+def test_a_missing_part_is_named_with_the_available_ones(
+    run: Trace, asked: dict, sentence: str
+) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         head(run, **asked)
 
@@ -486,7 +486,7 @@ def test_each_of_two_attentions_of_a_layer_is_drawn_by_its_name(
     assert (len(chosen), len(painted)) == (2, 4)
 
 
-def test_lines_that_are_not_there(run: Trace) -> None:
+def test_lines_of_missing_heads(run: Trace) -> None:
     with pytest.raises(ValueError, match="^head must be 1 to 3, not 4$"):
         lines(run, [(1, 1), (1, 4)])
     with pytest.raises(ValueError, match="^lines of at most 4 heads can be told apart, not of 5$"):
@@ -510,7 +510,7 @@ def test_a_model_without_attention_has_no_heads() -> None:
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&{{7*7}}${css}"
 
 
-def test_nothing_from_outside_stands_in_the_page_as_html(run: Trace) -> None:
+def test_no_foreign_text_is_in_the_page_as_html(run: Trace) -> None:
     hostile = replace(
         run, model=replace(run.model, name=HOSTILE), fields={"source": HOSTILE, "target": "x"}
     )
@@ -521,7 +521,7 @@ def test_nothing_from_outside_stands_in_the_page_as_html(run: Trace) -> None:
         assert HOSTILE in carried(picture)["about"]
 
 
-def test_a_page_asks_for_nothing_outside_itself(run: Trace) -> None:
+def test_a_page_requests_nothing_outside_itself(run: Trace) -> None:
     html = heads(run).html
     assert not re.search(
         r"""(?:src|href)\s*=|@import|url\(|\bfetch\(|\bimport\b""", html.replace("srcdoc=", "")
@@ -529,7 +529,7 @@ def test_a_page_asks_for_nothing_outside_itself(run: Trace) -> None:
     assert set(re.findall(r"https?://[^\s\"'`]+", html)) == set()
 
 
-def test_in_a_notebook_the_page_stands_in_a_frame_of_its_own(run: Trace) -> None:
+def test_in_a_notebook_the_page_is_in_its_own_frame(run: Trace) -> None:
     picture = head(run)
     elements: list[tuple[str, dict[str, str | None]]] = []
     parser = HTMLParser()
@@ -540,14 +540,14 @@ def test_in_a_notebook_the_page_stands_in_a_frame_of_its_own(run: Trace) -> None
     assert repr(picture) == f"<{picture.title}>"
 
 
-def test_the_page_says_whose_numbers_it_holds(run: Trace) -> None:
+def test_the_page_names_the_run_of_its_numbers(run: Trace) -> None:
     page = carried(head(run, theme="dark"))
     assert page["about"].startswith(f"model: letters; fingerprint: {run.model.fingerprint[:12]}; ")
     assert f"source: {TEXT}; target: {TARGET}" in page["about"]
     assert page["theme"] == "dark"
 
 
-def test_a_saved_page_is_whole_or_not_there(
+def test_a_saved_page_is_whole_or_missing(
     run: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, picture = tmp_path / "a head.html", head(run)

@@ -1,4 +1,4 @@
-"""A notebook's picture of two runs: the distances and the signed difference are those of the runs, and it says what cannot be drawn."""
+"""A notebook's picture of two runs: it has the distances and the signed difference of the runs, and names what cannot be drawn."""
 
 import json
 
@@ -40,7 +40,7 @@ def test_the_grid_holds_every_distance(run: Trace, other: Trace) -> None:
         np.testing.assert_allclose(kind["values"], pair.distances.numpy())
 
 
-def test_the_difference_is_the_first_run_minus_the_second_and_turns_round(
+def test_the_difference_is_the_first_run_minus_the_second_and_changes_sign_when_swapped(
     run: Trace, other: Trace
 ) -> None:
     where = {"kind": "cross", "layer": 2, "head": 3}
@@ -56,7 +56,7 @@ def test_the_difference_is_the_first_run_minus_the_second_and_turns_round(
     assert "pinned" not in str(header)
 
 
-def test_without_a_head_the_furthest_is_shown_and_a_click_carries_every_other(
+def test_without_a_head_the_most_distant_is_shown_and_a_click_shows_any_other(
     run: Trace, other: Trace
 ) -> None:
     picture = compare(run, other)
@@ -77,7 +77,7 @@ def test_a_run_beside_itself_differs_nowhere(run: Trace) -> None:
     assert not any(np.any(kind["values"]) for kind in grid(picture)["kinds"])
 
 
-def test_an_edited_run_is_not_said_to_answer_what_the_unedited_one_wrote() -> None:
+def test_an_edited_run_is_not_labelled_with_the_text_of_the_unedited_one() -> None:
     scope = models.load("eng-fra", device="cpu")
     run = scope.run("We like him.")
     off = [HeadOff(site, head=h) for site in run.attention if "cross" in site for h in range(6)]
@@ -113,7 +113,7 @@ def test_long_runs_say_which_call_draws_a_head(run: Trace, monkeypatch: pytest.M
         ({"head": 0}, "head must be 1 to 3, not 0"),
     ],
 )
-def test_a_head_that_there_is_not(run: Trace, where: dict, says: str) -> None:
+def test_a_missing_head_is_an_error(run: Trace, where: dict, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         compare(run, run, **where)
 

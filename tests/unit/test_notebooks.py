@@ -1,4 +1,4 @@
-"""The notebooks of assets/ run from top to bottom, draw what they promise, and are as short as the tutorials of others."""
+"""The notebooks of assets/ run from top to bottom, draw what they promise, and are no longer than comparable tutorials."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from models import edits
 from models.analysis.metrics import logits_of
 from viz_app.notebook import Picture
 
-# heading → lines of code, without empty ones and comments, of the same task in a tutorial of others
+# heading → lines of code, without empty ones and comments, for the same task in another library's tutorial
 THEIRS = {
     "A translation": 17,  # bertviz, model_view_encoder_decoder.ipynb
     "Two texts": 23,  # bertviz, head_view_bert.ipynb
@@ -24,7 +24,7 @@ LARGEST = 2**20  # bytes of all notebooks
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, str]]]:
-    """All of them run, each in a folder of its own."""
+    """The results of all notebooks, each run in its own folder."""
     return {path.stem: execute(path, tmp_path_factory.mktemp(path.stem)) for path in PATHS}
 
 
@@ -45,7 +45,7 @@ def test_a_head_is_saved_beside_the_notebook(tmp_path: Path) -> None:
     assert "<!doctype html>" in (tmp_path / "head.html").read_text("utf-8")
 
 
-def test_the_weights_of_transformers_are_ours(outcomes) -> None:
+def test_transformers_computes_the_same_weights(outcomes) -> None:
     (largest,) = (
         shown for shown, _ in outcomes["2-hugging-face-checkpoint"] if isinstance(shown, float)
     )
@@ -59,7 +59,7 @@ def test_the_random_checkpoint_is_said_to_be_one() -> None:
 
 
 def test_the_losses_are_those_of_the_runs(outcomes) -> None:
-    """The printed line, against the logits of the same runs made here."""
+    """The printed line is compared with the logits of the same runs made here."""
     (printed,) = (text for _, text in outcomes["3-ablation-and-patching"] if "bits a token" in text)
     gpt, text = models.load("gpt"), "It's not good to read in the dark, because it hurts your eyes."
     for line, changes in zip(
@@ -74,8 +74,8 @@ def test_the_losses_are_those_of_the_runs(outcomes) -> None:
         assert float(line.split(": ")[1].split()[0]) == pytest.approx(bits, abs=6e-4)
 
 
-def test_one_word_of_the_source_turns_the_answer(outcomes) -> None:
-    """What the text beside the table says: 1 where the two sentences differ, and 0 elsewhere, at the start."""
+def test_one_word_of_the_source_changes_the_answer(outcomes) -> None:
+    """As the text beside the table says, the input has 1 where the two sentences differ, and 0 elsewhere."""
     table = outcomes["3-ablation-and-patching"][3][0]
     start = table.iloc[0]
     assert start.idxmax() == "▁father"
@@ -88,7 +88,7 @@ def test_the_two_identities_of_patching_hold_to_the_bit(outcomes) -> None:
 
 
 @pytest.mark.parametrize("heading", THEIRS)
-def test_a_task_takes_no_more_lines_than_in_the_tutorials_of_others(heading: str) -> None:
+def test_a_task_takes_no_more_lines_than_in_comparable_tutorials(heading: str) -> None:
     lines = [line for path in PATHS for line in _lines_under(path, heading)]
     assert 0 < len(lines) <= THEIRS[heading]
 
@@ -103,7 +103,7 @@ def _lines_under(path: Path, heading: str) -> list[str]:
             lines += [
                 line for line in text.splitlines() if line.strip() and not line.startswith("#")
             ]
-            is_under = heading != "One head off"  # all heads at once is a task of its own
+            is_under = heading != "One head off"  # all heads at once is a separate task
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Sentences with numbers: each is forged so that it has one place, beside what it counts and the direction that is said of it."""
+"""Sentences with numbers: each forged number must appear beside what it counts, with the right direction."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ from viz_app.views.positions.page import positions_answer
 
 
 def says(said: str, *parts: str) -> None:
-    """These stand in a text, in this order."""
+    """Assert that a text contains these, in this order."""
     at = 0
     for part in parts:
         at = said.find(part, at) + len(part)
@@ -49,7 +49,7 @@ def says(said: str, *parts: str) -> None:
 
 
 def reach(kind: str, norms: list[list[float]], **more: object) -> Reach:
-    """A layer of these norms, by hand: output y_i in row i, input x_j in column j."""
+    """Return a layer with these norms, by hand: output y_i in row i, input x_j in column j."""
     made = torch.tensor(norms)
     of = {name: more.pop(name) for name in ("width", "depth") if name in more}
     steps = torch.ones(made.shape, dtype=torch.int64)
@@ -73,12 +73,12 @@ BOTH = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
         "self-attention", "Full", "the inputs x hold the position vectors", "most to the token just after its own (7, mean of 2 pairs)",
         "least to the token 2 positions before its own (0.5, one pair)")),
 ])  # fmt: skip
-def test_what_reaches_what(found: Reach, said: tuple[str, ...]) -> None:
+def test_the_sentence_on_reach(found: Reach, said: tuple[str, ...]) -> None:
     says(reach_text.explain_reach([found]), *said)
 
 
 def timings(**powers: tuple[float, float]) -> list[Timing]:
-    """Of layers whose time at 64 tokens is the second number and grows as this power of n."""
+    """Return the timings of layers whose time at 64 tokens is the second number and grows as this power of n."""
     kinds = {"rnn": RNN, "attention": SELF_ATTENTION}
     return [
         Timing(kinds[name], n, (last * (n / 64) ** power,))
@@ -111,7 +111,7 @@ def test_table_1_with_what_was_counted_and_measured() -> None:
 
 
 def test_how_far_scores_fall() -> None:
-    """In words of the source; the best bucket is neither the first nor the longest, and the longest stands first."""
+    """Lengths are in words of the source; the best bucket is neither the first nor the longest, and the longest is listed first."""
     buckets = [
         {"least": 12, "most": 22, "score": 30.56, "cases": 1304}, {"least": 2, "most": 3, "score": 41.0, "cases": 71},
         {"least": 4, "most": 5, "score": 49.84, "cases": 310},
@@ -124,7 +124,7 @@ def test_how_far_scores_fall() -> None:
     )
 
 
-def test_what_is_counted_what_is_timed_and_what_a_gpu_would_change() -> None:
+def test_counted_and_timed_numbers_and_the_effect_of_a_gpu() -> None:
     one, more, gpu = (
         cost_text.counted_and_timed(*where) for where in (("cpu", 1), ("cpu", 3), ("cuda", 1))
     )
@@ -138,8 +138,8 @@ def test_what_is_counted_what_is_timed_and_what_a_gpu_would_change() -> None:
     assert "This is a GPU (cuda)" in gpu
 
 
-def test_how_far_two_alignments_lie_apart() -> None:
-    """Steps are counted from 1."""
+def test_the_sentence_on_the_distance_of_two_alignments() -> None:
+    """Steps count from 1."""
     says(
         pair.divergence_sentence(0.256, 3, 0.914),
         "0.26 bits** apart",
@@ -284,7 +284,7 @@ def test_the_table_of_the_three_formulas() -> None:
 
 
 def shuffle(change: float, order: tuple[int, ...] = (1, 0, 2)) -> ShuffleTest:
-    """A run whose last stage moved each vector by this share of its length, the input by none."""
+    """Return a shuffle test whose last stage moved each vector by this share of its length, the input by none."""
     original = torch.ones(2, 3, 4)
     put_back = original.clone()
     put_back[1, :, 0] += 2 * change  # every vector has length 2
@@ -360,17 +360,17 @@ def test_how_many_times_as_strongly(now: float, then: float, said: str) -> None:
     ((0.5, 0.3), (0.2, 0.3), ("by q·k would be 0.3 instead of 0.2", "Its own mean here would be 0.3 instead of 0.5", "makes up")),
     ((0.5, 0.6), (0.2, 0.6), ("by q·k would be 0.6 instead of 0.2", "0.6 instead of 0.5", "neither would be smaller")),
 ])  # fmt: skip
-def test_what_the_gradients_say_of_the_division(
+def test_the_sentence_on_the_gradients_with_and_without_the_division(
     softmax: tuple, product: tuple, said: tuple[str, ...]
 ) -> None:
-    """With the division first, without second."""
+    """The gradient with the division comes first, the one without second."""
     found = SimpleNamespace(mean_gradient=softmax, mean_product_gradient=product)
     text = inside_scaling._moral(found)
     says(text, *said)
     assert ("hardly learn" in text) == (0 < product[1] < 0.01 * product[0])
 
 
-# what is common to several pages
+# sentences that several pages share
 
 
 def test_where_queries_keys_and_values_come_from() -> None:
@@ -413,7 +413,7 @@ def test_at_an_earlier_step() -> None:
 @pytest.mark.parametrize(("sizes", "said"), [
     ((10, 2000), "W, U and v (in all 10 to 2,000 parameters). "), ((10, 10), "W, U and v. "),
 ])  # fmt: skip
-def test_sizes_are_told_where_they_differ(sizes: tuple[int, ...], said: str) -> None:
+def test_sizes_are_mentioned_where_they_differ(sizes: tuple[int, ...], said: str) -> None:
     found = [Learner("x", "one", size, 400, (), None, None) for size in sizes]
     assert said in learning.compare_similarities(found)
     assert "trained for 400 steps each under each similarity" in learning.compare_similarities(
@@ -421,8 +421,8 @@ def test_sizes_are_told_where_they_differ(sizes: tuple[int, ...], said: str) -> 
     )
 
 
-def test_names_in_links_of_the_masks_page_stay() -> None:
-    """A link from yesterday shows the same today."""
+def test_names_in_links_of_the_masks_page_do_not_change() -> None:
+    """An old link must keep working."""
     named = (
         masks_state.SECOND_MASKED_TEXT.name,
         masks_state.SHOWN_TEXT.name,
@@ -441,7 +441,7 @@ def test_names_in_links_of_the_masks_page_stay() -> None:
     ("decoder_self", "While writing, the top-left m × m part of the mask applies to a prefix of m tokens."),
     ("cross", "While writing, the first m rows of the mask apply to a prefix of m tokens."),
 ])  # fmt: skip
-def test_what_of_a_mask_is_met_while_writing(kind: str, said: str) -> None:
+def test_the_part_of_a_mask_that_generation_uses(kind: str, said: str) -> None:
     trace = letters("transformer").run("abc", "ed")
     site = next(site for site in trace.attention.values() if site.kind == kind)
     held = f"Every layer and head of that kind of attention, and both texts, by position. {said}"

@@ -1,4 +1,4 @@
-"""The loss and its gradient against torch's own cross-entropy, which makes them another way."""
+"""The loss and its gradient against torch's own cross-entropy, which computes them in another way."""
 
 import pytest
 import torch
@@ -23,8 +23,8 @@ def torchs(logits: torch.Tensor, labels: torch.Tensor, smoothing: float) -> torc
 
 @pytest.mark.parametrize("scale", [3.0, 300.0])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_loss_and_gradient_are_those_of_torchs_cross_entropy(smoothing, scale):
-    assert BATCH * N > 2 * POSITIONS_PER_BLOCK  # in several goes, the last one shorter
+def test_loss_and_gradient_match_torchs_cross_entropy(smoothing, scale):
+    assert BATCH * N > 2 * POSITIONS_PER_BLOCK  # in several parts, the last one shorter
     logits, labels = drawn(scale)
     one, other = label_smoothed_loss(logits, labels, smoothing), torchs(logits, labels, smoothing)
     torch.testing.assert_close(one, other)
@@ -45,7 +45,7 @@ def test_without_gradients_it_is_the_same_and_leaves_the_logits_alone():
     assert torch.equal(logits, before)
 
 
-def test_of_half_precision_it_is_worked_out_in_single():
+def test_half_precision_is_computed_in_single_precision():
     logits, labels = drawn()
     half = logits.detach().bfloat16().requires_grad_()
     loss = label_smoothed_loss(half, labels, 0.1)
@@ -54,7 +54,7 @@ def test_of_half_precision_it_is_worked_out_in_single():
     torch.testing.assert_close(loss, torchs(half, labels, 0.1))
 
 
-def test_what_stands_at_a_padded_place_counts_for_nothing_whatever_it_is():
+def test_logits_at_padding_do_not_count_whatever_they_are():
     logits, labels = drawn()
     with torch.no_grad():
         logits[labels == NO_LABEL] = float("nan")
@@ -64,7 +64,7 @@ def test_what_stands_at_a_padded_place_counts_for_nothing_whatever_it_is():
     assert logits.grad.isfinite().all()
 
 
-def test_a_gradient_that_was_scaled_is_not_handed_out_again():
+def test_a_gradient_that_was_scaled_is_not_returned_again():
     logits, labels = drawn()
     loss = label_smoothed_loss(logits, labels, 0.1)
     loss.mul(0.5).backward(retain_graph=True)

@@ -1,4 +1,4 @@
-"""The layout that a model is written with: the same numbers, and always those of the weights as they are."""
+"""The memory layout for generating: the same results, always from the current weights."""
 
 import gc
 import weakref
@@ -20,11 +20,11 @@ from models.trace.edits import HeadOff
 MODELS = [random_model, random_gpt, random_seq2seq, random_attention_only]
 
 
-def test_in_columns_a_matrix_is_the_same_but_lies_otherwise():
+def test_in_columns_a_matrix_is_equal_with_other_strides():
     for shape, stride in (((7, 5), (1, 7)), ((5, 5), (1, 5)), ((3, 5), (5, 1))):
         matrix = torch.randn(shape)
         assert column_major(matrix).equal(matrix)
-        assert column_major(matrix).stride() == stride  # a wide one is read row by row
+        assert column_major(matrix).stride() == stride  # a wide matrix is read row by row
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -46,7 +46,7 @@ def test_a_laid_out_model_is_the_same_model(make):
 
 
 @pytest.mark.parametrize("make", MODELS)
-def test_it_writes_what_the_weights_say_now(make):
+def test_it_uses_the_current_weights(make):
     model, given = make(), random_ids(1, 5)[0].tolist()
 
     def log_probs(**how: bool) -> torch.Tensor:
@@ -74,8 +74,8 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("make", "settings"), SETTINGS)
-def test_the_short_way_of_a_step_comes_to_what_the_layers_do(make, settings, monkeypatch):
-    """Also behind a <pad> in the source or among the tokens; and no module of a layer is called on the short way."""
+def test_the_fast_path_of_a_step_equals_the_layers(make, settings, monkeypatch):
+    """This holds after a <pad> in the source or among the tokens, too; the fast path calls no module of a layer."""
     model = make(**settings)
     pad = model.config.pad_id
     given = torch.tensor([[5, 7, pad, 6, 4]])
@@ -104,7 +104,7 @@ def test_the_short_way_of_a_step_comes_to_what_the_layers_do(make, settings, mon
 
 @pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("edited", [False, True])
-def test_who_records_or_edits_gets_the_layers_own_way(recorded, edited):
+def test_recording_and_editing_use_the_layers_themselves(recorded, edited):
     model, given = random_model(), random_ids(1, 5)
     edits = (HeadOff("decoder.layers.0.self_attn", head=1, baseline="zero"),) if edited else ()
     run, plain, unedited = (Incremental(model, given, edits=e) for e in (edits, edits, ()))
@@ -120,7 +120,7 @@ def test_who_records_or_edits_gets_the_layers_own_way(recorded, edited):
             }
 
 
-def test_it_goes_with_its_model():
+def test_it_is_released_with_its_model():
     model = random_gpt()
     laid_out = weakref.ref(for_single_token(model))
     assert laid_out() is not None

@@ -1,4 +1,4 @@
-"""The sentences and the head that a newcomer sees first show each family at its best: held by running the shipped models."""
+"""The sentences and the head that a newcomer sees first show each family at its best, checked by running the shipped models."""
 
 import pytest
 
@@ -17,10 +17,10 @@ def test_from_rnn_opens_on_a_sentence_that_only_the_fixed_vector_gets_wrong() ->
     correct = references(sentence)
     assert written["eng-fra-bahdanau"] in correct
     assert written["eng-fra"] in correct
-    assert "ville" in written["eng-fra-rnn"]  # a town, of which the sentence says nothing
+    assert "ville" in written["eng-fra-rnn"]  # a town, which the sentence does not mention
 
 
-def test_gpt_opens_on_a_beginning_that_it_is_sure_how_to_continue() -> None:
+def test_gpt_opens_on_a_beginning_that_it_continues_with_confidence() -> None:
     scope = models.load("gpt", device="cpu")
     ((prompt,), *_) = readable_examples(scope)
     log_probs = scope.run(prompt).next_token.log_probs
@@ -36,7 +36,7 @@ def test_xlnet_opens_on_a_sentence_of_which_it_guesses_half() -> None:
     guessed = output.logits.argmax(-1).tolist()
     right = [one for one, label in zip(guessed, output.labels, strict=True) if one == label]
     assert len(right) >= len(output.labels) / 2
-    assert len(set(right)) > 2  # not the full stop alone
+    assert len(set(right)) > 2  # not only the full stop
 
 
 def test_the_token_that_is_classified_opens_on_words_of_opinion() -> None:
@@ -60,7 +60,7 @@ def test_the_token_that_is_classified_opens_on_words_of_opinion() -> None:
         ("bert-where", {"kitchen": "tom", "cinema": "tom"}),
     ],
 )
-def test_the_head_that_is_seen_first_reads_several_words(name: str, pairs: dict[str, str]) -> None:
+def test_the_first_head_shown_reads_several_words(name: str, pairs: dict[str, str]) -> None:
     scope = models.load(name, device="cpu")
     trace = scope.run(*readable_examples(scope)[0])
     site, head = sharpest_head(trace)

@@ -1,4 +1,4 @@
-"""What a run answers and what it was asked, in the model's own fields and streams."""
+"""The outputs and inputs of a run, in the model's own fields and streams."""
 
 import math
 
@@ -9,7 +9,7 @@ from drawn import letters
 from models.tokenizers.base import END, START
 
 
-def test_what_is_expected_after_each_token_of_a_target():
+def test_the_expected_token_after_each_token_of_a_target():
     scope = letters()
     trace = scope.run("abcde", "edc")
     source, target = trace.streams["source"], trace.streams["target"]
@@ -33,7 +33,7 @@ def test_what_is_expected_after_each_token_of_a_target():
     assert (trace.fields, trace.teacher_forced) == ({"source": "abcde", "target": "edc"}, True)
 
 
-def test_what_is_expected_after_each_token_of_a_text_that_goes_on():
+def test_the_expected_token_after_each_token_of_a_continued_text():
     scope = letters("gpt")
     trace = scope.run("abc", "de")
     text = trace.streams["text"]

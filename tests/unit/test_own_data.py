@@ -1,4 +1,4 @@
-"""Data of one's own on page Train: what is accepted, what is said of it, and which run it gives."""
+"""A user's data on the page Train: what is accepted, the sentences about it, and the run it gives."""
 
 import os
 import random
@@ -54,7 +54,7 @@ def settings(data: OwnData, model: str = "") -> RunSettings:
     return RunSettings(data.of.tasks[model], model, own=data)
 
 
-def test_what_a_file_holds_is_counted():
+def test_the_content_of_a_file_is_counted():
     pairs, text, labels = map(kept, DATA_KINDS)
     assert pairs.in_words == f"401 sentence pairs, {len(FILES['own pairs']):,} characters"
     assert text.in_words == f"331 documents, {len(FILES['own text']):,} characters"
@@ -69,7 +69,7 @@ def test_what_a_file_holds_is_counted():
 
 
 @pytest.mark.parametrize("kind", DATA_KINDS)
-def test_the_command_line_reads_the_plan_that_the_page_says(kind, tmp_path):
+def test_the_command_line_reads_the_plan_that_the_page_states(kind, tmp_path):
     data = kept(kind)
     for model in data.of.tasks:
         chosen = settings(data, model).having(seed=7)
@@ -85,7 +85,7 @@ def test_the_command_line_reads_the_plan_that_the_page_says(kind, tmp_path):
         assert options.data == [tmp_path / data.of.file]
 
 
-def test_two_runs_differ_in_what_their_files_hold_and_not_in_a_name():
+def test_runs_differ_by_the_content_of_their_files_not_by_their_names():
     pairs = FILES["own pairs"]
     same, renamed, edited, longer = (
         settings(keep_own_data(content.encode(), "own pairs", name))
@@ -157,7 +157,7 @@ ATTACKS = {
 }
 
 
-# seconds of work, each for the kind that it is made for; the others refuse it at its first line
+# each takes seconds of work for its own kind; the other kinds refuse it at its first line
 SLOW = {"long words": "own text", "labels": "own labels"}
 
 
@@ -222,7 +222,7 @@ def test_a_file_that_is_sent_is_the_session_s(session):
     assert session.own_data.n == 401, "what was accepted before stays"
 
 
-def test_the_route_takes_nothing_from_strangers_nor_without_trainers(session, monkeypatch):
+def test_the_route_refuses_strangers_and_apps_without_trainers(session, monkeypatch):
     content = FILES["own pairs"].encode()
     assert post(session, content, token="0.AAAAAAAAAAAAAAAAAAAAAA").status_code == 404
     monkeypatch.setattr(run_owners, "pool", lambda: Pool(0, lambda owner: True))
@@ -267,7 +267,7 @@ def until(run, *states: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["own pairs", "own text"])
-def test_the_command_line_goes_on_with_a_run_of_the_page(kind, tmp_path, monkeypatch):
+def test_the_command_line_resumes_a_run_of_the_page(kind, tmp_path, monkeypatch):
     shortened(monkeypatch)
     chosen = settings(kept(kind))
     run = Pool(1, lambda owner: True).begin(chosen, "a")
@@ -304,7 +304,7 @@ def test_labelled_texts_start_from_the_shipped_model(monkeypatch):
     assert chosen.n_parameters == sum(p.numel() for p in scope.model.parameters())
 
 
-def test_data_that_are_gone_are_named(monkeypatch):
+def test_missing_data_are_named(monkeypatch):
     chosen = settings(kept("own pairs"))
     chosen.own.path.unlink()
     run = Pool(1, lambda owner: True).begin(chosen, "a")

@@ -1,4 +1,4 @@
-"""The route that takes an image or a sound of a session: what it keeps, and attacks on it."""
+"""The route for uploading an image or a sound to a session: what it keeps, and attacks on it."""
 
 import os
 from io import BytesIO
@@ -82,7 +82,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("how", BAD)
-def test_what_is_no_image_is_refused_and_the_last_one_stays(session, how):
+def test_a_file_that_is_no_image_is_refused_and_the_last_image_stays(session, how):
     kept = post(session, picture(5)).json()["reference"]
     answer = post(session, BAD[how][0])
     assert answer.status_code == 422
@@ -90,7 +90,7 @@ def test_what_is_no_image_is_refused_and_the_last_one_stays(session, how):
     assert list(session.files) == [kept]
 
 
-def test_the_route_takes_nothing_from_strangers_nor_for_a_model_of_texts(session):
+def test_the_route_refuses_strangers_and_models_of_texts(session):
     assert post(session, picture(1), token="0.AAAAAAAAAAAAAAAAAAAAAA").status_code == 404
     session.scope = scope(TEXT_FIELD)
     assert post(session, picture(1)).status_code == 404
@@ -128,7 +128,7 @@ def test_a_sound_is_kept_for_a_model_that_reads_one_and_no_other(session):
     assert reference not in own_files.file_choices(session, IMAGE_FIELD)
 
 
-def test_a_sound_does_not_stand_for_an_image(session):
+def test_a_sound_is_not_accepted_as_an_image(session):
     session.scope = scope(SOUND_FIELD)
     reference = post(session, sound().content, kind=SOUND_FIELD).json()["reference"]
     images, sounds = ((Field(kind, kind, kind=kind),) for kind in (IMAGE_FIELD, SOUND_FIELD))

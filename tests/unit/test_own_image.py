@@ -1,4 +1,4 @@
-"""A vision module of the user's own: what `models.watch` takes of its owner, and what it refuses."""
+"""A user's vision module: what `models.watch` accepts from its owner, and what it refuses."""
 
 import io
 from dataclasses import replace
@@ -78,7 +78,7 @@ def test_weights_and_logits_are_the_module_s_own() -> None:
         assert trace.output == NAMES[int(logits.argmax())]
 
 
-def test_an_attention_of_features_is_refused_in_words_that_fit_an_image() -> None:
+def test_an_attention_over_features_is_refused_in_terms_of_an_image() -> None:
     torch.manual_seed(2)
     scope = models.watch(FeaturesOfPatches().eval(), encode_image=encode_image, classes=NAMES)
     with pytest.raises(InputError, match="as many tokens as a head has features") as error:
@@ -105,7 +105,7 @@ def test_its_tokens_are_the_patches_and_the_image_is_the_one_that_was_given() ->
 
 
 def flag(wide: int, tall: int) -> ImageFile:
-    """Red, green and blue side by side."""
+    """Return an image of red, green and blue side by side."""
     image = Image.new("RGB", (wide, tall), "lime")
     image.paste("red", (0, 0, wide // 3, tall))
     image.paste("blue", (wide - wide // 3, 0, wide, tall))
@@ -115,7 +115,7 @@ def flag(wide: int, tall: int) -> ImageFile:
 
 
 def cropped(image: Any) -> Any:
-    """The middle of an image, resized, as most vision models read it."""
+    """Resize and crop an image to its middle, as most vision models do."""
     wide, tall = image.size
     side = min(wide, tall)
     left, top = (wide - side) // 2, (tall - side) // 2
@@ -135,7 +135,7 @@ READ = {
 
 
 @pytest.mark.parametrize("how", READ)
-def test_the_image_that_is_drawn_is_what_is_read_and_not_the_whole_file(how: str) -> None:
+def test_the_image_drawn_is_the_part_that_is_read_and_not_the_whole_file(how: str) -> None:
     for file in (flag(300, 100), example()):
         row = watched(encode_image=READ[how]).run(file).streams["patches"]
         wanted = torch.tensor(np.asarray(cropped(decoded(file)))) / 255
@@ -159,7 +159,7 @@ def refuses_flat(image: Any) -> models.Patches:
 
 
 @pytest.mark.parametrize("encode", [standardised, refuses_flat])
-def test_pixels_of_unknown_colours_are_drawn_grey_and_the_picture_says_so(encode: Any) -> None:
+def test_pixels_with_unknown_colours_are_drawn_grey_with_a_note(encode: Any) -> None:
     trace = watched(encode_image=encode).run(example())
     row = trace.streams["patches"]
     mean = row.pixels.mean(0)
@@ -182,7 +182,7 @@ def test_one_channel_is_drawn_grey_as_it_is_read() -> None:
     assert not row.is_stretched
 
 
-def test_without_names_of_classes_its_answer_is_numbers() -> None:
+def test_without_class_names_its_answer_is_numbers() -> None:
     trace = watched(classes=()).run(example())
     assert trace.outputs["numbers"].shape == (3,)
 
@@ -207,7 +207,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("how", BAD)
-def test_what_the_owner_gets_wrong_is_said_beside_the_image(how: str) -> None:
+def test_errors_of_the_owner_are_shown_at_the_image(how: str) -> None:
     given, message = BAD[how]
     with pytest.raises(InputError, match=message) as error:
         watched(**given).run(example())

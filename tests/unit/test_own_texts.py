@@ -1,5 +1,5 @@
-"""A module of one's own that reads two texts: every attention stands on the texts that its queries and keys come from, and what
-cannot be told is named and not shown."""
+"""A user's module that reads two texts: every attention is on the texts that its queries and keys come from, and one whose texts
+are unknown is named and not shown."""
 
 import copy
 from typing import Any
@@ -53,7 +53,7 @@ def streams(trace: Trace) -> dict[str, tuple[str, str, str]]:
 
 @pytest.mark.parametrize("target", ["fig node", "cabin"])
 def test_an_encoder_decoder_is_shown_on_both_its_texts(target: str) -> None:
-    """With as many target tokens as source tokens, and with fewer."""
+    """There are as many target tokens as source tokens, or fewer."""
     scope = watched(Translator())
     trace = scope.run("bad cafe", target)
     first, second = "first text", "second text"
@@ -97,7 +97,7 @@ def test_the_output_is_the_modules_own_and_a_mask_reaches_the_cross_attention() 
 
 
 class Mixed(nn.Module):
-    """One attention over both texts in one row, one of learned queries, one whose queries carry the other text's mean."""
+    """An attention over both texts in one row, one with learned queries, one whose queries contain the other text's mean."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Mixed(nn.Module):
         return self.own(copied, x, x)[0]
 
 
-def test_what_cannot_be_told_is_named_with_its_reason() -> None:
+def test_an_attention_on_unknown_texts_is_named_with_the_reason() -> None:
     trace = watched(Mixed()).run("bad", "fig")
     assert streams(trace) == {"own": ("cross", "second text", "first text")}
     assert trace.unrecorded == {
@@ -152,7 +152,7 @@ def test_an_attention_over_other_lengths_is_named() -> None:
 
 
 class ByHand(nn.Module):
-    """An attention that can be seen, and one that is written out with a softmax; a router is none."""
+    """An attention that can be recorded, and one written out with a softmax; and a router, which is none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class ByHand(nn.Module):
 
 
 def test_weights_that_are_rounded_before_they_weigh_values_are_named() -> None:
-    """The values are no product of the tokens, so nothing tells that the weights are of tokens."""
+    """The values are no product with the tokens, so nothing shows that the weights are over tokens."""
     trace = watched(ByHand(), encode=lambda text: ids(text)[0], fields=("text",)).run("badge")
     assert list(trace.attention) == ["seen"]
     assert trace.unrecorded == {
@@ -178,8 +178,8 @@ def test_weights_that_are_rounded_before_they_weigh_values_are_named() -> None:
     }
 
 
-def test_of_a_text_beside_another_input_only_the_texts_own_attention_is_shown() -> None:
-    """An encoder-decoder asked as if it read one text, with a target of the same length as a second tensor."""
+def test_for_a_text_with_another_input_only_the_texts_own_attention_is_shown() -> None:
+    """An encoder-decoder is watched as if it read one text; a target of the same length is a second tensor."""
 
     def encode(text: str) -> models.Inputs:
         row = ids(text)[0]
@@ -194,7 +194,7 @@ def test_of_a_text_beside_another_input_only_the_texts_own_attention_is_shown() 
 
 
 class ReadsBeside(nn.Module):
-    """An attention among the tokens of a text, and one from them to another input of as many."""
+    """An attention among the tokens of a text, and one from them to another input of the same length."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ def test_keys_of_another_input_are_not_shown_as_the_texts_own() -> None:
 
 
 class Sdpa(nn.Module):
-    """Cross-attention as a script writes it, with a mask made of the source."""
+    """Cross-attention as in a script, with a mask made from the source."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -233,13 +233,13 @@ class Sdpa(nn.Module):
         )
 
 
-def test_a_mask_made_of_one_text_is_not_taken_for_its_rows() -> None:
+def test_a_mask_made_from_one_text_is_not_taken_for_its_rows() -> None:
     site = next(iter(watched(Sdpa()).run("bacd", "fig").attention.values()))
     assert (site.query_stream, site.key_stream) == ("second text", "first text")
     assert site.weights()[:, :, 1].eq(0).all()  # "a" is 0
 
 
-def test_what_the_owner_gives_wrong_is_said() -> None:
+def test_wrong_arguments_of_the_owner_are_reported() -> None:
     with pytest.raises(ValueError, match="names of one text or two"):
         watched(Translator(), fields=("a", "b", "c"))
     with pytest.raises(ValueError, match="decode came without end"):
@@ -258,7 +258,7 @@ START, END = 17, 18
 
 
 class Writer(Translator):
-    """An encoder-decoder with a head over the letters and two marks."""
+    """An encoder-decoder with a head over the letters and two special tokens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -284,7 +284,7 @@ def writer(module: nn.Module | None = None, **how: Any) -> models.Scope:
 
 @torch.no_grad()
 def greedy(module: nn.Module, source: str, most: int) -> list[int]:
-    """The most probable tokens, one after the other, asked of the module alone."""
+    """Return the most probable tokens, one after the other, from the module alone."""
     row = [START]
     while row[-1] != END and len(row) <= most:
         logits = module(torch.tensor(ids(source)), torch.tensor([row]))
@@ -292,7 +292,7 @@ def greedy(module: nn.Module, source: str, most: int) -> list[int]:
     return row[1:]
 
 
-def test_a_module_of_two_texts_writes_the_second() -> None:
+def test_a_module_of_two_texts_generates_the_second() -> None:
     scope, source = writer(), "bad cafe"
     wanted = greedy(copy.deepcopy(scope.model.module), source, 2 * len(source) + 20)
     assert len(wanted) > 3
@@ -329,7 +329,7 @@ def test_an_answer_that_is_not_over_the_second_text_is_refused() -> None:
 
 
 class Swapped(Translator):
-    """Answers at the source's positions."""
+    """A module that answers at the source's positions."""
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         return super().forward(target, source)

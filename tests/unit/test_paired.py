@@ -1,4 +1,4 @@
-"""Intervals and corrections against figures worked out by hand."""
+"""Intervals and corrections against figures computed by hand."""
 
 from itertools import product
 
@@ -27,8 +27,8 @@ def test_an_interval_of_differences():
     assert abs(turned.low + found.high) < 0.01
 
 
-def test_flipped_signs_are_those_of_all_that_there_are():
-    """Of 2^8 signs, the share with a sum at least as far from 0; and twice one of them, if all signs are alike."""
+def test_the_p_value_counts_all_flips_of_signs():
+    """It is the share of 2^8 sign patterns with a sum at least as far from 0; two of them if all signs are the same."""
     for values in ([0.3, -0.1, 0.7, 0.2, 0.0, 0.4, -0.2, 0.5], [1.0] * 8, [0.2, -0.2] * 4):
         sums = [abs(sum(map(float.__mul__, values, s))) for s in product((1.0, -1.0), repeat=8)]
         share = sum(one >= abs(sum(values)) - 1e-9 for one in sums) / 2**8
@@ -37,8 +37,8 @@ def test_flipped_signs_are_those_of_all_that_there_are():
     assert sign_flips(torch.ones(1, 5))[0] == pytest.approx(2 / 2**5, rel=0.2)
 
 
-def test_of_effects_by_chance_one_sweep_in_twenty_is_marked():
-    """Also of few texts: 4 of them cannot make an effect significant beside 24 heads."""
+def test_one_sweep_in_twenty_marks_effects_of_chance():
+    """With few texts, too: 4 of them cannot make an effect significant among 24 heads."""
     rng = torch.Generator().manual_seed(2)
     for n, most in ((4, 0), (8, 0), (16, 12), (50, 12)):
         sweeps = [holm(sign_flips(torch.randn(24, n, generator=rng), i)) for i in range(100)]
@@ -59,7 +59,7 @@ def test_many_tests_are_flipped_in_parts(monkeypatch):
     assert sum(sizes) == 10_000
 
 
-def test_beside_many_tests_the_smallest_p_still_holds():
+def test_among_many_tests_the_smallest_p_is_still_exact():
     rng = torch.Generator().manual_seed(3)
     strong = torch.randn(400, 60, generator=rng) + 2
     assert all(holm(sign_flips(strong)))

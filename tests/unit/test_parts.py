@@ -1,4 +1,4 @@
-"""Small pieces of the pages without a browser: what checks, notes and downloads say, and what a click remembers."""
+"""Small parts of the pages without a browser: checks, notes and downloads, and the state that a click leaves."""
 
 import csv
 import io
@@ -59,7 +59,7 @@ def trace(scope: Scope) -> Trace:
 
 @dataclass
 class Session:
-    """One that no browser has opened. `url` is what its address says."""
+    """A session without a browser; `url` holds the parameters of its address."""
 
     url: dict[str, list[str]] = field(default_factory=dict)
     session_state: dict[str, object] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Session:
         return self.url[name]
 
     def run(self, view: Callable[[], object], **asked: str) -> object:
-        """What one run sees, having followed the URL if it asks for anything; the URL after it."""
+        """Run `view` after following the URL, if it asks for anything; return its result."""
         if asked:
             self.session_state.pop("url", None)
             self.url = {name.replace("_", "-"): [text] for name, text in asked.items()}
@@ -97,7 +97,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     return made
 
 
-# what is said
+# texts
 
 
 def test_a_check_is_shown_with_its_verdict_its_value_and_its_limit() -> None:
@@ -132,13 +132,13 @@ def test_checks_that_failed_are_counted_among_all() -> None:
         assert (summary["rows"][0][1], summary["look"]) == (said, look)
 
 
-def test_small_print_and_errors() -> None:
+def test_notes_and_errors() -> None:
     assert ui.small_print("a") == {"look": "note", "rows": [["line", "a"]]}
     assert ui.small_print("a", bad=True)["look"] == "note bad"
 
 
 @pytest.mark.parametrize("stale", [True, False])
-def test_what_was_read_and_written(trace: Trace, scope: Scope, stale: bool) -> None:
+def test_the_strip_with_the_input_and_the_output(trace: Trace, scope: Scope, stale: bool) -> None:
     found = ui.strip(trace, TERMS, stale)
     assert found["look"] == "written"
     rows = dict(found["rows"])
@@ -162,7 +162,7 @@ def test_long_texts_are_set_smaller(trace: Trace, source: str, output: str, look
     assert ui.strip(long, TERMS, False)["look"] == look
 
 
-def test_a_text_that_goes_on_stands_with_what_is_expected_next() -> None:
+def test_a_text_to_continue_is_shown_with_the_next_prediction() -> None:
     gpt = letters("gpt")
     run = gpt.run("abc", " de")
     probabilities = run.next_token.logits[-1].double().softmax(-1)
@@ -175,7 +175,7 @@ def test_a_text_that_goes_on_stands_with_what_is_expected_next() -> None:
     assert ui.strip(long, words.terms("language"), False)["look"] == "written long"
 
 
-def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(
+def test_downloads_of_a_head_are_made_from_what_is_shown_at_that_moment(
     trace: Trace, scope: Scope, monkeypatch
 ) -> None:
     offered: dict[str, Download] = {}
@@ -209,7 +209,7 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(
         assert "source: cb" in held["about"].tolist()
         np.testing.assert_allclose(
             held["decoder.layer2.cross_attn"][2], weights, rtol=1e-5
-        )  # all heads at once sum otherwise
+        )  # all heads at once are summed in another order
 
 
 def test_a_plotly_picture_is_saved_as_a_drawing() -> None:
@@ -219,7 +219,7 @@ def test_a_plotly_picture_is_saved_as_a_drawing() -> None:
     }
 
 
-# the way into the URL and out of it
+# into the URL and out of it
 
 
 CROSS, OTHER, OWN = (
@@ -232,13 +232,13 @@ CROSS, OTHER, OWN = (
 @pytest.mark.parametrize(
     ("lock", "held"), [("q2", "q2"), ("q3", ""), ("k3", "k3"), ("k4", ""), ("q0", "q0"), ("", "")]
 )
-def test_a_focus_is_held_within_the_run(trace: Trace, lock: str, held: str) -> None:
+def test_a_focus_is_kept_within_the_run(trace: Trace, lock: str, held: str) -> None:
     """The cross-attention of "ed" (<s>, two letters) to "abc" (three and </s>) has three queries, four keys and three heads."""
     assert Focus(CROSS, 2, lock).within(trace) == Focus(CROSS, 2, held)
     assert Focus(CROSS, 3, lock).within(trace) == Focus(CROSS, 2, held)
 
 
-def test_where_the_site_is_not_the_sharpest_head_is_shown(trace: Trace) -> None:
+def test_if_the_site_is_missing_the_sharpest_head_is_shown(trace: Trace) -> None:
     sites = {
         name: site.weights() for name, site in trace.attention.items() if site.kind == "cross"
     }  # (head, query, key)
@@ -262,7 +262,7 @@ def test_a_picked_head_is_followed_to_the_same_layer_of_another_model(trace: Tra
     assert follow("alignment", 0) is None
 
 
-def test_a_held_token_stays_where_another_head_reads_the_same_tokens(session: Session) -> None:
+def test_a_pinned_token_stays_if_another_head_reads_the_same_tokens(session: Session) -> None:
     def picked(site: str, head: int) -> dict[str, str]:
         session.run(lambda: pick_head(site, head), checkpoint="x", site=CROSS, head="1", lock="k2")
         return session.says
@@ -272,7 +272,7 @@ def test_a_held_token_stays_where_another_head_reads_the_same_tokens(session: Se
     assert picked(OWN, 1) == {"site": OWN, "head": "1"}
 
 
-def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
+def test_a_click_during_the_run_that_follows_back_is_kept(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.run(
@@ -298,13 +298,13 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
 
 
 def place_on(scope: Scope, trace: Trace) -> DecodingPosition:
-    """The place of a session with this run, as the page Decoding finds it."""
+    """Return the place of a session with this run, as the page Decoding reads it."""
     run = CurrentRun(scope, trace)
     run_changes.clear_forced(run)
     return decoding_state.current_state(scope, run.input_ids)
 
 
-def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(
+def test_forcing_a_token_clears_those_forced_after_it(
     session: Session, scope: Scope, trace: Trace
 ) -> None:
     place = partial(place_on, scope, trace)
@@ -320,7 +320,9 @@ def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(
     assert not run_changes.forced_were_cleared()
 
 
-def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trace: Trace) -> None:
+def test_another_source_clears_forced_tokens_with_a_note(
+    session: Session, scope: Scope, trace: Trace
+) -> None:
     place = partial(place_on, scope, trace)
     assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == DecodingPosition(
         3, ((1, 4),), (2, 0), True
@@ -373,7 +375,7 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
     assert session.says == {}
 
 
-def test_only_kinds_that_there_are_can_be_changed(session: Session) -> None:
+def test_only_existing_kinds_can_be_changed(session: Session) -> None:
     trace = letters("recurrent", n_ctx=13).run("ab", "b")
     found = session.run(
         lambda: run_changes.mask_edits(trace), encoder_mask="causal", cross_mask="f0.1"
@@ -409,7 +411,7 @@ def test_a_kind_of_attention_to_come_has_the_address_of_its_name(session: Sessio
     ("gpt", "", "self"), ("gpt", "cross", "self"), ("gpt", "self", "self"), ("transformer", "", "decoder_self"),
     ("transformer", "cross", "cross"), ("transformer", "self", "decoder_self"), ("recurrent", "", "cross"),
 ])  # fmt: skip
-def test_the_kind_that_is_painted_is_one_the_model_has(
+def test_the_painted_kind_is_one_that_the_model_has(
     session: Session, family: str, asked: str, kind: str
 ) -> None:
     scope = letters(family, n_ctx=13)
@@ -418,10 +420,10 @@ def test_the_kind_that_is_painted_is_one_the_model_has(
     assert (painted, site.kind) == (kind, kind)
 
 
-# stand-ins and texts to start from
+# shipped models in other roles, and examples
 
 
-def test_the_shown_model_stands_in_for_itself_and_else_the_first_that_suits(
+def test_the_shown_model_takes_its_own_role_and_otherwise_the_first_that_fits(
     monkeypatch, scope: Scope, trace: Trace
 ) -> None:
     others = {name: letters("recurrent") for name in ("eng-fra-bahdanau", "eng-fra")}
@@ -463,20 +465,20 @@ def test_examples_are_texts_that_the_model_can_read(monkeypatch, scope: Scope) -
     monkeypatch.setattr(Scope, "examples", property(lambda self: ["abcde" * 9]))
     assert examples.example_choices(scope) == [
         ("abcde" * 9)[:12]
-    ]  # with its end mark 13 tokens, as many as it reads
+    ]  # with its end token 13 tokens, as many as it reads
     monkeypatch.setattr(Scope, "examples", property(lambda self: []))
     assert examples.example_choices(letters(n_ctx=64))[0] == "She is reading a book."
 
 
-# what a live session remembers
+# the state of a live session
 
 
-def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
+def test_a_desk_keeps_generated_texts_as_drafts(scope: Scope) -> None:
     session = LiveSession()
     session.scope = scope
     own, given = scope.run("abc"), scope.run("abc", "ed")
     session.show(CurrentRun(scope, given))
-    assert session.draft_tokens(scope) == ()  # what was given is not what it wrote
+    assert session.draft_tokens(scope) == ()  # a given text is not one that it generated
     session.show(CurrentRun(scope, own))
     session.show(CurrentRun(scope, own))
     assert session.draft_tokens(scope) == (own.streams["target"].ids[1:],)
@@ -489,11 +491,11 @@ def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
 
 @pytest.mark.parametrize(("family", "texts", "under"), [
     ("transformer", ("abc", "ed"), ("4 of at most 13 tokens.", "3 of at most 13 tokens.")),
-    ("gpt", ("abc", "ed"), ("6 of at most 13 tokens.", "")),      # one row of tokens, told once, under its first box
+    ("gpt", ("abc", "ed"), ("6 of at most 13 tokens.", "")),      # one row of tokens, described once, under its first box
     ("gpt", (" ", "ed"), ("The text is empty; type some text.", "")),
     ("transformer", ("abc", "abcde" * 3), ("", "The target has 16 tokens; this model reads at most 13.")),
 ])  # fmt: skip
-def test_under_each_box_stands_how_long_its_row_is_or_what_is_wrong(
+def test_under_each_box_is_the_length_of_its_row_or_the_error(
     family: str, texts: tuple, under: tuple
 ) -> None:
     session = LiveSession()
@@ -506,11 +508,11 @@ def test_under_each_box_stands_how_long_its_row_is_or_what_is_wrong(
 
 
 @pytest.mark.parametrize(("base", "path"), [("", "/live"), ("a/b/", "/a/b/live")])
-def test_where_the_socket_is(monkeypatch, base: str, path: str) -> None:
+def test_the_address_of_the_socket(monkeypatch, base: str, path: str) -> None:
     monkeypatch.setattr(live.st, "get_option", lambda name: base)
     assert live_route.socket_path() == path
 
 
-def test_a_message_as_it_is_sent_is_read() -> None:
+def test_a_message_is_parsed_as_it_is_sent() -> None:
     for sent in ('{"texts": ["a", "b"]}', '{"more": 1, "texts": ["a", "b"]}'):
         assert live_route._texts({"type": "websocket.receive", "text": sent}) == ("a", "b")

@@ -1,4 +1,4 @@
-"""The section Patch of an image and of a sound: its numbers are those of the library's own module, patched by hooks."""
+"""The section Patch for an image and for a sound: its numbers are those of the library's own module, patched by hooks."""
 
 import re
 from collections.abc import Callable
@@ -88,7 +88,7 @@ def first(output: Any) -> Tensor:
 def patched_cell(
     module: nn.Module, logits: Library, files: tuple[FieldFile, FieldFile], path: str, i: int
 ) -> Tensor:
-    """The logits of the first file, with position i of what a layer gives taken from the second."""
+    """Return the logits of the first file with position i of a layer's output taken from the second."""
     layer, seen = module.get_submodule(path), []
     look = layer.register_forward_hook(lambda m, given, out: seen.append(first(out).clone()))
     logits(files[1])
@@ -109,7 +109,7 @@ def patched_cell(
 def patched_head(
     module: nn.Module, logits: Library, files: tuple[FieldFile, FieldFile], path: str, h: int
 ) -> Tensor:
-    """The logits of the first file, with a slice of what W_O (of this path) reads from the second."""
+    """Return the logits of the first file with head h of the input of W_O (at this path) taken from the second."""
     w_o, seen = module.get_submodule(path), []
     look = w_o.register_forward_pre_hook(lambda m, given: seen.append(given[0].clone()))
     logits(files[1])
@@ -128,7 +128,7 @@ def patched_head(
 
 
 def measured(two: Two, logits: Tensor) -> float:
-    """A difference of two logits, or a log-probability, in this run's row."""
+    """Return a difference of two logits, or a log-probability, in this run's row."""
     row, option = logits[two.row].double(), two.decision.option
     if two.rival is None:
         return float(row.log_softmax(-1)[option])
@@ -144,7 +144,7 @@ def check_panels(
     heads: list[tuple[str, str, int]],
     stream: str = "",
 ) -> None:
-    """Cells (layer's path, position) and heads (attention, path of W_O, head), both ways."""
+    """Check cells (layer's path, position) and heads (attention, path of W_O, head), in both directions."""
     two, this = both(run, second), next(iter(run.trace.fields.values()))
     drawn = patch_section_payloads(run, choices(second, stream=stream))
     for panel, files in zip(
@@ -207,7 +207,7 @@ def test_parts_of_a_sound_are_those_of_the_library_patched_by_hooks(
     )  # fmt: skip
 
 
-def test_what_is_said_is_said_of_images_and_sounds(folders: dict[str, Path]) -> None:
+def test_the_sentences_speak_of_images_and_sounds(folders: dict[str, Path]) -> None:
     for name, one, noun in (
         (VIT, example(EXAMPLES[0]), "image"),
         (WHISPER, example_sound(SOUND_EXAMPLES[0]), "sound"),
@@ -230,7 +230,7 @@ def test_what_is_said_is_said_of_images_and_sounds(folders: dict[str, Path]) -> 
         assert same[PATCH_NOTE]["rows"][0][1] == say.same_inputs(noun)
 
 
-def test_of_a_long_image_the_patches_that_differ_most_and_the_answering_token_are_tried(
+def test_in_a_long_image_the_most_different_patches_and_the_answering_token_are_tried(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, second = run_of(folders[VIT], example(EXAMPLES[0])), example(EXAMPLES[1])
@@ -268,7 +268,7 @@ def test_sounds_of_different_lengths_are_aligned_in_time(tmp_path: Path) -> None
     assert not [line for look, line in drawn["checks"]["rows"] if look == "failed"]
 
 
-def test_outputs_of_attentions_alone_are_numbered_by_layer_and_do_not_make_the_other_run(
+def test_outputs_of_attentions_alone_are_numbered_by_layer_and_do_not_give_the_other_run(
     folders: dict[str, Path],
 ) -> None:
     run = run_of(folders[DINO], example(EXAMPLES[0]))

@@ -1,4 +1,4 @@
-"""The gradient's guesses in the section Patch: their points are heads, their sentence follows from them, and a check holds the largest."""
+"""The gradient's estimates in the section Patch: a point per head, a sentence that follows from them, and a check of the largest."""
 
 import re
 from dataclasses import replace
@@ -62,7 +62,7 @@ def test_the_largest_guess_is_the_slope_of_two_passes(name: str) -> None:
     assert any(look == "passed" and say.SLOPE_NAME in line for look, line in lines)
 
 
-def test_a_guess_turned_round_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guess_with_the_wrong_sign_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = patch_gradient.cache.cached_estimated_effects
     monkeypatch.setattr(
         patch_gradient.cache,
@@ -129,7 +129,7 @@ def test_the_table_holds_the_guess_of_each_head() -> None:
     assert plain == head[:-1]
 
 
-def test_a_taken_head_is_marked() -> None:
+def test_a_patched_head_is_marked() -> None:
     two = both("eng-fra")
     site = "decoder.layers.2.cross_attn"
     edit = two.patch("enough", patch_gradient.Where(site=site, heads=(5,)))
@@ -139,7 +139,7 @@ def test_a_taken_head_is_marked() -> None:
     assert not any(p["taken"] for p in panels[0]["points"])
 
 
-def test_no_guess_of_a_model_in_half_precision_is_checked_by_a_small_step(tmp_path: Path) -> None:
+def test_a_guess_in_half_precision_is_not_checked_by_a_small_step(tmp_path: Path) -> None:
     BY_NAME["LlamaForCausalLM"].make().to(torch.bfloat16).save_pretrained(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     run = CurrentRun(scope, scope.run("5 6 7 8 9"))

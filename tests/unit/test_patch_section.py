@@ -1,4 +1,4 @@
-"""The section Patch: its numbers are those of patched runs, its sentences say which way they point, and its examples hold."""
+"""The section Patch: its numbers are those of patched runs, its sentences give the right direction, and its examples work."""
 
 import re
 from dataclasses import replace
@@ -24,7 +24,7 @@ from viz_app.views.interventions.patch_payloads import PATCH_NOTE, patch_section
 from viz_app.views.interventions.patch_runs import Two, level, two_runs
 from viz_app.views.interventions.second_text import propose_second_text
 
-# model → this text and another of as many tokens
+# model → a text and another one with as many tokens
 TEXTS = {
     "eng-fra": (("The cat is black.",), ("The dog is black.",)),
     "gpt": (("The boy said that",), ("The girl said that",)),
@@ -61,7 +61,7 @@ def both(name: str, second: tuple[str, ...] = ()) -> Two:
 
 
 def value(two: Two, side: str, trace: Trace) -> float:
-    """What is measured, by hand: two logits, or one log-probability in float64."""
+    """Return the measured value by hand: the difference of two logits, or one log-probability in float64."""
     metric = two.metric(side)
     row = logits_of(trace.outputs)[metric.position].double()
     if two.rival is None:
@@ -92,7 +92,7 @@ def test_each_number_is_a_run_with_one_patch(name: str, side: str) -> None:
 
 
 def values_of(trace: Trace) -> tuple:
-    """The fields of a run; of a translation the rows that it read."""
+    """Return the fields of a run; for a translation the rows that it read."""
     if "target" in trace.streams:
         return tuple(trace.streams.values())
     return tuple(trace.fields.values())
@@ -108,8 +108,8 @@ def test_every_check_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_share_of_the_whole_gap_is_one(name: str) -> None:
-    """Both ways: of the input of all tokens that differ, or of the last layer where the answer is read."""
+def test_patching_everything_closes_the_whole_gap(name: str) -> None:
+    """In both directions, the patch is the input of all differing tokens, or the last layer where the answer is read."""
     two = both(name)
     assert two.gap == pytest.approx(
         value(two, "needed", two.this.trace) - value(two, "enough", two.other.trace), abs=1e-4
@@ -132,7 +132,7 @@ def test_one_changed_word_is_enough_at_the_input() -> None:
         assert [x for i, x in enumerate(shares) if i != 1] == [0.0] * (len(shares) - 1)
 
 
-def test_the_picture_names_what_is_measured() -> None:
+def test_the_picture_names_the_measured_quantity() -> None:
     two = both("eng-fra")
     drawn = patch_section_payloads(run_of("eng-fra"), choices("eng-fra"))["patch"]
     this, other = (level(two.metric(s), two.sides(s)[0].trace) for s in ("needed", "enough"))
@@ -184,7 +184,7 @@ def test_files_name_both_texts_of_both_runs() -> None:
         assert (about["other run's text"], about["other run's second text"]) == theirs
 
 
-def test_files_name_what_is_hidden_in_both_runs() -> None:
+def test_files_name_the_hidden_tokens_of_both_runs() -> None:
     scope = models.load("bert", device="cpu")
     run = CurrentRun(scope, scope.run("I am very old, said the dog.", None, (4,)))
     (file,) = patch.PATCHING.files(run, choices("bert", second=("I am not old, said the dog.",)))
@@ -209,7 +209,7 @@ def test_the_sentence_names_the_strongest_cell_and_its_direction(name: str) -> N
         assert panel["sentence"].startswith(f"{place} {way} it by {abs(effect):.2f}")
 
 
-def test_a_direction_turned_round_is_said_turned_round() -> None:
+def test_a_reversed_direction_reverses_the_sentence() -> None:
     assert "lowers it by 1.00" in say.strongest_part_sentence("Here", -1.0, "logits")
     assert "raises it by 1.00" in say.strongest_part_sentence("Here", 1.0, "logits")
     assert say.strongest_part_sentence("Here", 0.5, "share") == "Here takes away 50 % of the gap."
@@ -230,8 +230,8 @@ def test_a_direction_turned_round_is_said_turned_round() -> None:
 
 
 @pytest.mark.parametrize("unit", ["difference", "share"])
-def test_rounding_is_no_effect_of_a_part(unit: str) -> None:
-    """The tokens that both texts begin with are the same in a causal model."""
+def test_rounding_errors_are_not_an_effect_of_a_part(unit: str) -> None:
+    """In a causal model, the tokens of the common beginning have the same states."""
     scope = models.load("gpt", device="cpu")
     run, asked = CurrentRun(scope, scope.run("The boy")), choices("gpt", unit=unit)
     panels = patch_section_payloads(run, replace(asked, second=("The boy said that",)))["patch"]
@@ -242,8 +242,8 @@ def test_rounding_is_no_effect_of_a_part(unit: str) -> None:
     assert not any("part" in sentence for sentence in rest)
 
 
-def test_a_patched_state_of_a_recurrence_goes_on_as_by_hand() -> None:
-    """What [start] leaves behind decides the noun, which is written one token later."""
+def test_a_patched_state_of_a_recurrence_propagates_as_by_hand() -> None:
+    """The state after [start] decides the noun, which is written one token later."""
     run, two = run_of("eng-fra-rnn"), both("eng-fra-rnn")
     drawn = patch_section_payloads(run, choices("eng-fra-rnn", stream="target"))["patch"]
     grid = drawn["panels"][0]["grid"]
@@ -276,7 +276,7 @@ def test_a_patched_state_of_a_recurrence_goes_on_as_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", ["eng-fra-rnn", "eng-fra-bahdanau"])
-def test_all_states_in_one_pass_are_each_a_run_of_its_own(name: str) -> None:
+def test_each_state_of_one_pass_equals_a_separate_run(name: str) -> None:
     two, scope = both(name), run_of(name).scope
     trace, other = two.this.trace, two.other.trace
     for stream in ("source", "target"):
@@ -317,7 +317,7 @@ def test_a_token_between_two_patches_is_reached_too() -> None:
 
 
 @pytest.mark.parametrize(("name", "is_causal"), [("gpt", True), ("eng-fra", False)])
-def test_the_reach_is_what_the_patch_moves(name: str, is_causal: bool) -> None:
+def test_the_reach_is_what_the_patch_changes(name: str, is_causal: bool) -> None:
     run, two = run_of(name), both(name)
     grid = grids(run.scope, run.trace, "residual")[0]
     edit = two.patch("needed", Where(activation=grid.names[1], queries=(2,)))
@@ -343,7 +343,7 @@ def test_the_reach_is_what_the_patch_moves(name: str, is_causal: bool) -> None:
     ]  # fmt: skip
 
 
-def test_the_other_run_is_patched_where_its_side_is_chosen() -> None:
+def test_the_other_run_is_patched_if_its_side_is_chosen() -> None:
     run, two = run_of("eng-fra"), both("eng-fra")
     name = "encoder.layers.2.resid_post"
     edits = tuple(two.patch("enough", Where(activation=name, queries=(i,))) for i in range(6))
@@ -387,7 +387,7 @@ MARY, JOHN = TEXTS["bert-where"][0], "Where is John now?"
 def test_spans_of_texts_of_different_lengths_are_compared_at_their_tokens(
     second: tuple[str, str], side: str
 ) -> None:
-    """What is measured, by the words of the answers, and a cell by a run with one patch."""
+    """The measured value is named by the words of the answers, and a cell equals a run with one patch."""
     two = both("bert-where", second)
     base, _ = two.sides(side)
     tokens = base.trace.streams["text"].tokens
@@ -415,13 +415,13 @@ def test_spans_of_texts_of_different_lengths_are_compared_at_their_tokens(
     assert grid["effects"][1][i] == pytest.approx(change, abs=2e-4)
 
 
-def test_an_answer_without_a_counterpart_is_said_to_have_none() -> None:
+def test_an_answer_without_a_counterpart_is_reported() -> None:
     second = (MARY[0], "John moved to the garden.")
     drawn = patch_section_payloads(run_of("bert-where"), choices("bert-where", second=second))
     assert drawn[PATCH_NOTE]["rows"][0][1] == say.NO_COUNTERPART
 
 
-def test_a_patch_from_an_earlier_text_names_it_and_is_not_drawn_as_taken() -> None:
+def test_a_patch_from_an_earlier_text_is_named_and_not_drawn_as_applied() -> None:
     run, earlier = run_of("eng-fra"), both("eng-fra")
     where = Where(activation="encoder.layers.1.resid_post", queries=(1,))
     edit = earlier.patch("needed", where)
@@ -439,7 +439,7 @@ def test_a_patch_from_an_earlier_text_names_it_and_is_not_drawn_as_taken() -> No
     ("second", "why"),
     [(("",), say.EMPTY), (("  ",), say.EMPTY), (("The cat is black.",), say.same_inputs("text")), (("word " * 600,), "tokens")],
 )  # fmt: skip
-def test_a_second_text_that_cannot_be_used_is_named_and_the_last_picture_stays(
+def test_an_unusable_second_text_is_reported_and_the_last_picture_stays(
     second: tuple[str, ...], why: str
 ) -> None:
     run = run_of("eng-fra")
@@ -454,7 +454,7 @@ def test_a_second_text_that_cannot_be_used_is_named_and_the_last_picture_stays(
 
 
 @pytest.mark.parametrize("name", ["gpt", "eng-fra", "bert"])
-def test_of_long_texts_the_first_that_differ_and_the_last_are_tried(
+def test_in_long_texts_the_first_differing_tokens_and_the_last_are_tried(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = patch_section_payloads(run_of(name), choices(name))["patch"]
@@ -479,7 +479,7 @@ def test_of_long_texts_the_first_that_differ_and_the_last_are_tried(
 
 
 @pytest.mark.parametrize("name", ["eng-fra", "gpt", "bert", "xlnet", "dates", "gpt-sentiment"])
-def test_the_second_text_begins_with_one_of_the_same_length(name: str) -> None:
+def test_the_default_second_text_has_the_same_length(name: str) -> None:
     scope = models.load(name, device="cpu")
     for example in readable_examples(scope)[:1]:
         trace = scope.run(*example)
@@ -492,7 +492,7 @@ def test_the_second_text_begins_with_one_of_the_same_length(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*TEXTS, "dates"])
 def test_each_pair_offered_shows_what_its_label_says(name: str) -> None:
-    """One word differs, the answers part, and some head carries part of the difference both ways."""
+    """One word differs, the answers differ, and some head carries part of the difference in both directions."""
     scope = models.load(name, device="cpu")
     run = CurrentRun(scope, scope.run(*readable_examples(scope)[0]))
     every = list(findings.pairs(run))
@@ -543,7 +543,7 @@ def test_the_head_of_a_rule_is_that_of_the_live_run(name: str) -> None:
         assert f"{values[best]:.2f}" in one.about
 
 
-def test_patches_come_back_from_the_address() -> None:
+def test_patches_are_restored_from_the_address() -> None:
     two = both("eng-fra")
     edits = (
         two.patch("enough", Where(activation="encoder.layers.1.resid_post", queries=(2,))),
@@ -555,7 +555,7 @@ def test_patches_come_back_from_the_address() -> None:
     assert state.OTHER_EDITS.read(state.OTHER_EDITS.format((off,))[0]) == ()
 
 
-def test_a_model_whose_attention_is_given_has_nothing_to_take() -> None:
+def test_a_model_with_returned_attention_only_has_nothing_to_patch() -> None:
     assert not isinstance(patch.find_patch(run_of("eng-fra")), str)
     two = both("eng-fra")
     assert isinstance(
@@ -567,7 +567,7 @@ def test_a_model_whose_attention_is_given_has_nothing_to_take() -> None:
     ("name", "title"),
     [("eng-fra", "Residual stream"), ("dates-bahdanau", "States"), ("dates-stacked", "States")],
 )
-def test_states_are_called_a_stream_only_where_layers_add_to_one(name: str, title: str) -> None:
+def test_states_are_called_a_stream_only_if_layers_add_to_it(name: str, title: str) -> None:
     assert say.part_title("residual", has_stream(run_of(name).scope)) == title
 
 

@@ -1,4 +1,4 @@
-"""Parts of other runs put into a run: heads over held-out texts, and patches."""
+"""Parts of other runs put into a run: mean head outputs over held-out texts, and patches."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def scopes() -> dict[str, Scope]:
 
 
 def equal(a: Trace, b: Trace) -> bool:
-    """Bit for bit."""
+    """Return whether two values are equal bit for bit."""
     last = list(a.activations)[-1]
     answers = [(a.activations[last].value, b.activations[last].value)]
     for name, output in a.outputs.items():
@@ -41,14 +41,14 @@ def test_a_run_patched_with_itself_is_unchanged_bit_for_bit(scopes, family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_with_everything_patched_it_is_the_other_run(scopes, family):
+def test_patching_everything_gives_the_other_run(scopes, family):
     scope = scopes[family]
     run, other = (scope.run(*fields(scope, text)) for text in (TEXT, OTHER))
     assert not equal(run, other)
     first = scope.model.streams[0]
     names = [n for n, a in run.activations.items() if a.axes[1] == first and "embedding" in n]
     patched = scope.run(*fields(scope, TEXT), edits=[Patch(n, from_run=other) for n in names])
-    if family != "xlnet":  # whose two streams begin in other places too
+    if family != "xlnet":  # whose two streams begin at different positions, too
         assert equal(patched, other)
     every = [Patch(name, from_run=other) for name in run.activations]
     every += [Patch(name, from_run=other) for name in run.attention]
@@ -56,7 +56,7 @@ def test_with_everything_patched_it_is_the_other_run(scopes, family):
     assert equal(everything, other)
 
 
-def test_a_missing_target_is_that_of_the_run_itself(scopes):
+def test_a_missing_target_is_the_one_of_the_run_itself(scopes):
     scope = scopes["transformer"]
     run = scope.run("abcd")
     other = scope.run("bagc", run.streams["target"])
@@ -66,7 +66,7 @@ def test_a_missing_target_is_that_of_the_run_itself(scopes):
     assert equal(scope.run("abcd", edits=[cross]), other)
 
 
-def test_an_alignment_says_which_position_takes_from_which(scopes):
+def test_an_alignment_defines_which_position_takes_from_which(scopes):
     scope, name = scopes["gpt"], "decoder.layers.1.self_attn"
     run, other = scope.run("abcde"), scope.run("gfab")
     patch = Patch(name, head=1, from_run=other, alignment=((1, 3), (4, 0)))
@@ -176,7 +176,7 @@ def test_the_same_numbers_generated_and_in_one_pass(scopes):
     )
 
 
-def test_numbers_that_are_missing_are_never_made_up(scopes):
+def test_missing_numbers_are_never_made_up(scopes):
     scope = scopes["gpt"]
     with pytest.raises(RuntimeError, match="pass the edit through Scope.with_material"):
         list(greedy(scope.model, scope.input_ids("abc"), edits=[HeadOff(baseline="mean")]))
@@ -203,7 +203,7 @@ SITE, RESID = "decoder.layers.0.self_attn", Where(activation="decoder.layers.0.r
         (HeadOff(baseline="mean", texts=("",)), "the text is empty"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_taken_from_another_run(scopes, edit, message):
+def test_parts_that_cannot_be_taken_from_another_run(scopes, edit, message):
     with pytest.raises(ValueError, match=message):
         scopes["gpt"].run("abc", edits=[edit])
 
@@ -231,6 +231,6 @@ def test_too_few_texts_of_the_same_length(scopes):
         ),
     ],
 )
-def test_an_edit_that_says_nothing(make, message):
+def test_incomplete_edits_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -18,7 +18,7 @@ from models.percent import percent
         (0.9964, 0, "99.6 %"),
         (0.9999956, 0, ">99.99 %"),
         (0.9999956, 1, ">99.99 %"),
-        (1.304, 0, "130 %"),  # by how much a vector changed
+        (1.304, 0, "130 %"),  # the relative change of a vector
     ],
 )
 def test_only_0_and_1_are_0_and_100_percent(share: float, digits: int, text: str) -> None:
@@ -26,7 +26,7 @@ def test_only_0_and_1_are_0_and_100_percent(share: float, digits: int, text: str
 
 
 @pytest.mark.parametrize("digits", [0, 1, 2])
-def test_what_is_written_lies_close_to_the_share(digits: int) -> None:
+def test_the_percentage_is_close_to_the_share(digits: int) -> None:
     for n in range(1, 10_000):
         text = percent(n / 10_000, digits)
         assert float(text.strip("<> %")) == pytest.approx(n / 100, abs=0.5 * 0.1**digits + 1e-9)

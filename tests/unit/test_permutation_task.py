@@ -1,4 +1,4 @@
-"""The task of factorisation orders: rows, orders, what is predicted of them, the scores; and its commands."""
+"""The task of factorisation orders: rows, orders, predicted tokens, scores; and its commands."""
 
 import json
 import math
@@ -28,7 +28,7 @@ SIZES = {"d_model": 24, "n_heads": 2, "n_layers": 1, "n_ctx": N_CTX, "dropout": 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Lines of 2 to 9 words, and paragraphs of which many are longer than a row."""
+    """Lines of 2 to 9 words, and paragraphs, many of them longer than a row."""
     folder, rng = tmp_path_factory.mktemp("texts"), random.Random(3)
     line = lambda least, most: " ".join(rng.choices(WORDS, k=rng.randint(least, most)))  # noqa: E731
     book, table = folder / "book.txt", folder / "lines.tsv"
@@ -51,7 +51,7 @@ def epoch(task: PermutationTask, seed: int = 1) -> list[Ordered]:
 
 
 def test_an_epoch_holds_every_token_of_the_training_documents_once(task):
-    """Whatever is cut and put together, in whole rows no longer than the model reads."""
+    """However documents are cut and joined, rows are full and no longer than the context."""
     rows = epoch(task)
     counted = Counter(token for ids, *_ in rows for token in ids)
     assert counted == Counter(
@@ -67,7 +67,7 @@ def test_an_epoch_holds_every_token_of_the_training_documents_once(task):
 
 
 def test_every_row_has_a_whole_order_drawn_anew(task):
-    """A permutation; over many rows each position is as often early as late; another epoch and another seed draw others."""
+    """The order is a permutation; over many rows each position is early as often as late; other epochs and seeds draw other orders."""
     rows = [row for row in epoch(task) if len(row[0]) == 8]
     assert all(sorted(ranks) == list(range(8)) for _, ranks, _, _ in rows)
     assert len({tuple(ranks) for _, ranks, _, _ in rows}) == len(rows) > 20
@@ -82,7 +82,7 @@ def test_two_documents_of_a_row_are_neighbours_in_segments_of_their_own(task):
     follows = {tuple(first): tuple(second) for first, second in pairwise(documents)}
     both = [(ids, segments) for ids, _, segments, _ in epoch(task) if 1 in segments]
     share = 2 * len(both) / len(documents)
-    assert IN_TWO < share < 3 * IN_TWO  # of each pair both are taken
+    assert IN_TWO < share < 3 * IN_TWO  # both documents of each pair are used
     for ids, segments in both:
         start = segments.index(1)
         assert segments == [0] * start + [1] * (len(ids) - start)
@@ -91,7 +91,7 @@ def test_two_documents_of_a_row_are_neighbours_in_segments_of_their_own(task):
 
 @pytest.mark.parametrize(("k", "predicted"), [(1, 13), (2, 6), (3, 4), (6, 2), (40, 1)])
 def test_the_last_of_an_order_is_predicted(task, files, k, predicted):
-    """The last 1/K of the thirteen, at least one: those whose turn comes last, and no others."""
+    """These are the last 1/K of the thirteen tokens in the order, at least one, and no others."""
     short = PermutationTask(files, predict_last=k, tokenizer=task.tokenizer, n_ctx=N_CTX)
     ids, ranks, _, labels = short._ordered(list(range(20, 33)), [], random.Random(4))
     asked = [i for i, label in enumerate(labels) if label != NO_LABEL]
@@ -105,13 +105,13 @@ def test_the_last_of_an_order_is_predicted(task, files, k, predicted):
     )  # the first drawn is the first predicted
 
 
-def test_from_left_to_right_if_so_asked(task, files):
+def test_an_order_from_left_to_right_on_request(task, files):
     straight = PermutationTask(files, order="left to right", tokenizer=task.tokenizer, n_ctx=N_CTX)
     assert all(ranks == list(range(len(ranks))) for _, ranks, _, _ in epoch(straight))
 
 
 def test_a_batch_is_what_the_model_reads(task):
-    """The same loss as each row alone: padding stands behind every order and has no label."""
+    """The loss equals that of each row alone: padding comes last in every order and has no label."""
     rows = [row for row in epoch(task) if 1 in row[2]][:2] + [
         row for row in epoch(task) if len(row[0]) == N_CTX
     ][:1]
@@ -138,7 +138,7 @@ def test_a_batch_is_what_the_model_reads(task):
 
 
 def test_the_scores_are_those_of_held_out_text(task):
-    """Each row in the order drawn for it, and from left to right, by the model called row by row; the unigram by counting."""
+    """The model is called row by row, in the order drawn for each and from left to right; the unigram is counted."""
     model = random_xlnet(vocab_size=task.tokenizer.vocab_size, n_ctx=N_CTX)
     done = []
     found = task.evaluate(model, 9, progress=lambda n, total: done.append((n, total))).measures
@@ -174,7 +174,7 @@ def test_the_scores_are_those_of_held_out_text(task):
 
 
 def test_a_small_model_learns_to_fill_from_both_sides(tmp_path):
-    """Rows of one word said five times: whatever the order, all but the first to be predicted are known from any other."""
+    """Each row is one word five times: in any order, every token but the first predicted one is known from any other."""
     file, rng = tmp_path / "said.tsv", random.Random(5)
     file.write_text(
         "\n".join(
@@ -214,12 +214,12 @@ def test_a_small_model_learns_to_fill_from_both_sides(tmp_path):
         ({"tokens": "words"}, "tokens must be byte pairs or characters, not 'words'"),
     ],
 )
-def test_a_setting_that_is_none_is_refused(files, settings, message):
+def test_an_invalid_setting_is_refused(files, settings, message):
     with pytest.raises(DataError, match=message):
         open_task("permutation", files, **settings)
 
 
-def test_data_that_is_none_is_refused(tmp_path):
+def test_invalid_data_are_refused(tmp_path):
     with pytest.raises(
         DataError, match=r"permutation needs one or several files of text \(--data FILE …\)"
     ):
@@ -308,7 +308,7 @@ def test_it_is_evaluated_and_inspected(trained, files, capsys):
     assert (status, "permutation" in text, "content_attn.W_R.weight" in text) == (0, True, True)
 
 
-def test_its_predictions_are_told_in_the_order_asked_for(trained, capsys):
+def test_its_predictions_are_printed_in_the_requested_order(trained, capsys):
     scope, text, order = models.load(trained, device="cpu"), "bal ban", [2, 0, 3, 1]
     assert len(scope.encode(text)["text"].ids) == 4
     output = scope.run(text, order=order).outputs["token in order"]

@@ -1,4 +1,4 @@
-"""The measurements of position tables, and the shuffle test, against what can be worked out by hand."""
+"""The measurements of position tables and the shuffle test, against computations by hand."""
 
 import math
 from dataclasses import replace
@@ -59,7 +59,7 @@ def test_an_unknown_formula_is_an_error():
         formula_table("rotary", 3, 4)
 
 
-def test_wavelengths_are_where_a_dimension_comes_round():
+def test_a_wavelength_is_the_period_of_a_dimension():
     waves = wavelengths("paper", 6)
     assert waves.tolist() == pytest.approx(
         [2 * math.pi * 10000 ** (i / 3) for i in (0, 0, 1, 1, 2, 2)]
@@ -80,7 +80,7 @@ def test_a_shift_is_one_rotation(formula, k):
 
 
 def test_no_matrix_shifts_the_sines():
-    """PE(0) = 0, so whatever the matrix, position 0 misses PE(k) by all of it; the best one cannot beat that."""
+    """PE(0) = 0, so with any matrix the error at position 0 is all of PE(k); the best matrix cannot beat that."""
     n, k = 53, 7
     table = formula_table("sin-sin", n + k, 14)
     assert table[0].abs().max() == 0
@@ -89,7 +89,7 @@ def test_no_matrix_shifts_the_sines():
     assert rotation_miss("sin-sin", k, n, 14) >= best_linear_miss("sin-sin", k, n, 14) > 0.1
 
 
-def test_sizes_that_measure_nothing_are_errors():
+def test_sizes_with_nothing_to_measure_are_errors():
     with pytest.raises(ValueError, match="d_model must be even to pair its dimensions, not 7"):
         rotation_matrix("paper", 1, 7)
     with pytest.raises(ValueError, match=r"n \(27\) must be at least twice d_model \(14\)"):
@@ -99,7 +99,7 @@ def test_sizes_that_measure_nothing_are_errors():
 
 
 def test_similarity_by_distance():
-    """For pairs (sin, cos) it is Σ cos(k/10000^e), whatever the place; for sines the place matters."""
+    """For pairs (sin, cos) it is Σ cos(k/10000^e) at any position; for sines alone the position matters."""
     similarity = similarity_by_distance(formula_table("paper", 17, 6))
     by_hand = [sum(math.cos(k / 10000 ** (i / 3)) for i in range(3)) for k in range(17)]
     assert similarity.mean.tolist() == pytest.approx(by_hand)
@@ -112,8 +112,8 @@ def test_similarity_by_distance():
     )  # distance 0: 0 … |PE|²
 
 
-def test_positions_alias_when_the_waves_come_round():
-    """One pair has a wavelength of 2π: position 44 is almost 0 again (44 ≈ 7·2π), and 6 is nearer to 0 than 1 is."""
+def test_positions_alias_after_a_full_period():
+    """A single pair has a wavelength of 2π: position 44 is almost 0 again (44 ≈ 7·2π), and 6 is nearer to 0 than 1 is."""
     found = neighbours(formula_table("paper", 45, 2))
     assert found.closest_pair == (0, 44)
     assert found.least == pytest.approx(2 * math.sin((44 - 14 * math.pi) / 2), abs=1e-9)
@@ -125,7 +125,7 @@ def test_neighbours_by_hand():
     found = neighbours(torch.tensor([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, 5.0]]))
     assert found.nearest.tolist() == [2, 0, 0, 2]
     assert found.distance.tolist() == [1, 3, 1, 4]
-    assert found.aliased == 2  # 0 ↔ 2; positions 1 and 3 are nearest to one beside them
+    assert found.aliased == 2  # 0 ↔ 2; positions 1 and 3 are nearest to an adjacent one
 
 
 def test_most_dimensions_of_the_doubled_exponent_stand_still():
@@ -135,7 +135,7 @@ def test_most_dimensions_of_the_doubled_exponent_stand_still():
 
 
 def turned(row: np.ndarray, k: int, exponents: list[float]) -> np.ndarray:
-    """A position vector whose pairs (sin, cos) are turned by k/10000^e, through complex numbers."""
+    """Rotate the pairs (sin, cos) of a position vector by k/10000^e, through complex numbers."""
     turn = np.array([np.exp(1j * k / 10000**e) for e in exponents])
     pairs = (row[1::2] + 1j * row[0::2]) * turn  # cos + i·sin, times e^(iφ)
     return np.stack([pairs.imag, pairs.real], axis=1).ravel()
@@ -143,8 +143,8 @@ def turned(row: np.ndarray, k: int, exponents: list[float]) -> np.ndarray:
 
 @pytest.mark.parametrize(("n", "n_fit"), [(19, 24), (31, 31)])
 @pytest.mark.parametrize("formula", FORMULAS)
-def test_every_measurement_again_in_numpy(formula, n, n_fit):
-    """4·d_model positions at the least, so that no matrix fits by luck."""
+def test_every_measurement_matches_numpy(formula, n, n_fit):
+    """There are at least 4·d_model positions, so that no matrix fits by chance."""
     m, d, k = measure_formula(formula, n, 6, 3), 6, 3
     assert (m.formula, m.shift, m.n_fit) == (formula, 3, n_fit)
     exponents = {
@@ -197,7 +197,7 @@ def test_the_length_is_the_root_of_the_mean_square_and_the_closest_pair_the_near
     assert neighbours(torch.tensor([[5.0], [9.0], [1.0], [0.5]])).closest_pair == (2, 3)
 
 
-def test_where_neighbours_tie_the_adjacent_one_counts():
+def test_of_tied_neighbours_the_adjacent_one_counts():
     """Position 2 is as near to 0 as to 3; position 3 as near to 1 as to 2."""
     found = neighbours(torch.tensor([[0.0], [4.0], [1.0], [2.0]]))
     assert found.nearest.tolist() == [2, 3, 3, 2]
@@ -221,7 +221,7 @@ def test_adding_is_concatenating_and_projecting():
 
 @pytest.mark.parametrize("how", ORDERS)
 @pytest.mark.parametrize("n", [1, 2, 3, 11])
-def test_an_order_names_each_place_once_and_keeps_the_end(how, n):
+def test_an_order_names_each_position_once_and_keeps_the_end(how, n):
     order = new_order(n, how, seed=3)
     assert sorted(order) == list(range(n))
     assert order[-1] == n - 1
@@ -270,8 +270,8 @@ def test_the_shuffle_test_against_two_runs_by_hand():
         assert float(test.change[-1, token]) == pytest.approx(float(by_hand), rel=1e-4)
 
 
-def test_every_stage_is_what_the_encoder_passed_through():
-    """The input with its positions, then each layer; of attention alone each sublayer; of an RNN each direction."""
+def test_every_stage_is_one_of_the_encoders():
+    """The stages are the input with its positions, then each layer; of attention-only models each sublayer; of an RNN each direction."""
     ids, order = random_ids(1, 7)[0].tolist(), (0, 2, 1, 3, 4, 5, 6)
     for model in (random_model(n_encoder_layers=2, norm="pre"), random_attention_only()):
         test = shuffle_test(model, ids, order)
@@ -322,7 +322,7 @@ def test_the_stages_of_an_rnn_are_its_directions(both_ways, stages):
     )  # read before the first moved token
 
 
-def test_positions_are_switched_off_on_a_view_only():
+def test_positions_are_switched_off_in_a_view_only():
     """The view shares every weight, adds zeros, and the model itself is not touched, not even while the view runs."""
     model = random_model(positions="learned")
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -346,7 +346,7 @@ def test_an_order_must_fit_the_text():
         shuffle_test(random_model(), [4, 5, 2], (0, 1))
 
 
-def test_tokens_change_places_within_their_text_and_special_ones_keep_theirs() -> None:
+def test_tokens_are_reordered_within_their_text_and_special_ones_stay() -> None:
     tokenizer = words_of("Mary went to the garden.")
     first, second = (
         tokenizer.encode("Mary went to", before="cls", after="sep"),

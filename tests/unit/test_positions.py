@@ -9,7 +9,7 @@ from models.layers.positions import Positions, sinusoidal
 
 
 @pytest.mark.parametrize(("n_ctx", "d_model"), [(17, 13), (19, 6)])
-def test_every_entry_is_the_papers(n_ctx, d_model):
+def test_every_entry_follows_the_papers_formula(n_ctx, d_model):
     table = sinusoidal(n_ctx, d_model)
     for pos in range(n_ctx):
         for j in range(d_model):
@@ -42,7 +42,7 @@ def test_kinds():
     assert torch.equal(Positions("sinusoidal", 11, 7)(11), sinusoidal(11, 7))
     assert (
         Positions("sinusoidal", 11, 7).state_dict() == {}
-    )  # a formula is not kept in a checkpoint
+    )  # a formula is not stored in a checkpoint
 
 
 def test_an_unknown_kind_is_an_error():

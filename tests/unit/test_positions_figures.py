@@ -1,4 +1,4 @@
-"""The Positions page's charts, checks and files: axes, colours and rows by hand; every check is shown to fail on forged numbers."""
+"""The charts, checks and files of the page Positions: axes, colours and rows by hand; every check fails on forged numbers."""
 
 import csv
 import html
@@ -53,7 +53,7 @@ SOURCE = Encoding("abc", (4, 5, 6, 2), ("a", "b", "c", "</s>"), ((0, 1), (1, 2),
 
 
 def paper(n: int, d: int) -> np.ndarray:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos of the same."""
+    """Return the paper's table: PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos of the same."""
     return np.array(
         [
             [(math.sin, math.cos)[j % 2](pos / 10000 ** ((j - j % 2) / d)) for j in range(d)]
@@ -63,7 +63,7 @@ def paper(n: int, d: int) -> np.ndarray:
 
 
 def turned(a: np.ndarray, k: int, misprint: bool = False) -> np.ndarray:
-    """Each pair of a vector turned by k / 10000^(2i/d); by the misprint, 2^i for 2i."""
+    """Rotate each pair of a vector by k / 10000^(2i/d); with the misprint, 2^i for 2i."""
     found = np.zeros_like(a)
     d = len(a)
     for i in range(0, d, 2):
@@ -149,7 +149,7 @@ def test_wavelengths() -> None:
 
 
 @pytest.mark.parametrize("look", [LIGHT, DARK])
-def test_a_signed_map_says_its_rows_columns_and_scale(look: Look) -> None:
+def test_a_signed_map_names_its_rows_columns_and_scale(look: Look) -> None:
     table = torch.tensor([[-3.0, 1.0, 0.5], [2.0, 0.0, -1.0]])
     figure = draw.heatmap(table, look, "The title", ("position", "dimension"), limit=4.0)
     (cells,) = figure.data
@@ -179,7 +179,7 @@ def test_maps_and_strips_carry_their_note() -> None:
         assert [one.text for one in made.layout.annotations] == ["model: m"]
 
 
-def test_a_note_stands_under_the_picture_which_grows_by_its_lines() -> None:
+def test_a_note_is_under_the_picture_which_grows_by_its_lines() -> None:
     note = "model: <b> & dates; fingerprint: 0123456789ab; training step: 4000"
     plain, noted = (
         frame.framed_figure([], LIGHT, "t", 300, 46, margin={"b": 80, "l": 61}, note=said).layout
@@ -201,7 +201,7 @@ def test_a_note_stands_under_the_picture_which_grows_by_its_lines() -> None:
     assert said.yshift < -50  # under the words of the axis
     assert 300 * (1 - plain.title.y) == pytest.approx(
         (300 + 46) * (1 - noted.title.y)
-    )  # the title stays where it was
+    )  # the title does not move
 
 
 def test_a_long_title_has_room_for_its_lines() -> None:
@@ -283,7 +283,7 @@ def test_a_pair_of_dimensions_in_its_plane() -> None:
     assert path["encoding"]["order"]["field"] == "position"
 
 
-def test_strips_stand_under_each_other_by_name() -> None:
+def test_strips_are_stacked_and_named() -> None:
     figure = draw.strips(
         {"x": torch.tensor([1.0, -2.0]), "p": torch.tensor([0.5, 0.0])}, LIGHT, "t", "dimension"
     )
@@ -385,12 +385,12 @@ def shuffled(
     by: float = 0.0,
     order: tuple[int, ...] = (1, 0, 2, 3),
 ) -> ShuffleTest:
-    """A forged test: every vector moved by this share of its length."""
+    """Return a forged shuffle test: every vector moved by this share of its length."""
     return ShuffleTest(order, stages, original, original * (1 + by))
 
 
 @pytest.mark.parametrize("stages", [("input", "layer 1"), ("input", "layer 1", "last LayerNorm")])
-def test_an_order_that_can_be_seen_and_another_run_fail(stages: tuple[str, ...]) -> None:
+def test_a_visible_order_and_another_run_fail(stages: tuple[str, ...]) -> None:
     original = torch.randn(len(stages), 4, 5)
     moved, still = shuffled(stages, original, 0.3), shuffled(stages, original, 5e-5)
     recorded = original[1]
@@ -412,8 +412,8 @@ def test_an_order_that_can_be_seen_and_another_run_fail(stages: tuple[str, ...])
     assert second.limit == pytest.approx(1e-5 * max(1.0, float(recorded.abs().max())))
 
 
-def test_a_state_that_knows_what_comes_later_fails() -> None:
-    """Tokens 2 and 3 of 6 change places: forwards nothing before 2 may move, backwards nothing behind 3."""
+def test_a_state_that_depends_on_later_tokens_fails() -> None:
+    """Tokens 2 and 3 of 6 are swapped: forwards nothing before 2 may move, backwards nothing after 3."""
     original = torch.ones(2, 6, 4)
     names = [
         "what is read before cannot change",
@@ -457,7 +457,7 @@ def test_a_state_that_knows_what_comes_later_fails() -> None:
     ]
     assert claims.recurrent_checks(test(2, 3), original * 8)[2].limit == pytest.approx(
         8e-5
-    )  # of float32, as large as the numbers
+    )  # rounding of float32, relative to the numbers
     one_way = ShuffleTest((0, 1, 3, 2, 4, 5), ("states",), original[:1], original[:1])
     assert list(verdicts(claims.recurrent_checks(one_way, original[:1]))) == [names[0], names[2]]
     same = ShuffleTest((0, 1, 2, 3, 4, 5), ("forwards", "backwards"), original, original * 2)
@@ -486,7 +486,7 @@ def test_sums_that_differ_fail() -> None:
     ) == [False, True]
 
 
-def test_queries_that_are_not_the_models_fail() -> None:
+def test_forged_queries_fail() -> None:
     q, bias = torch.randn(2, 4, 3), torch.randn(6)  # (head, query, d_head)
     product = torch.stack([q[:, i].flatten() for i in range(4)]) - bias
     both = Concatenated(product, product, product)
@@ -520,7 +520,7 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
                   {"kind": "map", "title": "with positions", "stages": list(stages), "array": "map0"},
                   {"kind": "map", "title": "positions switched off", "stages": list(stages), "array": "map1"}],
     }  # fmt: skip
-    assert arrays["map0"].shape == (4, 3)  # a row a token, a column a stage
+    assert arrays["map0"].shape == (4, 3)  # a row per token, a column per stage
     np.testing.assert_allclose(arrays["map0"], 0.25, rtol=1e-5)
     assert not arrays["map1"].any()
     header, arrays = unpack(shuffle.by_stage(SOURCE, tests, {"file": "ours.stages"}))
@@ -548,7 +548,7 @@ def changed(family: str, texts: tuple[str, ...], *edits: Edit) -> CurrentRun:
     return edited(CurrentRun(scope, scope.run(*texts)), edits)
 
 
-def test_the_shuffle_test_is_of_the_model_under_the_edits_of_its_heads() -> None:
+def test_the_shuffle_test_runs_the_model_under_its_head_edits() -> None:
     run = changed("transformer", ("abcde", "fg"), HeadOff(SELF), HeadOff(CROSS, head=1))
     choices = shuffle.ShuffleChoices("reversed", 0, True)
     pictures = shuffle.SHUFFLED.payloads(run, choices)
@@ -581,7 +581,7 @@ def test_a_shuffled_text_is_answered_under_the_edits_of_the_run() -> None:
     SetWeights(Where(site=SELF), cells=((1, 0.5),)), ZeroValue(SELF, token=1), HeadOff(SELF, baseline="offset"),
     HeadOff(Where(site=SELF, queries=(1,))),
 ])  # fmt: skip
-def test_no_order_is_tested_under_an_edit_of_positions(edit: Edit) -> None:
+def test_no_order_is_tested_under_an_edit_with_positions(edit: Edit) -> None:
     run = changed("transformer", ("abcde", "fg"), edit)
     assert shuffle.find_shuffle(run) == say.EDITS_POSITIONS
     assert shuffle.find_shuffle(run.original) is shuffle.SHUFFLED
@@ -590,7 +590,7 @@ def test_no_order_is_tested_under_an_edit_of_positions(edit: Edit) -> None:
 @pytest.mark.parametrize(("edit", "is_translated"), [
     (MaskChange(Where(kind="decoder_self"), block=((1, 0),)), True), (SetWeights(Where(site=CROSS), cells=((1, 0.5),)), False),
 ])  # fmt: skip
-def test_only_what_names_places_of_the_source_keeps_it_from_being_translated(
+def test_only_edits_that_name_source_positions_prevent_its_translation(
     edit: Edit, is_translated: bool
 ) -> None:
     run = changed("transformer", ("abcde", "fg"), edit)
@@ -603,7 +603,7 @@ def test_only_what_names_places_of_the_source_keeps_it_from_being_translated(
 @pytest.mark.parametrize(("value", "said"), [
     (0.0, "0"), (0.005, "0.01"), (0.0049, "5e-3"), (1.234, "1.23"), (3.2e-7, "3e-7"), (1e-12, "1e-12"),
 ])  # fmt: skip
-def test_a_change_as_people_read_it(value: float, said: str) -> None:
+def test_a_change_is_rounded_for_reading(value: float, said: str) -> None:
     assert change_text(value) == said
     assert number_labels(["a", "a"]) == ["0 a", "1 a"]
 
@@ -640,7 +640,7 @@ def test_the_table_and_its_measures_read_back() -> None:
 
 
 def test_the_comparison_reads_back() -> None:
-    """Each number by the formulas written out."""
+    """Each number follows from the formulas written out."""
     measures = [measure_formula(formula, 9, 6, 2) for formula in FORMULAS]
     rows = {
         row["formula"]: row

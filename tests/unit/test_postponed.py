@@ -1,5 +1,5 @@
 # ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
-"""A model that the URL names is being opened: the address stays, and what it says is not used up by the page that stands."""
+"""While a model from the URL is being opened, the address stays, and the page still shown does not consume its parameters."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -14,13 +14,13 @@ from viz_app.session.url_state import Address
 
 
 def drawn_meanwhile() -> None:
-    """A page of a model in which the URL's site is not: it has another one chosen."""
+    """Draw the page of a model that lacks the URL's site, so that it chooses another one."""
     assert url_state.get(FOCUS_SITE) == "a.site"
     url_state.set_value(FOCUS_SITE, "another")
     url_state.set_value(FOCUS_LOCK, "")
 
 
-def test_what_the_url_says_is_followed_again_when_the_model_stands(session: Session) -> None:
+def test_the_url_is_followed_again_once_the_model_is_open(session: Session) -> None:
     session.url = {"site": ["a.site"], "head": ["3"], "lock": ["q1"]}
     for _ in range(2):
         url_state.begin_page()
@@ -43,7 +43,7 @@ def test_what_the_url_says_is_followed_again_when_the_model_stands(session: Sess
     assert not url_state.is_url_driven()
 
 
-def test_a_picked_model_is_one_step_when_it_stands(session: Session) -> None:
+def test_a_picked_model_is_one_step_once_it_is_open(session: Session) -> None:
     session.run(
         lambda: (url_state.get(url_state.CHECKPOINT), url_state.get(FOCUS_SITE)),
         checkpoint="one",
@@ -67,7 +67,7 @@ def test_a_picked_model_is_one_step_when_it_stands(session: Session) -> None:
 
 
 @pytest.mark.parametrize("end", [url_state.publish, url_state.postpone])
-def test_a_run_says_what_it_found_in_the_address_and_not_what_it_makes_of_it(
+def test_a_run_reports_the_address_it_read_and_not_its_own_version(
     session: Session, monkeypatch: pytest.MonkeyPatch, end: Callable[[], Address]
 ) -> None:
     run = SimpleNamespace(query_string="site=a&embed=true", is_history_navigation=False)

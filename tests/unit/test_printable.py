@@ -11,7 +11,7 @@ DIRECTIONS = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x2
 
 
 @pytest.mark.parametrize("code", DIRECTIONS)
-def test_a_character_that_turns_the_text_is_written_out_wherever_a_picture_gets_it(
+def test_a_character_that_reverses_text_is_written_out_in_every_picture(
     code: int,
 ) -> None:
     text, shown = f"a{chr(code)}b", f"aU+{code:04X}b"

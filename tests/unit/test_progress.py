@@ -1,4 +1,4 @@
-"""When a run is told to look at something, when it stops early, and which weights it keeps."""
+"""Warnings of a training run, its early stop, and the weights that it keeps."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from models.training.recipe import Recipe
 
 
 def curve(*losses: float) -> list[dict[str, float]]:
-    """Rows as a run writes them: each validation after a row without one."""
+    """Return rows as a run writes them: each validation after a row without one."""
     pairs = [
         ({"step": 10 * n - 5, "loss": 9.0}, {"step": 10 * n, "validation loss": loss})
         for n, loss in enumerate(losses, 1)
@@ -28,7 +28,7 @@ def flat(value: float, *losses: float) -> list[dict[str, float]]:
     return [*rows[:-1], rows[-1] | {progress.FLATNESS: value}]
 
 
-def test_the_best_validation_is_the_first_of_the_smallest():
+def test_the_best_validation_is_the_first_smallest():
     assert progress.best(curve(3.0, 1.5, 2.0, 1.5))["step"] == 20
     assert [
         progress.since_best(curve(*losses)) for losses in ([3.0], [3, 2], [3, 2, 2], [1, 2, 3, 4])
@@ -37,7 +37,7 @@ def test_the_best_validation_is_the_first_of_the_smallest():
     assert progress.since_best([{"step": 20, "loss": 4.0}]) == 0
 
 
-def test_a_run_that_no_longer_falls_is_told_so_with_step_and_loss():
+def test_a_loss_that_no_longer_falls_gives_a_warning_with_step_and_loss():
     assert progress.training_warnings(curve(3.0, 1.5, 2.0, 2.0), 1) == []
     (said,) = progress.training_warnings(curve(3.0, 1.5, 2.0, 2.0, 1.6), 1)
     assert said == "the validation loss has not fallen since step 20 (1.500)"
@@ -49,7 +49,7 @@ def test_a_run_that_no_longer_falls_is_told_so_with_step_and_loss():
     )
 
 
-def test_flat_cross_attention_is_told_after_the_warm_up_only():
+def test_flat_cross_attention_gives_a_warning_after_the_warm_up_only():
     (said,) = progress.training_warnings(flat(0.99, 3.0, 2.0), warmup=19)
     assert "cross-attention is flat (0.990 of the largest entropy)" in said
     assert progress.training_warnings(flat(0.99, 3.0, 2.0), warmup=20) == []
@@ -66,7 +66,7 @@ MODELS = {
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_entropy_is_that_of_each_row_alone(kind):
-    """By hand from runs of one unpadded pair each: Σ −w·ln w / ln n, a mean over target positions, heads and layers."""
+    """By hand from runs of one unpadded pair each: Σ −w·ln w / ln n, averaged over target positions, heads and layers."""
     model = MODELS[kind]()
     source, target = padded_ids()
     labels = torch.full_like(target, 5).masked_fill(target == 0, NO_LABEL)
@@ -83,7 +83,7 @@ def test_the_entropy_is_that_of_each_row_alone(kind):
     assert 0 < found < 1
 
 
-def test_the_entropy_is_1_where_every_source_token_is_read_alike():
+def test_the_entropy_is_1_for_uniform_weights():
     model = random_model()
     for layer in model.decoder.layers:
         torch.nn.init.zeros_(layer.cross_attn.W_Q.weight)
@@ -109,7 +109,7 @@ STOPS = {"steps": 40, "validate_every": 2, "save_every": 5, "patience": 3, "aver
 
 @pytest.fixture
 def losses(monkeypatch) -> list[float]:
-    """What the validations of a run are made to give, in turn: the best is the third."""
+    """The validation losses that a run is made to see, in turn: the best is the third."""
     given = [5.0, 4.0, 3.0, 3.5, 3.0, 3.25, 2.0]
     monkeypatch.setattr(
         "models.training.trainer.Trainer._validate",
@@ -124,7 +124,7 @@ def test_a_run_with_patience_stops_and_keeps_the_best_weights(tmp_path, losses):
         kept[record.step] = [p.detach().half().float() for p in trainer.model.parameters()]
     assert (
         trainer.step == 12
-    )  # three validations after the best, at step 6; one as good is no better
+    )  # three validations after the best, at step 6; an equal one is no improvement
     assert trainer.stopped_early
     assert trainer.best_step == 6
     checkpoint = load_checkpoint(tmp_path)
@@ -139,7 +139,7 @@ def test_a_run_with_patience_stops_and_keeps_the_best_weights(tmp_path, losses):
     ] == losses[:6]
     again = reversal_trainer(tmp_path, **STOPS)
     assert again.resume() == 12
-    assert list(again.train()) == []  # it has ended and stays so
+    assert list(again.train()) == []  # it has ended and is not continued
 
 
 def test_without_patience_it_runs_to_the_end_and_keeps_the_last(tmp_path, losses):
@@ -153,8 +153,8 @@ def test_without_patience_it_runs_to_the_end_and_keeps_the_last(tmp_path, losses
 
 
 @pytest.mark.parametrize("stop_at", [5, 7, 10, 11])
-def test_a_run_that_stops_early_can_be_cut_anywhere(tmp_path, losses, stop_at):
-    """Cut before the best, after it, and after the last validation that was not better: folder for folder the same."""
+def test_a_run_that_stops_early_can_be_interrupted_anywhere(tmp_path, losses, stop_at):
+    """Interrupted before the best, after it, or after the last validation that was no better, it leaves the same folder."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     list(reversal_trainer(whole, **STOPS).train())
     for record in (first := reversal_trainer(cut, **STOPS)).train():
@@ -187,7 +187,7 @@ def test_validation_measures_the_cross_attention(tmp_path):
     )
 
 
-def test_recipes_and_sizes_that_cannot_be():
+def test_impossible_recipes_and_sizes_are_refused():
     with pytest.raises(ValueError, match="patience must be at least 0, not -1"):
         Recipe(steps=3, patience=-1)
     with pytest.raises(ValueError, match="init must be one of xavier, scaled, normal, not 'zeros'"):

@@ -1,4 +1,4 @@
-"""Files to take away: no two models, steps or similarities share a name, and a file says whose numbers it holds."""
+"""Downloaded files: no two models, steps or similarities share a name, and a file names the run of its numbers."""
 
 import csv
 import io
@@ -47,11 +47,11 @@ def of(trace: Trace, name: str, **training: object) -> Trace:
     ("0.attn", "1.attn"), ("1.0.attn", "2.1.attn"), ("0", "1"), ("stages.1.blocks.0.attn", "stage2.blocks.0.attn"),
     ("block.0.layer.1.EncDecAttention", "block1.layer.1.EncDecAttention"), ("alignment", "alignment"), ("h2o.attn", "h2o.attn"),
 ])  # fmt: skip
-def test_layers_are_counted_from_one_wherever_their_number_is(path: str, name: str) -> None:
+def test_layers_count_from_one_wherever_their_number_appears(path: str, name: str) -> None:
     assert provenance.counted_from_one(path) == name
 
 
-def test_a_name_says_model_step_layer_and_head_as_on_the_screen(trace: Trace) -> None:
+def test_a_name_holds_model_step_layer_and_head_as_on_the_screen(trace: Trace) -> None:
     run = of(trace, "eng-fra", step=4000)
     assert (
         provenance.head_name(run, run.attention[CROSS], 2)
@@ -116,10 +116,10 @@ def test_signs_stay_readable_and_a_name_is_no_path(text: str, name: str) -> None
     assert provenance.file_name_part(text) == name
 
 
-# what is inside
+# content
 
 
-def test_the_facts_of_a_run_are_what_was_asked_and_what_came(trace: Trace) -> None:
+def test_the_facts_of_a_run_are_its_input_and_output(trace: Trace) -> None:
     own = letters().run("abcde")
     found = facts(
         replace(of(own, "eng-fra", step=4000), output="=x\ny"), scale="1 attention weight"
@@ -168,7 +168,7 @@ def test_under_a_picture_of_any_text_only_the_model_is_named(trace: Trace) -> No
     assert of_model(run, "source")["source"] == "abcde"
 
 
-def test_what_is_of_all_training_steps_says_nothing_of_one() -> None:
+def test_files_of_all_training_steps_name_no_single_step() -> None:
     own = of(letters().run("abcde"), "eng-fra", step=4000)
     found = of_all_steps(own, (0, 250, 4000))
     assert found["steps"] == "0, 250, 4000"
@@ -176,7 +176,7 @@ def test_what_is_of_all_training_steps_says_nothing_of_one() -> None:
     assert not found.keys() & {"fingerprint", "training step", "the model writes"}
 
 
-def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
+def test_changed_masks_are_listed_cell_by_cell(trace: Trace) -> None:
     change = MaskChange(
         removed_layers=("padding",), preset="window", k=3, block=((2, 1), (0, 4)), allow=((1, 3),)
     )
@@ -230,7 +230,7 @@ def test_a_table_is_read_back_without_its_facts(trace: Trace) -> None:
     assert '# source: She said, "hello", -1' in lines
 
 
-def test_a_text_is_written_down_as_it_was_read(trace: Trace) -> None:
+def test_a_text_is_recorded_as_it_was_read(trace: Trace) -> None:
     text = "He  said \x01a\tb\nc\ufffe d\u2028e "
     about = facts(replace(trace, fields={"source": text}))
     assert about["source"] == "He  said U+0001aU+0009b↵cU+FFFE dU+2028e "
@@ -253,7 +253,7 @@ def test_an_npz_keeps_its_arrays_and_has_one_more(trace: Trace) -> None:
         assert held["about"].tolist() == [f"{name}: {said}" for name, said in facts(trace).items()]
 
 
-def test_a_drawing_stands_above_its_caption_with_every_fact_inside(trace: Trace) -> None:
+def test_a_drawing_has_its_caption_below_and_every_fact_inside(trace: Trace) -> None:
     svg, name = (
         export.head_svg(trace, trace.attention[CROSS], 1, "What it is"),
         "{http://www.w3.org/2000/svg}",
@@ -283,7 +283,7 @@ def test_a_drawing_stands_above_its_caption_with_every_fact_inside(trace: Trace)
     assert len({line.get("y") for line in lines}) == len(lines)
 
 
-def test_an_animation_tells_the_facts_as_its_comment_and_its_frames_stay() -> None:
+def test_an_animation_has_the_facts_as_its_comment_and_keeps_its_frames() -> None:
     out, about = io.BytesIO(), {"model": "m", "source": "é" * 300}
     frames = [Image.new("RGB", (7, 5), colour) for colour in ("red", "blue")]
     frames[0].save(
@@ -297,7 +297,7 @@ def test_an_animation_tells_the_facts_as_its_comment_and_its_frames_stay() -> No
         assert (made.convert("RGB").getpixel((3, 2)), made.info["duration"]) == (colour, duration)
 
 
-def test_a_picture_of_the_browser_is_told_its_name_its_caption_and_all_that_is_known() -> None:
+def test_a_picture_in_the_browser_gets_its_name_caption_and_facts() -> None:
     about = {"model": "m", "source": "a" * 900, "counting": "from 1"}
     assert saving("m.all-heads", about) == {
         "file": "m.all-heads",
@@ -314,12 +314,12 @@ def test_a_caption_leaves_out_the_middle_of_what_is_very_long() -> None:
     assert long.endswith("aaa; scale: row")
 
 
-def test_another_kind_of_file_and_one_of_nothing_known_stay_as_they_are() -> None:
+def test_other_kinds_of_files_and_files_without_facts_stay_unchanged() -> None:
     assert stamp_file(b"PNG", "x.png", {"model": "m"}) == b"PNG"
     assert stamp_file("a,b", "x.csv", {}) == "a,b"
 
 
-def test_of_two_runs_only_what_differs_is_told_of_each(trace: Trace) -> None:
+def test_for_two_runs_only_the_differences_are_listed_for_each(trace: Trace) -> None:
     first, second = of(trace, "a", step=3), of(letters().run("abcde", "ed"), "b", step=3)
     found = of_two(first, replace(second, edits=(HeadOff(CROSS, head=1),)), distance="in bits")
     assert (found["model (first)"], found["model (second)"]) == ("a", "b")

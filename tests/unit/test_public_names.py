@@ -20,7 +20,7 @@ SHARED = {
 
 
 def defined(source: str) -> Iterator[str]:
-    """The public names that the statements of a module define, in their order."""
+    """Return the public names that the statements of a module define, in order."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names = [node.name]
@@ -34,7 +34,7 @@ def defined(source: str) -> Iterator[str]:
 
 
 def clashes(sources: Mapping[str, str]) -> dict[str, list[str]]:
-    """Name → the modules that define it, of every name that more than one defines."""
+    """Return name → the modules that define it, for every name that more than one defines."""
     modules = defaultdict(set)
     for module, source in sources.items():
         for name in defined(source):

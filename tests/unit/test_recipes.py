@@ -1,4 +1,4 @@
-"""The plans are those of the shipped checkpoints: the command that each records, read again, gives what it was trained with."""
+"""The plans are those of the shipped checkpoints: parsing each recorded command gives the settings of its training."""
 
 import json
 import shlex
@@ -56,7 +56,7 @@ def test_the_plan_changes_where_pairs_are_few_for_a_transformer_that_translates_
 
 
 def test_few_pairs_train_the_tiny_transformer_of_wu_et_al() -> None:
-    """Its published sizes and dropout; the rest is what was measured to be best."""
+    """Its published sizes and dropout are used; the rest is what measured best."""
     few = plan_for("translation", "transformer", 1)
     assert few.sizes == {
         "d_model": 128, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 4, "n_decoder_layers": 4, "n_ctx": 512, "dropout": 0.3,
@@ -68,7 +68,7 @@ def test_few_pairs_train_the_tiny_transformer_of_wu_et_al() -> None:
     assert few.data == {"vocab_size": 4000, "max_tokens": 4096, "licence": None}
 
 
-def test_a_recipe_that_says_nothing_else() -> None:
+def test_a_recipe_without_options_is_the_default() -> None:
     assert asdict(Recipe(7)) == {
         "steps": 7, "warmup": 1000, "learning_rate": 1.0, "label_smoothing": 0.1, "clip": 1.0, "average_last": 0.2, "seed": 1,
         "validate_every": 500, "save_every": 200, "score_cases": 200, "patience": 0, "snapshots": False, "n_snapshots": 12,

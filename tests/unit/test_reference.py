@@ -1,4 +1,4 @@
-"""The reference of the library: every page, every link, and the names of a run held to runs."""
+"""The reference of the library: every page, every link, and the names of a run compared with runs."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ ARCHITECTURES = 7  # with and without attention in the RNN
 
 
 class Links(HTMLParser):
-    """The targets of a page's links, its anchors, and whatever it would load or run."""
+    """A parser of a page's link targets, anchors, and anything that it would load or run."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def run_of(name: str) -> Trace:
 
 
 @pytest.mark.parametrize("model", [one.model for one in names.recorded_names()])
-def test_the_golden_list_is_what_a_run_holds(model: str) -> None:
+def test_the_golden_list_matches_a_run(model: str) -> None:
     (golden,) = (one for one in names.recorded_names() if one.model == model)
     assert names.names_of(run_of(model)) == golden
 
@@ -63,7 +63,7 @@ def test_every_architecture_that_is_shipped_is_listed() -> None:
     assert len(listed) == ARCHITECTURES
 
 
-def test_what_an_attention_holds_has_the_axes_that_are_listed() -> None:
+def test_the_parts_of_an_attention_have_the_listed_axes() -> None:
     run = models.load("eng-fra").run("She is reading a book on the table.", "Elle lit.")
     site = run.attention["decoder.layers.0.cross_attn"]
     sizes = {"batch": 1, "head": site.n_heads, "query": site.n_query, "key": site.n_key}
@@ -106,7 +106,7 @@ def test_every_link_leads_to_a_page_and_an_anchor_of_it(made: dict[str, str]) ->
 
 
 def test_a_page_runs_and_loads_nothing(made: dict[str, str]) -> None:
-    """The headers of the server allow no script that is written into a page."""
+    """The headers of the server allow no inline script."""
     assert {path: page.loads for path, text in made.items() if (page := Links(text)).loads} == {}
     assert not [
         path for path, text in made.items() if re.search(r"url\((?![\"']?data:)|@import", text)

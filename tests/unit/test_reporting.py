@@ -1,4 +1,4 @@
-"""A run shows itself to whoever asks for it in its folder, and is the run left alone."""
+"""A training run reports itself to whoever asks in its folder, and ends as one left alone."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def _often(monkeypatch):
 
 
 def watched_run(folder: Path, site: str | None, **changes) -> list[dict]:
-    """Train; return what is in the report after each step."""
+    """Train, and return the report after each step."""
     trainer, reports = reversal_trainer(folder, **(RUN | changes)), []
     trainer.save_beginning()
     with reporting(trainer) as report:
@@ -58,7 +58,7 @@ def watched_run(folder: Path, site: str | None, **changes) -> list[dict]:
     return reports
 
 
-def test_a_watched_run_is_the_run_left_alone_and_leaves_nothing_behind(tmp_path):
+def test_a_watched_run_equals_one_left_alone_and_leaves_nothing_behind(tmp_path):
     run(tmp_path / "alone", **RUN)
     reports = watched_run(tmp_path / "here", SITE)
     assert all(report["attention"]["site"] == SITE for report in reports)
@@ -67,7 +67,7 @@ def test_a_watched_run_is_the_run_left_alone_and_leaves_nothing_behind(tmp_path)
     assert not (tmp_path / "here" / REQUEST).exists()
 
 
-def test_the_report_is_of_the_weights_at_its_step_and_of_the_losses_so_far(tmp_path):
+def test_the_report_holds_the_weights_of_its_step_and_the_losses_so_far(tmp_path):
     reports = watched_run(tmp_path, SITE, dropout=0.0)
     losses = [record.loss for record in reversal_trainer(tmp_path / "b", **(RUN | {"dropout": 0.0})).train()]  # fmt: skip
     assert [report["step"] for report in reports] == list(range(1, 14))
@@ -83,7 +83,7 @@ def test_the_report_is_of_the_weights_at_its_step_and_of_the_losses_so_far(tmp_p
         np.testing.assert_allclose(weights, expected, atol=2e-3)  # half precision
 
 
-def test_without_a_validation_case_there_is_no_example_and_the_run_goes_on(tmp_path, monkeypatch):
+def test_without_a_validation_case_there_is_no_example_and_the_run_continues(tmp_path, monkeypatch):
     held_out = Reversal.held_out
     monkeypatch.setattr(
         Reversal, "held_out", lambda self, n=None, *, validation=False: [] if validation else held_out(self, n)
@@ -92,7 +92,7 @@ def test_without_a_validation_case_there_is_no_example_and_the_run_goes_on(tmp_p
     assert load(tmp_path, device="cpu").training["example"] == []
 
 
-def test_nobody_who_looks_no_report(tmp_path):
+def test_without_a_watcher_there_is_no_report(tmp_path):
     assert watched_run(tmp_path, None) == [{}] * 13
     request_attention(tmp_path, SITE)
     assert requested_site(tmp_path) == SITE
@@ -152,7 +152,7 @@ def test_a_file_that_is_no_report_is_refused(tmp_path, content):
         read_report(tmp_path)
 
 
-def test_a_claimed_folder_is_told_from_one_whose_process_was_killed(tmp_path):
+def test_a_claimed_folder_is_distinguished_from_one_whose_process_was_killed(tmp_path):
     assert not is_claimed(tmp_path), "never claimed"
     environment = os.environ | {"PYTHONPATH": ":".join(sys.path)}
     with subprocess.Popen(
@@ -166,7 +166,7 @@ def test_a_claimed_folder_is_told_from_one_whose_process_was_killed(tmp_path):
         assert is_claimed(tmp_path)
 
 
-def test_looking_whether_a_folder_is_claimed_hinders_no_run(tmp_path):
+def test_checking_a_claim_does_not_disturb_the_run(tmp_path):
     with claim_folder(tmp_path):
         pass
     end = time.monotonic() + 1
@@ -179,7 +179,7 @@ def test_looking_whether_a_folder_is_claimed_hinders_no_run(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_what_is_no_lock_claims_nothing(tmp_path, kind):
+def test_a_file_that_is_no_lock_claims_nothing(tmp_path, kind):
     outside = tmp_path / "outside"
     outside.write_text("mine")
     path = tmp_path / LOCK_FILE

@@ -1,4 +1,4 @@
-"""Security headers: on every answer of the server, and strict enough to be of use."""
+"""Security headers: on every response of the server, and strict enough to be useful."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from viz_app.response_headers import ResponseHeaders, inline_script_hashes, secu
 
 
 def answer(kind: str, *headers: tuple[bytes, bytes]) -> list[dict]:
-    """Return what is sent when the app within answers with these headers."""
+    """Return the message sent when the app behind it answers with these headers."""
     sent: list[dict] = []
 
     async def app(scope: dict, receive: object, send) -> None:

@@ -1,4 +1,4 @@
-"""Heads off in passes that begin at their own layer: what whole passes give, of any model that opens, or whole passes."""
+"""Heads switched off in passes that begin at their own layer give what whole passes give; otherwise whole passes are made."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,14 +32,14 @@ METRICS: dict[str, Metric] = {
 
 @pytest.fixture(autouse=True)
 def _worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let small models be taken for large ones with many heads."""
+    """Treat small models as large ones with many heads."""
     monkeypatch.setattr(effects, "MIN_REUSING_EDITS", 1)
     monkeypatch.setattr(effects, "MIN_REUSING_WORK", 0)
 
 
 @pytest.fixture
 def whole(monkeypatch: pytest.MonkeyPatch) -> Callable[..., HeadEffects]:
-    """The effects by passes through all layers."""
+    """Return the effects by passes through all layers."""
 
     def measured(*asked: object) -> HeadEffects:
         with monkeypatch.context() as m:
@@ -50,12 +50,12 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> Callable[..., HeadEffects]:
 
 
 def texts(scope: Scope) -> list[str]:
-    """A text, and a second one if the model writes one on a stream of its own."""
+    """Return a text, and a second one if the model generates on a separate stream."""
     return [IDS, "21 23 29"] if len(scope.model.streams) > 1 else [IDS]
 
 
 def begins(scope: Scope, run: Trace, made: HeadEffects, metric: Metric) -> set[int]:
-    """The layers at which the passes of these edits begin."""
+    """Return the layers at which the passes of these edits begin."""
     return set(effects._Passes(scope, run, [(e,) for e in made.edits.values()], metric).begins)
 
 
@@ -96,7 +96,7 @@ def test_a_shipped_model_gives_the_effects_of_whole_passes(
 
 
 @pytest.mark.parametrize("opened", ["GPT2LMHeadModel", "LlamaForCausalLM"], indirect=True)
-def test_passes_begin_at_the_layer_that_is_edited(opened: Scope) -> None:
+def test_passes_begin_at_the_edited_layer(opened: Scope) -> None:
     run = opened.run(IDS)
     metric = LogProbability(3)
     made = head_effects(opened, run, metric)
@@ -116,9 +116,7 @@ def test_passes_begin_at_the_layer_that_is_edited(opened: Scope) -> None:
     assert calls.count(n_layers - 1) > calls.count(0) > 0
 
 
-def test_a_run_that_is_edited_already_is_passed_through_whole(
-    whole: Callable[..., HeadEffects], tmp_path: Path
-) -> None:
+def test_an_edited_run_gets_whole_passes(whole: Callable[..., HeadEffects], tmp_path: Path) -> None:
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     run = scope.run(IDS, edits=[MaskChange(Where(kind="self"), block=((3, 1), (5, 2)))])
@@ -128,10 +126,10 @@ def test_a_run_that_is_edited_already_is_passed_through_whole(
     compare(made, whole(*asked))
 
 
-def test_a_layer_that_hands_on_more_than_its_output_is_never_left_out(
+def test_a_layer_that_passes_on_more_than_its_output_is_never_skipped(
     whole: Callable[..., HeadEffects], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second layer adds what the first one's feed-forward has left aside, row by row."""
+    """The second layer adds what the first one's feed-forward layer has stored on the side, row by row."""
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     first, second = scope.model.module.transformer.h[:2]
@@ -145,7 +143,7 @@ def test_a_layer_that_hands_on_more_than_its_output_is_never_left_out(
     compare(made, whole(*asked))
 
 
-def test_nothing_of_it_is_left_in_other_passes_or_in_copies(tmp_path: Path) -> None:
+def test_nothing_is_left_in_other_passes_or_in_copies(tmp_path: Path) -> None:
     import copy
 
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
@@ -163,13 +161,13 @@ def test_nothing_of_it_is_left_in_other_passes_or_in_copies(tmp_path: Path) -> N
         assert not torch.equal(other(ids).logits, before)
         with kept.reused(1, 3):
             again = module(ids.repeat(3, 1)).logits
-            assert not torch.equal(other(ids).logits, before)  # the copy is not the kept model
+            assert not torch.equal(other(ids).logits, before)  # the copy is not the cached model
     torch.testing.assert_close(again, before.repeat(3, 1, 1), atol=1e-5, rtol=1e-5)
     assert kept.is_complete
 
 
 class FromFirstRow:
-    """A metric of somebody's own, whose `position` is not the only row that it reads."""
+    """A custom metric whose `position` is not the only row that it reads."""
 
     name, unit, position = "change of the first row's mean", "logits", -1
 
@@ -177,7 +175,7 @@ class FromFirstRow:
         return after[0].mean() - before[0].mean() + after[-1].mean() - before[-1].mean()
 
 
-def test_a_metric_of_ones_own_reads_whatever_rows_it_likes(
+def test_a_custom_metric_may_read_any_row(
     whole: Callable[..., HeadEffects], tmp_path: Path
 ) -> None:
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
@@ -188,7 +186,9 @@ def test_a_metric_of_ones_own_reads_whatever_rows_it_likes(
     compare(made, whole(*asked))
 
 
-def test_nothing_is_kept_of_a_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_cached_for_a_small_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     BY_NAME["GPT2LMHeadModel"].save(tmp_path)
     scope = models.load(tmp_path, device="cpu")

@@ -1,4 +1,4 @@
-"""Rotary positions against the paper's formula, transformers' own function, and what models with them record."""
+"""Rotary positions against the paper's formula, transformers' own function, and recordings of models with them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IDS = "7 11 5 23 41 3 19"
 WIDE = {
     "hidden_size": 32,
     "num_attention_heads": 2,
-}  # GPT-NeoX turns a quarter of each head: 4 of 16 numbers
+}  # GPT-NeoX rotates a quarter of each head: 4 of 16 numbers
 SCALED = {
     "linear": {"rope_type": "linear", "factor": 4.0},
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32},
@@ -44,7 +44,7 @@ def opened(name: str, folder: Path, **sizes: Any) -> models.Scope:
 
 
 def by_formula(n: int, width: int, base: float = 10000.0) -> torch.Tensor:
-    """p·base^(−2i/d) for each position p and pair i."""
+    """Return p·base^(−2i/d) for each position p and pair i."""
     return torch.arange(n).double()[:, None] * base ** (
         -2 * torch.arange(width // 2).double() / width
     )
@@ -72,10 +72,10 @@ def test_another_base_makes_longer_waves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TURNING)
-def test_what_is_undone_is_the_models_projection_and_turned_again_what_was_recorded(
+def test_undoing_the_rotation_gives_the_projection_and_redoing_it_the_recording(
     name: str, tmp_path: Path
 ) -> None:
-    """W·x is what the model's own modules gave in the same run; turned by transformers' function it is the recorded q and k."""
+    """W·x is the output of the model's own modules in the same run; rotated by transformers' function it is the recorded q and k."""
     scope = opened(name, tmp_path)
     made: dict[str, torch.Tensor] = {}
     for path, module in scope.model.module.named_modules():
@@ -136,20 +136,20 @@ def test_asking_for_many_positions_leaves_the_model_as_it_was(tmp_path: Path) ->
     near = scope.model.rotation(9).angles
     assert not torch.allclose(
         scope.model.rotation(99).angles[:9], near
-    )  # a longer text is turned more slowly
+    )  # a longer text is rotated more slowly
     assert torch.equal(scope.model.module.model.rotary_emb.inv_freq, before)
     assert torch.equal(scope.model.rotation(9).angles, near)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_bears_its_angles_out(dtype: str, tmp_path: Path) -> None:
+def test_half_precision_confirms_its_angles(dtype: str, tmp_path: Path) -> None:
     opened("LlamaForCausalLM", tmp_path)
     model = models.load(tmp_path, dtype=dtype).model
     assert 0 < model.rotary.miss < 0.03
     torch.testing.assert_close(model.rotation(9).angles, by_formula(9, 10), atol=3e-6, rtol=1e-6)
 
 
-def test_a_head_alone_and_a_model_without_its_writer_turn_too(tmp_path: Path) -> None:
+def test_bare_models_without_a_language_head_rotate_too(tmp_path: Path) -> None:
     from transformers import LlamaModel
 
     case = BY_NAME["LlamaForCausalLM"]
@@ -165,19 +165,19 @@ def test_a_head_alone_and_a_model_without_its_writer_turn_too(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "name", ["GPT2LMHeadModel", "BertForMaskedLM", "XLNetForSequenceClassification"]
 )
-def test_nothing_is_claimed_of_a_model_that_turns_nothing(name: str, tmp_path: Path) -> None:
+def test_nothing_is_claimed_of_a_model_without_rotation(name: str, tmp_path: Path) -> None:
     BY_NAME[name].save(tmp_path)
     scope = models.load(tmp_path)
     assert scope.model.rotation(5) is None
     assert not any("turned at each position" in line for line in model_summary(scope))
 
 
-def test_no_model_of_our_own_turns(tmp_path: Path) -> None:
+def test_none_of_our_own_models_rotates(tmp_path: Path) -> None:
     assert models.load("dates").model.rotation(5) is None
 
 
 @pytest.mark.parametrize("how", ["slower", "other pairs", "backwards", "not at all"])
-def test_a_module_that_a_run_does_not_bear_out_is_not_believed(how: str, tmp_path: Path) -> None:
+def test_a_module_that_a_run_does_not_confirm_is_not_believed(how: str, tmp_path: Path) -> None:
     scope = opened("LlamaForCausalLM", tmp_path)
     model, own = scope.model, scope.model.module.model.rotary_emb
 
@@ -200,7 +200,7 @@ def test_a_module_that_a_run_does_not_bear_out_is_not_believed(how: str, tmp_pat
     assert positions.rotary(model, ["nowhere"]) is None
 
 
-def test_where_the_module_is(tmp_path: Path) -> None:
+def test_the_path_of_the_module_that_rotates(tmp_path: Path) -> None:
     expected = {
         "GPTNeoXForCausalLM": ["gpt_neox.rotary_emb"],
         "Qwen3ForCausalLM": ["model.rotary_emb"],
@@ -226,7 +226,7 @@ def test_a_quarter_turn_by_hand() -> None:
     rotation = Rotation(
         torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[0.0, 0.0], [1.0, 0.0]])
     )
-    x = torch.tensor([[2.0, 3.0, 5.0, 7.0, 11.0]])  # pairs (2, 5) and (3, 7); 11 is not turned
+    x = torch.tensor([[2.0, 3.0, 5.0, 7.0, 11.0]])  # pairs (2, 5) and (3, 7); 11 is not rotated
     assert rotation.rotate(x, torch.tensor([1])).tolist() == [[-5.0, 3.0, 2.0, 7.0, 11.0]]
     assert rotation.unrotate(x, torch.tensor([1])).tolist() == [[5.0, 3.0, -2.0, 7.0, 11.0]]
     assert rotation.angles.tolist() == [[0.0, 0.0], [math.pi / 2, 0.0]]

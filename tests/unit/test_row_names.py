@@ -1,4 +1,4 @@
-"""How the rows of a picture are named: by what is read and what is written there, wherever the model writes."""
+"""Names of the rows of a picture: the token read and the token written there, where the model generates."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ TERMS = words.terms("translation", ("en", "fr"))
 
 @pytest.fixture(scope="module")
 def traces() -> dict[str, Trace]:
-    """Of each family a run whose texts are all different letters."""
+    """For each family, a run whose texts have all-different letters."""
     return {
         "transformer": letters().run("abcde", "edc"), "attention only": letters("attention only").run("abcde", "edc"),
         "recurrent": letters("recurrent").run("abcde", "edc"), "gpt": letters("gpt").run("badce", None),
@@ -35,10 +35,10 @@ def text(row: list) -> list[str]:
 
 
 @pytest.mark.parametrize("family", ["transformer", "attention only", "recurrent"])
-def test_a_decoders_rows_name_what_is_read_and_then_what_is_written(
+def test_a_decoders_rows_name_the_token_read_and_then_the_token_written(
     traces: dict[str, Trace], family: str
 ) -> None:
-    """The written one is the token whose probability the row's logits are for."""
+    """The token written is the one that the row's logits predict."""
     trace = traces[family]
     for site in trace.attention.values():
         rows, columns = axes_labels(trace, site)
@@ -57,7 +57,7 @@ def test_a_decoders_rows_name_what_is_read_and_then_what_is_written(
             assert row.text.split(" → ")[1] == {"</s>": "[end]"}.get(written, written)
 
 
-def test_of_a_text_that_goes_on_the_last_row_has_nothing_to_write(traces: dict[str, Trace]) -> None:
+def test_the_last_row_of_a_text_to_continue_has_nothing_to_write(traces: dict[str, Trace]) -> None:
     trace = traces["gpt"]
     (first, *_) = trace.attention.values()
     rows, columns = axes_labels(trace, first)
@@ -66,14 +66,16 @@ def test_of_a_text_that_goes_on_the_last_row_has_nothing_to_write(traces: dict[s
     assert rows[-1] == columns[-1]
 
 
-def test_a_stream_that_answers_otherwise_keeps_its_tokens(traces: dict[str, Trace]) -> None:
+def test_rows_of_a_stream_that_does_not_generate_are_named_by_their_token(
+    traces: dict[str, Trace],
+) -> None:
     trace = replace(traces["gpt"], outputs={})
     for site in trace.attention.values():
         assert not queries_are_written(trace, site)
         assert axes_labels(trace, site)[0] == labels(trace.streams["text"])
 
 
-def test_a_row_says_more_on_hover() -> None:
+def test_a_row_has_more_details_on_hover() -> None:
     row = Encoding("a漢", (1, 4, 3), ("<s>", "▁a", "<unk>"), (None, (0, 1), (1, 2)))
     unknown = "not in this model's vocabulary, read as <unk>"
     assert [label.as_json() for label in step_labels(row, is_closed=True)] == [
@@ -98,7 +100,7 @@ def test_a_long_name_is_cut_so_that_both_its_tokens_stay(
     assert shorten(whole, limit) == short
 
 
-def test_the_words_beside_the_picture_say_how_rows_are_named(traces: dict[str, Trace]) -> None:
+def test_the_text_beside_the_picture_explains_the_names_of_rows(traces: dict[str, Trace]) -> None:
     site = traces["transformer"].attention["decoder.layers.1.cross_attn"]
     assert (
         words.axes(site, TERMS, writes=True)[0] == "query (rows): the French so far, read → written"
@@ -115,8 +117,8 @@ def test_the_words_beside_the_picture_say_how_rows_are_named(traces: dict[str, T
     assert words.axis_names(site, True) == "Rows: query (read → written), columns: key"
 
 
-def test_a_row_reads_the_key_that_its_weights_say(traces: dict[str, Trace]) -> None:
-    """The names are beside the right rows: the weights of the row that writes d are those of a run that ends before d."""
+def test_the_name_of_a_row_belongs_to_its_weights(traces: dict[str, Trace]) -> None:
+    """The weights of the row that writes d are those of a run that ends before d."""
     shorter = letters().run("abcde", "e")
     name = "decoder.layers.1.cross_attn"
     whole, cut = traces["transformer"].attention[name], shorter.attention[name]

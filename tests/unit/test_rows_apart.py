@@ -1,4 +1,4 @@
-"""A module that reads one row of a batch: what is asked of many rows at once is asked of each alone."""
+"""A module that handles only one row per batch: requests for many rows run each row alone."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,7 @@ METRIC = LogProbability(5)
 
 
 class MaskOfOneRow(nn.Module):
-    """torch's attention under a padding mask that is made for one row."""
+    """torch's attention under a padding mask made for one row."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class MaskOfOneRow(nn.Module):
 
 
 class FirstRow(MaskOfOneRow):
-    """Only the first row is read; its answer is taken for that of every row."""
+    """A module that reads the first row only and returns its answer for every row."""
 
     def forward(self, row: Tensor) -> Tensor:
         x, part = self.embedding(row), self.attention
@@ -68,7 +68,7 @@ def test_each_head_has_the_effect_of_a_run_of_its_own(make: Callable[[], nn.Modu
                 assert float(effects.values[kind][layer][head]) == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_beam_is_written_as_each_of_its_texts_alone() -> None:
+def test_a_beam_decodes_each_of_its_texts_alone() -> None:
     whole, alone = (scope_of(partial(Decoder, form)) for form in ("matmul", "no batch"))
     expected = whole.write("bad", "beam", max_new=5, width=3).ids
     assert alone.write("bad", "beam", max_new=5, width=3).ids == expected

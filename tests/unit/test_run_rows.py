@@ -1,4 +1,4 @@
-"""The rows of one pass, worked out when asked, against all of its weights at once."""
+"""The rows of one pass, computed on demand, against all of its weights at once."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def site(request: pytest.FixtureRequest) -> AttentionSite:
 
 
 def at_once(site: AttentionSite) -> list[torch.Tensor]:
-    """(head, key) of each position; a self-attention has no keys behind it."""
+    """Return the weights (head, key) of each position; a self-attention has no keys after it."""
     weights = site.weights()
     return [
         weights[:, i, : i + 1] if site.role == "self" else weights[:, i]
@@ -30,7 +30,7 @@ def at_once(site: AttentionSite) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("cells", [2**20, 40, 1])
-def test_the_rows_of_a_pass_are_those_of_its_weights(
+def test_the_rows_of_a_pass_match_its_weights(
     site: AttentionSite, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slices, "WEIGHTS_PER_SLICE", cells)
@@ -46,7 +46,7 @@ def test_the_rows_of_a_pass_are_those_of_its_weights(
 
 
 def test_a_row_that_may_attend_to_nothing_is_not_expected_to_sum_to_1() -> None:
-    """The others still are, in one pass and step by step."""
+    """Other rows still are, in one pass and step by step."""
     scope = letters("transformer")
     closed = MaskChange(Where(site=SITES[0], heads=(1,)), block=tuple((2, i) for i in range(3)))
     trace = scope.run("abcdeab", "edcabe", edits=[closed])
@@ -61,7 +61,7 @@ def test_a_row_that_may_attend_to_nothing_is_not_expected_to_sum_to_1() -> None:
     assert not forged.sums.any()
 
 
-def test_as_many_rows_are_worked_out_together_as_there_is_room_for(
+def test_as_many_rows_are_computed_together_as_fit(
     site: AttentionSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, asked = PassRows(site, FIRST, N), []
@@ -80,7 +80,7 @@ def test_as_many_rows_are_worked_out_together_as_there_is_room_for(
 
 
 @pytest.mark.parametrize("block", [2, 3, 99])
-def test_of_each_block_of_keys_the_largest(site: AttentionSite, block: int) -> None:
+def test_each_block_of_keys_gives_its_largest_weight(site: AttentionSite, block: int) -> None:
     whole = StepRows(tuple(at_once(site)))
     for rows in (PassRows(site, FIRST, N), whole):
         found, weights = rows.weights(1, block), whole.weights(1)

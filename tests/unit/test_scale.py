@@ -1,4 +1,4 @@
-"""How strongly a weight is drawn, and which keys can be left out; the drawings to take away follow."""
+"""The colour scale of weights, and the keys that can be hidden; downloaded drawings follow both."""
 
 import math
 from pathlib import Path
@@ -38,7 +38,7 @@ def trace() -> Trace:
     (Scale("row", True), [[0, 1, 1], [0, 0.25, 1], [0, 0, 0], [0, 0, 0]]),
     (Scale("root", True), [[0, 0.5, 0.5], [0, 0.1, 0.2], [0, 0, 0], [0, 0, 0]]),
 ])  # fmt: skip
-def test_a_weight_is_drawn_as_its_scale_says(scale: Scale, expected: list) -> None:
+def test_a_weight_is_drawn_by_its_scale(scale: Scale, expected: list) -> None:
     before = WEIGHTS.copy()
     np.testing.assert_allclose(scale.strengths(WEIGHTS, [0]), expected, atol=1e-7)
     np.testing.assert_array_equal(WEIGHTS, before)
@@ -57,7 +57,7 @@ def test_the_start_and_the_end_can_be_left_out_and_nothing_else() -> None:
     assert sinks(typed) == []
 
 
-def test_what_is_left_out_holds_its_share_of_all_rows(trace: Trace) -> None:
+def test_the_share_of_the_hidden_keys_is_over_all_rows(trace: Trace) -> None:
     site = trace.attention[SITE]
     header, _ = unpack(head_payload(trace, site, 1, terms("translation")))
     n_query, n_key = site.weights(1).shape
@@ -67,7 +67,7 @@ def test_what_is_left_out_holds_its_share_of_all_rows(trace: Trace) -> None:
     assert header["sinkShare"] == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_of_two_texts_for_bert_the_class_token_and_both_separators_are_left_out() -> None:
+def test_for_two_texts_bert_hides_the_class_token_and_both_separators() -> None:
     tokenizer = words_of("Mary went.", "John took milk.")
     model = random_bert(vocab_size=tokenizer.vocab_size)
     scope = Scope(Checkpoint(Path("words"), model, tokenizer, {}), torch.device("cpu"))
@@ -86,7 +86,7 @@ def test_of_two_texts_for_bert_the_class_token_and_both_separators_are_left_out(
     assert hiding.key(header["sinkNames"]).endswith("[CLS] and [SEP] left out")
 
 
-def test_the_key_says_what_is_drawn_and_what_is_not() -> None:
+def test_the_key_names_what_is_drawn_and_what_is_hidden() -> None:
     assert {name: Scale(name).key(["[start]"]) for name in SCALE_NAMES} == SCALE_NAMES
     assert (
         Scale("row", True).key(["[start]", "[end]"])
@@ -94,7 +94,7 @@ def test_the_key_says_what_is_drawn_and_what_is_not() -> None:
     )
     assert (
         Scale("row", True).key([]) == "the largest attention weight of its row"
-    )  # there is nothing to leave out
+    )  # there is nothing to hide
 
 
 @pytest.mark.parametrize("scale", [Scale("row"), Scale("root"), Scale("root", True)])
@@ -104,7 +104,7 @@ def test_the_svg_is_drawn_on_the_same_scale(trace: Trace, scale: Scale) -> None:
     weights = site.weights(1).numpy()
     for i, (box, said) in enumerate(drawing.titled()):
         q, k = divmod(i, 6)
-        assert np.float32(said) == weights[q, k]  # the number stays what it is
+        assert np.float32(said) == weights[q, k]  # the number does not change
         if scale.hides_sinks and k == 5:
             assert box.get("fill") == "#d3d9e6"
             continue

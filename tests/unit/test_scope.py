@@ -1,4 +1,4 @@
-"""The contract of a loaded checkpoint in a notebook, and what it does with text it cannot read."""
+"""The contract of a loaded checkpoint in a notebook, and its errors for text that it cannot read."""
 
 import inspect
 import threading
@@ -43,8 +43,8 @@ def test_the_notebook_snippet(trained_folder):
     assert not scope.model.training
 
 
-def test_a_record_that_says_nothing_is_no_error(scope):
-    """A task and examples are read from the record of the training; one without them has none."""
+def test_an_empty_record_is_no_error(scope):
+    """The task and the examples come from the training record; without them there are none."""
     bare = Scope(Checkpoint(scope.path, scope.model, scope.tokenizer, {}), scope.device)
     assert (bare.task, bare.examples, bare.training) == ("unknown", [], {})
     told = Scope(
@@ -57,7 +57,7 @@ def test_a_record_that_says_nothing_is_no_error(scope):
 
 
 def test_the_default_sizes():
-    """The Transformer's are the paper's (Table 3), GPT's those of GPT-2 in GPT's context; the others are our own."""
+    """The Transformer's are the paper's (Table 3), GPT's those of GPT-2 with GPT's context; the others are our own."""
     assert asdict(TransformerConfig(31)) == {
         "vocab_size": 31, "d_model": 512, "n_heads": 8, "n_encoder_layers": 6, "n_decoder_layers": 6, "d_ff": 2048, "dropout": 0.1,
         "n_ctx": 512, "norm": "post", "positions": "sinusoidal", "similarity": "scaled dot",
@@ -112,7 +112,7 @@ def test_a_teacher_forced_trace(scope, trace):
     assert trace.activations["logits"].tokens == trace.streams["target"].tokens
 
 
-def test_what_a_trace_holds_is_plain_data(trace):
+def test_a_trace_holds_plain_data(trace):
     held = [a.value for a in trace.activations.values()]
     for site in trace.attention.values():
         held += [site.q, site.k, site.v, site.out, site.weights()]
@@ -124,14 +124,14 @@ def test_what_a_trace_holds_is_plain_data(trace):
         )
 
 
-def test_what_a_trace_holds_can_be_computed_with(scope, trace):
+def test_the_tensors_of_a_trace_can_be_computed_with(scope, trace):
     x = trace.activations["encoder.layers.0.resid_pre"].value
     module = scope.model.encoder.layers[0].self_attn
-    module.W_Q(x).sum().backward()  # no inference tensors: they would refuse
+    module.W_Q(x).sum().backward()  # no inference tensors, with which autograd fails
     scope.model.zero_grad()
 
 
-def test_without_a_target_the_model_writes_one(scope):
+def test_without_a_target_the_model_generates_one(scope):
     trace = scope.run("abc")
     written = scope.write("abc")
     assert not trace.teacher_forced
@@ -140,7 +140,7 @@ def test_without_a_target_the_model_writes_one(scope):
     assert written.ids[-1] == END
     assert trace.next_token.predicted == scope.tokenizer.tokens(
         written.ids
-    )  # teacher-forced on its own words it says them again
+    )  # teacher-forced on its own text it predicts the same again
     for step, logits in zip(written.steps, trace.next_token.logits, strict=True):
         torch.testing.assert_close(step.log_probs, logits.log_softmax(-1), atol=1e-4, rtol=1e-4)
 
@@ -157,13 +157,17 @@ def test_a_draft_leaves_the_trace_as_it_is(scope):
         assert drafted.next_token.logits.equal(plain.next_token.logits)
 
 
-def test_what_the_model_would_write_next_stands_at_each_position(scope):
+def test_each_position_has_the_models_next_token(scope):
     trace = scope.run("abc", "cbe")
-    assert trace.next_token.predicted[:3] == ("c", "b", "a")  # though the text given goes on with e
+    assert trace.next_token.predicted[:3] == (
+        "c",
+        "b",
+        "a",
+    )  # though the given text continues with e
     assert trace.streams["target"].tokens == ("<s>", "c", "b", "e")
 
 
-def test_each_way_of_writing(scope):
+def test_each_decoding_method(scope):
     assert scope.write("abc", "beam").text == scope.write("abc", "beam", width=2).text == "cba"
     assert scope.write("abc", "sample", seed=3, top_k=1).text == "cba"
     assert scope.write("abc", max_new=2).text == "cb"
@@ -190,7 +194,7 @@ def test_text_the_model_cannot_read(scope, field, text, message):
     assert error.value.field == field
 
 
-def test_a_batch_is_of_lists_of_texts_and_holds_one(scope):
+def test_a_batch_takes_lists_of_texts_with_at_least_one_text(scope):
     for run in (scope.run_batch, scope.run_each):
         with pytest.raises(ValueError, match="^a batch must hold at least one input$"):
             run([])
@@ -200,7 +204,7 @@ def test_a_batch_is_of_lists_of_texts_and_holds_one(scope):
             run([["ab"], "ab"])
 
 
-def test_nothing_to_write_from_is_said(scope):
+def test_an_empty_prompt_is_reported(scope):
     for ask in (scope.write, scope.input_ids):
         with pytest.raises(
             models.InputError, match="^the source is missing; this model needs source$"
@@ -252,14 +256,14 @@ def test_drawing_nothing_changes_nothing(scope, trace):
     assert torch.equal(drawn.next_token.logits, trace.next_token.logits)
 
 
-def test_an_edit_of_a_kind_that_the_model_has_not(scope):
+def test_an_edit_of_a_kind_that_the_model_lacks(scope):
     with pytest.raises(
         ValueError, match="edits are for encoder_self, decoder_self, cross, got 'sideways'"
     ):
         scope.run("ab", "cba", edits=for_kinds(sideways=MaskChange(preset="causal")))
 
 
-def test_several_pairs_in_one_batch_are_each_alone(scope):
+def test_pairs_in_one_batch_have_the_results_they_have_alone(scope):
     pairs = [("abcde", "e"), ("a", "abc"), ("cb", None)]
     for (source, target), together in zip(pairs, scope.run_batch(pairs), strict=True):
         alone = scope.run(source, target)
@@ -351,7 +355,7 @@ def test_devices(trained_folder, monkeypatch):
 @pytest.mark.parametrize(
     ("there", "first"), [((True, True), "cuda"), ((False, True), "mps"), ((False, False), "cpu")]
 )
-def test_the_first_device_that_there_is(monkeypatch, there, first):
+def test_the_first_available_device(monkeypatch, there, first):
     monkeypatch.delenv("ATTNSCOPE_DEVICE", raising=False)
     for backend, is_there in zip((torch.cuda, torch.backends.mps), there, strict=True):
         monkeypatch.setattr(backend, "is_available", lambda is_there=is_there: is_there)
@@ -361,6 +365,6 @@ def test_the_first_device_that_there_is(monkeypatch, there, first):
 @pytest.mark.skipif(
     torch.cuda.is_available(), reason="this machine has what the test wants missing"
 )
-def test_a_device_that_is_not_there(trained_folder):
+def test_a_missing_device_is_an_error(trained_folder):
     with pytest.raises(ValueError, match="device 'cuda' cannot be used: "):
         models.load(trained_folder, device="cuda")

@@ -1,4 +1,4 @@
-"""What the app says on the screen: no phrase that was once mended, in any string of the app, its browser parts or its lessons."""
+"""Text on the screen: no phrase that was once replaced is in any string of the app, its browser parts or its lessons."""
 
 import ast
 import functools
@@ -14,7 +14,7 @@ import viz_app
 from viz_app import navigation
 
 APP = Path(viz_app.__file__).parent
-# phrase → what is written instead
+# phrase → its replacement
 BANNED = {
     r"\b(stands?|stood|standing)\b(?! in for)": "is, comes, or the position itself",
     r"\btold\b(?! apart)": "the fact itself",
@@ -30,11 +30,11 @@ BANNED = {
     r"\bnobody\b|\bsomebody\b": "no token, others",
     r"\bis asked of\b": "is read from",
 }
-PLAIN = re.compile(r"[a-z]+ [a-z]|[a-z]{3}", re.IGNORECASE)  # words, not a sign or a name
+PLAIN = re.compile(r"[a-z]+ [a-z]|[a-z]{3}", re.IGNORECASE)  # words, not a symbol or a name
 
 
 def python_strings(path: Path) -> Iterator[str]:
-    """Each string of a module that is no docstring; of an f-string its fixed text."""
+    """Yield each string of a module that is no docstring; for an f-string its fixed text."""
     tree = ast.parse(path.read_text("utf-8"))
     fixed = {
         id(part)
@@ -64,7 +64,7 @@ def python_strings(path: Path) -> Iterator[str]:
 
 
 def browser_strings(path: Path) -> Iterator[str]:
-    """Each string of several words in a browser part; of a template its fixed text."""
+    """Yield each string of several words in a browser part; for a template its fixed text."""
     code = re.sub(r"(?<![:\"'`])//[^\n]*", "", path.read_text("utf-8"))
     code = re.sub(r'(put\([\w.]+, "\w+", )"[^"]*"', r'\1""', code)  # the names of classes
     for quoted in re.findall(r'"(?:[^"\\\n]|\\.)*"|`(?:[^`\\\n]|\\.)*`', code):
@@ -74,7 +74,7 @@ def browser_strings(path: Path) -> Iterator[str]:
 
 
 class Texts(HTMLParser):
-    """The text and the names in the HTML of a browser part."""
+    """A parser of the text and the names in the HTML of a browser part."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ def test_the_strings_of_every_kind_of_file_are_read() -> None:
 
 
 @pytest.mark.parametrize("phrase", BANNED)
-def test_no_string_on_the_screen_has_a_phrase_that_was_mended(phrase: str) -> None:
+def test_no_string_on_the_screen_has_a_replaced_phrase(phrase: str) -> None:
     pattern = re.compile(phrase, re.IGNORECASE)
     found = [
         f"{path.relative_to(APP)}: {text.strip()[:120]}"
@@ -147,7 +147,7 @@ def test_no_string_on_the_screen_has_a_phrase_that_was_mended(phrase: str) -> No
 
 
 def test_a_sentence_has_at_most_twenty_words() -> None:
-    """What is put together from several strings is held in test_every_page.py."""
+    """Sentences that are put together from several strings are checked in test_every_page.py."""
     mixed = "One two. **Three** $a + b$ {} four!\n\nFive “six seven”.\n- eight"
     assert [len(one.split()) for one in sentences(mixed)] == [2, 4, 2, 1]
     assert (too_long("a " * 20), len(too_long("a " * 21))) == ([], 1)

@@ -1,4 +1,4 @@
-"""Sentences on runs that no list names: lifted and added masks, other constants in a score, one head, shared keys."""
+"""Sentences on unusual runs: removed and added masks, other constants in a score, one head, shared keys."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +41,7 @@ def stages(trace: Trace, site: AttentionSite, head: int, query: int, key: int) -
 
 @pytest.fixture(scope="module")
 def inverse(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """A GPT-2 whose scores are divided by the number of their layer too."""
+    """A GPT-2 whose scores are also divided by the number of their layer."""
     folder = tmp_path_factory.mktemp("inverse")
     torch.manual_seed(0)
     config = transformers.GPT2Config(
@@ -53,7 +53,7 @@ def inverse(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 @pytest.mark.parametrize("layer", [1, 2])
-def test_a_product_times_a_constant_has_its_constant_in_every_place(
+def test_a_product_times_a_constant_shows_its_constant_everywhere(
     inverse: Trace, layer: int
 ) -> None:
     site = inverse.attention[f"transformer.h.{layer}.attn"]
@@ -96,7 +96,7 @@ def test_the_products_of_t5_add_up_to_the_content_term_and_not_to_the_score(
         ("gpt", "decoder.layers.1.self_attn", "The boy said that"),
     ],
 )
-def test_a_lifted_look_ahead_mask_is_not_said_to_hide_anything(
+def test_a_removed_look_ahead_mask_is_not_said_to_hide_anything(
     name: str, site: str, text: str
 ) -> None:
     plain = run_of(name, text)
@@ -160,7 +160,7 @@ def test_a_mask_is_guessed_from_the_sides_that_its_run_reads(
 
 
 def test_a_model_that_looks_back_is_not_said_to_have_learned_to_fill_masks(tmp_path: Path) -> None:
-    """XLM's causal models have the class of those that fill masks."""
+    """XLM's causal models have the same class as those that fill masks."""
     config = transformers.XLMConfig(
         vocab_size=97, emb_dim=24, n_heads=3, n_layers=2, causal=True, n_langs=1,
         max_position_embeddings=64, bos_token_id=2, eos_token_id=3, pad_token_id=0,
@@ -242,7 +242,7 @@ def test_scores_before_the_division_are_those_of_each_head_with_its_own_key_head
 
 
 def test_a_bias_by_distance_is_not_divided() -> None:
-    """By hand: BLOOM and others add their bias after the division."""
+    """BLOOM and others add their bias after the division, as recomputed by hand."""
     raw = torch.tensor([[2.0, -4.0, 6.0]])
     added, allowed = torch.tensor([[0.5, -1.0, 3.0]]), torch.ones(1, 3, dtype=torch.bool)
     found = softmax.scaling(raw, allowed, 2.0, added)

@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder: torch's recurrences, Bahdanau's equations by hand, and what no attention means."""
+"""The recurrent encoder-decoder: torch's recurrences, Bahdanau's equations by hand, and the model without attention."""
 
 import math
 from itertools import product
@@ -42,7 +42,7 @@ def named(kind: dict) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_the_model_is_its_equations_with_padding_and_without(kind):
+def test_the_model_follows_its_equations_with_and_without_padding(kind):
     model = random_seq2seq(**kind)
     source, target = padded_ids()
     logits = model(source, target)
@@ -74,7 +74,7 @@ MARKED = {
 
 
 @pytest.mark.parametrize("attention", ["bahdanau", "none"])
-def test_what_a_run_marks_has_its_name_its_axes_and_its_formula(attention):
+def test_every_recorded_intermediate_has_its_name_axes_and_formula(attention):
     model = random_seq2seq(attention=attention)
     with record() as recording, torch.no_grad():
         model(*padded_ids())
@@ -180,7 +180,7 @@ def test_the_site_holds_what_each_step_used(kind):
 
 
 def test_the_first_context_does_not_know_the_first_token():
-    """Bahdanau aligns before the step; aligning after it, as Luong does, would let the token change the alignment."""
+    """Bahdanau aligns before the step; aligning after it, as Luong does, would make the alignment depend on the token."""
     model, source = random_seq2seq(), random_ids(1, N_SOURCE)
     contexts = []
     for token in (5, 6):
@@ -194,8 +194,8 @@ def test_the_first_context_does_not_know_the_first_token():
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=named)
-def test_step_by_step_is_the_stacked_run(kind):
-    """With the state kept, with everything recomputed, and in one pass."""
+def test_decoding_step_by_step_gives_the_stacked_run(kind):
+    """The three routes: with the state kept, with everything recomputed, and in one pass."""
     model = random_seq2seq(**kind)
     source, target = padded_ids()[0], random_ids(BATCH, 9, seed=4)
     together = model(source, target).log_softmax(-1)
@@ -210,7 +210,7 @@ def test_step_by_step_is_the_stacked_run(kind):
             )
 
 
-def test_a_kept_state_is_not_worked_out_again():
+def test_a_kept_state_is_not_recomputed():
     model, source = random_seq2seq(), random_ids(1, N_SOURCE)
     run = decoding.Incremental(model, source)
     run.next_log_probs(random_ids(1, 3))
@@ -219,7 +219,7 @@ def test_a_kept_state_is_not_worked_out_again():
     assert recording.activations["decoder.states"].value.shape[1] == 1
 
 
-def test_without_attention_the_last_state_is_the_only_link():
+def test_without_attention_the_fixed_vector_is_the_only_link():
     model = random_seq2seq(attention="none")
     source, target = random_ids(1, N_SOURCE), random_ids(1, N_TARGET)
     assert model.masks(source, target) == {}
@@ -258,7 +258,7 @@ def test_a_blocked_source_token_gets_no_weight():
 
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=named)
 @unchecked()
-def test_a_trained_checkpoint_is_loaded_run_written_with_and_resumed(kind, tmp_path):
+def test_a_trained_checkpoint_is_loaded_run_decoded_and_resumed(kind, tmp_path):
     sizes = {
         "vocab_size": 9,
         "d_model": 33,
@@ -310,7 +310,7 @@ def test_a_trained_checkpoint_is_loaded_run_written_with_and_resumed(kind, tmp_p
         ({"attention": "luong"}, "attention must be bahdanau or none, not 'luong'"),
     ],
 )
-def test_sizes_that_cannot_be(sizes, message):
+def test_impossible_sizes_are_refused(sizes, message):
     with pytest.raises(ValueError, match=message):
         Seq2SeqConfig(VOCAB, **sizes)
 
@@ -322,7 +322,7 @@ def test_too_many_tokens_are_refused():
 
 
 def test_how_much_one_token_changes_the_fixed_vector_is_a_mean_over_other_tokens():
-    """Source by source, each read alone; a token in its own place changes nothing and is not counted."""
+    """Each source is read alone; replacing a token by itself changes nothing and is not counted."""
     model = random_seq2seq(attention="none", bidirectional=True)
     source, others, places = [5, 9, 7, 9, 3], [9, 4, 11], [0, 1, 3]
 

@@ -71,7 +71,7 @@ LAYERS = every_layer()
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_the_norms_are_those_of_plain_autograd(name):
+def test_the_norms_match_plain_autograd(name):
     layer, x = LAYERS[name]
     plain = torch.stack([jacobian_norms.by_autograd(layer, x, i) for i in range(len(x))])
     torch.testing.assert_close(jacobian_norms.norms(layer, x), plain, rtol=1e-4, atol=1e-6)
@@ -79,7 +79,7 @@ def test_the_norms_are_those_of_plain_autograd(name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_the_norms_are_those_of_finite_differences(name):
+def test_the_norms_match_finite_differences(name):
     layer, x = LAYERS[name]
     module = layer.module if isinstance(layer, SelfAttention) else None
     layer = SelfAttention(module.double()) if module is not None else _double(layer)
@@ -125,7 +125,7 @@ def test_elmans_jacobian_by_hand():
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_what_a_layers_graph_cannot_reach_is_exactly_zero_and_nothing_else_is(name):
+def test_exactly_the_pairs_without_a_path_have_a_zero_norm(name):
     layer, x = LAYERS[name]
     torch.testing.assert_close(jacobian_norms.norms(layer, x) > 0, layer.reaches(N))
 
@@ -137,7 +137,7 @@ def test_a_recurrence_is_torchs_own(module):
     torch.testing.assert_close(Recurrent.of(own, BACKWARD)(x), own(x)[0][:, D_OUT:].detach())
 
 
-def test_a_direction_that_is_not_there_is_refused():
+def test_a_missing_direction_is_refused():
     with pytest.raises(ValueError, match="reads forward only"):
         Recurrent.of(nn.GRU(D_IN, D_OUT), *BOTH)
 
@@ -149,7 +149,7 @@ def test_an_impossible_convolution_is_refused(width, depth):
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_the_scores_gradients_are_right_for_every_similarity(similarity):
+def test_gradients_of_scores_are_right_for_every_similarity(similarity):
     layer, x = SelfAttention(MultiHeadAttention(6, 3, ENCODER_SELF, similarity)), torch.randn(5, 6)
     plain = torch.stack([jacobian_norms.by_autograd(layer, x, i) for i in range(5)])
     torch.testing.assert_close(jacobian_norms.norms(layer, x), plain, rtol=1e-4, atol=1e-6)
@@ -167,7 +167,7 @@ def test_hops_by_hand():
 
 @pytest.mark.parametrize("width", [3, 5])
 def test_the_path_length_of_a_cnn_is_the_depth_at_which_its_jacobian_fills(width):
-    """Counted on the graph, against stacks of every depth: a pair is 0 until there are so many layers."""
+    """It is counted on the graph and compared with stacks of every depth: a pair is 0 until there are enough layers."""
     x = torch.randn(N, D_IN)
     counted = Convolutional.random(D_IN, D_OUT, width, 1, 1).steps(N)
     needed = torch.zeros(N, N, dtype=torch.int64)
@@ -198,7 +198,7 @@ def test_path_lengths_of_the_others():
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_schedule_computes_every_position_and_lasts_as_long_as_the_longest_way(name):
+def test_a_schedule_computes_every_position_and_takes_as_long_as_the_longest_path(name):
     layer, _ = LAYERS[name]
     schedule = layer.schedule(N)
     assert {i for step in schedule for i in step} == set(range(N))
@@ -208,7 +208,7 @@ def test_a_schedule_computes_every_position_and_lasts_as_long_as_the_longest_way
         assert len(schedule) == int(layer.steps(N).max())
 
 
-def test_a_choice_that_says_nothing_is_the_models_own_or_a_cnn_of_three_layers():
+def test_an_empty_choice_is_the_models_own_layer_or_a_cnn_of_three_layers():
     assert (LayerChoice(CNN).seed, LayerChoice(CNN).width, LayerChoice(CNN).depth) == (None, 3, 3)
     model, ids = random_model(), tuple(random_ids(1, 6)[0].tolist())
     found = layer_reach(model, ids, LayerChoice(CNN, 2))
@@ -243,7 +243,7 @@ def test_means_by_distance_by_hand():
         (random_model(n_encoder_layers=0), set()),
     ],
 )
-def test_what_a_model_holds(model, kinds):
+def test_the_layers_of_each_model(model, kinds):
     assert {kind for kind in LAYER_KINDS if has_layer(model, kind)} == kinds
     for kind in set(LAYER_KINDS) - kinds:
         with pytest.raises(ValueError, match=f"^this model has no trained {kind} in its encoder$"):
@@ -252,7 +252,7 @@ def test_what_a_model_holds(model, kinds):
 
 @pytest.mark.parametrize("changes", [{}, {"cell": "tanh"}, {"attention": "none"}])
 @pytest.mark.parametrize("kind", [RNN, BIDIRECTIONAL])
-def test_a_models_recurrence_is_differentiated_at_its_own_embeddings(changes, kind):
+def test_a_models_recurrence_is_differentiated_at_its_own_embeddings_of_the_text(changes, kind):
     model, ids = recurrent_model(**changes), random_ids(1, N)
     found = layer_reach(model, tuple(ids[0].tolist()), LayerChoice(kind))
     x = (model.embedding(ids)[0] * model.config.d_model**0.5).detach().requires_grad_()
@@ -339,7 +339,7 @@ def test_what_cannot_be_timed_is_refused(odd):
 
 
 def test_the_first_pass_warms_up_and_is_not_counted(monkeypatch):
-    """By a clock that the layer itself moves on: 100 s for the first pass, then 1, 2 and 4."""
+    """The layer itself moves the clock: 100 s for the first pass, then 1, 2 and 4."""
     clock, lasts = [0.0], iter((100.0, 1.0, 2.0, 4.0))
     monkeypatch.setattr(layer_timing, "perf_counter", lambda: clock[0])
     seconds = layer_timing._time_passes(
@@ -388,14 +388,14 @@ def test_the_smallest_layers_of_all_are_timed():
     assert [(t.n, len(t.seconds)) for t in timings] == [(1, 1)] * 4
 
 
-def test_the_slope_is_that_of_the_upper_half():
+def test_the_slope_is_fitted_to_the_upper_half():
     times = [Timing(RNN, n, (1.0 if n < 64 else (n / 64) ** 2,) * 3) for n in TIMED_LENGTHS]
     assert growth_rate(times, RNN) == (128, 1024, pytest.approx(2.0))
     assert growth_rate(times[::-1], RNN) == (
         128,
         1024,
         pytest.approx(2.0),
-    )  # in whatever order they come
+    )  # in any order
     assert growth_rate([*times, Timing(CNN, 4096, (1.0,))], RNN) == (128, 1024, pytest.approx(2.0))
     outliers = [
         Timing(t.layer, t.n, (*t.seconds[:2], 1000.0)) for t in times
@@ -411,7 +411,7 @@ def test_the_slope_is_that_of_the_upper_half():
     assert growth_rate(times, CNN) is None
 
 
-def test_where_it_is_measured(monkeypatch):
+def test_the_device_of_the_measurement(monkeypatch):
     monkeypatch.setattr(layer_timing.os, "cpu_count", lambda: 6)
     for threads, said in ((1, "6 cores, 1 thread,"), (3, "6 cores, 3 threads,")):
         monkeypatch.setattr(torch, "get_num_threads", lambda n=threads: n)

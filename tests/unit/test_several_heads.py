@@ -1,4 +1,4 @@
-"""Several heads at once: which are drawn, in which order they stand, what the component and the file are given."""
+"""Several heads at once: which are drawn, their order, and the data of the component and of the file."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ def trace() -> Trace:
 
 
 def weights(trace: Trace) -> torch.Tensor:
-    """(head, query, key), the heads of the first layer before those of the second."""
+    """Return the weights (head, query, key), the heads of the first layer before those of the second."""
     return torch.cat([trace.attention[name].weights() for name in SITES])
 
 
@@ -70,7 +70,7 @@ def test_a_click_adds_a_head_or_takes_it_away_and_four_are_the_most() -> None:
     assert toggle([0, 1, 2, 4], 1) == (0, 2, 4)
 
 
-def test_the_component_is_told_what_each_head_and_measure_is_called(trace: Trace) -> None:
+def test_the_component_gets_the_name_of_each_head_and_measure(trace: Trace) -> None:
     header, arrays = unpack(several_payload(HeadGroup(trace, "self", "entropy", None), TERMS, None))
     assert [(h["name"], h["layer"], h["head"]) for h in header["heads"]] == [
         (f"{layer}.{head + 1}", layer, head) for layer in (1, 2) for head in (0, 1, 2)
@@ -88,7 +88,7 @@ def test_the_component_is_told_what_each_head_and_measure_is_called(trace: Trace
     assert {array.shape for name, array in arrays.items() if name != "weights"} == {(6,)}
 
 
-def test_what_cannot_be_measured_leaves_the_heads_as_they_stand() -> None:
+def test_a_measure_that_does_not_apply_leaves_the_heads_in_place() -> None:
     trace = letters("gpt").run("abc")
     shown = HeadGroup(trace, "self", "same", None)
     assert shown.order == list(range(6))
@@ -178,7 +178,7 @@ def test_the_heads_of_a_long_text_are_measured_once(
 
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_mask_of_one_layer_that_leaves_a_measure_nothing_to_read_is_no_error(layer: int) -> None:
-    """Where each token reads itself alone, in one layer, there is no equal token to read there."""
+    """If each token reads only itself in one layer, there is no equal token to read there."""
     itself = MaskChange(Where(kind="self", layers=(layer,)), preset="window", k=0)
     trace = letters("gpt").run("abcab=d", edits=[itself])
     group = HeadGroup(trace, "self", "same", None)

@@ -1,4 +1,4 @@
-"""Every public argument that is a tensor says its shape (jaxtyping), "..." where any shape will do."""
+"""Every public tensor argument declares its shape (jaxtyping), "..." if any shape will do."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Each similarity against its formula written out cell by cell, and the fused route against the readable one."""
+"""Each similarity against its formula, cell by cell, and the fused route against the readable one."""
 
 import math
 
@@ -30,7 +30,7 @@ from models.trace import finish, record
 def cell_by_hand(
     name: str, q: torch.Tensor, k: torch.Tensor, learned: dict[str, torch.Tensor]
 ) -> float:
-    """One query, one key, in plain Python."""
+    """Return the score of one query and one key, in plain Python."""
     product = (
         sum(a * b for a, b in zip(q.tolist(), k.tolist(), strict=True)) if len(q) == len(k) else 0.0
     )
@@ -63,7 +63,7 @@ def layer(name: str) -> LearnedSimilarity:
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_every_cell_is_the_formula(name):
+def test_every_cell_follows_the_formula(name):
     q, k = torch.randn(N_TARGET, D_HEAD), torch.randn(N_SOURCE, D_HEAD)
     similarity = layer(name).detached()
     scores = similarity(q, k)
@@ -73,7 +73,7 @@ def test_every_cell_is_the_formula(name):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_what_attends_is_what_is_shown(name, masked):
+def test_the_weights_shown_are_those_of_the_fused_kernel(name, masked):
     q, k, v = (torch.randn(BATCH, N_HEADS, n, D_HEAD) for n in (N_TARGET, N_SOURCE, N_SOURCE))
     allowed = (torch.rand(BATCH, 1, N_TARGET, N_SOURCE) < 0.6) if masked else None
     made = layer(name)
@@ -110,10 +110,10 @@ def test_general_begins_as_the_scaled_dot_product_and_cosine_is_bounded_by_its_t
     assert float(cosine.log_t.detach().exp()) == pytest.approx(10)
     angles = torch.nn.functional.cosine_similarity(q[:, None], k[None], dim=-1)
     torch.testing.assert_close(cosine(q, k), 10 * angles, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(cosine(3 * q, k), cosine(q, k))  # lengths do not count
+    torch.testing.assert_close(cosine(3 * q, k), cosine(q, k))  # lengths do not matter
 
 
-def test_what_each_similarity_is_called_and_how_it_is_written():
+def test_the_name_and_formula_of_each_similarity():
     learned = {
         name: [n for n, _ in LearnedSimilarity(name, 7).named_parameters()] for name in SIMILARITIES
     }
@@ -127,8 +127,8 @@ def test_what_each_similarity_is_called_and_how_it_is_written():
     assert AttentionSimilarity().name == "scaled dot"
 
 
-def test_queries_and_keys_of_unlike_width():
-    """Bahdanau's: queries of 7, keys of 11, 5 hidden units; M of 7 × 11."""
+def test_queries_and_keys_of_different_widths():
+    """Bahdanau's alignment has them: queries of 7, keys of 11, 5 hidden units; M of 7 × 11."""
     shapes = {
         n: tuple(p.shape) for n, p in LearnedSimilarity("additive", 7, 11, 5).named_parameters()
     }

@@ -1,4 +1,4 @@
-"""Rows that sum to less than 1, because their library leaves a part of them to a sink (gpt-oss): sentences, checks, joined words."""
+"""Rows that sum to less than 1 because their library gives a part to a sink (gpt-oss): sentences, checks, merged words."""
 
 import math
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def test_no_check_of_the_page_task_fails(run: CurrentRun) -> None:
 
 
 def test_a_words_row_is_the_mean_of_its_tokens_rows(trace: Trace) -> None:
-    """By hand: no row counts less because a part of it goes to the sink."""
+    """Recomputed by hand: no row counts less because a part of it goes to the sink."""
     joined = join_words(trace)
     for name, site in joined.attention.items():
         tokens, starts = (
@@ -79,8 +79,8 @@ def test_words_of_two_runs_are_means_over_rows_that_may_attend_to_something() ->
     torch.testing.assert_close(found, torch.tensor([[[0.25, 0.0, 0.05], [0.3, 0.0, 0.6]]]))
 
 
-def test_what_goes_to_the_sink_counts_as_one_more_key(run: CurrentRun) -> None:
-    """Of rows that differ in nothing else, and of a run's: by hand over the keys and the sink."""
+def test_the_sink_counts_as_one_more_key(run: CurrentRun) -> None:
+    """Computed by hand over the keys and the sink, for rows that differ in nothing else and for those of a run."""
     p, q = torch.tensor([[0.5, 0.2]]), torch.tensor([[0.1, 0.1]])  # 0.3 and 0.8 go to the sink
     assert float(row_distances(p, q)) == pytest.approx(bits([0.5, 0.2, 0.3], [0.1, 0.1, 0.8]))
     assert float(row_distances(p, p)) == 0
@@ -109,7 +109,7 @@ def test_a_comparison_names_the_sink_where_there_is_one(run: CurrentRun, name: s
 
 
 def bits(p: list[float], q: list[float]) -> float:
-    """The Jensen-Shannon divergence, from its definition by Kullback and Leibler's."""
+    """Return the Jensen-Shannon divergence from its definition by Kullback–Leibler divergences."""
     half = [(a + b) / 2 for a, b in zip(p, q, strict=True)]
     return sum(
         a * math.log2(a / m) / 2 for row in (p, q) for a, m in zip(row, half, strict=True) if a

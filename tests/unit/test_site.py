@@ -1,4 +1,4 @@
-"""What a site gives on demand: one head, some rows, named terms, keys shared by groups of heads; each by a second route."""
+"""Parts of a site on demand: one head, some rows, named terms, keys shared by groups of heads; each by a second route."""
 
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,7 @@ N_QUERY, N_KEY = 7, 11
 
 @pytest.fixture
 def site() -> AttentionSite:
-    """Random q, k and v of a cross-attention whose mask differs from head to head."""
+    """A cross-attention with random q, k and v whose mask differs by head."""
     with record() as recording, torch.no_grad():
         random_model()(*padded_ids())
     found = recording.attention["decoder.layers.1.cross_attn"]
@@ -75,7 +75,7 @@ def test_scores_of_the_first_keys_are_columns_of_the_whole(site, n_key):
 @pytest.mark.parametrize("slab", [1, 20, 2**17])
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 40])
 def test_blocks_of_several_heads_are_the_largest_of_their_cells(site, monkeypatch, slab, k):
-    """Each block cell by cell: masks that differ from head to head, a row that sees nothing, a last key that nobody sees, and
+    """Each block is checked cell by cell: masks that differ by head, a row that sees nothing, a last key that no query sees, and
     keys that count as 0."""
     monkeypatch.setattr(pooling, "SLAB", slab)
     allowed = site.mask.allowed.clone()
@@ -110,7 +110,7 @@ def test_rows_are_softmax_of_the_kernels_scores(site):
 
 @pytest.mark.parametrize("n_query", [N_KEY, 3])
 def test_a_term_is_added_by_the_distance_of_key_and_query(site, n_query):
-    """Row by row and cell by cell; fewer queries than keys stand at the end, behind a cache. Beyond the table its ends hold."""
+    """Row by row and cell by cell; with fewer queries than keys, the queries are the last, after a cache. Beyond the table its ends apply."""
     table = torch.arange(N_HEADS * 5.0).reshape(N_HEADS, 5)
     q = torch.randn(1, N_HEADS, n_query, D_HEAD)
     plain = replace(site, lazy_q=q, out=torch.zeros(1, N_HEADS, n_query, D_HEAD), mask=Mask())
@@ -171,7 +171,7 @@ def test_two_intermediates_of_one_name_are_an_error():
 
 
 @pytest.mark.parametrize("cells", [1, 2 * N_KEY, 10**6])
-def test_checks_a_few_rows_at_a_time_say_what_they_say_at_once(site, monkeypatch, cells):
+def test_checks_of_a_few_rows_at_a_time_give_the_same_as_all_at_once(site, monkeypatch, cells):
     monkeypatch.setattr(slices, "WEIGHTS_PER_SLICE", cells)
     found = checks.check_site(site)
     assert [check.passed for check in found] == [True, True, True]
@@ -191,7 +191,7 @@ def test_a_long_texts_heads_are_pooled_a_few_rows_at_a_time(site, monkeypatch, k
     assert torch.equal(overview.pooled_codes([site, replace(site, lazy_q=-site.q)], k)[0], whole)
 
 
-def test_the_sharpest_head_reads_most_words_decidedly_but_itself_and_the_first():
+def test_the_sharpest_head_reads_the_most_words_other_than_itself_and_the_first():
     trace = letters("gpt").run("ab=de", "d@ba")
     name, head = sites.sharpest_head(trace)
     n = trace.attention[name].n_query
@@ -221,7 +221,7 @@ def test_a_first_token_that_is_a_word_does_not_count_either():
             assert mean == pytest.approx(float(weights[:, words].amax(0).sum()) / site.n_key)
 
 
-def test_what_a_site_is_stands_in_its_role():
+def test_the_role_of_a_site_describes_it():
     roles = {
         name: (site.stack, site.role, site.query_stream, site.key_stream)
         for family in ("transformer", "recurrent", "gpt")

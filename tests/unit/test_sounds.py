@@ -1,4 +1,4 @@
-"""Sound files: what is read of them, and attacks on the reader."""
+"""Sound files: their samples as read, and attacks on the reader."""
 
 import os
 import struct
@@ -49,7 +49,7 @@ def samples(n: int = 1001) -> np.ndarray:
 
 
 def stored(values: np.ndarray, code: int, bits: int) -> bytes:
-    """The same samples in each format, by another route than the reader's."""
+    """Encode the same samples in each format, by a different route than the reader's."""
     if code == 3:
         return values.astype("<f4").tobytes()
     if bits == 8:
@@ -66,7 +66,7 @@ def test_each_format_holds_the_samples_that_were_saved(code: int, bits: int) -> 
     assert np.abs(sound.samples - values).max() < 2 ** (2 - min(bits, 24))
 
 
-def test_channels_are_averaged_and_a_list_of_facts_is_passed_over() -> None:
+def test_channels_are_averaged_and_a_list_chunk_is_skipped() -> None:
     left, right = samples(), samples()[::-1]
     both = np.stack([left, right], axis=1).reshape(-1)
     facts = chunk(b"LIST", b"INFOsecret <script>x")
@@ -74,7 +74,7 @@ def test_channels_are_averaged_and_a_list_of_facts_is_passed_over() -> None:
     assert np.abs(sound.samples - (left + right) / 2).max() < 1e-4
 
 
-def test_an_extensible_header_is_read_and_a_recorder_that_was_switched_off_too() -> None:
+def test_an_extensible_header_and_an_unfinished_recording_are_read() -> None:
     extensible = form()[8:] + struct.pack("<HHI", 22, 16, 4) + struct.pack("<H", 1) + bytes(14)
     extensible = struct.pack("<H", 0xFFFE) + extensible[2:]
     data = stored(samples(), 1, 16)
@@ -140,16 +140,16 @@ def test_a_hostile_file_is_refused_at_once_with_the_reason(how: str) -> None:
     assert time.process_time() - begin < 1
 
 
-def test_cut_off_anywhere_a_file_is_read_or_refused_in_words() -> None:
+def test_a_file_cut_off_anywhere_is_read_or_refused_in_words() -> None:
     whole = wav(chunk(b"LIST", b"12345"), form(), chunk(b"data", stored(samples(), 1, 16))).content
     n_read = 0
     for end in range(len(whole)):
         with suppress(ValueError):
             n_read += len(decoded_sound(SoundFile("x", whole[:end])).samples) > 0
-    assert n_read > 1000  # of the samples, what is there
+    assert n_read > 1000  # the samples that are there
 
 
-def test_damaged_anywhere_the_reader_says_so_or_reads_numbers() -> None:
+def test_a_file_damaged_anywhere_is_refused_or_read_as_numbers() -> None:
     whole = bytearray(wav(form(), chunk(b"data", stored(samples(300), 1, 16))).content)
     rng = np.random.default_rng(2)
     for _ in range(2000):
@@ -180,10 +180,10 @@ def test_at_another_rate_a_tone_keeps_its_pitch_and_loudness(rate: int) -> None:
     assert abs(np.abs(sound.samples[2000:-2000]).max() - 0.5) < 0.01
 
 
-def test_what_a_rate_cannot_hold_is_filtered_out() -> None:
+def test_frequencies_above_half_the_rate_are_filtered_out() -> None:
     tone = np.sin(2 * np.pi * 7000 * np.arange(32_000) / 32_000)
     sound = Waveform(tone.astype(np.float32), 32_000).at(8_000)
-    assert np.abs(sound.samples[500:-500]).max() < 0.01  # and does not come back as 1,000 Hz
+    assert np.abs(sound.samples[500:-500]).max() < 0.01  # and does not alias to 1,000 Hz
 
 
 def test_only_a_regular_file_of_bounded_size_is_read(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_only_a_regular_file_of_bounded_size_is_read(tmp_path: Path) -> None:
         read("/dev/zero")
 
 
-def test_the_examples_are_what_their_names_say() -> None:
+def test_the_examples_match_their_names() -> None:
     spectra = {}
     for name in SOUND_EXAMPLES:
         sound = decoded_sound(example_sound(name))

@@ -1,4 +1,4 @@
-"""The task of answering questions: rows and labels, files of one's own, scores."""
+"""The task of answering questions: rows and labels, a user's files, scores."""
 
 import re
 
@@ -47,7 +47,7 @@ def test_an_answer_of_several_words_and_one_in_the_question_too(tmp_path):
     task = SpanTask(tokenizer=words_of("Who is in the garden? In the garden sat Ann Lee, Ann Lee."))
     ids, segments, (first, last) = task.example(story)
     assert task.tokenizer.tokens(ids)[first : last + 1] == ("ann", "lee")
-    assert first == list(segments).index(1) + 4  # the first time it is named, in the context
+    assert first == list(segments).index(1) + 4  # its first occurrence in the context
 
 
 @unchecked()
@@ -74,7 +74,7 @@ def test_collating_pads_ids_and_keeps_both_ends(task):
     assert batch.n_labels == 14
 
 
-def test_the_loss_is_that_of_both_ends(task):
+def test_the_loss_covers_both_ends(task):
     batch = task.collate(next(task.batches(3)))
     model = random_bert(vocab_size=task.tokenizer.vocab_size, head="span", n_ctx=128)
     with torch.no_grad():
@@ -117,7 +117,7 @@ def test_the_measure_counts_exact_answers_and_each_number_of_facts(task, monkeyp
     assert 10 < found["last place named exact match"] < 80
 
 
-def test_the_last_place_is_the_one_named_last():
+def test_the_last_place_is_the_one_mentioned_last():
     assert (
         last_place("Mary went to the garden. John went to the park. Mary took the milk.") == "park"
     )
@@ -129,7 +129,7 @@ LINES = [
 
 
 @unchecked()
-def test_a_file_of_ones_own_is_split_by_its_texts(tmp_path):
+def test_a_users_file_is_split_by_its_texts(tmp_path):
     file = tmp_path / "own.tsv"
     file.write_text(
         "\n".join([*LINES, "", *(line.replace("Where is", "And where is") for line in LINES)])
@@ -164,14 +164,14 @@ def test_a_file_of_ones_own_is_split_by_its_texts(tmp_path):
         ([""], "own.tsv: holds no questions"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_its_line(tmp_path, lines, message):
+def test_an_unusable_file_is_named_with_its_line(tmp_path, lines, message):
     file = tmp_path / "own.tsv"
     file.write_text("\n".join(lines))
     with pytest.raises(DataError, match=message):
         open_task("span", [file])
 
 
-def test_too_few_or_too_long_questions_are_said(tmp_path):
+def test_too_few_or_too_long_questions_are_reported(tmp_path):
     file = tmp_path / "own.tsv"
     file.write_text("\n".join(LINES[:2]))
     with pytest.raises(
@@ -193,7 +193,7 @@ def test_too_few_or_too_long_questions_are_said(tmp_path):
 
 
 def test_a_run_learns_and_is_recorded(tmp_path):
-    """Four of five short questions after some dozen steps: answers that are always the last word."""
+    """It answers four of five short questions after some dozen steps; the answer is always the last word."""
     file = tmp_path / "own.tsv"
     words = [f"{a}{b}" for a in "abcdefgh" for b in "klmnopqrs"]
     pairs = [(words[i % 72], words[(i * 7) % 72]) for i in range(504)]
@@ -229,8 +229,8 @@ def test_a_run_learns_and_is_recorded(tmp_path):
     assert isinstance(task.held_out(1)[0], Case)
 
 
-def test_the_share_that_the_last_place_named_gets_right_is_counted_anew() -> None:
-    """By a regular expression over the held-out stories, in whole numbers; the model's card and its record say the same two decimals."""
+def test_the_baseline_of_the_last_place_is_recounted() -> None:
+    """It is counted with a regular expression over the held-out stories; the model's card and its record agree to two decimals."""
     scope = models.load("bert-where", device="cpu")
     cases = SpanTask(tokenizer=scope.tokenizer).held_out()
     right = sum(

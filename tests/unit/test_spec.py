@@ -1,4 +1,4 @@
-"""A run as a value: what its changes do, alone and together, each against a model changed by hand."""
+"""A run as a value: its changes, alone and together, each against a model changed by hand."""
 
 from dataclasses import replace
 from functools import cache as cached
@@ -36,7 +36,7 @@ def logits(trace: models.Trace) -> torch.Tensor:
     return trace.next_token.logits
 
 
-def test_an_unchanged_spec_is_the_plain_run(own: models.Trace) -> None:
+def test_an_unchanged_spec_gives_the_plain_run(own: models.Trace) -> None:
     trace = RunSpec(ModelRef("dates"), (TEXT, None)).run(open_model)
     assert torch.equal(logits(trace), logits(own))
     assert trace.output == own.output
@@ -53,7 +53,7 @@ def test_a_forced_token_alone_changes_no_forward_pass() -> None:
     assert not any(one.is_unchanged for one in changed)
 
 
-def test_equal_specs_are_one_key_and_every_difference_is_another() -> None:
+def test_equal_specs_share_a_key_and_different_ones_do_not() -> None:
     spec = RunSpec(ModelRef("dates", STEP, "cosine"), (TEXT, None), FORBIDDEN, ((1, 2),))
     same = RunSpec(ModelRef("dates", STEP, "cosine"), (TEXT, None), FORBIDDEN, ((1, 2),))
     others = [
@@ -74,7 +74,7 @@ def test_equal_specs_are_one_key_and_every_difference_is_another() -> None:
 def test_changes_compose_as_if_each_were_made_by_hand(
     own: models.Trace, step: int | None, similarity: str, positions: bool
 ) -> None:
-    """The second route: load the snapshot, swap its similarity, zero its position vectors, run the tokens under the mask."""
+    """The second route loads the snapshot, swaps its similarity, zeroes its position vectors and runs the tokens under the mask."""
     ref = ModelRef("dates", step, similarity, positions)
     opened = cached(open_model)
     scope = models.load("dates", device="cpu", snapshot=step)
@@ -93,7 +93,7 @@ def test_changes_compose_as_if_each_were_made_by_hand(
         assert torch.allclose(logits(trace), logits(own), atol=1e-5) == (not changed)
 
 
-def test_what_cannot_be_changed_is_refused_by_name() -> None:
+def test_impossible_changes_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="dates-bahdanau"):
         ModelRef("dates-bahdanau", positions=False).open(models.load)
     with pytest.raises(ValueError, match="similarity"):
@@ -102,7 +102,7 @@ def test_what_cannot_be_changed_is_refused_by_name() -> None:
         ModelRef("dates", step=7).open(models.load)
 
 
-def test_generation_holds_the_edits_and_the_forced_tokens(own: models.Trace) -> None:
+def test_generation_applies_the_edits_and_the_forced_tokens(own: models.Trace) -> None:
     scope = models.load("dates", device="cpu")
     run = edited(CurrentRun(scope, own), FORBIDDEN)
     given = own.streams["source"].ids
@@ -117,7 +117,7 @@ def test_generation_holds_the_edits_and_the_forced_tokens(own: models.Trace) -> 
     assert float(plain.weights(cross, 0)[1, 2]) > 0
 
 
-def test_the_given_text_of_a_changed_run_is_the_unchanged_models(own: models.Trace) -> None:
+def test_a_changed_run_reads_the_unchanged_models_text(own: models.Trace) -> None:
     run = CurrentRun(models.load("dates", device="cpu"), own)
     typed = replace(run, trace=run.scope.run(TEXT, "1999-05-03"))
     for one, writers in ((run, ("the model's own", "the unchanged model's")), (typed, ("", ""))):

@@ -1,4 +1,4 @@
-"""What says the same is held out or trained on, not both; sets from files of their own."""
+"""Equivalent texts are either held out or trained on, never both; validation and test sets from separate files."""
 
 import string
 from pathlib import Path
@@ -51,31 +51,31 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_texts_that_say_the_same(one, other):
+def test_equivalent_texts(one, other):
     assert same_text(one) == same_text(other)
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
-def test_texts_that_do_not(one, other):
+def test_texts_that_are_not_equivalent(one, other):
     assert same_text(one) != same_text(other)
 
 
 def spelled(name: str, i: int) -> str:
-    """The i-th of the texts that the hash puts into that set."""
+    """Return the i-th of the texts that the hash puts into that set."""
     found = [text for n in range(1000) if split_of(text := f"text {n}") == name]
     return found[i]
 
 
 def respelled(text: str, name: str) -> str:
-    """The text with signs behind it, such that the hash puts it into that set."""
+    """Append punctuation to a text until the hash puts it into that set."""
     signs = (
         text + "".join(string.punctuation[n // 30**k % 30] for k in range(3)) for n in range(27000)
     )
     return next(s for s in signs if split_of(s) == name)
 
 
-def test_of_texts_that_say_the_same_only_one_set_has_any():
-    """Training before test before validation; who falls into a later set is left out, not moved."""
+def test_equivalent_texts_are_in_one_set_only():
+    """Training comes before test and validation; a text in a later set is left out, not moved."""
     alone = {name: spelled(name, 0) for name in ("train", "test", "validation")}
     trained, tested = spelled("train", 1), spelled("test", 1)
     wanted = {text: name for name, text in alone.items()}
@@ -89,7 +89,7 @@ def test_of_texts_that_say_the_same_only_one_set_has_any():
         assert sets_of(order, {}) == wanted
 
 
-def test_a_given_set_takes_its_texts_out_of_training_and_the_place_of_the_hash():
+def test_a_given_set_is_removed_from_training_and_replaces_the_hashed_set():
     trained, tested, validated = (spelled(name, 0) for name in ("train", "test", "validation"))
     sources = [trained, tested, validated, spelled("train", 1)]
     belongs = sets_of(sources, {"test": [trained.upper() + "!"]})
@@ -128,7 +128,7 @@ def test_test_and_validation_files_of_ones_own(tmp_path, data_file):
     }
     assert [c.source for c in task.held_out(validation=True)] == [
         "number 5"
-    ]  # the other one says what a test source says
+    ]  # the other one is equivalent to a test source
     assert task._split["train"] == [row for row in ROWS if row[0] not in ("number 3", "number 5")]
     data = task.data()
     assert data["pairs"] == {"train": 398, "test": 3, "validation": 1}
@@ -141,7 +141,7 @@ def test_test_and_validation_files_of_ones_own(tmp_path, data_file):
     assert only_test.data()["pairs"]["train"] == 399 - len(hashed)
 
 
-def test_two_aligned_files_are_the_tab_separated_one(tmp_path, data_file):
+def test_two_aligned_files_equal_the_tab_separated_one(tmp_path, data_file):
     one, two = TranslationTask(data_file), TranslationTask(aligned(tmp_path, ROWS))
     assert one._split == two._split
     assert one.data()["pairs"] == two.data()["pairs"]
@@ -158,7 +158,7 @@ def test_two_aligned_files_are_the_tab_separated_one(tmp_path, data_file):
         (("a\n", None), r"a\.fr: no such file"),
     ],
 )
-def test_two_files_that_do_not_agree(tmp_path, sides, message):
+def test_two_files_that_do_not_match(tmp_path, sides, message):
     paths = [tmp_path / "a.en", tmp_path / "a.fr"]
     for path, text in zip(paths, sides, strict=True):
         if text is not None:

@@ -1,4 +1,4 @@
-"""What is shown of a model without attention: its encoder's states, as a picture and as files."""
+"""The view of a model without attention: its encoder's states, as a picture and as files."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def trace(scope) -> Trace:
 
 
 def by_torch(scope: Scope, trace: Trace) -> np.ndarray:
-    """The states by torch's own recurrence over the embedded tokens."""
+    """Return the states from torch's own recurrence over the embedded tokens."""
     with torch.no_grad():
         embedded = (
             scope.model.embedding(torch.tensor([trace.streams["source"].ids]))
@@ -46,7 +46,7 @@ def by_torch(scope: Scope, trace: Trace) -> np.ndarray:
         return scope.model.encoder.recurrence(embedded)[0][0].numpy()
 
 
-def test_the_picture_is_of_the_states(scope, trace):
+def test_the_picture_shows_the_states(scope, trace):
     header, arrays = unpack(states.encoder_states(trace, scope.config, "The states"))
     np.testing.assert_allclose(arrays["states"], by_torch(scope, trace), atol=1e-6)
     assert (header["title"], header["columns"]) == ("The states", scope.config.d_memory)
@@ -55,7 +55,7 @@ def test_the_picture_is_of_the_states(scope, trace):
     assert [text for text, *_ in header["rows"]] == ["a", "b", "<", "&", "[end]"]
 
 
-def test_the_frames_are_round_what_the_decoder_is_given(scope, trace):
+def test_the_frames_surround_the_states_given_to_the_decoder(scope, trace):
     header, arrays = unpack(states.encoder_states(trace, scope.config, "The states"))
     cells, given = (
         arrays["states"],
@@ -82,7 +82,7 @@ def test_the_files_hold_the_states(scope, trace):
     assert kept["target_tokens"].tolist() == ["[start]", *trace.streams["target"].tokens[1:]]
 
 
-def test_the_words_say_its_sizes_and_which_way_it_reads(scope, trace):
+def test_the_text_gives_its_sizes_and_reading_direction(scope, trace):
     text, both = (
         states.explain_states(scope.config, words.terms("translation")),
         scope.config.bidirectional,
@@ -102,7 +102,7 @@ def test_the_words_say_its_sizes_and_which_way_it_reads(scope, trace):
 
 
 def states_after(scope: Scope, trace: Trace, place: int) -> np.ndarray:
-    """By how much each state moves when the token at this place is another."""
+    """Return the change of each state when the token at this position is replaced."""
     ids = list(trace.streams["source"].ids)
     ids[place] = ids[place] + 1
     other = scope.model.embedding(torch.tensor([ids])) * scope.config.d_model**0.5
@@ -111,7 +111,7 @@ def states_after(scope: Scope, trace: Trace, place: int) -> np.ndarray:
     ).round(6)
 
 
-def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
+def test_the_decoder_starts_from_the_state_named_in_the_text(scope, trace):
     text, d = states.explain_states(scope.config, words.terms("translation")), scope.config.d_hidden
     assert f"s(0) = tanh(W h(m) + b), {d} numbers" in text
     read, decoder = by_torch(scope, trace), scope.model.decoder
@@ -138,7 +138,7 @@ def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
 @pytest.mark.parametrize(
     ("task", "named"), [("dates", "dates-bahdanau"), ("translation", "eng-fra-bahdanau")]
 )
-def test_the_model_to_go_to_is_of_the_same_task(scope, task, named):
+def test_the_suggested_model_has_the_same_task(scope, task, named):
     assert f"(such as **{named}**)" in states.explain_states(scope.config, words.terms(task))
 
 

@@ -1,4 +1,4 @@
-"""The static edition as files: what its clicks lead to, which folder it takes, and what never becomes HTML."""
+"""The static edition as files: the targets of its clicks, the folders that it accepts, and text that never becomes HTML."""
 
 import base64
 import gzip
@@ -64,12 +64,12 @@ def test_ctrl_c_waits_for_the_end_of_a_still_unless_it_is_pressed_twice(
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, bytes]:
-    """A site of a few pages of one model."""
+    """A site with a few pages of one model."""
     return export.site_files(["bert"], TABS, [])
 
 
 def payload(page: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What static.js reads of a page."""
+    """Return the data that static.js reads from a page."""
     (packed,) = re.findall(rb'id="drawn">"([^"]*)"', page)
     return unpack(gzip.decompress(base64.b64decode(packed)))
 
@@ -90,7 +90,7 @@ def test_a_click_on_a_head_leads_to_the_weights_of_that_head(made: dict[str, byt
         torch.testing.assert_close(torch.tensor(numbers["weights"]), expected)
 
 
-def test_controls_that_need_the_model_are_not_there(made: dict[str, bytes]) -> None:
+def test_controls_that_need_the_model_are_missing(made: dict[str, bytes]) -> None:
     header, arrays = payload(made["bert/attention.html"])
     for still in header["stills"]:
         glance, _ = unpack(arrays[still["parts"]["overview"][1]].tobytes())
@@ -170,7 +170,7 @@ def test_a_page_that_shows_nothing_of_a_model_is_named_with_its_reason(
     assert re.search(r'aria-disabled="true" title="[^"]*not generate text[^"]*">Decoding<', page)
 
 
-def test_every_page_says_how_to_type_and_what_it_may_load(made: dict[str, bytes]) -> None:
+def test_every_page_says_how_to_type_and_limits_what_it_loads(made: dict[str, bytes]) -> None:
     assert f"\n{INSTALL_COMMAND}\n" in (ROOT / "README.md").read_text("utf-8")
     pages = [content.decode() for name, content in made.items() if name.endswith(".html")]
     assert len(pages) == 3
@@ -263,7 +263,7 @@ def test_a_folder_that_holds_something_else_is_refused(
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
-def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_in_the_folder_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / LIST)
     os.mkfifo(tmp_path / "a.html")
     with pytest.raises(ValueError, match="contains something else"):
@@ -271,7 +271,7 @@ def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_nothing_outside_the_folder_is_touched(tmp_path: Path) -> None:
-    """Neither by a list that names other files nor through links."""
+    """Neither a list that names other files nor links lead outside."""
     outside = tmp_path / "outside.txt"
     outside.write_text("mine")
     folder = tmp_path / "site"
@@ -290,7 +290,7 @@ def test_nothing_outside_the_folder_is_touched(tmp_path: Path) -> None:
         check_folder(outside)
 
 
-def test_texts_are_escaped_in_every_construct() -> None:
+def test_texts_are_escaped_everywhere() -> None:
     evil = f"**{EVIL}** *{EVIL}* `{EVIL}` [{EVIL}](javascript:x) ${EVIL}$ \\< {EVIL}\n\n- {EVIL}\n\n$${EVIL}$$"
     html = as_html(f"{evil}\n\n| {EVIL} | b |\n|---|---|\n| {EVIL} | c |")
     assert "<img" not in html
@@ -347,7 +347,7 @@ KINDS = {"strip": [{"kind": "cross"}, {"kind": "self"}, {"kind": "cross"}]}
         (WALK, "on_news", WALKED, []),
     ],
 )
-def test_a_click_sends_what_its_picture_says(
+def test_a_click_sends_the_event_of_its_picture(
     component: Component, event: str, header: dict, expected: list
 ) -> None:
     assert messages(component, event, pack(header)) == expected
@@ -363,7 +363,7 @@ def test_links_lead_to_the_same_page_of_another_model_and_mark_ones_own() -> Non
         StaticPage("gpt", "inside"): [
             "gpt/inside",
             "bert/attention",
-        ],  # the first, for want of its own
+        ],  # the first, since it has none of its own
         StaticPage("bert", "task"): ["gpt/attention", "bert/task"],
     }.items():
         html = links.models(both, here)
@@ -380,13 +380,13 @@ def test_the_question_at_the_end_leads_to_the_still_that_it_names() -> None:
     assert packed._next(pages, Still("", leads_to=("masks", ""))) == ""
 
 
-def test_a_model_stands_with_its_text_and_how_to_type_is_left_out(made: dict[str, bytes]) -> None:
+def test_a_model_is_shown_with_its_text_and_without_the_typing_hint(made: dict[str, bytes]) -> None:
     example = ModelTexts("bert")
     assert f"“{escape(example.texts[0])}”" in made["index.html"].decode()
     assert example.inputs == [("Text", example.texts[0])]
 
 
-def test_each_section_has_a_file_of_its_own() -> None:
+def test_each_section_has_its_own_file() -> None:
     assert (
         StaticPage("gpt", "positions", "Score by distance").file
         == "gpt/positions-score-by-distance.html"

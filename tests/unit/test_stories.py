@@ -1,4 +1,4 @@
-"""Stories with questions: what is asked can be worked out by hand from the text alone, and held-out pairs are never told."""
+"""Stories with questions: the answer follows from the text alone, and held-out pairs appear in no training story."""
 
 import itertools
 import re
@@ -18,7 +18,7 @@ def told(part: str, n: int, seed: str = "5") -> list[stories.BabiStory]:
 
 
 def by_reading(story: stories.BabiStory) -> tuple[str, str]:
-    """(person, place): who the question is about, and where that person went last."""
+    """Return (person, place): who the question is about, and where that person went last."""
     asked = re.fullmatch(r"Where is (?:the )?(\w+)\?", story.question)[1]
     if asked in THINGS:
         (asked,) = [name for name, thing in TAKE.findall(story.context) if thing == asked]
@@ -34,7 +34,7 @@ def test_the_answer_follows_from_the_story(part):
         assert re.search(rf"{name} (?:{'|'.join(stories.GOES)}) $", story.context[: story.place])
         assert name not in {
             who for who, _ in MOVE.findall(story.context[story.place :])
-        }  # the last that is told of it
+        }  # the last sentence about that person
         assert 1 <= story.context.count(".") <= 6
 
 

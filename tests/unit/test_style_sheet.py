@@ -1,4 +1,4 @@
-"""The style sheet names parts of a page by their keys; "pin-" begins those of the pinned run."""
+"""The style sheet selects parts of a page by their keys; those of the pinned run begin with "pin-"."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ ROOT = Path(viz_app.__file__).parent
 
 
 def keys() -> tuple[set[str], set[str]]:
-    """Strings of the app as Streamlit writes a key, and the beginnings of those made with a name."""
+    """Return the app's strings in the form of a Streamlit key, and the beginnings of keys that are made with a name."""
     whole, beginnings = set(), set()
     for path in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

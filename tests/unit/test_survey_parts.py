@@ -1,4 +1,4 @@
-"""The finished parts of a survey: numbers out of range are the file's fault only if they come from it."""
+"""The finished parts of a survey: numbers out of range count as damage of the file only if they come from it."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from models.runs.survey_parts import SurveyParts
 
 
-def test_numbers_that_come_out_of_range_are_named_and_not_kept(tmp_path: Path) -> None:
+def test_computed_numbers_out_of_range_are_named_and_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     for parts in (SurveyParts(), SurveyParts(path, "survey")):
         with pytest.raises(ValueError, match="^'gain' should be from 0 to 1, but is nan$"), parts:
@@ -17,7 +17,7 @@ def test_numbers_that_come_out_of_range_are_named_and_not_kept(tmp_path: Path) -
     assert not path.exists()
 
 
-def test_numbers_of_a_file_out_of_range_are_its_damage(tmp_path: Path) -> None:
+def test_numbers_out_of_range_in_a_file_are_damage(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     with suppress(KeyboardInterrupt), SurveyParts(path, "survey") as parts:
         parts.numbers("gain", 9, lambda: [7.0])

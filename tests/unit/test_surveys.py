@@ -1,4 +1,4 @@
-"""Surveys over held-out texts: each measure by a second route, planted cases, and the record of them."""
+"""Surveys over held-out texts: each measure by a second route, planted cases, and their record."""
 
 import math
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ from models.training_record import check_record
 
 
 def varied_model(seed: int = 3, n_ctx: int = 11) -> Seq2Seq:
-    """An RNN with alignment whose random weights are large enough that its texts differ."""
+    """Return an RNN with alignment whose random weights are large enough that its texts differ."""
     model = random_seq2seq(seed, vocab_size=LETTERS.vocab_size, n_ctx=n_ctx)
     with torch.no_grad():
         for weights in model.parameters():
@@ -60,7 +60,7 @@ def unnoticed(done: int, total: int) -> None:
 
 
 def written_by_hand(scope: Scope, source: Encoding, forced: dict[int, int]) -> list[int]:
-    """Greedy decoding without a cache, a whole pass for each token."""
+    """Decode greedily without a cache, with a whole pass for each token."""
     model, row = scope.model, [scope.config.start_id]
     given = torch.tensor([source.ids])
     for i in range(model.max_new_tokens(len(source.ids))):
@@ -73,12 +73,12 @@ def written_by_hand(scope: Scope, source: Encoding, forced: dict[int, int]) -> l
 
 
 def letters(ids: list[int]) -> list[tuple[int, int]]:
-    """(place, id) of each letter before </s>; every letter is a word here."""
+    """Return (position, id) of each letter before </s>; every letter is a word here."""
     end = ids.index(END) if END in ids else len(ids)
     return [(i, token) for i, token in enumerate(ids[:end]) if not LETTERS.is_special(token)]
 
 
-def test_recovery_is_what_whole_passes_give(aligned: Scope) -> None:
+def test_recovery_matches_whole_passes(aligned: Scope) -> None:
     given = sources(aligned)
     texts = [letters(written_by_hand(aligned, one, {})) for one in given]
     kept = [(one, text) for one, text in zip(given, texts, strict=True) if len(text) >= MIN_WORDS]
@@ -106,7 +106,7 @@ def test_recovery_is_what_whole_passes_give(aligned: Scope) -> None:
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, tail: int | None) -> None:
-    """A writer that takes the unforced tokens whatever it reads, or `tail` after a forced one."""
+    """Return a decoder that gives the unforced tokens whatever it reads, or `tail` after a forced one."""
 
     def steps(model, given, *, forced) -> Iterator[object]:
         own = greedy_of(model, given)
@@ -119,14 +119,14 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tail: int | None) -> None:
     monkeypatch.setattr(surveys, "greedy", steps)
 
 
-def test_a_model_that_ignores_what_it_wrote_recovers_always(aligned, monkeypatch) -> None:
+def test_a_model_that_ignores_its_own_text_always_recovers(aligned, monkeypatch) -> None:
     scripted(monkeypatch, None)
     found = survey_recovery(aligned, sources(aligned), 0, unnoticed)
     assert {(one.mean, one.low, one.high) for one in found.values()} == {(1.0, 1.0, 1.0)}
 
 
 def test_a_model_that_repeats_another_letter_never_recovers(aligned, monkeypatch) -> None:
-    (b,) = LETTERS.encode("b").ids  # which it never writes by itself
+    (b,) = LETTERS.encode("b").ids  # which it never generates by itself
     assert not any(b in aligned.write(one).ids for one in sources(aligned))
     scripted(monkeypatch, b)
     found = survey_recovery(aligned, sources(aligned), 0, unnoticed)
@@ -142,8 +142,8 @@ def word(text: str, spaced: bool = True) -> GeneratedWord:
     [
         ("chat noir est ici", "chat noir est ici", True, True),
         ("chat noir est ici", "sommes un chat est ici", True, False),
-        ("chat noir est ici", "sommes ici", False, False),  # the last of four words is too little
-        ("chat noir est", "ours blanc est", False, False),  # of three, two must be the same
+        ("chat noir est ici", "sommes ici", False, False),  # only the last of four words is too few
+        ("chat noir est", "ours blanc est", False, False),  # two of three must be the same
         ("chat noir est", "noir est", True, False),
         ("noir ici", "noir ici aussi", False, False),
         ("noir ici", "", False, False),
@@ -154,7 +154,7 @@ def test_half_of_the_words_must_return(before, after, recovered, unmoved) -> Non
     assert (one.is_recovered, one.is_unmoved) == (recovered, unmoved)
 
 
-def test_a_wrong_word_differs_and_begins_like_the_right_one() -> None:
+def test_a_wrong_word_differs_and_has_the_same_kind_of_beginning() -> None:
     texts = [[word(one)] for one in ("Le", "le", "Un", "Une")] + [[word("x", spaced=False)]]
     drawn = {draw_wrong_word(texts, 0, "first", seed).text for seed in range(40)}
     assert drawn == {"Un", "Une"}
@@ -175,8 +175,8 @@ def test_words_are_those_of_the_tokenizer_without_punctuation() -> None:
     assert made.before == ("faire", "une")
 
 
-def test_other_weights_are_those_of_whole_edited_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows replaced by edits of whole passes, on two texts."""
+def test_other_weights_match_whole_edited_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are replaced by edits of whole passes, on two texts."""
     aligned = as_scope(varied_model(n_ctx=7), LETTERS, "aligned")
 
     def hasty(row: AttentionRow, **how: Any) -> Adversary:
@@ -242,8 +242,8 @@ def test_the_adversary_searches_the_first_texts_alone(monkeypatch: pytest.Monkey
     assert calls[-1] == (5, 5)
 
 
-def test_a_model_that_reads_no_context_keeps_every_token() -> None:
-    """Then nothing holds the adversary back: it puts all weight on the key of the least."""
+def test_a_model_that_ignores_its_context_keeps_every_token() -> None:
+    """Nothing limits the adversary then: it puts all weight on the key with the least."""
     model = varied_model()
     d_memory, decoder = model.config.d_memory, model.decoder
     with torch.no_grad():
@@ -256,21 +256,21 @@ def test_a_model_that_reads_no_context_keeps_every_token() -> None:
     furthest = []
     for row in rows_of_words(scope, scope.run(source)):
         p = float(row.weights.min())
-        # divergence of weights from all weight on a key that has p: its own term, and the others'
+        # divergence from all weight on a key with weight p: its own term, and those of the others
         own = (math.log(2 / (1 + p)) + p * math.log(2 * p / (1 + p))) / 2
         furthest.append(own + (1 - p) / 2 * math.log(2))
     assert furthest
     assert found["adversary"].mean == pytest.approx(sum(furthest) / len(furthest), abs=1e-3)
 
 
-def test_a_model_that_writes_nothing_has_no_words_to_keep() -> None:
+def test_a_model_that_generates_nothing_has_no_words_to_keep() -> None:
     scope = as_scope(varied_model(4), LETTERS, "silent")
     assert scope.write("abc").ids == (END,)
     with pytest.raises(ValueError, match="writes nothing"):
         survey_weights(scope, sources(scope, 2), 0, unnoticed)
 
 
-def test_what_a_survey_cannot_measure_is_said(aligned: Scope) -> None:
+def test_models_that_a_survey_cannot_measure_are_refused(aligned: Scope) -> None:
     heads, reader = scope_of("transformer"), scope_of("bert", task="mlm")
     with pytest.raises(ValueError, match="12 heads .* exactly 1"):
         survey_weights(heads, sources(heads, 1), 0, unnoticed)
@@ -285,7 +285,7 @@ MEAN = SurveyedMean("share", 0.5, 0.25, 0.75, 8)
 ENTRY = {"measured_on": "0" * 64, "seed": 0, "means": {"first recovered": asdict(MEAN)}}
 
 
-def test_a_survey_is_dropped_with_the_weights_it_was_measured_on() -> None:
+def test_a_survey_is_dropped_when_the_weights_change() -> None:
     record = {
         "step": 3,
         "surveys": {"recovery": ENTRY, "weights": {**ENTRY, "measured_on": "1" * 64}},
@@ -310,7 +310,7 @@ def test_a_difference_of_shares_may_be_negative() -> None:
         {"high": 1.5}, {"n_texts": -1}, {"n_texts": 2.5}, {"p": 1}, {"mean": True},
     ],
 )  # fmt: skip
-def test_a_mean_of_another_form_is_refused(change: dict[str, object]) -> None:
+def test_a_malformed_mean_is_refused(change: dict[str, object]) -> None:
     means = {"first recovered": asdict(MEAN) | change}
     with pytest.raises(ValueError, match="surveys must be"):
         check_record({"surveys": {"recovery": ENTRY | {"means": means}}})

@@ -1,4 +1,4 @@
-"""The page Task's numbers and sentences: what is shown equals a softmax worked out by hand in float64 from the logits."""
+"""The numbers and sentences of the page Task: they equal a softmax computed by hand in float64 from the logits."""
 
 import csv
 import io
@@ -52,7 +52,7 @@ def transformer() -> Scope:
 def of(
     scope: Scope, *texts: str, position: int | None = None, focus: Focus = SHARPEST
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What the component is sent of a run."""
+    """Return the data that the component gets for a run."""
     drawn = next_token.next_token(
         run := CurrentRun(scope, scope.run(*texts)),
         run.trace.next_token,
@@ -62,7 +62,7 @@ def of(
 
 
 def softmax(scope: Scope, *texts: str) -> np.ndarray:
-    """(position, vocab) in float64, from the logits alone."""
+    """Return probabilities (position, vocab) in float64, from the logits alone."""
     logits = scope.run(*texts).next_token.logits.double().numpy()
     powers = np.exp(logits - logits.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
@@ -76,7 +76,7 @@ def name(scope: Scope, token: int) -> str:
 # the numbers
 
 
-def test_each_label_is_the_token_after_and_its_numbers_are_those_of_a_softmax_by_hand(
+def test_each_label_is_the_next_token_with_the_numbers_of_a_softmax_by_hand(
     gpt: Scope,
 ) -> None:
     trace, p = gpt.run(TEXT), softmax(gpt, TEXT)
@@ -98,8 +98,8 @@ def output(logits: list[list[float]], *labels: int) -> NextToken:
     return NextToken("text", labels, torch.tensor(logits), ())
 
 
-def test_figures_that_can_be_worked_out_in_the_head() -> None:
-    """p = 1/2, 1/4, 1/8, 1/8; then all alike; then certain."""
+def test_figures_that_are_easy_to_compute() -> None:
+    """p = 1/2, 1/4, 1/8, 1/8; then uniform; then certain."""
     ln2 = math.log(2)
     certain = [0.0, -math.inf, -math.inf, -math.inf]
     found = expectations(output([[3 * ln2, 2 * ln2, ln2, ln2], [5.0] * 4, certain], 1, 2))
@@ -113,7 +113,7 @@ def test_figures_that_can_be_worked_out_in_the_head() -> None:
     assert impossible.rank.tolist() == [2]
 
 
-def test_a_long_text_is_worked_out_in_slices_like_a_short_one(
+def test_a_long_text_is_computed_in_slices_like_a_short_one(
     monkeypatch: pytest.MonkeyPatch, gpt: Scope
 ) -> None:
     trace = gpt.run(TEXT * 3)
@@ -128,7 +128,7 @@ def test_a_long_text_is_worked_out_in_slices_like_a_short_one(
     assert [(one.start, one.stop) for one in slices(torch.zeros(7, 11))] == [(0, 3), (3, 6), (6, 9)]
 
 
-def test_a_text_of_which_nothing_follows_has_no_surprisal() -> None:
+def test_a_text_without_a_next_token_has_no_surprisal() -> None:
     found = expectations(output([[1.0, 2.0, 3.0]]))
     assert (found.rank.tolist(), found.surprisal.tolist(), len(found.entropy)) == ([], [], 1)
     assert math.isnan(found.mean_surprisal)
@@ -157,10 +157,10 @@ def test_the_checks_pass_and_fail_where_something_is_wrong(gpt: Scope) -> None:
     assert [check.passed for check in check_expectations(shifted)] == [True, False]
 
 
-# what the component is sent
+# the data of the component
 
 
-def test_along_a_text_the_places_are_its_tokens_and_one_that_is_not_known(gpt: Scope) -> None:
+def test_the_positions_of_a_text_are_its_tokens_and_an_unknown_one(gpt: Scope) -> None:
     header, arrays = of(gpt, TEXT)
     p, ids = softmax(gpt, TEXT), gpt.run(TEXT).streams["text"].ids
     assert header["kind"] == "surprisal"
@@ -204,8 +204,8 @@ def test_the_distribution_at_a_position_is_its_softmax_sorted(gpt: Scope, positi
     assert header["answer"]["rest"] == text.unlisted_tokens(10, top, entropy)
 
 
-def test_a_token_beyond_the_ten_is_listed_behind_them(gpt: Scope) -> None:
-    """11 tokens: one of them, somewhere in this text, is the last of all."""
+def test_a_token_beyond_the_ten_is_listed_after_them(gpt: Scope) -> None:
+    """The vocabulary has 11 tokens, and somewhere in this text the true one ranks last."""
     ranks = expectations(gpt.run(TEXT * 4).next_token).rank.tolist()
     position = ranks.index(11)
     header, arrays = of(gpt, TEXT * 4, position=position)
@@ -214,7 +214,7 @@ def test_a_token_beyond_the_ten_is_listed_behind_them(gpt: Scope) -> None:
 
 
 @pytest.mark.parametrize(("position", "head"), [(0, 0), (3, 1), (7, 2)])
-def test_the_row_is_that_of_the_token_that_answers(gpt: Scope, position: int, head: int) -> None:
+def test_the_row_is_that_of_the_answering_token(gpt: Scope, position: int, head: int) -> None:
     header, arrays = of(gpt, TEXT, position=position, focus=Focus(GPT_SELF, head))
     site = gpt.run(TEXT).attention[GPT_SELF]
     q, k = site.q[0, head].double(), site.k[0, head].double()
@@ -232,7 +232,7 @@ def test_the_row_is_that_of_the_token_that_answers(gpt: Scope, position: int, he
     assert [label[0] for label in reading["keys"]] == ["[start]", *TEXT]
 
 
-def test_a_written_text_has_its_alternatives_at_every_place(transformer: Scope) -> None:
+def test_a_generated_text_has_its_alternatives_at_every_position(transformer: Scope) -> None:
     source, target = "abcde", "edc"
     header, arrays = of(transformer, source, target)
     p, end = softmax(transformer, source, target), transformer.config.end_id
@@ -260,17 +260,17 @@ def test_a_written_text_has_its_alternatives_at_every_place(transformer: Scope) 
     assert header["title"] == title
 
 
-def test_what_the_model_writes_itself_is_called_written(transformer: Scope) -> None:
+def test_the_models_own_text_is_called_written(transformer: Scope) -> None:
     run = CurrentRun(transformer, transformer.run("abcde"))
     header, _ = of(transformer, "abcde", position=0)
     assert header["title"].startswith("Translation, as the model writes it")
     assert header["answer"]["fact"].startswith("Written: ")
     assert header["answer"]["title"] == "Predicted after [start]"
-    assert header["answer"]["rows"][0][2] == "written"  # greedy takes the most probable
+    assert header["answer"]["rows"][0][2] == "written"  # greedy decoding takes the most probable
     assert [place[0] for place in header["places"]][:-1] == list(run.trace.output)
 
 
-def test_what_comes_next_stays_chosen_while_the_text_grows(gpt: Scope, transformer: Scope) -> None:
+def test_the_next_token_stays_chosen_while_the_text_grows(gpt: Scope, transformer: Scope) -> None:
     along, written = gpt.run(TEXT).next_token, transformer.run("abcde", "edc").next_token
     assert [next_token.clicked_position(along, position) for position in (0, 6, 7)] == [0, 6, None]
     assert [next_token.clicked_position(written, position) for position in (0, 3)] == [0, 3]
@@ -278,7 +278,7 @@ def test_what_comes_next_stays_chosen_while_the_text_grows(gpt: Scope, transform
 
 
 @pytest.mark.parametrize("position", [8, 9_999])
-def test_a_position_that_is_not_there_is_the_default(gpt: Scope, position: int) -> None:
+def test_a_missing_position_gives_the_default(gpt: Scope, position: int) -> None:
     assert of(gpt, TEXT, position=position)[0]["position"] == of(gpt, TEXT)[0]["position"] == 7
     assert of(gpt, TEXT, position=7)[0]["position"] == 7
 
@@ -344,7 +344,7 @@ def test_every_row_that_is_shown_is_checked(gpt: Scope, monkeypatch: pytest.Monk
         "Difference of the row's weights from 1",
     )
     assert (found.value, found.limit) == (pytest.approx(0.5), 1e-5)
-    sizes = torch.tensor([[9.0]] * 3 + [[1.0]] + [[9.0]] * 4)  # wrong but for the row that is shown
+    sizes = torch.tensor([[9.0]] * 3 + [[1.0]] + [[9.0]] * 4)  # wrong except for the row shown
     others = SimpleNamespace(
         weights=lambda head, rows: (site.weights(head) * sizes)[rows], allowed=site.allowed, **facts
     )
@@ -412,13 +412,13 @@ def test_the_summary_says_bits_and_perplexity(gpt: Scope) -> None:
     assert of(gpt, "a")[0]["summary"].startswith("1 token, ")
 
 
-def test_what_is_listed_is_said_of_the_whole() -> None:
+def test_the_listed_share_of_the_whole_is_given() -> None:
     assert text.unlisted_tokens(10, 0.676, 6.0) == (
         "These 10 tokens have 67.6 % of the probability. Entropy 6.00 bits, equivalent to 64.0 equally likely tokens."
     )
 
 
-def test_large_small_and_endless_numbers_are_said_readably() -> None:
+def test_large_small_and_infinite_numbers_are_readable() -> None:
     assert [text.choices(x) for x in (1.004, 9.98, 15.46, 1234.6, math.inf)] == [
         "1.00",
         "9.98",
@@ -429,7 +429,7 @@ def test_large_small_and_endless_numbers_are_said_readably() -> None:
     assert [text.format_bits(x) for x in (0.126, 12.0, math.inf)] == ["0.13", "12.00", "∞"]
 
 
-def test_the_scale_of_the_places_is_named(gpt: Scope, transformer: Scope) -> None:
+def test_the_scale_of_the_positions_is_named(gpt: Scope, transformer: Scope) -> None:
     assert of(gpt, TEXT)[0]["scale"][:2] == [
         "0",
         "3.46 bits = pure guessing among 11 tokens (the scale ends here)",
@@ -451,7 +451,7 @@ TRAINING = {"scores": {"held-out perplexity": 33.987, "bits per byte": 1.5, "cas
         ("letters", [], "This model predicts the probability of every possible next token."),
     ],
 )
-def test_what_a_model_is_for_follows_from_its_task(
+def test_the_purpose_of_a_model_follows_from_its_task(
     task: str, languages: list[str], said: str
 ) -> None:
     record = {"task": task, "languages": languages}
@@ -464,7 +464,7 @@ def test_what_a_model_is_for_follows_from_its_task(
     assert text.purpose_and_score(open_text, record | {"scores": "none"}) == said
 
 
-def test_a_score_in_nats_is_said_in_the_bits_of_the_pictures() -> None:
+def test_a_score_in_nats_is_given_in_bits_as_in_the_pictures() -> None:
     nats = {"held-out nats per token": 2.0, "cases": 12}
     record = {"task": "permutation", "scores": nats | {"bits per token": 2.0 / math.log(2)}}
     said = text.purpose_and_score(output([[0.0, 1.0]], 1), record)
@@ -479,7 +479,7 @@ def test_a_classifier_is_for_its_classes(gpt: Scope) -> None:
     assert said == "This model classifies text as negative, neutral or positive."
 
 
-def test_a_model_of_a_task_that_nobody_knows_is_for_what_its_output_says() -> None:
+def test_the_purpose_of_an_unknown_task_follows_from_its_output() -> None:
     closed = output([[0.0, 1.0]], 1)
     assert (
         text.purpose_and_score(closed, {"task": "letters"})
@@ -489,7 +489,7 @@ def test_a_model_of_a_task_that_nobody_knows_is_for_what_its_output_says() -> No
     assert text.purpose_and_score(heard, {}) == "This model transcribes speech."
 
 
-def test_of_many_classes_the_share_is_of_those_that_are_listed() -> None:
+def test_with_many_classes_the_share_is_that_of_the_listed_ones() -> None:
     logits = torch.arange(13.0) / 3
     p = logits.softmax(-1)
     fact = text.class_fact(ClassProbabilities("text", 0, tuple(map(str, range(13))), logits))
@@ -530,7 +530,7 @@ def test_the_table_holds_every_position_with_where_it_comes_from(gpt: Scope) -> 
     )
 
 
-def test_the_table_of_a_written_text_ends_with_its_end(transformer: Scope) -> None:
+def test_the_table_of_a_generated_text_ends_with_the_end_token(transformer: Scope) -> None:
     run = CurrentRun(transformer, transformer.run("abcde", "edc"))
     rows = list(csv.DictReader(io.StringIO(files.next_token_csv(run, TaskChoices(None, Focus())))))
     assert [row["token"] for row in rows] == ["0 [start]", "1 e", "2 d", "3 c"]

@@ -1,4 +1,4 @@
-"""Predictions in an order as the page Task shows them, against the run itself; orders as they are typed and in the address."""
+"""Predictions in an order on the page Task, against the run itself; orders as typed and in the address."""
 
 import csv
 import io
@@ -62,7 +62,7 @@ def shown(
 
 
 def probabilities(scope: Scope) -> torch.Tensor:
-    """(position, vocab), by the model called with the turn of each position."""
+    """Return probabilities (position, vocab), from the model called with the rank of each position."""
     ids = torch.tensor([[scope.tokenizer.encode(c).ids[0] for c in TEXT]])
     with torch.no_grad():
         return (
@@ -72,7 +72,7 @@ def probabilities(scope: Scope) -> torch.Tensor:
         )
 
 
-def test_every_number_is_the_models(scope, run):
+def test_every_number_is_that_of_the_model(scope, run):
     header, arrays, checks = shown(run)
     p, ids = probabilities(scope), run.trace.streams["text"].ids
     assert [check.name for check in checks if not check.passed] == []
@@ -105,7 +105,7 @@ def test_every_number_is_the_models(scope, run):
     assert header["title"].startswith("Predicted in the order 5 → 2 → 7 → 1 → 6 → 3 → 4:")
 
 
-def test_who_may_see_whom_is_what_the_order_says(run):
+def test_the_masks_follow_the_order(run):
     header, arrays, _ = shown(run)
     turn = [ORDER.index(i) for i in range(7)]
     expected = {"query": [[turn[j] < turn[i] for j in range(7)] for i in range(7)]}
@@ -138,8 +138,8 @@ def test_who_may_see_whom_is_what_the_order_says(run):
         ({"content": MaskChange(allow=((4, 3),))}, "“g”, “a”, “f”, “b” and “c”"),
     ],
 )
-def test_a_prediction_is_made_from_what_painted_masks_let_it_read(scope, run, masks, names):
-    """Also in two steps: a changed token changes the prediction if it is named, and only then."""
+def test_a_prediction_depends_on_what_painted_masks_let_it_read(scope, run, masks, names):
+    """Also over two layers: changing a token changes the prediction if the token is named, and only then."""
     edits = for_kinds(**masks)
     changed = edited(run, edits)
     header, _, checks = shown(changed)
@@ -155,14 +155,14 @@ def test_a_prediction_is_made_from_what_painted_masks_let_it_read(scope, run, ma
         assert moved == (f"“{letter}”" in names)
 
 
-def test_beside_it_stands_what_the_query_stream_read(run):
-    """Whatever stream is in focus: the answer is the query stream's."""
+def test_beside_it_is_the_row_of_the_query_stream(run):
+    """Whatever stream is in focus, the answer comes from the query stream."""
     site = run.trace.attention[SITE]
     for focus in (SITE, "encoder.layers.1.content_attn"):
         header, arrays, _ = shown(run, 5, focus)
         np.testing.assert_allclose(
             arrays["weights"], site.weights(HEAD)[5], rtol=1e-5
-        )  # one row alone sums otherwise
+        )  # a single row is summed in another order
         assert arrays["allowed"].tolist() == [
             int(ORDER.index(j) < ORDER.index(5)) for j in range(7)
         ]
@@ -172,19 +172,19 @@ def test_beside_it_stands_what_the_query_stream_read(run):
     assert reading_site(run.trace, "text", Focus(SITE, HEAD))[0] is site
 
 
-def test_without_a_chosen_position_the_last_turn_is_shown(run):
+def test_without_a_chosen_position_the_last_in_the_order_is_shown(run):
     assert shown(run, None)[0]["position"] == shown(run, 99)[0]["position"] == ORDER[-1]
     assert shown(run, 0)[0]["position"] == 0
 
 
-def test_a_mask_that_is_not_the_orders_is_found(run):
+def test_a_mask_that_does_not_match_the_order_fails_a_check(run):
     output = run.trace.outputs["token in order"]
     assert check_order(run.trace, output).passed
     other = replace(output, order=ORDER[::-1])
     assert not check_order(run.trace, other).passed
 
 
-def test_the_strip_says_the_order_and_how_hard_the_text_was(scope, run):
+def test_the_strip_shows_the_order_and_the_bits_of_the_text(scope, run):
     bits = -probabilities(scope)[range(7), list(run.trace.streams["text"].ids)].log2().mean()
     assert answer_line(run.trace) == (
         "surprise, read in the order 5 → 2 → 7 → 1 → 6 → 3 → 4",
@@ -195,7 +195,7 @@ def test_the_strip_says_the_order_and_how_hard_the_text_was(scope, run):
     assert arrows(range(12)).endswith("→ 12")
 
 
-def test_the_table_has_a_row_a_turn(scope, run):
+def test_the_table_has_a_row_per_step_of_the_order(scope, run):
     table = in_order_csv
     heading, *rows = csv.reader(io.StringIO(table(run, TaskChoices(None, Focus()))))
     p = probabilities(scope)
@@ -214,7 +214,7 @@ def test_the_table_has_a_row_a_turn(scope, run):
 @pytest.mark.parametrize(
     "typed", ["3 2 4 1", "3,2,4,1", "3 → 2 → 4 → 1", "3-2-4-1", " 3;2 ;4 > 1 "]
 )
-def test_an_order_is_typed_in_many_ways(typed):
+def test_an_order_can_be_typed_in_many_forms(typed):
     assert read_order(typed, 4) == (2, 1, 3, 0)
 
 
@@ -238,13 +238,13 @@ def test_an_order_is_typed_in_many_ways(typed):
         ("2 one 3 4", "“one” is not a position; an order is written like 3 2 4 1"),
     ],
 )
-def test_an_order_that_is_none_is_refused(typed, message):
+def test_an_invalid_order_is_refused(typed, message):
     with pytest.raises(InputError) as caught:
         read_order(typed, 4)
     assert (str(caught.value), caught.value.field) == (message, "order")
 
 
-def test_an_order_stands_in_the_address():
+def test_an_order_is_in_the_address():
     parameter = parameter_of(XLNet.fields[-1])
     assert isinstance(parameter, Order)
     assert parameter.is_step
@@ -256,7 +256,7 @@ def test_an_order_stands_in_the_address():
     ] == [None] * 7
 
 
-def test_an_order_holds_on_while_the_text_is_edited(scope):
+def test_an_order_is_kept_while_the_text_is_edited(scope):
     assert order_of(4, (2, 1, 3, 0)) == (2, 1, 3, 0)
     assert order_of(6, (2, 1, 3, 0)) == (2, 1, 3, 0, 4, 5)
     assert order_of(2, (2, 1, 3, 0)) == (1, 0)
@@ -268,15 +268,15 @@ def test_an_order_holds_on_while_the_text_is_edited(scope):
 
 def test_the_papers_figure_is_shown_on_four_tokens(scope):
     assert figure_text(scope, scope.run("badcgef")) == "badc"
-    short = figure_text(scope, scope.run("bad"))  # too short: an example's
+    short = figure_text(scope, scope.run("bad"))  # too short, so an example is used
     assert len(scope.encode(short)["text"].ids) == 4
 
 
-def test_what_is_drawn_of_one_order_is_not_shown_of_another(scope, monkeypatch):
-    """The tokens are the same, and the masks are not."""
+def test_pictures_of_one_order_are_not_shown_for_another(scope, monkeypatch):
+    """The tokens are the same, but the masks are not."""
     monkeypatch.setattr(
         findings, "MAX_WHOLE_TOKENS", 3
-    )  # so that the text is a long one, of which findings are kept
+    )  # so that the text counts as long, and its results are cached
     text = "badc"
     first, second = (scope.run(text, order=order) for order in ((2, 1, 3, 0), (0, 1, 3, 2)))
     assert [cache.trace_finding(run, "test", lambda name=name: name) for run, name in ((first, "first"), (second, "second"))] == [

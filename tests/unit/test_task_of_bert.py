@@ -1,5 +1,4 @@
-"""The page Task of a model that does not write: every number of its pictures is worked out a second time, from the logits and from
-q and k."""
+"""The page Task of a model that does not generate: every number of its pictures is recomputed from the logits and from q and k."""
 
 import csv
 import io
@@ -38,7 +37,7 @@ CHOICES = TaskChoices(None, Focus(SITE, HEAD))
 
 
 def digits(p: float) -> str:
-    """A probability as the page writes it."""
+    """Format a probability as the page does."""
     return percent(float(p), 1)
 
 
@@ -63,13 +62,13 @@ def pictures(run: CurrentRun, choices: TaskChoices = CHOICES) -> dict[str, Any]:
 
 
 def softmax(logits: torch.Tensor) -> np.ndarray:
-    """In float64, by hand."""
+    """Return a softmax in float64, by hand."""
     powers = np.exp(logits.double().numpy() - float(logits.max()))
     return powers / powers.sum(-1, keepdims=True)
 
 
 def row_by_hand(run: CurrentRun, position: int) -> np.ndarray:
-    """softmax(q·k / √d) of one token in the head that is shown, float64."""
+    """Return softmax(q·k / √d) of one token in the head shown, in float64."""
     site = run.trace.attention[SITE]
     q, k = site.q[0, HEAD, position].double().numpy(), site.k[0, HEAD].double().numpy()
     powers = np.exp(k @ q / math.sqrt(len(q)))
@@ -119,7 +118,7 @@ def test_each_token_says_whether_a_click_hides_it() -> None:
     )
 
 
-def test_what_is_expected_there_is_the_softmax_of_the_logits_sorted() -> None:
+def test_the_predictions_there_are_the_sorted_softmax_of_the_logits() -> None:
     run = run_of("pretraining", FIRST, SECOND, (2, 10))
     header, arrays = pictures(run)["guesses"]
     ids, tokenizer = run.scope.tokenizer.encode(FIRST).ids, run.scope.tokenizer
@@ -162,7 +161,7 @@ def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     assert header["note"] == "1 masked token, typed above."
     assert len(header["masks"][0]["rows"]) == 10 == len(arrays["p"])
     (header, _) = pictures(run_of("pretraining", "Mary [MASK] to the garden.", SECOND))["guesses"]
-    assert len(header["masks"][0]["rows"]) == 5  # the picture of both texts stands below
+    assert len(header["masks"][0]["rows"]) == 5  # the picture of both texts is below
     (header, _) = pictures(run_of("pretraining", FIRST + " " + SECOND, None, tuple(range(1, 11))))[
         "guesses"
     ]
@@ -173,7 +172,7 @@ def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     )
 
 
-def test_without_a_mask_nothing_is_guessed_and_it_says_how_to_begin() -> None:
+def test_without_a_mask_nothing_is_guessed_and_the_page_says_how_to_begin() -> None:
     drawn = pictures(run_of("pretraining", FIRST))
     header, arrays = drawn["guesses"]
     assert (header["masks"], len(arrays["p"])) == ([], 0)
@@ -182,7 +181,7 @@ def test_without_a_mask_nothing_is_guessed_and_it_says_how_to_begin() -> None:
 
 
 @pytest.mark.parametrize("positions", [(2,), (1, 5)])
-def test_beside_each_stands_the_row_of_the_mask_itself(positions: tuple[int, ...]) -> None:
+def test_beside_each_is_the_row_of_the_mask_itself(positions: tuple[int, ...]) -> None:
     run = run_of("pretraining", FIRST, None, positions)
     header, arrays = pictures(run)["guesses"]
     for i, position in enumerate(positions):
@@ -214,10 +213,10 @@ def test_the_checks_of_a_guess_fail_where_something_is_wrong() -> None:
         True,
         False,
         True,
-    ]  # at 4 a token was read
+    ]  # at 4 a token was visible
 
 
-def test_what_is_hidden_is_read_as_a_mask_in_the_line_above() -> None:
+def test_a_hidden_token_is_shown_as_a_mask_in_the_line_above() -> None:
     run = run_of("pretraining", FIRST, SECOND, (10, 2))
     assert read_text(run.trace) == "Mary [MASK] to the garden. John took [MASK] milk."
     assert read_text(run_of("pretraining", FIRST, SECOND).trace) == f"{FIRST} {SECOND}"
@@ -281,7 +280,7 @@ def test_two_texts_have_a_probability_and_share_the_row_of_cls() -> None:
     assert [look for look, _ in drawn["checks"]["rows"]].count("passed") == 4
 
 
-def test_one_text_alone_waits_for_a_second() -> None:
+def test_a_single_text_waits_for_a_second() -> None:
     drawn = pictures(run_of("pretraining", FIRST))
     said = "One text alone. Type a second one above, and the model predicts whether it follows the first."
     assert drawn["pair"][0]["waiting"] == said
@@ -314,7 +313,7 @@ def test_the_classes_of_one_text_have_a_picture_too() -> None:
 
 
 def every_span(run: CurrentRun) -> dict[tuple[int, int], float]:
-    """Each span of the context, first and last token, with ln p(start) + ln p(end) in float64."""
+    """Return each span of the context, first and last token, with ln p(start) + ln p(end) in float64."""
     row, output = run.trace.streams["text"], run.trace.outputs["span"]
     inside = [
         i
@@ -381,7 +380,7 @@ def test_the_rows_are_those_of_the_answers_tokens() -> None:
     assert (header["more"], len(header["readings"])) == ("", 1)
 
 
-def test_the_checks_of_a_span_fail_where_a_better_one_is_left() -> None:
+def test_the_checks_of_a_span_fail_if_there_is_a_better_one() -> None:
     run = run_of("span", QUESTION, CONTEXT)
     output = run.trace.outputs["span"]
     assert [check.passed for check in span.draw_span(run, output, CHOICES)[1]] == [True] * 4
@@ -407,7 +406,7 @@ def test_the_best_end_before_the_best_start_is_no_span() -> None:
     assert span.answer_positions(backwards) == range(1, 3)
 
 
-def test_the_table_of_spans_is_sorted_and_says_nats() -> None:
+def test_the_table_of_spans_is_sorted_and_in_nats() -> None:
     run = run_of("span", QUESTION, CONTEXT)
     rows, spans = list(csv.DictReader(io.StringIO(files.span_csv(run, CHOICES)))), every_span(run)
     order = sorted(spans, key=spans.get, reverse=True)[:20]
@@ -435,14 +434,14 @@ def test_each_type_of_output_has_its_picture() -> None:
     )
 
 
-# runs that are kept
+# cached runs
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_a_kept_run_is_of_the_tokens_that_are_hidden(
+def test_a_cached_run_belongs_to_its_hidden_tokens(
     together: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The text alone does not say which run it is."""
+    """The text alone does not identify the run."""
     scope, texts = scope_of("pretraining"), (FIRST, SECOND if together else "")
     places = [(5,), (), (1,), (1, 5), (5, 1), ()]
     asked = [("any", texts, (hidden,)) for hidden in places]
@@ -460,7 +459,7 @@ def test_a_kept_run_is_of_the_tokens_that_are_hidden(
         assert found.fields == again.fields
 
 
-def test_the_output_that_was_chosen_is_shown_or_else_the_first() -> None:
+def test_the_chosen_output_is_shown_or_else_the_first() -> None:
     scope = models.load("bert", device="cpu")
     trace = scope.run("He forgot [MASK] umbrella.", "It rained.")
     names = list(trace.outputs)

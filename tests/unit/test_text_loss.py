@@ -1,4 +1,4 @@
-"""The loss of a text under a model that guesses masked tokens or gives an answer, by hand."""
+"""The loss of a text under a model that guesses masked tokens or gives an answer, computed by hand."""
 
 import math
 
@@ -36,7 +36,7 @@ def test_masks_are_drawn_by_the_seed_and_hide_known_tokens(seed: int) -> None:
         assert {after.ids[i] for i in changed} == {scope.tokenizer.mask_id}
 
 
-def test_the_loss_of_masked_tokens_is_that_of_single_runs() -> None:
+def test_the_loss_of_masked_tokens_matches_single_runs() -> None:
     sweep = sweep_of("bert")
     (site, head), *_ = sweep.heads
     off = HeadOff(Where(site=site, heads=(head,)))
@@ -52,7 +52,7 @@ def test_the_loss_of_masked_tokens_is_that_of_single_runs() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt-sentiment", "bert-where"])
-def test_the_loss_of_an_answer_is_that_of_what_all_heads_choose(name: str) -> None:
+def test_the_loss_of_an_answer_uses_the_choice_of_the_unedited_model(name: str) -> None:
     sweep = sweep_of(name)
     site, head = list(sweep.heads)[-1]
     off = HeadOff(Where(site=site, heads=(head,)), baseline="zero")

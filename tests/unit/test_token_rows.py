@@ -1,4 +1,4 @@
-"""What is drawn as tokens to tokens weighs tokens, in their order: not features, and not tokens that the module has moved."""
+"""Weights drawn from tokens to tokens are over tokens, in their order: not over features, nor tokens that the module has moved."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ class Usual(nn.Module):
 
 
 class Normed(Usual):
-    """Queries and keys that are no products with a matrix."""
+    """Normalised queries and keys, which are no products with a matrix."""
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.heads(x)
@@ -64,7 +64,7 @@ class Efficient(Usual):
 
 
 class Moved(Usual):
-    """The tokens are moved before the attention, and back behind it."""
+    """Tokens are moved before the attention, and back after it."""
 
     def __init__(self, order: list[int] | None = None) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class FusedMoved(Usual):
 
 
 class MovedRenormalised(Usual):
-    """Attention of which weights alone are known, over tokens turned round."""
+    """Attention over reversed tokens, of which only the weights are known."""
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.heads(x.flip(1))
@@ -97,7 +97,7 @@ class MovedRenormalised(Usual):
 
 
 class Shifted(Usual):
-    """Each token has its place after itself."""
+    """Each token is followed by its position."""
 
     def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return super().heads(F.pad(x, (0, 0, 1, 0))[:, :-1])
@@ -135,7 +135,7 @@ def test_weights_of_features_are_not_drawn_as_weights_of_tokens(make: type, n: i
 
 
 @pytest.mark.parametrize("make", [Usual, Normed, lambda: Moved(list(range(5)))])
-def test_a_text_of_as_many_tokens_as_features_is_shown_as_any_other(make: type) -> None:
+def test_a_text_with_as_many_tokens_as_features_is_shown_like_any_other(make: type) -> None:
     scope = scope_of(make(), make())
     for text in (AS_LONG, TEXT):
         trace = scope.run(text)
@@ -159,14 +159,14 @@ def test_a_module_that_reads_texts_of_one_length_only_is_shown() -> None:
 )
 @pytest.mark.parametrize("text", ["badge", TEXT])
 def test_tokens_that_the_module_moves_are_not_shown_as_the_texts(make: type, text: str) -> None:
-    """In the first layer, and where the layer before has mixed all tokens."""
+    """This holds in the first layer, and after a layer that has mixed all tokens."""
     trace = scope_of(make(), Usual(), make()).run(text)
     assert list(trace.attention) == ["parts.1"]
     assert list(trace.unrecorded) == ["parts.0", "parts.2"]
     assert {"places" in reason for reason in trace.unrecorded.values()} == {True}
 
 
-def test_moved_tokens_are_not_shown_where_weights_alone_are_known() -> None:
+def test_moved_tokens_are_not_shown_if_only_weights_are_known() -> None:
     trace = scope_of(Usual(), MovedRenormalised()).run(TEXT)
     assert list(trace.attention) == ["parts.0"]
     assert "places" in trace.unrecorded["parts.1"]

@@ -1,4 +1,4 @@
-"""Tokens trace to the text they came from, whatever is typed; decoding gives the text back."""
+"""Tokens map to the text they came from, whatever is typed; decoding gives the text back."""
 
 import unicodedata
 from itertools import pairwise
@@ -27,7 +27,7 @@ ODD = [
 
 
 def plain(text: str) -> str:
-    """What the vocabulary makes of a text: composed letters, one space, straight apostrophes."""
+    """Normalise a text as the vocabulary does: composed letters, single spaces, straight apostrophes."""
     return " ".join(unicodedata.normalize("NFC", text).replace("’", "'").split())
 
 
@@ -67,7 +67,7 @@ def test_each_token_spells_its_span(text):
         ("<script>", ()),
     ],
 )  # fmt: skip
-def test_unknown_pieces_are_named_each_once(text, pieces):
+def test_unknown_pieces_are_named_once_each(text, pieces):
     assert BPE.encode(text).unknown == pieces
 
 
@@ -123,8 +123,8 @@ def test_decode_stops_at_the_end_and_leaves_special_tokens_out():
 
 
 @pytest.mark.parametrize("text", [text for pair in PAIRS for text in pair])
-def test_spelling_what_a_model_wrote(text):
-    """Tokens that the tokenizer itself would have cut differently keep their ids and trace to the decoded text."""
+def test_the_spelling_of_generated_tokens(text):
+    """Tokens that the tokenizer itself would have split differently keep their ids and map to the decoded text."""
     whole = BPE.encode(text).ids
     letters = [
         i for token in BPE.tokens(whole) for i in BPE.encode_many([token.replace("▁", " ")])[0]
@@ -137,7 +137,7 @@ def test_spelling_what_a_model_wrote(text):
             assert token.replace("▁", "") == spelled.text[start:end].strip()
 
 
-def test_many_at_once_is_one_by_one():
+def test_encoding_many_texts_equals_encoding_each():
     texts = [text for pair in PAIRS for text in pair] + ["<s>", "你"]
     assert BPE.encode_many(texts) == [list(BPE.encode(text).ids) for text in texts]
 
@@ -156,7 +156,7 @@ def test_a_damaged_tokenizer_is_an_error(text):
         Tokenizer.from_json(text)
 
 
-def test_somebody_elses_tokenizer_is_an_error():
+def test_a_foreign_tokenizer_is_an_error():
     foreign = BPE.to_json().replace("<s>", "[CLS]")
     with pytest.raises(ValueError, match="ids 0–3 must be <pad> <s> </s> <unk>"):
         Tokenizer.from_json(foreign)

@@ -1,4 +1,4 @@
-"""Recording: it changes nothing, costs O(n·d), keeps to its own thread, and its parts recompute each other."""
+"""Recording: it changes nothing, costs O(n·d), stays in its own thread, and its parts recompute each other."""
 
 import gc
 import threading
@@ -54,7 +54,7 @@ def test_recording_leaves_output_and_gradients_bit_equal(norm):
 
 @pytest.mark.parametrize("name", SITES)
 @pytest.mark.parametrize("batch", range(BATCH))
-def test_derived_weights_times_v_is_what_the_fused_kernel_returned(recording, name, batch):
+def test_derived_weights_times_v_match_the_fused_kernel(recording, name, batch):
     site = recording.attention[name]
     torch.testing.assert_close(site.head_out(batch=batch), site.out[batch])
     for head in range(N_HEADS):
@@ -65,7 +65,7 @@ def test_derived_weights_times_v_is_what_the_fused_kernel_returned(recording, na
 
 @pytest.mark.parametrize("name", SITES)
 def test_names_mean_one_thing(tiny, recording, name):
-    """Every part of a site recomputed from its module and the residual stream."""
+    """Every part of a site is recomputed from its module and the residual stream."""
     site, module = recording.attention[name], tiny.get_submodule(name)
     value = {n: a.value for n, a in recording.activations.items()}
     layer = name.rpartition(".")[0]
@@ -181,7 +181,7 @@ def test_rows_sum_to_one_and_blocked_cells_say_who_blocked_them(recording):
     assert site.blocked_by(2, 1, batch=1) == site.blocked_by(7, 6, batch=0) == []
 
 
-def test_a_query_with_nothing_allowed_reads_nothing_and_nothing_becomes_nan(tiny):
+def test_a_query_with_nothing_allowed_reads_nothing_and_gives_no_nan(tiny):
     source, target = random_ids(1, N_SOURCE), random_ids(1, N_TARGET)
     drawn = torch.ones(N_TARGET, N_SOURCE, dtype=torch.bool)
     drawn[4] = False
@@ -215,8 +215,8 @@ def test_finish_takes_one_row_and_names_the_tokens(recording):
         torch.testing.assert_close(a.value[0], recording.activations[name].value[-1])
 
 
-def test_what_is_kept_by_its_cause_reads_as_what_it_was(tiny, recording, monkeypatch):
-    """Of long inputs q, k and v are not kept, but multiplied again when read."""
+def test_a_tensor_kept_by_its_cause_reads_unchanged(tiny, recording, monkeypatch):
+    """For long inputs, q, k and v are not kept but recomputed when read."""
     monkeypatch.setattr(recorder, "MAX_KEPT_ELEMENTS", 0)
     with record() as lazy, torch.no_grad():
         tiny(*padded_ids())
@@ -238,7 +238,7 @@ def test_what_is_kept_by_its_cause_reads_as_what_it_was(tiny, recording, monkeyp
     )
 
 
-def test_what_is_kept_by_its_cause_is_not_read_with_other_weights():
+def test_a_tensor_kept_by_its_cause_is_not_read_with_other_weights():
     model = random_model(seed=9)
     with record() as recording, torch.no_grad():
         model(*padded_ids())
@@ -250,8 +250,8 @@ def test_what_is_kept_by_its_cause_is_not_read_with_other_weights():
         recording.activations["encoder.layers.0.ff.ff_out"].value  # noqa: B018 (what it is made of is read, too)
 
 
-def test_a_product_of_a_product_is_kept_by_the_one_cause(tiny, recording):
-    """What a feed-forward makes: neither its d_ff numbers nor it itself are kept, and both move with their cause."""
+def test_a_product_of_a_product_is_kept_by_the_first_cause(tiny, recording):
+    """For a feed-forward layer neither the d_ff numbers nor its output are kept, and both change with their cause."""
     made, inner = (
         recording.activations[f"decoder.layers.1.ff.{name}"].lazy_value
         for name in ("ff_out", "ff_post")
@@ -270,7 +270,7 @@ def test_a_product_of_a_product_is_kept_by_the_one_cause(tiny, recording):
 
 
 def bytes_held(recording) -> int:
-    """Bytes of all tensors reachable from a recording, each storage once."""
+    """Return the bytes of all tensors reachable from a recording, each storage once."""
     storages, seen, todo = {}, set(), [recording]
     while todo:
         thing = todo.pop()
@@ -345,7 +345,7 @@ def test_thirty_two_threads_on_one_model_never_see_each_others_tensors(tiny):
         )
 
 
-def test_a_recording_hears_nothing_from_another_thread(tiny):
+def test_a_recording_gets_nothing_from_another_thread(tiny):
     with record() as recording:
         thread = threading.Thread(target=tiny, args=padded_ids())
         thread.start()
@@ -353,7 +353,7 @@ def test_a_recording_hears_nothing_from_another_thread(tiny):
     assert recording.activations == recording.attention == {}
 
 
-def test_the_innermost_recording_hears_and_an_error_ends_it(tiny):
+def test_only_the_innermost_recording_records_and_an_error_ends_it(tiny):
     with record() as outer:
         with record() as inner:
             tap("a", "b", torch.zeros(1, 2, 3), "source", "d_model", "b")
@@ -369,7 +369,7 @@ def contents(model: torch.nn.Module) -> dict[str, set[str]]:
     return {name: set(vars(module)) for name, module in model.named_modules()}
 
 
-def test_nothing_is_left_on_the_model_and_nothing_is_kept_alive(tiny):
+def test_a_recording_leaves_nothing_on_the_model_and_keeps_nothing_alive(tiny):
     before = contents(tiny)
     weights = {name: (value.clone(), value._version) for name, value in tiny.state_dict().items()}
     with record() as recording, torch.inference_mode():

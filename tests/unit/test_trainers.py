@@ -1,4 +1,4 @@
-"""Runs that the app trains: their bounds, their queue, their folder, and whose they are."""
+"""Runs that the app trains: their bounds, their queue, their folder and their owners."""
 
 import os
 import shutil
@@ -105,7 +105,7 @@ def test_no_model_is_too_large():
 
 
 @pytest.mark.parametrize("task", ["translation", "../copy", "", "copy\n"])
-def test_what_is_not_offered_is_refused(task):
+def test_settings_that_are_not_offered_are_refused(task):
     with pytest.raises(ValueError, match="no recipe"):
         RunSettings(task, "transformer")
 
@@ -146,7 +146,7 @@ class Unstarted(TrainingRun):
         self._end(STOPPED)
 
 
-def test_one_run_of_a_session_at_a_time_and_the_place_is_said():
+def test_a_session_has_one_run_at_a_time_and_sees_its_place_in_the_queue():
     trainers = Pool(2, lambda owner: True)
     runs = [Unstarted(COPY, owner) for owner in "abcde"]
     for run in runs:
@@ -181,7 +181,7 @@ def test_a_flood_of_starts_leaves_one_run_and_a_bounded_queue(monkeypatch):
         run.stop()
 
 
-def test_the_run_of_a_closed_page_ends_and_so_does_one_that_rests_while_others_wait(monkeypatch):
+def test_the_run_of_a_closed_page_ends_and_so_does_a_paused_one_while_others_wait(monkeypatch):
     monkeypatch.setattr(pool, "ORPHAN_SECONDS", 0.3)
     there = {"a", "b"}
     trainers = Pool(1, there.__contains__)
@@ -205,7 +205,7 @@ def test_the_run_of_a_closed_page_ends_and_so_does_one_that_rests_while_others_w
     three.stop()
 
 
-def test_a_run_that_cannot_be_queued_any_more_fails_and_later_ones_begin():
+def test_a_run_that_can_no_longer_be_queued_fails_and_later_ones_begin():
     trainers = Pool(1, lambda owner: True)
     one, two, three = (Unstarted(COPY, owner) for owner in "abc")
     trainers.submit(one)
