@@ -564,6 +564,6 @@ def test_a_grid_is_measured_whatever_the_class_of_the_module_is() -> None:
     begin = process_time()
     wide = SpectrogramGrid(1, 10**7, size=(3, 5), stride=(2, 5), seconds=0.02)
     assert wide.described(9_999_999) == "999999.90 to 1000000.00 s, bands 1 to 3"
-    assert process_time() - begin < 1  # after the names of the special tokens
+    assert process_time() - begin < 1  # without listing the names of the patches before it
     with pytest.raises(CheckpointError, match="not the patches of one grid"):
         spectrogram_grid(Patched(by_time=True), "spectrum", torch.randn(1, 10, 23), columns, 8_000)

@@ -30,7 +30,7 @@ TYPED = ["input_ids", "token_type_ids", "attention_mask"]
 
 
 def save(case: Case, folder: Path, one: str = "", two: str = "", names: Any = None) -> Any:
-    """Save a model with a tokenizer of this template, whose inputs have these names."""
+    """Save a model and a tokenizer with these templates for one and two texts; `names` are the inputs that it returns."""
     case.save(folder)
     library = library_tokenizer(folder, SIZE)
     if one:

@@ -1,4 +1,4 @@
-"""What pages say of a model is held against its run: over the shipped checkpoints and a model of each kind of transformers'."""
+"""Sentences of the pages are compared with runs, over the shipped checkpoints and a transformers model of each kind."""
 
 import re
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def sites(trace: Trace) -> list[AttentionSite]:
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *HUB])
-def test_who_may_read_whom_is_what_the_mask_of_the_run_lets_read(runs: Runs, name: str) -> None:
+def test_the_sentence_on_what_may_be_read_matches_the_mask(runs: Runs, name: str) -> None:
     trace = runs(name).trace
     for site in sites(trace):
         said, allowed = words.where_from(site, TERMS), site.allowed(head=None)
@@ -69,7 +69,7 @@ def test_who_may_read_whom_is_what_the_mask_of_the_run_lets_read(runs: Runs, nam
         others = [layer.allowed for layer in site.mask.layers if layer.name != PADDING]
         everything = all(bool(layer.all()) for layer in others)
         looks_back = any(layer.name == LOOK_AHEAD for layer in site.mask.layers)
-        is_alone = site.n_query == 1  # of a translation that ends at once
+        is_alone = site.n_query == 1  # for a translation that ends at once
         if not is_alone or looks_back:
             assert ("may attend to every other" in said) == (everything and not looks_back)
         assert ("comes after it (" in said) == (looks_back and site.stack == "decoder")
@@ -80,11 +80,11 @@ def test_who_may_read_whom_is_what_the_mask_of_the_run_lets_read(runs: Runs, nam
             assert int((rows - keys).abs().max()) == int(far[1])
         elif site.role == "self":
             n = site.n_query
-            assert bool(allowed[:, n - 1, 0].all())  # nothing keeps the ends apart
+            assert bool(allowed[:, n - 1, 0].all())  # nothing separates the ends
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *HUB])
-def test_what_a_row_adds_up_to_is_what_its_weights_add_up_to(runs: Runs, name: str) -> None:
+def test_the_stated_sum_of_a_row_is_that_of_its_weights(runs: Runs, name: str) -> None:
     for site in sites(runs(name).trace):
         sums = site.weights().sum(-1)
         empty = (sums == 0).all(0)
@@ -100,10 +100,8 @@ def test_what_a_row_adds_up_to_is_what_its_weights_add_up_to(runs: Runs, name: s
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *HUB])
-def test_the_axis_of_the_scores_is_the_formula_they_are_worked_out_by(
-    runs: Runs, name: str
-) -> None:
-    """q·k is taken anew and multiplied as the axis says; where more is added, the axis names it."""
+def test_the_axis_of_the_scores_names_their_formula(runs: Runs, name: str) -> None:
+    """q·k is recomputed and multiplied as the axis says; if anything else is added, the axis names it."""
     run = runs(name)
     for site in sites(run.trace):
         if not site.has_causes or site.query_stream != site.key_stream or site.role == "alignment":
@@ -132,7 +130,9 @@ def test_the_axis_of_the_scores_is_the_formula_they_are_worked_out_by(
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *HUB])
-def test_the_look_ahead_mask_hides_keys_only_where_there_are_some(runs: Runs, name: str) -> None:
+def test_the_look_ahead_mask_is_said_to_hide_keys_only_if_there_are_some(
+    runs: Runs, name: str
+) -> None:
     run = runs(name)
     for site in sites(run.trace):
         if site.has_causes and site.query_stream == site.key_stream:
@@ -176,7 +176,7 @@ def test_one_token_of_xlnet_has_nothing_hidden_and_an_empty_row() -> None:
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *HUB])
-def test_the_token_that_answers_is_the_one_whose_vector_is_read(runs: Runs, name: str) -> None:
+def test_the_answering_token_is_the_one_whose_vector_is_read(runs: Runs, name: str) -> None:
     run = runs(name)
     for output in run.trace.outputs.values():
         presented = presentation(output)
@@ -200,7 +200,7 @@ def test_the_token_that_answers_is_the_one_whose_vector_is_read(runs: Runs, name
 
 
 def test_words_of_a_joined_row_come_from_the_tokens_queries_and_keys() -> None:
-    """Joined words have weights alone; it is not their model's library that keeps the rest back."""
+    """Merged words have weights only; that is not because their model's library withholds the rest."""
     trace = join_words(models.load("gpt", device="cpu").run("unbelievable stories"))
     for site in sites(trace):
         assert not site.has_causes
@@ -215,7 +215,7 @@ def test_heads_that_share_a_key_are_counted(runs: Runs, name: str) -> None:
 
 
 def test_a_product_with_a_bare_parameter_is_not_said_to_be_anything_else() -> None:
-    """q = x @ W is x·W: that it was not recognised is all that may be said of it."""
+    """q = x @ W is x·W: the page may only say that this was not recognised."""
 
     class Attention(torch.nn.Module):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Hugging Face folders that are legal and unusual: what is missing, named elsewhere, read from another token, or coloured otherwise."""
+"""Valid but unusual Hugging Face folders: parts that are missing, named elsewhere, read from another token, or in other colours."""
 
 import json
 import os
@@ -61,7 +61,9 @@ def without_pooler(folder: Path) -> None:
     ["BertForSequenceClassification", "BertForNextSentencePrediction", "BertForMultipleChoice", "BertForPreTraining",
      "BeitForImageClassification"],
 )  # fmt: skip
-def test_a_pooler_that_the_answer_is_read_through_is_not_drawn(tmp_path: Path, made: str) -> None:
+def test_a_missing_pooler_that_the_answer_needs_is_not_initialised_at_random(
+    tmp_path: Path, made: str
+) -> None:
     image_models.save(made, tmp_path) if "Beit" in made else bert(tmp_path, made)
     without_pooler(tmp_path)
     with pytest.raises(CheckpointError, match="pooler.* they are not replaced by random values"):
@@ -78,7 +80,7 @@ def test_a_pooler_that_no_answer_is_read_through_may_be_missing(tmp_path: Path, 
 
 
 def reads(module: Any, ids: list[int]) -> list[int]:
-    """The tokens whose last vectors the library's answer is read from, by the gradient at its head's input."""
+    """Return the tokens whose last vectors the library's answer is read from, by the gradient at its head's input."""
     taken: list[torch.Tensor] = []
     for child in list(module.children())[1:]:
         child.register_forward_pre_hook(lambda _, args: taken.append(args[0]))
@@ -95,7 +97,7 @@ def reads(module: Any, ids: list[int]) -> list[int]:
         ("LlamaForSequenceClassification", "LlamaConfig", _GROUPED | {"eos_token_id": 2, "pad_token_id": 0}),
     ],
 )  # fmt: skip
-def test_the_token_that_answers_is_the_one_that_the_library_reads(
+def test_the_answering_token_is_the_one_that_the_library_reads(
     tmp_path: Path, made: str, config: str, sizes: dict[str, Any]
 ) -> None:
     module = saved(tmp_path, made, config, **sizes | {"vocab_size": 97, "num_labels": 3})
@@ -114,7 +116,7 @@ def test_the_token_that_answers_is_the_one_that_the_library_reads(
     assert position == max(i for i, token in enumerate(ids) if token != padding)
 
 
-def test_a_class_that_is_read_from_all_tokens_has_no_token_that_answers(tmp_path: Path) -> None:
+def test_a_class_read_from_all_tokens_has_no_answering_token(tmp_path: Path) -> None:
     saved(
         tmp_path, "ModernBertForSequenceClassification", "ModernBertConfig",
         **_WIDE | {"hidden_size": 24, "vocab_size": 97, "num_labels": 3, "cls_token_id": 1, "sep_token_id": 2, "pad_token_id": 0},
@@ -148,7 +150,7 @@ def test_a_classifier_of_two_stacks_has_the_labels_of_its_problem(
     torch.testing.assert_close(shown, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_label_without_a_name_is_not_given_anothers(tmp_path: Path) -> None:
+def test_a_label_without_a_name_does_not_get_that_of_another(tmp_path: Path) -> None:
     bert(tmp_path)
     edited(
         tmp_path, id2label={"1": "one star", "2": "two stars", "3": "three stars"}, label2id=None
@@ -167,7 +169,7 @@ def test_sizes_that_do_not_fit_are_named(tmp_path: Path) -> None:
         models.load(tmp_path, device="cpu")
 
 
-def test_a_module_that_hands_out_tuples_opens(tmp_path: Path) -> None:
+def test_a_module_that_returns_tuples_opens(tmp_path: Path) -> None:
     bert(tmp_path)
     edited(tmp_path, return_dict=False)
     assert len(first_output(models.load(tmp_path, device="cpu").run(TEXT)).names) == 3
@@ -282,7 +284,7 @@ def test_a_text_is_at_most_as_long_as_every_part_reads(tmp_path: Path) -> None:
 
 
 def test_a_decoder_of_another_width_attends_to_the_source(tmp_path: Path) -> None:
-    """Even where source and target are equally long, which hides a wrong stream."""
+    """This holds even if source and target are equally long, which would hide a wrong stream."""
     sizes = _WIDE | {"vocab_size": 97}
     wider = {"hidden_size": 2 * sizes["hidden_size"], "is_decoder": True}
     parts = [
@@ -334,16 +336,14 @@ def with_tensors(folder: Path, names: list[str]) -> None:
         "bert.encoder.layer.1.attention.out_attn.bias",
     ],
 )
-def test_weights_that_a_layer_would_be_computed_without_are_refused(
-    tmp_path: Path, name: str
-) -> None:
+def test_layer_weights_that_would_be_ignored_are_refused(tmp_path: Path, name: str) -> None:
     bert(tmp_path)
     with_tensors(tmp_path, [name])
     with pytest.raises(CheckpointError, match=f"ignores 1 tensor of .*{name[-9:]}"):
         models.load(tmp_path, device="cpu")
 
 
-def test_other_weights_that_are_not_used_are_named(tmp_path: Path) -> None:
+def test_other_unused_weights_are_named(tmp_path: Path) -> None:
     bert(tmp_path)
     library_tokenizer(tmp_path, 89)
     expected = first_output(models.load(tmp_path, device="cpu").run("a b")).logits

@@ -420,10 +420,10 @@ def test_the_painted_kind_is_one_that_the_model_has(
     assert (painted, site.kind) == (kind, kind)
 
 
-# shipped models in other roles, and examples
+# reference models and examples
 
 
-def test_the_shown_model_takes_its_own_role_and_otherwise_the_first_that_fits(
+def test_the_shown_model_is_used_if_it_suits_and_otherwise_the_first_that_does(
     monkeypatch, scope: Scope, trace: Trace
 ) -> None:
     others = {name: letters("recurrent") for name in ("eng-fra-bahdanau", "eng-fra")}

@@ -149,7 +149,7 @@ def test_half_precision_confirms_its_angles(dtype: str, tmp_path: Path) -> None:
     torch.testing.assert_close(model.rotation(9).angles, by_formula(9, 10), atol=3e-6, rtol=1e-6)
 
 
-def test_bare_models_without_a_language_head_rotate_too(tmp_path: Path) -> None:
+def test_bare_models_and_classifiers_rotate_too(tmp_path: Path) -> None:
     from transformers import LlamaModel
 
     case = BY_NAME["LlamaForCausalLM"]

@@ -96,9 +96,9 @@ def html_strings(path: Path) -> Iterator[str]:
 
 
 def lesson_strings(path: Path) -> Iterator[str]:
-    """The paragraphs and options of a lesson that a reader sees: not its addresses, readings and keys.
+    """Yield the paragraphs and options of a lesson that a reader sees: not its addresses, readings and keys.
 
-    Of a choice between two wordings each is a sentence.
+    Each wording of a choice between two is a sentence.
     """
     text = re.sub(
         r"^(open|then|predict|look|happened|minutes):.*", "", path.read_text("utf-8"), flags=re.M

@@ -252,7 +252,7 @@ def test_the_layers_of_each_model(model, kinds):
 
 @pytest.mark.parametrize("changes", [{}, {"cell": "tanh"}, {"attention": "none"}])
 @pytest.mark.parametrize("kind", [RNN, BIDIRECTIONAL])
-def test_a_models_recurrence_is_differentiated_at_its_own_embeddings_of_the_text(changes, kind):
+def test_a_models_recurrence_is_differentiated_at_its_own_embeddings(changes, kind):
     model, ids = recurrent_model(**changes), random_ids(1, N)
     found = layer_reach(model, tuple(ids[0].tolist()), LayerChoice(kind))
     x = (model.embedding(ids)[0] * model.config.d_model**0.5).detach().requires_grad_()

@@ -115,7 +115,7 @@ def data_file(tmp_path) -> Path:
     return path
 
 
-def test_test_and_validation_files_of_ones_own(tmp_path, data_file):
+def test_test_and_validation_files_of_the_user(tmp_path, data_file):
     test = aligned(
         tmp_path, [("Number 3.", "trois"), ("Number 3.", "le trois"), ("unheard of", "inouï")]
     )

@@ -154,7 +154,7 @@ def test_half_of_the_words_must_return(before, after, recovered, unmoved) -> Non
     assert (one.is_recovered, one.is_unmoved) == (recovered, unmoved)
 
 
-def test_a_wrong_word_differs_and_has_the_same_kind_of_beginning() -> None:
+def test_a_wrong_word_differs_and_is_spaced_like_the_right_one() -> None:
     texts = [[word(one)] for one in ("Le", "le", "Un", "Une")] + [[word("x", spaced=False)]]
     drawn = {draw_wrong_word(texts, 0, "first", seed).text for seed in range(40)}
     assert drawn == {"Un", "Une"}

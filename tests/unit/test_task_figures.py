@@ -412,7 +412,7 @@ def test_the_summary_says_bits_and_perplexity(gpt: Scope) -> None:
     assert of(gpt, "a")[0]["summary"].startswith("1 token, ")
 
 
-def test_the_listed_share_of_the_whole_is_given() -> None:
+def test_the_share_of_the_listed_tokens_is_given() -> None:
     assert text.unlisted_tokens(10, 0.676, 6.0) == (
         "These 10 tokens have 67.6 % of the probability. Entropy 6.00 bits, equivalent to 64.0 equally likely tokens."
     )

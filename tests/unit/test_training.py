@@ -1,4 +1,4 @@
-"""The paper's schedule, learning, and runs that are stopped and go on."""
+"""The paper's schedule, learning, and runs that are stopped and resumed."""
 
 import json
 import math
@@ -68,8 +68,8 @@ def test_a_step_by_hand(tmp_path):
         )
 
 
-def test_the_speed_of_a_step_is_that_of_the_step_alone(tmp_path, monkeypatch):
-    clock = count(0, 0.5)  # half a second passes between two looks at it
+def test_the_speed_of_a_step_excludes_the_time_between_steps(tmp_path, monkeypatch):
+    clock = count(0, 0.5)  # half a second passes between two readings
     monkeypatch.setattr(trainer_of.time, "perf_counter", lambda: next(clock))
     trainer = reversal_trainer(tmp_path, steps=3)
     for record in trainer.train():
@@ -77,7 +77,7 @@ def test_the_speed_of_a_step_is_that_of_the_step_alone(tmp_path, monkeypatch):
     assert trainer.seconds == 1.5
 
 
-def test_dropout_falls_otherwise_at_every_step_for_every_seed_and_in_every_process(tmp_path):
+def test_dropout_differs_for_every_step_seed_and_process(tmp_path):
     trainer, other = (
         reversal_trainer(tmp_path, steps=1),
         reversal_trainer(tmp_path, steps=1, seed=2),
@@ -110,7 +110,7 @@ def test_the_small_model_learns_to_write_backwards(trained_folder):
     )
 
 
-def test_what_a_finished_run_leaves_behind(trained_folder):
+def test_the_files_of_a_finished_run(trained_folder):
     record = json.loads((trained_folder / "training.json").read_text())
     assert sorted(p.name for p in trained_folder.iterdir()) == [
         "config.json", "model.safetensors", "state.pt", "tokenizer.json", "training.json",
@@ -141,7 +141,7 @@ def test_the_last_steps_weights_are_averaged(tmp_path):
 
 
 @pytest.mark.parametrize("steps", [7, 97, 1200, 4000, 30_000])
-def test_snapshots_as_close_together_as_their_number_allows(steps):
+def test_snapshots_are_as_close_together_as_their_number_allows(steps):
     recipe = Recipe(steps, seed=3)
     kept = snapshot_steps(densely_kept(recipe, 64))
     assert (kept[0], kept[-1]) == (0, steps)
@@ -154,7 +154,7 @@ def test_snapshots_as_close_together_as_their_number_allows(steps):
     assert densely_kept(recipe, 64).seed == 3
 
 
-def test_no_averaging_if_none_is_wanted(tmp_path):
+def test_averaging_can_be_switched_off(tmp_path):
     trainer = reversal_trainer(tmp_path, average_last=0.0)
     list(trainer.train())
     assert trainer.best_model is trainer.model
@@ -185,7 +185,7 @@ def test_snapshots_at_log_spaced_steps(tmp_path):
 
 
 def test_validation_is_of_the_weights_that_are_saved(tmp_path):
-    """And without label smoothing, whatever the training loss has."""
+    """It is without label smoothing, whatever the training loss uses."""
     trainer = reversal_trainer(
         tmp_path, steps=6, validate_every=3, score_cases=7, average_last=0.5, label_smoothing=0.3
     )
@@ -210,14 +210,14 @@ def test_validation_is_of_the_weights_that_are_saved(tmp_path):
 
 
 @pytest.mark.parametrize("stop_at", [4, 9])
-def test_a_resumed_run_is_an_uninterrupted_one_bit_by_bit(tmp_path, stop_at):
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_by_bit(tmp_path, stop_at):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     losses = run(whole, **RUN)
     first = reversal_trainer(cut, **RUN)
     for record in first.train():
         if record.step == stop_at:
             break
-    torch.rand(11)  # whatever else draws numbers in between
+    torch.rand(11)  # even if other code draws random numbers in between
     second = reversal_trainer(cut, **RUN)
     assert second.resume() == stop_at
     assert second.seconds == first.seconds > 0
@@ -277,9 +277,7 @@ def test_a_state_is_never_unpickled(tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["loss", "gradient"])
-def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_files(
-    tmp_path, broken
-):
+def test_a_nan_loss_ends_the_run_and_changes_neither_weights_nor_files(tmp_path, broken):
     trainer = reversal_trainer(tmp_path, save_every=1)
     records = trainer.train()
     for _ in range(3):
@@ -311,7 +309,7 @@ def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_f
         ("snapshot_ratio", 1.01),
     ],
 )
-def test_a_recipe_that_cannot_be(name, least):
+def test_an_impossible_recipe_is_refused(name, least):
     assert getattr(Recipe(**{"steps": 5} | {name: least}), name) == least
     with pytest.raises(ValueError, match=f"{name} must be at least {least}, not {least - 1}"):
         Recipe(**{"steps": 5} | {name: least - 1})
@@ -327,7 +325,7 @@ def test_a_task_without_held_out_cases_fails_before_training(tmp_path):
 
 
 def test_a_batch_smaller_than_the_number_of_processes(tmp_path, monkeypatch):
-    """The process without a share joins with weight nothing (on its own here, as the second of two)."""
+    """A process without a share takes part with weight 0 (alone here, as the second of two)."""
     trainer = reversal_trainer(tmp_path, Reversal(batch_size=1))
     trainer.processes = Processes(1, 2)
     monkeypatch.setattr(Processes, "sum", lambda self, value: value)

@@ -1,4 +1,4 @@
-"""The Transformer against the paper's counts, torch's own implementation, and what must hold for every model."""
+"""The Transformer against the paper's counts, torch's own implementation, and properties of every model."""
 
 import math
 from dataclasses import replace
@@ -34,7 +34,7 @@ def parameters(config: TransformerConfig) -> int:
     ("config", "paper"), [(TransformerConfig.base(), 65e6), (TransformerConfig.big(), 213e6)]
 )
 def test_parameter_counts_are_the_papers(config, paper):
-    """Table 3, at the 37,000 tokens of §5.1; the paper rounds, and does not say which biases it counts."""
+    """Table 3, with the 37,000 tokens of §5.1; the paper rounds, and does not say which biases it counts."""
     assert parameters(config) == pytest.approx(paper, rel=0.03)
 
 
@@ -94,7 +94,7 @@ def test_each_matrix_begins_with_the_standard_deviation_of_its_formula():
 
 
 def test_normal_weights_begin_alike_in_every_matrix():
-    """N(0, 0.02²) in each matrix and in the embedding; biases are 0 and norms 1 as ever."""
+    """They are N(0, 0.02²) in each matrix and in the embedding; biases are 0 and norms 1 as usual."""
     torch.manual_seed(7)
     model = Transformer(TransformerConfig(VOCAB, **DEEP, init="normal"))
     for name, parameter in model.named_parameters():
@@ -106,7 +106,7 @@ def test_normal_weights_begin_alike_in_every_matrix():
 
 
 def likeness(init: str, seed: int) -> float:
-    """Mean cosine between two positions of one source as a new encoder of four layers leaves them."""
+    """Return the mean cosine between positions of one source after a new encoder of four layers."""
     torch.manual_seed(seed)
     model = Transformer(TransformerConfig(VOCAB, **DEEP, init=init)).eval()
     source = random_ids(BATCH, N_SOURCE, seed)
@@ -118,7 +118,7 @@ def likeness(init: str, seed: int) -> float:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_positions_of_a_new_deep_encoder_stay_apart_where_the_weights_are_scaled(seed):
-    """Xavier's leave hardly anything to attend to: every position is nearly the same vector."""
+    """With Xavier's weights there is hardly anything to attend to: every position has nearly the same vector."""
     assert likeness("xavier", seed) > 0.75
     assert likeness("scaled", seed) < 0.45
 
@@ -155,7 +155,7 @@ def test_golden_list_of_trace_names(tiny):
         )  # a name is a path in the module tree
 
 
-def test_no_target_token_is_seen_before_its_time(tiny):
+def test_no_target_token_is_seen_ahead_of_time(tiny):
     source, target = random_ids(BATCH, N_SOURCE), random_ids(BATCH, N_TARGET)
     before = tiny(source, target)
     for t in range(N_TARGET):
@@ -190,7 +190,7 @@ def test_every_source_token_reaches_every_position(tiny):
 
 
 def test_padding_changes_nothing(tiny):
-    """A short pair says the same alone and padded beside a long one."""
+    """A short pair gives the same alone and padded beside a long one."""
     source, target = padded_ids()
     together = tiny(source, target)
     alone = tiny(source[1:, :7], target[1:, :5])
@@ -213,7 +213,7 @@ def test_every_parameter_gets_a_gradient(norm, positions):
 
 
 def torch_twin(model: Transformer) -> nn.Transformer:
-    """torch.nn.Transformer of the same sizes with the same weights."""
+    """Return a torch.nn.Transformer of the same sizes with the same weights."""
     c = model.config
     last = [nn.LayerNorm(c.d_model) if c.norm == "pre" else None for _ in range(2)]
     how = {"dropout": 0.0, "batch_first": True, "norm_first": c.norm == "pre"}
@@ -246,7 +246,7 @@ def torch_twin(model: Transformer) -> nn.Transformer:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_torchs_own_transformer_with_copied_weights_says_the_same(norm):
+def test_torchs_own_transformer_with_copied_weights_gives_the_same(norm):
     model = random_model(norm=norm, n_encoder_layers=2)
     source, target = padded_ids()
     with record() as recording, torch.no_grad():
@@ -259,7 +259,7 @@ def test_torchs_own_transformer_with_copied_weights_says_the_same(norm):
             x, y, tgt_mask=nn.Transformer.generate_square_subsequent_mask(N_TARGET).isinf(),
             src_key_padding_mask=source == 0, tgt_key_padding_mask=target == 0, memory_key_padding_mask=source == 0,
         )  # fmt: skip
-    real = target != 0  # what stands at padded positions is nobody's business
+    real = target != 0  # values at padded positions do not matter
     torch.testing.assert_close(
         ours[real], (theirs @ model.embedding.weight.T)[real], atol=1e-4, rtol=1e-4
     )
@@ -305,6 +305,6 @@ def test_more_tokens_than_n_ctx_is_an_error(tiny):
         ({"positions": "rotary"}, "positions must be sinusoidal, learned or none, not 'rotary'"),
     ],
 )
-def test_sizes_that_cannot_be(changes, message):
+def test_impossible_sizes_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         random_model(**changes)

@@ -1,4 +1,4 @@
-"""Pair files good and bad, the split, and batches bounded by token count."""
+"""Good and bad files of pairs, the split, and batches bounded by their number of tokens."""
 
 import gzip
 import hashlib
@@ -25,7 +25,7 @@ WORDS = [
 
 
 def pairs(n: int) -> list[tuple[str, str]]:
-    """n different sources of one to eleven words; each second has a second translation."""
+    """Return n different sources of one to eleven words; every second one has a second translation."""
     rng, rows = random.Random(5), {}
     while len(rows) < n:
         words = rng.choices(WORDS, k=rng.randint(1, 11))
@@ -54,7 +54,7 @@ def gz(text: str) -> bytes:
 
 LONG = "".join(f"{source}\t{target}\n" for source, target in pairs(200))
 DAMAGED = bytearray(gz(LONG))
-DAMAGED[10] = 7  # a block of a type that there is not
+DAMAGED[10] = 7  # a block of an unknown type
 BAD_FILES = {
     "one column": (
         "a.tsv",
@@ -83,7 +83,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize(("name", "content", "message"), BAD_FILES.values(), ids=BAD_FILES)
-def test_a_bad_file_is_named_with_what_is_wrong(tmp_path, name, content, message):
+def test_a_bad_file_is_named_with_its_fault(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(DataError, match=message) as error:
@@ -150,7 +150,7 @@ def test_batches_are_bounded_by_their_padded_tokens(task):
     assert max(sizes) > 2 * min(sizes)  # short pairs come in larger batches
 
 
-def test_batches_are_a_function_of_the_seed(task):
+def test_batches_depend_on_the_seed_alone(task):
     def some(seed: int) -> list:
         return [batch for batch, _ in zip(task.batches(seed), range(23), strict=False)]
 
@@ -180,7 +180,7 @@ def test_batches_waste_little_on_padding():
     assert real > 0.9 * padded
 
 
-def test_a_pair_longer_than_the_bound_stands_alone():
+def test_a_pair_longer_than_the_bound_is_a_batch_of_its_own():
     assert sorted(bucket_by_length([(50, 50), (1, 1), (1, 1)], 11, random.Random(1))) == [
         [0],
         [1, 2],
@@ -188,7 +188,7 @@ def test_a_pair_longer_than_the_bound_stands_alone():
 
 
 def test_a_batch_may_be_just_as_large_as_the_bound():
-    """Of two pairs of one token each side, ends included: 2 · (2 + 2) padded tokens."""
+    """Two pairs of one token on each side, ends included, have 2 · (2 + 2) padded tokens."""
     assert [len(batch) for batch in bucket_by_length([(1, 1)] * 4, 8, random.Random(1))] == [2, 2]
     assert [len(batch) for batch in bucket_by_length([(1, 1)] * 4, 7, random.Random(1))] == [
         1,
@@ -292,6 +292,6 @@ def test_the_fingerprint_is_of_the_content(task, file, tmp_path):
         ("poems", None, "task must be one of .*language.*, got 'poems'"),
     ],
 )
-def test_opening_a_task_wrongly(name, data, message):
+def test_wrong_ways_to_open_a_task(name, data, message):
     with pytest.raises(DataError, match=message):
         open_task(name, data)

@@ -1,4 +1,4 @@
-"""Three models' texts side by side: what one lost and what it invented, and the one vector that the first writes from."""
+"""The texts of three models side by side: words lost and words invented, and the fixed vector of the first model."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def held(text: str, *others: str) -> tuple[list[str], list[str]]:
     return [piece for piece, invented in found.pieces if invented], found.lost
 
 
-def test_against_a_reference_what_is_not_in_it_is_invented_and_what_is_missing_is_lost() -> None:
+def test_compared_with_a_reference_extra_words_are_invented_and_missing_ones_lost() -> None:
     assert held("Elle lit un livre.", "Elle lit un livre.") == ([], [])
     assert held("Elle est en train de lire un livre.", "Elle lit un livre.") == (
         ["est", "en", "train", "de", "lire"],
@@ -33,21 +33,23 @@ def test_against_a_reference_what_is_not_in_it_is_invented_and_what_is_missing_i
     assert held("elle lit un livre", "Elle lit un livre.") == (
         [],
         [],
-    )  # capitals and the full stop are no difference
+    )  # capitals and the full stop do not count
     assert held("b a", "a b") == (
         ["a"],
         ["a"],
-    )  # a word that has moved is one too many here and one too few there
+    )  # a word that has moved is extra here and missing there
     assert held("", "a b") == ([], ["a", "b"])
 
 
-def test_texts_without_spaces_are_held_against_each_other_by_character() -> None:
+def test_texts_without_spaces_are_compared_by_character() -> None:
     assert held("2024-01-31", "2024-05-31") == (["1"], ["5"])
     assert held("2024-05-31", "2024-05-31") == ([], [])
-    assert held("un", "un livre") == ([], ["livre"])  # but not beside one with a space
+    assert held("un", "un livre") == ([], ["livre"])  # but not if another text has a space
 
 
-def test_against_other_models_a_word_is_lost_that_both_have_and_invented_that_neither_has() -> None:
+def test_compared_with_other_models_a_word_that_both_have_is_lost_and_one_that_neither_has_invented() -> (
+    None
+):
     assert held("a x c", "a b c d", "a b c e") == (["x"], ["b"])
     assert held("a x c", "a x d", "a b c") == ([], [])
     assert held("a b") == ([], [])
@@ -60,7 +62,7 @@ def test_of_several_references_the_nearest_is_taken() -> None:
     assert closest_reference((), "a") == ""
 
 
-def test_each_text_is_held_against_the_correct_one_that_is_nearest_to_it() -> None:
+def test_each_text_is_compared_with_the_nearest_correct_one() -> None:
     texts = [ModelText("One", "", "we like x"), ModelText("Two", "", "nous aimons x")]
     header, _ = unpack(versions("p", texts, ("we like y", "nous aimons x"), "correct", None))
     assert [card["lost"] for card in header["cards"]] == [["y"], []]
@@ -97,8 +99,8 @@ def test_one_text_alone_is_compared_with_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["eng-fra-rnn", "dates-rnn"])
-def test_how_often_the_text_changes_is_counted_by_writing_each(name: str) -> None:
-    """Each row written by itself, step by step; a token that the vector barely shows may change every text, or none."""
+def test_how_often_the_text_changes_is_counted_by_decoding_each(name: str) -> None:
+    """Each row is decoded by itself, step by step; a token that the vector barely reflects may change every text, or none."""
     scope = models.load(name, device="cpu")
     source = scope.input_ids("We like him." if name == "eng-fra-rnn" else "24/07/69")
     others = other_tokens(scope)[:7]
@@ -114,7 +116,7 @@ def test_how_often_the_text_changes_is_counted_by_writing_each(name: str) -> Non
     assert "Token 2 of 3 changes it least: by 0.1 %" in said
 
 
-def test_everything_the_component_is_told() -> None:
+def test_the_data_of_the_component() -> None:
     found = [ModelText("One", "mine, 5 steps", "a x"), ModelText("Two", "yours", "a b")]
     neck = Bottleneck(
         "mine",
@@ -196,7 +198,7 @@ def test_the_model_without_recurrence_is_named_by_its_own_parts(
     assert three.explain_lack(True, sites[0].n_heads, len(sites)).endswith(where)
 
 
-def test_only_models_that_are_there_are_spoken_of() -> None:
+def test_only_available_models_are_mentioned() -> None:
     assert "second" not in three.explain_lack(False, 4, 1)
     assert "third" not in three.explain_lack(True, 0, 0)
     assert three.explain_lack(False, 0, 0).endswith("(see the check).")

@@ -60,7 +60,7 @@ def chosen(
 
 
 def two(value: float) -> str:
-    """Two decimals with a true minus sign."""
+    """Format two decimals with a true minus sign."""
     return (
         "−" if (value < 0 and round(abs(value), 2) != 0) or f"{value:.2f}".startswith("-") else ""
     ) + f"{abs(value):.2f}"
@@ -76,7 +76,7 @@ def brief(value: float) -> str:
     )
 
 
-# stages. By hand: name, columns, those for little room, the query's own row, the sum under the table, are the rest added up
+# stages. By hand: name, columns, those for narrow tables, the query's own row, the sum under the table, whether the rest is summed
 
 
 BEFORE = {
@@ -92,11 +92,13 @@ BEFORE = {
     "alignment": [("s, h", "a", "a", "a:a"), ("W, U", "a sides", "sides", "a:a sides:compared_q"),
                   ("tanh", "sides products", "products", "sides:compared_q"), ("v∘", "products terms scores", "terms scores", "")],
 }  # fmt: skip
-OF_SCORE = {"scaled dot": "terms raw scores"}  # what of the last comparison stays beside the mask
+OF_SCORE = {
+    "scaled dot": "terms raw scores"
+}  # the part of the previous comparison that stays beside the mask
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_the_stages_in_order_and_what_each_shows(traces: dict[str, Trace], name: str) -> None:
+def test_the_stages_in_order_and_their_content(traces: dict[str, Trace], name: str) -> None:
     trace, at = chosen(traces, name)
     value, result = ("h", "c") if name == "alignment" else ("v", "b")
     held = OF_SCORE.get(name, "terms scores")
@@ -169,7 +171,7 @@ LAST = {
 
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_the_sentences_hold_this_cells_numbers(traces: dict[str, Trace], name: str) -> None:
-    """Each number is the chosen key's, worked out from q, k and what the similarity has learned."""
+    """Each number is the chosen key's, computed from q, k and the similarity's learned parameters."""
     _, at = chosen(traces, name)
     site, told = at.site, said(traces, name)
     q, k = site.q[0, at.head, 2].double(), site.k[0, at.head].double()
@@ -234,7 +236,9 @@ def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
     (OWN, "below is the French so far; a mask will hide what comes after it."),
     (CROSS, "below are the keys: the English sentence, as it left the encoder."),
 ])  # fmt: skip
-def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: str) -> None:
+def test_the_keys_that_can_be_read_are_named(
+    traces: dict[str, Trace], site: str, what: str
+) -> None:
     trace = traces["dot"]
     first = inside_cell.cell_stages(
         trace, chosen_cell(trace, trace.attention[site], 0, 1, 0), TERMS
@@ -245,7 +249,7 @@ def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: st
     )
 
 
-def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(
+def test_the_mask_stage_counts_blocked_keys_and_says_if_this_one_is(
     traces: dict[str, Trace],
 ) -> None:
     trace = traces["dot"]
@@ -267,7 +271,7 @@ def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(
 
 @pytest.mark.parametrize("query", range(4))
 def test_open_and_blocked_tokens_are_counted_apart(traces: dict[str, Trace], query: int) -> None:
-    """A decoder's query i may read i + 1 of its 4 tokens; keys past the end are forbidden by hand too."""
+    """A decoder's query i may read i + 1 of its 4 tokens; keys past the end are blocked by hand, too."""
     trace = traces["dot"]
     site = trace.attention[OWN]
     drawn = torch.ones(1, 1, 4, 4, dtype=torch.bool)
@@ -291,7 +295,7 @@ def test_open_and_blocked_tokens_are_counted_apart(traces: dict[str, Trace], que
         assert f"ln {n_open})" in scaling.scaling_table(cell)
 
 
-def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
+def test_the_sum_of_the_heads(traces: dict[str, Trace]) -> None:
     trace, at = chosen(traces, "scaled dot")
     weight, bias = at.site.projections["W_O"]
     out = at.site.out[0, :, 2]
@@ -319,7 +323,7 @@ def test_a_single_head(family: str, end: str) -> None:
     )
 
 
-def test_heads_without_a_stream_say_nothing_of_one() -> None:
+def test_heads_without_a_stream_do_not_mention_one() -> None:
     trace = letters("attention only").run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
     at = chosen_cell(trace, site, 1, 2, 1)
@@ -330,7 +334,7 @@ def test_heads_without_a_stream_say_nothing_of_one() -> None:
     assert "own vector" not in header["sentence"]
 
 
-# columns. By hand: title, kind, array, what the two rows are called, the family; then how a number came about
+# columns. By hand: title, kind, array, the names of the two rows, the family; then how a number is computed
 
 
 T, R, K = "top", "row", "key"
@@ -385,7 +389,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_every_column_says_what_it_holds(traces: dict[str, Trace], name: str) -> None:
+def test_every_column_is_described(traces: dict[str, Trace], name: str) -> None:
     trace, at = chosen(traces, name)
     header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
     value = "h" if name == "alignment" else "v"
@@ -406,7 +410,7 @@ def test_every_column_says_what_it_holds(traces: dict[str, Trace], name: str) ->
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_what_is_compared_shares_a_scale_and_the_note_says_it(
+def test_compared_columns_share_a_scale_and_the_note_says_so(
     traces: dict[str, Trace], name: str
 ) -> None:
     trace, at = chosen(traces, name)
@@ -438,7 +442,7 @@ def test_what_is_compared_shares_a_scale_and_the_note_says_it(
 @pytest.mark.parametrize(("value", "said"), [
     (123.4, "123"), (100.0, "100"), (99.96, "100.0"), (12.34, "12.3"), (9.876, "9.88"), (0.0, "0.00"),
 ])  # fmt: skip
-def test_scales_are_said_in_three_figures(value: float, said: str) -> None:
+def test_scales_are_given_to_three_figures(value: float, said: str) -> None:
     assert inside_columns._brief(value) == said
 
 
@@ -460,7 +464,7 @@ def test_the_chain_of_numbers_and_the_stage_where_each_appears(
         )
 
 
-def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
+def test_the_walk_names_its_weight(traces: dict[str, Trace]) -> None:
     trace, at = chosen(traces, "scaled dot")
     header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
     weight = float(arrays["weights"][1])
@@ -481,7 +485,7 @@ def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
     assert unpack(inside_cell.walk_payload(*chosen(traces, "alignment"), TERMS))[0]["n_heads"] == 0
 
 
-def test_the_choice_of_tokens_says_who_reads_and_what_is_read(traces: dict[str, Trace]) -> None:
+def test_the_choice_of_tokens_names_query_and_key(traces: dict[str, Trace]) -> None:
     header, _ = unpack(token_choice(*chosen(traces, "dot"), TERMS))
     assert header["queryAxis"] == "query (rows): the French so far, read → written"
     assert header["keyAxis"] == "key (columns): the English sentence"
@@ -534,20 +538,20 @@ def test_the_sum_of_the_heads_says_which_adds_most(traces: dict[str, Trace]) -> 
             )
 
 
-# what there is to see, and numbers in sentences
+# available views, and numbers in sentences
 
 
 @pytest.mark.parametrize(("name", "views"), [
     ("scaled dot", ["walk", "matrices", "scaling", "heads", "several"]), ("cosine", ["walk", "matrices", "heads", "several"]),
     ("alignment", ["walk", "matrices"]),
 ])  # fmt: skip
-def test_only_what_there_is_can_be_seen(
+def test_only_available_views_are_offered(
     traces: dict[str, Trace], name: str, views: list[str]
 ) -> None:
     site = chosen(traces, name)[1].site
     assert (
         list(inside_text.views_of_site(site, 3 * site.n_heads - 2)) == views
-    )  # one head in all: none to compare
+    )  # a single head: none to compare with
     assert inside_text.VIEWS == {
         "walk": "Walk",
         "matrices": "Matrices",
@@ -558,7 +562,7 @@ def test_only_what_there_is_can_be_seen(
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_a_product_of_q_and_k_is_only_claimed_where_there_is_one(
+def test_a_product_of_q_and_k_is_claimed_only_if_there_is_one(
     traces: dict[str, Trace], name: str
 ) -> None:
     said = inside_text.conventions(chosen(traces, name)[1].site)
@@ -599,7 +603,7 @@ def test_a_token_in_a_sentence() -> None:
 
 
 def of_weights(weights: list[list[float]]) -> AttentionSite:
-    """A site of one head with these weights."""
+    """Return a site of one head with these weights."""
     given, kind = (
         torch.tensor([[weights]]),
         SiteKind("cross", "decoder", "cross", "target", "source"),
@@ -622,10 +626,10 @@ def of_weights(weights: list[list[float]]) -> AttentionSite:
 
 
 @pytest.mark.parametrize(("weights", "labels", "query"), [
-    ([[0.6, 0.4], [0.9, 0.1]], "ab", 0),                # settled rows are no walk worth taking
+    ([[0.6, 0.4], [0.9, 0.1]], "ab", 0),                # rows with one decided key make a dull walk
     ([[0.55, 0.45], [0.05, 0.95], [0.62, 0.38]], "ab.", 0),     # a sign is not a word
 ])  # fmt: skip
-def test_the_first_query_shown_is_a_word_that_is_half_decided(
+def test_the_first_query_shown_is_a_word_with_an_undecided_row(
     weights: list, labels: str, query: int, monkeypatch
 ) -> None:
     rows = [Label(text) for text in labels]
@@ -638,9 +642,7 @@ def test_the_first_query_shown_is_a_word_that_is_half_decided(
 
 
 @pytest.mark.parametrize(("key", "query"), [(0, 1), (1, 0), (2, 0), (-1, 0)])
-def test_a_key_that_is_chosen_alone_finds_its_strongest_reader(
-    key: int, query: int, monkeypatch
-) -> None:
+def test_a_key_chosen_alone_gets_its_strongest_query(key: int, query: int, monkeypatch) -> None:
     rows = [Label("a"), Label("b")]
     monkeypatch.setattr(weight_cell, "labels", lambda row: row)
     trace = type("Trace", (), {"axes": lambda self, site: (rows, rows)})()
@@ -677,10 +679,10 @@ EDITED = {
 
 
 @pytest.mark.parametrize("name", EDITED)
-def test_the_walk_says_what_an_edit_sets_and_its_checks_pass(
+def test_the_walk_names_the_numbers_that_an_edit_sets_and_its_checks_pass(
     scopes: dict[str, Scope], name: str
 ) -> None:
-    """Its numbers are those of the run, and what is not softmax, or not the sum, is said not to be."""
+    """Its numbers are those of the run, and numbers that are not a softmax, or not the sum, are not called so."""
     trace = scopes["scaled dot"].run("abcde", "edc", edits=[EDITED[name]])
     at = chosen_cell(trace, trace.attention[CROSS], 1, 2, 1)
     walk = at.walk
@@ -716,10 +718,10 @@ def test_the_walk_says_what_an_edit_sets_and_its_checks_pass(
     assert replaced == (name in ("uniform", "set", "zero", "scaled") and EDITED[name].changes("weights"))  # fmt: skip
 
 
-def test_weights_unlike_softmax_are_not_an_edits_where_there_is_none(
+def test_without_an_edit_weights_unlike_softmax_are_not_attributed_to_one(
     traces: dict[str, Trace],
 ) -> None:
-    """Such as those of a model that rounds them."""
+    """A model that rounds its weights has such weights."""
     trace, at = chosen(traces, "scaled dot")
     rounded = (at.site.weights()[None] * 8).round() / 8
     site = replace(at.site, given_weights=rounded)

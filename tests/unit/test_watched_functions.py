@@ -1,4 +1,4 @@
-"""A model watched by a few functions alone: chosen only if that records the same, and seen by nobody else."""
+"""Watching a model by a few functions only: chosen if that records the same, and without effect on other code."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -30,7 +30,7 @@ def scope(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_model_that_calls_what_is_watched_is_watched_by_functions(scope: models.Scope) -> None:
-    """Both ways record the same of a longer text than the one they were compared on."""
+    """Both ways record the same for a text longer than the one they were compared on."""
     assert scope.model.by_functions
     recordings = []
     for scope.model.by_functions in (False, True):
@@ -43,10 +43,10 @@ def test_a_model_that_calls_what_is_watched_is_watched_by_functions(scope: model
         assert site.projections.keys() == other.attention[name].projections.keys()
 
 
-def test_a_model_that_keeps_its_own_name_of_a_function_is_not(
+def test_a_model_with_its_own_reference_to_a_function_is_not(
     scope: models.Scope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its attention would not be seen, so the slower way is kept."""
+    """Its attention would be missed, so the slower way is used."""
     own = ORIGINAL["scaled_dot_product_attention"]
     monkeypatch.setattr(watch, "_WATCHED", watch._WATCHED[1:])
     assert F.scaled_dot_product_attention is own
@@ -65,14 +65,14 @@ def test_a_vocabulary_without_an_ordinary_token_is_named(scope: models.Scope) ->
         probe.short_text(scope.model.module, special)
 
 
-def test_an_edit_takes_the_other_way(scope: models.Scope) -> None:
+def test_an_edit_uses_the_slower_way(scope: models.Scope) -> None:
     name = next(iter(scope.run(IDS, "21 23 29").attention))
     changed = scope.run(IDS, "21 23 29", edits=[HeadOff(name, 0)])
     assert changed.attention[name].out[:, 0].abs().max() == 0
     assert {n: getattr(F, n) for n in ORIGINAL} == ORIGINAL
 
 
-def test_another_thread_is_not_recorded_and_the_functions_come_back(scope: models.Scope) -> None:
+def test_another_thread_is_not_recorded_and_the_functions_are_restored(scope: models.Scope) -> None:
     inputs = scope.model.repeated(probe.short_text(scope.model.module, scope.model.config, 5))
     began, asked = Event(), Event()
 

@@ -1,4 +1,4 @@
-"""A run that another process trains, read from its folder: its states, its numbers, and hostile folders."""
+"""A training run of another process, read from its folder: its states, its numbers, and hostile folders."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def test_the_curve_and_the_score_are_those_of_the_file(folder):
     assert run.snapshots == load(folder, device="cpu").snapshots
 
 
-def test_reports_go_on_from_the_record_and_are_dropped_when_the_process_ends(folder):
+def test_reports_continue_the_record_and_are_dropped_when_the_process_ends(folder):
     change(folder, trained_to=5)
     report = {"step": 9, "loss": 0.25, "rows": [{"step": 5, "loss": 9.0}, {"step": 7, "loss": 0.5}]}
     with claim_folder(folder):
@@ -127,7 +127,7 @@ def test_reports_go_on_from_the_record_and_are_dropped_when_the_process_ends(fol
     assert run.points() == curve
 
 
-def test_the_pictures_are_those_of_the_kept_weights(folder):
+def test_the_pictures_are_those_of_the_saved_weights(folder):
     pictures = ExamplePictures(looked(folder))
     trace = pictures.first()
     example = json.loads((folder / "training.json").read_text())["example"]
@@ -142,7 +142,7 @@ def test_the_pictures_are_those_of_the_kept_weights(folder):
     np.testing.assert_array_equal(alone.weights(13, SITE), pictures.weights(13, SITE))
 
 
-def test_another_run_in_the_folder_takes_the_place_of_the_first(folder, tmp_path):
+def test_another_run_in_the_folder_replaces_the_first(folder, tmp_path):
     run = looked(folder)
     pictures = ExamplePictures(run)
     pictures.first()
@@ -154,7 +154,7 @@ def test_another_run_in_the_folder_takes_the_place_of_the_first(folder, tmp_path
     assert (pictures.weights(13, SITE) != before).any()
 
 
-def test_a_record_that_has_gone_back_is_that_of_another_run(folder):
+def test_a_record_that_went_back_belongs_to_another_run(folder):
     run = looked(folder)
     assert (run.step, run.begun) == (13, 1)
     change(folder, trained_to=5)
@@ -191,7 +191,7 @@ BREAKS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("how", BREAKS)
-def test_a_record_that_cannot_be_read_is_named_and_what_was_read_stays(folder, how):
+def test_an_unreadable_record_is_named_and_the_last_one_stays(folder, how):
     run = looked(folder)
     points, whole = run.points(), (folder / "training.json").read_bytes()
     BREAKS[how](folder / "training.json")
@@ -245,7 +245,7 @@ def test_a_link_is_not_followed(folder, tmp_path, name):
     assert not run.can_be_opened
 
 
-def test_a_snapshot_that_is_a_link_or_a_pipe_is_none(folder, tmp_path):
+def test_a_snapshot_that_is_a_link_or_a_pipe_is_ignored(folder, tmp_path):
     first, second = (folder / "snapshots" / f"{step:06d}.safetensors" for step in (1, 2))
     first.rename(tmp_path / "elsewhere")
     first.symlink_to(tmp_path / "elsewhere")
@@ -263,7 +263,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("how", OTHERS)
-def test_a_record_beside_another_model_draws_nothing_and_says_why(folder, how):
+def test_a_record_beside_another_model_draws_nothing_and_gives_the_reason(folder, how):
     config = json.loads((folder / "config.json").read_text())
     other = OTHERS[how] if "architecture" in OTHERS[how] else config | OTHERS[how]
     (folder / "config.json").write_text(json.dumps(other))

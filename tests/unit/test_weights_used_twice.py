@@ -1,4 +1,4 @@
-"""Weights that weigh more than one tensor of values: the further use is named, and no edit is half made."""
+"""Weights applied to more than one tensor of values: the second use is named, and no edit is applied to one use only."""
 
 import pytest
 import torch
@@ -49,7 +49,7 @@ class Reader(nn.Module):
     ],
     ids=["head", "value", "mask", "weights"],
 )
-def test_a_further_use_is_named_and_no_edit_of_the_first_alone_is_made(
+def test_a_second_use_is_named_and_an_edit_of_the_first_alone_is_refused(
     how: str, edit: HeadOff
 ) -> None:
     scope = models.watch(drawn(Reader(how)), encode=ids)

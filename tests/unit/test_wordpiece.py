@@ -1,4 +1,4 @@
-"""WordPiece: small letters, pieces, special tokens by name; what of it may be typed."""
+"""WordPiece: lower case, pieces, special tokens by name, and those that can be typed."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_special_tokens_have_names_and_other_vocabularies_others():
         special_ids(["<pad>", "<s>", "x"])
 
 
-def test_words_are_read_small_without_accents_and_traced_to_the_text():
+def test_words_are_lowercased_without_accents_and_mapped_to_the_text():
     text = "The CAFÉ’s dogs, run 漢."
     row = PIECES.encode(text, before="cls", after="sep")
     assert row.tokens == (
@@ -77,10 +77,12 @@ def test_words_are_read_small_without_accents_and_traced_to_the_text():
         ".",
     ]
     assert (row.offsets[0], row.offsets[-1], row.unknown) == (None, None, ("漢",))
-    assert PIECES.encode("Dogs", before="start").tokens == ("dogs",)  # it has no token of that name
+    assert PIECES.encode("Dogs", before="start").tokens == (
+        "dogs",
+    )  # it has no token with that name
 
 
-def test_a_word_that_nobody_has_seen_is_cut_into_pieces():
+def test_an_unseen_word_is_split_into_pieces():
     row = PIECES.encode("doorss")
     assert len(row.tokens) > 1
     assert row.tokens[1].startswith("##")
@@ -89,7 +91,7 @@ def test_a_word_that_nobody_has_seen_is_cut_into_pieces():
     assert PIECES.decode([2, *PIECES.encode("a dog").ids, 3, 4]) == "a dog"
 
 
-def test_a_mask_is_typed_and_nothing_else_is():
+def test_only_the_mask_token_can_be_typed():
     row = PIECES.encode("The[MASK] [CLS]run[mask]")
     assert row.tokens[:2] == ("the", "[MASK]")
     assert row.ids.count(PIECES.mask_id) == 1
@@ -101,7 +103,7 @@ def test_a_mask_is_typed_and_nothing_else_is():
     assert [label.special for label in labels(framed)] == [True, False, True]
 
 
-def test_a_learned_vocabulary_is_read_again_and_only_such_a_one():
+def test_only_a_learned_vocabulary_is_read_back():
     again = Tokenizer.from_json(PIECES.to_json())
     assert again.to_json() == PIECES.to_json()
     assert again.encode(TEXTS[0]) == PIECES.encode(TEXTS[0])
@@ -118,7 +120,7 @@ def test_a_learned_vocabulary_is_read_again_and_only_such_a_one():
         Tokenizer.from_json(json.dumps(content))
 
 
-def test_learning_is_the_same_again_and_from_small_letters():
+def test_learning_is_reproducible_and_ignores_case():
     assert Tokenizer.wordpiece(TEXTS * 3, 200).to_json() == PIECES.to_json()
     tokens = [PIECES.token(i) for i in range(5, PIECES.vocab_size)]
     assert all(token == token.lower() for token in tokens)
@@ -138,7 +140,7 @@ def test_rows_are_joined_with_their_segments_and_hidden_by_position():
         Tokenizer.characters("ab").hiding(row, [0])
 
 
-def test_a_mask_typed_where_there_is_none_is_plain_text_and_said_to_be():
+def test_a_typed_mask_is_plain_text_for_a_model_without_one_and_is_reported():
     warning = "[MASK] is plain text here: this model has no such token"
     opened, session = letters("gpt", n_ctx=17), LiveSession()
     assert opened.warnings("a[MASK]b", "c") == {"text": warning}
@@ -158,7 +160,7 @@ def test_a_mask_typed_where_there_is_none_is_plain_text_and_said_to_be():
     assert notes["second_text"]["rows"] == [["line", words.ONE_TEXT]]
 
 
-def test_of_a_row_only_the_texts_own_tokens_can_be_hidden() -> None:
+def test_only_a_texts_own_tokens_can_be_hidden() -> None:
     tokenizer = words_of("Mary went to the garden.")
     first, second = (
         tokenizer.encode("Mary [MASK] to", before="cls", after="sep"),

@@ -1,4 +1,4 @@
-"""What the app calls each kind of attention: titles, axes, places counted from 1, and where queries, keys and values come from."""
+"""The app's names for each kind of attention: titles, axes, positions counted from 1, and the sources of queries, keys and values."""
 
 import re
 from dataclasses import replace
@@ -24,7 +24,7 @@ ENCODER, DECODER, CROSS = (
 )
 ENGLISH, FRENCH = "the English sentence", "the French so far"
 
-# By hand: name of the site, what it is called, in short, who reads what, its layer, its third head, who reads, what is read
+# By hand: name of the site, title, short title, streams, its layer, its third head, query axis, key axis
 TABLE = {
     ENCODER: (
         "Encoder self-attention", "Encoder self", "the English sentence → itself", "Encoder layer 1", "Encoder layer 1, head 3",
@@ -46,7 +46,7 @@ TABLE = {
 }  # fmt: skip
 
 
-def test_the_first_of_each_of_the_fields_words_is_explained_on_hover() -> None:
+def test_the_first_use_of_each_technical_term_is_explained_on_hover() -> None:
     question, answer = words.annotate(
         "Inside a head: <b>?", "Heads & tokens: a token, two heads, a query, tokens."
     )
@@ -116,7 +116,7 @@ def test_two_streams_of_one_layer_have_names_of_their_own() -> None:
     assert heads_title(query, TERMS, Label("Two")).startswith("Query stream, layer 2: what")
 
 
-def test_a_cross_attention_without_layers_is_called_what_it_is() -> None:
+def test_a_cross_attention_without_layers_has_its_own_name() -> None:
     for site in letters("attention only").run("abcde", "edc").attention.values():
         if not any(part.isdigit() for part in site.name.split(".")):
             assert words.layer_place(site) == {"cross": "Decoder, cross-attention"}[site.kind]
@@ -126,7 +126,7 @@ def test_a_cross_attention_without_layers_is_called_what_it_is() -> None:
 def test_queries_keys_and_values_come_from_the_texts_that_the_streams_name(
     sites: dict[str, AttentionSite], name: str
 ) -> None:
-    """In the order they are named, each word for Q, K and V is followed by the text it is made from."""
+    """In the order they are named, each term for Q, K and V is followed by the text it is made from."""
     text = {"source": ENGLISH, "target": FRENCH}
     query, key = (text[stream] for stream in (sites[name].query_stream, sites[name].key_stream))
     said = words.where_from(sites[name], TERMS)
@@ -174,7 +174,7 @@ def test_formulas_of_the_similarities() -> None:
     assert words.formula(cosine) == f"{t:.3g} · cos(q, k)"
 
 
-def test_only_a_row_that_no_head_may_read_anything_in_is_said_to_be_empty(
+def test_only_a_row_that_is_empty_in_every_head_is_called_empty(
     sites: dict[str, AttentionSite],
 ) -> None:
     site = sites[ENCODER]
@@ -193,7 +193,7 @@ def test_only_a_row_that_no_head_may_read_anything_in_is_said_to_be_empty(
         assert ("except" in explained) == bool(closed)
 
 
-def test_a_row_is_read_as_softmax_of_its_formula(sites: dict[str, AttentionSite]) -> None:
+def test_a_row_is_described_as_the_softmax_of_its_formula(sites: dict[str, AttentionSite]) -> None:
     assert r"$\mathrm{softmax}\left(\frac{q\cdot k}{\sqrt{5}}\right)$ over" in words.how_to_read(
         sites[CROSS]
     )
@@ -204,7 +204,7 @@ def test_a_row_is_read_as_softmax_of_its_formula(sites: dict[str, AttentionSite]
     assert r"$\sum_j \text{weight}_j\, h_j$" in words.how_to_read(sites["decoder.alignment"])
 
 
-# what a task calls its texts
+# terms of a task
 
 
 def test_terms_of_each_task() -> None:
@@ -267,10 +267,10 @@ def test_languages_are_named_in_the_order_of_the_record(
     )
 
 
-# numbers in words
+# numbers in sentences
 
 
-def test_how_long_a_text_is() -> None:
+def test_the_length_of_a_text_in_words() -> None:
     assert words.length_note(["a", "b", "c"], 37, []) == "3 of at most 37 tokens."
     assert (
         words.length_note(["a"], 37, ["漢", "字"])
@@ -291,11 +291,11 @@ def test_a_score_has_the_unit_of_its_metric(metric: str, value: float, said: str
 
 
 @pytest.mark.parametrize("languages", [["en"], [], ["en", "fr", "de"]])
-def test_languages_are_named_only_if_there_are_two(languages: list[str]) -> None:
+def test_languages_are_named_only_for_two(languages: list[str]) -> None:
     assert words.terms("translation", languages) == words.terms("translation")
 
 
-def test_where_a_model_was_trained_is_said_once() -> None:
+def test_the_place_of_training_is_mentioned_once() -> None:
     data = {"file": "pairs.tsv", "documents": {"train": 4321}}
     said = words.training_summary({"step": 4000, "data": data})
     assert "Trained for 4,000 steps on 4,321 documents." in said
@@ -311,7 +311,7 @@ def test_models_that_were_trained_for_longer_are_named_first() -> None:
     assert words.unequal_training({"a": 5, "b": 5}) == ""
 
 
-def test_no_training_is_told_from_one_that_nobody_recorded() -> None:
+def test_an_untrained_model_is_distinguished_from_one_without_a_record() -> None:
     assert words.training_brief("x", {"step": 0}) == "x, not trained"
     assert words.training_brief("x", {}) == "x, training not recorded"
     assert words.training_brief("x", {"step": 1, "scores": {"BLEU": 3.0}}) == "x, 1 step, BLEU 3"
@@ -321,7 +321,7 @@ def test_no_training_is_told_from_one_that_nobody_recorded() -> None:
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_are_said_to(name):
+def test_initial_values_of_an_untrained_similarity_are_stated_and_correct(name):
     torch.manual_seed(3)
     first, second = (dict(LearnedSimilarity(name, 7, 7, 5).named_parameters()) for _ in range(2))
     said = words.training_of_swapped({"step": 1500}, "scaled dot", name)
@@ -346,7 +346,7 @@ def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_
         torch.testing.assert_close(first["M"].detach(), torch.eye(7) / 7**0.5)
 
 
-def test_a_short_sound_is_not_said_to_last_no_time() -> None:
+def test_a_short_sound_is_not_said_to_last_0_seconds() -> None:
     assert words.frames_note(0.03, 1, 1, 0.02) == "0.03 s: 1 frame of 20 ms."
     assert words.frames_note(0.5, 25, 100, 0.02) == "0.5 s: 25 frames of 20 ms, then 75 of silence."
     assert [words.duration(seconds) for seconds in (0.0204, 0.4, 2.0)] == [

@@ -1,4 +1,4 @@
-"""What a recording says of each intermediate: its name, its axes and how it was made, architecture by architecture."""
+"""The description of each intermediate in a recording: its name, axes and formula, architecture by architecture."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def recorded(model) -> Recording:
 
 
 def said(recording: Recording) -> list[tuple[str, str, str, str]]:
-    """(name, stream, feature, formula) in the order of the pass."""
+    """Return (name, stream, feature, formula) in the order of the pass."""
     assert all(a.name == name and a.axes[0] == "batch" for name, a in recording.activations.items())
     return [(a.name, a.axes[1], a.axes[2], a.formula) for a in recording.activations.values()]
 
@@ -93,7 +93,7 @@ def test_attention_alone():
 
 
 def test_attention_with_residual_connections():
-    """A stream before each attention is marked, and said, where there is one."""
+    """The stream before each attention is recorded and described, if there is one."""
     after = "LayerNorm(x + Attn(x, ·))"
     streams = [
         mark

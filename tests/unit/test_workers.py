@@ -1,4 +1,4 @@
-"""Several server processes behind one port: which of them a request reaches, and what it is sent."""
+"""Several server processes behind one port: routing of requests, and the bytes that are passed on."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ def head(*lines: str) -> bytes:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run in a loop of a thread of its own: Playwright's may run in this one."""
+    """Run in an event loop of another thread: Playwright's may run in this one."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
 
@@ -66,7 +66,7 @@ def test_one_process_alone_sets_no_cookie(monkeypatch: pytest.MonkeyPatch) -> No
         "Cookie: a=attnscope_worker=1",
         "Referer: http://localhost/file/1.AAAAAAAAAAAAAAAAAAAAAA",
         "Sec-WebSocket-Protocol: streamlit, 2, 6b1e0b5e-17ad-4a63-a1cd-7b4dbe3b4f60",
-        "Authorization: Bearer 1.AAAAAAAAAAAAAAAAAAAAAAA",  # a letter more than a token has
+        "Authorization: Bearer 1.AAAAAAAAAAAAAAAAAAAAAAA",  # one letter longer than a token
     ],
 )
 def test_nothing_else_names_a_worker(line: str) -> None:
@@ -100,7 +100,7 @@ def test_a_malformed_head_is_refused(bad: bytes) -> None:
 
 
 class _Front(workers._Front):
-    """A front whose workers are ports that a test listens on."""
+    """A front whose workers are ports on which a test listens."""
 
     def __init__(self, *ports: int) -> None:
         super().__init__(len(ports), "localhost", 0, [])
@@ -110,7 +110,7 @@ class _Front(workers._Front):
 
 
 async def _exchange(sent: bytes, *, limit: int = MAX_HEAD) -> tuple[bytes, list[bytes]]:
-    """Send bytes to a front before one echoing worker; what came back, and what the worker got."""
+    """Send bytes to a front with one echoing worker; return what came back and what the worker received."""
     got: list[bytes] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -158,7 +158,7 @@ def test_a_head_that_never_ends_is_dropped(monkeypatch: pytest.MonkeyPatch) -> N
     assert run(_exchange(b"GET / HTTP/1.1\r\n")) == (b"", [])
 
 
-def test_a_worker_that_is_away_is_said_to_be() -> None:
+def test_a_missing_worker_is_reported() -> None:
     async def ask() -> bytes:
         front = _Front(_closed_port())
         served = await asyncio.start_server(front._connected, "127.0.0.1", 0)

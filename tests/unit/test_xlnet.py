@@ -1,4 +1,4 @@
-"""XLNet against Hugging Face's with copied weights, and by itself: both streams, several orders, two segments, no leak."""
+"""XLNet against Hugging Face's with copied weights, and on its own: both streams, several orders, two segments, no leak."""
 
 import math
 from dataclasses import replace
@@ -84,14 +84,14 @@ ORDERS = {
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=list(ORDERS))
 def test_both_streams_are_those_of_the_library(order):
-    """Logits, and every head of both streams. The first of the order sees nothing: here it reads nothing, there it reads all alike,
-    so that its own row differs; no other reads it."""
+    """Logits and every head of both streams match. The first token of the order sees nothing: here its row is empty, there uniform,
+    so that its own row differs; no other token reads it."""
     model, ids, rank = random_xlnet(), random_ids(BATCH, N), rank_of(order)
     segments = torch.tensor([[0] * 5 + [1] * (N - 5), [0] * N])
     logits, recording = run(model, ids, rank, segments)
     blocked = (
         (rank[None, :] >= rank[:, None]).float().expand(BATCH, N, N)
-    )  # they block [query, key]
+    )  # theirs is True where [query, key] is blocked
     with torch.no_grad():
         found = theirs(model)(
             ids,
@@ -117,7 +117,7 @@ def test_both_streams_are_those_of_the_library(order):
             assert not ours[1][:, order[0]].any()
 
 
-def test_base_has_as_many_parameters_as_the_librarys():
+def test_the_base_model_has_as_many_parameters_as_the_librarys():
     with torch.device("meta"):
         ours, other = (
             XLNet(XLNetConfig.base()),
@@ -131,8 +131,8 @@ def test_base_has_as_many_parameters_as_the_librarys():
 
 
 @pytest.mark.parametrize("changed", [0, 4, 12])
-def test_nothing_that_may_not_see_a_token_moves_with_it(changed):
-    """Content: the token itself and all that come after it in the order. Query, and so the logits: only those after it."""
+def test_only_what_may_see_a_token_changes_with_it(changed):
+    """In the content stream: the token itself and all after it in the order. In the query stream, and so the logits: only those after it."""
     model, ids, order = random_xlnet(), random_ids(1, N), ORDERS["shuffled"]
     other = ids.clone()
     other[0, changed] = (ids[0, changed] + 1 - 4) % (VOCAB - 4) + 4
@@ -153,7 +153,7 @@ def test_nothing_that_may_not_see_a_token_moves_with_it(changed):
 
 
 def test_the_figure_of_the_paper():
-    """Order 3 → 2 → 4 → 1 (fig. 1 and 4), positions from 1: who may see whom."""
+    """Order 3 → 2 → 4 → 1 (fig. 1 and 4), positions from 1: which may see which."""
     rank = rank_of([2, 1, 3, 0])[None]
     masks = random_xlnet().masks(random_ids(1, 4), rank)
     sees = {
@@ -168,7 +168,7 @@ def test_the_figure_of_the_paper():
 
 
 def test_scores_are_the_sum_of_three_terms():
-    """Each by the paper's formula, cell by cell, from the module's parameters."""
+    """Each term follows the paper's formula, cell by cell, from the module's parameters."""
     model, ids = random_xlnet(), random_ids(1, N)
     segments = torch.tensor([[0] * 5 + [1] * (N - 5)])
     _, recording = run(model, ids, rank_of(ORDERS["shuffled"]), segments)
@@ -204,7 +204,7 @@ def test_scores_are_the_sum_of_three_terms():
 
 
 def test_padding_changes_nothing():
-    """A row padded to twice its length has the same logits and weights, whatever the padding's place in the order."""
+    """A row padded to twice its length has the same logits and weights, wherever the padding is in the order."""
     model, ids = random_xlnet(), random_ids(1, N)
     rank = rank_of(ORDERS["shuffled"])
     padded = torch.cat([ids, torch.zeros(1, 7, dtype=torch.long)], 1)
@@ -232,8 +232,8 @@ def scope() -> Scope:
     return Scope(Checkpoint(Path("orders"), model, tokenizer, {}), torch.device("cpu"))
 
 
-def test_a_text_is_read_in_the_order_that_is_given(scope):
-    """The same as the model called with its ranks; each token's surprisal is of its own place."""
+def test_a_text_is_read_in_the_given_order(scope):
+    """It equals the model called with these ranks; each token's surprisal is at its own position."""
     order = [2, 4, 0, 3, 1]
     run = scope.run("abcde", order=order)
     output, ids = run.outputs[TOKEN_IN_ORDER], run.streams["text"].ids
@@ -271,7 +271,7 @@ def test_without_an_order_it_is_read_from_left_to_right(scope):
 
 
 def test_several_orders_in_one_batch(scope):
-    """Each as it is alone, though the batch is filled up to the longest."""
+    """Each gives what it gives alone, though the batch is padded to the longest."""
     asked = [("abcde", None, [2, 4, 0, 3, 1]), ("cab", "fg", [4, 1, 0, 3, 2]), ("ah", None, None)]
     for texts, run in zip(asked, scope.run_each(asked), strict=True):
         alone = scope.run(*texts)
@@ -283,8 +283,8 @@ def test_several_orders_in_one_batch(scope):
             torch.testing.assert_close(site.head_out(), site.out[0], atol=1e-5, rtol=1e-4)
 
 
-def test_a_second_text_stands_in_a_segment_of_its_own(scope):
-    """It moves the scores by the segment term alone: in one segment the same tokens have other weights."""
+def test_a_second_text_is_in_a_separate_segment(scope):
+    """It changes the scores only by the segment term: in one segment the same tokens have other weights."""
     two, one = scope.run("cab", "fg"), scope.run("cab fg")
     assert two.streams["text"].segments == (0, 0, 0, 1, 1)
     site = two.attention["encoder.layers.0.content_attn"]
@@ -297,7 +297,7 @@ def test_a_second_text_stands_in_a_segment_of_its_own(scope):
 @pytest.mark.parametrize(
     "order", [[0, 1, 2], [0, 1, 2, 3, 3], [1, 2, 3, 4, 5], [0, 1, 2, 3, -1], []]
 )
-def test_an_order_that_is_none_is_refused(scope, order):
+def test_an_invalid_order_is_refused(scope, order):
     with pytest.raises(
         InputError, match="the order must name each of the 5 tokens once, from 0 to 4"
     ) as caught:

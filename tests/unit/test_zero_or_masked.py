@@ -1,4 +1,4 @@
-"""A weight of 0 that may be read is not drawn as masked, and a masked cell or block names every layer that blocks it."""
+"""A weight of 0 on an allowed key is not drawn as masked, and a masked cell or block names every layer that blocks it."""
 
 from dataclasses import replace
 
@@ -20,14 +20,14 @@ from viz_app.views.masks.painter import CellRange
 
 TERMS = words.terms("language")
 TEXT = "abcdeabcddeabcabdceab"
-N, K, HEAD = 22, 5, 2  # tokens with <s>; tokens a side of a block, of which the last has 2
+N, K, HEAD = 22, 5, 2  # tokens with <s>; the side of a block, 2 for the last
 OWN = "decoder.layers.1.self_attn"
 
 
 @pytest.fixture
 def site() -> AttentionSite:
-    """Every query reads one key alone: the other weights are exactly 0. Look-ahead; by hand the rest of one block on the diagonal
-    and a column."""
+    """A site where every query reads a single key and the other weights are exactly 0. Blocked are look-ahead cells and, by hand, the
+    rest of one block on the diagonal and a column."""
     found = letters("gpt").run(TEXT, None).attention[OWN]
     forbidden = torch.zeros(1, 1, N, N, dtype=torch.bool)
     forbidden[..., 10:15, 10:15] = True
@@ -52,7 +52,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reasons(site: AttentionSite, k: int) -> list[list[set[str]]]:
-    """Of each block of k × k cells: the layers that block any of its cells where all are blocked, by the site cell by cell."""
+    """Return for each fully blocked block of k × k cells the layers that block any of its cells, found cell by cell."""
 
     def of(q: int, key: int) -> set[str]:
         by = [
@@ -70,7 +70,7 @@ def named(bits: np.ndarray, names: list[str]) -> list[list[set[str]]]:
 
 
 @pytest.mark.parametrize("k", [1, K])
-def test_what_is_drawn_as_masked_and_why(
+def test_cells_drawn_as_masked_and_their_reasons(
     trace: Trace, site: AttentionSite, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if k > 1:
@@ -111,7 +111,7 @@ def test_in_the_overview_a_weight_of_0_has_the_first_colour(
 def test_between_words_a_blocked_cell_has_the_reasons_of_all_its_tokens(
     site: AttentionSite,
 ) -> None:
-    """Words of K tokens each, as the blocks above."""
+    """The words have K tokens each, like the blocks above."""
     starts = tuple(range(0, N, K))
     mask = _join_mask(site, starts, starts)
     found = [[set(mask.blocked_by(q, k, 5, 5, head=HEAD)) for k in range(5)] for q in range(5)]
