@@ -1,4 +1,4 @@
-"""The app through its entry file, as a user meets it: what stands on the page and what is sent to the pictures."""
+"""The app through its entry file, as a user sees it: the content of the page and the data of its pictures."""
 
 import ast
 import json
@@ -24,7 +24,7 @@ DATE, OTHER = "24/07/69", "le dimanche 1er mai 1994"
 
 
 def open_app(**params: str) -> AppTest:
-    """A fresh session on the Attention page, with a view in its URL; dates unless it asks for another model."""
+    """Open a fresh session on the page Attention with a view in its URL; the model is dates unless the URL names another."""
     return app_at(**{"checkpoint": "dates", "source": DATE, **params})
 
 
@@ -43,7 +43,7 @@ def field(app: AppTest, key: str) -> TextArea:
 
 
 def html(app: AppTest) -> list[str]:
-    """The app's own markup, without its style sheet."""
+    """Return the app's own markup, without its style sheet."""
     return [
         element.proto.body
         for element in app.get("html")
@@ -96,7 +96,7 @@ def test_a_given_target_is_read_instead_of_the_models_own(dates: models.Scope) -
     assert len(shown_head(app)[1]) == 11
 
 
-def test_the_models_text_can_be_taken_over_for_editing(dates: models.Scope) -> None:
+def test_the_models_text_can_be_copied_for_editing(dates: models.Scope) -> None:
     app = open_app()
     app.button(key="edit").click().run()
     assert field(app, "target").value == dates.run(DATE).output
@@ -109,9 +109,7 @@ def test_an_example_fills_the_box() -> None:
     assert field(app, "source").value == options[1]
 
 
-def test_another_task_starts_with_an_example_of_its_own_and_what_was_typed_comes_back_with_its_task() -> (
-    None
-):
+def test_another_task_starts_with_its_own_example_and_typed_text_returns_with_its_task() -> None:
     app = open_app(target="1969-07")
     pick_model(app, "eng-fra")
     assert not app.exception
@@ -119,20 +117,20 @@ def test_another_task_starts_with_an_example_of_its_own_and_what_was_typed_comes
     field(app, "source").set_value("We like him.").run()
     pick_model(app, "dates-rnn")
     assert [field(app, key).value for key in ("source", "target")] == [DATE, "1969-07"]
-    pick_model(app, "gpt-char")  # its text is a field of its own
+    pick_model(app, "gpt-char")  # its text is a separate field
     pick_model(app, "eng-fra-rnn")
     assert [field(app, key).value for key in ("source", "target")] == ["We like him.", ""]
     pick_model(app, "dates")
     assert [field(app, key).value for key in ("source", "target")] == [DATE, "1969-07"]
 
 
-def test_what_is_typed_stays_with_another_model_of_the_task_that_has_examples_of_its_own() -> None:
+def test_typed_text_stays_with_another_model_of_the_same_task() -> None:
     app = open_app()
     pick_model(app, "dates-stacked-residual")
     assert field(app, "source").value == DATE
 
 
-def test_the_checks_stand_under_the_picture() -> None:
+def test_the_checks_are_under_the_picture() -> None:
     assert_all_passed(open_app(), 3)
 
 
@@ -159,7 +157,7 @@ def test_the_url_names_the_view() -> None:
         {"lock": "q999"}, {"lock": "<script>"}, {"site": "encoder.layers.0.self_attn", "lock": "k99999"}, {"head": "9" * 400},
     ],
 )  # fmt: skip
-def test_a_url_that_asks_for_what_is_not_there_shows_the_nearest(params: dict[str, str]) -> None:
+def test_a_url_with_missing_values_shows_the_nearest(params: dict[str, str]) -> None:
     header, weights = shown_head(open_app(**params))
     assert header["lock"] == ""
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
@@ -234,7 +232,7 @@ def test_a_checkpoint_that_no_longer_opens_is_named_and_the_picture_stays(
     assert field(app, "source").value == DATE
 
 
-def test_how_strongly_weights_are_drawn_stands_in_the_url() -> None:
+def test_the_colour_scale_is_in_the_url() -> None:
     for params, asked in (
         ({}, ("weight", False)), ({"strength": "row"}, ("row", False)),
         ({"strength": "root", "hide-sinks": "true"}, ("root", True)), ({"strength": "nonsense"}, ("weight", False)),
@@ -258,7 +256,7 @@ def test_a_broken_checkpoint_in_the_url_says_so_without_a_picture(tmp_path: Path
     assert any("Nothing to show yet" in body for body in html(app))
 
 
-def test_a_folder_of_ones_own_opens(tmp_path: Path) -> None:
+def test_a_users_folder_opens(tmp_path: Path) -> None:
     folder = shutil.copytree(
         shipped_folder() / "dates", tmp_path / "mine", ignore=shutil.ignore_patterns("snapshots")
     )
@@ -267,7 +265,7 @@ def test_a_folder_of_ones_own_opens(tmp_path: Path) -> None:
 
 
 def folder_with(tmp_path: Path, name: str, n_ctx: int, **record: object) -> str:
-    """A shipped checkpoint as somebody's own: another longest text, another record."""
+    """Copy a shipped checkpoint as a user's, with another longest text and another record."""
     folder = shutil.copytree(
         shipped_folder() / name, tmp_path / "mine", ignore=shutil.ignore_patterns("snapshots")
     )
@@ -279,11 +277,11 @@ def folder_with(tmp_path: Path, name: str, n_ctx: int, **record: object) -> str:
 
 
 def opened_first(checkpoint: str) -> AppTest:
-    """The app at an address that names a checkpoint and no text."""
+    """Open the app at an address that names a checkpoint and no text."""
     return app_at(checkpoint=checkpoint)
 
 
-def test_a_checkpoint_starts_with_an_example_of_its_own(tmp_path: Path) -> None:
+def test_a_checkpoint_starts_with_its_own_example(tmp_path: Path) -> None:
     own = [
         "Er liest ein Buch.",
         "Wir mögen ihn, aber er uns nicht, und das wird sich nie mehr ändern.",
@@ -297,7 +295,7 @@ def test_a_checkpoint_starts_with_an_example_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["translation", "unknown to us"])
-def test_a_checkpoint_that_can_read_none_of_the_examples_starts_with_the_beginning_of_one(
+def test_a_checkpoint_too_short_for_any_example_starts_with_the_beginning_of_one(
     tmp_path: Path, task: str
 ) -> None:
     app = opened_first(folder_with(tmp_path, "eng-fra", 3, task=task))
@@ -309,7 +307,7 @@ def test_a_checkpoint_that_can_read_none_of_the_examples_starts_with_the_beginni
 # --- what keeps it fast
 
 
-def test_the_hidden_option_that_spares_every_session_a_collection_still_exists() -> None:
+def test_the_hidden_option_that_avoids_garbage_collections_still_exists() -> None:
     settings = tomllib.loads(APP.with_name(".streamlit").joinpath("config.toml").read_text())
     assert settings["runner"]["postScriptGC"] is False
     assert "runner.postScriptGC" in config.get_config_options()
@@ -347,7 +345,7 @@ def test_two_sessions_share_one_model_and_keep_their_own_text(dates: models.Scop
 
 
 def test_a_typed_text_follows_to_a_model_of_another_task() -> None:
-    """Between models that only read a text; an example, a text with [MASK] and a source do not follow."""
+    """That applies to models that only read a text; an example, a text with [MASK] and a source are not taken over."""
     app = app_at("attention", checkpoint="gpt")
     pick_model(app, "bert")
     assert "[MASK]" in app.text_area(key="text").value  # its own example

@@ -49,7 +49,7 @@ def shown(method: str, **more: str) -> np.ndarray:
     return picture(opened(method, **more), "attribution")[1]["states"]
 
 
-def test_the_picture_is_about_the_decision_unless_it_is_of_none() -> None:
+def test_the_picture_names_the_decision_unless_the_method_has_none() -> None:
     about = picture(opened(text.GRADIENT_METHOD), "attribution")[0]["about"]
     assert "\ndecision: 4, " in about
     assert "decision" not in picture(opened(text.ROLLOUT_METHOD), "attribution")[0]["about"]
@@ -73,7 +73,7 @@ def test_every_family_is_attributed_and_its_identity_holds(checkpoint: str, meth
     assert not [line for look, line in said(app, "checks")["rows"] if look == "failed"]
 
 
-def test_the_table_tells_equal_tokens_apart_and_a_mix_of_all_heads_is_named_for_none() -> None:
+def test_the_table_distinguishes_equal_tokens_and_a_mix_of_heads_has_no_head_name() -> None:
     scope = models.load("gpt", device="cpu")
     run = CurrentRun(scope, scope.run("the cat and the cat"))
     site = "decoder.layers.0.self_attn"
@@ -100,7 +100,7 @@ def test_the_gradients_are_those_of_the_analysis() -> None:
 
 
 def test_the_direct_parts_are_those_of_hooks_on_the_output_projection() -> None:
-    """By a second route: the last layer's heads through W_O, the norm's own scale and the output matrix."""
+    """The second route leads the last layer's heads through W_O, the norm's own scale and the output matrix."""
     scope = models.load("gpt", device="cpu")
     app = app_at("interventions", checkpoint="gpt", **DIRECT, **{"if-position": "1"})
     header, arrays = picture(app, "attribution")
@@ -151,7 +151,7 @@ def test_heads_and_the_rest_add_up_to_the_difference_of_two_logits(checkpoint: s
 
 
 @pytest.mark.parametrize("checkpoint", ["bert", "xlnet", "dates-bahdanau", "gpt-sentiment"])
-def test_logits_that_are_no_sum_offer_no_direct_part(checkpoint: str) -> None:
+def test_logits_that_are_no_sum_have_no_direct_parts(checkpoint: str) -> None:
     app = app_at("interventions", checkpoint=checkpoint, **DIRECT)
     assert not app.exception
     assert text.DIRECT_METHOD not in app.session_state["url"].values.values()
@@ -159,7 +159,7 @@ def test_logits_that_are_no_sum_offer_no_direct_part(checkpoint: str) -> None:
 
 @pytest.mark.parametrize("patched", [0, 2, 4])
 def test_direct_parts_beside_a_patched_cell(patched: int) -> None:
-    """They are refused only at the token whose residual stream no longer is what was added to it."""
+    """They are refused only at the token whose residual stream is no longer the sum of what was added."""
     where = Where(activation="decoder.layers.1.resid_post", queries=(patched,))
     edits = to_text((Patch(where, fields=("He drank a cup of tea.",)),))
     given = {"checkpoint": "gpt", "text": "She drank a cup of tea.", "edits": edits}
@@ -171,7 +171,7 @@ def test_direct_parts_beside_a_patched_cell(patched: int) -> None:
     assert "failed" not in looks
 
 
-def test_the_sentence_on_the_direct_parts_turns_with_the_sign() -> None:
+def test_the_sentence_on_the_direct_parts_follows_the_sign() -> None:
     more = text.direct("self 1, head 2", 0.5, 1.0, -0.25, "cat", "dog")
     less = text.direct("self 1, head 2", -0.5, 1.0, -0.25, "cat", "dog")
     assert "0.5 for “cat” against “dog”" in more
@@ -179,7 +179,7 @@ def test_the_sentence_on_the_direct_parts_turns_with_the_sign() -> None:
     assert "+1.00, everything else -0.25: +0.75" in more
 
 
-def test_rollout_and_flow_are_of_all_layers_and_no_decision() -> None:
+def test_rollout_and_flow_cover_all_layers_and_no_decision() -> None:
     run = models.load("eng-fra", device="cpu").run(SOURCE)
     kind = run.attention[SELF].kind
     np.testing.assert_allclose(
@@ -197,7 +197,7 @@ def test_the_answer_speaks_of_a_chosen_token_only_where_one_is_followed(method: 
     assert ("the chosen answer" in text.attribution_answer(method)) == follows
 
 
-def test_the_sentence_turns_with_the_sign() -> None:
+def test_the_sentence_follows_the_sign() -> None:
     more = text.strongest_cell_sentence(text.GRADIENT_METHOD, "“a”", "“b”", 0.5, "cat")
     less = text.strongest_cell_sentence(text.GRADIENT_METHOD, "“a”", "“b”", -0.5, "cat")
     assert "0.5 nats towards" in more
@@ -208,7 +208,7 @@ def test_the_sentence_turns_with_the_sign() -> None:
     )
 
 
-def test_one_token_mixes_with_no_other() -> None:
+def test_a_single_token_mixes_with_no_other() -> None:
     run = CurrentRun(scope := models.load("xlnet", device="cpu"), scope.run("a"))
     kind = attribution.kinds_of(run.trace, text.ROLLOUT_METHOD)
     choices = attribution.AttributionChoices(
@@ -229,7 +229,7 @@ def test_a_gradient_beside_a_kink_of_the_model_is_not_called_wrong() -> None:
     assert [check.passed for check in found.checks] == [True]
 
 
-def test_the_sentence_is_of_the_strongest_cell() -> None:
+def test_the_sentence_names_the_strongest_cell() -> None:
     app = opened(text.GRADIENT_METHOD)
     header, arrays = picture(app, "attribution")
     values = arrays["states"]

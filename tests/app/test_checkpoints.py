@@ -1,4 +1,4 @@
-"""Which checkpoints the app opens: on one's own machine any folder, where it is shared those offered and nothing else."""
+"""Checkpoints that the app opens: any folder on the user's own machine; in a shared app only those offered."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ def elsewhere(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shelf(tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of --models: two checkpoints, and links and files that lead out of it or are none."""
+    """The folder of --models: two checkpoints, links that lead out of it, and files that are no checkpoints."""
     shelf = tmp_path / "shelf"
     copy_to(shelf / "mine")
     copy_to(shelf / "group" / "dates")
@@ -65,11 +65,11 @@ def note(app: AppTest) -> str:
 
 
 def unfit(app: AppTest) -> str:
-    """The note on what a link asks for in vain."""
+    """Return the note on parameters of a link that could not be restored."""
     return said(app, "note address")["rows"][0][1]
 
 
-def test_what_lies_under_the_folder_is_offered_and_nothing_that_leads_out_of_it(
+def test_checkpoints_in_the_folder_are_offered_and_links_out_of_it_are_not(
     shelf: Path,
 ) -> None:
     assert checkpoints.available() == [*models.shipped(), "shelf/group/dates", "shelf/mine"]
@@ -99,8 +99,8 @@ def test_the_newest_download_of_each_repository_in_a_cache_is_offered_under_its_
     assert checkpoints.folder("hub/owner/some-dates") == str(tmp_path / "hub/owner/some-dates")
 
 
-def test_a_menu_looks_at_each_folder_once(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each at each of its lines, sixty folders held a page up for two seconds."""
+def test_a_menu_reads_each_folder_once(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When each folder was read for each line, sixty folders delayed a page by two seconds."""
     looked, look = [], checkpoints._is_offered
     monkeypatch.setattr(
         checkpoints, "_is_offered", lambda folder: looked.append(folder) or look(folder)
@@ -110,8 +110,8 @@ def test_a_menu_looks_at_each_folder_once(shelf: Path, monkeypatch: pytest.Monke
     assert len(looked) == len(set(looked))
 
 
-def test_a_part_of_a_model_is_none(shelf: Path) -> None:
-    """The folders that sentence-transformers puts beside or below its transformer."""
+def test_a_part_of_a_model_is_not_offered(shelf: Path) -> None:
+    """The parts are folders that sentence-transformers puts beside or below its transformer."""
     for place in ("mini/1_Pooling", "mini/2_Dense", "old/1_Pooling"):
         (shelf / place).mkdir(parents=True)
         (shelf / place / "config.json").write_text(
@@ -125,7 +125,7 @@ def test_a_part_of_a_model_is_none(shelf: Path) -> None:
     (shelf / "mini" / "checkpoint-5").mkdir()
     (shelf / "mini" / "checkpoint-5" / "config.json").write_text('{"architectures": ["BertModel"]}')
     (shelf / "torn").mkdir()
-    (shelf / "torn" / "config.json").write_text("{")  # said when it is picked
+    (shelf / "torn" / "config.json").write_text("{")  # reported when it is picked
     assert checkpoints.available()[len(models.shipped()) :] == [
         "shelf/group/dates",
         "shelf/mine",
@@ -137,7 +137,7 @@ def test_a_part_of_a_model_is_none(shelf: Path) -> None:
 
 
 def bad_folders(shelf: Path) -> dict[str, str]:
-    """Folders under that of --models whose config.json would block, fill or confuse a reader: name and reason."""
+    """Make folders under that of --models whose config.json would block, flood or confuse a reader; return name and reason."""
     names = [
         "deep",
         "pipe",
@@ -189,7 +189,7 @@ def test_without_such_a_folder_the_shipped_ones_are_offered(
     assert checkpoints.available() == models.shipped()
 
 
-def test_on_ones_own_machine_any_folder_opens(
+def test_on_the_users_own_machine_any_folder_opens(
     shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(elsewhere.parent))
@@ -200,7 +200,7 @@ def test_on_ones_own_machine_any_folder_opens(
 
 
 def strange_names(shelf: Path, elsewhere: Path) -> list[str]:
-    """Names that ask for something else on this machine, that there is and that there is not."""
+    """Return names that point elsewhere on this machine, to existing files and to missing ones."""
     fifo = elsewhere.parent / "fifo"
     os.mkfifo(fifo)
     out = [
@@ -268,10 +268,10 @@ def strange_names(shelf: Path, elsewhere: Path) -> list[str]:
     return [name for name in out if name]
 
 
-def test_a_link_among_the_snapshots_is_followed_and_plain_files_cost_no_look(
+def test_a_link_among_the_snapshots_is_followed_and_plain_files_are_not_opened(
     shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The menu looks through every folder at every rerun."""
+    """The menu scans every folder at every rerun."""
     snapshots = shelf / "mine" / "snapshots"
     snapshots.mkdir()
     for number in range(100):
@@ -286,7 +286,7 @@ def test_a_link_among_the_snapshots_is_followed_and_plain_files_cost_no_look(
     assert "shelf/mine" not in checkpoints.available()
 
 
-def test_shared_it_says_the_same_of_every_name_that_is_not_offered(
+def test_a_shared_app_gives_the_same_message_for_every_name_that_is_not_offered(
     shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share(monkeypatch)
@@ -298,7 +298,9 @@ def test_shared_it_says_the_same_of_every_name_that_is_not_offered(
         assert checkpoints.why_refused(name)
 
 
-def test_no_name_makes_it_hang_or_fail_on_ones_own_machine(shelf: Path, elsewhere: Path) -> None:
+def test_no_name_makes_it_hang_or_fail_on_the_users_own_machine(
+    shelf: Path, elsewhere: Path
+) -> None:
     opened, said = [], []
     for name in strange_names(shelf, elsewhere):
         try:
@@ -313,7 +315,7 @@ def test_no_name_makes_it_hang_or_fail_on_ones_own_machine(shelf: Path, elsewher
     assert all("No model called" in text and len(text) < 1000 for text in said if text not in out)
 
 
-def test_shared_the_disk_is_asked_the_same_whatever_the_name(
+def test_a_shared_app_accesses_the_disk_the_same_way_whatever_the_name(
     shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share(monkeypatch)
@@ -346,7 +348,7 @@ def test_the_page_offers_and_opens_what_is_offered(
 @pytest.mark.parametrize(
     "name", ["~nosuchuser", "~root", "\x00", "a" * 300, "/proc/self", "/no/such/folder", "..", "/"]
 )
-def test_the_page_says_one_sentence_of_all_others(
+def test_the_page_has_one_sentence_for_all_others(
     shelf: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     app = opened(name)
@@ -359,7 +361,7 @@ def test_the_page_says_one_sentence_of_all_others(
 
 
 @pytest.mark.parametrize("name", ["shelf/linked", "shelf/half"])
-def test_a_link_out_of_the_folder_is_said_to_be_one_and_the_last_model_stays(
+def test_a_link_out_of_the_folder_is_reported_and_the_last_model_stays(
     shelf: Path, name: str
 ) -> None:
     app = opened("shelf/mine")
@@ -377,7 +379,7 @@ def test_a_link_out_of_the_folder_is_said_to_be_one_and_the_last_model_stays(
     assert (still["weights"] == weights["weights"]).all()
 
 
-def test_shared_a_damaged_checkpoint_does_not_say_where_it_lies(
+def test_a_shared_app_does_not_reveal_the_path_of_a_damaged_checkpoint(
     shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (shelf / "mine" / "config.json").write_text("{")

@@ -1,4 +1,4 @@
-"""A class in the app: a teacher and three pupils, each in a session of their own, and what a session may know and try."""
+"""A class in the app: a teacher and three pupils, each in their own session, and the limits of what a session may see and do."""
 
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def test_a_teacher_and_three_pupils(code: str) -> None:
     assert (first["n"], first["happened"], second["n"], second["happened"]) == (2, True, 1, False)
 
 
-def test_a_pupil_who_types_sees_what_happened_in_the_run_that_was_predicted_for() -> None:
+def test_a_pupil_who_types_sees_the_outcome_of_the_run_that_was_predicted() -> None:
     code = open_classes().start("t" * 22, "2-alignment")
     scope = models.load("eng-fra-bahdanau")
     source = "The black cat is here."
@@ -136,7 +136,7 @@ def test_a_class_ends_for_everyone(code: str) -> None:
     assert said(pupil, "lesson")["role"] == ""
 
 
-def test_the_step_is_the_teachers_whatever_the_address_says(code: str) -> None:
+def test_the_step_is_the_teachers_whatever_the_address(code: str) -> None:
     """A pupil who writes another step into the address does not see that step's reveal."""
     open_classes().release(code, "t" * 22)
     pupil = app_at(
@@ -145,7 +145,7 @@ def test_the_step_is_the_teachers_whatever_the_address_says(code: str) -> None:
     assert said(pupil, "lesson")["step"] == 1
 
 
-def test_wrong_codes_are_said_and_few(code: str) -> None:
+def test_wrong_codes_are_reported_and_limited(code: str) -> None:
     app = app_at("", **{"class": "00000000"})
     assert "There is no class 00000000" in prose(app)
     app = app_at("lessons")
@@ -160,7 +160,7 @@ def test_wrong_codes_are_said_and_few(code: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<b>1</b>", "9" * 5000, "12 34-56.78", "🐈"])
-def test_whatever_is_typed_for_a_code_the_page_stands(text: str) -> None:
+def test_no_code_that_is_typed_breaks_the_page(text: str) -> None:
     app = app_at("lessons")
     app.text_input(key="class-code").set_value(text[:20])
     app.button(key="class-join").click().run()
@@ -197,7 +197,7 @@ def test_the_table_of_predictions_runs_no_formula(code: str) -> None:
     assert class_route._csv(code).splitlines()[1] == "1,'=HYPERLINK(1),1"
 
 
-def test_the_table_tells_two_masks_of_as_many_cells_apart(code: str) -> None:
+def test_the_table_distinguishes_two_masks_with_as_many_cells(code: str) -> None:
     form = {"kind": "cells", "rows": ["a", "b"], "columns": ["a", "b"]}
     open_classes().set_form(code, "t" * 22, 1, form)
     for person, mask in (("p" * 22, "10-11"), ("q" * 22, "11-01")):

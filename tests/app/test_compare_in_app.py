@@ -1,4 +1,4 @@
-"""The page Compare in the app: every offer gives a comparison at one click, and the address holds it."""
+"""The page Compare in the app: every offer gives a comparison with one click, and the address holds it."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ def offers(app: AppTest) -> list[str]:
 
 
 @pytest.mark.parametrize("name", OFFERS)
-def test_every_offer_is_a_comparison_at_one_click(name: str) -> None:
+def test_every_offer_is_a_comparison_with_one_click(name: str) -> None:
     keys = offers(page_at("compare", checkpoint=name))
     assert set(keys) >= OFFERS[name]
     for key in keys:
@@ -144,7 +144,7 @@ def test_heads_are_compared_over_many_texts(
     assert any("Over 9 held-out texts" in caption.value for caption in app.caption)
 
 
-def test_models_without_common_texts_say_so_at_the_button() -> None:
+def test_models_without_common_texts_get_a_note_at_the_button() -> None:
     query = {"checkpoint": "dates", "compare-section": "Many texts", "pin.checkpoint": "gpt-char"}
     app = page_at("compare", **query)
     app.button(key="compare-matching-start").click().run()

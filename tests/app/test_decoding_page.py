@@ -1,4 +1,4 @@
-"""The Decoding page: what its payloads and files hold is what `models` computes, and no input makes it fail."""
+"""The page Decoding: its payloads and files hold what `models` computes, and no input makes it fail."""
 
 import csv
 import io
@@ -59,7 +59,7 @@ def digit(scope: Scope, text: str) -> int:
     return scope.tokenizer.encode(text).ids[0]
 
 
-# what the stepper is given
+# the data of the stepper
 
 
 def test_the_payload_holds_both_runs(dates: Scope) -> None:
@@ -100,7 +100,7 @@ def test_the_mean_over_heads(dates: Scope) -> None:
     np.testing.assert_allclose(arrays["parallel_cross"], by_hand.numpy(), atol=1e-6)
 
 
-def test_the_token_taken_is_always_among_the_candidates(dates: Scope) -> None:
+def test_the_chosen_token_is_always_among_the_candidates(dates: Scope) -> None:
     told = story(dates, method=Method(forced=((2, digit(dates, "z")),)))
     ids = decoding_payloads.candidate_tokens(told.autoregressive)
     assert ids.shape[1] == decoding_payloads.CANDIDATES + 1
@@ -115,7 +115,7 @@ def test_the_token_taken_is_always_among_the_candidates(dates: Scope) -> None:
         )
 
 
-def test_what_a_sampled_token_was_drawn_from(dates: Scope) -> None:
+def test_the_distribution_that_a_sampled_token_was_drawn_from(dates: Scope) -> None:
     method = Method("sample", temperature=2.0, top_k=3, seed=1)
     told = story(dates, method=method)
     drawn = decoding_payloads.drawn_from(told)
@@ -182,7 +182,7 @@ def test_the_best_path_leads_from_the_first_step_to_the_best(dates: Scope) -> No
     assert all(steps[s].hypotheses[r].tokens == best[: s + 1] for s, r in path)
 
 
-def test_a_node_that_is_not_there_gives_way_to_the_best(dates: Scope) -> None:
+def test_a_missing_node_is_replaced_by_the_best(dates: Scope) -> None:
     source = dates.encode(source=SOURCE)["source"].ids
     steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=2)).beam
     step, rank = decoding_beam.nearest_node(steps, (99, 0))
@@ -194,7 +194,7 @@ def test_a_node_that_is_not_there_gives_way_to_the_best(dates: Scope) -> None:
 # files
 
 
-def test_the_table_says_what_the_runs_say(dates: Scope) -> None:
+def test_the_table_holds_the_numbers_of_the_runs(dates: Scope) -> None:
     told = story(dates, method=Method(forced=((3, digit(dates, "0")),)))
     rows = list(csv.DictReader(io.StringIO(decoding_files.decoding_table(told, dates))))
     assert len(rows) == len(told.teacher_forced) + len(told.autoregressive) + len(told.unforced)
@@ -208,12 +208,12 @@ def test_the_table_says_what_the_runs_say(dates: Scope) -> None:
     )
 
 
-def test_the_arrays_are_the_runs(dates: Scope) -> None:
+def test_the_arrays_are_those_of_the_runs(dates: Scope) -> None:
     told = story(dates)
     kept = saved(decoding_files.arrays(told, dates))
     given = dates.run(SOURCE, "2021-03-05").next_token.logits.log_softmax(
         -1
-    )  # all at once, the run token by token
+    )  # all at once, and token by token in the run
     np.testing.assert_allclose(kept["serial.log_probs"], given.numpy(), atol=1e-4)
     site = "decoder.layers.1.cross_attn"
     held = kept["parallel.decoder.layer2.cross_attn"][3]
@@ -233,10 +233,10 @@ def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope
     assert sum(t.get("y") == y for t in svg.iter("{http://www.w3.org/2000/svg}text")) == 1 + 3
 
 
-# the place in the URL
+# the position in the URL
 
 
-def test_a_place_is_counted_from_1_in_the_url() -> None:
+def test_a_position_counts_from_1_in_the_url() -> None:
     place = DecodingPosition(4, ((1, 7), (3, 2)), (2, 1), True)
     values = {
         DECODING_STEP: place.step + 1,
@@ -266,7 +266,7 @@ def test_junk_in_the_url_is_left_out(junk: str) -> None:
     ]
 
 
-def test_only_tokens_that_can_be_written_are_forced(dates: Scope) -> None:
+def test_only_tokens_that_can_be_generated_are_forced(dates: Scope) -> None:
     wild = DecodingPosition(forced=((0, PAD), (1, START), (2, END), (3, 10**6), (10**4, 5)))
     assert wild.within(dates).forced == ((2, END),)
 
@@ -278,7 +278,9 @@ def test_only_tokens_that_can_be_written_are_forced(dates: Scope) -> None:
         ("BartForConditionalGeneration", {"decoder_start_token_id": 2}),
     ],
 )
-def test_an_end_that_is_the_start_too_is_forced(tmp_path: Path, name: str, start: dict) -> None:
+def test_an_end_token_that_is_also_the_start_can_be_forced(
+    tmp_path: Path, name: str, start: dict
+) -> None:
     case = BY_NAME[name]
     replace(case, sizes=case.sizes | start | {"eos_token_id": 2}).save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
@@ -316,7 +318,7 @@ def checked(app: AppTest) -> None:
     assert_all_passed(app, 5)
 
 
-def test_the_page_stands_and_every_check_passes() -> None:
+def test_the_page_renders_and_every_check_passes() -> None:
     app = opened(step="4", force="4:12", heads="mean")
     checked(app)
     header, _ = stepper(app)
@@ -347,7 +349,7 @@ def test_no_input_makes_it_fail(params: dict[str, str]) -> None:
     checked(opened(**params))
 
 
-def test_where_a_forced_token_leads_is_the_headline(dates: Scope) -> None:
+def test_the_headline_says_where_a_forced_token_leads(dates: Scope) -> None:
     header, _ = stepper(app := opened(force="3:12"))
     forced, free = (
         dates.tokenizer.decode(ids) for ids in (header["serial"]["taken"], header["free"]["taken"])
@@ -368,7 +370,7 @@ def test_a_forced_end_ends_the_text() -> None:
     assert "which ends the text" in header["note"]
 
 
-def test_editing_the_source_lets_go_of_forced_tokens_and_says_so() -> None:
+def test_editing_the_source_clears_forced_tokens_with_a_note() -> None:
     app = opened(force="3:12")
     app.text_area(key="source").set_value("5 May 1990").run()
     header, _ = stepper(app)
@@ -378,7 +380,7 @@ def test_editing_the_source_lets_go_of_forced_tokens_and_says_so() -> None:
     assert "force" not in app.query_params
 
 
-def test_a_source_that_is_edited_on_another_page_lets_go_of_forced_tokens_too() -> None:
+def test_editing_the_source_on_another_page_clears_forced_tokens_too() -> None:
     app = app_at("", checkpoint="dates", source=SOURCE, force="3:12")
     app.text_area(key="source").set_value("5 May 1990").run()
     assert app.session_state["live session"].shown.spec.forced == ()
@@ -388,7 +390,7 @@ def test_a_source_that_is_edited_on_another_page_lets_go_of_forced_tokens_too() 
     assert header["note"] == "The forced tokens belonged to another source and were removed."
 
 
-def test_tokens_that_a_link_forces_stay_on_another_page() -> None:
+def test_tokens_forced_by_a_link_stay_on_another_page() -> None:
     app = app_at("", checkpoint="dates", source=SOURCE, force="3:12")
     app._page_hash = calc_hash("decoding")
     assert stepper(app.run())[0]["forced"] == [2]

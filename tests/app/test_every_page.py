@@ -1,4 +1,4 @@
-"""Every page opens with every shipped checkpoint, one of each architecture among them; what it says and draws is that model's,
+"""Every page opens with every shipped checkpoint, one of each architecture among them; its text and pictures are that model's,
 and every check on it has been made and passed."""
 
 import json
@@ -31,7 +31,7 @@ QUESTIONS = {
     "compare": "Compare: which heads differ, and where?",
     "from-rnn": "From RNN to attention: what changed?",
 }  # fmt: skip
-CHECKS = {  # how many are made on each page
+CHECKS = {  # the number of checks on each page
     "Transformer": {
         "attention": 3,
         "task": 3,
@@ -80,11 +80,11 @@ CHECKS = {  # how many are made on each page
         "from-rnn": 1,
     },
 }
-# by what their records say; test_it_is_known_what_each_is_for holds it against the models
+# from their records; test_the_purpose_of_each_is_known compares them with the models
 TASKS = {
     name: describe_checkpoint(shipped_folder() / name).training["task"] for name in models.shipped()
 }
-# trained without a look-ahead mask, so that it writes nothing by itself
+# trained without a look-ahead mask, so that it generates nothing by itself
 UNMASKED = "reverse-unmasked"
 LANGUAGE_MODELS = [name for name, task in TASKS.items() if task == "language"]
 WRITERS = [
@@ -101,18 +101,18 @@ LACKS = {"positions": ("Shuffle test", "Curves"), "from-rnn": ("Three models", "
 
 
 def second_text(app: AppTest) -> str:
-    """The second text of the page Masks."""
+    """Return the second text of the page Masks."""
     return app.text_area(key="masks-second").value
 
 
 def long_sentences(app: AppTest) -> list[str]:
-    """What the page explains in sentences of more than twenty words."""
+    """Return the page's sentences of more than twenty words."""
     texts = [part.value for part in (*app.markdown, *app.caption)]
     return [one for text in texts for one in too_long(re.sub(r"<[^>]*>", "", text))]
 
 
 def unmarked(app: AppTest) -> str:
-    """What the page says, without the marks of the words that are explained on hover."""
+    """Return the page's text, without the marks of words that are explained on hover."""
     return re.sub(r"</?abbr[^>]*>", "", prose(app))
 
 
@@ -121,7 +121,7 @@ scope_of = cache(lambda checkpoint: models.load(checkpoint, device="cpu"))
 
 @cache
 def run(checkpoint: str) -> tuple[str, models.Trace]:
-    """The family of a model, and its own run of the text that it is opened with."""
+    """Return the family of a model, and its own run of the text that it opens with."""
     scope = scope_of(checkpoint)
     family = "attention only" if isinstance(scope.model, AttentionOnly) else "Transformer"
     if isinstance(scope.model, Seq2Seq):
@@ -130,12 +130,12 @@ def run(checkpoint: str) -> tuple[str, models.Trace]:
 
 
 def layer_checks(checkpoint: str) -> int:
-    """With a residual stream, three; without, one of the last layer, and one of what goes on, if there are several."""
+    """Return the number of checks: three with a residual stream; without, one for the last layer, and one more if there are several."""
     config = scope_of(checkpoint).config
     return 3 if config.residual else 1 + (config.n_self_layers > 0)
 
 
-def test_it_is_known_what_each_is_for():
+def test_the_purpose_of_each_is_known():
     for name in TASKS:
         model = scope_of(name).model
         assert (model.can_write, model.can_write and model.continues) == (
@@ -166,7 +166,7 @@ def test_it_shows_this_model(checkpoint, view):
         else CHECKS[family][view]
     )
     assert verdicts == (expected, 0)
-    if view not in ("from-rnn", "interventions", "compare"):  # which say it themselves
+    if view not in ("from-rnn", "interventions", "compare"):  # which mention it themselves
         written = dict(said(app, "written")["rows"])
         assert (written["source"], written["output"], written["stale"]) == (
             trace.streams["source"].text,
@@ -180,7 +180,7 @@ def test_it_shows_this_model(checkpoint, view):
         "interventions",
         "compare",
     ):
-        if view in ("attention", "inside"):  # the states, for want of attention
+        if view in ("attention", "inside"):  # the states, since there is no attention
             np.testing.assert_array_equal(
                 picture(app, "states")[1]["states"], trace.activations["encoder.states"].value[0]
             )
@@ -240,7 +240,7 @@ def test_it_shows_this_model(checkpoint, view):
             name: scope_of(name).run(trace.streams["source"].text).output for name in written
         }
         assert checkpoint in written or family == "attention only"
-        assert arrays["change"].shape == (n - 1,)  # every token but the mark of the end
+        assert arrays["change"].shape == (n - 1,)  # every token except the end token
 
 
 @pytest.mark.parametrize("view", PICTURE)
@@ -281,7 +281,7 @@ def test_it_shows_the_model_without_a_look_ahead_mask(view):
 
 
 def own_masks(app: AppTest) -> list[str]:
-    """The preset masks that are said to be the model's own."""
+    """Return the preset masks that are labelled as the model's own."""
     return [one for box in app.selectbox for one in box.options if "this model's" in one]
 
 
@@ -349,7 +349,7 @@ def test_it_shows_this_language_model(checkpoint, view):
     if view == "masks":
         assert not arrays["difference"].any()
         longest = max(len(scope.input_ids(other)) for other in (text, second_text(app)))
-        assert arrays["base"].shape == (longest, longest)  # both texts stand in one batch
+        assert arrays["base"].shape == (longest, longest)  # both texts are in one batch
     if view == "decoding":
         taken = header["serial"]["taken"]
         assert taken == list(scope.write(text, max_new=len(taken)).ids)

@@ -59,7 +59,7 @@ LENGTHS = [
 
 
 def write(folder: Path, model, **training) -> Path:
-    """A checkpoint of a small model with random weights, to be looked at only."""
+    """Save a checkpoint of a small model with random weights, to be looked at only."""
     save_checkpoint(
         folder,
         model,
@@ -78,7 +78,7 @@ def recurrent(**changes) -> Seq2Seq:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory) -> Path:
-    """Two checkpoints under the names that are looked for, and others beside them."""
+    """Two checkpoints under the names that the page looks for, and others beside them."""
     root = tmp_path_factory.mktemp("shipped")
     write(
         root / "eng-fra",
@@ -109,7 +109,7 @@ def alone(root, tmp_path, monkeypatch) -> Path:
 def page(
     checkpoint: Path | str, section: str = "What reaches what", source: str = TEXT, **params: str
 ) -> AppTest:
-    """The page after a first run, with its controls set as a link would set them."""
+    """Open the page for a first run, with its controls set as a link would set them."""
     asked = {
         name if name.startswith("pin.") else f"from-rnn-{name}": value
         for name, value in {"section": section, **params}.items()
@@ -130,7 +130,7 @@ def ids(folder: Path, text: str = TEXT) -> tuple[int, ...]:
     return models.load(folder, device="cpu").encode(source=text)["source"].ids
 
 
-# section → if a scale in it follows from the numbers, and the names of its columns; the other sections are the same for every run
+# section → whether a scale in it depends on the numbers, and the names of its columns; the other sections are the same for every run
 PINNED = {
     "Three models": (True, []),
     "What reaches what": (True, []),
@@ -149,7 +149,7 @@ def test_a_pinned_run_is_drawn_on_the_same_scales(shipped, section):
 
 
 @pytest.mark.parametrize("section", [name for name in FROM_RNN_SECTIONS if name not in PINNED])
-def test_what_is_the_same_for_every_run_or_has_no_scale_stands_beside_a_pinned_run(
+def test_sections_without_a_scale_or_independent_of_the_run_are_shown_beside_a_pinned_run(
     shipped, section
 ):
     pinned = {"pin.checkpoint": "eng-fra-rnn", "pin.source": "ba"}
@@ -158,7 +158,7 @@ def test_what_is_the_same_for_every_run_or_has_no_scale_stands_beside_a_pinned_r
     assert pictures(alone) == pictures(other)
 
 
-def test_a_pinned_text_too_long_for_jacobians_is_said_beside_the_picture(shipped):
+def test_a_pinned_text_too_long_for_jacobians_is_reported_beside_the_picture(shipped):
     pinned = {"pin.checkpoint": "eng-fra-rnn", "pin.source": "ab" * 40}
     at = page("eng-fra", "What reaches what", **pinned)
     assert layer_text_too_long(81) in prose(at)
@@ -171,7 +171,7 @@ PICTURES = dict(
 
 
 def drawn(at: AppTest) -> list:
-    """The pictures on the page: maps, and charts of both libraries."""
+    """Return the pictures on the page: maps, and charts of both libraries."""
     return [c for c in at.get("bidi_component") if c.proto.bytes] + [
         *at.get("plotly_chart"),
         *at.get("vega_lite_chart"),
@@ -180,14 +180,14 @@ def drawn(at: AppTest) -> list:
 
 @pytest.mark.parametrize("section", FROM_RNN_SECTIONS)
 @pytest.mark.parametrize("name", ["eng-fra", "eng-fra-bahdanau", "eng-fra-rnn"])
-def test_every_section_stands_for_every_model(shipped, name, section):
+def test_every_section_renders_for_every_model(shipped, name, section):
     at = page(name, section)
     ticks = {"Three models": 1, "What reaches what": 3, "Two alignments": 3}.get(section, 0)
     assert (prose(at).count("✗"), prose(at).count("✓")) == (0, ticks)
     assert len(drawn(at)) == PICTURES[section]
 
 
-def test_what_reaches_what_names_the_model_of_each_layer(shipped):
+def test_the_section_on_reach_names_the_model_of_each_layer(shipped):
     header, _ = payload(page("eng-fra", width="5", seed="3"), "from-rnn-maps")
     about = dict(line.split(": ", 1) for line in header["about"].splitlines())
     assert about["source"] == TEXT
@@ -205,7 +205,7 @@ def test_what_reaches_what_names_the_model_of_each_layer(shipped):
 
 
 @pytest.mark.parametrize("section", ["What reaches what", "Two alignments"])
-def test_a_model_alone_stands_too(alone, section):
+def test_the_page_renders_with_a_single_model(alone, section):
     at = page(alone / "eng-fra", section)
     reaches = section == "What reaches what"
     assert (prose(at).count("✗"), prose(at).count("✓"), len(drawn(at))) == (
@@ -225,8 +225,8 @@ def test_the_records_of_all_shipped_models_are_read_once(monkeypatch):
     assert read == []
 
 
-def test_three_models_of_the_same_data_write_side_by_side(shipped, tmp_path):
-    """Found by what they can do and what they learned from: not one of other data, and of several the longest trained."""
+def test_three_models_of_the_same_data_translate_side_by_side(shipped, tmp_path):
+    """They are found by task and training data: none of other data, and the longest trained of several."""
     write(shipped / "younger", random_model(vocab_size=9, n_encoder_layers=1, n_ctx=97), step=5)
     write(shipped / "elsewhere", recurrent(attention="none"), step=99, data={"sha256": "7"})
     try:
@@ -246,7 +246,7 @@ def test_three_models_of_the_same_data_write_side_by_side(shipped, tmp_path):
         arrays["vector"], rnn.run(TEXT).activations["encoder.states"].value[0, -1], atol=1e-6
     )
     others = other_tokens(rnn)
-    assert len(set(others)) == 5  # all there are but the special ones
+    assert len(set(others)) == 5  # all except the special ones
     np.testing.assert_allclose(
         arrays["change"],
         vector_changes(rnn.model, ids(shipped / "eng-fra"), range(5), others),
@@ -255,7 +255,7 @@ def test_three_models_of_the_same_data_write_side_by_side(shipped, tmp_path):
     assert header["reference"] is None
 
 
-def test_a_typed_target_is_the_reference_and_what_is_missing_is_said(shipped):
+def test_a_typed_target_is_the_reference_and_missing_models_are_named(shipped):
     at = AppTest.from_file(str(APP), default_timeout=PATIENCE)
     at._page_hash = calc_hash("from-rnn")
     at.query_params.update({"checkpoint": "eng-fra", "source": TEXT, "target": "edc"})
@@ -264,7 +264,7 @@ def test_a_typed_target_is_the_reference_and_what_is_missing_is_said(shipped):
     assert header["reference"] == {"name": "your text", "text": "edc"}
 
 
-def test_a_model_alone_is_shown_alone_and_what_is_missing_is_said(alone):
+def test_a_single_model_is_shown_alone_and_missing_models_are_named(alone):
     at = page(alone / "eng-fra", "Three models")
     assert len(payload(at, "from-rnn-versions")[0]["cards"]) == 1
     assert (
@@ -273,7 +273,7 @@ def test_a_model_alone_is_shown_alone_and_what_is_missing_is_said(alone):
     )
 
 
-def test_the_maps_are_the_models_norms_and_say_whose(shipped):
+def test_the_maps_are_the_models_norms_and_name_the_model(shipped):
     header, arrays = payload(page("eng-fra", width="5", depth="2", seed="3"), "from-rnn-maps")
     own, other = models.load("eng-fra", device="cpu"), models.load("eng-fra-bahdanau", device="cpu")
     tokens = ids(shipped / "eng-fra")
@@ -315,7 +315,7 @@ def test_without_a_trained_layer_it_is_new_and_says_so(alone):
 
 
 @pytest.mark.parametrize("scale", draw.MAP_SCALES)
-def test_the_colour_scale_is_said_and_right(shipped, scale):
+def test_the_colour_scale_is_stated_and_right(shipped, scale):
     header, arrays = payload(page("eng-fra", scale=scale), "from-rnn-maps")
     tops = [float(arrays[f"map{i}"].max()) for i in range(4)]
     for one, own in zip(header["maps"], tops, strict=True):
@@ -331,7 +331,7 @@ def test_an_unknown_scale_is_refused(shipped):
         draw.influence([], scope.encode(source=TEXT)["source"], "cubic", {})
 
 
-def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
+def test_a_long_sentence_keeps_the_last_picture_with_a_reason(shipped):
     at = page("eng-fra")
     before = payload(at, "from-rnn-maps")[1]["map0"]
     at.text_area(key="source").set_value("ab" * 40).run()
@@ -364,7 +364,7 @@ def test_the_curve_is_the_mean_by_distance(shipped):
     assert {r["steps"] for r in paths if r["layer"] == SELF_ATTENTION} == {1}
 
 
-def test_the_words_state_the_numbers(shipped):
+def test_the_text_states_the_numbers(shipped):
     scope = models.load("eng-fra", device="cpu")
     reaches = [
         layer_reach(scope.model, ids(scope.path), LayerChoice(kind, 1)) for kind in LAYER_KINDS
@@ -385,7 +385,7 @@ def by_hand(
     positioned: bool = False,
     **choice: int,
 ) -> Reach:
-    """A Reach of these norms; every pair is reached where its norm is not 0."""
+    """Return a Reach with these norms; a pair is reached if its norm is not 0."""
     made = torch.tensor(norms, dtype=torch.float32)
     steps = torch.ones(made.shape, dtype=torch.int64)
     return Reach(
@@ -393,12 +393,12 @@ def by_hand(
     )
 
 
-# row i is output y_i, column j input x_j: what comes before y_i stands left of the diagonal
+# row i is output y_i, column j input x_j: inputs before y_i are left of the diagonal
 FADING = [[9.0, 0, 0], [4.0, 9.0, 0], [1.0, 2.0, 9.0]]
 UNEVEN = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
 
 
-def test_an_rnn_that_fades_and_one_that_does_not_are_told_apart():
+def test_an_rnn_that_fades_is_distinguished_from_one_that_does_not():
     text = reach_text.explain_reach([by_hand(RNN, FADING)])
     assert (
         "at distance 1 is 3, mean of 2 pairs. At distance 2 it is 3 times weaker: 1, one pair."
@@ -440,7 +440,7 @@ def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "none"])
-def test_what_attention_is_told_of_places_is_the_models(positions):
+def test_the_positions_given_to_attention_are_the_models(positions):
     model = random_model(vocab_size=9, n_encoder_layers=1, n_ctx=97, positions=positions)
     own, new = (
         layer_reach(model, (4, 5, 6, 2), LayerChoice(SELF_ATTENTION, seed)) for seed in (None, 1)
@@ -451,7 +451,7 @@ def test_what_attention_is_told_of_places_is_the_models(positions):
     ]
     assert torch.allclose(own.norms, turned, atol=1e-5) == (
         not own.positioned
-    )  # order shows only where it is told
+    )  # order matters only if positions are given
     by_offset = {offset: mean for offset, mean, _ in own.by_offset()}
     norms = own.norms.numpy()
     for offset in range(-3, 4):
@@ -464,7 +464,7 @@ def test_what_attention_is_told_of_places_is_the_models(positions):
     (3, 1, "1 layer of width 3 sees depth·(width − 1) + 1 = 3 tokens, centred on the output's own. The other 20 of 36 pairs"),
     (7, 6, "= 37 tokens, centred on the output's own. That covers all 36 pairs"),
 ])  # fmt: skip
-def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
+def test_a_convolution_states_what_it_covers(shipped, width, depth, said):
     scope = models.load("eng-fra", device="cpu")
     found = layer_reach(scope.model, ids(scope.path), LayerChoice(CNN, 1, width, depth))
     assert said in reach_text.explain_reach([found])
@@ -490,7 +490,7 @@ def test_table_1_counts_on_the_graphs(shipped):
     assert "| self-attention | O(n²·d) | O(1) (**1**) | O(1) (**1**) | – |" in table
 
 
-def test_the_lengths_that_are_said_are_those_measured():
+def test_the_stated_lengths_are_those_measured():
     assert (
         f"{len(LENGTHS_MEASURED)} lengths, doubling from 8 to 1,024 tokens." in cost_text.UNMEASURED
     )
@@ -515,7 +515,7 @@ def test_the_slower_of_two_layers_is_named(rnn, attention, said):
     assert "With n^1, twice the tokens take twice the time" in text
 
 
-def test_nothing_is_measured_until_it_is_asked_for_and_what_is_stays(shipped, monkeypatch):
+def test_nothing_is_measured_before_it_is_requested_and_results_stay(shipped, monkeypatch):
     def few(*args, **more):
         yield from (
             Timing(kind, n, (n * 1e-3,) * 3) for n in (8, 16, 32, 64) for kind in LAYER_KINDS
@@ -591,7 +591,7 @@ def test_in_a_presentation_a_chart_has_larger_letters(shipped):
     assert (titles, labels) == ([14, 18], [12, 16])
 
 
-def test_unequal_trainings_are_said_where_models_are_compared(shipped):
+def test_unequal_training_is_mentioned_where_models_are_compared(shipped):
     records = {"a": LENGTHS, "b": LENGTHS}
     assert "Caution: training length differs (b for 1,200 steps; a for 1 step)" in say.score_drop(
         records, {"a": 1, "b": 1200, "c": 7}
@@ -646,7 +646,7 @@ def test_a_link_names_a_head_and_a_target_is_forced_on_both(shipped):
     assert [token for token, *_ in header["rows"]] == ["[start] → e", "e → d", "d → c", "c → [end]"]
 
 
-def test_a_missing_partner_and_other_tokens_are_said(alone):
+def test_a_missing_partner_and_different_tokens_are_reported(alone):
     at = page(alone / "eng-fra", "Two alignments")
     assert (
         "Missing: one with Bahdanau's alignment (looked for: eng-fra-bahdanau, eng-fra)"
@@ -685,7 +685,7 @@ def test_files_hold_every_number(shipped):
     assert table[1][:6] == ["0", "c", "0", "a", "0.25", "1.0"]
 
 
-def test_every_section_has_a_question_of_its_own() -> None:
+def test_every_section_has_its_own_question() -> None:
     assert list(FROM_RNN_ANSWERS) == list(FROM_RNN_SECTIONS)
     assert len({*FROM_RNN_ANSWERS.values()}) == len(FROM_RNN_ANSWERS)
     for asked, section in (

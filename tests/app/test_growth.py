@@ -75,7 +75,7 @@ def test_the_curve_holds_the_recorded_losses_and_says_how_it_is_spaced() -> None
     chart = loss_curve.loss_curve(curve, 40, "#000000", "#888888").to_dict()
     assert (
         "title" not in chart
-    )  # what a title says here is wider than the picture, which would cut it off
+    )  # a title here would be wider than the picture, which would cut it off
     layers = chart["layer"]
     values = [layer["data"]["values"] for layer in layers]
     assert [(row["step"], row["at"], row["loss"]) for row in values[0]] == [
@@ -112,7 +112,7 @@ def record(smoothing: float | None, averaged: int = 0) -> dict:
         (None, 0.0, "where it had them; the dots are without", "alike"),
     ],
 )  # fmt: skip
-def test_beside_the_curve_stands_in_what_the_two_losses_differ(
+def test_beside_the_curve_is_the_difference_between_the_two_losses(
     smoothing: float | None, dropout: float, says: str, never: str
 ) -> None:
     said = loss_curve.two_losses(record(smoothing), dropout)
@@ -153,7 +153,7 @@ def page() -> AppTest:
 
 
 def head_payload(app: AppTest) -> tuple[dict, np.ndarray]:
-    """Header and weights that the head component was given."""
+    """Return the header and the weights of the head component."""
     content = next(
         c.proto.bytes for c in app.get("bidi_component") if b'"queryAxis"' in c.proto.bytes
     )
@@ -220,11 +220,11 @@ def test_the_file_of_the_animation_is_named_for_no_step() -> None:
 
 
 def line(app: AppTest) -> str:
-    """What stands under the slider."""
+    """Return the text under the slider."""
     return said(app, "note growth")["rows"][0][1]
 
 
-def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(
+def test_under_the_slider_is_the_score_of_that_steps_weights_only(
     page: AppTest,
 ) -> None:
     kept = json.loads((shipped_folder() / "dates" / "training.json").read_text())["snapshot_scores"]
@@ -246,8 +246,8 @@ def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(
         assert any("training (line), held-out (dots)" in caption.value for caption in page.caption)
 
 
-def test_the_recorded_score_of_a_snapshot_is_what_it_gets_right() -> None:
-    """Counted without models.training.evaluation: every text written by itself, on some of the cases."""
+def test_the_recorded_score_of_a_snapshot_matches_its_answers() -> None:
+    """It is counted without models.training.evaluation: some of the cases are decoded one by one."""
     cases = open_task("dates").held_out(48)
     for step, about in ((63, 0.0), (500, 60.65)):
         scope = models.load("dates", device="cpu", snapshot=step)
@@ -258,7 +258,9 @@ def test_the_recorded_score_of_a_snapshot_is_what_it_gets_right() -> None:
         )  # three standard errors
 
 
-def test_of_weights_that_nobody_measured_no_score_is_said(page: AppTest, tmp_path: Path) -> None:
+def test_no_score_is_given_for_weights_that_were_not_measured(
+    page: AppTest, tmp_path: Path
+) -> None:
     folder = tmp_path / "mine"
     shutil.copytree(shipped_folder() / "dates", folder)
     known = json.loads((folder / "training.json").read_text())
@@ -273,7 +275,7 @@ def test_of_weights_that_nobody_measured_no_score_is_said(page: AppTest, tmp_pat
 
 @pytest.mark.parametrize("address", ["", "inside"])
 @pytest.mark.parametrize("step", [None, 4000])
-def test_under_another_similarity_no_score_is_said(
+def test_no_score_is_given_under_another_similarity(
     page: AppTest, address: str, step: int | None
 ) -> None:
     if address:
@@ -292,7 +294,7 @@ def test_under_another_similarity_no_score_is_said(
     assert "exact match" not in prose(page)
 
 
-def test_what_is_said_under_the_slider() -> None:
+def test_the_text_under_the_slider() -> None:
     assert words.at_step(2000, {"held-out exact match": 98.4, "cases": 2000}) == (
         "Shown: the weights after 2,000 steps, on the same text as the finished model. "
         "Score of these weights: held-out exact match 98.4 % over 2,000 cases."

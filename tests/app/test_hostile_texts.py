@@ -1,4 +1,4 @@
-"""The short form of `python -m tests.robustness.texts`; that of `tests.robustness.load` stands in test_served.py."""
+"""The short form of `python -m tests.robustness.texts`; that of `tests.robustness.load` is in test_served.py."""
 
 from collections import Counter
 
@@ -24,7 +24,7 @@ def test_the_texts_are_the_same_for_a_seed_and_hold_every_sort() -> None:
     assert sum(markup in together for markup in texts.PASTED) > len(texts.PASTED) * 0.8
 
 
-def test_what_fails_is_counted_and_what_is_refused_is_not_a_failure(
+def test_failures_are_counted_and_refusals_are_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found: Counter = Counter()

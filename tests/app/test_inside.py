@@ -1,4 +1,4 @@
-"""The page Inside a head: what its payloads and files hold is what `models` computes, and no choice makes it fail."""
+"""The page Inside a head: its payloads and files hold what `models` computes, and no choice makes it fail."""
 
 import csv
 import io
@@ -63,7 +63,7 @@ def at(trace: Trace, request) -> inside_cell.WeightCell:
 # which weight
 
 
-def test_a_cell_that_is_not_chosen_is_found(trace):
+def test_without_a_choice_a_cell_is_found(trace):
     site = trace.attention[SITES[0]]
     weights = site.weights(1)
     found = chosen_cell(trace, site, 1, None, None)
@@ -88,10 +88,10 @@ def test_a_long_input_shows_the_strongest_keys_and_the_chosen_one():
     assert rows == sorted(rows)
 
 
-# what the components are given
+# the data of the components
 
 
-def test_the_walks_payload_is_the_walk(trace, at):
+def test_the_walks_payload_holds_the_walk(trace, at):
     header, arrays = unpack(inside_cell.walk_payload(trace, at, TERMS))
     w = head_walk.head_walk(at.site, at.query, at.head)
     assert header["indices"] == list(range(at.site.k.shape[2]))
@@ -153,7 +153,7 @@ def test_the_choice_of_tokens(trace, at):
 
 @pytest.mark.parametrize("convention", ["rows", "columns"])
 def test_every_equation_of_the_matrices_holds(trace, at, convention):
-    """Each picture, turned as it is drawn, is the product of the two to its left."""
+    """Each picture, transposed as it is drawn, is the product of the two to its left."""
     header, arrays = unpack(inside_matrices.matrices(trace, at, TERMS, convention))
 
     def drawn(term: dict) -> np.ndarray:
@@ -228,7 +228,7 @@ def test_the_charts_hold_the_numbers(trace, at, dark):
 
 
 def by_autograd(raw: torch.Tensor, allowed: torch.Tensor, divisor: float) -> tuple[float, float]:
-    """‖∂ weights/∂ scores‖ and ‖∂ weights/∂(q·k)‖ of one row, by differentiating softmax itself."""
+    """Return ‖∂ weights/∂ scores‖ and ‖∂ weights/∂(q·k)‖ of one row, by differentiating softmax itself."""
 
     def softmax(scores: torch.Tensor) -> torch.Tensor:
         return scores.masked_fill(~allowed, -torch.inf).softmax(-1)
@@ -240,7 +240,7 @@ def by_autograd(raw: torch.Tensor, allowed: torch.Tensor, divisor: float) -> tup
     return float(by_scores.norm()), float(by_products.norm())
 
 
-def test_the_gradients_with_and_without_are_softmaxs(at):
+def test_the_gradients_with_and_without_match_softmax(at):
     site, c = at.site, inside_scaling.compare_scaling(at)
     raw, allowed, root = (
         (site.q[0, at.head] @ site.k[0, at.head].T).double(),
@@ -264,7 +264,7 @@ def test_the_gradients_with_and_without_are_softmaxs(at):
 
 
 def longer(trace: Trace, times: float) -> inside_cell.WeightCell:
-    """A head whose queries are so many times as long."""
+    """Return a head whose queries are this many times as long."""
     site = trace.attention[SITES[0]]
     return chosen_cell(trace, replace(site, lazy_q=site.q * times), 1, 2, 1)
 
@@ -278,7 +278,7 @@ def test_no_gradient_at_all_is_not_called_less(trace):
     assert "no gradient is left to measure" in inside_scaling.consequence(longer(trace, 1e4))
 
 
-def test_what_is_said_of_the_division_follows_from_both_gradients(scaled):
+def test_the_sentence_on_the_division_follows_from_both_gradients(scaled):
     site, text = (
         scaled.site,
         f"{inside_scaling.division_effect(scaled)} {inside_scaling.consequence(scaled)}",
@@ -362,7 +362,7 @@ def test_tokens_in_sentences():
 
 
 def test_a_step_of_two_runs_names_twice_only_what_differs():
-    """Labels of five tokens would be cut to dots."""
+    """A label with five tokens would be truncated to dots."""
 
     def of(first: str, second: str) -> str:
         return of_two_runs(Label(first), Label(second), "one", "other").text
@@ -389,7 +389,7 @@ def test_a_blocked_key_says_so(trace):
     (0, " It is the value of the one token it may attend to."), (2, " It is a mixture of the values of the 3 of 4 tokens it may attend to."),
     (3, " It is a mixture of the values of all 4 tokens."),
 ])  # fmt: skip
-def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
+def test_a_sum_counts_only_the_tokens_that_may_be_read(trace, query, said):
     at = chosen_cell(trace, trace.attention[SITES[1]], 0, query, 0)
     assert int((at.site.weights(0)[query] > 0).sum()) == query + 1
     stages = {stage.name: stage.sentence for stage in inside_cell.cell_stages(trace, at, TERMS)}
@@ -397,7 +397,7 @@ def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
     assert ("a mask will hide what comes after it" in stages["a"]) == (query < 3)
 
 
-def test_what_the_heads_add_up_to_has_the_bias_on_both_sides(trace, at):
+def test_the_sum_of_the_heads_has_the_bias_on_both_sides(trace, at):
     site, head_out = at.site, at.site.head_out()[:, at.query]
     weight, bias = site.projections["W_O"]
     together = weight @ head_out.flatten() + bias  # Concat(b¹ … bʰ)·W_O + bias
@@ -496,7 +496,7 @@ def test_the_other_files(trace, at):
 
 @pytest.fixture
 def opened(folder, monkeypatch) -> Callable[..., AppTest]:
-    """Opens the page at an address, with the folder of `letters` as the only shipped checkpoints."""
+    """A function that opens the page at an address, with the folder of `letters` as the only shipped checkpoint."""
     monkeypatch.setattr("models.opening.shipped_folder", lambda: folder.parent)
     return _opened
 
@@ -526,14 +526,14 @@ def stands(app: AppTest) -> None:
 
 @pytest.mark.parametrize("view", [view for view in inside_text.VIEWS if view != "several"])
 @pytest.mark.parametrize("site", SITES)
-def test_every_view_of_every_kind_stands(opened, view, site):
+def test_every_view_of_every_kind_renders(opened, view, site):
     app = opened(inside_view=view, site=site, lock="q1", inside_key="0")
     stands(app)
     chosen, _ = payload(app, "choice")
     assert (chosen["query"], chosen["key"]) == (1, 0)
 
 
-def test_several_heads_stand_are_chosen_and_put_in_order(opened, scope):
+def test_several_heads_are_shown_chosen_and_sorted(opened, scope):
     app = opened(inside_view="several", inside_measure="first", target="edc", lock="q2")
     assert_all_passed(app, 3)
     header, arrays = payload(app, "several")
@@ -592,7 +592,7 @@ def test_no_address_or_text_breaks_the_page(opened, params):
     stands(opened(**params))
 
 
-def test_a_key_held_on_the_attention_page_is_the_key_here(opened):
+def test_a_key_pinned_on_the_attention_page_is_the_key_here(opened):
     app = opened(lock="k2")
     header, _ = payload(app, "choice")
     assert header["key"] == 2
@@ -616,7 +616,7 @@ def test_layer_kind_and_head_can_be_changed_here(opened):
 
 
 @pytest.mark.parametrize("name", ["dot", "cosine", "general", "additive"])
-def test_another_similarity_is_run_and_said(opened, scope, name):
+def test_another_similarity_is_run_and_named(opened, scope, name):
     app = opened(similarity=name, lock="q2", inside_key="3", target="edc")
     own, then = scope.run("abcde", "edc"), scope.with_similarity(name).run("abcde", "edc")
     site = then.attention[SITES[2]]
@@ -639,7 +639,7 @@ def test_another_similarity_is_run_and_said(opened, scope, name):
 
 
 @pytest.mark.parametrize("asked", ["scaled dot", "l2", "<b>", ""])
-def test_its_own_similarity_and_one_there_is_not_change_nothing(opened, scope, asked):
+def test_its_own_similarity_and_an_unknown_one_change_nothing(opened, scope, asked):
     app = opened(similarity=asked, lock="q2", inside_key="3", target="edc")
     stands(app)
     own = scope.run("abcde", "edc").attention[SITES[2]].weights(1)[2].numpy()
@@ -647,7 +647,7 @@ def test_its_own_similarity_and_one_there_is_not_change_nothing(opened, scope, a
     assert not any("not trained this way" in markdown.value for markdown in app.markdown)
 
 
-def test_the_similarity_can_be_chosen_and_taken_back(opened):
+def test_the_similarity_can_be_chosen_and_reset(opened):
     app = opened(target="edc")
     own = payload(app, "walk")[1]["weights"].copy()
     app.selectbox(key="similarity-choice").set_value("dot").run()

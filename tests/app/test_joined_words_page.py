@@ -1,5 +1,5 @@
-"""Sub-words joined to words on the page Attention: what the URL asks for is shown, said and checked, and what cannot be joined is
-said to be so."""
+"""Sub-words merged into words on the page Attention: the URL's choice is shown, named and checked, and sub-words that cannot be
+merged are reported."""
 
 from pathlib import Path
 
@@ -50,8 +50,8 @@ def test_words_are_shown_where_the_url_asks_for_them() -> None:
 
 
 @pytest.mark.parametrize("axis", ["q", "k"])
-def test_the_question_about_a_held_word_is_about_its_first_token(axis: str) -> None:
-    """“hungry” is the fourth of the words; of the tokens, the fourth is a part of “unbelievably”."""
+def test_the_question_about_a_pinned_word_is_about_its_first_token(axis: str) -> None:
+    """“hungry” is the fourth word, but the fourth token is a part of “unbelievably”."""
     trace = models.load("gpt", device="cpu").run(TEXT)
     run = CurrentRun(models.load("gpt", device="cpu"), trace)
     token = [token.strip("▁") for token in trace.streams["text"].tokens].index("hungry")
@@ -64,7 +64,7 @@ def test_the_question_about_a_held_word_is_about_its_first_token(axis: str) -> N
     assert f"Where does this head's {percent(weight)} come from?" == leads.question
 
 
-def test_a_token_beyond_the_words_is_not_held() -> None:
+def test_a_token_beyond_the_words_is_not_pinned() -> None:
     app = opened(
         checkpoint="gpt",
         text=TEXT,
@@ -82,7 +82,7 @@ def test_a_token_beyond_the_words_is_not_held() -> None:
 
 
 @pytest.mark.parametrize("name", ["dates", "gpt-char"])
-def test_what_cannot_be_joined_is_shown_as_tokens_with_the_reason(name: str) -> None:
+def test_words_that_cannot_be_merged_are_shown_as_tokens_with_the_reason(name: str) -> None:
     app = opened(checkpoint=name, words="true")
     header, _ = picture(app, "overview")
     assert (header["joined"], header["switches"]) == (False, True)

@@ -40,7 +40,7 @@ def at(page: str) -> str:
 
 
 def opened(name: str, number: int, said_: str = "", **other: str) -> AppTest:
-    """Open a step by its link; as it is after the prediction if one is given."""
+    """Open a step by its link, in its state after the prediction if one is given."""
     step = LESSONS[name].steps[number - 1]
     query = dict(step.query)
     if said_:
@@ -68,7 +68,7 @@ def guess(step: LessonStep) -> str:
 
 
 @pytest.mark.parametrize(("name", "number"), STEPS)
-def test_a_step_asks_and_then_tells_of_the_run(name: str, number: int) -> None:
+def test_a_step_asks_and_then_describes_the_run(name: str, number: int) -> None:
     step = LESSONS[name].steps[number - 1]
     asked = said(opened(name, number), "lesson")
     assert asked["question"] == step.question
@@ -100,7 +100,7 @@ def test_another_checkpoint_tells_another_story() -> None:
     assert told["eng-fra"]["paragraphs"] != told["eng-fra-rnn"]["paragraphs"]
 
 
-def test_a_survey_is_told_of_the_weights_on_the_screen_or_said_to_be_missing() -> None:
+def test_a_survey_of_the_weights_on_the_screen_is_quoted_or_reported_missing() -> None:
     shares = set()
     for checkpoint in ("eng-fra", "eng-fra-rnn"):
         told = said(opened("5-one-wrong-word", 4, "7", checkpoint=checkpoint), "lesson")["reveal"]
@@ -137,7 +137,7 @@ def test_the_change_without_positions_is_rounding_and_with_them_it_is_not() -> N
     assert "That is rounding" in told["paragraphs"][0]
 
 
-def test_a_lesson_that_is_not_there_is_said() -> None:
+def test_a_missing_lesson_is_reported() -> None:
     app = app_at("", lesson="no-such-lesson")
     assert "there is no lesson no-such-lesson" in str(said(app, "note address"))
     with pytest.raises(ValueError, match="not enough values"):
@@ -145,7 +145,7 @@ def test_a_lesson_that_is_not_there_is_said() -> None:
 
 
 def predicted(name: str, number: int, prediction: str) -> AppTest:
-    """Open a step, and predict as the component in the browser does."""
+    """Open a step and make a prediction as the component in the browser does."""
     app, lesson = opened(name, number), LESSONS[name]
     with in_session(app):
         lesson_state.predict(lesson, number, prediction, app.session_state["live session"])
@@ -156,7 +156,7 @@ def predicted(name: str, number: int, prediction: str) -> AppTest:
 
 
 def typed(app: AppTest, field: str, text: str) -> dict[str, Any]:
-    """What the lesson says once another text is typed, at every key as after the pause."""
+    """Return what the lesson says after another text is typed, the same at every key and after the pause."""
     session = app.session_state["live session"]
     _, *optional = session.scope.model.text_fields
     live = unpack(session.edit(text, *("" for _ in optional)))[0]["plain"]["lesson"]
@@ -182,7 +182,7 @@ def test_a_pinned_model_reads_the_text_that_is_typed() -> None:
     )
 
 
-def test_a_pinned_text_stays_where_the_step_puts_another_beside_it() -> None:
+def test_a_pinned_text_stays_when_the_step_shows_another_beside_it() -> None:
     app = predicted("6-positions", 1, "yes")
     assert "“Tom hit Mary.”" in said(app, "lesson")["reveal"]["paragraphs"][0]
     assert "“Tom hit Mary.”" in typed(app, "source", "She saw Tom.")["reveal"]["paragraphs"][0]
@@ -199,7 +199,7 @@ def test_nothing_is_predicted_for_another_text_than_the_steps() -> None:
     assert (asked["form"]["tokens"][1], asked["departure"]) == ("black", "")
 
 
-def test_a_prediction_is_not_held_against_another_run() -> None:
+def test_a_prediction_is_not_compared_with_another_run() -> None:
     app = predicted("2-alignment", 1, "1")
     told = said(app, "lesson")["reveal"]
     assert (told["prediction"], told["agrees"], told["happened"]) == ("black", True, "black")
@@ -226,7 +226,7 @@ def test_a_prediction_is_not_held_against_another_run() -> None:
         ({"site": "encoder.layers.0.self_attn", "head": "2"}, "", True),
     ],
 )
-def test_what_is_another_run_is_named(
+def test_another_run_is_identified_by_its_difference(
     change: dict[str, str], says: str, keeps_reveal: bool
 ) -> None:
     told = said(opened("6-positions", 1, "yes", **change), "lesson")
@@ -249,7 +249,7 @@ def test_other_tokens_hidden_or_another_order_are_another_run(
     assert (asked["form"], "other changes" in asked["departure"]) == (None, True)
 
 
-def test_a_change_that_another_model_lacks_is_not_told_of() -> None:
+def test_a_change_that_another_model_lacks_is_not_mentioned() -> None:
     told = said(opened("3-heads", 3, "same", checkpoint="eng-fra-rnn"), "lesson")
     assert told["reveal"] is None
     assert "another model" in told["departure"]
@@ -289,8 +289,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_whatever_stands_in_the_address_the_page_stands(case: str) -> None:
-    """What is no lesson, step or prediction is named, and no prediction is made up from it."""
+def test_no_address_breaks_the_page(case: str) -> None:
+    """An invalid lesson, step or prediction is named, and no prediction is made up from it."""
     address = HOSTILE[case]
     if address["lesson"] in LESSONS:
         number = int(address.get("lesson-step", "1")) if "predicted" in address else 1
@@ -307,7 +307,7 @@ def test_whatever_stands_in_the_address_the_page_stands(case: str) -> None:
     assert told["reveal"] is None or case == "thousands of predictions"
 
 
-def test_the_page_can_be_left_and_the_step_goes_on() -> None:
+def test_the_page_can_be_left_and_the_step_continues() -> None:
     name, step = "6-positions", LESSONS["6-positions"].steps[0]
     query = {key: value[-1] for key, value in step.query.items()}
     app = app_at("decoding", **query, lesson=name, predicted="1.yes")
@@ -321,7 +321,7 @@ def test_the_list_names_every_lesson() -> None:
     assert [one["name"] for one in listed] == list(LESSONS)
 
 
-def test_an_own_lesson_is_text_and_a_broken_one_is_named(
+def test_a_users_lesson_is_shown_as_text_and_a_broken_one_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(library.LESSONS_VARIABLE, str(tmp_path))

@@ -1,4 +1,4 @@
-"""What one session may hold and take: texts of a bounded length, two files at a time, links that end with it."""
+"""Limits of a session: texts of bounded length, two downloads at a time, links that end with it."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ def opened(page: str = "") -> AppTest:
     return app_at(checkpoint="dates")
 
 
-def test_a_text_that_is_too_long_is_cut_and_said_to_be_until_another_is_typed() -> None:
+def test_a_text_that_is_too_long_is_cut_with_a_note_until_another_is_typed() -> None:
     app = opened()
     app.text_area(key="source").set_value("x" * (MAX_TEXT_LENGTH + 1)).run()
     assert len(app.text_area(key="source").value) == MAX_TEXT_LENGTH
@@ -50,7 +50,7 @@ def test_the_offer_to_shorten_keeps_all_that_fits_and_shows_what_it_cuts() -> No
     assert shortening_offer(scope, (text[:keep], ""), field) == {}
 
 
-def test_the_address_and_the_socket_take_no_longer_ones() -> None:
+def test_the_address_and_the_socket_accept_no_longer_texts() -> None:
     fits, long = "x" * MAX_TEXT_LENGTH, "x" * (MAX_TEXT_LENGTH + 1)
     assert SOURCE.from_url([fits]) == fits
     assert "200,000" in SOURCE.why_invalid([long])
@@ -62,7 +62,7 @@ def test_the_address_and_the_socket_take_no_longer_ones() -> None:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
-    """The state of a session in its server."""
+    """Return the state of a session in its server."""
     state: dict = {}
     monkeypatch.setattr(st, "session_state", state)
     yield state
@@ -70,12 +70,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict]:
 
 
 def address(make: Callable[[], FileContent] = lambda: iter(["1"] * 99)) -> str:
-    """The address of a file with this content."""
+    """Return the address of a file with this content."""
     return downloads.download_address(Download("label", "a.csv", make, dict))
 
 
 async def answer(url: str, method: str = "GET") -> tuple[int, str]:
-    """Take a file; return the status and the text of the answer."""
+    """Download a file; return the status and the text of the answer."""
     sent = await messages(url, method)
     return sent[0]["status"], b"".join(each.get("body", b"") for each in sent[1:]).decode()
 
@@ -85,7 +85,7 @@ async def status(url: str, method: str = "GET") -> int:
 
 
 async def messages(url: str, method: str) -> list[dict]:
-    """Take a file; return what the server sends."""
+    """Download a file; return the messages that the server sends."""
     sent: list[dict] = []
 
     async def send(message: dict) -> None:
@@ -100,16 +100,16 @@ async def messages(url: str, method: str) -> list[dict]:
     return sent
 
 
-def test_a_session_takes_two_files_at_a_time(served: dict) -> None:
+def test_a_session_downloads_two_files_at_a_time(served: dict) -> None:
     async def ten(url: str) -> list[int]:
         return await asyncio.gather(*(status(url) for _ in range(10)))
 
     url = address()
     assert sorted(asyncio.run(ten(url))) == [200] * 2 + [429] * 8
-    assert asyncio.run(status(url)) == 200  # when they are there, again
+    assert asyncio.run(status(url)) == 200  # once they have arrived, more can be downloaded
 
 
-def test_another_session_has_two_of_its_own(served: dict) -> None:
+def test_another_session_has_its_own_two(served: dict) -> None:
     async def both(*urls: str) -> list[int]:
         return await asyncio.gather(*(status(url) for url in urls))
 
@@ -132,7 +132,7 @@ def test_a_file_that_breaks_off_is_no_longer_counted(served: dict) -> None:
             asyncio.run(status(url))
 
 
-def test_a_model_that_cannot_run_says_so_in_place_of_the_file(served: dict) -> None:
+def test_a_model_that_cannot_run_gives_an_error_instead_of_the_file(served: dict) -> None:
     def refused() -> str:
         raise InputError("the text has 70 tokens, and the model reads 64", "source")
 
@@ -142,13 +142,13 @@ def test_a_model_that_cannot_run_says_so_in_place_of_the_file(served: dict) -> N
         assert (code, "reads 64" in text) == (422, True)
 
 
-def test_an_address_stays_and_sends_what_is_offered_last(served: dict) -> None:
+def test_an_address_stays_valid_and_sends_the_latest_file(served: dict) -> None:
     first, second = address(lambda: "old"), address(lambda: "new")
     assert first == second
     assert asyncio.run(answer(first)) == (200, "new")
 
 
-def test_only_who_takes_a_file_makes_it(served: dict) -> None:
+def test_a_file_is_made_only_when_it_is_downloaded(served: dict) -> None:
     url = address(lambda: pytest.fail("made"))
     assert asyncio.run(status(url, "HEAD")) == 405
 

@@ -1,4 +1,4 @@
-"""Live while typing: the socket's pictures are those of Streamlit's rerun, all of them, and never older ones after newer."""
+"""Live updates while typing: the socket sends all pictures of Streamlit's rerun, and never an older one after a newer."""
 
 import asyncio
 import gc
@@ -53,7 +53,7 @@ def opened(address: str, query: str) -> AppTest:
 
 
 def parts(app: AppTest) -> dict[str, bytes | dict]:
-    """What each component shows, by its key."""
+    """Return the data of each component, by its key."""
     found = {}
     for proto in (element.proto for element in app.get("bidi_component")):
         data = proto.bytes or json.loads(proto.json)
@@ -73,7 +73,7 @@ def answer(session: LiveSession, source: str, target: str = "") -> dict[str, byt
 
 
 def rest(app: AppTest) -> list[str]:
-    """What stands on the page beside components."""
+    """Return the content of the page outside components."""
     shown = [*app.markdown, *app.caption]
     charts = [
         part.proto.SerializeToString()
@@ -101,14 +101,14 @@ def test_the_answer_is_what_the_rerun_shows_and_all_of_it(address: str, query: s
         assert message == {key: after[key] for key in message}
         changed = {key for key in after if after[key] != before.get(key)} - {
             "live"
-        }  # which has the address, no picture
+        }  # which holds the address, not a picture
         assert changed <= set(message)
         assert changed
-        if not typed[1]:  # with a target the button says something else
+        if not typed[1]:  # with a target, the button has another label
             assert rest(app) == beside
 
 
-def test_another_source_lets_go_of_forced_tokens_over_the_socket_and_says_so() -> None:
+def test_another_source_clears_forced_tokens_over_the_socket_with_a_note() -> None:
     app = opened("decoding", "force=2:12&step=5")
     asked = [
         unpack(answer(app.session_state["live session"], text)["stepper"])[0]
@@ -123,7 +123,7 @@ def test_another_source_lets_go_of_forced_tokens_over_the_socket_and_says_so() -
 
 
 @pytest.mark.parametrize(("address", "query"), NOT_LIVE)
-def test_what_streamlit_draws_itself_is_left_to_its_reruns(address: str, query: str) -> None:
+def test_elements_that_streamlit_draws_are_left_to_its_reruns(address: str, query: str) -> None:
     app = opened(address, query)
     assert app.session_state["live session"].edit(AFTER, "") is None
 
@@ -144,7 +144,7 @@ def pause(app: AppTest) -> int:
     return json.loads(component(app, "live").json)["pause"]
 
 
-def test_the_box_waits_for_a_rest_only_where_the_socket_answers(
+def test_the_box_waits_for_a_pause_only_if_the_socket_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = opened("layer", "")
@@ -155,11 +155,11 @@ def test_the_box_waits_for_a_rest_only_where_the_socket_answers(
     app.run()
     assert pause(app) == 1500
     assert json.loads(component(app, "live").json)["open"] is True
-    pick_model(app, "dates-rnn")  # it has no such layer to show
+    pick_model(app, "dates-rnn")  # the model has no such layer
     assert pause(app) == 0
 
 
-def test_the_models_text_is_taken_over_as_it_stands_when_the_button_is_clicked() -> None:
+def test_the_models_text_is_copied_as_it_is_when_the_button_is_clicked() -> None:
     app = opened("", "")
     answer(app.session_state["live session"], AFTER)
     app.text_area(key="source").set_value(
@@ -173,7 +173,7 @@ def test_the_models_text_is_taken_over_as_it_stands_when_the_button_is_clicked()
 
 
 class Numbers:
-    """A session whose answers are only numbered."""
+    """A session whose answers are only numbers."""
 
     def __init__(self) -> None:
         self.session = LiveSession()
@@ -193,7 +193,7 @@ def test_a_rerun_has_the_number_of_the_edit_it_draws() -> None:
     first = numbers.drawn("a")
     assert first < numbers.typed("ab") < numbers.typed("abc")
     late = numbers.drawn("ab")
-    assert numbers.typed("abcd") > numbers.drawn("abc") > late  # each an edit behind
+    assert numbers.typed("abcd") > numbers.drawn("abc") > late  # each one edit behind
 
 
 def test_a_text_typed_again_is_a_new_edit() -> None:
@@ -205,15 +205,15 @@ def test_a_text_typed_again_is_a_new_edit() -> None:
     assert numbers.drawn("a") == again
 
 
-def test_a_text_put_there_is_newer_than_all_that_was_typed() -> None:
+def test_a_text_set_by_a_button_is_newer_than_all_typed_ones() -> None:
     numbers = Numbers()
     typed = [numbers.typed(text) for text in ("a", "ab", "abc")]
     assert numbers.drawn("abc") == typed[-1]
-    assert numbers.drawn("ab") > typed[-1]  # an example that had been typed on the way
+    assert numbers.drawn("ab") > typed[-1]  # an example that was also typed on the way
     assert numbers.typed("x") > numbers.session.edition[0]
 
 
-def test_an_answer_by_the_choices_of_an_older_rerun_is_older() -> None:
+def test_an_answer_with_the_choices_of_an_older_rerun_is_older() -> None:
     session = Numbers().session
     session.begin()
     session.redraw("a", "")
@@ -226,7 +226,7 @@ def test_an_answer_by_the_choices_of_an_older_rerun_is_older() -> None:
     assert tuple(unpack(session.edit("ab", ""))[0]["edition"]) == session.edition
 
 
-def test_a_stamp_says_whose_and_which() -> None:
+def test_a_stamp_names_the_session_and_the_edit() -> None:
     assert stamp_payload({"rows": []}, "note", (7, 2)) == {
         "rows": [],
         "key": "note",
@@ -241,7 +241,9 @@ def test_a_stamp_says_whose_and_which() -> None:
 # --- several at once
 
 
-def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_requests_are_run_together_and_get_their_own_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     apps = [opened("", "site=encoder.layers.0.self_attn") for _ in range(5)]
     sessions = [app.session_state["live session"] for app in apps]
     texts = ["1 June 2001", "2 July 2002", "", "3 August 2003", "4 September 2004"]
@@ -266,7 +268,7 @@ def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.M
     assert batches == [
         4,
         1,
-    ]  # all had asked before the first was answered; the empty text is run by itself, and refused
+    ]  # all had asked before the first was answered; the empty text is run separately, and refused
     for text, message in zip(texts, answers, strict=True):
         rows = dict(unpack(message)[0]["plain"]["written"]["rows"])
         assert rows["source"] == (text or BEFORE)
@@ -276,13 +278,13 @@ def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.M
 
 
 class Panic(BaseException):
-    """What a library written in Rust raises where it has broken down: no Exception."""
+    """The error of a library written in Rust after a panic, which is no Exception."""
 
 
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError, Panic, SystemExit, KeyboardInterrupt, RecursionError]
 )
-def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException]) -> None:
+def test_a_failing_answer_does_not_affect_the_others(error: type[BaseException]) -> None:
     def fails(*texts: str) -> Pictures:
         raise error("broken")
 
@@ -304,7 +306,7 @@ def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException
     assert [unpack(answer)[0]["plain"] for answer in answers] == [{"text": {"source": "a"}}] * 2
 
 
-def test_a_batch_that_breaks_down_leaves_everyone_his_answer(
+def test_a_batch_that_panics_still_gives_everyone_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def panics(asked: object) -> None:
@@ -324,7 +326,7 @@ def test_a_batch_that_breaks_down_leaves_everyone_his_answer(
     ] * 3
 
 
-def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_session_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     together, long = [], "word " * 70
     monkeypatch.setattr(runs, "MIN_GENERATED_BATCH", 1)
     monkeypatch.setattr(
@@ -345,7 +347,7 @@ def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch
     assert (
         len(live.cache.scope("eng-fra").encode(source=longest)["source"].ids)
         == runs.MAX_BATCHED_TOKENS
-    )  # with its end mark
+    )  # with its end token
     live.cache.run_together(
         [("eng-fra", (longest, ""), ()), ("eng-fra", (f"{longest} word", ""), ())]
     )
@@ -364,11 +366,11 @@ def message(text: str | None = None, data: bytes | None = None) -> dict:
         "[" * 100_000, '{"texts":' * 50_000, "9" * 5_000,
     ],
 )  # fmt: skip
-def test_a_message_that_nobody_of_ours_sends_is_not_answered(text: str | None) -> None:
+def test_a_foreign_message_is_not_answered(text: str | None) -> None:
     assert live_route._texts(message(text, b"\x00" if text is None else None)) is None
 
 
-def test_a_message_is_texts_of_whole_characters() -> None:
+def test_a_message_consists_of_texts_of_whole_characters() -> None:
     asked = {"texts": ["a\ud83db", "\udc00"], "token": "of an older page"}
     assert live_route._texts(message(json.dumps(asked))) == ("a\ufffdb", "\ufffd")
     assert live_route._texts(message(json.dumps({"texts": ["😀", "\x00", "c"]}))) == (
@@ -378,7 +380,7 @@ def test_a_message_is_texts_of_whole_characters() -> None:
     )
 
 
-def test_half_a_character_is_answered_like_the_rerun_that_shows_it() -> None:
+def test_half_a_character_gets_the_same_answer_as_in_a_rerun() -> None:
     app = opened("", "")
     source, target = live_route._texts(message(json.dumps({"texts": ["3 May 1999 \ud83d", ""]})))
     rows = dict(answer(app.session_state["live session"], source, target)["written"]["rows"])
@@ -387,7 +389,7 @@ def test_half_a_character_is_answered_like_the_rerun_that_shows_it() -> None:
     assert dict(said(app, "written")["rows"]) == rows
 
 
-def test_said_parts_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_parts_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     app = opened("", "")
     text = "<script>alert(1)</script>"
     assert (
@@ -399,7 +401,7 @@ def test_said_parts_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_of_a_model_that_the_session_has_left_is_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A rerun that was stopped, and an answer over the socket, may still be computing when the session shows another model."""
+    """A stopped rerun, or an answer over the socket, may still be computing when the session already shows another model."""
     app = opened("", "")
     session, other = app.session_state["live session"], cache.scope("dates-rnn")
     trace, answer = cache.trace, session.answer
@@ -416,16 +418,16 @@ def test_a_run_of_a_model_that_the_session_has_left_is_not_shown(
     respond.run_texts(session, AFTER, "")
     assert session.run is before
     monkeypatch.undo()
-    assert answer(AFTER, "") == {}  # of the page that showed the model before
+    assert answer(AFTER, "") == {}  # from the page of the previous model
     run, _ = respond.run_texts(session, AFTER, "")
     assert session.run is run
-    assert session.shown is run  # changes were made about the other model
+    assert session.shown is run  # the changes belong to the other model
 
 
-def test_a_closed_page_holds_no_run_and_one_that_comes_back_has_it_again(
+def test_a_closed_page_holds_no_run_and_a_page_that_returns_has_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(store, "cache_store", ByteCache(1))  # keeps nothing
+    monkeypatch.setattr(store, "cache_store", ByteCache(1))  # caches nothing
     soon: list[None] = []
     monkeypatch.setattr(process, "release_memory_soon", lambda: soon.append(None))
     app = opened("", "similarity=cosine")
@@ -446,7 +448,7 @@ def test_a_closed_page_holds_no_run_and_one_that_comes_back_has_it_again(
 
 
 class ClosedWhileRead(LiveSession):
-    """A session whose page is closed the moment somebody sees that it has a run."""
+    """A session whose page is closed the moment another thread reads that it has a run."""
 
     held: CurrentRun | None = None
 
@@ -472,7 +474,7 @@ def test_a_page_that_closes_while_its_run_is_read_takes_no_run_away() -> None:
 
 
 def test_a_page_closes_while_its_last_run_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop of all sockets closes it: it must not wait for a model's run."""
+    """The event loop of all sockets closes it, and must not wait for a model's run."""
     dates = cache.scope("dates")
     session = LiveSession()
     session.run = CurrentRun(dates, trace := dates.run(AFTER))
@@ -492,7 +494,7 @@ def test_a_page_closes_while_its_last_run_is_made_again(monkeypatch: pytest.Monk
     assert (stale.trace, stale.stale) == (trace, True)
 
 
-def test_memory_is_given_back_after_a_rerun_with_a_long_text(
+def test_memory_is_released_after_a_rerun_with_a_long_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     soon: list[None] = []
@@ -504,7 +506,7 @@ def test_memory_is_given_back_after_a_rerun_with_a_long_text(
     assert soon == [None]
 
 
-def test_requests_for_memory_join(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_to_release_memory_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds: list[int] = []
     monkeypatch.setattr(process, "MERGE_SECONDS", 3600)
     monkeypatch.setattr(process, "_trim", lambda: rounds.append)

@@ -1,4 +1,4 @@
-"""The Masks page and what it runs: a changed mask does what that mask does by hand, in explicit attention with −∞."""
+"""The page Masks and its runs: a changed mask has the effect of the same mask by hand, in explicit attention with −∞."""
 
 import csv
 import io
@@ -71,7 +71,7 @@ def minus_infinity(allowed: Tensor) -> Tensor:
 
 
 class ByHand:
-    """A Transformer of the paper (post-LN, ReLU, one embedding) from its parameters alone, for one row of a batch."""
+    """The paper's Transformer (post-LN, ReLU, one embedding) from its parameters alone, for one row of a batch."""
 
     def __init__(self, scope: Scope) -> None:
         self.p, self.config = scope.model.state_dict(), scope.config
@@ -132,7 +132,7 @@ class ByHand:
 
 
 def masks_by_hand(source: Tensor, size: int, changes: Edits) -> dict[str, Tensor]:
-    """PAINTED and LIFTED written out as matrices that are large enough for any prefix; no target padding."""
+    """Write out PAINTED and LIFTED as matrices that are large enough for any prefix, without target padding."""
     n = len(source)
     real = (source != PAD)[None].expand(size, n)
     causal = torch.ones(size, size).tril().bool()
@@ -175,7 +175,7 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(
     assert run.output == dates.tokenizer.decode(written[1:])
 
 
-def test_lifting_look_ahead_changes_the_loss_and_the_page_says_which_way(
+def test_removing_look_ahead_changes_the_loss_and_the_page_gives_the_direction(
     dates: Scope, own: list[MaskedRun]
 ) -> None:
     after = again(dates, own, LIFTED)[0]
@@ -196,7 +196,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", READY_MADE)
-def test_ready_made_masks_against_truth_tables(name: str) -> None:
+def test_preset_masks_against_truth_tables(name: str) -> None:
     table = torch.tensor([[sign == "." for sign in row] for row in TABLES[name].split()])
     assert torch.equal(ready_made(name, 1, 3, 5), table)
 
@@ -210,15 +210,15 @@ def test_blocks_of_two() -> None:
 
 
 @pytest.mark.parametrize(("name", "k"), [("diagonal", 1), ("window", -1), ("block-diagonal", 0)])
-def test_a_wrong_ready_made_mask_is_refused(name: str, k: int) -> None:
+def test_an_invalid_preset_mask_is_refused(name: str, k: int) -> None:
     with pytest.raises(ValueError, match=r"must be at least|is one of"):
         ready_made(name, k, 3, 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", READY_MADE)
-def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> None:
-    """Between two texts nothing comes before or after: there it speaks of places; in the decoder look-ahead stays on."""
+def test_a_preset_mask_is_named_by_its_effect(kind: str, name: str) -> None:
+    """Between two texts nothing comes before or after, so the name speaks of positions; in the decoder, look-ahead stays on."""
     label = masks_text.ready_label(KIND[kind], name, "")
     layer = MaskChange(preset=name, k=2).preset_name
     why = masks_text.reason(KIND[kind], layer, True)
@@ -250,7 +250,7 @@ def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> Non
         ]  # row 1 may not read column 2: the source position after the query's
 
 
-def test_a_prefix_meets_the_part_of_the_mask_that_is_said(
+def test_a_prefix_uses_the_part_of_the_mask_that_is_stated(
     dates: Scope, own: list[MaskedRun]
 ) -> None:
     change = MaskChange(preset="previous")
@@ -292,7 +292,7 @@ def test_cached_decoding_under_changes_is_uncached_decoding(dates: Scope) -> Non
             torch.testing.assert_close(cached.log_probs, plain.log_probs, atol=1e-4, rtol=1e-4)
 
 
-def test_nothing_is_cached_once_a_token_may_see_ahead(dates: Scope) -> None:
+def test_nothing_is_cached_if_a_token_may_see_ahead(dates: Scope) -> None:
     source = torch.tensor([dates.encode(source=LONG)["source"].ids])
     lifted = (LOOK_AHEAD,)
     ahead = (
@@ -346,9 +346,7 @@ CELLS = some.lists(
 )
 
 
-@settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)  # on a busy machine it is slow
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is slow
 @given(
     CELLS,
     some.sampled_from(KINDS),
@@ -401,19 +399,21 @@ def test_an_unreadable_text_paints_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "window", "causal"])
-def test_the_models_own_layers_are_lifted_by_none_alone_and_padding_never(name: str) -> None:
+def test_only_the_preset_none_removes_the_models_own_layers_and_padding_always_stays(
+    name: str,
+) -> None:
     kind = SiteKind("self", "decoder", "self", "text", "text")
     own = (PADDING, LOOK_AHEAD, "window of 3")
     change = masks_notation.with_preset(kind, MaskChange(), name, 2, own)
     assert change.removed_layers == (own[1:] if name == "none" else ())
 
 
-def test_a_ready_made_mask_that_is_not_there_is_refused() -> None:
+def test_a_missing_preset_mask_is_refused() -> None:
     with pytest.raises(ValueError, match="is one of"):
         masks_notation.with_preset(KIND["cross"], MaskChange(), "diagonal", 1)
 
 
-# what the browser is given, and files
+# the data of the browser, and files
 
 
 @pytest.fixture(scope="module")
@@ -507,7 +507,7 @@ def test_a_painted_link_shows_that_mask(dates: Scope) -> None:
     assert any("2 cells forbidden, 1 cell allowed" in line for line in header["story"])
 
 
-def test_ready_made_masks_padding_and_undo() -> None:
+def test_preset_masks_padding_and_undo() -> None:
     app = opened()
     header, _ = shown(app)
     assert header["kind"] == "decoder_self"
@@ -527,7 +527,7 @@ def test_ready_made_masks_padding_and_undo() -> None:
     assert "decoder-mask" not in app.query_params
 
 
-def test_painted_cells_are_clipped_when_the_sentence_shrinks_and_come_back() -> None:
+def test_painted_cells_are_clipped_when_the_sentence_shrinks_and_return() -> None:
     app = opened(encoder_mask="f0.12", mask="encoder_self", masks_second="")
     header, _ = shown(app)
     assert not any("beyond" in line for line in header["story"])
@@ -542,7 +542,7 @@ def test_painted_cells_are_clipped_when_the_sentence_shrinks_and_come_back() -> 
 
 
 @pytest.mark.parametrize("second", ["", "   ", "x" * 200, "5", "<b>&</b>"])
-def test_any_second_text_leaves_the_page_standing(second: str) -> None:
+def test_no_second_text_breaks_the_page(second: str) -> None:
     app = opened(masks_shown="second")
     with_key(app.text_area, "masks-second").set_value(second).run()
     shown(app)

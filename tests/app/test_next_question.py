@@ -1,4 +1,4 @@
-"""Each page ends in a question, and the page that it leads to answers it of the same run."""
+"""Each page ends with a question, and the page that it leads to answers it for the same run."""
 
 from functools import cache
 
@@ -47,7 +47,9 @@ def test_no_question_leads_to_a_page_that_shows_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize(("lock", "query"), [("q2", 2), ("k4", None), ("", None)])
-def test_the_weight_asked_for_is_the_one_inside_a_head(lock: str, query: int | None) -> None:
+def test_the_weight_in_the_question_is_the_one_shown_inside_a_head(
+    lock: str, query: int | None
+) -> None:
     at = {"checkpoint": "eng-fra", "site": "decoder.layers.1.cross_attn", "head": "3"}
     question = said(page_at("attention", **at, lock=lock), "next")["question"]
     header, _ = picture(page_at("inside", **at, lock=lock), "walk")

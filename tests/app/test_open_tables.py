@@ -1,4 +1,4 @@
-"""What the app has not seen before opens on every page: an architecture, an attention's role, a field, an output."""
+"""Types unknown to the app open on every page: an architecture, the role of an attention, a field, an output."""
 
 from itertools import cycle
 from pathlib import Path
@@ -42,14 +42,14 @@ def saved(folder: Path, **sizes: object) -> Path:
 def perceiver(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path]:
-    """The role of the attention by which it reads, and its folder."""
+    """The role of the attention that reads the text, and the checkpoint's folder."""
     folder = tmp_path_factory.mktemp("perceiver") / request.param
     return request.param, saved(folder, role=request.param)
 
 
 @pytest.fixture(scope="module")
 def ranking(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose answer is of a type that the app does not know."""
+    """A model with an output of a type that the app does not know."""
     return saved(tmp_path_factory.mktemp("perceiver") / "ranking", ranks=True)
 
 
@@ -60,7 +60,7 @@ def test_every_page_opens_with_a_perceiver(perceiver: tuple[str, Path], name: st
     assert picker(app)["value"] == str(folder)
 
 
-def test_an_attention_of_a_new_kind_has_a_true_title(perceiver: tuple[str, Path]) -> None:
+def test_an_attention_of_a_new_kind_has_a_correct_title(perceiver: tuple[str, Path]) -> None:
     role, folder = perceiver
     kind = {"cross": "Encoder cross-attention", "retrieval": "Encoder retrieval attention"}[role]
     overview, _ = picture(opened(str(folder), "attention"), "overview")
@@ -75,7 +75,7 @@ def test_an_attention_of_a_new_kind_has_a_true_title(perceiver: tuple[str, Path]
 def test_every_page_opens_with_an_own_module_that_names_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, field: str
 ) -> None:
-    """Its name may be new, that of another parameter, or that of another model's field."""
+    """The name may be new, or that of another parameter or of another model's field."""
     file = tmp_path / "mine.py"
     file.write_text(own_module_of_readme().replace("encode=", f'fields=("{field}",), encode='))
     monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")

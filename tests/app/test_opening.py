@@ -1,5 +1,5 @@
-"""A model that takes its time to open: what stands meanwhile, how far it has come, the button that gives it up, and two sessions
-that ask for the same. Every loader here goes on when the test says so."""
+"""A model that takes long to open: the page meanwhile, its progress, the button that cancels it, and two sessions that ask for
+the same model. Every loader here continues when the test says so."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ DATE = "3 May 1999"
 
 
 class Slow:
-    """Opens `name` only as far as it is let; everything else at once."""
+    """A loader that opens `name` only as far as the test allows, and everything else at once."""
 
     def __init__(self, name: str) -> None:
         self.name, self.begun, self.at, self.free = (
@@ -85,7 +85,7 @@ def app_on(name: str) -> AppTest:
 
 
 def pick(app: AppTest, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> AppTest:
-    """Pick the slow one, and look before it has come."""
+    """Pick the slow model, and return the page before it has opened."""
     monkeypatch.setattr(opening, "BAR_DELAY", 0)
     pick_model(app, slow.name)
     assert slow.at.wait(60)
@@ -106,17 +106,17 @@ def head(app: AppTest) -> tuple[str, np.ndarray]:
 
 
 def finished(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> AppTest:
-    """The page when nothing is under way any more."""
+    """Return the page once nothing is being opened any more."""
     monkeypatch.setattr(opening, "BAR_DELAY", 600)
     for each in list(opening._under_way.values()):
         assert each.ready(60)
     return app.run()
 
 
-def test_what_the_address_chooses_is_set_by_each_run_until_it_stands(
+def test_each_run_sets_the_choices_of_the_address_until_the_model_is_open(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A browser sees the last of runs that follow quickly; it would take the first model of the menu for the chosen one."""
+    """A browser sees only the last of several quick runs; it would take the first model of the menu for the chosen one."""
     monkeypatch.setattr(opening, "BAR_DELAY", 0)
     app = app_on(slow.name)
     assert slow.at.wait(60)
@@ -132,7 +132,7 @@ def test_what_the_address_chooses_is_set_by_each_run_until_it_stands(
     assert not app.text_area(key="source").proto.set_value  # it may be typed into
 
 
-def test_a_first_page_waits_for_the_model_but_one_with_something_to_show_does_not(
+def test_a_first_page_waits_for_the_model_but_a_page_with_a_picture_does_not(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -156,8 +156,8 @@ def test_a_first_page_waits_for_the_model_but_one_with_something_to_show_does_no
 def test_no_clock_asks_for_reruns_while_a_model_opens(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that a browser sends by itself carries the values of all widgets, and under load those from before what Python
-    has just set: the model of the link would give way to the one before it."""
+    """A request that a browser sends by itself carries the values of all widgets, and under load these are older than what Python
+    has just set: the previous model would replace that of the link."""
     sent: list[str] = []
     enqueue = ScriptRunContext.enqueue
     monkeypatch.setattr(
@@ -184,7 +184,7 @@ def test_the_bar_belongs_to_the_rerun_whose_end_the_browser_awaits(
 
 
 class Asked:
-    """A browser's question for the progress of an opening."""
+    """A browser's request for the progress of an opening."""
 
     def __init__(self, number: int, token: str) -> None:
         self.path_params = {"number": str(number)}
@@ -215,7 +215,7 @@ def test_the_browser_is_told_how_far_an_opening_has_come(
     assert asked.answer() == {"ready": True}
 
 
-def test_who_needs_a_model_that_others_gave_up_opens_it(
+def test_a_model_that_others_gave_up_is_opened_for_whoever_needs_it(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = opening.opening_for(slow.name, "a session that gives up")
@@ -231,7 +231,7 @@ def test_who_needs_a_model_that_others_gave_up_opens_it(
 
 
 class HandingOver:
-    """A lock; whoever waits for it goes on the moment it is first released."""
+    """A lock whose waiter continues the moment it is first released."""
 
     def __init__(self, next_one: Callable[[], object]) -> None:
         self._lock, self._waiting = threading.Lock(), [next_one]
@@ -245,7 +245,7 @@ class HandingOver:
             self._waiting.pop()()
 
 
-def test_who_comes_while_an_opening_is_given_up_does_not_wait_for_that_one(
+def test_a_session_that_comes_while_an_opening_is_given_up_does_not_wait_for_it(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = opening.opening_for(slow.name, "a session that gives up")
@@ -262,7 +262,7 @@ def test_who_comes_while_an_opening_is_given_up_does_not_wait_for_that_one(
     assert opening.result(came[0]).name == slow.name
 
 
-def test_the_old_model_stays_until_the_new_one_stands(
+def test_the_old_model_stays_until_the_new_one_is_open(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = app_on("dates")
@@ -273,9 +273,7 @@ def test_the_old_model_stays_until_the_new_one_stands(
     assert bar(app) == [(pytest.approx(0.7 * 3 / 12), "3 of 12 tensors placed")]
     assert head(app)[0] == about
     assert (head(app)[1] == weights).all()
-    app.text_area(key="source").set_value(
-        "4 June 2001"
-    ).run()  # and it is still the one that answers
+    app.text_area(key="source").set_value("4 June 2001").run()  # and it still answers
     assert "4 June 2001" in head(app)[0]
     assert "model: dates\n" in head(app)[0]
     slow.free.set()
@@ -296,12 +294,12 @@ def test_stopping_leaves_the_old_model_chosen(slow: Slow, monkeypatch: pytest.Mo
     slow.free.set()
     assert slow.ended.wait(60)
     assert not cache.is_open(slow.name)
-    pick(app, slow, monkeypatch)  # and it can be asked for again
+    pick(app, slow, monkeypatch)  # and it can be picked again
     finished(app, monkeypatch)
     assert f"model: {slow.name}\n" in head(app)[0]
 
 
-def test_a_failed_load_is_said_at_the_picker_and_not_tried_at_every_rerun(
+def test_a_failed_load_is_reported_at_the_picker_and_not_retried_at_every_rerun(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = pick(app_on("dates"), slow, monkeypatch)
@@ -339,7 +337,7 @@ def test_two_sessions_open_it_once_and_one_of_them_may_leave(
     assert slow.calls == 1
 
 
-def test_a_model_too_large_to_be_kept_is_opened_once_and_goes_with_who_looks_at_it(
+def test_a_model_too_large_for_the_cache_is_opened_once_and_released_with_its_viewers(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "cache_store", ByteCache(MEGABYTE))
@@ -355,7 +353,7 @@ def test_a_model_too_large_to_be_kept_is_opened_once_and_goes_with_who_looks_at_
     assert opening._under_way == {}
 
 
-def test_what_nobody_takes_is_not_held(slow: Slow) -> None:
+def test_a_model_that_no_session_takes_is_not_held(slow: Slow) -> None:
     one = opening.opening_for(slow.name, "a session that goes")
     slow.free.set()
     assert one.ready(60)
@@ -383,7 +381,7 @@ def test_another_pick_gives_up_the_one_before(slow: Slow, monkeypatch: pytest.Mo
     assert not cache.is_open(slow.name)
 
 
-def test_a_link_to_a_model_that_is_being_opened_keeps_what_it_says(
+def test_a_link_to_a_model_that_is_being_opened_keeps_its_parameters(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "BAR_DELAY", 0)
@@ -399,7 +397,9 @@ def test_a_link_to_a_model_that_is_being_opened_keeps_what_it_says(
     assert header["scale"] == "root"
 
 
-def test_what_waits_for_its_turn_says_so(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_waits_for_its_turn_says_so(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held, entered = threading.Event(), threading.Semaphore(0)
 
     def hold(name: str) -> Scope:
@@ -425,10 +425,10 @@ def test_what_waits_for_its_turn_says_so(slow: Slow, monkeypatch: pytest.MonkeyP
             opening.result(other)
 
 
-def test_folders_that_are_tried_out_for_ever_hold_up_no_others(
+def test_folders_with_an_endless_trial_hold_up_no_others(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More of them than may be opened at once; each ends when it is given up."""
+    """There are more of them than may be opened at once; each ends when it is given up."""
     entered = threading.Semaphore(0)
 
     def hold(name: str) -> Scope:
@@ -457,7 +457,7 @@ def test_folders_that_are_tried_out_for_ever_hold_up_no_others(
         opening._turns.release()
 
 
-def test_the_bar_goes_on_through_all_that_is_counted(slow: Slow) -> None:
+def test_the_bar_covers_everything_that_is_counted(slow: Slow) -> None:
     one = opening.Opening.__new__(opening.Opening)
     shares = []
     for what in (loading.PLACED, loading.CHECKED, loading.HASHED):
@@ -470,7 +470,7 @@ def test_the_bar_goes_on_through_all_that_is_counted(slow: Slow) -> None:
     assert one.progress == "1.5 of 2.0 MB of its weights read"
 
 
-def test_a_checkpoint_tells_what_has_been_read_and_ends_where_it_is_given_up() -> None:
+def test_a_checkpoint_reports_its_progress_and_loading_can_be_stopped() -> None:
     told = []
     with loading.report_loading(lambda *reached: told.append(reached)):
         scope = models.load("dates", device="cpu")
@@ -505,7 +505,7 @@ reveal: It is {{run.model}}.
 """
 
 
-def test_a_lesson_does_not_tell_of_the_model_before_while_its_own_is_opened(
+def test_a_lesson_does_not_describe_the_previous_model_while_its_own_is_opened(
     slow: Slow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.md").write_text(LESSON)

@@ -34,7 +34,7 @@ def offers(app: AppTest) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "checkpoint", "asked"), DEAD_ENDS)
-def test_the_offered_models_are_ones_the_page_shows(name, checkpoint, asked) -> None:
+def test_the_offered_models_are_ones_that_the_page_can_show(name, checkpoint, asked) -> None:
     app = opened(name, checkpoint, **asked)
     labels = offers(app)
     section = next((asked[key] for key in asked if key.endswith("-section")), "")

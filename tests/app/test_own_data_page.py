@@ -1,4 +1,4 @@
-"""Page Train on data of one's own, without a browser: what is said of them, and the run they give."""
+"""The page Train on a user's data, without a browser: the sentences about them, and their run."""
 
 import time
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def test_without_data_nothing_can_begin_and_the_box_says_what_is_expected() -> N
     assert app.session_state["training"].run is None
 
 
-def test_with_data_the_recipe_is_said_in_words_and_the_form_changes_it() -> None:
+def test_with_data_the_recipe_is_stated_in_words_and_the_form_changes_it() -> None:
     app = page()
     data = with_data(app)
     assert said(app, "train-own-data")["kept"] == f"<img src=x>.tsv: {data.in_words}"
@@ -72,7 +72,7 @@ def test_with_data_the_recipe_is_said_in_words_and_the_form_changes_it() -> None
     assert app.button(key="train-start").disabled, "they are pairs"
 
 
-def test_a_run_on_own_data_is_stepped_and_drawn_and_says_where_it_is_kept() -> None:
+def test_a_run_on_a_users_data_is_stepped_drawn_and_names_its_folder() -> None:
     app = page(**{"train-d-model": "16", "train-n-heads": "2"})
     with_data(app)
     app.button(key="train-step-button").click().run()
@@ -94,7 +94,7 @@ def test_a_run_on_own_data_is_stepped_and_drawn_and_says_where_it_is_kept() -> N
     run.stop()
 
 
-def test_the_name_of_a_file_is_said_as_it_is() -> None:
+def test_the_name_of_a_file_is_shown_literally() -> None:
     files = [own_data.keep_own_data(PAIRS + rest, "own pairs", "a*b*.tsv") for rest in (b"", b"x")]
     files.append(own_data.keep_own_data(PAIRS, "own pairs", "$1 of $2.tsv"))
     now, longer, other = (

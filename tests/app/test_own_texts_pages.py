@@ -1,4 +1,4 @@
-"""A module of one's own that reads two texts, in the app: every page opens, and Attention names what is not shown."""
+"""A user's module that reads two texts, in the app: every page opens, and Attention names what is not shown."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def make_scope():
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The module of one's own that is shown."""
+    """The user's module that is shown."""
     file = tmp_path / "mine.py"
     file.write_text(MODULE, "utf-8")
     monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")
@@ -75,7 +75,7 @@ def test_every_page_opens(
 
 
 @pytest.mark.usefixtures("own")
-def test_attention_names_what_is_not_shown() -> None:
+def test_attention_names_the_parts_that_are_not_shown() -> None:
     app = page_at("attention")
     [[_, line]] = said(app, "unrecorded")["rows"]
     assert line == "Not shown: latent, it is not known which text its queries come from."
@@ -84,7 +84,7 @@ def test_attention_names_what_is_not_shown() -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_both_texts_are_typed_and_stand_on_the_axes_of_cross_attention() -> None:
+def test_both_texts_are_typed_and_label_the_axes_of_cross_attention() -> None:
     app = page_at("attention", site="net.decoder.layers.0.multihead_attn")
     boxes = {box.label.removesuffix(" (type here)"): box for box in app.text_area}
     next(

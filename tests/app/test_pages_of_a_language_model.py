@@ -1,4 +1,4 @@
-"""Masks and Decoding through the bar's boxes with a language model: one text, and what may follow it."""
+"""Masks and Decoding through the input bar with a language model: one text, and an optional continuation."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def scope(tmp_path_factory: pytest.TempPathFactory) -> Scope:
 
 @pytest.fixture(autouse=True)
 def offered(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AppTest can run again only with what stands in a list."""
+    """The model is put into the menu, since AppTest can run again only with values that are in a list."""
     monkeypatch.setattr(checkpoints, "available", lambda: [str(scope.path)])
 
 
@@ -77,7 +77,7 @@ def test_a_second_text_that_is_too_long_says_so_and_the_first_stays(scope: Scope
 
 
 @pytest.mark.parametrize("how", ["greedy", "sampling", "beam"])
-def test_prompt_and_continuation_stand_side_by_side(scope: Scope, how: str) -> None:
+def test_prompt_and_continuation_are_side_by_side(scope: Scope, how: str) -> None:
     app = opened(
         "decoding",
         scope.path,
@@ -103,7 +103,7 @@ def test_prompt_and_continuation_stand_side_by_side(scope: Scope, how: str) -> N
     assert "the first step computes the whole prompt" in prose(app)
 
 
-def test_without_what_follows_the_models_own_text_stands_for_it(scope: Scope) -> None:
+def test_without_a_continuation_the_models_own_text_is_used(scope: Scope) -> None:
     app = opened("decoding", scope.path, decoding_tokens="4", force="2:5")
     assert_all_passed(app, 5)
     header, _ = picture(app, "stepper")

@@ -1,4 +1,4 @@
-"""Every page with a model that does not write: it draws what applies, and says in a sentence what does not."""
+"""Every page with a model that does not generate: it draws what applies, and explains what does not in a sentence."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
 
 @pytest.fixture(autouse=True)
 def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
-    """AppTest can run again only with what stands in a list."""
+    """The models are put into the menu, since AppTest can run again only with values that are in a list."""
     monkeypatch.setattr(
         checkpoints,
         "available",
@@ -83,7 +83,7 @@ def test_its_positions_are_shown(scopes: dict[str, Scope], section: str) -> None
     assert "failed" not in looks
 
 
-def test_pages_of_writing_say_that_it_does_not_and_offer_models_that_do(
+def test_pages_about_generating_say_that_it_does_not_and_offer_models_that_do(
     scopes: dict[str, Scope],
 ) -> None:
     app = opened("decoding", scopes["span"].path, **ASKED["span"])
@@ -112,7 +112,7 @@ def test_a_link_hides_the_tokens_that_it_names_on_every_page(scopes: dict[str, S
             assert arrays["weights"].reshape(weights.shape) == pytest.approx(weights, abs=1e-6)
 
 
-def test_what_was_hidden_is_let_go_with_another_example_or_model(scopes: dict[str, Scope]) -> None:
+def test_hidden_tokens_are_cleared_with_another_example_or_model(scopes: dict[str, Scope]) -> None:
     for key in ("example", "checkpoint"):
         app = opened(
             "task",
@@ -130,7 +130,7 @@ def test_what_was_hidden_is_let_go_with_another_example_or_model(scopes: dict[st
         assert not app.exception
 
 
-def test_a_second_text_left_empty_is_said_under_its_box(scopes: dict[str, Scope]) -> None:
+def test_an_empty_second_text_is_reported_under_its_box(scopes: dict[str, Scope]) -> None:
     app = opened(
         "task", scopes["pretraining"].path, text="Mary went to the garden.", second_text=""
     )
@@ -141,7 +141,7 @@ def test_a_second_text_left_empty_is_said_under_its_box(scopes: dict[str, Scope]
     assert said(app, "note second_text")["rows"] == [["line", ""]]
 
 
-def test_a_mask_where_the_model_has_none_and_a_question_without_a_text_are_said_at_their_boxes(
+def test_a_mask_that_the_model_lacks_and_a_question_without_a_text_are_reported_at_their_boxes(
     scopes: dict[str, Scope],
 ) -> None:
     app = opened("task", scopes["span"].path, question=QUESTION, context=CONTEXT)
@@ -185,13 +185,13 @@ def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(
     assert all(line.endswith(" if reordered.") for line in lines)
     if head == "pretraining":
         typed, other = lines[1].removeprefix(f"Positions switched off, {label}: ").split("; ")
-        # where [MASK] is means nothing without positions
+        # without positions, it does not matter where [MASK] is
         assert typed.removesuffix(" as typed") == other.removesuffix(" if reordered.")
         answers = scope.model(ids, segments)["masked token"][0, order.index(2)]
         assert f"; “{scope.tokenizer.token(int(answers.argmax()))}” (" in lines[0]
 
 
-def test_the_strip_says_what_was_asked_and_answered(scopes: dict[str, Scope]) -> None:
+def test_the_strip_shows_input_and_answer(scopes: dict[str, Scope]) -> None:
     app = opened("attention", scopes["span"].path, **ASKED["span"])
     rows = dict(said(app, "written")["rows"])
     trace = scopes["span"].run(QUESTION, CONTEXT)
@@ -209,7 +209,9 @@ def test_the_strip_says_what_was_asked_and_answered(scopes: dict[str, Scope]) ->
     assert rows["output"].startswith(f"{token} (")
 
 
-def test_an_error_stands_at_its_field_and_the_last_picture_stays(scopes: dict[str, Scope]) -> None:
+def test_an_error_is_shown_at_its_field_and_the_last_picture_stays(
+    scopes: dict[str, Scope],
+) -> None:
     app = opened("attention", scopes["span"].path, **ASKED["span"])
     boxes = {box.key: box for box in app.text_area}
     boxes["context"].set_value(CONTEXT * 9).run()

@@ -75,8 +75,8 @@ def shown(scope: Scope, text: str = TEXT) -> tuple[dict[str, bytes], list[Check]
     )
 
 
-def test_runs_that_differ_in_lambda_alone_stand_side_by_side(scopes: dict[str, Scope]) -> None:
-    """By λ, each with its own model's probabilities."""
+def test_runs_that_differ_in_lambda_alone_are_side_by_side(scopes: dict[str, Scope]) -> None:
+    """They are sorted by λ, each with its own model's probabilities."""
     drawn, checks = shown(scopes["half"])
     assert list(drawn) == ["classes", "pair"]
     header, arrays = unpack(drawn["classes"])
@@ -125,7 +125,7 @@ def _rows(scope: Scope, layer: int) -> list[np.ndarray]:
     return [site.weights(head)[-1].numpy() for head in range(site.n_heads)]
 
 
-def test_a_run_without_others_stands_alone(
+def test_a_run_without_others_is_shown_alone(
     scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert list(shown(scopes["foreign"])[0]) == ["pair"]
@@ -142,7 +142,7 @@ def test_a_wrong_probability_fails_its_check(scopes: dict[str, Scope]) -> None:
     assert not check_probabilities([right, replace(right, output=wrong)]).passed
 
 
-def test_runs_are_alike_only_with_one_recipe_one_start_and_the_same_data(
+def test_runs_are_comparable_only_with_the_same_recipe_start_and_data(
     scopes: dict[str, Scope],
 ) -> None:
     assert list(alike_but_for_lambda(scopes["one"])) == [

@@ -1,5 +1,5 @@
-"""Every page with a model that predicts in an order: it draws what applies, and says in a sentence what does not; and the order
-typed, put by a button, and held in the address."""
+"""Every page with a model that predicts in an order: it draws what applies, and explains what does not in a sentence; and the
+order typed, set by a button, and kept in the address."""
 
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def test_every_page_opens_and_every_check_on_it_passes(scope, name):
     app = opened(
         scope, name, second_text=SECOND, order="3-2-4-1", site="encoder.layers.1.query_attn"
     )
-    if name in LACKS:  # it opens on a section that does without the text
+    if name in LACKS:  # it opens on a section that needs no text
         assert LACKS[name] in component(app, "section-reasons").json
         return
     assert (
@@ -121,7 +121,7 @@ def test_an_order_is_typed_and_a_wrong_one_refused_at_its_box(scope):
 
 
 def test_a_gesture_on_the_order_that_comes_after_another_model_does_nothing(scope):
-    """The browser may still show the controls of the model before."""
+    """The browser may still show the controls of the previous model."""
     app = opened(scope, "task")
     session, dates = app.session_state["live session"], models.load("dates", device="cpu")
     for widget in (
@@ -181,7 +181,7 @@ def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(sc
     ("3-x-1", "order must be whole numbers from 1 to 10,000, separated by hyphens"),
     ("0-1-2", "order must be whole numbers from 1 to 10,000, separated by hyphens"),
 ])  # fmt: skip
-def test_an_order_of_the_address_that_is_none_is_named_beside_its_box(scope, order, why):
+def test_an_invalid_order_in_the_address_is_named_beside_its_box(scope, order, why):
     app = opened(scope, "task", order=order, text="bad")
     assert order_of(app) == [0, 1, 2]
     assert note(app) == (

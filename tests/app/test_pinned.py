@@ -1,4 +1,4 @@
-"""A pinned run beside the current one: on every page, by the model and text that its address names, on one scale."""
+"""A pinned run beside the current one: on every page, with the model and text of its address, on one scale."""
 
 import gc
 import shutil
@@ -43,7 +43,7 @@ def opened(name: str, **asked: str) -> AppTest:
 
 
 def keys(app: AppTest) -> set[str]:
-    """The key of every browser part."""
+    """Return the key of every browser part."""
     return {element.proto.id.rpartition("-")[2] for element in app.get("bidi_component")}
 
 
@@ -113,7 +113,7 @@ def test_changes_of_the_pinned_run_compose_and_leave_the_current_run_alone() -> 
     np.testing.assert_allclose(arrays["weights"], weights, atol=1e-5)
 
 
-def test_pin_and_unpin_go_by_the_address() -> None:
+def test_pin_and_unpin_change_the_address() -> None:
     app = opened("attention", similarity="cosine")
     session = app.session_state["of the test"]
     assert not any(key.startswith("pin ") for key in keys(app))
@@ -141,7 +141,7 @@ def test_pin_and_unpin_go_by_the_address() -> None:
     assert session is not None
 
 
-def test_nothing_of_a_pinned_run_is_left_to_the_next() -> None:
+def test_nothing_of_a_pinned_run_is_left_for_the_next() -> None:
     app = app_at("compare", checkpoint="gpt", text="The boy slept.")
     before = {"checkpoint": ["bert"], "text": ["The dog was happy."], "masked": ["2"]}
     with in_session(app):
@@ -174,7 +174,7 @@ def test_swap_exchanges_both_runs() -> None:
         ({"pin.checkpoint": "dates", "pin.source": "日本語のテキスト" * 300}, "token"),
     ],
 )
-def test_a_pinned_run_that_cannot_be_shown_is_said_and_the_page_stays(asked, why) -> None:
+def test_a_pinned_run_that_cannot_be_shown_is_reported_and_the_page_stays(asked, why) -> None:
     app = opened("attention", **asked)
     note = said(app, "note pin")
     assert note["look"] == "note bad"
@@ -221,7 +221,7 @@ def test_a_pinned_model_that_takes_long_shows_its_progress_beside_the_page(
     assert "opening-pinned progress" not in keys_of(app)
 
 
-def test_back_to_a_pinned_model_that_takes_long_leaves_nothing_of_the_one_before(
+def test_back_to_a_slow_pinned_model_leaves_nothing_of_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = shutil.copytree(models.opening.shipped_folder() / "dates", tmp_path / "slow")
@@ -245,7 +245,7 @@ def test_back_to_a_pinned_model_that_takes_long_leaves_nothing_of_the_one_before
 
 
 def keys_of(app: AppTest) -> set[str]:
-    """The keys, those with a hyphen in full."""
+    """Return the keys, those with a hyphen in full."""
     ids = [element.proto.id for element in app.get("bidi_component")]
     return keys(app) | {
         "opening-pinned progress" for one in ids if one.endswith("opening-pinned progress")
@@ -272,7 +272,7 @@ def test_a_fixed_pinned_text_is_not_run_or_drawn_again_at_a_key(
     app = opened(name, **PINNED)
     session: live.LiveSession = app.session_state["of the test"]
     drawn = {text: session.answer(text, "") for text in ("I like.", "I like cats very much.")}
-    session.pinned_pictures = None  # as after the page was left
+    session.pinned_pictures = None  # as if the page had been left
     again = {text: session.answer(text, "") for text in drawn}
     assert drawn == again  # drawn once or anew
     assert any(key.startswith("pin ") for key in drawn["I like."])
@@ -285,7 +285,7 @@ def test_a_fixed_pinned_text_is_not_run_or_drawn_again_at_a_key(
 
 
 def test_a_closed_page_holds_no_pinned_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "cache_store", ByteCache(1))  # keeps nothing
+    monkeypatch.setattr(store, "cache_store", ByteCache(1))  # caches nothing
     traces = []
     beside = pinned.Pinned.beside
 
@@ -306,7 +306,7 @@ def test_a_closed_page_holds_no_pinned_run(monkeypatch: pytest.MonkeyPatch) -> N
     assert "pin layer" in session.answer("I like.", "")
 
 
-def test_a_model_of_another_kind_of_picture_is_said() -> None:
+def test_a_pinned_model_with_another_kind_of_picture_is_mentioned() -> None:
     app = opened("attention", **{"pin.checkpoint": "eng-fra-rnn", "pin.source": "I like dogs."})
     assert "cannot be compared" in prose(app)
     assert "head" in keys(app)

@@ -20,7 +20,7 @@ from viz_app.views.positions import page as positions
 from viz_app.views.positions import text as say
 
 OWN = {"positions-table": say.TABLE_NAMES[say.OWN_TABLE]}
-# section → what its address says, if a scale in it follows from the numbers, and the names of its columns
+# section → its parameters, whether a scale in it depends on the numbers, and the names of its columns
 POSITIONS = {
     "Shuffle test": ({}, False, []), "Curves": (OWN, True, ["Curves", "Wavelengths"]),
     "Map": (OWN, True, ["Table", "Similarity", "By distance"]),
@@ -36,8 +36,8 @@ def opened(name: str, **asked: str) -> AppTest:
 
 
 def pictures(app: AppTest) -> dict[str, Any]:
-    """Every picture by its key, the header of a component's payload or the specification of a chart. An Altair chart has no key
-    on the page: they are counted, those of the current run first."""
+    """Return every picture by its key: the header of a component's payload or the specification of a chart. Altair charts have no key
+    on the page, so they are counted, those of the current run first."""
     found = {}
     for element in app.get("bidi_component"):
         if element.proto.bytes:
@@ -46,19 +46,21 @@ def pictures(app: AppTest) -> dict[str, Any]:
         found[key_of(element.proto.id)] = json.loads(element.proto.spec)
     specs = [json.loads(element.proto.spec) for element in app.get("vega_lite_chart")]
     is_pinned = any(text.value.startswith("Pinned run") for text in app.text)
-    n = (len(specs) + 1) // 2 if is_pinned else len(specs)  # one may be the current run's alone
+    n = (
+        (len(specs) + 1) // 2 if is_pinned else len(specs)
+    )  # the last may belong to the current run alone
     for i, spec in enumerate(specs):
         found[f"chart {i}" if i < n else f"pin chart {i - n}"] = spec
     return found
 
 
 def key_of(identity: str) -> str:
-    """The key at the end of an element's id, after its kind and a hash without hyphens."""
+    """Return the key at the end of an element's id, after its kind and a hash without hyphens."""
     return identity.split("-", 2)[2]
 
 
 def pairs(app: AppTest) -> dict[str, tuple[Any, Any]]:
-    """The pictures of both runs, by their key."""
+    """Return the pictures of both runs, by their key."""
     found = pictures(app)
     return {key: (found[key], found[f"pin {key}"]) for key in found if f"pin {key}" in found}
 
@@ -66,14 +68,14 @@ def pairs(app: AppTest) -> dict[str, tuple[Any, Any]]:
 def pairs_of_columns(
     names: list[str], open_page: Callable[..., AppTest]
 ) -> dict[str, tuple[Any, Any]]:
-    """The pictures of both runs in every column; of named columns one is on the page at a time."""
+    """Return the pictures of both runs in every column; of named columns one is on the page at a time."""
     found: dict[str, tuple[Any, Any]] = {}
     for i in range(max(1, len(names))):
         app = open_page(**{"beside-pin": str(i)} if i else {})
         assert "✗" not in prose(app)
         choices = [list(group.options) for group in app.get("button_group")]
         assert choices.count(names) == bool(names)
-        n = sum(key.startswith("chart") for key in found)  # charts are counted on each page
+        n = sum(key.startswith("chart") for key in found)  # charts are counted per page
         new = {
             f"chart {n + int(key[6:])}" if key.startswith("chart") else key: both
             for key, both in pairs(app).items()
@@ -84,7 +86,7 @@ def pairs_of_columns(
 
 
 def scales(picture: Any) -> list[Any]:
-    """All ends of scales that a picture states, in their order."""
+    """Return all ends of scales that a picture states, in order."""
     return list(_ends(picture))
 
 
@@ -102,7 +104,7 @@ def _ends(part: Any) -> Iterator[Any]:
 
 
 def same_scales(alone: list[AppTest], found: dict[str, tuple[Any, Any]], follows: bool) -> None:
-    """Each picture that both runs have is on one scale; and where scales follow from numbers, one was not so by itself."""
+    """Assert that each picture of both runs is on one scale, and, if scales follow from numbers, that one differed when alone."""
     assert found
     for key, (current, pinned) in found.items():
         assert scales(current) == scales(pinned), key
@@ -113,7 +115,7 @@ def same_scales(alone: list[AppTest], found: dict[str, tuple[Any, Any]], follows
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Small models with random weights: by their positions, and two with rotary ones."""
+    """Small models with random weights: one for each kind of positions, and two with rotary ones."""
     root = tmp_path_factory.mktemp("pinned")
     for kind in ("learned", "none"):
         model = random_model(vocab_size=9, n_encoder_layers=2, positions=kind)
@@ -156,7 +158,9 @@ def test_rotations_of_both_runs_are_on_one_scale(folders: dict[str, Path]) -> No
 
 
 @pytest.mark.parametrize("section", positions.POSITIONS_SECTIONS)
-def test_positions_stand_beside_a_model_without_any(folders: dict[str, Path], section: str) -> None:
+def test_positions_are_shown_beside_a_model_without_any(
+    folders: dict[str, Path], section: str
+) -> None:
     asked = {"checkpoint": str(folders["learned"]), "source": "abcde", **OWN}
     app = opened(
         "positions",

@@ -35,7 +35,7 @@ KINDS = ["sinusoidal", "learned", "none"]
 
 
 def write(folder: Path, **changes) -> Path:
-    """A checkpoint of a small model with random weights, to be looked at only."""
+    """Save a checkpoint of a small model with random weights, to be looked at only."""
     model = random_model(vocab_size=9, n_encoder_layers=2, **changes)
     save_checkpoint(folder, model, Reversal().tokenizer, {"step": 0, "task": "reversal"})
     return folder
@@ -52,7 +52,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def page(
     folder: Path | str, source: str = TEXT, at: AppTest | None = None, **params: str
 ) -> AppTest:
-    """The page after a first run, with its controls set as a link would set them."""
+    """Open the page for a first run, with its controls set as a link would set them."""
     at = AppTest.from_file(str(APP), default_timeout=PATIENCE) if at is None else at
     at._page_hash = calc_hash("positions")
     at.query_params["checkpoint"], at.query_params["source"] = str(folder), source
@@ -65,7 +65,7 @@ def page(
 
 @pytest.mark.parametrize("section", POSITIONS_SECTIONS)
 @pytest.mark.parametrize("kind", [*KINDS, "pre"])
-def test_every_section_stands_for_every_kind_of_model(folders, kind, section):
+def test_every_section_renders_for_every_kind_of_model(folders, kind, section):
     at = page(folders[kind], section=section)
     assert "✗" not in prose(at)
     has_nothing = section in ("Rotation", "Grid of patches")
@@ -97,8 +97,8 @@ def test_the_shuffle_test_on_the_page_is_the_models(folders, how):
     assert bare.largest.max() < 1e-4
 
 
-def test_each_map_is_what_its_title_says_where_positions_are_switched_off(folders):
-    """The map "With positions" was once that of the run on the screen, which had none."""
+def test_each_map_matches_its_title_when_positions_are_switched_off(folders):
+    """Once, the map "With positions" was that of the run on the screen, which had none."""
     own = page(folders["sinusoidal"], order="reversed")
     off = AppTest.from_file(str(APP), default_timeout=PATIENCE)
     off.query_params["positions"] = "false"
@@ -129,7 +129,7 @@ def test_one_token_has_no_order(folders):
     assert "Nothing can be reordered" in prose(page(folders["sinusoidal"], source="a"))
 
 
-def test_the_model_may_write_from_the_reordered_tokens(folders):
+def test_the_model_can_translate_the_reordered_tokens(folders):
     at = page(folders["sinusoidal"], write="true")
     told = [
         json.loads(p.proto.json) for p in at.get("bidi_component") if "positions" in p.proto.json
@@ -171,10 +171,10 @@ def test_learned_curves_have_no_wavelength(folders):
 
 
 def test_fewer_dimensions_than_are_drawn(folders, monkeypatch):
-    """d_model is turned down while dimension 24 is drawn."""
+    """d_model is reduced while dimension 24 is drawn."""
     monkeypatch.setattr(
         "models.opening.shipped_folder", lambda: folders["sinusoidal"].parent
-    )  # a name can be run again
+    )  # so that the page can be run again by its name
     at = page("sinusoidal", section="Curves")
     assert at.multiselect(key="positions-dims").value == [0, 1, 8, 16, 24]
     at.select_slider(key="positions-d_model").set_value(8).run()
@@ -234,7 +234,7 @@ def test_wavelengths_beyond_every_text_are_not_drawn():
     assert "are not drawn" in say.wavelengths_sentence(waves, 100)
 
 
-def test_a_signed_map_is_centred_on_nothing():
+def test_a_signed_map_is_centred_on_zero():
     figure = draw.heatmap(torch.tensor([[-3.0, 1.0]]), LIGHT, "t", ("row", "column"))
     assert (figure.data[0].zmin, figure.data[0].zmax) == (-3, 3)
     scale = dict(figure.data[0].colorscale)
@@ -242,8 +242,8 @@ def test_a_signed_map_is_centred_on_nothing():
     assert (scale[0.0], scale[1.0]) == (LIGHT.opposite, LIGHT.accent)
 
 
-def test_looks_are_the_themes():
-    """The same colours as in the app's settings."""
+def test_looks_follow_the_themes():
+    """Their colours are those of the app's settings."""
     from toml_files import tomllib
 
     themes = tomllib.loads((APP.parent / ".streamlit" / "config.toml").read_text())["theme"]
@@ -270,7 +270,7 @@ def test_the_page_says_how_this_model_knows_the_order(model, said, unsaid):
 
 
 def test_only_attention_without_a_mask_is_blind_to_order():
-    """What the page says of attention by itself: reordered tokens give reordered vectors, but not under look-ahead."""
+    """As the page says of attention alone, reordered tokens give reordered vectors, but not under look-ahead."""
     assert "Attention alone ignores order." in positions_answer(random_model())
     layer = random_model(positions="none").encoder.layers[0].self_attn
     x, order = (
@@ -309,7 +309,7 @@ def test_an_rnn_says_which_states_moved(both):
 
 
 def test_a_rotation_is_there_for_the_paper_and_no_matrix_at_all_for_two_sines():
-    """Not only at PE(0), which is zeros: without it the best matrix misses by nearly as much."""
+    """PE(0), which is zeros, is not the only reason: without it the best matrix misses by nearly as much."""
     table = formula_table("sin-sin", 261, 64).numpy()
     missed = []
     for start in (0, 1):
@@ -351,7 +351,7 @@ def test_the_doubled_exponent_leaves_every_text_from_the_pair_that_is_named():
 @pytest.mark.parametrize(("changes", "said"), [
     ({}, "the same numbers"), ({"norm": "pre"}, "LayerNorm comes between"), ({"positions": "none"}, "this model itself adds no p"),
 ])  # fmt: skip
-def test_whose_the_products_are_is_said(changes, said):
+def test_the_model_of_the_products_is_named(changes, said):
     found = adding.products_title(random_model(**changes).config, "Encoder layer 1, head 1")
     assert found.startswith("Both through W_Q of encoder layer 1, head 1, without its bias")
     assert found.endswith((said, f"{said})", f"(in this model {said})"))

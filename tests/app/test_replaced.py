@@ -1,5 +1,5 @@
-"""Weights replaced while the app runs, at the same step, in the same folder, with files of the same size and time: what every
-page shows is then the new weights' own, computed here by models alone."""
+"""Weights replaced while the app runs, at the same step, in the same folder, with files of the same size and time: every page
+then shows the numbers of the new weights, recomputed here with `models` alone."""
 
 import json
 import os
@@ -40,8 +40,8 @@ CROSS, SELF = "decoder.layers.1.cross_attn", "decoder.layers.0.self_attn"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of "dates", to be replaced, where only it and an RNN with Bahdanau's alignment are shipped. No checksum is in
-    its record, so that no other file has to change with the weights."""
+    """The folder of "dates", to be replaced; only it and an RNN with Bahdanau's alignment are shipped. Its record has no
+    checksums, so that no other file has to change with the weights."""
     for name in ("dates", "dates-bahdanau"):
         shutil.copytree(shipped_folder() / name, tmp_path / name)
     record = json.loads((tmp_path / "dates" / "training.json").read_text())
@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def replace_weights(path: Path) -> None:
-    """Other weights of the same step in a file of the same size and the same time of change, put in its place."""
+    """Replace a file by other weights of the same step, with the same size and modification time."""
     before = path.stat()
     with safe_open(path, "pt") as file:
         state, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118 (not a dict)
@@ -73,7 +73,7 @@ def opened(address: str, **params: str) -> AppTest:
     return app_at(address, **{"checkpoint": "dates", **texts, **head, **params})
 
 
-# What each page shows, read from what is sent to it, and the same by models alone.
+# What each page shows, read from the data sent to it, and the same computed with models alone.
 
 
 def shown_head(app: AppTest) -> np.ndarray:
@@ -219,7 +219,7 @@ def answers(scope: models.Scope) -> np.ndarray:
 
 @dataclass(frozen=True)
 class View:
-    """A page, what it is opened with, what stands on it, and what models say should."""
+    """A page, its parameters, what it shows, and what it should show by `models`."""
 
     address: str
     params: dict[str, str]
@@ -251,7 +251,7 @@ VIEWS = {
 
 
 def same(shown: np.ndarray, expected: np.ndarray) -> None:
-    """Numbers up to rounding, texts to the letter."""
+    """Return whether both are the same: numbers up to rounding, texts to the letter."""
     if expected.dtype.kind == "U":
         np.testing.assert_array_equal(shown, expected)
     else:
@@ -259,9 +259,7 @@ def same(shown: np.ndarray, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_page_shows_the_numbers_of_the_weights_that_are_there_now(
-    folder: Path, name: str
-) -> None:
+def test_a_page_shows_the_numbers_of_the_current_weights(folder: Path, name: str) -> None:
     view = VIEWS[name]
     app, other = opened(view.address, **view.params), opened(view.address, **view.params)
     before = view.expected(models.load(folder, device="cpu"))
@@ -279,7 +277,7 @@ def test_a_page_shows_the_numbers_of_the_weights_that_are_there_now(
 
 def test_every_page_is_among_them() -> None:
     addresses = {view.address or "attention" for view in VIEWS.values()}
-    # which show no number that weights made
+    # which show no number computed from weights
     assert addresses | {"models", "lessons", "train"} == set(PAGES)
 
 
@@ -294,7 +292,7 @@ def test_only_the_snapshot_may_be_replaced(folder: Path) -> None:
 
 
 def test_a_run_saves_into_the_checkpoint_that_is_watched(folder: Path) -> None:
-    """As a validation does: every page run then shows the new weights, and a sealed checkpoint stays whole."""
+    """It saves as after a validation: every page then shows the new weights, and a sealed checkpoint stays valid."""
     seal(folder)
     app = opened("")
     for step in (4001, 4002):
@@ -313,7 +311,7 @@ def test_a_run_saves_into_the_checkpoint_that_is_watched(folder: Path) -> None:
             same(shown_head(app), before)
 
 
-def test_weights_exchanged_in_a_sealed_checkpoint_are_not_shown_until_it_is_sealed_anew(
+def test_weights_replaced_in_a_sealed_checkpoint_are_not_shown_until_it_is_sealed_again(
     folder: Path,
 ) -> None:
     seal(folder)
@@ -344,7 +342,7 @@ def test_a_file_written_in_place_is_noticed_though_its_time_is_set_back(folder: 
     assert cache.scope("dates").fingerprint != before.fingerprint
 
 
-def test_a_record_that_is_written_anew_is_read_anew(folder: Path) -> None:
+def test_a_rewritten_record_is_read_again(folder: Path) -> None:
     before = cache.scope(str(folder))
     add_to_record(folder, licence="mine")
     now = cache.scope(str(folder))
@@ -381,7 +379,7 @@ def test_two_folders_with_the_same_weights_share_what_is_computed(
     assert changed(two, trace, similarity="dot") is changed(one, trace, similarity="dot")
 
 
-def test_while_one_types_no_old_weights_answer(folder: Path) -> None:
+def test_old_weights_do_not_answer_while_typing(folder: Path) -> None:
     app = opened("", target="")
     session = app.session_state["live session"]
     assert unpack(session.edit("4 May 2019", ""))[1]

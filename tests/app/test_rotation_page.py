@@ -1,4 +1,4 @@
-"""The sections Rotation and Score by distance of the page Positions, of models with rotary positions and of others."""
+"""The sections Rotation and Score by distance of the page Positions, for models with rotary positions and others."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def opened(folder: Path, section: str, **params: str) -> AppTest:
 
 
 def scores_of(site: AttentionSite, head: int) -> np.ndarray:
-    """q·k/√d, (query, key)."""
+    """Return q·k/√d, (query, key)."""
     key_head = head * site.k.shape[1] // site.n_heads
     return (site.q[0, head] @ site.k[0, key_head].T / site.d_head**0.5).numpy()
 
 
 def by_formula(site: AttentionSite, head: int, query: int, key: int) -> torch.Tensor:
-    """The score of one query and key at each distance: the angle of each pair by the formula, as complex numbers."""
+    """Return the score of one query and key at each distance: the angle of each pair by the formula, as complex numbers."""
     pairs = 2 if site.d_head == 16 else 5
     q, k = (
         site.q[0, head, query].double(),
@@ -86,7 +86,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", ROTARY)
-def test_the_rotation_is_shown_and_borne_out(folders: dict[str, Path], name: str) -> None:
+def test_the_rotation_is_shown_and_confirmed(folders: dict[str, Path], name: str) -> None:
     said = prose(opened(folders[name], "Rotation"))
     assert "✗" not in said
     assert "the model rotates by these angles" in said
@@ -193,7 +193,7 @@ def test_typing_draws_the_scores_of_the_new_text_over_the_socket(
         )
 
 
-def test_a_click_on_a_token_carries_another_pair(folders: dict[str, Path]) -> None:
+def test_a_click_on_a_token_chooses_another_pair(folders: dict[str, Path]) -> None:
     site = list(models.load(folders["LlamaForCausalLM"]).run(IDS).attention.values())[1]
     app = opened(folders["LlamaForCausalLM"], "Score by distance", site=site.name, head="4")
     header, arrays = picture(app, "choice")
@@ -218,7 +218,7 @@ def test_a_click_on_a_token_carries_another_pair(folders: dict[str, Path]) -> No
     assert picture(app, "positions-carried")[0]["marked"] == 0
 
 
-def test_a_model_that_turns_nothing_says_so_and_has_scores_by_distance(
+def test_a_model_without_rotation_says_so_and_has_scores_by_distance(
     folders: dict[str, Path],
 ) -> None:
     assert "No rotary positions were found" in prose(opened(folders["GPT2LMHeadModel"], "Rotation"))
@@ -247,7 +247,7 @@ def test_every_pair_is_counted_at_its_distance(folders: dict[str, Path], back_on
 
 
 @pytest.mark.parametrize("name", ROTARY)
-def test_one_query_and_key_carried_to_each_distance(folders: dict[str, Path], name: str) -> None:
+def test_one_query_and_key_at_each_distance(folders: dict[str, Path], name: str) -> None:
     scope = models.load(folders[name])
     site = list(scope.run(IDS).attention.values())[1]
     rotation, head, query, key = scope.model.rotation(7), site.n_heads - 1, 5, 2
@@ -297,7 +297,7 @@ def test_files_hold_the_numbers_of_the_pictures(folders: dict[str, Path]) -> Non
     assert len(next(csv.reader(io.StringIO(files.distances_csv(found, None))))) == 5
 
 
-def test_the_scores_of_one_pair_say_which_pair_it_is(folders: dict[str, Path]) -> None:
+def test_the_scores_of_one_pair_name_the_pair(folders: dict[str, Path]) -> None:
     scope = models.load(folders["GPTNeoXForCausalLM"])
     run = CurrentRun(scope, scope.run(IDS))
     site, tokens = next(iter(run.trace.attention)), labels(run.trace.streams["text"])

@@ -1,5 +1,5 @@
-"""This run minus the pinned one on every page that offers it: 0 of a run by itself, the other way round when the sides are swapped,
-and a sentence where it is not defined."""
+"""This run minus the pinned one on every page that offers it: 0 for a run and itself, negated when the sides are swapped, and a
+sentence where it is not defined."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from viz_app.views.run_difference import (
 SECTION = "positions-section"
 CATS, DOGS = {"source": "I like cats."}, {"source": "I like dogs."}
 HEAD = {"site": "decoder.layers.2.cross_attn", "head": "3"}
-# what is shown → page, and what else its address says
+# the quantity → its page, and the other parameters of its address
 PLACES: dict[str, tuple[str, dict[str, str]]] = {
     "residual stream": ("layer", HEAD),
     "shuffle test": ("positions", {SECTION: "Shuffle test"} | HEAD),
@@ -165,7 +165,7 @@ def test_the_second_text_is_named_where_its_weights_are_subtracted() -> None:
         assert facts_of(header)["source"] == "She reads a book."
 
 
-def test_a_sampled_difference_says_how_its_tokens_came_about() -> None:
+def test_a_sampled_difference_says_how_its_tokens_were_chosen() -> None:
     forced = {"force": "1:1182", "pin.force": "1:1182"}
     how = {"decoding-how": "sampling", "decoding-temperature": "2.0", "decoding-seed": "3"}
     app = opened("decoding", CATS, CATS, **how, **forced)
@@ -185,7 +185,7 @@ def test_a_sampled_difference_says_how_its_tokens_came_about() -> None:
 
 
 def test_only_the_same_head_is_subtracted() -> None:
-    """The one attention of dates-attn is in no numbered layer; both models write the same tokens."""
+    """The only attention of dates-attn is in no numbered layer; both models write the same tokens."""
     beside = {"checkpoint": "dates", "pin.checkpoint": "dates-attn", "site": HEAD["site"]}
     app = opened("decoding", {"source": "15 May 2024"}, {}, **beside)
     ((header, _),) = drawn(app)
@@ -201,7 +201,9 @@ def test_only_the_same_head_is_subtracted() -> None:
         ("scores by distance", {"pin.checkpoint": "dates-self-attn"}),
     ],
 )
-def test_what_the_pinned_model_lacks_is_not_lent_to_it(name: str, more: dict[str, str]) -> None:
+def test_parts_that_the_pinned_model_lacks_are_not_taken_from_this_run(
+    name: str, more: dict[str, str]
+) -> None:
     both = {"checkpoint": "dates", "pin.checkpoint": "dates", "site": "encoder.layers.1.self_attn"}
     app = opened(name, {"source": "15 May 2024"}, {}, **(both | more))
     assert not drawn(app)
@@ -209,7 +211,7 @@ def test_what_the_pinned_model_lacks_is_not_lent_to_it(name: str, more: dict[str
 
 
 @pytest.mark.parametrize("name", ["residual stream", "masks", "decoding", "scores by distance"])
-def test_runs_of_other_lengths_have_no_difference_and_say_why(name: str) -> None:
+def test_runs_of_different_lengths_have_no_difference_and_say_why(name: str) -> None:
     app = opened(name, CATS, {"source": "I like cats and big dogs."})
     assert not drawn(app)
     assert "in the pinned run" in note(app)
@@ -221,7 +223,7 @@ def test_a_model_of_another_family_has_no_difference() -> None:
     assert drawn(app) or note(app)
 
 
-def test_the_switch_is_offered_only_where_there_is_a_difference() -> None:
+def test_the_switch_is_offered_only_if_there_is_a_difference() -> None:
     assert declared_parameters()["difference"].default is False
     for page, there in (("masks", True), ("attention", False)):
         app = app_at(page, **{"checkpoint": "eng-fra", "pin.checkpoint": "eng-fra", **CATS})
@@ -242,7 +244,7 @@ def test_the_most_probable_columns_of_either_run_are_drawn() -> None:
     np.testing.assert_allclose(arrays["states"], [[-0.8, 0.6]], atol=1e-6)
 
 
-def test_widths_that_differ_are_said() -> None:
+def test_different_widths_are_mentioned() -> None:
     drawn = differences([quantity([[1.0, 2.0]])], [quantity([[1.0, 2.0, 3.0]])])
     assert list(drawn) == [DIFFERENCE_NOTE]
     (_, line), *_ = drawn[DIFFERENCE_NOTE]["rows"]
@@ -261,7 +263,7 @@ def test_one_of_two_pictures_is_drawn_where_the_other_has_no_difference() -> Non
     )
 
 
-def test_a_row_with_another_token_in_each_run_says_which_is_whose() -> None:
+def test_a_row_with_different_tokens_names_the_run_of_each() -> None:
     first = quantity([[1.0], [2.0]])
     second = replace(first, rows=[Label("0"), Label("x")])
     header, _ = unpack(differences([first], [second])[KEYS[0]])
@@ -270,14 +272,14 @@ def test_a_row_with_another_token_in_each_run_says_which_is_whose() -> None:
 
 
 @pytest.mark.parametrize(("weights", "is_said"), [("a", False), ("b", True)])
-def test_models_that_learned_apart_are_said_to_have(weights: str, is_said: bool) -> None:
+def test_models_trained_separately_are_said_to_be(weights: str, is_said: bool) -> None:
     first = quantity([[1.0]], weights="a", note="They learned apart.")
     second = replace(first, values=torch.tensor([[2.0]]), weights=weights)
     note = differences([first], [second])[DIFFERENCE_NOTE]
     assert (["line", first.note] in [[*row] for row in note["rows"]]) == is_said
 
 
-def test_a_difference_is_not_said_to_be_none() -> None:
+def test_a_small_difference_is_not_called_none() -> None:
     name = EQUAL.format("the numbers")
     for second, is_equal in (
         ([[1.0, 2.0]], True),
@@ -296,7 +298,7 @@ def test_the_columns_are_named_and_a_numbered_vector_may_be_long() -> None:
 
 
 def test_the_angles_of_two_rotations_are_subtracted(tmp_path: Path) -> None:
-    """Of two models whose pairs turn at other speeds, by the formula; of a model with itself 0."""
+    """The difference of two models whose pairs rotate at different speeds follows the formula; for a model and itself it is 0."""
     runs = []
     for base in (10_000.0, 500.0):
         case = BY_NAME["LlamaForCausalLM"]

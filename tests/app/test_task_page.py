@@ -1,4 +1,4 @@
-"""The Task page through the entry file: a link shows its position and its head, and what the URL says unfit shows the default."""
+"""The page Task through the entry file: a link shows its position and its head, and invalid parameters show the default."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
     assert f"{purpose} Held-out exact match 100 % over 2,000 cases." in prose(app)
 
 
-def test_another_head_is_chosen_here_and_stands_in_the_url(trace: models.Trace) -> None:
+def test_another_head_is_chosen_here_and_is_in_the_url(trace: models.Trace) -> None:
     app = opened(task_position="5", site=CROSS, head="0")
     with_key(app.button_group, "which-head").set_value(3).run()
     _, arrays = picture(app, "answers")
@@ -63,18 +63,18 @@ def test_another_head_is_chosen_here_and_stands_in_the_url(trace: models.Trace) 
     assert (address_of(app)["site"], address_of(app)["head"]) == ([SELF], ["2"])
 
 
-def test_of_the_encoders_heads_none_answers() -> None:
+def test_heads_of_the_encoder_are_not_offered() -> None:
     app = opened(site="encoder.layers.1.self_attn", head="1")
     kinds, layers = (with_key(app.button_group, f"which-{part}") for part in ("kind", "layer"))
     assert (kinds.value, layers.value) == ("cross", 2)
     assert (kinds.options, layers.options) == (["Decoder self", "Cross"], ["1", "2"])
     assert address_of(app)["site"] == [
         "encoder.layers.1.self_attn"
-    ]  # what is chosen elsewhere stays chosen
+    ]  # a choice made elsewhere is kept
 
 
 @pytest.mark.parametrize("value", ["", "-1", "99999", "11", "x", "3.0", "inf", "9" * 5_000])
-def test_a_position_that_is_none_gives_the_default(value: str, trace: models.Trace) -> None:
+def test_an_invalid_position_gives_the_default(value: str, trace: models.Trace) -> None:
     header, _ = picture(opened(task_position=value), "answers")
     assert header["position"] == int(trace.next_token.surprisal.argmax())
 
@@ -87,7 +87,7 @@ def test_a_shorter_text_keeps_the_choice_for_when_it_grows() -> None:
         assert header["position"] < 3 if position is None else header["position"] == position
 
 
-def test_the_explanation_stands_beside_it() -> None:
+def test_the_explanation_is_beside_it() -> None:
     assert text.SURPRISAL_NOTE.strip().splitlines()[0] in prose(opened())
 
 

@@ -1,4 +1,4 @@
-"""The page Train, without a browser: its settings, a run stepped and gone back over, two of them."""
+"""The page Train, without a browser: its settings, a run stepped forwards and back, and two runs."""
 
 import json
 import time
@@ -45,7 +45,7 @@ def click(app: AppTest, key: str) -> None:
 
 
 def stepped(app: AppTest, n: int) -> None:
-    """Take steps until the run rests at this one."""
+    """Take steps until the run is paused at this one."""
     for step in range((trained(app).run.step if trained(app).run else 0) + 1, n + 1):
         click(app, "step-button")
         deadline = time.monotonic() + 120
@@ -80,14 +80,14 @@ def test_a_bad_setting_is_named_at_its_control_and_nothing_starts() -> None:
         {"train-step": "12", "train-site": "nowhere"},
     ],
 )
-def test_an_address_asks_for_nothing_that_is_not_offered(address: dict[str, str]) -> None:
+def test_an_address_sets_only_values_that_are_offered(address: dict[str, str]) -> None:
     app = app_at("train", **address)
     assert not app.exception
     assert not app.button(key="train-start").disabled
     assert app.selectbox(key="train-task").value == "copy"
 
 
-def test_a_run_is_stepped_gone_back_over_and_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_stepped_replayed_and_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     app = app_at("train", **SIZES)
     assert text.NOTHING_TRAINED in [one.value for one in app.markdown]
     stepped(app, 3)
@@ -117,7 +117,7 @@ def test_a_run_is_stepped_gone_back_over_and_opened(monkeypatch: pytest.MonkeyPa
     run.stop()
 
 
-def test_a_run_that_comes_to_rest_between_its_buttons_and_its_picture_can_go_on(
+def test_a_run_that_pauses_between_its_buttons_and_its_picture_can_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = app_at("train", **SIZES)
@@ -158,7 +158,7 @@ def test_the_run_before_stays_beside_the_next_and_what_differs_is_named(
         assert "train-compare" not in [button.key for button in app.run().button]
     app.run()
     second, step = trained(app).run, trained(app).run.snapshots[-1]
-    with in_session(app):  # a pin that has nothing to do with either run
+    with in_session(app):  # a pin that belongs to neither run
         pinned.pin_address({"checkpoint": ["dates"], "source": ["3 May"], "similarity": ["dot"]})
     click(app, "compare")
     values = app.session_state["url"].values

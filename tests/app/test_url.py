@@ -1,4 +1,4 @@
-"""One way into the URL and out of it: any value of any parameter shows a page, and never an error; what is chosen comes back."""
+"""Reading and writing the URL: any value of any parameter shows a page, never an error; choices are restored."""
 
 import functools
 import json
@@ -49,7 +49,7 @@ def opened(page: str, **params: str | list[str]) -> AppTest:
 
 
 def widgets(app: AppTest) -> dict[str, object]:
-    """What the widgets that show a parameter say, by its name."""
+    """Return the values of the widgets that show a parameter, by its name."""
     kinds = "text_area selectbox number_input slider select_slider multiselect toggle button_group".split()
     found = {element.key: element.value for kind in kinds for element in app.get(kind)}
     return {name: value for name, value in found.items() if name in declared_parameters()}
@@ -60,7 +60,7 @@ def steps(app: AppTest) -> int:
 
 
 def hundreds() -> list[str]:
-    """Texts of every sort, the same each time."""
+    """Return texts of every sort, the same each time."""
     rng = random.Random(0)
     signs = string.printable + "àéß漢字مر😀\u202e\u200d\ud83d\udc00\x00\u0301²٣"
     drawn = ["".join(rng.choices(signs, k=rng.randrange(1, 40))) for _ in range(200)]
@@ -92,14 +92,16 @@ def test_a_value_from_the_url_is_one_of_its_type_or_the_default(parameter: Param
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
-def test_what_is_said_more_than_once_is_unfit_but_for_several(parameter: Parameter) -> None:
+def test_a_repeated_parameter_is_invalid_unless_it_takes_several_values(
+    parameter: Parameter,
+) -> None:
     assert parameter.from_url(["3", "4"]) == (
         (3, 4) if isinstance(parameter, Several) else parameter.default
     )
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
-def test_what_stands_in_the_url_is_read_from_it(parameter: Parameter) -> None:
+def test_values_in_the_url_are_read(parameter: Parameter) -> None:
     fitting = [
         "f1.2_a0.1",
         "2:4,3:6",
@@ -124,7 +126,7 @@ def test_what_stands_in_the_url_is_read_from_it(parameter: Parameter) -> None:
     assert parameter.in_url(parameter.default) == []
 
 
-def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_of_parameters_enforce_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Parameter, "_declared", {})
     number, some, mean = (
         Whole("a-number"),
@@ -167,7 +169,7 @@ def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) 
             one.parse(texts)
 
 
-def test_a_name_is_one_parameters() -> None:
+def test_a_name_belongs_to_one_parameter() -> None:
     with pytest.raises(ValueError, match="'head' is declared twice"):
         Text("head")
     assert declared_parameters()["head"] is FOCUS_HEAD
@@ -192,10 +194,14 @@ def test_texts_have_whole_characters() -> None:
 
 @pytest.mark.parametrize(("page", "section"), VIEWS)
 @pytest.mark.parametrize(
-    ("value", "first", "step"),  # half at a time of what is long: Streamlit reads no longer address
+    (
+        "value",
+        "first",
+        "step",
+    ),  # half of the long ones at a time, since Streamlit reads no longer address
     [("", 0, 1), ("inf", 0, 1), *(("9" * 5_000, n, 2) for n in range(2))],
 )
-def test_a_page_of_which_everything_is_asked_wrongly_stands_as_for_a_newcomer(
+def test_a_page_with_only_invalid_parameters_looks_as_for_a_newcomer(
     page: str, section: dict[str, str], value: str, first: int, step: int
 ) -> None:
     names = list(declared_parameters())[first::step]
@@ -219,7 +225,7 @@ def test_a_page_of_which_everything_is_asked_wrongly_stands_as_for_a_newcomer(
 
 
 def free(app: AppTest) -> dict[str, object]:
-    """What may be any text, and none."""
+    """Return the parameters that accept any text."""
     return {
         name: value
         for name, value in widgets(app).items()
@@ -257,7 +263,7 @@ BEHIND = [
 @pytest.mark.parametrize(
     ("page", "name", "value", "section"), [(*named, {}) for named in NAMED] + BEHIND
 )
-def test_what_a_widget_cannot_read_gives_the_default_and_leaves_the_url(
+def test_a_value_that_a_widget_cannot_read_gives_the_default_and_leaves_the_url(
     page: str, name: str, value: str | list[str], section: dict[str, str]
 ) -> None:
     app = opened(page, **{name: value}, **section)
@@ -265,7 +271,7 @@ def test_what_a_widget_cannot_read_gives_the_default_and_leaves_the_url(
     assert widgets(app)[name] == fresh(page, **section)[name]
 
 
-def test_what_a_widget_can_read_is_read() -> None:
+def test_a_value_that_a_widget_can_read_is_read() -> None:
     app = opened(
         "positions",
         **{"positions-section": "Curves", "positions-length": "7", "positions-dims": ["2", "5"]},
@@ -279,7 +285,7 @@ def test_what_a_widget_can_read_is_read() -> None:
     assert (widgets(app)["decoding-seed"], widgets(app)["decoding-temperature"]) == (12, 0.5)
 
 
-def test_a_widget_that_comes_later_reads_the_url_no_worse() -> None:
+def test_a_widget_that_appears_later_ignores_invalid_values_too() -> None:
     app = opened(
         "decoding", **{"decoding-seed": "inf", "decoding-width": "", "decoding-alpha": "1e400"}
     )
@@ -292,7 +298,7 @@ def test_a_widget_that_comes_later_reads_the_url_no_worse() -> None:
 @pytest.mark.parametrize(
     "value", ["~nosuchuser", "\x00", "a" * 300, "a/" * 3_000, "\x00/dates", ""]
 )
-def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
+def test_an_impossible_name_of_a_checkpoint_is_reported(value: str) -> None:
     app = opened("", checkpoint=value)
     assert picker(app)["value"] == "eng-fra"
     assert picture(app, "head")[1]["weights"].any()
@@ -318,7 +324,7 @@ def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
     ("masks", {"decoder-mask": "no:stride"}, "decoder-mask removes a layer that this mask lacks"),
     ("", {"edits": '[{"type":"HeadScale","factor":1%s}]' % ("0" * 400)}, "edits could not be read"),
 ])  # fmt: skip
-def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(
+def test_invalid_parameters_are_mentioned_until_something_is_chosen(
     page: str, asked: dict, why: str
 ) -> None:
     app = opened(page, **asked)
@@ -334,7 +340,7 @@ def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(
 @pytest.mark.parametrize(
     ("force", "part"), [("0:5,2:14", "0:5"), ("2:14,3:x", "3:x"), ("2:14,3:" + "9" * 90, "3:999")]
 )
-def test_a_part_of_forced_tokens_that_is_left_out_is_named(force: str, part: str) -> None:
+def test_forced_tokens_that_are_left_out_are_named(force: str, part: str) -> None:
     app = opened("decoding", force=force)
     assert app.session_state["live session"].shown.spec.forced == ((1, 14),)
     told = said(app, "note address")["rows"][0][1]
@@ -346,13 +352,13 @@ def test_a_part_of_forced_tokens_that_is_left_out_is_named(force: str, part: str
     assert not [p for p in whole.get("bidi_component") if p.proto.id.endswith("-note address")]
 
 
-def test_of_too_many_forced_tokens_the_limit_is_told() -> None:
+def test_for_too_many_forced_tokens_the_limit_is_named() -> None:
     app = opened("decoding", force=",".join(["2:14"] * (MAX_PAIRS + 1)))
     told = said(app, "note address")["rows"][0][1]
     assert f"force must have at most {MAX_PAIRS} parts" in told
 
 
-def test_an_address_that_asks_for_what_is_there_is_not_spoken_of() -> None:
+def test_a_valid_address_is_not_mentioned() -> None:
     app = opened(
         "",
         site="decoder.layers.0.self_attn",
@@ -364,13 +370,13 @@ def test_an_address_that_asks_for_what_is_there_is_not_spoken_of() -> None:
     assert not [
         part for part in app.get("bidi_component") if part.proto.id.endswith("-note address")
     ]
-    pick_model(app, "dates-bahdanau")  # which has no such site: nobody asked for that
+    pick_model(app, "dates-bahdanau")  # which has no such site, but no link asked for it
     assert not [
         part for part in app.get("bidi_component") if part.proto.id.endswith("-note address")
     ]
 
 
-# --- out of a session and into another
+# --- from one session to another
 
 
 CHOSEN = [
@@ -384,7 +390,7 @@ CHOSEN = [
 
 
 @pytest.mark.parametrize(("page", "asked"), CHOSEN, ids=[page for page, _ in CHOSEN])
-def test_what_is_asked_for_stands_in_the_url_and_shows_the_same_again(
+def test_choices_are_in_the_url_and_show_the_same_again(
     page: str, asked: dict[str, str | list[str]]
 ) -> None:
     app = opened(page, **asked)
@@ -418,11 +424,11 @@ def test_a_deliberate_step_is_counted_once_and_typing_and_sliding_are_none() -> 
     assert steps(app) == 0
     app.text_area(key="source").set_value("4 May 1999").run()
     assert steps(app) == 0
-    pick_model(app, "dates-bahdanau")  # with it comes another site, and another text
+    pick_model(app, "dates-bahdanau")  # it brings another site, and another text
     assert steps(app) == 1
     pick_model(app, "dates")
     assert steps(app) == 2
-    app._page_hash = calc_hash("positions")  # of this Streamlit makes an entry by itself
+    app._page_hash = calc_hash("positions")  # Streamlit makes an entry of this by itself
     app.run()
     assert steps(app) == 2
     app.button_group(key="positions-section").set_value("Curves").run()
@@ -475,10 +481,10 @@ def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> Non
     assert steps(app) == count
 
 
-def test_a_rerun_with_an_older_url_is_not_led_back_by_it() -> None:
+def test_a_rerun_with_an_older_url_does_not_go_back_to_it() -> None:
     app = opened("", site="decoder.layers.0.self_attn", head="1")
     for source in ("4 May 1999", "5 May 1999"):
-        # as a browser says it that asked before it was told
+        # as sent by a browser that asked before it got the new one
         app.query_params["source"] = "3 May 1999"
         app.text_area(key="source").set_value(source).run()
         assert address_of(app)["source"] == [source]

@@ -1,4 +1,4 @@
-"""The page Train on a run of the command line: its numbers and pictures, and what cannot be done with it."""
+"""The page Train on a run of the command line: its numbers and pictures, and the actions that are disabled."""
 
 import json
 import shutil
@@ -71,7 +71,7 @@ def test_its_numbers_and_pictures_are_those_of_its_files(folder: Path) -> None:
     assert [one["step"] for one in chart["layer"][0]["data"]["values"]] == [3]
 
 
-def test_it_is_told_whether_its_process_is_there(folder: Path) -> None:
+def test_the_page_says_whether_its_process_is_running(folder: Path) -> None:
     record = json.loads((folder / "training.json").read_text())
     (folder / "training.json").write_text(json.dumps(record | {"trained_to": 6}))
     app = app_at("train")
@@ -82,7 +82,7 @@ def test_it_is_told_whether_its_process_is_there(folder: Path) -> None:
         assert text.ONLY_IN_TERMINAL in status(app)
 
 
-def test_what_cannot_be_done_with_it_is_disabled_and_says_why(folder: Path) -> None:
+def test_disabled_controls_give_the_reason(folder: Path) -> None:
     with claim_folder(folder):
         app = app_at("train")
         for key in ("train-pause", "train-step-button", "train-reset"):
@@ -96,7 +96,7 @@ def test_what_cannot_be_done_with_it_is_disabled_and_says_why(folder: Path) -> N
         assert training.watched is not None
 
 
-def test_a_run_begun_here_stands_beside_it_and_a_reset_leads_back(folder: Path) -> None:
+def test_a_run_begun_here_is_shown_beside_it_and_a_reset_leads_back(folder: Path) -> None:
     app = app_at("train", **{"train-d-model": "8", "train-n-heads": "2"})
     app.button(key="train-start").click().run()
     assert not app.exception

@@ -1,4 +1,4 @@
-"""Layer and head are chosen by one control on every page, wherever else they were chosen and however many there are."""
+"""Layer and head are chosen with one control on every page, wherever else they were chosen and however many there are."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from viz_app.views.interventions.page import INTERVENTIONS_SECTIONS
 
 APP = Path(viz_app.__file__).with_name("app.py")
 SITE, HEAD = "decoder.layers.1.self_attn", "2"
-# page → what else stands in its URL, and the parts of the control that it has
+# page → the other parameters of its URL, and the parts of the control that it has
 PAGES = {
     "inside": ({}, "kind layer head"), "task": ({}, "kind layer head"), "masks": ({}, "kind layer head"),
     "decoding": ({}, "layer head"), "positions": ({"positions-section": "Added or concatenated"}, "head"),
@@ -31,7 +31,7 @@ def opened(page: str, **params: str) -> AppTest:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_head_of_a_link_stands_in_the_control_of_every_page(page: str) -> None:
+def test_the_head_of_a_link_is_in_the_control_of_every_page(page: str) -> None:
     params, parts = PAGES[page]
     app = opened(page, site=SITE, head=HEAD, **params)
     known = {"kind": "decoder_self", "layer": 2, "head": 3}
@@ -104,7 +104,7 @@ def test_changes_that_do_not_fit_the_text_are_named_and_undone(page: str) -> Non
 
 
 @pytest.mark.parametrize("section", ["Heads", "Is attention explanation?"])
-def test_a_head_is_undone_beside_another_change_of_the_run(section: str) -> None:
+def test_a_head_edit_is_undone_beside_another_change_of_the_run(section: str) -> None:
     edits = to_text([HeadOff(Where(site=SITE, heads=(1,)))])
     app = opened("interventions", interventions_section=section, edits=edits, similarity="cosine")
     undo = [button.key for button in app.button if "undo-" in str(button.key)]
@@ -126,7 +126,7 @@ def test_every_section_of_interventions_names_an_edit_once(section: str) -> None
 
 
 @pytest.mark.parametrize("section", ["", *INTERVENTIONS_SECTIONS])
-def test_an_edit_is_named_where_a_section_shows_nothing_of_the_model(section: str) -> None:
+def test_an_edit_is_named_even_if_a_section_shows_nothing_of_the_model(section: str) -> None:
     edits = to_text([HeadOff(Where(site="encoder.layers.0.self_attn", heads=(1,)))])
     link = {"checkpoint": "bert", "text": "A dog.", "interventions-section": section}
     app = app_at("interventions", edits=edits, **link)

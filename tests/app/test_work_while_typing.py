@@ -1,4 +1,4 @@
-"""How often each page runs the model for one key, beyond the run that is shown: no pass is made that no picture shows."""
+"""The model's passes on each page for one key, beyond the run that is shown: every pass is shown in a picture."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ KNOWN_SECOND = "24 July 1969"
 
 
 def passes(address: str, query: str, patch: pytest.MonkeyPatch) -> Counter[str]:
-    """Calls of the encoder and of the decoder for one edit of the source, with nothing of it in the cache."""
+    """Return the calls of the encoder and of the decoder for one edit of the source, with nothing of it in the cache."""
     app = opened(address, query)
     session, counts = app.session_state["live session"], Counter()
     patch.setattr(store, "cache_store", ByteCache(2**29))
@@ -44,11 +44,11 @@ def _count(patch: pytest.MonkeyPatch, name: str, counts: Counter[str]) -> None:
         ("masks", "masks-second=", {}),
         # a batch of two, whose texts are known by then
         ("masks", f"masks-second={KNOWN_SECOND}", {"encode": 1, "decode": 1}),
-        # written once more with every step recorded; without a cache the run itself has read it
+        # decoded once more with every step recorded; without a cache the run itself has read it
         ("decoding", "", {"encode": 1, "decode": len("1999-05-03") + 1}),
     ],
 )
-def test_a_key_costs_the_run_and_what_the_page_shows_besides(
+def test_a_key_costs_the_run_and_the_passes_that_the_page_shows(
     address: str, query: str, extra: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = passes("", "", monkeypatch)

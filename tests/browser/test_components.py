@@ -1,4 +1,4 @@
-"""The browser components by themselves, in a real Chromium without the app: what they paint, say and send."""
+"""The browser components by themselves, in a real Chromium without the app: their pixels, texts and events."""
 
 import base64
 import xml.etree.ElementTree as ElementTree
@@ -46,7 +46,7 @@ Show = Callable[[bytes], None]
 
 @pytest.fixture
 def mount(page: Page) -> Callable[..., Show]:
-    """Loads a component into an empty page; what it returns shows a payload."""
+    """A function that loads a component into an empty page and returns one that shows a payload."""
 
     def load(name: str, width: int = 760) -> Show:
         page.goto("about:blank")
@@ -63,7 +63,7 @@ def sent(page: Page) -> list[list[Any]]:
 
 
 def pixel(page: Page, canvas: str, x: float, y: float) -> str:
-    """The colour of one pixel of a canvas, as #rrggbb."""
+    """Return the colour of one pixel of a canvas, as #rrggbb."""
     rgb = page.locator(canvas).evaluate(
         "(c, [x, y]) => [...c.getContext('2d').getImageData(x, y, 1, 1).data]", [x, y]
     )
@@ -115,7 +115,7 @@ def test_hover_names_every_float32_exactly(page: Page, mount: Callable[..., Show
             assert np.float32(tip.locator(".value").inner_text().removeprefix("weight ")) == weight
 
 
-def test_an_older_picture_never_takes_the_place_of_a_newer_one(
+def test_an_older_picture_never_replaces_a_newer_one(
     page: Page, mount: Callable[..., Show]
 ) -> None:
     show = mount("head")
@@ -148,7 +148,7 @@ def test_a_cell_has_the_colour_of_its_weight(page: Page, mount: Callable[..., Sh
             ), (seen, expected)
 
 
-def test_a_masked_cell_is_hatched_and_says_which_mask(
+def test_a_masked_cell_is_hatched_and_names_its_mask(
     page: Page, mount: Callable[..., Show]
 ) -> None:
     blocked = np.zeros((2, 3), np.uint8)
@@ -184,7 +184,7 @@ def test_pointing_at_a_cell_leaves_only_its_line(page: Page, mount: Callable[...
 
 
 def test_a_line_is_as_strong_as_its_weight(page: Page, mount: Callable[..., Show]) -> None:
-    """Read back from the drawing: each line's two ends say which weight it is, its opacity how strong it is drawn."""
+    """In the drawing, the two ends of each line identify its weight, and its opacity shows how strongly it is drawn."""
     weights = some_weights()
     mount("head")(head_payload(weights))
     rows = {side: [float(t.get_attribute("y")) for t in page.locator(f'svg text.token[data-side="{side}"]').all()]
@@ -206,7 +206,7 @@ def test_a_line_is_as_strong_as_its_weight(page: Page, mount: Callable[..., Show
     expect(note).to_have_text("Lines under 0.01 are not drawn.")
 
 
-def test_a_click_on_a_token_locks_it_and_a_second_lets_go(
+def test_a_click_on_a_token_pins_it_and_a_second_releases_it(
     page: Page, mount: Callable[..., Show]
 ) -> None:
     weights = some_weights()
@@ -222,7 +222,7 @@ def test_a_click_on_a_token_locks_it_and_a_second_lets_go(
     assert sent(page) == [["lock", {"token": "q3"}], ["lock", {"token": ""}]]
 
 
-def test_escape_lets_go_of_a_lock(page: Page, mount: Callable[..., Show]) -> None:
+def test_escape_releases_a_pinned_token(page: Page, mount: Callable[..., Show]) -> None:
     mount("head")(head_payload(some_weights(), lock="k4"))
     expect(page.locator(".head")).to_have_attribute("data-lock", "k4")
     page.locator("canvas.cells").focus()
@@ -238,7 +238,7 @@ def test_an_older_answer_does_not_undo_a_newer_lock(page: Page, mount: Callable[
     show(head_payload(some_weights(), lock="", title="an answer to an earlier edit"))
     expect(page.locator(".head")).to_have_attribute("data-lock", "k2")
     show(head_payload(some_weights(), lock="k2"))
-    show(head_payload(some_weights(), lock="q1"))  # now Python's word counts again
+    show(head_payload(some_weights(), lock="q1"))  # now Python's value counts again
     expect(page.locator(".head")).to_have_attribute("data-lock", "q1")
 
 
@@ -248,7 +248,7 @@ def test_tokens_are_text_and_run_the_right_way(page: Page, mount: Callable[..., 
     mount("head")(head_payload(some_weights(5, 5), queries=labels, keys=labels))
     point(page, 0, 4)
     assert page.locator(".tip .query").inner_text() == tokens[0]
-    assert page.locator(".tip .key").inner_text() == tokens[4]  # on hover the whole of it
+    assert page.locator(".tip .key").inner_text() == tokens[4]  # in full on hover
     assert page.locator(".head img, .head b").count() == 0
     written = page.locator('svg text.token[data-side="query"]').all_text_contents()
     assert written[2] == "مرحبا"
@@ -301,7 +301,7 @@ def test_the_picture_follows_the_theme(page: Page, mount: Callable[..., Show]) -
 
 
 def overview_payload(n_heads: int = 5, n_layers: int = 3, side: int = 2, **chosen: Any) -> bytes:
-    """Two kinds; head h of layer l has one bright cell, at (l, h) modulo the side; the second kind is masked above."""
+    """Return two kinds; head h of layer l has one bright cell at (l, h) modulo the side; the second kind is masked above the diagonal."""
     blocks, parts = [], []
     for offset, kind in ((0, "encoder"), (n_layers * n_heads * side * side, "decoder")):
         blocks.append({

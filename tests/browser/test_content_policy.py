@@ -1,4 +1,4 @@
-"""The Content-Security-Policy blocks nothing that a page needs. The other browser tests run past it (served_app.py)."""
+"""The Content-Security-Policy blocks nothing that a page needs. The other browser tests bypass it (served_app.py)."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from served_app import PATIENCE, app_address, navigate, open_details, save_pictu
 
 from viz_app.navigation import PAGES
 
-BLOCKED = "Content Security Policy"  # in what Chromium writes to the console
+BLOCKED = "Content Security Policy"  # in Chromium's messages on the console
 READY = {
     "attention": ".head[data-painted]",
     "inside": ".walk[data-painted]",
@@ -38,7 +38,7 @@ def guarded(browser: Browser) -> Iterator[tuple[Page, list[str]]]:
 
 
 def painted_dark(page: Page) -> None:
-    """Turn the system dark, and wait until the page has followed."""
+    """Switch the system to dark, and wait until the page has followed."""
     page.emulate_media(color_scheme="dark")
     app = page.locator("[data-testid=stApp]")
     expect(app).not_to_have_css("background-color", "rgb(255, 255, 255)")
@@ -75,7 +75,7 @@ def test_charts_and_saved_pictures_are_not_blocked(guarded: tuple[Page, list[str
 
 
 def test_a_foreign_script_is_blocked(guarded: tuple[Page, list[str]]) -> None:
-    """The policy is in force at all: an injected handler does not run."""
+    """The policy is active: an injected handler does not run."""
     page, blocked = guarded
     image = '<img src="x" onerror="window.injected = true">'
     with page.expect_console_message(lambda line: BLOCKED in line.text):

@@ -1,4 +1,4 @@
-"""The components `guesses`, `pair`, `span` and `cards` by themselves: every chip, bar, block and cell, what is clicked."""
+"""The components `guesses`, `pair`, `span` and `cards` by themselves: every chip, bar, block and cell, and clicks on them."""
 
 import functools
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_chips_say_what_a_click_on_them_does(stage: Stage) -> None:
         == "[MASK]: typed; take it out of the text to see a word there: special token [MASK]"
     )
     before, after = stage.box(".row .place", 7), stage.box(".row .place", 8)
-    assert after["top"] >= before["bottom"]  # the second text begins a row of its own
+    assert after["top"] >= before["bottom"]  # the second text begins a new row
 
 
 def test_a_click_hides_a_token_and_a_second_one_shows_it(stage: Stage) -> None:
@@ -84,10 +84,10 @@ def test_a_click_hides_a_token_and_a_second_one_shows_it(stage: Stage) -> None:
     stage.click(".row .place", n=0)
     assert [value["hidden"] for _, value in stage.sent] == [[4, 5], [1, 4, 5], [1, 5], [5]]
     assert stage.texts(".row .place b")[4:6] == ["the", "[MASK]"]
-    stage.show(payload("guesses", *ASKED))  # an answer that was under way before the clicks
+    stage.show(payload("guesses", *ASKED))  # an answer that was on its way before the clicks
     assert stage.attrs(".row .place", "aria-pressed")[4:6] == ["false", "true"]
     stage.show(payload("guesses", "pretraining", "Mary [MASK] to the garden.", SECOND, (5,)))
-    stage.show(payload("guesses", *ASKED))  # chosen elsewhere after that
+    stage.show(payload("guesses", *ASKED))  # chosen elsewhere afterwards
     assert stage.attrs(".row .place", "aria-pressed")[4:6] == ["true", "false"]
 
 
@@ -152,7 +152,7 @@ def test_without_a_second_text_it_waits(stage: Stage) -> None:
 # the map of spans
 
 
-def test_the_map_shades_every_span_and_hatches_what_would_end_before_it_begins(
+def test_the_map_shades_every_span_and_hatches_those_that_end_before_they_begin(
     stage: Stage,
 ) -> None:
     data = payload("span", "span", QUESTION, f"{FIRST} {SECOND}")
@@ -277,7 +277,7 @@ def test_a_card_is_a_link_with_its_masks(stage: Stage) -> None:
     assert stage.attrs("a.card", "target") == ["_self"] * 2
     assert stage.texts(".python a") == ["<b>Python</b>"]
     assert stage.attrs(".python a", "href") == ["reference/index.html"]
-    assert stage.texts(".family") == ["GPT"]  # the other's is the group's
+    assert stage.texts(".family") == ["GPT"]  # the other one belongs to the group
     assert stage.texts("details:not([open]) > .sizes") == ["7 parameters"] * 2
     assert stage.texts(".masks .none") == ["No attention"]
     assert stage.attrs("canvas", "data-cells", "title") == [

@@ -1,4 +1,4 @@
-"""The component `beam_tree` by itself: every hypothesis, its parent and its scores, and what the chosen one read."""
+"""The component `beam_tree` by itself: every hypothesis, its parent and its scores, and the attention of the chosen one."""
 
 import re
 from typing import Any
@@ -64,7 +64,7 @@ def beam_payload(
     return pack(header, **arrays), arrays
 
 
-def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
+def test_the_beam_has_a_column_per_step_with_the_best_on_top(stage: Stage) -> None:
     stage.mount("beam_tree", 900).show(beam_payload()[0])
     nodes = stage.js("""(root) => [...root.querySelectorAll("g.node")].map((g) => ({ ...g.dataset,
         texts: [...g.querySelectorAll("text")].map((t) => [t.textContent, +t.getAttribute("x"), +t.getAttribute("y"),
@@ -123,7 +123,7 @@ def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
     )
 
 
-def test_the_words_of_the_beam_have_their_sizes_and_stand_where_they_should(stage: Stage) -> None:
+def test_the_texts_of_the_beam_have_their_sizes_and_positions(stage: Stage) -> None:
     stage.mount("beam_tree", 900).show(beam_payload()[0])
     names = ("y", "font-size", "text-anchor", "opacity", "style")
     assert [one[1:] for one in stage.elements("svg > text", *names)] == [
@@ -161,7 +161,7 @@ def test_one_node_is_filled_and_it_is_the_chosen_one(stage: Stage, at: tuple[int
     assert filled == [(s, r) == at for s, kept in enumerate(STEPS) for r in range(len(kept))]
 
 
-def test_a_long_token_is_as_long_as_its_node_has_room(stage: Stage) -> None:
+def test_a_long_token_is_shortened_to_its_node(stage: Stage) -> None:
     rng = np.random.default_rng(3)
     long = ["".join(rng.choice(list("ilmtw"), 29)) for _ in range(41)]
     steps = [[{**node("a", -1, -0.1), "label": [token, "", False]} for token in long]]
@@ -181,13 +181,13 @@ def test_a_long_token_is_as_long_as_its_node_has_room(stage: Stage) -> None:
         )
 
 
-def test_the_tree_scrolls_to_a_node_out_of_sight_and_stays_where_it_is_seen(stage: Stage) -> None:
+def test_the_tree_scrolls_to_a_node_out_of_sight_and_not_to_a_visible_one(stage: Stage) -> None:
     steps = [[node("a", 0, -0.1)] for _ in range(7)]
     stage.mount("beam_tree", 300)
     scroll = "(root) => { const s = root.querySelector('.tree-scroll'); return [s.scrollLeft, s.clientWidth]; }"
     for before, step, after in (
         (0, 5, 5 * 104 + 8 + 104 - 300), (332, 4, 332), (332, 2, 20), (20, 0, 0),  # to the right, in sight, to the left
-        (70, 3, 124), (320, 3, 320), (321, 3, 124), (94, 3, 94), (93, 3, 124), (0, 0, 0),  # seen in part, and just seen
+        (70, 3, 124), (320, 3, 320), (321, 3, 124), (94, 3, 94), (93, 3, 124), (0, 0, 0),  # partly visible, and just visible
     ):  # fmt: skip
         stage.show(beam_payload((0, 0), steps=steps)[0])
         stage.js(
@@ -197,7 +197,7 @@ def test_the_tree_scrolls_to_a_node_out_of_sight_and_stays_where_it_is_seen(stag
         assert stage.js(scroll) == [after, 300], (before, step)
 
 
-def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
+def test_the_chosen_node_shows_its_candidates_and_its_attention(stage: Stage) -> None:
     data, arrays = beam_payload()
     stage.mount("beam_tree", 900).show(data)
     score = "score −0.300 = log-probability / ((5 + 2) / 6)α = 0.6."
@@ -255,7 +255,7 @@ def test_fewer_candidates_leave_no_bars_behind(stage: Stage) -> None:
     assert stage.texts(".bar .token") == ["x", "y", "q"]
 
 
-def test_each_of_255_steps_of_a_weight_has_its_own_shade(stage: Stage) -> None:
+def test_each_of_255_levels_of_a_weight_has_its_own_shade(stage: Stage) -> None:
     weights = (
         np.concatenate([np.arange(255), np.arange(254) + 0.51, np.arange(254) + 0.49]) / 254
     ).astype(np.float32)

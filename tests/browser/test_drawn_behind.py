@@ -1,9 +1,9 @@
-"""The table behind a canvas: every value with its row and its column, for those who do not see the picture."""
+"""The table behind a canvas: every value with its row and its column, for people who cannot see the picture."""
 
 import numpy as np
 from stage import SAVED, Stage, pack
 
-N_WIDE = 47  # tokens, more than a table is walked across
+N_WIDE = 47  # tokens, more than anyone would walk across in a table
 
 
 def maps(values: np.ndarray) -> bytes:
@@ -21,14 +21,14 @@ def maps(values: np.ndarray) -> bytes:
 
 
 def behind(stage: Stage) -> list[list[str]]:
-    """The cells of the one table on the stage, line by line, once it is made."""
+    """Return the cells of the one table on the stage, line by line, once it exists."""
     stage.page.wait_for_selector(".behind table", state="attached")
     return stage.js(
         "(root) => [...root.querySelectorAll('.behind tr')].map((line) => [...line.cells].map((cell) => cell.textContent))"
     )
 
 
-def test_each_value_stands_at_its_row_and_column(stage: Stage) -> None:
+def test_each_value_is_at_its_row_and_column(stage: Stage) -> None:
     values = np.arange(15).reshape(3, 5) / 7
     stage.mount("maps")
     stage.show(maps(values))
@@ -44,7 +44,7 @@ def test_each_value_stands_at_its_row_and_column(stage: Stage) -> None:
     assert scopes == ["col"] * 5 + ["row"] * 3
 
 
-def test_it_follows_the_picture_and_is_not_seen(stage: Stage) -> None:
+def test_it_follows_the_picture_and_is_invisible(stage: Stage) -> None:
     stage.mount("maps")
     stage.show(maps(np.eye(3)))
     behind(stage)
@@ -55,7 +55,7 @@ def test_it_follows_the_picture_and_is_not_seen(stage: Stage) -> None:
     assert stage.page.locator(".behind").count() == 1
 
 
-def test_of_a_wide_matrix_the_values_furthest_from_zero_are_named(stage: Stage) -> None:
+def test_for_a_wide_matrix_the_values_furthest_from_zero_are_listed(stage: Stage) -> None:
     values = np.zeros((2, N_WIDE))
     values[0, [3, 11, 46]] = [0.5, 2, 1]
     stage.mount("maps")

@@ -1,4 +1,4 @@
-"""The component `by_distance` by itself: every number stands where the axes that are drawn say it does."""
+"""The component `by_distance` by itself: every number is where the drawn axes say."""
 
 import re
 
@@ -42,7 +42,7 @@ def places(stage: Stage, path: str) -> list[tuple[float, float]]:
 
 
 def scales(stage: Stage) -> tuple[np.ndarray, np.ndarray]:
-    """(factor, offset) from a distance to its x and from a score to its y, as the ticks that are drawn say."""
+    """Return (factor, offset) from a distance to its x and from a score to its y, read from the drawn ticks."""
     texts = stage.elements("svg text", "x", "y", "text-anchor", "fill")
     across = [
         (int(text), float(x))
@@ -56,7 +56,7 @@ def scales(stage: Stage) -> tuple[np.ndarray, np.ndarray]:
     return np.polyfit(*zip(*across, strict=True), 1), np.polyfit(*zip(*up, strict=True), 1)
 
 
-def test_the_line_and_its_band_stand_where_the_axes_say(stage: Stage) -> None:
+def test_the_line_and_its_band_are_where_the_axes_say(stage: Stage) -> None:
     stage.mount("by_distance", WIDTH).show(banded())
     x, y = scales(stage)
     assert x[0] > 0 > y[0]  # to the right and upwards
@@ -81,7 +81,7 @@ def test_the_line_and_its_band_stand_where_the_axes_say(stage: Stage) -> None:
     assert all(0 <= px <= WIDTH and 0 <= py <= HEIGHT for px, py in places(stage, ".band"))
 
 
-def test_one_score_at_each_distance_has_no_band_and_its_place_in_the_text_is_marked(
+def test_one_score_at_each_distance_has_no_band_and_its_position_in_the_text_is_marked(
     stage: Stage,
 ) -> None:
     stage.mount("by_distance", WIDTH).show(alone())
@@ -116,11 +116,11 @@ def test_pointing_says_the_exact_numbers_at_the_nearest_distance(stage: Stage) -
         assert stage.text(".tip").startswith(f"distance {distance}: score ")
         assert stage.text(".tip").endswith(more or "0")
     stage.show(alone(5), (1, 3))
-    assert stage.hidden(".tip")  # of what is no longer there
+    assert stage.hidden(".tip")  # of a picture that is no longer there
 
 
 @pytest.mark.parametrize("width", [300, 1240])
-def test_its_room_is_the_same_whatever_the_text(stage: Stage, width: int) -> None:
+def test_its_size_is_the_same_whatever_the_text(stage: Stage, width: int) -> None:
     stage.mount("by_distance", width).show(banded())
     height = stage.box(".by-distance")["height"]
     for n, domain in ((1, [0, 1e-9]), (2, [-1e-4, 0]), (7, [-40_000, 123_456])):
@@ -132,7 +132,7 @@ def test_its_room_is_the_same_whatever_the_text(stage: Stage, width: int) -> Non
             box["left"] >= root["left"] - 1 and box["right"] <= root["right"] + 1 for box in texts
         ), texts
     stage.show(alone(1, marked=0, domain=[0, 2]), (1, 99))
-    assert len(stage.elements("circle")) == 2  # a line of one point would not be seen
+    assert len(stage.elements("circle")) == 2  # a line with one point would be invisible
 
 
 def test_the_picture_as_a_file(stage: Stage) -> None:

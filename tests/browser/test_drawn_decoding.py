@@ -103,7 +103,7 @@ def payload(
 def unforced_run(
     tokens: Iterable[str], taken: list[int], written: list[str] = WRITTEN
 ) -> dict[str, Any]:
-    """A run without forced tokens; what it shares with the forced one is made up."""
+    """Return a run without forced tokens; the part that it shares with the forced one is made up."""
     tokens = list(tokens)
     return {
         "written": [label(t) for t in tokens],
@@ -183,7 +183,7 @@ def test_every_row_holds_its_tokens_at_their_positions(stage: Stage) -> None:
     )
 
 
-def test_where_a_forced_token_leads_stands_there_whole_at_every_step(stage: Stage) -> None:
+def test_the_consequence_of_a_forced_token_is_shown_in_full_at_every_step(stage: Stage) -> None:
     shown(stage, forced=[3], free=unforced_run("abzqx", [*range(5)]))
     for step in (0, 6):
         go(stage, step)
@@ -210,7 +210,7 @@ def test_where_a_forced_token_leads_stands_there_whole_at_every_step(stage: Stag
     ) == [True, 0]
 
 
-def test_what_differs_from_the_given_text_has_an_orange_edge(stage: Stage) -> None:
+def test_tokens_that_differ_from_the_given_text_have_an_orange_edge(stage: Stage) -> None:
     header, _ = shown(stage, forced=[3], free=unforced_run(WRITTEN, [5] * 7))
     go(stage, 6)
     taken, written = header["parallel"]["taken"], header["serial"]["taken"]
@@ -233,7 +233,9 @@ def test_what_differs_from_the_given_text_has_an_orange_edge(stage: Stage) -> No
     assert not stage.attrs(".legend .differs", "title")[0]
 
 
-def test_inference_shows_nothing_beyond_its_step_and_training_everything(stage: Stage) -> None:
+def test_inference_shows_nothing_beyond_its_step_and_training_shows_everything(
+    stage: Stage,
+) -> None:
     shown(stage)
     for step in (0, 3, 6, 1):
         go(stage, step)
@@ -272,9 +274,9 @@ def test_inference_shows_nothing_beyond_its_step_and_training_everything(stage: 
         pitch = float(stage.attr("rect.pad", "width"))
         ends = [[float(v) for v in re.findall(r"[\d.]+", one[1])] for one in arrows]
         columns = [(int(x1 // pitch), int(x2 // pitch)) for x1, _, x2, _ in ends]
-        assert columns[:4] == [(i, i + 1) for i in range(4)]  # given text, moved right by one
+        assert columns[:4] == [(i, i + 1) for i in range(4)]  # the given text, shifted right by one
         assert columns[4:16] == [(i, i) for i in (*range(5), *range(7))]
-        assert columns[16:] == [(i, i + 1) for i in range(6)]  # what is written is read next
+        assert columns[16:] == [(i, i + 1) for i in range(6)]  # each generated token is read next
         y = {
             row: float(cells(stage, row)[0]["box"]["y"])
             for row in ("given", "reads", "predicts", "serial-reads", "writes")
@@ -313,7 +315,7 @@ def test_a_step_and_its_neighbours_are_in_sight(stage: Stage) -> None:
         assert left <= max(0, step - 1) * pitch + 1
         assert min(12, step + 2) * pitch <= left + room + 7
         seen.append(left)
-    assert 5 < len(set(seen)) < 12  # and where it stands already, nothing moves
+    assert 5 < len(set(seen)) < 12  # and if it is visible already, nothing moves
 
 
 def test_the_cost_numbers_as_many_steps_as_have_18_pixels(stage: Stage) -> None:
@@ -330,7 +332,9 @@ def test_the_cost_numbers_as_many_steps_as_have_18_pixels(stage: Stage) -> None:
         assert said == [str(i + 1) for i in range(0, n, every)]
 
 
-def test_the_ground_after_the_first_difference_is_tinted_once_it_has_happened(stage: Stage) -> None:
+def test_the_background_after_the_first_difference_is_tinted_once_it_has_happened(
+    stage: Stage,
+) -> None:
     ground, frame = ".lanes svg > rect.apart", ".lanes svg > rect.first"
     shown(stage)
     pitch = float(stage.attr("rect.pad", "width"))
@@ -400,7 +404,7 @@ def test_a_click_on_a_position_goes_there_and_hovering_names_it(stage: Stage) ->
     ("width", "own"),
     [(1200, "the model's own"), (1200, "the unchanged model's"), (1200, ""), (560, "")],
 )
-def test_the_lanes_are_called_what_they_are(stage: Stage, width: int, own: str) -> None:
+def test_the_lanes_have_their_names(stage: Stage, width: int, own: str) -> None:
     shown(stage, width, ownText=own, how="beam search, its best")
     go(stage, 3)
     training, inference = stage.texts(".lane-names .title")
@@ -485,7 +489,7 @@ def test_the_bars_are_the_probabilities_of_the_step(stage: Stage, sampling: bool
     assert ("drawn from" in stage.texts(".panel h2 .what")[1]) == sampling
 
 
-def test_the_entropy_is_said_and_shown_against_the_most_there_can_be(stage: Stage) -> None:
+def test_the_entropy_is_given_and_drawn_relative_to_its_maximum(stage: Stage) -> None:
     _header, arrays = shown(stage)
     for step in (0, 4, 6):
         go(stage, step)
@@ -507,7 +511,7 @@ def test_the_entropy_is_said_and_shown_against_the_most_there_can_be(stage: Stag
             )
 
 
-def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
+def test_the_chips_are_the_tokens_read_at_the_step(stage: Stage) -> None:
     header, arrays = shown(stage)
     for step in (0, 2, 4):
         go(stage, step)
@@ -556,7 +560,7 @@ def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
                 assert all(word in title for word in (*words, "(decoder layer 2, head 1)"))
 
 
-def test_what_may_be_attended_to_ahead_is_not_drawn_as_masked(stage: Stage) -> None:
+def test_later_tokens_that_may_be_attended_to_are_not_drawn_as_masked(stage: Stage) -> None:
     _, arrays = shown(stage, seesAhead=True, work=None)
     go(stage, 0)
     chips = ".panel.parallel .chips[data-side=self] .chip-token"
@@ -568,7 +572,7 @@ def test_what_may_be_attended_to_ahead_is_not_drawn_as_masked(stage: Stage) -> N
     assert [state for _, state in later][1:] == ["unknown"] * (len(WRITTEN) - 1)
 
 
-def test_of_a_long_text_the_chips_are_blocks_of_what_is_read(stage: Stage) -> None:
+def test_for_a_long_text_the_chips_are_blocks(stage: Stage) -> None:
     data, header, arrays = payload()
     rows = {
         f"{name}_self": np.ascontiguousarray(arrays[f"{name}_self"][:, ::2])
@@ -731,7 +735,7 @@ def test_a_recurrent_decoder_shows_its_states(stage: Stage) -> None:
                     assert np.float32(said.replace("−", "-")) == values[cell]
         for i, one in enumerate(
             cells(stage, "predicts")
-        ):  # a recurrence has come as far in training too
+        ):  # a recurrence has come as far in training
             assert one["said"]["visibility"] == ("visible" if i <= step else "hidden")
             assert one["shown"] == str(i <= step).lower()
             assert one["box"]["stroke-dasharray"] == ("none" if i <= step else "3 3")
@@ -751,7 +755,7 @@ def test_a_recurrent_decoder_shows_its_states(stage: Stage) -> None:
     assert not stage.elements(".chips")
 
 
-def test_of_more_numbers_than_pixels_a_state_shows_the_one_furthest_from_0(stage: Stage) -> None:
+def test_with_more_numbers_than_pixels_a_state_shows_those_furthest_from_0(stage: Stage) -> None:
     data, _, _ = payload(family="recurrent")
     states = np.zeros((len(GIVEN), 4999), np.float32)
     states[2, 1001], states[2, 1003], states[2, 3501] = -2, 0.4, 2
@@ -763,14 +767,16 @@ def test_of_more_numbers_than_pixels_a_state_shows_the_one_furthest_from_0(stage
     assert pixels.at(2500 / 4999 * pixels.wide / RATIO, 8) == PAPER
 
 
-def test_runs_that_part_at_once_are_said_to_have_parted_after_the_shorter_too(stage: Stage) -> None:
+def test_runs_that_diverge_at_once_are_still_said_to_diverge_after_the_shorter_has_ended(
+    stage: Stage,
+) -> None:
     shown(stage, written=["z", "b"])
     go(stage, 4)
     assert stage.text(".story").startswith(
         "They diverged at position 1: inference takes z where the given text has a."
     )
     go(stage, 1)
-    assert stage.attrs(".panel.parallel .lead span", "class")[-1] == "quiet"  # what is masked
+    assert stage.attrs(".panel.parallel .lead span", "class")[-1] == "quiet"  # masked keys
 
 
 # --- stepping
@@ -815,7 +821,7 @@ def test_play_goes_step_by_step_to_the_end_and_can_be_paused(stage: Stage) -> No
         stage.page.evaluate("stage.then()")
         assert stage.data(".stepper")["step"] == "4"
         assert stage.sent == []
-        stage.show(payload(step=0)[0])  # an answer meanwhile does not throw it back
+        stage.show(payload(step=0)[0])  # an answer that arrives meanwhile does not set it back
         assert stage.data(".stepper")["step"] == "4"
         stage.click(".play")
         assert stage.text(".play") == "▶ Play"
@@ -862,11 +868,11 @@ def test_a_step_on_its_way_is_not_taken_back(stage: Stage) -> None:
     stage.show(payload(step=3)[0])
     stage.show(payload(step=1)[0])
     assert stage.data(".stepper")["step"] == "2"
-    stage.click("rect.pad", n=1)  # where it stands already
+    stage.click("rect.pad", n=1)  # where it is already
     assert len(stage.sent) == 1
 
 
-def test_the_story_says_where_they_part(stage: Stage) -> None:
+def test_the_story_says_where_they_diverge(stage: Stage) -> None:
     shown(stage, note="A note.")
     for step, warning, facts in (
         (1, "", ["have read the same"]),
@@ -938,7 +944,7 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
     floor = bars[-1][2] + bars[-1][3]
     for i, (title, x, y, tall, fill, x2, y2, tall2, fill2) in enumerate(bars):
         assert title == f"step {i + 1}: {uncached[i]:,} without, {cached[i]:,} with the cache"
-        assert x < x2 == pytest.approx(steps[i][1])  # beside each other, over the step's number
+        assert x < x2 == pytest.approx(steps[i][1])  # side by side, above the step's number
         assert (tall, tall2) == pytest.approx((unit * uncached[i], unit * cached[i]))
         assert (y + tall, y2 + tall2) == pytest.approx((floor, floor))
         assert (hex_of(fill), hex_of(fill2)) == ("#e69f00", ACCENT)
@@ -1003,7 +1009,7 @@ def boxes(stage: Stage) -> list[str]:
     )
 
 
-def test_what_is_kept_and_what_is_computed_now(stage: Stage) -> None:
+def test_cached_and_newly_computed_values_are_named(stage: Stage) -> None:
     shown(stage)
     for step, kept, none, source in (
         (
@@ -1039,7 +1045,7 @@ def test_what_is_kept_and_what_is_computed_now(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("cross", ["Alignment", ""])
-def test_what_a_recurrence_keeps(stage: Stage, cross: str) -> None:
+def test_a_recurrence_names_the_state_it_keeps(stage: Stage, cross: str) -> None:
     shown(stage, family="recurrent", cross=cross)
     for step in (0, 4):
         go(stage, step)
@@ -1071,7 +1077,7 @@ def test_what_a_recurrence_keeps(stage: Stage, cross: str) -> None:
     )
 
 
-def test_another_width_lays_the_lanes_anew(stage: Stage) -> None:
+def test_another_width_lays_the_lanes_out_anew(stage: Stage) -> None:
     shown(stage)
     before = float(stage.attr("rect.pad", "width"))
     stage.page.evaluate("stage.host.style.width = '520px'")

@@ -1,4 +1,4 @@
-"""What every file of a picture has in common: its caption in lines, its forms in one menu, its pixels and words in a PDF."""
+"""Common features of all picture files: the caption in lines, the formats in one menu, the pixels and words of a PDF."""
 
 import base64
 import re
@@ -33,7 +33,7 @@ def test_a_caption_is_broken_between_words_and_within_one_that_is_longer_than_a_
 
 
 class Pdf:
-    """A PDF read back by its table of objects: the size of its page, the pixels of its picture, its words and what it says of itself."""
+    """A PDF read back through its table of objects: the size of its page, the pixels of its picture, its words and its metadata."""
 
     def __init__(self, raw: bytes) -> None:
         assert raw.startswith(b"%PDF-1.7")
@@ -67,7 +67,7 @@ class Pdf:
         return rows[:, 1:].cumsum(0, dtype=np.uint8).reshape(tall, wide, 3)
 
     def words(self) -> list[tuple[str, float, float]]:
-        """Each text with the place where it begins, in points from the lower left."""
+        """Each text with the point where it begins, in points from the lower left."""
         fonts = [
             (int(name), int(number))
             for name, number in re.findall(rb"/F(\d+) (\d+) 0 R", self.objects[3][0])
@@ -127,7 +127,7 @@ def test_a_pdf_is_a_file_with_the_pixels_of_the_png_and_its_words(stage: Stage, 
     assert pdf.said("Title") in said
     assert SAVED["caption"] in said
     assert len(said) > 8
-    # where a word is said to be, the picture has ink on a paper of one colour
+    # at the position of a word, the picture has ink on paper of one colour
     for text, x, y in words:
         left, foot = round(x / 0.75 * SHARP), round(tall - y / 0.75 * SHARP)
         part = pixels[max(0, foot - 30) : foot + 4, max(0, left - 2) : left + 30]
@@ -137,7 +137,7 @@ def test_a_pdf_is_a_file_with_the_pixels_of_the_png_and_its_words(stage: Stage, 
 
 
 @pytest.mark.parametrize("kind", ["canvas", "svg"])
-def test_each_picture_has_the_same_forms_in_one_menu(stage: Stage, kind: str) -> None:
+def test_each_picture_has_the_same_formats_in_one_menu(stage: Stage, kind: str) -> None:
     draw(stage, kind)
     assert stage.texts(".take .open") == ["Save"]
     assert stage.texts(".take .formats button") == ["PNG", "SVG", "PDF", "CSV"]
@@ -167,7 +167,7 @@ def test_a_canvas_as_svg_has_its_words_as_words(stage: Stage) -> None:
     held = base64.b64decode(image.get("href").partition(",")[2])
     decoded = stage.page.evaluate("(raw) => stage.decoded(raw)", base64.b64encode(held).decode())
     top = rgb(*decoded)[: 30 * SHARP]
-    assert (top == top[0, 0]).all()  # the title is no part of the image
+    assert (top == top[0, 0]).all()  # the title is not part of the image
 
 
 def test_a_link_stays_the_same_while_its_page_is_redrawn(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""The component `head` by itself: every colour, number, name, line and sentence against the weights it was given."""
+"""The component `head` by itself: every colour, number, name, line and sentence against its weights."""
 
 import math
 import re
@@ -61,7 +61,7 @@ def shown(
     width: int = 760,
     **changes: Any,
 ) -> dict:
-    """Shows a head; where its cells are: left, top, wide, tall."""
+    """Show a head, and return where its cells are: left, top, width, height."""
     stage.mount("head", width).show(
         payload(weights_of() if weights is None else weights, blocked, **changes)
     )
@@ -113,7 +113,7 @@ def test_the_cells_fill_the_room_they_have_and_no_more(
     assert used[0] > 0.9 * box["width"] or used[1] > 0.9 * box["height"] or at["wide"] >= 100
 
 
-def test_the_height_is_what_the_window_leaves_and_not_what_is_typed(stage: Stage) -> None:
+def test_the_height_depends_on_the_window_and_not_on_the_text(stage: Stage) -> None:
     heights = []
     for window in (1600, 1080, 600):
         stage.page.set_viewport_size({"width": 1280, "height": window})
@@ -130,14 +130,14 @@ def test_the_height_is_what_the_window_leaves_and_not_what_is_typed(stage: Stage
     assert stage.box(CELLS)["height"] == heights[0]
 
 
-def test_queries_stand_down_the_side_and_keys_along_the_top(stage: Stage) -> None:
+def test_queries_run_down_the_side_and_keys_along_the_top(stage: Stage) -> None:
     at = shown(stage)
     names = stage.written(CELLS)
     for q in range(ROWS):
         name = names[f"q{q}"]
         assert name["y"] == pytest.approx(middle(at, q, 0)[1])
         assert at["left"] - 12 < name["x"] < at["left"]
-        assert name["colour"] == (QUIET if q == 4 else INK)  # special tokens are quieter
+        assert name["colour"] == (QUIET if q == 4 else INK)  # special tokens are paler
     for k in range(COLS):
         name = names[f"k{k}"]
         assert name["x"] == pytest.approx(middle(at, 0, k)[0])
@@ -155,12 +155,12 @@ def test_long_keys_are_turned_and_shortened_in_the_middle(stage: Stage) -> None:
     left, right = long["text"].split("…")
     assert len(left) - len(right) in (0, 1)
     assert long["wide"] * math.sqrt(0.5) <= at["top"] - 24
-    assert long["wide"] > 60  # as much of it as there is room for
+    assert long["wide"] > 60  # as much of it as fits
     side = [one["wide"] for one in stage.drawn(CELLS, "text") if "y…y" in one["text"]]
     assert max(side) <= at["left"] - 22
 
 
-def test_where_every_second_query_would_be_named_the_others_are_beside_them(stage: Stage) -> None:
+def test_if_only_every_second_query_fits_the_others_are_beside_them(stage: Stage) -> None:
     at = shown(stage, weights_of(97, 101))
     assert 12 - 0.5 > at["tall"] >= 6 - 0.25
     names = [one for one in stage.drawn(CELLS, "text") if re.fullmatch(r"q\d+", one["text"])]
@@ -172,7 +172,7 @@ def test_where_every_second_query_would_be_named_the_others_are_beside_them(stag
     assert outer - widest > 0
 
 
-def test_where_tokens_would_touch_every_nth_is_named(stage: Stage) -> None:
+def test_if_tokens_would_touch_every_nth_is_named(stage: Stage) -> None:
     at = shown(stage, weights_of(197, 101))
     names = stage.drawn(CELLS, "text")
     for letter, pitch, n in (("q", at["tall"], 197), ("k", at["wide"], 101)):
@@ -184,7 +184,7 @@ def test_where_tokens_would_touch_every_nth_is_named(stage: Stage) -> None:
         assert step * pitch >= 12 - 0.5 > (step - 1) * pitch
 
 
-def test_what_has_no_room_for_its_name_is_named_when_pointed_at(stage: Stage) -> None:
+def test_a_token_without_room_for_its_name_is_named_on_hover(stage: Stage) -> None:
     at = shown(stage, weights_of(97, 101))
     to(stage, at, 50, 51)
     query, key = (stage.written(MARKS)[name] for name in ("q50", "k51"))
@@ -203,7 +203,7 @@ def test_what_has_no_room_for_its_name_is_named_when_pointed_at(stage: Stage) ->
     assert not stage.written(MARKS)
 
 
-def test_the_axes_say_who_reads_and_what_is_read(stage: Stage) -> None:
+def test_the_axes_name_query_and_key(stage: Stage) -> None:
     at = shown(stage)
     names = stage.written(CELLS)
     key, query = names["what is read →"], names["← who reads"]
@@ -218,11 +218,11 @@ def test_the_axes_say_who_reads_and_what_is_read(stage: Stage) -> None:
     assert query["wide"] < stage.box(CELLS)["height"]
     shown(
         stage, queryAxis=f"who reads: {'w' * 300}", keyAxis=f"what is read: {'v' * 300}"
-    )  # what it is, and what of
+    )  # the axis and its text
     assert {"what is read →", "← who reads"} < stage.written(CELLS).keys()
 
 
-def test_a_cell_with_room_has_its_number_in_ink_that_can_be_read(stage: Stage) -> None:
+def test_a_cell_with_room_has_its_number_in_legible_ink(stage: Stage) -> None:
     weights = np.array([[0.004, 0.0051, 0.25, 0.7409], [1, 0, 0, 0]], np.float32)
     blocked = np.array([[0, 0, 0, 0], [0, 1, 1, 1]])
     at = shown(stage, weights, blocked)
@@ -233,7 +233,7 @@ def test_a_cell_with_room_has_its_number_in_ink_that_can_be_read(stage: Stage) -
     assert [one["colour"] for one in numbers] == [INK, INK, PAPER, PAPER]
 
 
-def test_numbers_are_as_exact_as_there_is_room_for(stage: Stage) -> None:
+def test_numbers_are_as_exact_as_their_room_allows(stage: Stage) -> None:
     seen = []
     for rows, cols, width in (
         (3, 5, 1100),
@@ -269,7 +269,7 @@ def test_the_scale_runs_from_0_to_1_in_the_colours_of_the_cells(stage: Stage) ->
     assert "masked" not in names
 
 
-def test_the_key_shows_what_masked_looks_like_where_something_is(stage: Stage) -> None:
+def test_the_key_shows_masked_cells_if_there_are_any(stage: Stage) -> None:
     shown(stage, blocked=np.eye(ROWS, COLS))
     name, pixels = stage.written(CELLS)["masked"], stage.pixels(CELLS)
     _, swatch = stage.drawn(CELLS, "image")
@@ -301,7 +301,7 @@ def test_lines_part_the_cells_where_they_are_large_enough(stage: Stage) -> None:
     assert len(lines["lines"]) == 4
 
 
-def test_what_a_pixel_shows_is_said_where_it_is_more_than_a_cell(stage: Stage) -> None:
+def test_if_a_pixel_shows_several_cells_the_page_says_so(stage: Stage) -> None:
     shown(stage)
     assert stage.text(".map .note") == "Point at a cell for its exact weight."
     weights = np.zeros((31, 701), np.float32)
@@ -365,7 +365,7 @@ def test_the_tip_names_both_tokens_the_weight_and_why(stage: Stage) -> None:
     assert stage.hidden(".tip")
 
 
-def test_the_tip_stands_beside_the_pointer_and_within_the_picture(stage: Stage) -> None:
+def test_the_tip_is_beside_the_pointer_and_within_the_picture(stage: Stage) -> None:
     at = shown(stage)
     to(stage, at, 0, 0)
     tip, cells = stage.box(".tip"), stage.box(CELLS)
@@ -376,7 +376,7 @@ def test_the_tip_stands_beside_the_pointer_and_within_the_picture(stage: Stage) 
     assert stage.box(".tip")["right"] <= stage.box(".head")["right"] + 0.5
 
 
-def test_what_is_pointed_at_is_framed(stage: Stage) -> None:
+def test_the_cell_or_token_under_the_pointer_is_framed(stage: Stage) -> None:
     at = shown(stage)
     places = {
         (2, 3): (2, 3, 1, 1), (2, None): (2, 0, 1, COLS), (None, 3): (0, 3, ROWS, 1),
@@ -428,7 +428,7 @@ def test_a_token_is_pointed_at_up_to_the_edge_of_its_cells(stage: Stage) -> None
 
 
 def curves(stage: Stage, group: int) -> list[tuple[tuple[float, ...], dict[str, str]]]:
-    """Each curve of a group of lines: x and y of its ends and of its two handles, and how it is stroked."""
+    """Return each curve of a group of lines: x and y of its ends and of its two handles, and its stroke."""
     paths = stage.js(
         "(root, n) => [...root.querySelectorAll('svg > g')[n].querySelectorAll('path')]"
         ".map((p) => Object.fromEntries([...p.attributes].map((a) => [a.name, a.value])))", group,
@@ -461,13 +461,13 @@ def test_every_weight_worth_drawing_is_a_line_from_its_query_to_its_key(stage: S
     for place, (opacity, _) in found.items():
         assert opacity == pytest.approx(float(weights[place]), abs=0.00501)
     strong = sorted(found.values())
-    assert strong == sorted(found.values(), key=lambda one: one[1])  # the stronger, the wider
+    assert strong == sorted(found.values(), key=lambda one: one[1])  # stronger lines are wider
     assert stage.js("(root) => root.querySelectorAll('svg > g')[0].getAttribute('opacity')") == "1"
     assert stage.text(".lines .note") == "Lines under 0.01 are not drawn."
     assert stage.attr(".lines .note", "title") == "A line is as strong as its cell, to ±0.005."
 
 
-def test_the_tokens_stand_in_two_columns_in_their_order(stage: Stage) -> None:
+def test_the_tokens_are_in_two_columns_in_their_order(stage: Stage) -> None:
     shown(stage)
     heads = [(text, float(x)) for text, x in stage.elements("svg > text", "x")[:2]]
     assert [text for text, _ in heads] == ["query", "key"]
@@ -507,7 +507,7 @@ def test_long_tokens_leave_room_for_the_numbers(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("side", ["query", "key"])
-def test_a_token_pointed_at_shows_its_lines_and_their_weights(stage: Stage, side: str) -> None:
+def test_hovering_a_token_shows_its_lines_and_their_weights(stage: Stage, side: str) -> None:
     weights = weights_of()
     shown(stage, weights)
     token = 2
@@ -544,7 +544,7 @@ def test_a_token_pointed_at_shows_its_lines_and_their_weights(stage: Stage, side
     assert not any("dim" in name for name in stage.attrs("svg text.token", "class"))
 
 
-def test_a_cell_pointed_at_leaves_its_one_line(stage: Stage) -> None:
+def test_hovering_a_cell_leaves_its_one_line(stage: Stage) -> None:
     weights = weights_of()
     at = shown(stage, weights)
     for q, k in ((2, int(weights[2].argmax())), (0, COLS - 2)):
@@ -599,7 +599,7 @@ def test_the_sentence_names_the_strongest_three_and_their_weights(stage: Stage) 
     assert stage.texts(".reading .token") == ["q0", f"k{COLS - 2}"]
 
 
-def test_the_sentence_says_so_where_nothing_is_read(stage: Stage) -> None:
+def test_the_sentence_says_so_if_nothing_is_read(stage: Stage) -> None:
     weights = np.zeros((2, 3), np.float32)
     weights[0, 1] = 1
     shown(stage, weights)
@@ -618,7 +618,7 @@ def test_the_sentence_says_so_where_nothing_is_read(stage: Stage) -> None:
     ("x", "y", "lock"),
     [("cell", "cell", "q2"), ("side", "cell", "q2"), ("cell", "over", "k3"), ("side", "over", "")],
 )  # fmt: skip
-def test_a_click_in_the_heatmap_locks_what_is_there(
+def test_a_click_in_the_heatmap_pins_the_token_there(
     stage: Stage, x: str, y: str, lock: str
 ) -> None:
     at = shown(stage, lock="k1")
@@ -630,7 +630,7 @@ def test_a_click_in_the_heatmap_locks_what_is_there(
     assert stage.data(".head")["lock"] == lock
 
 
-def test_the_same_again_lets_go_and_another_takes_its_place(stage: Stage) -> None:
+def test_the_same_click_again_releases_and_another_replaces(stage: Stage) -> None:
     at = shown(stage)
     for q, k in ((2, 3), (2, 5), (4, 5), (1, 1)):
         stage.click(CELLS, *middle(at, q, k))
@@ -640,14 +640,14 @@ def test_the_same_again_lets_go_and_another_takes_its_place(stage: Stage) -> Non
     assert [value["token"] for name, value in stage.sent] == ["q2", "", "q4", "q1", "k1", "q1", ""]
 
 
-def test_a_lock_is_underlined_and_its_lines_stay(stage: Stage) -> None:
+def test_a_pinned_token_is_underlined_and_its_lines_stay(stage: Stage) -> None:
     weights = weights_of()
     shown(stage, weights, lock="k3")
     assert ["locked" in name for name in stage.attrs("svg text.token[data-side=key]", "class")] == [
         i == 3 for i in range(COLS)
     ]
     assert len(curves(stage, 1)) == int((weights[:, 3] >= 0.01).sum())
-    stage.move("svg rect[data-side=query]", 20, 5, n=2)  # pointing elsewhere shows that for as long
+    stage.move("svg rect[data-side=query]", 20, 5, n=2)  # hovering elsewhere shows that meanwhile
     assert len(curves(stage, 1)) == int((weights[2] >= 0.01).sum())
     assert ["locked" in name for name in stage.attrs("svg text.token[data-side=key]", "class")] == [
         i == 3 for i in range(COLS)
@@ -660,43 +660,45 @@ def test_a_lock_is_underlined_and_its_lines_stay(stage: Stage) -> None:
     assert stage.sent == []
     stage.press("Escape")
     assert stage.sent == [["lock", {"token": ""}]]
-    stage.press("Escape")  # nothing is held any more
+    stage.press("Escape")  # nothing is pinned any more
     assert len(stage.sent) == 1
 
 
-def test_a_lock_on_its_way_outlives_an_older_answer_but_not_its_head(stage: Stage) -> None:
+def test_a_new_pin_outlives_an_older_answer_but_not_its_head(stage: Stage) -> None:
     weights = weights_of()
     for other in ({"site": "encoder.layers.0.self_attn"}, {"head": 1}):
         at = shown(stage, weights)
         stage.click(CELLS, *middle(at, 2, -1.5))
-        stage.show(payload(weights))  # worked out before Python heard of it
+        stage.show(payload(weights))  # computed before Python received it
         assert stage.data(".head")["lock"] == "q2"
         stage.show(
             payload(weights, **other)
-        )  # the lock came too late: what Python says of that head stands
+        )  # the pin came too late: Python's value for that head counts
         assert stage.data(".head")["lock"] == ""
         assert "locked" not in " ".join(stage.attrs("svg text.token", "class"))
         stage.show(payload(weights))
         assert stage.data(".head")["lock"] == ""
         stage.click(CELLS, *middle(at, 2, -1.5))
-        stage.show(payload(weights, lock="q2"))  # heard
+        stage.show(payload(weights, lock="q2"))  # received
         stage.show(payload(weights, lock="k1"))
         assert stage.data(".head")["lock"] == "k1"
 
 
 @pytest.mark.parametrize("lock", ["q5", "k7", "x1", "q", "", "q-1"])
-def test_a_lock_on_a_token_that_is_not_there_is_none(stage: Stage, lock: str) -> None:
+def test_a_pin_on_a_missing_token_is_ignored(stage: Stage, lock: str) -> None:
     shown(stage, lock=lock if lock != "q-1" else "q99")
     assert stage.data(".head")["lock"] == ("q0" if lock == "q" else "")
 
 
 @pytest.mark.parametrize("lock", ["q4", "k6", "q0"])
-def test_the_last_token_can_be_locked_too(stage: Stage, lock: str) -> None:
+def test_the_last_token_can_be_pinned_too(stage: Stage, lock: str) -> None:
     shown(stage, lock=lock)
     assert stage.data(".head")["lock"] == lock
 
 
-def test_in_a_part_of_a_long_text_a_token_is_locked_by_its_place_in_all_of_it(stage: Stage) -> None:
+def test_in_a_part_of_a_long_text_a_token_is_pinned_by_its_position_in_the_whole_text(
+    stage: Stage,
+) -> None:
     at = shown(stage, first=[30, 60], size=[100, 90], lock="k62")
     assert stage.data(".head")["lock"] == "k62"
     stage.click(CELLS, *middle(at, 2, 3))
@@ -723,7 +725,7 @@ def test_the_title_has_the_colour_of_its_head(stage: Stage) -> None:
     )
     stage.show(payload(weights_of(3, 2)))
     assert int(stage.data(".head")["painted"]) == int(data["painted"]) + 1
-    assert stage.texts("svg text.token") == ["q0", "q1", "q2", "k0", "k1"]  # the new ones alone
+    assert stage.texts("svg text.token") == ["q0", "q1", "q2", "k0", "k1"]  # only the new ones
 
 
 def test_another_width_is_drawn_anew(stage: Stage) -> None:
@@ -732,7 +734,7 @@ def test_another_width_is_drawn_anew(stage: Stage) -> None:
     stage.frames()
     x = stage.attrs("svg text.token[data-side=key]", "x")
     assert grid(stage)["wide"] >= before["wide"]
-    stage.page.evaluate("stage.end()")  # and no more when Streamlit has taken it away
+    stage.page.evaluate("stage.end()")  # and not any more once Streamlit has removed it
     stage.page.evaluate("document.body.append(stage.host)")
     stage.page.evaluate("stage.host.style.width = '800px'")
     stage.frames()
@@ -769,7 +771,7 @@ def test_the_heatmap_as_a_file(stage: Stage) -> None:
         assert picture.at(x, y + 30) == on_page.at(x, y)
     assert picture.at(1, 1) == PAPER
     assert INK in picture.within(15, 5, 60, 20)
-    again = stage.pixels(CELLS)  # on the page it is as it was
+    again = stage.pixels(CELLS)  # on the page it is unchanged
     assert (again.wide, again.tall) == (on_page.wide, on_page.tall)
     assert (again.all == on_page.all).all()
 
@@ -798,7 +800,7 @@ def test_the_lines_as_a_file(stage: Stage) -> None:
 
 
 def test_the_arrow_keys_pin_a_row_or_a_column(stage: Stage) -> None:
-    """What a click does, by key: down and up go through the queries, right and left through the keys."""
+    """They do what a click does: down and up move through the queries, right and left through the keys."""
     shown(stage)
     stage.js("(root) => root.querySelector('.map canvas.cells').focus()")
     for key, token in (

@@ -1,4 +1,4 @@
-"""The component `layer` by itself: every bar, number, strip and token, what is pointed at, clicked and reached by the keyboard."""
+"""The component `layer` by itself: every bar, number, strip and token, with hover, click and keyboard."""
 
 import functools
 from typing import Any
@@ -41,7 +41,7 @@ def tip(stage: Stage) -> dict[str, str]:
     return stage.data(".tip") | {"what": stage.text(".tip .what")}
 
 
-def test_every_stop_says_its_numbers(stage: Stage) -> None:
+def test_every_stop_shows_its_numbers(stage: Stage) -> None:
     header, _ = shown(stage, 1500)
     assert [stage.text(part) for part in ("h2", ".all h3", ".one h3")] == [
         header[n] for n in ("title", "allTitle", "oneTitle")
@@ -69,7 +69,7 @@ def test_every_stop_says_its_numbers(stage: Stage) -> None:
     ] * 3 + [True] * 3
 
 
-def test_a_token_that_would_follow_is_shaded_by_its_probability(stage: Stage) -> None:
+def test_a_predicted_token_is_shaded_by_its_probability(stage: Stage) -> None:
     header, _ = shown(stage)
     fills = stage.js(f"{ROWS}.map((g) => g.querySelector('rect[rx]').getAttribute('fill'))")
     for fill, stop in zip(fills, header["stops"], strict=True):
@@ -84,10 +84,8 @@ def test_a_token_that_would_follow_is_shaded_by_its_probability(stage: Stage) ->
     {0.0996: "10%", 0.1249: "12%", 0.6251: "63%", 0.9941: "99%", 0.9949: "99%", 0.9954: "99.5%", 1.0: "100%"},
     {0.9996: "99.96%", 0.9999999: ">99.99%", 1e-6: "<0.01%", 0.0305: "3.0%", 0.1051: "11%", 0.5: "50%", 0.003: "0.3%"},
 ])  # fmt: skip
-def test_a_probability_is_rounded_to_what_can_be_read_off_it(
-    stage: Stage, rows: dict[float, str]
-) -> None:
-    """Only what is 0 or 1 is called so; a probability of the first choice, and of the answer, at every stop."""
+def test_a_probability_is_rounded_sensibly(stage: Stage, rows: dict[float, str]) -> None:
+    """Only exact 0 and 1 are shown as such; every stop has a probability of the first choice and of the answer."""
     header, arrays = unpack(payload())
     for stop, p, first in zip(header["stops"], rows, reversed(rows), strict=True):
         stop["answer"], stop["best"][0][1] = p, first
@@ -100,7 +98,7 @@ def test_a_probability_is_rounded_to_what_can_be_read_off_it(
         assert percents[:2] == [answer, first]
 
 
-def test_what_is_pointed_at_is_said_with_every_digit(stage: Stage) -> None:
+def test_hovering_shows_every_digit(stage: Stage) -> None:
     header, arrays = shown(stage)
     pads = ".all g:nth-of-type(3) rect[fill=transparent]:not(.hit)"
     for n, (column, say) in enumerate(
@@ -159,7 +157,7 @@ def test_a_row_and_a_token_are_clicked_and_reached_by_the_keyboard(stage: Stage)
     assert stage.attrs(".tokens button", "aria-pressed").index("true") == 3
 
 
-def test_where_the_model_cannot_be_asked_it_says_why_and_has_no_column_of_tokens(
+def test_without_predictions_it_says_why_and_has_no_column_of_tokens(
     stage: Stage,
 ) -> None:
     header, _ = shown(stage, stream="source", layer=0)
@@ -170,7 +168,7 @@ def test_where_the_model_cannot_be_asked_it_says_why_and_has_no_column_of_tokens
 
 @pytest.mark.parametrize("width", [375, 560, 960, 1600])
 @pytest.mark.parametrize("family", ["transformer", "attention only"])
-def test_it_fits_every_width_with_letters_to_be_read(stage: Stage, width: int, family: str) -> None:
+def test_it_fits_every_width_with_legible_letters(stage: Stage, width: int, family: str) -> None:
     shown(stage, width, family=family, layer=1)
     assert min(map(float, stage.attrs("svg text", "font-size"))) >= 12
     outside = stage.js("""(root) => [...root.querySelectorAll("svg text, svg rect, svg image")].filter((part) => {

@@ -1,4 +1,4 @@
-"""What all components share: editions, live answers, payloads, numbers as text, and what their wrappers tell Python."""
+"""Common code of all components: editions, live answers, payloads, numbers as text, and the events that their wrappers send to Python."""
 
 import json
 import struct
@@ -58,7 +58,7 @@ BOXES = {"fields": ["source", "target"], "pause": 1500, "lines": False}
 
 
 def live(stage: Stage, is_open: bool = True, token: str = "secret", rerun: int = 0) -> None:
-    """A page with two text boxes, something to be shown under the key "words", and the component that listens."""
+    """Make a page with two text boxes, a component with the key "words", and the component that listens."""
     stage.mount("plain").show(plain("first"), (3, 1), key="words")
     stage.page.evaluate("delete window.attnscopeLive")
     stage.page.evaluate(SOCKET)
@@ -67,7 +67,7 @@ def live(stage: Stage, is_open: bool = True, token: str = "secret", rerun: int =
 
 
 def listening(stage: Stage, rerun: int, is_open: bool = True, token: str = "secret") -> None:
-    """What a rerun tells the component that listens."""
+    """Pass the component that listens the data of a rerun."""
     data = {"token": token, "path": "/app/live", "open": is_open, **BOXES, "address": STANDS}
     stage.show(data, (1, rerun), key="live")
 
@@ -117,7 +117,7 @@ def search(stage: Stage) -> str:
     return stage.page.evaluate("location.search")
 
 
-def test_a_step_is_an_entry_of_the_history_and_all_else_is_written_over_it(stage: Stage) -> None:
+def test_a_step_is_an_entry_of_the_history_and_other_changes_overwrite_it(stage: Stage) -> None:
     stage.mount("live")
     stage.page.evaluate(
         "() => { delete window.attnscopeHistory; history.pushState({}, '', '/app?source=a'); }"
@@ -149,7 +149,7 @@ def test_a_step_is_an_entry_of_the_history_and_all_else_is_written_over_it(stage
     assert search(stage) == "?source=bc"
 
 
-def test_a_run_from_before_back_or_forward_does_not_write_over_where_they_have_led(
+def test_a_run_from_before_back_or_forward_does_not_overwrite_their_address(
     stage: Stage,
 ) -> None:
     stage.mount("live")
@@ -161,11 +161,11 @@ def test_a_run_from_before_back_or_forward_does_not_write_over_where_they_have_l
     addressed(stage, "source=c", 5, 3, "source=b")
     entries = stage.page.evaluate("history.length")
     stage.page.go_back()
-    addressed(stage, "source=d", 6, 4, "source=c")  # was under way when Back was pressed
+    addressed(stage, "source=d", 6, 4, "source=c")  # was running when Back was pressed
     assert search(stage) == "?source=b"
     addressed(stage, "source=b&head=1", 6, 5, "source=b")  # followed Back
     assert search(stage) == "?source=b&head=1"
-    addressed(stage, "source=b&head=2", 6, 6, "anything")  # any run after it is the session's own
+    addressed(stage, "source=b&head=2", 6, 6, "anything")  # later runs are the session's own
     assert search(stage) == "?source=b&head=2"
     assert stage.page.evaluate("history.length") == entries
     stage.page.go_forward()
@@ -175,10 +175,10 @@ def test_a_run_from_before_back_or_forward_does_not_write_over_where_they_have_l
     assert search(stage) == "?source=c&head=3"
     assert (
         stage.page.evaluate("history.length") == entries + 1
-    )  # a step, and nothing comes before it any more
+    )  # a step, with no entry before it any more
 
 
-def test_what_embeds_the_app_stays_in_its_address(stage: Stage) -> None:
+def test_parameters_for_embedding_stay_in_the_address(stage: Stage) -> None:
     stage.mount("live")
     address = "/app?embed=true&old=1&embed_options=dark_theme&embed_options=show_toolbar#part"
     stage.page.evaluate("(address) => history.replaceState({}, '', address)", address)
@@ -198,14 +198,14 @@ def test_typing_asks_in_the_name_of_the_session(stage: Stage) -> None:
         ["ws://stage.test/app/live", ["attnscope", "secret"], "arraybuffer"]
     ]
     stage.page.evaluate("sockets[0].opened()")
-    assert asked(stage) == []  # nobody has typed yet
+    assert asked(stage) == []  # nothing has been typed yet
     typed(stage, "nothing of ours", "other")
     assert asked(stage) == []
     typed(stage, "abc")
     assert asked(stage) == [{"texts": ["abc", ""]}]
 
 
-def test_one_question_at_a_time_then_for_what_was_typed_since(stage: Stage) -> None:
+def test_one_request_at_a_time_and_then_one_for_the_latest_text(stage: Stage) -> None:
     live(stage)
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
@@ -255,7 +255,7 @@ def test_an_answer_with_the_choices_before_the_last_rerun_is_asked_for_again(sta
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_a_rerun_behind_what_was_typed_still_changes_the_choices(
+def test_a_rerun_older_than_the_typed_text_still_changes_the_choices(
     stage: Stage, is_open: bool
 ) -> None:
     live(stage)
@@ -274,7 +274,7 @@ def test_a_rerun_behind_what_was_typed_still_changes_the_choices(
     assert words(stage) == ["these choices" if is_open else "this rerun"]
 
 
-def test_an_empty_answer_shows_nothing_and_lets_ask_again(stage: Stage) -> None:
+def test_an_empty_answer_shows_nothing_and_allows_another_request(stage: Stage) -> None:
     live(stage)
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
@@ -284,9 +284,9 @@ def test_an_empty_answer_shows_nothing_and_lets_ask_again(stage: Stage) -> None:
     assert [one["texts"][0] for one in asked(stage)] == ["a", "b"]
 
 
-def test_a_socket_that_is_not_there_is_opened_anew_and_asked_then(stage: Stage) -> None:
+def test_a_missing_socket_is_reopened_and_used_then(stage: Stage) -> None:
     live(stage)
-    typed(stage, "early")  # not open yet: asked when it is
+    typed(stage, "early")  # not open yet: used once it is
     assert asked(stage) == []
     assert stage.page.evaluate("sockets.length") == 1
     stage.page.evaluate("sockets[0].opened()")
@@ -300,7 +300,7 @@ def test_a_socket_that_is_not_there_is_opened_anew_and_asked_then(stage: Stage) 
     assert words(stage) == ["there"]
 
 
-def test_a_page_that_is_not_live_asks_nothing(stage: Stage) -> None:
+def test_a_page_that_is_not_live_sends_nothing(stage: Stage) -> None:
     live(stage, is_open=False)
     typed(stage, "abc")
     assert stage.page.evaluate("sockets.length") == 0
@@ -315,7 +315,7 @@ def test_a_page_that_is_not_live_asks_nothing(stage: Stage) -> None:
     assert asked(stage) == [{"texts": ["abcd", ""]}]
 
 
-def test_another_session_has_a_socket_of_its_own(stage: Stage) -> None:
+def test_another_session_has_its_own_socket(stage: Stage) -> None:
     live(stage)
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
@@ -324,7 +324,7 @@ def test_another_session_has_a_socket_of_its_own(stage: Stage) -> None:
         (1, 2),
         key="live",
     )
-    assert stage.page.evaluate("sockets.length") == 1  # the same session goes on
+    assert stage.page.evaluate("sockets.length") == 1  # the same session continues
     stage.show(
         {"token": "other", "path": "/app/live", "open": True, **BOXES, "address": STANDS},
         (1, 3),
@@ -346,13 +346,13 @@ def test_another_session_has_a_socket_of_its_own(stage: Stage) -> None:
     assert stage.page.evaluate("sockets.map((s) => s.sent.length)") == [
         1,
         1,
-    ]  # the old one's end says nothing of the new one
+    ]  # the end of the old one does not affect the new one
     answer(stage, "theirs", (7, 7))
     assert words(stage) == ["theirs"]
     assert stage.page.evaluate("sockets.map((s) => s.sent.length)") == [1, 2]
 
 
-def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:
+def test_an_answer_can_hold_a_packed_picture(stage: Stage) -> None:
     import base64
 
     stage.mount("plain")
@@ -391,8 +391,8 @@ def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:
 
 
 def boxes(stage: Stage, **how: Any) -> None:
-    """The page of `live` with other settings of its boxes; what would be handed over to Streamlit is written down, and so is what
-    Enter does."""
+    """A function that makes the page of `live` with other settings of its boxes; text for Streamlit and the effect of Enter are
+    recorded."""
     live(stage)
     data = {"token": "secret", "path": "/live", "open": True, **BOXES, **how, "address": STANDS}
     stage.show(data, (9, 9), key="live")
@@ -405,12 +405,14 @@ def boxes(stage: Stage, **how: Any) -> None:
 
 
 def handed(stage: Stage, n: int) -> list[list[str]]:
-    """What Streamlit has been handed, once it is so many texts."""
+    """Return the n texts that Streamlit has received, once there are so many."""
     stage.page.wait_for_function("(n) => handed.length >= n", arg=n)
     return stage.page.evaluate("handed")
 
 
-def test_streamlit_has_a_text_when_typing_rests_and_another_boxs_at_every_key(stage: Stage) -> None:
+def test_streamlit_gets_a_text_when_typing_pauses_and_that_of_other_boxes_at_every_key(
+    stage: Stage,
+) -> None:
     boxes(stage, pause=400)
     stage.page.evaluate("""() => {
       for (const [name, text] of [["source", "a"], ["source", "ab"], ["other", "x"], ["source", "abc"]]) {
@@ -422,7 +424,7 @@ def test_streamlit_has_a_text_when_typing_rests_and_another_boxs_at_every_key(st
     assert handed(stage, 2) == [["st-key-other", "x"], ["st-key-source", "abc"]]
 
 
-def test_enter_hands_over_where_no_text_holds_a_line_break(stage: Stage) -> None:
+def test_enter_commits_if_texts_hold_no_line_breaks(stage: Stage) -> None:
     boxes(stage, pause=60_000)
     stage.page.locator(".st-key-source textarea").focus()
     for key in ("a", "Enter", "b", "Shift+Enter"):
@@ -436,7 +438,7 @@ def test_enter_hands_over_where_no_text_holds_a_line_break(stage: Stage) -> None
     assert handed(stage, 0) == []
 
 
-def test_pasted_lines_become_one_where_no_text_holds_a_line_break(stage: Stage) -> None:
+def test_pasted_lines_become_one_if_texts_hold_no_line_breaks(stage: Stage) -> None:
     paste = """(box) => {
       const clipboardData = new DataTransfer();
       clipboardData.setData("text/plain", "one \\n two\\nthree\\n");
@@ -450,10 +452,10 @@ def test_pasted_lines_become_one_where_no_text_holds_a_line_break(stage: Stage) 
         assert box.input_value() == text
 
 
-# --- what was read and what was written
+# --- input and output
 
 
-def test_texts_of_more_than_two_lines_are_shown_whole_when_one_asks_and_nothing_moves(
+def test_texts_of_more_than_two_lines_are_shown_in_full_on_request_and_nothing_moves(
     stage: Stage,
 ) -> None:
     def strip(source: str, output: str) -> dict:
@@ -491,7 +493,7 @@ def test_texts_of_more_than_two_lines_are_shown_whole_when_one_asks_and_nothing_
         )
         <= 2
     )
-    stage.show(strip(long + "and", long), (9, 1))  # typing goes on, and the whole stays
+    stage.show(strip(long + "and", long), (9, 1))  # typing continues, and the full text stays
     assert stage.text("button") == "show less"
     stage.click("button")
     assert state() == ([True, True], False, tall)
@@ -502,7 +504,7 @@ def test_texts_of_more_than_two_lines_are_shown_whole_when_one_asks_and_nothing_
 USED = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Enter", " ", "Escape"]
 
 
-def test_a_key_is_used_up_only_by_an_action_that_had_a_use_for_it(stage: Stage) -> None:
+def test_a_key_is_consumed_only_by_an_action_that_uses_it(stage: Stage) -> None:
     stage.functions("choice", "useKeys", "arrows")
     stage.js("""(root) => {
       const box = document.createElement("div"), moves = (window.moves = []);
@@ -522,7 +524,7 @@ def test_a_key_is_used_up_only_by_an_action_that_had_a_use_for_it(stage: Stage) 
 # --- editions
 
 
-def test_only_what_is_at_least_as_new_takes_the_place(stage: Stage) -> None:
+def test_only_data_that_are_at_least_as_new_replace_others(stage: Stage) -> None:
     stage.mount("plain")
     stands = ""
     for edition, text in (
@@ -542,7 +544,7 @@ def test_only_what_is_at_least_as_new_takes_the_place(stage: Stage) -> None:
     assert stage.texts("p") == ["another"]
 
 
-def test_what_was_taken_away_is_forgotten(stage: Stage) -> None:
+def test_a_removed_component_is_forgotten(stage: Stage) -> None:
     stage.mount("plain").show(plain("new"), (5, 5))
     assert stage.page.evaluate("[...attnscopePictures.keys()]") == ["plain"]
     stage.page.evaluate("stage.end()")
@@ -551,15 +553,13 @@ def test_what_was_taken_away_is_forgotten(stage: Stage) -> None:
     assert stage.texts("p") == ["a new page"]
     stage.page.evaluate("() => { window.before = stage.endOf(); }")
     stage.show(plain("once more"), (1, 2))
-    stage.page.evaluate("window.before()")  # the end of what has been replaced already
+    stage.page.evaluate("window.before()")  # the end of a component that has been replaced already
     assert stage.page.evaluate("[...attnscopePictures.keys()]") == ["plain"]
 
 
 @pytest.mark.parametrize("ends_first", [True, False])
-def test_the_end_of_a_rerun_that_another_follows_ends_nothing(
-    stage: Stage, ends_first: bool
-) -> None:
-    """Streamlit calls it once the component's script is there: before or after the other is shown."""
+def test_a_cleanup_followed_by_another_rerun_ends_nothing(stage: Stage, ends_first: bool) -> None:
+    """Streamlit calls the cleanup once the component's script has loaded, before or after the other is shown."""
     stage.mount("by_distance", 400).show(SCORES, (1, 1))
     stage.page.evaluate("() => { window.before = stage.endOf(); }")
     if ends_first:
@@ -640,7 +640,7 @@ def test_another_theme_has_its_colours_at_once(stage: Stage) -> None:
 # --- numbers and texts
 
 
-def test_a_float_is_written_by_the_shortest_digits_that_name_it(stage: Stage) -> None:
+def test_a_float_is_written_with_the_shortest_digits_that_identify_it(stage: Stage) -> None:
     stage.functions("head", "exact")
     rng = np.random.default_rng(2)
     values = [
@@ -684,7 +684,7 @@ def test_a_long_text_is_shortened_in_the_middle_by_whole_characters(stage: Stage
         )
 
 
-def test_of_a_long_step_both_tokens_stay(stage: Stage) -> None:
+def test_a_long_step_keeps_both_tokens(stage: Stage) -> None:
     stage.functions("stepper", "fit")
     for whole, room, short in (
         ("abcdefgh → xyz", 14, "abcdefgh → xyz"), ("abcdefgh → xyz", 13, "abc…fgh → xyz"), ("abc → stuvwxyz", 11, "abc → st…yz"),
@@ -732,7 +732,7 @@ def test_colours_run_evenly_from_the_page_to_the_accent(stage: Stage) -> None:
         )  # WCAG 2
 
 
-def test_nearly_black_colours_are_mixed_by_the_straight_part_of_the_curve(stage: Stage) -> None:
+def test_nearly_black_colours_are_mixed_by_the_linear_part_of_the_curve(stage: Stage) -> None:
     stage.functions("head", "rampOf", "luminance", "css")
     ends = ([0, 3, 9], [10, 11, 13]), ([11, 1, 10], [4, 12, 0]), ([2, 2, 2], [255, 9, 200])
     for paper, accent in ends:
@@ -766,7 +766,7 @@ def test_each_of_twelve_heads_has_a_colour_and_the_thirteenth_that_of_the_first(
     assert len(set(found)) == 12
 
 
-def test_ink_is_what_is_read_best_on_each_step_of_the_ramp(stage: Stage) -> None:
+def test_ink_has_the_best_contrast_on_each_step_of_the_ramp(stage: Stage) -> None:
     stage.functions("head", "readTheme", "contrast", "rgb")
     for paper, accent, ink in ((PAPER, ACCENT, INK), tuple(DARK.values())):
         inks, seen = stage.page.evaluate(
@@ -838,7 +838,7 @@ def test_text_from_outside_is_set_as_text(stage: Stage) -> None:
     assert stage.attr(".plain", "class") == "plain written"
 
 
-def test_the_walk_begins_at_the_stage_it_is_given_and_stays_where_it_has_gone(stage: Stage) -> None:
+def test_the_walk_begins_at_the_given_stage_and_stays_where_the_user_leads_it(stage: Stage) -> None:
     from .test_drawn_tables import payload
 
     header, arrays = unpack(payload())
@@ -858,7 +858,7 @@ def test_the_walk_begins_at_the_stage_it_is_given_and_stays_where_it_has_gone(st
 
 
 def shown(name: str, data: bytes | dict, **handlers: Callable) -> dict[str, Any]:
-    """Show a component and return what Streamlit's part of it is called with."""
+    """Show a component and return the arguments of Streamlit's component function."""
     calls: list[dict[str, Any]] = []
     with (
         mock.patch.object(mounting, "_registered", return_value=lambda **how: calls.append(how)),
@@ -873,7 +873,7 @@ def shown(name: str, data: bytes | dict, **handlers: Callable) -> dict[str, Any]
 
 
 def holding(values: dict[str, Any]) -> Any:
-    """A session's state as far as a callback may ask for it (session/actions.py)."""
+    """Return a session's state as far as a callback may access it (session/actions.py)."""
     return mock.patch.object(
         st, "session_state", mock.Mock(spec=["to_dict"], to_dict=lambda: values)
     )
@@ -962,7 +962,7 @@ def test_every_folder_with_scripts_is_a_component() -> None:
     assert folders == set(COMPONENTS)
 
 
-def test_what_is_shown_is_stamped_with_its_key_and_edition() -> None:
+def test_data_are_stamped_with_their_key_and_edition() -> None:
     assert stamp_payload({"a": 1}, "k", (3, 4)) == {"a": 1, "key": "k", "edition": (3, 4)}
     data = stamp_payload(b"xyz", "ж", (3, 4))
     assert data == b"xyz" + "ж".encode() + struct.pack("<III", 2, 3, 4)

@@ -1,4 +1,4 @@
-"""The component `maps` by itself: every cell, bar, scale and tip against the numbers it holds."""
+"""The component `maps` by itself: every cell, bar, scale and tip against its numbers."""
 
 import math
 import re
@@ -31,7 +31,7 @@ def maps_payload(bars: bool = True, **changes: Any) -> tuple[bytes, dict[str, np
         "bars": np.array([0.02, 0.5, 1.0, 0.25, 0.0], np.float32),
     }  # fmt: skip
     arrays["map0"][1, 4] = 0
-    arrays["map0"][2, 2] = 0.0004  # under the least of the scale
+    arrays["map0"][2, 2] = 0.0004  # below the minimum of the scale
     arrays["map1"][3, 1] = 0
     maps = [
         {"title": "One", "note": "Note of one", "array": "map0", "scale": "log", "least": 0.0025, "largest": 2.5,
@@ -77,7 +77,7 @@ def colour_of(value: float, n: int) -> str:
     return weight_colour(min(1.0, max(0.0, share)))
 
 
-def test_under_a_root_a_hundredth_is_a_tenth_of_the_way_to_the_accent(stage: Stage) -> None:
+def test_on_a_root_scale_a_hundredth_is_a_tenth_of_the_way_to_the_accent(stage: Stage) -> None:
     data, arrays = maps_payload(bars=False)
     header, _ = unpack(data)
     del header["arrays"]
@@ -125,7 +125,7 @@ def test_each_map_shows_its_own_numbers_on_its_own_scale(stage: Stage) -> None:
     assert not stage.drawn(".cells", "path", 1)
 
 
-def test_stripes_fill_each_cell_of_none_and_no_other(stage: Stage) -> None:
+def test_stripes_fill_each_cell_without_a_value_and_no_other(stage: Stage) -> None:
     none = ((0, 5), (3, 1), (4, 6))
     values = np.ones((ROWS, COLS), np.float32)
     values[tuple(zip(*none, strict=True))] = 0
@@ -147,7 +147,7 @@ def test_stripes_fill_each_cell_of_none_and_no_other(stage: Stage) -> None:
         assert len(pixels.within(x - 3, y + 3, 2, h - 6)) == 1  # of the cell before it
 
 
-def test_names_along_the_columns_are_turned_about_their_middle(stage: Stage) -> None:
+def test_names_along_the_columns_are_rotated_about_their_middle(stage: Stage) -> None:
     at, _ = maps_shown(stage)
     for c in range(COLS):
         one = stage.written(".cells")[f"c{c}"]
@@ -178,7 +178,7 @@ def test_names_along_the_columns_are_turned_about_their_middle(stage: Stage) -> 
         (100, 12, 4),
     ],
 )
-def test_names_of_rows_shrink_to_12_pixels_and_are_then_left_out(
+def test_names_of_rows_shrink_to_12_pixels_and_are_then_omitted(
     stage: Stage, n: int, size: float, step: int
 ) -> None:
     names = [[f"r{i}", "", False] for i in range(n)]
@@ -202,7 +202,7 @@ def test_names_of_rows_shrink_to_12_pixels_and_are_then_left_out(
     )
 
 
-def test_a_long_name_is_as_long_as_there_is_room(stage: Stage) -> None:
+def test_a_long_name_is_shortened_to_its_room(stage: Stage) -> None:
     rng = np.random.default_rng(7)
     long = ["".join(rng.choice(list("ilmtw"), 29)) for _ in range(11)]
     names = [[text, "", False] for text in long]
@@ -267,7 +267,7 @@ def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
     wide = round(stage.box("figure")["width"])
     assert side == pytest.approx((wide - LEFT - RIGHT) / 71)
     assert tall == pytest.approx(430 / 71)
-    for align in ("right", "left"):  # every n-th is named
+    for align in ("right", "left"):  # every nth is named
         shown = [
             int(one["text"][1:])
             for one in stage.drawn(".cells", "text")
@@ -285,7 +285,7 @@ def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
     assert float(stage.data(".maps")["tall"]) == 26
 
 
-def test_every_column_is_named_upright_where_slanted_names_would_touch(stage: Stage) -> None:
+def test_every_column_is_named_upright_if_slanted_names_would_touch(stage: Stage) -> None:
     names = [[f"name {i}", "", False] for i in range(11)]
     header = _header()
     header["maps"][0]["says"] = "root scale; hatched = 0: not reachable from there"
@@ -302,7 +302,7 @@ def test_every_column_is_named_upright_where_slanted_names_would_touch(stage: St
             one for one in texts if one["text"][1:] and one["text"] in header["maps"][0]["says"]
         ]
         assert " ".join(one["text"] for one in says) == header["maps"][0]["says"]
-        assert (len(says) == 2) == is_upright  # it is broken where it would be cut
+        assert (len(says) == 2) == is_upright  # it is wrapped where it would be cut
         assert all(one["wide"] <= width for one in says)
         assert says[-1]["y"] + 7 <= stage.box(".cells")["height"]
 
@@ -362,7 +362,7 @@ def test_rows_and_columns_are_named_and_so_are_the_axes(stage: Stage) -> None:
     assert LEFT < at["left"] - 12 - 12 < name["wide"] <= at["left"] - 12
 
 
-def test_each_scale_says_its_ends_and_its_unit(stage: Stage) -> None:
+def test_each_scale_shows_its_ends_and_its_unit(stage: Stage) -> None:
     at, _ = maps_shown(stage)
     y = TOP + ROWS * at["tall"] + 12
     for n, (least, most, says) in enumerate(
@@ -540,7 +540,7 @@ def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
     assert stage.hidden(".tip")
 
 
-def test_the_tip_stands_beside_the_pointer(stage: Stage) -> None:
+def test_the_tip_is_beside_the_pointer(stage: Stage) -> None:
     at, _ = maps_shown(stage)
     to(stage, at, 0, 1, 1)
     root, cells, tip = stage.box(".maps"), stage.box(".cells"), stage.box(".tip")
@@ -549,7 +549,7 @@ def test_the_tip_stands_beside_the_pointer(stage: Stage) -> None:
     assert root["left"] <= tip["left"]
 
 
-def test_fewer_maps_leave_nothing_behind_and_another_width_is_drawn_anew(stage: Stage) -> None:
+def test_fewer_maps_leave_no_remains_and_another_width_is_redrawn(stage: Stage) -> None:
     maps_shown(stage)
     stage.show(maps_payload(bars=False)[0])
     assert stage.texts("figcaption b") == ["One", "Two"]
@@ -619,7 +619,7 @@ def test_the_maps_as_a_file(stage: Stage) -> None:
             assert any(alike(canvas.at(x, y), one, 8) for one in seen)
 
 
-def test_a_scale_beside_which_its_end_has_no_room_is_narrower(stage: Stage) -> None:
+def test_a_scale_without_room_for_its_end_is_narrower(stage: Stage) -> None:
     names = [["a", "", False]]
     stage.mount("maps", 170).show(
         pack(

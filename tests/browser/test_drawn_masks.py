@@ -1,4 +1,4 @@
-"""The component `mask_painter` by itself: what is blocked and why, what a stroke paints, and before, after, difference."""
+"""The component `mask_painter` by itself: blocked cells and their reasons, painting, and before, after, difference."""
 
 import re
 from typing import Any
@@ -37,7 +37,7 @@ QUERIES, KEYS = (
     [[f"{side}{i}", "", i == n - 1] for i in range(n)] for side, n in (("q", ROWS), ("k", COLS))
 )
 NAMES = ("before", "after", "difference")
-ALL = 1500  # px, from which all pictures of the head have room beside each other
+ALL = 1500  # px, from which all pictures of the head fit side by side
 
 
 def payload(
@@ -102,7 +102,7 @@ def shown(stage: Stage, width: int = 1240, **how: Any) -> tuple[dict, dict]:
 
 
 def grid(stage: Stage, n: int | None = None) -> dict[str, float]:
-    """Where the cells of the board to paint on, or of a panel of the effect, begin and how large they are."""
+    """Return where the cells of the board, or of a panel of the effect, begin and how large they are."""
     view = "view.brush.board" if n is None else f"view.effect.panels[{n}].board"
     return stage.js(
         f"(root) => {{ const {{ left, top, wide, tall }} = root.querySelector('.masks').{view}; return {{ left, top, "
@@ -121,7 +121,7 @@ def at_panel(stage: Stage, n: int, query: float, key: float) -> tuple[float, flo
 
 
 def framed(stage: Stage, frame: dict[str, float]) -> tuple[int, ...]:
-    """The rows and columns of the board that a frame goes around: first, end, first, end."""
+    """Return the rows and columns of the board that a frame encloses: first, end, first, end."""
     cells = grid(stage)
     x, y = (frame["x"] - cells["left"]) / cells["wide"], (frame["y"] - cells["top"]) / cells["tall"]
     ends = y, y + frame["h"] / cells["tall"], x, x + frame["w"] / cells["wide"]
@@ -130,7 +130,7 @@ def framed(stage: Stage, frame: dict[str, float]) -> tuple[int, ...]:
 
 
 def open_cells(stage: Stage) -> np.ndarray:
-    """Which cells of the board are tinted; the others have to be hatched."""
+    """Return which cells of the board are tinted; the others must be hatched."""
     cells, pixels = grid(stage), stage.pixels(BOARD)
     found = np.zeros((ROWS, COLS), bool)
     for q in range(ROWS):
@@ -282,7 +282,7 @@ def test_pointing_at_a_cell_says_why_it_is_open_or_blocked(stage: Stage) -> None
     assert not stage.texts(".forms td")
 
 
-def test_the_tip_stands_beside_the_pointer_and_within_the_page(stage: Stage) -> None:
+def test_the_tip_is_beside_the_pointer_and_within_the_page(stage: Stage) -> None:
     shown(stage)
     stage.js(
         "(root) => root.addEventListener('pointermove', (e) => { root.at = [e.clientX, e.clientY]; })"
@@ -319,7 +319,7 @@ def test_pointing_at_a_token_frames_its_row_or_column(stage: Stage) -> None:
     assert stage.text(".said").startswith("q0 may attend to k0")
 
 
-def test_painted_cells_have_a_frame_of_their_own(stage: Stage) -> None:
+def test_painted_cells_have_their_own_frame(stage: Stage) -> None:
     shown(stage, painted=[[2, 2, 0], [0, 4, 1], [9, 9, 0], [1, COLS, 0], [ROWS, 1, 0]])
     frames = stage.drawn(MARKS, "frame")
     assert [framed(stage, one) for one in frames] == [(2, 3, 2, 3), (0, 1, 4, 5)]
@@ -339,7 +339,7 @@ def test_a_new_picture_has_no_tip_of_the_old_one(stage: Stage) -> None:
 # --- painting
 
 
-def test_a_click_turns_a_cell_and_a_second_turns_it_back(stage: Stage) -> None:
+def test_a_click_toggles_a_cell_and_a_second_toggles_it_back(stage: Stage) -> None:
     _, arrays = shown(stage)
     expected = arrays["base"] == 0
     for (q, k), cells in (
@@ -357,7 +357,7 @@ def test_a_click_turns_a_cell_and_a_second_turns_it_back(stage: Stage) -> None:
     assert len(stage.sent) == 3
 
 
-def test_of_a_part_of_a_long_text_the_cells_are_painted_by_their_places_in_all_of_it(
+def test_in_a_part_of_a_long_text_cells_are_painted_by_their_positions_in_the_whole_text(
     stage: Stage,
 ) -> None:
     _, arrays = shown(stage, first=[30, 60], size=[100, 90], painted=[[32, 63, 0], [1, 1, 0]])
@@ -415,7 +415,7 @@ def test_a_stroke_paints_all_cells_it_passes_as_its_first(stage: Stage) -> None:
     to(4, 3)  # a fast pointer skips cells
     assert stage.sent == []
     to(4, 5)
-    to(-1, 5)  # over the names nothing is painted
+    to(-1, 5)  # nothing is painted over the names
     to(4, 4)
     mouse.up()
     painted = [(1, 0), (2, 1), (3, 2), (4, 3), (4, 4), (4, 5)]
@@ -425,7 +425,7 @@ def test_a_stroke_paints_all_cells_it_passes_as_its_first(stage: Stage) -> None:
     for place in painted:
         expected[place] = False
     assert (open_cells(stage) == expected).all()
-    to(3, 3)  # let go, it paints no more
+    to(3, 3)  # after release, it paints no more
     assert (open_cells(stage) == expected).all()
     to(0, 6)
     mouse.down()
@@ -469,7 +469,7 @@ def test_a_token_paints_its_whole_row_or_column(stage: Stage) -> None:
     assert sorted(c for c in map(tuple, stage.sent[-1][1]["cells"]) if c[1] == 4) == [
         (q, 4, 0) for q in (2, 3, 4)
     ]
-    stage.click(BOARD, at(stage, 0, 4)[0], cells["top"] - 5)  # again: as it was
+    stage.click(BOARD, at(stage, 0, 4)[0], cells["top"] - 5)  # again: back to before
     expected[:, 4] = [False, *own[1:, 4]]
     assert (open_cells(stage) == expected).all()
     stage.click(BOARD, cells["left"] - 8, at(stage, 0, 0)[1])
@@ -481,7 +481,9 @@ def test_the_keyboard_paints_too(stage: Stage) -> None:
     shown(stage)
     stage.js("(root) => root.querySelector('.painting canvas.cells').focus()")
     stage.press("ArrowRight")
-    assert stage.text(".said").startswith("q0 may attend to k0")  # the first key shows where one is
+    assert stage.text(".said").startswith(
+        "q0 may attend to k0"
+    )  # the first key shows the current cell
     for key, place in (
         ("ArrowRight", (0, 1)), ("ArrowDown", (1, 1)), ("ArrowDown", (2, 1)), ("ArrowLeft", (2, 0)), ("ArrowLeft", (2, 0)),
         ("ArrowUp", (1, 0)),
@@ -523,7 +525,7 @@ def test_an_older_answer_does_not_undo_a_stroke(stage: Stage) -> None:
     stage.show(payload()[0])
     assert not open_cells(stage)[2, 3]
     stage.show(payload(painted=[[2, 3, 0]])[0])
-    stage.show(payload(painted=[[1, 1, 0]])[0])  # now Python's word counts again
+    stage.show(payload(painted=[[1, 1, 0]])[0])  # now Python's value counts again
     found = open_cells(stage)
     assert found[2, 3]
     assert not found[1, 1]
@@ -532,7 +534,7 @@ def test_an_older_answer_does_not_undo_a_stroke(stage: Stage) -> None:
     assert (open_cells(stage) == (arrays["base"] == 0)).all()
 
 
-def test_the_cells_fill_the_room_they_have(stage: Stage) -> None:
+def test_the_cells_fill_their_room(stage: Stage) -> None:
     for rows, cols in ((2, 45), (45, 2)):
         names = [
             [[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))
@@ -551,7 +553,7 @@ def test_the_cells_fill_the_room_they_have(stage: Stage) -> None:
             assert box["height"] - 5 <= bottom <= box["height"]
 
 
-def test_the_name_of_an_axis_is_as_long_as_its_side(stage: Stage) -> None:
+def test_the_name_of_an_axis_is_shortened_to_its_side(stage: Stage) -> None:
     shown(stage, width=700, queryAxis="m" * 300, keyAxis="m" * 300)
     box, texts = stage.box(BOARD), stage.drawn(BOARD, "text")
     for sign, room in (("←", box["height"]), ("→", box["width"])):
@@ -561,7 +563,7 @@ def test_the_name_of_an_axis_is_as_long_as_its_side(stage: Stage) -> None:
     assert {"what is read →", "← who reads"} < {one["text"] for one in stage.drawn(BOARD, "text")}
 
 
-def test_long_texts_have_small_cells_without_signs(stage: Stage) -> None:
+def test_long_texts_have_small_cells_without_symbols(stage: Stage) -> None:
     for rows, cols in ((61, 67), (5, 30), (41, 5)):
         names = [
             [[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))
@@ -575,7 +577,7 @@ def test_long_texts_have_small_cells_without_signs(stage: Stage) -> None:
         assert not {one["text"] for one in stage.drawn(BOARD, "text")} & {"0", "−∞"}
 
 
-# --- what it does
+# --- the effect
 
 
 def test_before_after_and_difference_hold_their_weights(stage: Stage) -> None:
@@ -662,7 +664,7 @@ def test_pointing_at_the_effect_says_all_three_numbers(stage: Stage) -> None:
     assert stage.hidden(".tip")
 
 
-def test_what_is_pointed_at_is_framed_only_in_pictures_of_its_kind(stage: Stage) -> None:
+def test_a_cell_under_the_pointer_is_framed_only_in_pictures_of_its_kind(stage: Stage) -> None:
     shown(stage, ALL, kind="decoder_self")
     cells = grid(stage, 1)
     stage.move(
@@ -681,7 +683,7 @@ def test_what_is_pointed_at_is_framed_only_in_pictures_of_its_kind(stage: Stage)
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two colours, by WCAG 2.2."""
+    """Return the contrast of two colours, by WCAG 2.2."""
 
     def luminance(colour: str) -> float:
         parts = [v / 255 for v in bytes.fromhex(colour[1:])]
@@ -692,7 +694,7 @@ def contrast(one: str, other: str) -> float:
     return (higher + 0.05) / (lower + 0.05)
 
 
-def test_where_there_is_no_room_for_all_pictures_a_switch_chooses(stage: Stage) -> None:
+def test_without_room_for_all_pictures_a_switch_chooses_one(stage: Stage) -> None:
     seen = "(root) => [...root.querySelectorAll('.panel')].filter((e) => e.offsetParent).map((e) => e.className.split(' ')[1])"
     switch = "(root) => [...root.querySelectorAll('.switch button')].filter((e) => e.offsetParent).map((e) => e.textContent)"
     shown(stage, ALL)
@@ -713,7 +715,7 @@ def test_where_there_is_no_room_for_all_pictures_a_switch_chooses(stage: Stage) 
         assert stage.drawn(f".panel.{name} .cells", "text")
 
 
-def test_allowed_and_blocked_are_told_apart_on_a_dark_page(stage: Stage) -> None:
+def test_allowed_and_blocked_cells_are_distinguishable_on_a_dark_page(stage: Stage) -> None:
     stage.mount("mask_painter", 1240, **DARK).show(payload()[0])
     pixels = stage.pixels(BOARD)
 
@@ -732,7 +734,7 @@ def nats(value: float) -> str:
     )
 
 
-def test_what_each_token_was_worth_before_and_after(stage: Stage) -> None:
+def test_the_loss_of_each_token_before_and_after(stage: Stage) -> None:
     header, arrays = shown(stage)
     rows = stage.js(
         "(root) => [...root.querySelectorAll('.tokens tr')].map((tr) => [tr.className, ...[...tr.children].map((e) => "

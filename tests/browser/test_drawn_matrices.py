@@ -46,7 +46,7 @@ def shown(
 
 
 def terms_of(header: dict[str, Any]) -> list[tuple[dict, dict, str, bool]]:
-    """The matrices in the order they stand: what is shown, how it is called, its size, and whether it is turned round."""
+    """Return the matrices in order: array, name, size, and whether it is transposed."""
     columns = header["convention"] == "columns"
     return [
         (header["matrices"][term["matrix"]], term, equation["size"], columns != bool(term.get("transposed")))
@@ -55,14 +55,14 @@ def terms_of(header: dict[str, Any]) -> list[tuple[dict, dict, str, bool]]:
 
 
 def length(n: int, size: str, axis: str = "number") -> int:
-    """Of a side of n cells; one of tokens is as long for few as for many."""
+    """Return the length of a side of n cells; a side of tokens has the same length for few and for many."""
     if axis in ("query", "key"):
         return {"small": 84, "large": 168}[size]
     return max(30, min({"small": 110, "large": 210}[size], n * {"small": 6, "large": 12}[size]))
 
 
 def extent(matrix: dict[str, Any], size: str, turned: bool) -> tuple[int, int]:
-    """How wide and tall a matrix is drawn."""
+    """Return the width and height of a drawn matrix."""
     down, across = [(n, axis) for n, axis in zip(matrix["shape"], matrix["axes"], strict=True)][
         :: -1 if turned else 1
     ]
@@ -77,7 +77,7 @@ def point(stage: Stage, n: int, row: int, col: int, rows: int, cols: int) -> dic
 
 
 def bands(stage: Stage) -> list[list[float]]:
-    """The outlines: of which matrix, and left, top, width, height."""
+    """Return the outlines: the matrix of each, and left, top, width, height."""
     return stage.js(
         "(root) => [...root.querySelectorAll('figure')].flatMap((figure, n) => [...figure.querySelectorAll('.band')]"
         ".map((b) => [n, ...['left', 'top', 'width', 'height'].map((k) => parseFloat(b.style[k])), b.classList.contains('held')]))"
@@ -237,7 +237,7 @@ def test_the_chosen_weight_stays_outlined_and_a_click_chooses_another(
     )
 
 
-def test_a_blocked_cell_says_by_which_mask(stage: Stage) -> None:
+def test_a_blocked_cell_names_its_mask(stage: Stage) -> None:
     header, arrays = shown(stage, "rows", SELF)
     n = next(n for n, (matrix, *_) in enumerate(terms_of(header)) if matrix["masked"])
     rows, cols = arrays["weights"].shape
@@ -282,7 +282,7 @@ def test_each_equation_is_written_out(stage: Stage, convention: str) -> None:
     assert int(stage.data(".matrices")["painted"]) == 2
 
 
-def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage: Stage) -> None:
+def test_numbers_finer_than_pixels_show_those_furthest_from_0_and_a_note(stage: Stage) -> None:
     header, _arrays = unpack(payload())
     big = np.zeros((3, 997), np.float32)
     big[1, 500], big[1, 501] = -1.0, 0.3
@@ -306,7 +306,7 @@ def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage
 
 
 def single(stage: Stage, values: np.ndarray, size: str = "small", masked: bool = False) -> bytes:
-    """A payload of a single matrix; `masked` blocks all of it."""
+    """Return a payload of a single matrix; `masked` blocks all of it."""
     header, _ = unpack(payload())
     matrix = {
         **header["matrices"]["x"],
@@ -332,14 +332,14 @@ POOLED = " Where there are more numbers than pixels, a pixel shows the one furth
     [(220, 3, "small", False), (221, 3, "small", True), (3, 220, "small", False), (3, 221, "small", True),
      (420, 5, "large", False), (421, 5, "large", True), (5, 420, "large", False), (5, 421, "large", True)],
 )  # fmt: skip
-def test_finer_than_pixels_is_said_of_the_side_that_is(
+def test_the_note_on_pixels_names_the_side_that_is_finer(
     stage: Stage, rows: int, cols: int, size: str, pooled: bool
 ) -> None:
     stage.mount("matrices", 900).show(single(stage, np.ones((421, 421))))
     assert stage.text(".note").endswith(POOLED)
     stage.show(
         single(stage, np.ones((rows, cols)), size), (1, 2)
-    )  # what was said of the one before is not said any more
+    )  # the note on the previous matrix is gone
     assert stage.text(".note").endswith(POOLED if pooled else "or use the tokens above.")
     box, longest = stage.box(CANVAS), {"small": 110, "large": 210}[size]
     assert (box["width"], box["height"]) == tuple(
@@ -368,7 +368,7 @@ def test_each_matrix_is_a_picture_in_a_frame_with_a_quiet_caption(stage: Stage) 
     assert set(stage.css(".cells", "display")) == {"block"}
 
 
-def test_the_outline_of_a_tiny_cell_can_still_be_seen(stage: Stage) -> None:
+def test_the_outline_of_a_tiny_cell_is_still_visible(stage: Stage) -> None:
     for rows, cols in ((101, 3), (3, 101)):
         stage.mount("matrices", 900).show(single(stage, np.ones((rows, cols))))
         point(stage, 0, rows // 2, cols // 2, rows, cols)
@@ -385,7 +385,7 @@ def test_the_outline_of_a_tiny_cell_can_still_be_seen(stage: Stage) -> None:
         assert sorted(band[3:5]) == [5, 12]
 
 
-def test_the_tip_stands_beside_the_pointer(stage: Stage) -> None:
+def test_the_tip_is_beside_the_pointer(stage: Stage) -> None:
     shown(stage)
     tip = point(stage, 1, 2, 3, 7, 5)
     assert tip["matrix"]

@@ -1,4 +1,4 @@
-"""What every matrix of cells shares, by itself: the names along its two sides, and its cells painted pixel by pixel."""
+"""The common code of every matrix of cells: the names along its two sides, and its cells painted pixel by pixel."""
 
 import math
 from typing import Any
@@ -20,7 +20,7 @@ def labels(*texts: str, special: int = -1) -> list[list[Any]]:
 def named(
     stage: Stage, queries: list, keys: list, letter: float = 7, em: float = 0, **place: float
 ) -> tuple[list[dict], list[dict]]:
-    """The names of the queries and those of the keys, where each letter is `letter` pixels and `em` of its height wide."""
+    """Return the names of the queries and of the keys, with letters `letter` pixels and `em` of their height wide."""
     stage.functions("head", "nameTokens")
     drawn = stage.js(
         "(root, queries, keys, place, letter, em, theme) => {"
@@ -63,7 +63,7 @@ def test_queries_end_beside_the_middle_of_their_rows(stage: Stage) -> None:
         (5.7, 12, 3),
     ],
 )
-def test_of_flat_rows_every_nth_is_named(
+def test_every_nth_of_flat_rows_is_named(
     stage: Stage, tall: float, letters: float, step: int
 ) -> None:
     down, _ = named(stage, labels(*"abcdefghijklm"), labels("k"), tall=tall)
@@ -74,7 +74,7 @@ def test_of_flat_rows_every_nth_is_named(
     )
 
 
-def test_of_flat_rows_all_are_named_where_there_is_room_for_two_columns(stage: Stage) -> None:
+def test_all_flat_rows_are_named_if_two_columns_fit(stage: Stage) -> None:
     down, _ = named(stage, labels(*"abcdefghijklm"), labels("k"), tall=8, aside=30)
     assert [one["text"] for one in down] == [*"abcdefghijklm"]
     assert [one["x"] for one in down] == [LEFT - 6 - 30 * (q % 2) for q in range(13)]
@@ -87,7 +87,7 @@ def test_a_matrix_can_have_smaller_names(stage: Stage) -> None:
     assert {size(one) for one in down + along} == {12.5}
 
 
-def test_keys_that_fit_stand_upright_over_the_middle_of_their_columns(stage: Stage) -> None:
+def test_keys_that_fit_are_horizontal_over_the_middle_of_their_columns(stage: Stage) -> None:
     _, along = named(stage, labels("a"), labels("kk", "l", "mmmmm", special=2), wide=40)
     assert [(one["text"], one["x"], one["y"]) for one in along] == [
         ("kk", LEFT + 20, TOP - 9), ("l", LEFT + 60, TOP - 9), ("mmmmm", LEFT + 100, TOP - 9),
@@ -144,7 +144,7 @@ def test_each_name_is_measured_in_the_letters_it_is_written_in(stage: Stage) -> 
         "wide",
         "letters",
         "step",
-    ),  # slanting lines of letters are wide / √2 apart; where that is too little, they stand on end
+    ),  # slanted names are wide / √2 apart; if that is too little, they are vertical
     [
         (20, 13, 1),
         (17, 17 / math.sqrt(2), 1),
@@ -156,7 +156,7 @@ def test_each_name_is_measured_in_the_letters_it_is_written_in(stage: Stage) -> 
         (5.7, 12, 3),
     ],
 )
-def test_of_turned_keys_those_are_named_that_do_not_touch(
+def test_of_rotated_keys_those_that_do_not_touch_are_named(
     stage: Stage, wide: float, letters: float, step: int
 ) -> None:
     keys = [f"{letter}{letter}{letter}" for letter in "abcdefghijklm"]
@@ -176,7 +176,7 @@ def test_of_turned_keys_those_are_named_that_do_not_touch(
     [(13, 12, 1), (8.5, 12, 1), (8.3, 12, 2), (4.3, 12, 2), (4.1, 12, 3)],
 )
 @pytest.mark.parametrize("letter", [0.1, 9])
-def test_single_letters_never_turn(
+def test_single_letters_are_never_rotated(
     stage: Stage, wide: float, letters: float, step: int, letter: float
 ) -> None:
     _, along = named(stage, labels("q"), labels(*"abcdefghijklm"), letter=letter, wide=wide)
@@ -186,7 +186,7 @@ def test_single_letters_never_turn(
     assert {one["align"] for one in along} == {"center"}
 
 
-def test_beside_single_letters_a_special_token_turns_alone(stage: Stage) -> None:
+def test_beside_single_letters_only_a_special_token_is_rotated(stage: Stage) -> None:
     _, along = named(stage, labels("q"), labels("a", "[end]", "b", special=1), wide=9)
     assert [(one["text"], one["align"], one["y"]) for one in along] == [
         ("a", "center", TOP - 9), ("[end]", "left", TOP - 5), ("b", "center", TOP - 9),
@@ -195,7 +195,7 @@ def test_beside_single_letters_a_special_token_turns_alone(stage: Stage) -> None
 
 
 @pytest.mark.parametrize(("left", "fits"), [(106, 12), (105.9, 11), (113, 13)])
-def test_a_query_is_as_long_as_the_room_beside_the_cells(
+def test_a_query_is_shortened_to_the_room_beside_the_cells(
     stage: Stage, left: float, fits: int
 ) -> None:
     text = "abcdefghijklmnopqrstuvwxyz"
@@ -206,7 +206,7 @@ def test_a_query_is_as_long_as_the_room_beside_the_cells(
 
 
 @pytest.mark.parametrize(("top", "fits"), [(88.4, 13), (88.3, 12), (93.4, 14)])
-def test_a_turned_key_is_as_long_as_the_room_over_the_cells(
+def test_a_rotated_key_is_shortened_to_the_room_over_the_cells(
     stage: Stage, top: float, fits: int
 ) -> None:
     text = "abcdefghijklmnopqrstuvwxyz"
@@ -223,7 +223,7 @@ def test_a_turned_key_is_as_long_as_the_room_over_the_cells(
 def painted(
     stage: Stage, codes: np.ndarray, x: int, y: int, wide: int, tall: int, period: int | None
 ) -> np.ndarray:
-    """The device pixels of an empty canvas of 41 × 37 on which these codes have been painted."""
+    """Paint these codes on an empty canvas of 41 × 37 and return its device pixels."""
     stage.functions("head", "paintCodes", "rampOf", "rgb")
     rows, cols = codes.shape
     ramp, paper, hatch = (
@@ -280,7 +280,7 @@ def test_a_pixel_shows_the_largest_of_its_cells_or_stripes(
     assert masked
 
 
-def test_a_canvas_is_as_large_as_it_is_asked_to_be_and_empty(stage: Stage) -> None:
+def test_a_canvas_has_the_requested_size_and_is_empty(stage: Stage) -> None:
     stage.functions("head", "sized")
     found = stage.js(
         "(root, sizes) => { const canvas = document.createElement('canvas'), own2d = canvas.getContext('2d');"

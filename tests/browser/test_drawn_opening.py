@@ -1,4 +1,4 @@
-"""The progress of a model that is being opened: what the server answers is shown, and the page runs again once it has ended."""
+"""The progress of a model that is being opened: the server's answers are shown, and the page reruns once it has ended."""
 
 from stage import Stage
 
@@ -22,7 +22,7 @@ def opening(stage: Stage) -> None:
 
 
 def answer(stage: Stage, n: int, json: str) -> None:
-    """Answer the n-th question once it is asked."""
+    """Answer the nth request once it is made."""
     stage.page.wait_for_function("(n) => questions.length === n", arg=n)
     stage.page.evaluate(f"answer({json})")
 
@@ -32,11 +32,11 @@ def shown(stage: Stage) -> tuple[str, float]:
 
 
 def last(stage: Stage, edition: str) -> None:
-    """Say of which edition the component is that a rerun shows last."""
+    """Set the edition of the component that a rerun shows last."""
     stage.page.evaluate(f"attnscopePictures.set('live', {{ edition: {edition} }})")
 
 
-def test_each_answer_is_shown_and_the_next_question_follows(stage: Stage) -> None:
+def test_each_answer_is_shown_and_the_next_request_follows(stage: Stage) -> None:
     opening(stage)
     assert shown(stage) == ("3 of 12", 0.25)
     answer(stage, 1, "{ ready: false, share: 0.5, progress: '6 of 12' }")
@@ -51,8 +51,8 @@ def test_each_answer_is_shown_and_the_next_question_follows(stage: Stage) -> Non
     assert stage.sent == []
 
 
-def test_the_page_runs_again_only_when_all_of_the_last_rerun_is_shown(stage: Stage) -> None:
-    """The bar comes before what sets the other boxes."""
+def test_the_page_reruns_only_when_all_of_the_last_rerun_is_shown(stage: Stage) -> None:
+    """The bar comes before the component that sets the other boxes."""
     opening(stage)
     last(stage, "[1, 3]")
     stage.page.evaluate("""() => {
@@ -82,7 +82,7 @@ def test_the_page_runs_again_only_when_all_of_the_last_rerun_is_shown(stage: Sta
     assert stage.page.evaluate("questions.length") == 1
 
 
-def test_without_an_answer_the_page_runs_again_all_the_same(stage: Stage) -> None:
+def test_without_an_answer_the_page_reruns_all_the_same(stage: Stage) -> None:
     opening(stage)
     last(stage, "[1, 4]")
     answer(stage, 1, "undefined")

@@ -1,4 +1,4 @@
-"""The component `order` on the stage: tokens are dragged, moved by keys and chosen; what is drawn is what the payload says."""
+"""The component `order` by itself: tokens are dragged, moved by keys and chosen, and the drawing follows the payload."""
 
 import math
 from pathlib import Path
@@ -44,7 +44,7 @@ def chips(stage: Stage) -> list[str]:
 
 
 def drag(stage: Stage, start: int, to: int) -> None:
-    """The mouse takes the chip with the number `start` to the place of another."""
+    """Drag chip number `start` to the position of another."""
     one, other = (stage.box(".row .place", n) for n in (start, to))
     mouse = stage.page.mouse
     mouse.move(one["x"] + one["width"] / 2, one["y"] + one["height"] / 2)
@@ -53,13 +53,13 @@ def drag(stage: Stage, start: int, to: int) -> None:
     mouse.up()
 
 
-def test_a_token_is_dragged_to_another_turn(stage, scope):
+def test_a_token_is_dragged_to_another_rank(stage, scope):
     stage.mount("order", 900).show(payload(scope))
     assert chips(stage) == ["d", "a", "c", "b"]
     drag(stage, 3, 0)
     assert chips(stage) == ["b", "d", "a", "c"]
     assert stage.sent == [["pick", {"order": [0, 2, 1, 3]}]]
-    stage.show(payload(scope))  # an answer that was on its way: what was dropped stays
+    stage.show(payload(scope))  # an answer that was on its way: the new order stays
     assert chips(stage) == ["b", "d", "a", "c"]
     stage.show(payload(scope, (0, 2, 1, 3)))
     assert chips(stage) == ["b", "d", "a", "c"]
@@ -67,7 +67,7 @@ def test_a_token_is_dragged_to_another_turn(stage, scope):
     assert stage.errors == []
 
 
-def test_a_drag_that_comes_back_asks_for_nothing_and_a_click_chooses(stage, scope):
+def test_a_drag_back_to_the_start_changes_nothing_and_a_click_chooses(stage, scope):
     stage.mount("order", 900).show(payload(scope))
     box = stage.box(".row .place", 1)
     mouse = stage.page.mouse
@@ -92,7 +92,7 @@ def test_the_arrow_keys_move_the_token_that_has_the_keyboard(stage, scope):
     assert chips(stage) == ["d", "a", "c", "b"]
 
 
-def test_both_masks_are_drawn_and_told(stage, scope):
+def test_both_masks_are_drawn_and_described(stage, scope):
     stage.mount("order", 900).show(payload(scope, position=0))
     assert stage.attrs(".seen section", "data-allowed") == ["1111011000100111", "0111001000000110"]
     assert stage.texts(".seen .who") == [
@@ -118,7 +118,7 @@ def test_both_masks_are_drawn_and_told(stage, scope):
 def test_each_mask_is_saved_with_what_it_allows(
     stage: Stage, scope: Scope, n: int, role: str
 ) -> None:
-    """Row i is the token that is predicted, column j the one that may be seen, in the text's order."""
+    """Row i is the predicted token, column j a token that may be seen, in the order of the text."""
     stage.mount("order", 900).show(payload(scope, position=0))
     within = f".seen section:nth-of-type({n})"
     name, about, ((head, *rows),) = stage.saved_tables(f"{within} .csv")
@@ -135,8 +135,8 @@ def test_each_mask_is_saved_with_what_it_allows(
     assert pixels.wide >= 3 * 260
 
 
-def test_each_token_says_its_place_its_turn_and_its_own_numbers(stage: Stage, scope: Scope) -> None:
-    """Places are those of the text, turns those of the order, both from 1. The text is “badc”, its tokens in the order 3 2 4 1."""
+def test_each_token_has_its_position_its_rank_and_its_numbers(stage: Stage, scope: Scope) -> None:
+    """Positions are those of the text, ranks those of the order, both from 1. The text is “badc”, its tokens in the order 3 2 4 1."""
     order = (2, 1, 3, 0)
     stage.mount("order", 900).show(payload(scope, order))
     output = scope.run("badc", order=order).outputs["token in order"]

@@ -1,4 +1,4 @@
-"""A head's weights over a sound and over an image: where each weight lies, and what is said of it."""
+"""A head's weights over a sound and over an image: the position of each weight, and the sentences about it."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from viz_app.drawing.payload import pack
 HEARD, FRAMES, STEP = 5, 8, 0.2
 LEVELS = np.array(
     [30 * k for k in range(FRAMES)]
-)  # of the upper band; the lower one is its reverse
+)  # of the upper band; the lower band is its reverse
 WEIGHTS = np.array(
     [[0.4, 0.0, 0.2, 0.1, 0.0, 0.05, 0.05, 0.2], [0.0, 0.1, 0.0, 0.7, 0.1, 0.1, 0.0, 0.0]],
     np.float32,
@@ -48,7 +48,7 @@ def map_of_sound(stage: Stage) -> Stage:
     return stage.mount("sound_map").show(sound())
 
 
-def test_the_sound_and_the_weights_over_it_are_cut_where_it_ends(map_of_sound: Stage) -> None:
+def test_the_sound_and_the_weights_over_it_end_together(map_of_sound: Stage) -> None:
     stage = map_of_sound
     wide, tall = stage.box(".cells")["width"], stage.box(".cells")["height"]
     plain, over = stage.pixels(".plain"), stage.pixels(".cells")
@@ -65,7 +65,7 @@ def test_the_sound_and_the_weights_over_it_are_cut_where_it_ends(map_of_sound: S
     assert alike(plain.at(6.5 * wide / FRAMES, tall / 4), mixed(PAPER, INK, level), 2)
 
 
-def test_the_axis_tells_the_time_of_the_frame_above(map_of_sound: Stage) -> None:
+def test_the_axis_gives_the_time_of_the_frame_above(map_of_sound: Stage) -> None:
     stage, wide = map_of_sound, map_of_sound.box(".plain")["width"]
     marks = stage.written(".plain")
     assert list(marks) == [f"{i / 10:g} s" for i in range(10)]
@@ -82,7 +82,7 @@ def test_a_short_sound_is_offered_with_its_length(stage: Stage) -> None:
     assert stage.text(".extent") == "Show the sound alone, 0.04 s"
 
 
-def test_only_what_a_mask_blocks_is_hatched(map_of_sound: Stage) -> None:
+def test_only_cells_blocked_by_a_mask_are_hatched(map_of_sound: Stage) -> None:
     stage, wide = map_of_sound, map_of_sound.box(".cells")["width"]
     lefts = [path["clip"]["x"] * HEARD / wide for path in stage.drawn(".cells", "path")]
     assert lefts == pytest.approx([1, 4], abs=0.02)  # frame 1 by one mask, 4 by another
@@ -92,7 +92,7 @@ def test_only_what_a_mask_blocks_is_hatched(map_of_sound: Stage) -> None:
         assert stage.text(".tip .value").startswith(said)
 
 
-def test_the_sentence_shares_the_row_between_sound_and_silence(map_of_sound: Stage) -> None:
+def test_the_sentence_splits_the_row_between_sound_and_silence(map_of_sound: Stage) -> None:
     said = map_of_sound.text(".reading")
     assert said.startswith("a gives 70 % of its attention to the sound, most to 0.0 s 0.400, ")
     assert "0.4 s 0.200, 0.6 s 0.100. 30 % is on the silence" in said
@@ -110,7 +110,7 @@ def test_every_small_head_has_its_own_weights(map_of_sound: Stage) -> None:
                 assert alike(seen, wanted, 3)
 
 
-def test_a_frame_is_pointed_at_where_it_is_drawn(stage: Stage) -> None:
+def test_a_frame_is_hovered_where_it_is_drawn(stage: Stage) -> None:
     square = np.resize(WEIGHTS, (FRAMES, FRAMES))
     frames = stage.change(
         sound(readsItself=True, queries=[[f"{k * STEP:.1f} s", "", False] for k in range(FRAMES)]),
@@ -149,7 +149,7 @@ def patches(**header: Any) -> bytes:
 
 
 def nearest(x: float, y: float, columns: int) -> tuple[int, int]:
-    """The row and column of the patch whose middle is nearest to a share of the picture, from below."""
+    """Return the row and column, from below, of the patch whose middle is nearest to a point given as shares of the picture."""
     bands, wide = (
         (n - 1) * stride + size
         for n, stride, size in zip((GRID_ROWS, columns), GRID_STRIDE, GRID_SIZE, strict=True)
@@ -185,7 +185,7 @@ def test_a_point_has_the_weight_of_the_patch_whose_middle_is_nearest(stage: Stag
             assert stage.text(".what").startswith(f"What p{shown} (extent {shown}) attends to")
 
 
-def test_of_patches_the_special_token_and_the_padding_have_their_shares(stage: Stage) -> None:
+def test_special_token_and_padding_have_their_shares_beside_patches(stage: Stage) -> None:
     stage.mount("sound_map").show(patches(query=5))
     said = stage.text(".reading")
     assert said.startswith(
@@ -198,7 +198,7 @@ def test_of_patches_the_special_token_and_the_padding_have_their_shares(stage: S
     assert stage.text(".extent") == "Show the sound alone, 0.9 s"
 
 
-def test_the_line_is_round_all_that_the_query_reads(stage: Stage) -> None:
+def test_the_outline_is_around_everything_that_the_query_covers(stage: Stage) -> None:
     stage.mount("sound_map").show(patches(query=5))  # of the upper row, second column
     box = stage.box(".cells")
     rect = stage.drawn(".cells", "frame")[0]
@@ -232,7 +232,7 @@ ROWS, COLUMNS = 2, 3
 PATCHES = np.array([[0.3, 0.25, 0.0, 0.1, 0.05, 0.2, 0.1]], np.float32)  # [CLS], then row by row
 
 
-def test_a_weight_lies_over_its_patch(stage: Stage) -> None:
+def test_a_weight_is_drawn_over_its_patch(stage: Stage) -> None:
     greys = np.array([[0, 50, 100], [150, 200, 250]], np.uint8)
     blocked = np.zeros((1, 7), np.uint8)
     blocked[0, 2] = 1

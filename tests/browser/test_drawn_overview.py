@@ -38,7 +38,7 @@ def codes_of(
 
 
 def largest_of(codes: np.ndarray) -> list[list[float]]:
-    """A number for each head of each layer, which its codes do not tell."""
+    """Return a number for each head of each layer that does not follow from its codes."""
     return (codes.max((-2, -1)) / np.float32(2550)).tolist()
 
 
@@ -79,7 +79,7 @@ def button(kind: str, layer: int, head: int) -> str:
 
 
 def place(stage: Stage, selector: str) -> dict[str, float]:
-    """Where a button stands on its canvas, and how large it is."""
+    """Return the position of a button on its canvas, and its size."""
     style = "(root, one) => { const { left, top, width, height } = root.querySelector(one).style; return [left, top, width, height]; }"
     return dict(
         zip("xywh", (float(v.removesuffix("px")) for v in stage.js(style, selector)), strict=True)
@@ -198,7 +198,7 @@ def test_the_key_runs_from_0_to_1_and_shows_masked(stage: Stage) -> None:
     ] * 2 + [PAPER] * 2
 
 
-def test_the_hint_says_what_rows_columns_and_pixels_are(stage: Stage) -> None:
+def test_the_hint_explains_rows_columns_and_pixels(stage: Stage) -> None:
     shown(stage)
     box = "(root, one) => JSON.stringify(root.querySelector(one).getBoundingClientRect())"
     seen = "(root, one) => root.querySelector(one).checkVisibility({ visibilityProperty: true })"
@@ -211,7 +211,7 @@ def test_the_hint_says_what_rows_columns_and_pixels_are(stage: Stage) -> None:
     assert stage.js(box, ".foot") == before
 
 
-def test_two_cells_a_pixel_are_said_too(stage: Stage) -> None:
+def test_two_cells_per_pixel_are_mentioned_too(stage: Stage) -> None:
     shown(stage, pools=(2, 2, 2))
     assert stage.text(".pooled") == "Each pixel = largest weight of 2 × 2."
     stage.move(button("encoder", 0, 1), 10, 10)
@@ -250,8 +250,8 @@ def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
 def test_the_zoom_is_never_where_the_chosen_head_is_shown(
     stage: Stage, window: int, top: int, below: bool, width: int
 ) -> None:
-    """That is beside all heads, and in a narrow window below them: it stands under a head, or over it where that does not fit, and
-    is no wider than they are."""
+    """The chosen head is beside all heads, or below them in a narrow window. The zoom is below a head, or above it if that does not
+    fit, and no wider than the heads."""
     stage.page.set_viewport_size({"width": window, "height": 1600})
     shown(stage, width, kinds=(("encoder", 2),))
     stage.page.evaluate("(px) => { stage.host.style.marginTop = `${px}px`; }", top)
@@ -269,9 +269,7 @@ def test_the_zoom_is_never_where_the_chosen_head_is_shown(
 
 
 @pytest.mark.parametrize(("width", "rows"), [(200, 3), (520, 2), (1200, 1)])
-def test_blocks_stand_beside_each_other_where_there_is_room(
-    stage: Stage, width: int, rows: int
-) -> None:
+def test_blocks_are_side_by_side_if_there_is_room(stage: Stage, width: int, rows: int) -> None:
     shown(stage, width, heads=(8, 8, 8))
     boxes = [stage.box("section.block", n) for n in range(3)]
     assert len({round(box["top"]) for box in boxes}) == rows
@@ -289,7 +287,7 @@ def test_many_heads_are_seen_without_scrolling(
     last = place(stage, button("encoder", layers - 1, heads - 1))
     stage.page.set_viewport_size({"width": 1280, "height": 1600})
     assert last["x"] + last["w"] <= width
-    assert last["y"] + last["h"] <= 720 - 246 - 64  # what stands over the pictures
+    assert last["y"] + last["h"] <= 720 - 246 - 64  # the text above the pictures
     numbers = stage.drawn(".grid canvas", "text")
     along, down = (
         sorted({one[axis] for one in numbers})[1:] for axis in ("x", "y")
@@ -298,7 +296,7 @@ def test_many_heads_are_seen_without_scrolling(
     assert min(b - a for a, b in pairwise(down)) >= 12
 
 
-def test_the_arrows_walk_over_everything(stage: Stage) -> None:
+def test_the_arrow_keys_reach_everything(stage: Stage) -> None:
     shown(stage, site="encoder.layers.0", head=3)
     stage.js("(root, one) => root.querySelector(one).focus()", button("encoder", 0, 3))
     for key, site, head in (
@@ -363,7 +361,7 @@ def test_a_new_picture_leaves_the_keyboard_where_it_is(stage: Stage) -> None:
     assert stage.keeps_the_keyboard(".grid button", payload()[0])
 
 
-def test_fewer_and_more_kinds_layers_and_heads_leave_nothing_behind(stage: Stage) -> None:
+def test_fewer_and_more_kinds_layers_and_heads_leave_no_remains(stage: Stage) -> None:
     shown(stage)
     stage.show(payload(kinds=KINDS[2:], heads=(3,))[0])
     assert stage.texts("h2") == ["Title of cross"]
@@ -379,7 +377,7 @@ def test_fewer_and_more_kinds_layers_and_heads_leave_nothing_behind(stage: Stage
 
 
 def retyped(stage: Stage, data: bytes) -> None:
-    """Shows what comes while one types: the page and its colours stay as they are."""
+    """Show the data of a key typed: the page and its colours do not change."""
     stage.page.evaluate(
         "(data) => { const picture = attnscopePictures.get('overview');"
         " picture.data = Uint8Array.from(atob(data), (c) => c.charCodeAt(0)); picture.show(); }",
@@ -398,7 +396,7 @@ def retyped(stage: Stage, data: bytes) -> None:
         ("", None),
     ],
 )
-def test_while_one_types_the_words_along_the_pictures_follow_them(
+def test_the_words_along_the_pictures_follow_them_while_typing(
     stage: Stage, field: str, value: Any
 ) -> None:
     shown(stage)
@@ -475,7 +473,7 @@ def test_all_heads_as_a_file(stage: Stage) -> None:
 
 
 def test_the_numbers_are_the_weights_and_not_the_colours(stage: Stage) -> None:
-    """Of a long text colours are shares of a row's largest weight."""
+    """For a long text, colours are relative to the row's largest weight."""
     data, _ = payload()
     blocks = unpack(data)[0]["blocks"]
     stage.mount("overview", 300).show(data)
@@ -488,7 +486,7 @@ def test_the_numbers_are_the_weights_and_not_the_colours(stage: Stage) -> None:
         )
 
 
-def test_a_layer_with_fewer_heads_than_another_has_no_picture_in_their_place(stage: Stage) -> None:
+def test_a_layer_with_fewer_heads_has_gaps_in_their_place(stage: Stage) -> None:
     data, (codes,) = payload(kinds=KINDS[1:2], heads=(4,))
     (block,) = unpack(data)[0]["blocks"]
     largest = [row[: 2 if layer == 1 else 4] for layer, row in enumerate(largest_of(codes))]
@@ -516,7 +514,7 @@ def test_a_layer_with_fewer_heads_than_another_has_no_picture_in_their_place(sta
 @pytest.mark.parametrize(
     ("kinds", "heads"), [((("encoder", 2), ("cross", 1)), (16, 3)), (KINDS, (2, 3, 1))]
 )
-def test_in_the_file_each_block_stands_under_its_title(
+def test_in_the_file_each_block_is_under_its_title(
     stage: Stage, kinds: tuple, heads: tuple
 ) -> None:
     shown(stage, 1250, kinds=kinds, heads=heads)

@@ -1,4 +1,4 @@
-"""Pictures that are made of parts of the page: each is taken away in four forms, with all words and numbers that it shows."""
+"""Pictures made of page elements: each is saved in four formats, with all words and numbers that it shows."""
 
 import re
 from collections import Counter
@@ -88,8 +88,8 @@ SHOWN: dict[str, Callable[[], Any]] = {
     "row_tests": row_tests,
     "versions": three_versions,
 }
-# words of a picture's elements that are seen, but for hints, buttons, menus and the table that a screen reader walks: it is made
-# when the browser has time
+# visible words of a picture's elements, without hints, buttons, menus and the table for screen readers, which is made when the
+# browser has time
 WORDS = """(root) => {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT), found = [];
   while (walker.nextNode()) {
@@ -118,7 +118,7 @@ def svg_of(stage: Stage) -> ElementTree.Element:
 
 
 def texts_of(drawing: ElementTree.Element) -> list[str]:
-    """The words of the picture itself, without its title and its caption."""
+    """Return the words of the picture itself, without its title and its caption."""
     return [one.text for one in drawing.find(f"{SVG}g").iter(f"{SVG}text")]
 
 

@@ -1,4 +1,4 @@
-"""The picker of models: what is found, what Enter takes, and what the keys and a screen reader meet."""
+"""The picker of models: search results, the choice of Enter, keys, and screen readers."""
 
 import pytest
 from playwright.sync_api import Locator
@@ -43,7 +43,7 @@ def names(stage: Stage) -> list[str]:
 
 
 def picked(stage: Stage) -> list[str]:
-    """The names that were sent to Python."""
+    """Return the names that were sent to Python."""
     return [message["name"] for trigger, message in stage.sent if trigger == "pick"]
 
 
@@ -81,7 +81,7 @@ def test_names_descriptions_and_groups_are_searched(
     ("gpt", "gpt"), ("dates-cosine", "dates-cosine"), ("french", "eng-fra"), ("shelf/<b>x", "shelf/<b>x"),
     ("/home/me/my model", "/home/me/my model"), ("~/runs", "~/runs"), ("../gpt", "../gpt"),
 ])  # fmt: skip
-def test_enter_takes_the_name_else_what_is_found_else_the_path(
+def test_enter_takes_the_name_or_the_match_or_the_path(
     stage: Stage, box: Locator, typed: str, taken: str
 ) -> None:
     box.fill(typed)
@@ -91,7 +91,7 @@ def test_enter_takes_the_name_else_what_is_found_else_the_path(
 
 
 @pytest.mark.parametrize("typed", ["nosuch", "dates"])
-def test_enter_takes_nothing_that_is_not_there_or_is_chosen_already(
+def test_enter_ignores_missing_and_already_chosen_models(
     stage: Stage, box: Locator, typed: str
 ) -> None:
     box.fill(typed)
@@ -109,7 +109,7 @@ def test_a_shared_app_takes_no_path(stage: Stage, box: Locator) -> None:
     assert picked(stage) == []
 
 
-def test_arrows_choose_and_escape_puts_the_name_back(stage: Stage, box: Locator) -> None:
+def test_arrows_choose_and_escape_restores_the_name(stage: Stage, box: Locator) -> None:
     box.fill("dates")
     for key in ("ArrowUp", "ArrowDown", "ArrowUp"):
         box.press(key)
@@ -132,13 +132,15 @@ def test_a_click_chooses_and_leaving_the_box_chooses_nothing(stage: Stage, box: 
     assert not stage.page.get_by_role("listbox").is_visible()
 
 
-def test_another_choice_of_the_page_is_shown_and_typing_goes_on(stage: Stage, box: Locator) -> None:
+def test_another_choice_of_the_page_is_shown_and_typing_continues(
+    stage: Stage, box: Locator
+) -> None:
     box.fill("gp")
-    stage.show(MENU)  # a rerun while one types
+    stage.show(MENU)  # a rerun while typing
     assert box.input_value() == "gp"
     assert names(stage) == ["gpt", "gpt-sentiment"]
     stage.show(MENU | {"value": "gpt"})
     assert box.input_value() == "gpt"
-    stage.show(MENU | {"value": "/a/long/way/to/my-bert/"})  # its end is what one knows it by
+    stage.show(MENU | {"value": "/a/long/way/to/my-bert/"})  # its end identifies it
     assert box.input_value() == "my-bert"
     assert box.get_attribute("title") == "/a/long/way/to/my-bert/"

@@ -10,13 +10,13 @@ def shown(stage: Stage, step: int, edition: int) -> None:
 
 
 def asked(stage: Stage, n: int) -> list[int]:
-    """The steps that were asked for, once they are so many."""
+    """Return the n steps that were requested, once there are so many."""
     stage.page.wait_for_function("(n) => stage.sent.length >= n", arg=n)
     assert {name for name, _ in stage.sent} <= {"step"}
     return [step for _, step in stage.sent]
 
 
-def test_steps_are_played_in_order_each_after_the_one_before_it_has_come_and_the_last_ends_it(
+def test_steps_are_played_in_order_each_after_the_previous_one_has_arrived_until_the_last(
     stage: Stage,
 ) -> None:
     stage.mount("player")
@@ -25,7 +25,7 @@ def test_steps_are_played_in_order_each_after_the_one_before_it_has_come_and_the
     stage.click("button")
     assert stage.text("button") == "❚❚ Pause"
     assert asked(stage, 1) == [16]
-    shown(stage, 4, 2)  # an answer to something else: what was asked for is still on its way
+    shown(stage, 4, 2)  # an answer to another request: the requested one is still on its way
     stage.page.evaluate("stage.frames(3)")
     shown(stage, 16, 3)
     assert asked(stage, 2) == [16, 125]
@@ -46,14 +46,14 @@ def test_the_next_step_waits_for_all_pictures_of_this_one(stage: Stage) -> None:
     }""")
     shown(stage, 4, 2)
     stage.page.evaluate("timers.at(-1)()")
-    assert asked(stage, 1) == [4]  # the rerun under way has not ended
+    assert asked(stage, 1) == [4]  # the running rerun has not ended
     stage.page.evaluate(
         "() => { attnscopePictures.get('live').edition = [1, 2]; timers.at(-1)(); }"
     )
     assert asked(stage, 2) == [4, 16]
 
 
-def test_a_pause_and_a_hand_on_the_slider_stop_it(stage: Stage) -> None:
+def test_a_pause_and_moving_the_slider_stop_it(stage: Stage) -> None:
     stage.mount("player")
     stage.page.evaluate("""() => {
       window.timers = [];
@@ -71,7 +71,7 @@ def test_a_pause_and_a_hand_on_the_slider_stop_it(stage: Stage) -> None:
     assert asked(stage, 1) == [4]
     stage.click("button")
     shown(stage, 16, 3)
-    shown(stage, 0, 4)  # somebody has moved the slider
+    shown(stage, 0, 4)  # the slider has been moved
     stage.page.evaluate("timers.forEach((t) => t.work())")
     assert asked(stage, 2) == [4, 16]
     assert stage.text("button") == "▶ Play"

@@ -1,4 +1,4 @@
-"""A presentation: pictures stand larger on the page by one factor, and what is pointed at is still what is meant."""
+"""A presentation: pictures are larger by one factor, and the pointer still hits what it points at."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_head_fills_its_place_with_larger_letters(stage: Stage) -> None:
     assert lines == pytest.approx([0, 0, own["width"] / SCALE, own["height"] / SCALE], abs=1)
 
 
-def test_the_walk_has_larger_rows_and_only_as_many_as_it_needs(stage: Stage) -> None:
+def test_the_walk_has_larger_rows_and_no_more_than_it_needs(stage: Stage) -> None:
     header, arrays = tables.shown(stage)
     tables.to_stage(stage, 5)
     n = len(header["indices"])
@@ -85,7 +85,7 @@ def test_the_board_of_masks_is_painted_where_the_pointer_is(stage: Stage) -> Non
     assert stage.text(".tip .key") == masks.KEYS[3][0]
 
 
-def test_each_head_of_the_overview_lies_under_its_button(stage: Stage) -> None:
+def test_each_head_of_the_overview_is_under_its_button(stage: Stage) -> None:
     overview.shown(stage)
     for kind, layer, number in (("encoder", 0, 0), ("decoder", 2, 3)):
         left, top, wide, tall = overview.place(stage, overview.button(kind, layer, number)).values()
@@ -105,7 +105,7 @@ def test_the_lanes_of_decoding_are_drawn_larger(stage: Stage) -> None:
 
 
 def larger(stage: Stage, drawing: str) -> tuple[float, float]:
-    """The width and height that a drawing has to itself, after it has been held against its place on the page."""
+    """Return the own width and height of a drawing, after comparing it with its place on the page."""
     _, _, wide, tall = (float(v) for v in stage.attr(drawing, "viewBox").split())
     box = stage.box(drawing)
     assert (box["width"], box["height"]) == pytest.approx((SCALE * wide, SCALE * tall), abs=1)
@@ -118,12 +118,12 @@ def test_the_shuffle_test_has_larger_letters_and_rows_as_high_as_before(stage: S
     row = stage.box("svg rect[data-map][data-row='1']")
     assert row["height"] == pytest.approx(
         shuffle.PITCH - SCALE, abs=0.1
-    )  # a gap between them as large as a line is wide
+    )  # a gap between them as wide as a line
     stage.move("svg rect[data-map][data-row='1']", 5, 5)
     assert stage.text(".tip").startswith("1 ")
 
 
-def test_the_beam_is_larger_and_its_steps_stand_closer(stage: Stage) -> None:
+def test_the_beam_is_larger_and_its_steps_are_closer(stage: Stage) -> None:
     stage.mount("beam_tree", 900).show(beam.beam_payload()[0])
     wide, _ = larger(stage, ".tree-scroll svg")
     assert wide == 2 * 8 + 2 * 92 + 74
@@ -145,7 +145,7 @@ def test_lines_of_several_heads_have_larger_letters(stage: Stage) -> None:
     assert not stage.hidden(".tip")
 
 
-def test_maps_are_larger_and_what_is_pointed_at_is_meant(stage: Stage) -> None:
+def test_maps_are_larger_and_the_pointer_hits_the_right_cell(stage: Stage) -> None:
     at, arrays = maps.maps_shown(stage)
     assert at["tall"] == pytest.approx(max(at["side"], 26 / SCALE))
     assert stage.box(".cells")["height"] == pytest.approx(

@@ -1,4 +1,4 @@
-"""The component `row_tests` by itself: the hand's weights outlive the answers to what it did before."""
+"""The component `row_tests` by itself: weights set by hand outlive the answers to earlier ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def drawn(stage: Stage) -> list[float]:
 
 
 def scaled(weight: float) -> Any:
-    """The row with this weight on its first key, and the rest in their own proportions."""
+    """Return the row with this weight on its first key, and the rest in their own proportions."""
     return pytest.approx([weight, *(w * (1 - weight) / (1 - OWN[0]) for w in OWN[1:])])
 
 
@@ -43,7 +43,7 @@ def shown(stage: Stage) -> None:
     stage.js("(root, one) => root.querySelector(one).focus()", FIRST)
 
 
-def test_an_answer_older_than_the_hand_is_not_shown(stage: Stage) -> None:
+def test_an_answer_older_than_the_last_drag_is_not_shown(stage: Stage) -> None:
     shown(stage)
     stage.press("ArrowRight", "ArrowRight")
     assert drawn(stage) == scaled(0.3)
@@ -54,7 +54,7 @@ def test_an_answer_older_than_the_hand_is_not_shown(stage: Stage) -> None:
     stage.show(payload(sent(stage)[1]))
     assert drawn(stage) == scaled(0.35)
     stage.show(payload(sent(stage)[2]))
-    stage.show(payload(OWN))  # what somebody's Back leads to
+    stage.show(payload(OWN))  # the row that Back leads to
     assert drawn(stage) == OWN
 
 
@@ -66,7 +66,7 @@ def test_another_row_is_shown_as_it_is(stage: Stage, more: dict[str, Any]) -> No
     assert drawn(stage) == OWN
 
 
-def test_taking_the_weights_back_waits_for_nothing(stage: Stage) -> None:
+def test_resetting_the_weights_waits_for_nothing(stage: Stage) -> None:
     shown(stage)
     stage.press("ArrowRight")
     stage.show(payload(sent(stage)[0]))
@@ -98,6 +98,6 @@ def test_a_drag_under_way_is_kept_and_one_that_is_cancelled_is_not(stage: Stage)
     assert drawn(stage) == [0.5, 0.25, 0.25]
 
 
-def test_the_heading_of_the_first_column_says_what_the_mark_is(stage: Stage) -> None:
+def test_the_heading_of_the_first_column_explains_the_mark(stage: Stage) -> None:
     shown(stage)
     assert stage.texts("thead small") == ["  mark"]

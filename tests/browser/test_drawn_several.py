@@ -1,4 +1,4 @@
-"""The component `several` by itself: the order of the heads, their numbers and lines, and what a click tells."""
+"""The component `several` by itself: the order of the heads, their numbers and lines, and the events of clicks."""
 
 import functools
 from typing import Any
@@ -36,7 +36,7 @@ def shown(
     return unpack(payload(**how))
 
 
-def test_the_heads_stand_in_their_order_with_their_numbers(stage: Stage) -> None:
+def test_the_heads_are_in_order_with_their_numbers(stage: Stage) -> None:
     header, arrays = shown(stage)
     assert stage.texts("tbody .name") == [header["heads"][n]["name"] for n in header["order"]]
     assert [hex_of(colour) for colour in stage.css("tbody .chip", "backgroundColor")] == [
@@ -76,7 +76,7 @@ def test_the_measure_is_named_with_its_formula(stage: Stage) -> None:
     assert set(stage.texts(".ranking tbody td:last-child")) == {"–"}
 
 
-def test_each_head_has_its_colour_and_a_style_of_its_own(stage: Stage) -> None:
+def test_each_head_has_its_own_colour_and_style(stage: Stage) -> None:
     header, arrays = shown(stage)
     for n, head in enumerate(header["chosen"]):
         strokes = stage.attrs(f".strands path[data-head='{head}']", "stroke", "stroke-dasharray")
@@ -91,7 +91,7 @@ def test_each_head_has_its_colour_and_a_style_of_its_own(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("query", [0, 5])
-def test_a_line_goes_from_who_reads_to_what_is_read_and_is_as_strong_as_its_weight(
+def test_a_line_goes_from_query_to_key_and_is_as_strong_as_its_weight(
     stage: Stage, query: int
 ) -> None:
     _, arrays = shown(stage, chosen=(4,), query=query)
@@ -112,7 +112,7 @@ def test_a_line_goes_from_who_reads_to_what_is_read_and_is_as_strong_as_its_weig
         assert opacity == pytest.approx(0.15 + 0.85 * weights[key], abs=0.03)
 
 
-def test_what_is_pointed_at_is_said_for_each_head(stage: Stage) -> None:
+def test_hovering_shows_the_weights_of_each_head(stage: Stage) -> None:
     header, arrays = shown(stage)
     stage.move(".strands rect[data-side=query]", 20, 6, 5)
     assert stage.text(".tip .what") == f"{header['queries'][5][0]} attends to"
@@ -132,7 +132,7 @@ def test_what_is_pointed_at_is_said_for_each_head(stage: Stage) -> None:
     assert stage.hidden(".tip")
 
 
-def test_a_tick_a_heading_and_a_token_are_told(stage: Stage) -> None:
+def test_a_tick_a_heading_and_a_token_send_events(stage: Stage) -> None:
     header, _ = shown(stage)
     stage.click("tbody input", n=2)
     stage.click("th button", n=1)
@@ -156,7 +156,7 @@ def test_a_tick_a_heading_and_a_token_are_told(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("width", [375, 960, 1600])
-def test_a_long_text_has_letters_to_be_read_and_moves_nothing(stage: Stage, width: int) -> None:
+def test_a_long_text_has_legible_letters_and_moves_nothing(stage: Stage, width: int) -> None:
     shown(stage, width)
     parts = (".scroll", ".measure", ".strands > svg", ".note")
     places = [stage.box(part) for part in parts]
@@ -209,7 +209,7 @@ def test_a_title_that_is_wider_than_the_drawing_is_not_cut_off(stage: Stage) -> 
     assert 8 + wide <= float(root.get("width")) <= wide + 40
 
 
-def test_the_arrow_keys_hold_the_lines_of_a_query(stage: Stage) -> None:
+def test_the_arrow_keys_pin_the_lines_of_a_query(stage: Stage) -> None:
     shown(stage)
     stage.js("(root) => root.querySelector('.strands > svg').focus()")
     stage.press("ArrowDown")

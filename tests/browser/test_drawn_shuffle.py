@@ -1,4 +1,4 @@
-"""The component `shuffle` by itself: where each token goes, how far its vector moved, and the mean of that."""
+"""The component `shuffle` by itself: where each token goes, how far its vector moved, and the mean of these."""
 
 import math
 import re
@@ -119,7 +119,7 @@ def test_each_token_is_joined_to_its_new_place(stage: Stage) -> None:
     assert len(pads) == 2 * n
 
 
-def test_each_vector_has_a_cell_a_stage_in_the_colour_of_its_change(stage: Stage) -> None:
+def test_each_vector_has_a_cell_per_stage_in_the_colour_of_its_change(stage: Stage) -> None:
     arrays = shuffle_shown(stage)
     for part, array in ((1, "map0"), (2, "map1")):
         cells = stage.elements(
@@ -160,7 +160,7 @@ def test_each_vector_has_a_cell_a_stage_in_the_colour_of_its_change(stage: Stage
             assert (
                 hex_of(written[0][4]) in (INK, PAPER)
                 and (hex_of(written[0][4]) == PAPER) == (number / UNRELATED > 0.55)
-            ) or 0.4 < number / UNRELATED < 0.75  # black between both, where neither is legible
+            ) or 0.4 < number / UNRELATED < 0.75  # black in between, where neither is legible
         heads = [one for one in texts if one[0] in STAGES]
         assert [one[0] for one in heads] == STAGES
         assert [float(one[1]) for one in heads] == pytest.approx(
@@ -218,7 +218,7 @@ def test_the_scale_of_the_changes_ends_at_a_right_angle(
     assert float(unit[2]) == float(top) + 38
 
 
-def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
+def test_the_mean_change_has_a_bar_per_stage_and_test(stage: Stage) -> None:
     arrays = shuffle_shown(stage)
     floor, wide = 66 + 190, (1240 - 3 * 26) / 4
     each = (wide - 46) / 3
@@ -285,7 +285,7 @@ def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
         "fill": swatches[1][3],
         "fill-opacity": "0.15",
         "stroke": swatches[1][3],
-    }  # told apart without colours, too
+    }  # distinguishable without colours, too
     apart = stage.attrs(
         f"{inside(3)} rect[data-bar='1'], {inside(3)} rect[fill-opacity]",
         "fill",
@@ -299,7 +299,7 @@ def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
     assert turned == [["mean change", f"translate(11 {66 + 95 + 40}) rotate(-90)"]]
 
 
-def test_parts_stand_beside_each_other_where_there_is_room(stage: Stage) -> None:
+def test_parts_are_side_by_side_if_there_is_room(stage: Stage) -> None:
     for width, columns in ((1240, 4), (1060, 3), (560, 2), (400, 1)):
         shuffle_shown(stage, width)
         moved = [
@@ -348,7 +348,7 @@ def test_a_long_text_has_small_rows_without_numbers(stage: Stage) -> None:
         assert {hex_of(one) for one in stage.attrs(f"{inside(0)} line", "stroke")} == {"#8f96a3"}
 
 
-def test_pointing_at_the_drawing_says_the_exact_number(stage: Stage) -> None:
+def test_hovering_the_drawing_shows_the_exact_number(stage: Stage) -> None:
     shuffle_shown(stage)
     for selector in (
         f"{inside(1)} rect[data-map]",

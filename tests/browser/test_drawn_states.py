@@ -1,4 +1,4 @@
-"""The component `states` by itself: colours, frames, names, the numbers under the pointer, and one height whatever the text."""
+"""The component `states` by itself: colours, frames, names, the numbers under the pointer, and the same height for any text."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_each_number_has_its_colour(stage: Stage, colours: dict[str, str]) -> No
         ), (r, c)
 
 
-def test_the_frames_the_names_and_the_ways_stand_where_they_belong(stage: Stage) -> None:
+def test_the_frames_names_and_directions_are_in_the_right_places(stage: Stage) -> None:
     stage.mount("states", 700).show(payload())
     wide, frames = side(700), [one for one in stage.drawn(".cells", "frame") if one["line"] == 2.5]
     assert [[one["x"], one["y"], one["w"], one["h"]] for one in frames] == [
@@ -62,11 +62,11 @@ def test_the_frames_the_names_and_the_ways_stand_where_they_belong(stage: Stage)
     assert {"the axis", "2.00", "−2.00"} <= set(texts)
     assert (
         texts["value"]["x"] < texts["−2.00"]["x"] < texts["2.00"]["x"]
-    )  # what the colours stand for
+    )  # the legend of the colours
     assert texts["value"]["y"] == texts["2.00"]["y"]
 
 
-def test_one_direction_has_one_frame_and_no_parting_line(stage: Stage) -> None:
+def test_one_direction_has_one_frame_and_no_dividing_line(stage: Stage) -> None:
     stage.mount("states", 700).show(payload(ways=[], frames=[{"row": 2, "first": 0, "count": 6}]))
     assert not {"there →", "← back"} & set(stage.written(".cells"))
     assert len([one for one in stage.drawn(".cells", "frame") if one["line"] == 2.5]) == 1
@@ -113,7 +113,7 @@ def test_the_picture_has_one_height_whatever_the_text(stage: Stage) -> None:
     assert len(heights) == 1
 
 
-def test_of_more_numbers_than_pixels_the_strongest_is_seen(stage: Stage) -> None:
+def test_with_more_numbers_than_pixels_the_strongest_are_visible(stage: Stage) -> None:
     many = np.zeros((3, 3001), np.float32)
     many[1, 1500] = -2.0
     stage.mount("states", 700).show(payload(many, frames=[], ways=[]))
@@ -126,7 +126,7 @@ def test_of_more_numbers_than_pixels_the_strongest_is_seen(stage: Stage) -> None
     assert any(alike(colour, signed_colour(-2.0, 2.0)) for colour in line)
 
 
-def test_the_picture_is_handed_over_as_it_stands(stage: Stage) -> None:
+def test_the_picture_is_saved_as_it_is(stage: Stage) -> None:
     stage.mount("states", 700).show(payload())
     name, pixels, drawn = stage.saved_picture()
     assert name == "the-file.png"

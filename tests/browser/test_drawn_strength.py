@@ -1,4 +1,4 @@
-"""The component `head`: how strongly weights are drawn, what is left out, and the parts of a long text."""
+"""The component `head`: the colour scale of weights, hidden tokens, and the parts of a long text."""
 
 import re
 
@@ -32,8 +32,8 @@ def strengths(weights: np.ndarray, scale: str, hides: bool) -> np.ndarray:
 
 @pytest.mark.parametrize("hides", [False, True])
 @pytest.mark.parametrize("scale", SCALE_NAMES)
-def test_cells_and_lines_have_the_same_strength(stage: Stage, scale: str, hides: bool) -> None:
-    """That of the drawings made in Python."""
+def test_cells_and_lines_are_drawn_equally_strongly(stage: Stage, scale: str, hides: bool) -> None:
+    """They match the drawings made in Python."""
     weights = weights_of()
     weights[3] = 0
     at = shown(stage, weights, scale=scale, hides=hides, **SINKS)
@@ -66,7 +66,7 @@ def test_cells_and_lines_have_the_same_strength(stage: Stage, scale: str, hides:
 @pytest.mark.parametrize(("scale", "end"), [
     ("weight", "1  weight"), ("row", "the largest of its row"), ("root", "1  √weight: the middle is 0.25"),
 ])  # fmt: skip
-def test_the_key_says_what_the_strongest_colour_is(stage: Stage, scale: str, end: str) -> None:
+def test_the_key_names_the_strongest_colour(stage: Stage, scale: str, end: str) -> None:
     shown(stage, width=1200, scale=scale)
     names = stage.written(CELLS)
     assert names[end]["y"] == stage.box(CELLS)["height"] - 13
@@ -81,10 +81,10 @@ def test_the_key_says_what_the_strongest_colour_is(stage: Stage, scale: str, end
     assert swatch["x"] + 12 < names["hidden"]["x"] < swatch["x"] + 20
     shown(stage, blocked=np.eye(ROWS, COLS), width=420, scale=scale, hides=True, **SINKS)
     last = stage.written(CELLS)["hidden"]
-    assert last["x"] + last["wide"] <= stage.box(CELLS)["width"]  # shortened where it is narrow
+    assert last["x"] + last["wide"] <= stage.box(CELLS)["width"]  # shortened if the space is narrow
 
 
-def test_what_is_left_out_is_said_with_its_share(stage: Stage) -> None:
+def test_the_share_of_the_hidden_tokens_is_stated(stage: Stage) -> None:
     shown(stage, **SINKS)
     assert stage.text(".sinks").strip() == "hide [start] and [end]"
     assert stage.text(".sunk") == "(37 % of the weight)"
@@ -92,7 +92,7 @@ def test_what_is_left_out_is_said_with_its_share(stage: Stage) -> None:
     assert stage.text(".sunk") == "[start] and [end] hidden: 37 % of the weight goes there"
     assert stage.js("(root) => root.querySelector('.sinks input').checked")
     assert stage.css(".sinks", "visibility") == stage.css(".sunk", "visibility") == ["visible"]
-    shown(stage, hides=True)  # nothing to hide: the switches stay where they are
+    shown(stage, hides=True)  # nothing to hide: the switches stay in place
     assert stage.css(".sinks", "visibility") == stage.css(".sunk", "visibility") == ["hidden"]
 
 
@@ -107,7 +107,7 @@ def test_a_hidden_cell_has_no_number_and_says_why_on_hover(stage: Stage) -> None
     assert stage.text(".tip .why") == ""
 
 
-def test_a_switch_acts_at_once_and_tells_python(stage: Stage) -> None:
+def test_a_switch_acts_at_once_and_sends_its_state_to_python(stage: Stage) -> None:
     weights = weights_of()
     shown(stage, weights, **SINKS)
     stage.js(
@@ -117,19 +117,19 @@ def test_a_switch_acts_at_once_and_tells_python(stage: Stage) -> None:
     assert stage.data(".head")["scale"] == "root"
     lines = len(curves(stage, 0))
     assert lines == int((strengths(weights, "root", False) >= 0.01).sum())
-    stage.show(payload(weights, **SINKS))  # worked out before Python heard of it
+    stage.show(payload(weights, **SINKS))  # computed before Python received it
     assert stage.data(".head")["scale"] == "root"
     assert stage.js("(root) => root.querySelector('.scale').value") == "root"
     stage.js("(root) => root.querySelector('.sinks input').click()")
     assert stage.sent[1:] == [["look", {"scale": "root", "hides": True}]]
     assert len(curves(stage, 0)) == int((strengths(weights, "root", True) >= 0.01).sum()) < lines
-    stage.show(payload(weights, scale="root", hides=True, **SINKS))  # heard
+    stage.show(payload(weights, scale="root", hides=True, **SINKS))  # received
     stage.show(payload(weights, scale="row", **SINKS))
     assert stage.data(".head")["scale"] == "row"
     assert not stage.js("(root) => root.querySelector('.sinks input').checked")
 
 
-def test_a_file_says_how_strongly_its_weights_are_drawn(stage: Stage) -> None:
+def test_a_file_names_the_colour_scale_of_its_weights(stage: Stage) -> None:
     for scale, hides, said in (
         ("weight", False, ""), ("row", False, " (each row by its largest weight)"),
         ("root", False, " (square root of the weights)"),
@@ -147,10 +147,10 @@ def test_a_file_says_how_strongly_its_weights_are_drawn(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("rows", "cols", "most"), [(61, 53, 300), (181, 7, 362)])
-def test_of_very_many_lines_the_strongest_are_drawn(
+def test_of_very_many_lines_only_the_strongest_are_drawn(
     stage: Stage, rows: int, cols: int, most: int
 ) -> None:
-    """300, or two a query where that is more."""
+    """At most 300 are drawn, or two per query if that is more."""
     weights = np.random.default_rng(7).random((rows, cols)).astype(np.float32)
     shown(stage, weights)
     found = curves(stage, 0)
@@ -169,7 +169,7 @@ def blocks(**changes) -> bytes:
     return payload(weights, **{"block": 16, "size": [75, 107], "first": [0, 0], **changes})
 
 
-def test_a_picture_of_blocks_says_what_it_hides(stage: Stage) -> None:
+def test_a_picture_of_blocks_names_what_it_hides(stage: Stage) -> None:
     stage.mount("head").show(blocks())
     at = grid(stage)
     assert stage.text(".map .note") == (
@@ -193,7 +193,7 @@ def test_a_picture_of_blocks_says_what_it_hides(stage: Stage) -> None:
     )
 
 
-def test_a_click_on_a_block_asks_for_what_is_in_it(stage: Stage) -> None:
+def test_a_click_on_a_block_requests_its_content(stage: Stage) -> None:
     stage.mount("head").show(blocks(lock="q1"))
     at = grid(stage)
     assert stage.data(".head")["lock"] == ""
@@ -202,7 +202,7 @@ def test_a_click_on_a_block_asks_for_what_is_in_it(stage: Stage) -> None:
     ):  # fmt: skip
         stage.click(CELLS, *middle(at, *place))
         assert stage.sent[-1] == ["tile", asked]
-    stage.click(CELLS, at["left"] - 5, middle(at, 2, 0)[1])  # a row: where its weight is largest
+    stage.click(CELLS, at["left"] - 5, middle(at, 2, 0)[1])  # of a row, where its weight is largest
     assert stage.sent[-1] == ["tile", {"query": 40, "key": 88}]
     stage.click(CELLS, middle(at, 0, 1)[0], at["top"] - 5)
     assert stage.sent[-1] == ["tile", {"query": 72, "key": 24}]
@@ -223,7 +223,7 @@ def part(weights: np.ndarray, **changes) -> bytes:
     return pack(fields, **arrays, largest=np.full(ROWS, 0.8, np.float32))
 
 
-def test_a_part_says_which_it_is_and_leads_back(stage: Stage) -> None:
+def test_a_part_is_labelled_and_leads_back(stage: Stage) -> None:
     weights = weights_of()
     stage.mount("head").show(part(weights))
     assert (
@@ -236,7 +236,7 @@ def test_a_part_says_which_it_is_and_leads_back(stage: Stage) -> None:
     assert stage.hidden(".whole")
 
 
-def test_in_a_part_tokens_keep_their_places_in_the_text(stage: Stage) -> None:
+def test_in_a_part_tokens_keep_their_positions_in_the_text(stage: Stage) -> None:
     stage.mount("head").show(part(weights_of(), lock="q32"))
     assert stage.data(".head")["lock"] == "q32"
     assert [
@@ -266,7 +266,7 @@ def test_in_a_part_rows_are_drawn_by_the_largest_weight_of_the_whole_row(stage: 
             )
 
 
-def test_escape_lets_go_and_no_other_key_is_kept_from_the_browser(stage: Stage) -> None:
+def test_escape_releases_and_no_other_key_is_kept_from_the_browser(stage: Stage) -> None:
     shown(stage, lock="q1")
     stage.js(
         "(root) => { window.kept = []; document.addEventListener('keydown', (e) => kept.push([e.key, e.defaultPrevented]));"

@@ -36,7 +36,7 @@ from viz_app.views.inside.cell import head_sum_payload, walk_payload
 
 HEAD, QUERY, KEY = 1, 3, 2
 CELLS, MARKS = "canvas.cells", "canvas.marks"
-TOP, ROW = 40, 22  # px: the heads of the columns, one row
+TOP, ROW = 40, 22  # px: the column headings, one row
 
 
 @functools.cache
@@ -171,7 +171,7 @@ def test_every_stage_shows_its_vectors_and_numbers_row_by_row(stage: Stage) -> N
     assert kinds == {"strip", "number", "weight"}
 
 
-def test_the_rows_are_the_query_then_its_keys_then_their_sum(stage: Stage) -> None:
+def test_the_rows_are_the_query_its_keys_and_their_sum(stage: Stage) -> None:
     header, arrays = shown(stage, site=SELF)
     for number, told in enumerate(header["stages"][:-1]):
         to_stage(stage, number)
@@ -226,11 +226,11 @@ def test_keys_left_out_are_counted_and_summed_up(stage: Stage) -> None:
     assert stage.text(".note").startswith(header["shown"] + " Blue is above 0, orange below")
     height = stage.box(CELLS)["height"]
     to_stage(stage, 0)
-    assert stage.box(CELLS)["height"] == height  # the page does not jump
+    assert stage.box(CELLS)["height"] == height  # the layout does not jump
     assert point(stage, "a", n)["line"] == str(n)  # the last key
 
 
-def test_a_stage_says_what_happens_in_words_and_as_a_formula(stage: Stage) -> None:
+def test_a_stage_is_explained_in_words_and_as_a_formula(stage: Stage) -> None:
     header, _ = shown(stage)
     assert stage.text(".title") == header["title"]
     assert hex_of(stage.css(".chip", "backgroundColor")[0]) == HEADS[HEAD]
@@ -285,7 +285,7 @@ def test_a_question_keeps_its_mark(stage: Stage) -> None:
     assert stage.text(".formula") == "a^b_cd"
 
 
-def test_the_chain_lights_each_number_at_its_stage(stage: Stage) -> None:
+def test_the_chain_highlights_each_number_at_its_stage(stage: Stage) -> None:
     for site in (CROSS, SELF):
         header, arrays = shown(stage, site=site, key=0 if site == SELF else KEY)
         row = header["indices"].index(header["key"])
@@ -323,7 +323,7 @@ def test_a_blocked_key_is_minus_infinity_in_the_chain(stage: Stage) -> None:
     assert stage.attrs(".chain .link", "title")[2] == "−∞"
 
 
-def test_a_weight_that_an_edit_sets_is_no_softmax_on_hover(stage: Stage) -> None:
+def test_a_weight_set_by_an_edit_is_not_called_softmax_on_hover(stage: Stage) -> None:
     even = HeadOff(CROSS, head=HEAD, baseline="uniform")
     trace = letters.scope().run(letters.SOURCE, letters.TARGET, edits=[even])
     data = walk_payload(trace, chosen_cell(trace, trace.attention[CROSS], HEAD, QUERY, KEY), TERMS)
@@ -338,7 +338,7 @@ def test_a_weight_that_an_edit_sets_is_no_softmax_on_hover(stage: Stage) -> None
     assert stage.text(".tip .why") == "not softmax of the scores"
 
 
-def test_the_tip_says_what_a_number_is_and_what_it_comes_from(stage: Stage) -> None:
+def test_the_tip_names_a_number_and_its_source(stage: Stage) -> None:
     header, arrays = shown(stage, site=SELF, query=2, key=1, width=1250)
     n, said = len(header["indices"]), {}
     for number, told in enumerate(header["stages"][:-1]):
@@ -404,7 +404,7 @@ def test_the_tip_says_what_a_number_is_and_what_it_comes_from(stage: Stage) -> N
     assert any(header["blocked"])
 
 
-def test_pointing_outlines_the_chosen_row_and_the_numbers_that_belong_together(
+def test_hovering_outlines_the_row_and_the_numbers_that_belong_together(
     stage: Stage,
 ) -> None:
     header, arrays = shown(stage, width=1250)
@@ -453,7 +453,7 @@ def test_a_click_on_a_row_chooses_its_key_and_the_keyboard_walks(stage: Stage) -
     assert stage.sent == [["news", {"query": QUERY, "key": 4}]]
     assert stage.text(".chain .token") == f"{header['queryLabel'][0]} → {header['keyLabels'][4][0]}"
     assert stage.drawn(MARKS)[0]["y"] == pytest.approx(TOP + 5 * ROW, abs=1)
-    stage.click(CELLS, 300, TOP + ROW * 0.5)  # the query itself is not a key
+    stage.click(CELLS, 300, TOP + ROW * 0.5)  # the row of the query is not a key
     stage.click(CELLS, 300, 20)
     assert len(stage.sent) == 1
     stage.js("(root) => root.querySelector('canvas.cells').focus()")
@@ -474,7 +474,7 @@ def test_a_click_on_a_row_chooses_its_key_and_the_keyboard_walks(stage: Stage) -
     assert len([one for one in stage.sent[before:] if "key" in one[1]]) == 0
 
 
-def test_stepping_is_told_once_it_rests(stage: Stage) -> None:
+def test_stepping_is_reported_after_a_pause(stage: Stage) -> None:
     header, _ = shown(stage)
     last = len(header["stages"]) - 1
     stage.hold_timers()
@@ -494,12 +494,12 @@ def test_stepping_is_told_once_it_rests(stage: Stage) -> None:
     assert stage.data(".walk")["stage"] == str(last)
     stage.click(".on")
     assert stage.data(".walk")["stage"] == str(last)
-    stage.show(payload(key=1))  # another answer leaves the stage
+    stage.show(payload(key=1))  # another answer does not change the stage
     assert stage.data(".walk")["stage"] == str(last)
     assert stage.data(".walk")["key"] == "1"
 
 
-def test_the_stage_that_python_says_is_shown_but_not_an_answer_older_than_the_hand(
+def test_the_stage_from_python_is_shown_unless_the_answer_is_older_than_the_last_step(
     stage: Stage,
 ) -> None:
     shown(stage)
@@ -513,7 +513,7 @@ def test_the_stage_that_python_says_is_shown_but_not_an_answer_older_than_the_ha
         "2",
         str(len(unpack(payload())[0]["stages"]) - 1),
     ]
-    stage.hold_timers()  # the walk tells its stage when the hand rests
+    stage.hold_timers()  # the walk reports its stage after a pause
     to_stage(stage, 3)
     to_stage(stage, 4)
     assert [answered(number) for number in (2, 3, 4, 1)] == ["4", "4", "4", "1"]
@@ -521,10 +521,10 @@ def test_the_stage_that_python_says_is_shown_but_not_an_answer_older_than_the_ha
     stage.click(CELLS, 300, TOP + ROW * 5.5)
     assert stage.sent == [
         ["news", {"query": QUERY, "key": 4, "stage": 6}]
-    ]  # what is clicked meanwhile takes it along
+    ]  # a click meanwhile sends it, too
 
 
-def test_back_ends_what_the_hand_has_begun(stage: Stage) -> None:
+def test_back_cancels_an_unreported_step(stage: Stage) -> None:
     shown(stage)
     stage.hold_timers()
     to_stage(stage, 3)
@@ -557,7 +557,7 @@ def test_the_last_stage_adds_up_the_heads(stage: Stage) -> None:
 def assert_heads_table(
     stage: Stage, header: dict, arrays: dict, titles: dict[str, str], length: str
 ) -> None:
-    """One row a head, then the bias, the output and the stream, each with its vector and its length."""
+    """Assert one row per head, then the bias, the output and the stream, each with its vector and its length."""
     n, scales, placed = header["n_heads"], header["headScales"], columns(stage)
     texts = stage.drawn(CELLS, "text")
     assert {name: placed[name]["title"] for name in titles} == titles
@@ -621,7 +621,7 @@ def assert_heads_table(
         assert said["text"] == brief(float(size))
 
 
-def test_columns_share_the_width_and_the_least_important_go_first(stage: Stage) -> None:
+def test_columns_share_the_width_and_the_least_important_are_dropped_first(stage: Stage) -> None:
     header, _ = unpack(payload())
     seen = {}
     for width in (1250, 900, 620, 480, 330):
@@ -646,7 +646,7 @@ def test_columns_share_the_width_and_the_least_important_go_first(stage: Stage) 
 @pytest.mark.parametrize(
     ("room", "kept"), [(1000, "abcd"), (470, "abd"), (360, "bd"), (250, "b"), (100, "b")]
 )
-def test_columns_that_find_no_room_go_by_their_rank(stage: Stage, room: int, kept: str) -> None:
+def test_columns_without_room_are_dropped_by_rank(stage: Stage, room: int, kept: str) -> None:
     shown(stage)
     kept_ids = stage.js(
         """(root, room) => {
@@ -662,7 +662,7 @@ def test_columns_that_find_no_room_go_by_their_rank(stage: Stage, room: int, kep
     assert kept_ids == kept
 
 
-def test_more_numbers_than_pixels_show_the_one_furthest_from_0(stage: Stage) -> None:
+def test_with_more_numbers_than_pixels_those_furthest_from_0_are_shown(stage: Stage) -> None:
     header, _arrays = unpack(payload())
     wide = np.zeros((len(header["indices"]), 2999), np.float32)
     wide[2, 1500], wide[2, 1501], wide[3, 700] = -1, 0.4, 1
@@ -697,7 +697,7 @@ def test_signed_colours_of_a_dark_page(stage: Stage) -> None:
         )
 
 
-def test_numbers_are_in_ink_that_can_be_read_on_their_colour(stage: Stage) -> None:
+def test_numbers_are_legible_on_their_colour(stage: Stage) -> None:
     header, _arrays = unpack(payload())
     n = len(header["indices"])
     scores = np.linspace(-1, 1, n).astype(np.float32)
@@ -840,7 +840,7 @@ def test_the_heads_table_holds_every_number(stage: Stage) -> None:
     assert chosen["y"] == pytest.approx(TOP + HEAD * ROW, abs=1)
 
 
-def test_pointing_into_the_heads_table_says_what_stands_there(stage: Stage) -> None:
+def test_hovering_the_heads_table_names_the_number(stage: Stage) -> None:
     header, arrays = shown(stage, "heads", 1200)
     n, queries = header["n_heads"], header["queries"]
     for column, line, cell, size, what, value in (
@@ -867,11 +867,11 @@ def test_pointing_into_the_heads_table_says_what_stands_there(stage: Stage) -> N
     stage.away()
     assert stage.hidden(".tip")
     stage.click(CELLS, 60, TOP + ROW * 2.5)
-    stage.click(CELLS, 60, TOP + ROW * (n + 0.5))  # the bias is nobody's
+    stage.click(CELLS, 60, TOP + ROW * (n + 0.5))  # the bias belongs to no head
     assert stage.sent == [["pick", {"head": 2}]]
 
 
-def test_without_a_stream_its_columns_are_left_out(stage: Stage) -> None:
+def test_without_a_stream_its_columns_are_omitted(stage: Stage) -> None:
     header, arrays = unpack(payload("heads"))
     fields = {name: value for name, value in header.items() if name != "arrays"}
     from viz_app.drawing.payload import pack
@@ -987,7 +987,7 @@ def test_strong_keys_are_written_in_the_pages_colour(stage: Stage) -> None:
     assert inks[:3] == [INK, PAPER, INK]
 
 
-def test_each_of_255_steps_of_a_weight_has_its_own_shade(stage: Stage) -> None:
+def test_each_of_255_levels_of_a_weight_has_its_own_shade(stage: Stage) -> None:
     weights = (
         np.concatenate([np.arange(255), np.arange(254) + 0.51, np.arange(254) + 0.49]) / 254
     ).astype(np.float32)
@@ -1002,7 +1002,7 @@ def test_each_of_255_steps_of_a_weight_has_its_own_shade(stage: Stage) -> None:
     assert set(stage.attrs(".choice button", "type")) == {"button"}
 
 
-def test_a_click_chooses_who_reads_or_what_is_read(stage: Stage) -> None:
+def test_a_click_chooses_query_or_key(stage: Stage) -> None:
     shown(stage, "choice")
     stage.click(".queries button", n=4)
     stage.click(".keys button", n=5)
@@ -1016,7 +1016,7 @@ def test_a_click_chooses_who_reads_or_what_is_read(stage: Stage) -> None:
     assert stage.sent[-1] == ["pick", {"query": QUERY, "key": 9}]
 
 
-def test_what_is_chosen_is_in_sight_among_many_tokens(stage: Stage) -> None:
+def test_the_chosen_tokens_are_in_sight_among_many(stage: Stage) -> None:
     many = [[f"token{i}", "", False] for i in range(60)]
     arrays = {"weights": np.full(60, 1 / 60, np.float32)}
     stage.mount("choice", 500)

@@ -1,4 +1,4 @@
-"""The component `answers` by itself: every chip, card, bar and weight, what is hovered, clicked and reached by the keyboard."""
+"""The component `answers` by itself: every chip, card, bar and weight, with hover, click and keyboard."""
 
 import functools
 import re
@@ -38,7 +38,7 @@ def shown(stage: Stage, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarra
 
 
 def colours(stage: Stage, selector: str) -> list[str]:
-    """Of those that have one."""
+    """Return the background colours of the elements that have one."""
     return [
         hex_of(colour) for colour in stage.css(selector, "backgroundColor") if "rgba" not in colour
     ]
@@ -66,7 +66,7 @@ def test_each_token_is_coloured_by_its_bits(stage: Stage) -> None:
     assert [stage.text(part) for part in (".least", ".most", ".how")] == header["scale"]
 
 
-def test_the_chosen_place_and_the_token_that_answers_are_marked(stage: Stage) -> None:
+def test_the_chosen_position_and_the_answering_token_are_marked(stage: Stage) -> None:
     shown(stage)
     assert stage.attrs(".place", "aria-pressed") == [
         "true" if i == 4 else "false" for i in range(9)
@@ -76,7 +76,7 @@ def test_the_chosen_place_and_the_token_that_answers_are_marked(stage: Stage) ->
     assert stage.data(".answers")["position"] == "3"
 
 
-def test_a_click_and_the_arrow_keys_choose_a_place(stage: Stage) -> None:
+def test_a_click_and_the_arrow_keys_choose_a_position(stage: Stage) -> None:
     shown(stage)
     stage.click(".place", n=6)
     stage.press(
@@ -89,11 +89,11 @@ def test_a_click_and_the_arrow_keys_choose_a_place(stage: Stage) -> None:
         "ArrowRight",
     )
     asked = [value["position"] for name, value in stage.sent if name == "pick"]
-    assert asked == [5, 4, 3, 4, 5, 6, 7]  # 7 is what comes next; behind it there is nothing
+    assert asked == [5, 4, 3, 4, 5, 6, 7]  # 7 is the next token; there is nothing after it
     assert stage.texts('.place[aria-pressed="true"] b') == ["?"]
 
 
-def test_before_the_first_place_there_is_nothing_to_choose(stage: Stage) -> None:
+def test_before_the_first_position_there_is_nothing_to_choose(stage: Stage) -> None:
     shown(stage, position=0)
     stage.click(".place", n=0)
     stage.js("(root) => root.querySelector('.place[data-position=\"0\"]').focus()")
@@ -111,7 +111,7 @@ def test_an_older_answer_does_not_undo_a_newer_choice(stage: Stage) -> None:
     assert stage.texts('.place[aria-pressed="true"] b') == ["c"]
 
 
-def test_the_distribution_is_listed_with_what_follows(stage: Stage) -> None:
+def test_the_distribution_is_listed_with_the_next_token(stage: Stage) -> None:
     header, arrays = shown(stage)
     rows = header["answer"]["rows"]
     assert stage.texts(".bar .token") == [label[0] for _, label, _ in rows]
@@ -129,7 +129,7 @@ def test_the_distribution_is_listed_with_what_follows(stage: Stage) -> None:
     }
 
 
-def test_the_row_of_attention_is_shaded_by_weight_and_hatched_where_it_is_masked(
+def test_the_row_of_attention_is_shaded_by_weight_and_hatched_if_masked(
     stage: Stage,
 ) -> None:
     header, arrays = shown(stage)
@@ -153,7 +153,7 @@ def test_the_row_of_attention_is_shaded_by_weight_and_hatched_where_it_is_masked
     ]
 
 
-def test_a_written_text_shows_a_card_at_every_place(stage: Stage) -> None:
+def test_a_generated_text_shows_a_card_at_every_position(stage: Stage) -> None:
     header, arrays = shown(stage, family="transformer", texts=("abcde", "edc"), position=2, site="")
     cards = stage.texts(".card > span b")
     others = arrays["others"].reshape(4, 3)
@@ -173,8 +173,8 @@ def test_a_written_text_shows_a_card_at_every_place(stage: Stage) -> None:
     assert stage.sent == [["pick", {"position": 3}]]
 
 
-def test_one_kind_of_picture_follows_another(stage: Stage) -> None:
-    """As when another model is chosen: nothing of the old one stays."""
+def test_one_kind_of_picture_replaces_another(stage: Stage) -> None:
+    """This happens when another model is chosen; nothing of the old picture stays."""
     shown(stage)
     stage.show(payload(family="transformer", texts=("abcde", "edc"), position=1, site=""))
     assert len(stage.texts(".strip > *")) == 4 == len(stage.texts(".card"))

@@ -1,4 +1,4 @@
-"""The buttons beside the navigation: a link to what one sees, and the presentation."""
+"""The buttons beside the navigation: a link to the current view, and the presentation."""
 
 import pytest
 from playwright.sync_api import expect
@@ -6,7 +6,7 @@ from stage import Stage
 
 
 def tools(stage: Stage, clipboard: str = "resolve", by_command: bool = True, **boxes: str) -> None:
-    """The buttons, on a page with these texts in its boxes, in a browser that lets a page copy or does not."""
+    """Mount the buttons on a page with text in its boxes, in a browser with or without these ways to copy."""
     stage.mount("tools")
     stage.page.evaluate(
         """([clipboard, byCommand, boxes]) => {
@@ -32,7 +32,7 @@ def tools(stage: Stage, clipboard: str = "resolve", by_command: bool = True, **b
 @pytest.mark.parametrize(
     ("clipboard", "by_command"), [("resolve", False), ("reject", True), ("", True)]
 )
-def test_the_link_is_copied_with_what_was_typed_a_moment_ago(
+def test_the_link_is_copied_with_the_text_typed_a_moment_ago(
     stage: Stage, clipboard: str, by_command: bool
 ) -> None:
     tools(stage, clipboard, by_command, source="a new & longer\ntext", target="")
@@ -46,7 +46,7 @@ def test_the_link_is_copied_with_what_was_typed_a_moment_ago(
     )
 
 
-def test_where_a_page_may_not_copy_the_link_lies_selected(stage: Stage) -> None:
+def test_if_a_page_may_not_copy_the_link_is_selected(stage: Stage) -> None:
     tools(stage, "reject", by_command=False, source="a", target="b")
     stage.click(".copy")
     stage.page.wait_for_function("stage.root.querySelector('.by-hand input').value")
@@ -58,7 +58,7 @@ def test_where_a_page_may_not_copy_the_link_lies_selected(stage: Stage) -> None:
     assert stage.hidden(".by-hand")
 
 
-def test_the_button_and_the_key_ask_for_a_presentation_once(stage: Stage) -> None:
+def test_the_button_and_the_key_start_a_presentation_once(stage: Stage) -> None:
     tools(stage)
     stage.show({"presents": False, "fields": []}, (2, 1))
     stage.press("p", "P", "q")
@@ -70,11 +70,11 @@ def test_the_button_and_the_key_ask_for_a_presentation_once(stage: Stage) -> Non
     stage.press("p")
     assert stage.sent[2:] == [["present", False]]
     stage.page.evaluate("stage.end()")
-    stage.press("p")  # nobody listens any more
+    stage.press("p")  # there is no listener any more
     assert len(stage.sent) == 3
 
 
-def test_another_size_of_the_window_is_reported_at_once_or_when_the_page_has_settled(
+def test_a_new_window_size_is_reported_at_once_or_when_the_page_has_settled(
     stage: Stage,
 ) -> None:
     resized = """(root, size) => {

@@ -1,4 +1,4 @@
-"""The component `versions` by itself: three texts with what differs marked, and how much each token changes the one vector."""
+"""The component `versions` by itself: three texts with their differences marked, and how much each token changes the fixed vector."""
 
 from typing import Any
 
@@ -38,14 +38,14 @@ def texts(stage: Stage, selector: str) -> list[str]:
     )
 
 
-def test_the_texts_stand_side_by_side_with_what_differs_marked(stage: Stage) -> None:
+def test_the_texts_are_side_by_side_with_their_differences_marked(stage: Stage) -> None:
     shown(stage)
     assert texts(stage, ".asked") == ["p <i>q</i>  →  it should say: a c d"]
     assert texts(stage, ".card h2") == ["One", "Two"]
     assert texts(stage, ".card .text") == [
         "a <b>x</b>",
         "24",
-    ]  # what is typed is text, never markup
+    ]  # typed text is text, never markup
     assert texts(stage, ".invented") == ["<b>x</b>", "4"]
     assert texts(stage, ".missing") == ["Lost: c d", "Nothing lost."]
     assert texts(stage, ".lost") == ["c", "d"]
@@ -81,14 +81,14 @@ def test_a_share_is_written_as_python_writes_it(stage: Stage, shares: tuple[floa
     assert texts(stage, ".column span") == [percent(share) for share in change.tolist()]
 
 
-def test_without_a_bottleneck_there_is_none(stage: Stage) -> None:
+def test_without_a_fixed_vector_no_bars_are_drawn(stage: Stage) -> None:
     shown(stage, bottleneck=None)
     assert stage.js("(root) => root.querySelector('.bottleneck').hidden")
     shown(stage)
     assert not stage.js("(root) => root.querySelector('.bottleneck').hidden")
 
 
-def test_longer_texts_make_nothing_higher(stage: Stage) -> None:
+def test_longer_texts_do_not_change_the_height(stage: Stage) -> None:
     shown(stage)
     whole = "(root) => root.querySelector('.versions').getBoundingClientRect().height"
     before = stage.js(whole)

@@ -1,4 +1,4 @@
-"""Saved pages opened from disk in a Chromium without a network: hovered, clicked and locked; and two of them in one notebook."""
+"""Saved pages opened from disk in a Chromium without a network: hover, click and pin; and two of them in one notebook."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def run() -> Trace:
 
 @pytest.fixture
 def offline(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
-    """Opens a picture or a whole page from a file, with the network off; whatever is asked of the network or goes wrong fails the
+    """A function that opens a picture or a whole page from a file with the network off; any network request or error fails the
     test."""
     wrong: list[str] = []
     contexts = []
@@ -58,7 +58,7 @@ def offline(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
 
 
 def point(page: Page | FrameLocator, query: int, key: int) -> np.float32:
-    """Move onto a cell of the head; its weight as the tip says it."""
+    """Move onto a cell of the head and return its weight from the tip."""
     cells = page.locator(".head canvas.cells")
     cells.hover(position=cell_of(cells, query, key))
     return np.float32(
@@ -69,7 +69,7 @@ def point(page: Page | FrameLocator, query: int, key: int) -> np.float32:
     )
 
 
-def test_a_heads_page_says_the_runs_numbers_and_is_locked(
+def test_the_page_of_a_head_shows_the_runs_numbers_and_pins_tokens(
     run: Trace, offline: Callable[..., Page]
 ) -> None:
     page, site = offline(head(run, 2, 3)), run.attention["decoder.layers.1.cross_attn"]
@@ -106,10 +106,10 @@ def test_a_click_on_a_head_opens_it_with_its_numbers(
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
 
 
-def test_a_click_on_a_head_in_the_pages_that_readmes_lines_save(
+def test_a_click_on_a_head_in_the_pages_that_the_readme_saves(
     offline: Callable[..., Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process may round a last bit otherwise, this one does not: what is saved are this run's numbers."""
+    """Another process may round the last bit differently; this one does not, so the saved numbers are exactly this run's."""
     monkeypatch.chdir(tmp_path)
     readme = (Path(viz_app.__file__).parents[1] / "README.md").read_text("utf-8")
     opened, drawn = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[:2]
@@ -129,7 +129,7 @@ def test_a_click_on_a_head_in_the_pages_that_readmes_lines_save(
     expect(of_all.locator(".head")).to_have_attribute("data-lock", "q1")
 
 
-def test_a_head_that_is_not_carried_is_named_by_its_call(
+def test_a_head_that_is_not_carried_is_named_with_its_call(
     run: Trace, offline: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notebook, "MAX_EMBEDDED", 10)
@@ -141,7 +141,7 @@ def test_a_head_that_is_not_carried_is_named_by_its_call(
     )
 
 
-def test_blocks_of_a_long_text_hide_what_is_to_be_hidden_and_name_their_part(
+def test_blocks_of_a_long_text_hide_sinks_and_name_the_call_for_a_part(
     offline: Callable[..., Page],
 ) -> None:
     long = letters("gpt", n_ctx=700).run("abcde" * 120)
@@ -158,7 +158,7 @@ def test_blocks_of_a_long_text_hide_what_is_to_be_hidden_and_name_their_part(
     assert said.startswith('head(run, layer=1, head=2, kind="self", around=(')
 
 
-def test_lines_are_held_sorted_and_named(run: Trace, offline: Callable[..., Page]) -> None:
+def test_lines_are_pinned_sorted_and_named(run: Trace, offline: Callable[..., Page]) -> None:
     page = offline(lines(run, [(1, 2), (2, 3)], kind="decoder_self"))
     view = page.locator(".several")
     expect(view).to_have_attribute("data-chosen", "1 5")
@@ -174,7 +174,7 @@ def test_lines_are_held_sorted_and_named(run: Trace, offline: Callable[..., Page
     )
 
 
-def test_masks_are_looked_at_and_not_painted(offline: Callable[..., Page]) -> None:
+def test_masks_are_shown_and_cannot_be_painted(offline: Callable[..., Page]) -> None:
     scope, edits = letters(), for_kinds(cross=MaskChange(block=((2, 3),)))
     page = offline(mask(scope.run(TEXT, TARGET, edits=edits), scope.run(TEXT, TARGET)))
     view, cells = page.locator(".masks"), page.locator(".masks .paintable canvas.cells")
@@ -192,7 +192,7 @@ def test_masks_are_looked_at_and_not_painted(offline: Callable[..., Page]) -> No
 
 
 @pytest.mark.parametrize(("letters_of", "theme"), [("#ddd", "dark"), ("#222", "light")])
-def test_two_pictures_in_one_notebook_are_of_its_theme(
+def test_two_pictures_in_one_notebook_follow_its_theme(
     run: Trace, offline: Callable[..., Page], letters_of: str, theme: str
 ) -> None:
     one, other = head(run, 1, 1), head(run, 2, 3)
@@ -219,7 +219,7 @@ def test_two_pictures_in_one_notebook_are_of_its_theme(
     )
 
 
-def test_a_page_follows_the_system_and_a_frame_grows_with_what_it_holds(
+def test_a_page_follows_the_system_and_a_frame_grows_with_its_content(
     run: Trace, offline: Callable[..., Page]
 ) -> None:
     page = offline(heads(run), "dark")
@@ -237,10 +237,10 @@ def test_a_page_follows_the_system_and_a_frame_grows_with_what_it_holds(
     assert frame.evaluate("(e) => e.scrollHeight - innerHeight") == 0
 
 
-def test_what_fits_itself_to_a_frame_does_not_grow_with_it(
+def test_a_picture_that_fits_its_frame_does_not_grow_with_it(
     run: Trace, offline: Callable[..., Page]
 ) -> None:
-    """As wide as a cell of JupyterLab: the frame is as high as what it holds, the picture keeps the height it began with."""
+    """At the width of a cell of JupyterLab, the frame is as high as its content and the picture keeps its first height."""
     pictures = [heads(run), head(run, 2, 3), mask(run)]
     book = offline(
         f"<body>{''.join(picture._repr_html_() for picture in pictures)}</body>",
@@ -251,7 +251,7 @@ def test_what_fits_itself_to_a_frame_does_not_grow_with_it(
         frame = book.frame_locator("iframe").nth(n)
         expect(frame.locator(stage).first).to_be_visible()
         expect(frame.locator(stage).first).to_have_css("height", f"{tall}px")
-        frames(book, 20)  # a frame that grows without end grows in each
+        frames(book, 20)  # a frame that grows without end would grow in each of them
         expect(frame.locator(stage).first).to_have_css("height", f"{tall}px")
         assert frame.locator("html").evaluate("(e) => e.scrollHeight - innerHeight") == 0
         tall, held = (

@@ -1,4 +1,4 @@
-"""A model that takes its time to open, in a real browser: how far it has come, the old one that answers meanwhile, Stop, Back."""
+"""A model that takes long to open, in a real browser: its progress, the old one that answers meanwhile, Stop, Back."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def make_scope():
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """While this file is there, the module of one's own does not open."""
+    """While this file exists, the user's module does not open."""
     gate = tmp_path / "gate"
     gate.touch()
     return gate
@@ -59,12 +59,12 @@ def pick(page: Page, name: str) -> None:
 
 
 def alone(page: Page, site: str) -> None:
-    """Wait until this head is shown, and the one before it, which stays while a rerun is under way, has gone."""
+    """Wait until this head is shown and the previous one, which stays during a rerun, is gone."""
     expect(page.locator(f'.head[data-site="{site}"]')).to_be_visible()
     expect(page.locator(".head")).to_have_count(1)
 
 
-def test_the_old_model_stays_and_answers_until_the_new_one_stands(
+def test_the_old_model_stays_and_answers_until_the_new_one_is_open(
     page: Page, address: str, module: str, gate: Path
 ) -> None:
     page.goto(f"http://{address}/?checkpoint=dates&source=3+May+1999")

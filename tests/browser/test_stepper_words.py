@@ -1,4 +1,4 @@
-"""The words that the stepper writes in the browser, from payloads of small models: what is kept, computed and hidden."""
+"""The sentences of the stepper in the browser, from payloads of small models: cached, computed and hidden values."""
 
 import base64
 from collections.abc import Callable
@@ -29,10 +29,10 @@ TOKENIZER = Tokenizer.characters("abcde")
 
 
 def words_at(page: Page, model: Model, step: int) -> str:
-    """What stands on the stepper of a model that was given and writes some letters."""
+    """Return the text of the stepper for a model that was given some letters and generates some."""
     scope = Scope(Checkpoint(Path("small"), model, TOKENIZER, {}), torch.device("cpu"))
     run = CurrentRun(scope, scope.run("abcde", "edcba"))
-    forced = ((0, 4), (1, 5), (2, 6))  # untrained, it might end at once
+    forced = ((0, 4), (1, 5), (2, 6))  # since it is untrained, it might end at once
     return mounted(page, run, Method(forced=forced), step)
 
 
@@ -60,7 +60,7 @@ def sized(make: Callable[..., Model], **changes: int | str) -> Model:
     (sized(random_attention_only, n_self_layers=0), "(the rest is given too, but each position reads only its own token)"),
     (sized(random_seq2seq), "(the rest is known too, but its states come later)"),
 ])  # fmt: skip
-def test_what_a_position_does_not_read_is_explained_by_what_the_decoder_is(page, model, hidden):
+def test_hidden_positions_are_explained_by_the_kind_of_decoder(page, model, hidden):
     text = words_at(page, model, 2)
     assert hidden in text
     assert text.count("(the rest is") == 1
@@ -97,7 +97,7 @@ def language_model() -> Scope:
 
 
 def chips(page: Page, lane: str) -> list[list[str]]:
-    """(state, token) of what the decoder may read of its own text."""
+    """Return (state, token) of the tokens of its own text that the decoder may read."""
     found = page.locator(f".panel.{lane} .chips[data-side=self] .chip-token")
     return found.evaluate_all(
         'all => all.map((chip) => [chip.dataset.state, chip.querySelector("b").textContent.trim()])'
@@ -105,7 +105,7 @@ def chips(page: Page, lane: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("continuation", ["ed", None])
-def test_a_prompt_is_given_to_both_and_what_follows_is_counted_from_there(page, continuation):
+def test_a_prompt_is_given_to_both_and_steps_count_from_its_end(page, continuation):
     scope = language_model()
     run, method = (
         CurrentRun(scope, scope.run("abc", continuation)),
@@ -134,7 +134,7 @@ def test_a_prompt_is_given_to_both_and_what_follows_is_counted_from_there(page, 
         "[start]",
         *"abca",
         "",
-    ]  # the fourth letter is the first that was forced
+    ]  # the fourth letter is the first forced one
     assert [text for _, text in shown["parallel"]][:4] == ["[start]", *"abc"]
     if continuation:
         assert [text for _, text in shown["parallel"]][4:] == ["e"]

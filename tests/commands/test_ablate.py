@@ -26,7 +26,7 @@ QUESTION, STORY = "Where is Mary?", "Mary went to the garden."
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    """Words and their reversals, of which the model has never seen any."""
+    """A file of words and their reversals that the model has never seen."""
     file = tmp_path / "pairs.tsv"
     words = Reversal().held_out_words
     file.write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
@@ -38,7 +38,7 @@ def ablate(folder: Path, pairs: Path, *more: str) -> int:
     return cli.main(["ablate", str(folder), *flags])
 
 
-def test_every_head_is_listed_and_a_stopped_sweep_goes_on(
+def test_every_head_is_listed_and_a_stopped_sweep_continues(
     trained_folder, pairs, tmp_path, capsys, monkeypatch
 ):
     out = tmp_path / "sweep.json"
@@ -65,7 +65,7 @@ def test_every_head_is_listed_and_a_stopped_sweep_goes_on(
     assert capsys.readouterr().out == f"continues {out}\n{whole}"
 
 
-def test_a_sweep_that_is_stopped_keeps_what_it_has(
+def test_a_sweep_that_is_stopped_keeps_its_results(
     trained_folder, pairs, tmp_path, monkeypatch, capsys
 ):
     out, losses, made = tmp_path / "sweep.json", Sweep._losses, []
@@ -91,7 +91,7 @@ def test_a_sweep_that_is_stopped_keeps_what_it_has(
     assert "not a regular file" in capsys.readouterr().err
 
 
-def test_what_cannot_be_swept(trained_folder, checkpoint, pairs, tmp_path, capsys):
+def test_checkpoints_that_cannot_be_swept(trained_folder, checkpoint, pairs, tmp_path, capsys):
     out = tmp_path / "sweep.json"
     short = tmp_path / "short.tsv"
     short.write_text("ab\tba\n")
@@ -109,7 +109,7 @@ def test_what_cannot_be_swept(trained_folder, checkpoint, pairs, tmp_path, capsy
 
 
 def test_without_data_it_reads_the_texts_of_the_record(trained_folder, tmp_path, capsys):
-    """They are the validation cases, with their answers."""
+    """The texts of the record are validation cases, with their answers."""
     out, held_out = tmp_path / "sweep.json", models.load(trained_folder).held_out
     assert held_out == [[word, word[::-1]] for word, _ in held_out]
     assert 8 < len(held_out) <= len(Reversal().held_out_words)
@@ -133,7 +133,7 @@ def test_the_data_of_a_language_model_are_split_as_in_training(tmp_path):
 
 
 def test_a_question_without_its_context_is_no_text_to_sweep(tmp_path):
-    """Its answer would have no token to lie on, and its loss be no number."""
+    """Its answer would lie on no token, and its loss would be NaN."""
     scope, file = models.load("bert-where", device="cpu"), tmp_path / "questions.txt"
     file.write_text("Where is Mary?\n" * 9)
     with pytest.raises(ValueError, match="holds 0 texts that bert-where can read"):
@@ -199,8 +199,8 @@ def test_recorded_results_are_those_printed_and_belong_to_these_weights(
     assert "ablation" not in models.load(checkpoint).training
 
 
-def test_single_heads_of_layers_are_ordered_by_their_slope():
-    """By E|Δloss / Δs| of a head scaled by 1 + s, from two passes for each text."""
+def test_single_heads_of_layers_are_sorted_by_their_slope():
+    """The slope is E|Δloss / Δs| of a head scaled by 1 + s, from two passes for each text."""
     model = random_gpt(vocab_size=LETTERS.vocab_size, n_heads=1, n_layers=3)
     scope = as_scope(model, LETTERS, "gpt")
     sweep = Sweep(scope, [scope.encode(*text) for text in scope.held_out], n_orders=1)
@@ -217,7 +217,7 @@ def test_single_heads_of_layers_are_ordered_by_their_slope():
 
 
 def test_a_head_that_no_answer_depends_on_has_no_importance():
-    """In XLNet, the last layer's content stream is read by nobody."""
+    """In XLNet, nothing reads the last layer's content stream."""
     scope = scope_of("xlnet")
     sweep = Sweep(scope, [scope.encode(*text) for text in scope.held_out], n_orders=1)
     sweep.run(lambda done, of: None)

@@ -20,7 +20,7 @@ RUN = [*TINY, "--validate-every", "3", "--score-cases", "2", "--save-every", "2"
 
 @pytest.fixture(autouse=True)
 def few_cases(monkeypatch):
-    """The whole test split would take an untrained model, which never writes </s>, half a minute."""
+    """Score few cases: an untrained model, which never generates </s>, would take half a minute for the whole test split."""
     held_out, validation = DatesTask.held_out, DatesTask.validation
     monkeypatch.setattr(
         DatesTask, "held_out", lambda self, n=None, **how: held_out(self, n or 11, **how)
@@ -30,7 +30,7 @@ def few_cases(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """A checkpoint of the task dates, after five steps."""
+    """A checkpoint of the task dates after five steps."""
     assert main(["train", "dates", "--out", str(tmp_path / "run"), "--steps", "5", *RUN]) == 0
     return tmp_path / "run"
 
@@ -111,7 +111,7 @@ def test_sampling_differs_by_seed_and_is_the_same_for_one(folder, capsys):
 
 
 @pytest.mark.parametrize("seed", [2**63, -(2**63) - 1, 10**30])
-def test_a_seed_that_no_generator_takes_is_refused_at_once(seed, capsys):
+def test_a_seed_out_of_range_is_refused_at_once(seed, capsys):
     for words in (
         ["decode", "gpt", "Once"],
         ["ablate", "gpt"],
@@ -168,8 +168,8 @@ def test_translation_from_a_file_to_a_score(tmp_path, capsys):
     )
 
 
-def test_validation_and_test_files_of_ones_own(tmp_path, capsys):
-    """What is in them is taken out of training, and said; the score is over the test file, with sacrebleu's signature."""
+def test_validation_and_test_files_of_the_user(tmp_path, capsys):
+    """Their pairs are removed from training, which is reported; the score is over the test file, with sacrebleu's signature."""
     rows = [(e.source, e.target) for e in training_examples(1, 1, 223)]
     data, test, sides = (
         tmp_path / "pairs.tsv",
@@ -240,10 +240,10 @@ def test_validation_and_test_files_of_ones_own(tmp_path, capsys):
     (212, {"n_encoder_layers": 4, "dropout": 0.3, "init": "normal", "warmup": 2000, "learning_rate": 1.5, "max_tokens": 97}),
     (211, {"n_encoder_layers": 3, "warmup": 1500, "learning_rate": 1.0, "max_tokens": 97}),
 ])  # fmt: skip
-def test_sizes_and_recipe_follow_the_number_of_pairs_flags_overrule_and_the_screen_says_so(
+def test_sizes_and_recipe_follow_the_number_of_pairs_unless_flags_override_and_both_are_printed(
     tmp_path, monkeypatch, capsys, few, wanted
 ):
-    """What is said on the screen is what config.json and training.json hold afterwards."""
+    """The printed values are those that config.json and training.json hold afterwards."""
     monkeypatch.setattr("models.training.recipes.FEW_PAIRS", few)
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{e.source}\t{e.target}\n" for e in training_examples(1, 1, 211)))
@@ -272,7 +272,7 @@ def test_sizes_and_recipe_follow_the_number_of_pairs_flags_overrule_and_the_scre
     assert wanted.keys() <= said.keys()
 
 
-def test_a_run_that_stops_early_says_so_and_warns(tmp_path, monkeypatch, capsys):
+def test_a_run_that_stops_early_prints_so_and_warns(tmp_path, monkeypatch, capsys):
     losses = iter([3.0, 4.0, 4.0, 4.0, 2.0])
     entropy = {"cross-attention entropy": 0.9876}
     monkeypatch.setattr(
@@ -297,7 +297,7 @@ def test_a_run_that_stops_early_says_so_and_warns(tmp_path, monkeypatch, capsys)
     assert "warning: cross-attention is flat (0.988 of the largest entropy)" in out
     assert out.index("step 3:") < out.index(
         "warning: cross-attention is flat"
-    )  # not while it warms up
+    )  # not during the warm-up
     assert "warning: the validation loss has not fallen since step 1 (3.000)" in out
     assert "stopped early at step 4; the weights of step 1 are kept" in out
     assert json.loads((tmp_path / "run" / "training.json").read_text())["step"] == 1
@@ -381,7 +381,7 @@ def test_a_vocabulary_is_taken_from_another_checkpoint(tmp_path):
 
 
 def interrupt_in_step(monkeypatch, wanted: int, times: int = 1) -> None:
-    """Ctrl-C in the middle of the step after `wanted` steps."""
+    """Press Ctrl-C in the middle of the step after `wanted` steps."""
     update = Trainer._update
 
     def interrupted(self, *args):
@@ -393,9 +393,7 @@ def interrupt_in_step(monkeypatch, wanted: int, times: int = 1) -> None:
     monkeypatch.setattr(Trainer, "_update", interrupted)
 
 
-def test_ctrl_c_ends_the_step_saves_and_resumes_as_if_nothing_had_been(
-    tmp_path, monkeypatch, capsys
-):
+def test_ctrl_c_ends_the_step_saves_and_the_run_resumes_unchanged(tmp_path, monkeypatch, capsys):
     handler = signal.getsignal(signal.SIGINT)
     whole, cut = (
         ["train", "dates", "--out", str(tmp_path / name), "--steps", "7", *RUN]
@@ -536,7 +534,7 @@ def test_an_error_is_one_line_and_status_1(
     command = [part.format(folder=checkpoint, new=tmp_path / "new") for part in command]
     assert main(command) == 1
     err = capsys.readouterr().err
-    last = err.rpartition("\r")[2].splitlines()[-1]  # after the progress bar, if it was drawn
+    last = err.rpartition("\r")[2].splitlines()[-1]  # after the progress bar, if one was drawn
     assert last.startswith("attnscope: ")
     assert message in last
     assert "Traceback" not in err
@@ -553,7 +551,7 @@ def test_an_error_is_one_line_and_status_1(
         (["train", "dates", "--resume", "--overwrite"], "not allowed with argument --resume"),
     ],
 )
-def test_a_wrong_call_is_explained(capsys, command, message):
+def test_wrong_arguments_are_explained(capsys, command, message):
     with pytest.raises(SystemExit) as stop:
         main(command)
     assert stop.value.code == 2
@@ -587,7 +585,7 @@ def test_ctrl_c_elsewhere_is_no_traceback(monkeypatch, capsys):
     assert capsys.readouterr() == ("", "attnscope: stopped\n")
 
 
-def test_the_app_is_opened_where_there_is_one():
+def test_the_app_is_opened_if_it_is_installed():
     opened = []
     assert (
         main(

@@ -1,4 +1,4 @@
-"""The commands with models that do not write: train, evaluate, decode, inspect."""
+"""The commands with models that do not generate: train, evaluate, decode, inspect."""
 
 import json
 import random
@@ -113,7 +113,7 @@ def test_it_is_evaluated_again_and_so_is_each_snapshot(where, capsys):
     assert (status, "remove --limit" in text) == (1, True)
 
 
-def test_recorded_snapshots_say_what_they_were_measured_on(where, tmp_path, capsys):
+def test_recorded_snapshots_name_the_weights_they_were_measured_on(where, tmp_path, capsys):
 
     copy = tmp_path / "where"
     shutil.copytree(where, copy)
@@ -141,7 +141,7 @@ def test_a_question_is_answered(where, capsys):
     )
 
 
-def test_masks_are_filled_and_a_pair_is_told_apart(bert, capsys):
+def test_masks_are_filled_and_a_pair_is_classified(bert, capsys):
     scope = models.load(bert, device="cpu")
     status, text = run(capsys, "decode", str(bert), "The cat [MASK] on a mat.", "--device", "cpu")
     assert (status, text.strip()) == (0, scope.run("The cat [MASK] on a mat.").output)
@@ -153,7 +153,7 @@ def test_masks_are_filled_and_a_pair_is_told_apart(bert, capsys):
     )
 
 
-def test_a_masked_model_says_what_it_learned_from_and_how_well(bert, texts, capsys):
+def test_a_masked_model_reports_its_training_data_and_scores(bert, texts, capsys):
     record = json.loads((bert / "training.json").read_text())
     assert list(record["scores"]) == [
         "held-out masked accuracy",
@@ -172,7 +172,7 @@ def test_a_masked_model_says_what_it_learned_from_and_how_well(bert, texts, caps
     assert (status, "mlm" in text, "head               pretraining" in text) == (0, True, True)
 
 
-def test_one_text_is_gone_on_from(capsys):
+def test_one_text_is_continued(capsys):
     status, text = run(capsys, "decode", "gpt", "Once", "upon", "--device", "cpu")
     assert (status, "gpt takes one prompt, got 2" in text) == (1, True)
 
@@ -182,7 +182,7 @@ def test_one_text_is_gone_on_from(capsys):
     [
         ("gpt-sentiment", ["nice", "film"], "gpt-sentiment takes text, got 2 inputs"),
         ("bert-where", ["a", "b", "c"], "bert-where takes question and context, got 3 inputs"),
-        # its third field holds positions, which no text names
+        # its third field holds positions, which are not given as a text
         ("bert", ["a", "b", "c"], "bert takes text and second text, got 3 inputs"),
     ],
 )
@@ -190,7 +190,7 @@ def test_more_texts_than_a_model_reads_are_refused(model, texts, why, capsys):
     assert run(capsys, "decode", model, *texts, "--device", "cpu") == (1, f"attnscope: {why}\n")
 
 
-def test_a_way_of_generating_is_refused_by_a_model_that_does_not_generate(capsys):
+def test_decoding_methods_are_refused_by_a_model_that_does_not_generate(capsys):
     command = ["decode", "bert-where", "Where is Tom?", "Tom went to the garden.", "--how"]
     assert cli.main([*command, "beam"]) == 1
     refusal = "--how does not apply to bert-where: it does not generate text"

@@ -28,7 +28,7 @@ def command(first: object, second: object, out: Path, *more: object) -> int:
     return cli.main(["compare", str(first), str(second), *flags])
 
 
-def test_a_checkpoint_beside_itself(trained_folder, pairs, tmp_path, capsys):
+def test_a_checkpoint_compared_with_itself(trained_folder, pairs, tmp_path, capsys):
     out = tmp_path / "found.json"
     assert command(trained_folder, trained_folder, out, "--data", pairs, "--limit", 20) == 0
     printed, saved = capsys.readouterr().out, json.loads(out.read_text())
@@ -50,7 +50,7 @@ def test_a_checkpoint_beside_itself(trained_folder, pairs, tmp_path, capsys):
         )
 
 
-def test_the_numbers_are_means_over_runs_one_by_one(tmp_path):
+def test_the_numbers_are_means_over_single_runs(tmp_path):
     out = tmp_path / "found.json"
     assert command("dates", "dates-stacked", out, "--limit", 8) == 0
     saved = json.loads(out.read_text())
@@ -72,7 +72,9 @@ def test_the_numbers_are_means_over_runs_one_by_one(tmp_path):
             assert match["distance"] == kind["every head of A from every head of B"][row][column]
 
 
-def test_other_checkpoints_of_the_recipe_are_the_null(trained_folder, pairs, tmp_path, capsys):
+def test_other_checkpoints_of_the_recipe_give_the_null_distribution(
+    trained_folder, pairs, tmp_path, capsys
+):
     out = tmp_path / "found.json"
     null = ["--null", trained_folder, trained_folder, trained_folder]
     assert command(trained_folder, trained_folder, out, "--data", pairs, "--limit", 8, *null) == 0
@@ -99,7 +101,7 @@ def test_another_tokenizer_is_compared_by_words(tmp_path, capsys):
         (["dates", "dates", "--limit", "3"], "holds 3 texts"),
     ],
 )
-def test_what_cannot_be_compared(flags, why, tmp_path, capsys):
+def test_checkpoints_that_cannot_be_compared(flags, why, tmp_path, capsys):
     out = tmp_path / "found.json"
     assert cli.main(["compare", *flags, "--out", str(out), "--device", "cpu"]) == 1
     assert why in capsys.readouterr().err
@@ -116,13 +118,13 @@ def test_a_stopped_comparison_saves_nothing(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "found.json").exists()
 
 
-def test_a_folder_as_the_file_to_save_is_refused_before_the_work(tmp_path, capsys, monkeypatch):
+def test_a_folder_as_output_file_is_refused_before_the_work(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(compare_command, "runs", lambda *given: pytest.fail("work"))
     assert command("dates", "dates", tmp_path) == 1
     assert "is a folder" in capsys.readouterr().err
 
 
-def test_what_was_found_is_printed_if_saving_fails(tmp_path, capsys, monkeypatch):
+def test_results_are_printed_if_saving_fails(tmp_path, capsys, monkeypatch):
     def full(*given):
         raise OSError("No space left on device")
 

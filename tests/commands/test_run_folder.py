@@ -1,4 +1,4 @@
-"""One run at a time writes into a folder, and a new one begins without what an old one left."""
+"""One run at a time writes into a folder, and a new one begins without the files of an old one."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_two_runs_never_share_a_folder_and_a_killed_one_lets_go_of_it(tmp_path, capsys):
+def test_two_runs_never_share_a_folder_and_a_killed_one_releases_it(tmp_path, capsys):
     environment = os.environ | {"PYTHONPATH": ":".join(sys.path)}
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as other:
@@ -91,17 +91,17 @@ def test_the_folder_is_claimed_for_as_long_as_the_run_lasts(tmp_path, monkeypatc
         pass
 
 
-def test_of_several_processes_the_first_alone_claims_the_folder(tmp_path, monkeypatch):
+def test_only_the_first_of_several_processes_claims_the_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(train_command, "joined_processes", lambda device: nullcontext(1))
     with claim_folder(tmp_path):
         assert train(tmp_path, "--steps", "3") == 0
 
 
-def test_a_new_run_into_an_old_folder_has_to_be_asked_for(tmp_path, capsys):
+def test_a_new_run_into_an_old_folder_needs_a_flag(tmp_path, capsys):
     assert train(tmp_path, "--steps", "5") == 0
     before = files(tmp_path)
     assert snapshots(tmp_path) == [0, 1, 2, 3, 5]
-    (tmp_path / "state.pt").unlink()  # a finished checkpoint, as somebody hands it on
+    (tmp_path / "state.pt").unlink()  # a finished checkpoint, as it is passed on to others
     assert train(tmp_path, "--steps", "4") == 1
     assert (
         "already holds a run (config.json); --resume continues it, --overwrite removes it"
@@ -112,7 +112,7 @@ def test_a_new_run_into_an_old_folder_has_to_be_asked_for(tmp_path, capsys):
     }
 
 
-def test_overwriting_takes_the_old_run_away_and_nothing_else(tmp_path):
+def test_overwriting_removes_the_old_run_and_nothing_else(tmp_path):
     assert train(tmp_path / "fresh", "--steps", "4") == 0
     old = tmp_path / "old"
     assert train(old, "--steps", "13") == 0

@@ -1,4 +1,4 @@
-"""`attnscope survey`: what it prints and records, for which weights, and what it refuses."""
+"""`attnscope survey`: its output and records, the weights they belong to, and requests it refuses."""
 
 import json
 import math
@@ -47,7 +47,7 @@ def survey(folder: Path, *words: str, name: str = "recovery") -> int:
     return cli.main(["survey", name, str(folder), "--device", "cpu", "--state", state, *words])
 
 
-def test_what_is_printed_is_recorded_for_these_weights(aligned, capsys, monkeypatch):
+def test_the_printed_results_are_recorded_for_these_weights(aligned, capsys, monkeypatch):
     assert survey(aligned, "--seed", "5", "--record") == 0
     title, *lines = capsys.readouterr().out.splitlines()
     assert "rnn: recovery" in title
@@ -101,7 +101,7 @@ def test_a_survey_that_is_stopped_or_not_recorded_writes_nothing(aligned, capsys
 
 
 def stop_after(n: float, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Press Ctrl-C in place of part n + 1 that is worked out; the names of those that were."""
+    """Press Ctrl-C instead of computing part n + 1; collect the names of the computed parts."""
     made, numbers = [], NUMBERS
 
     def counted(
@@ -124,7 +124,7 @@ NUMBERS = SurveyParts.numbers
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    """Letters and the same backwards, in a file."""
+    """A file of letters and the same backwards."""
     drawn = ["".join(Random(i).choices("abcdefg", k=1 + i % 6)) for i in range(900)]
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(f"{text}\t{text[::-1]}\n" for text in dict.fromkeys(drawn)))
@@ -147,7 +147,7 @@ def test_a_stopped_survey_continues_to_the_same_numbers(name, aligned, pairs, ca
     record = (aligned / "training.json").read_text()
     add_to_record(aligned, surveys={})
     parts = []
-    for n in (1, 3, 0, 2):  # of 0 parts nothing new is kept
+    for n in (1, 3, 0, 2):  # with 0 parts nothing new is kept
         made = stop_after(n, monkeypatch)
         assert survey(aligned, *words, name=name) == 130
         assert len(made) == n
@@ -183,7 +183,7 @@ def _changed(state: dict[str, Any]) -> None:
 
 
 def _sealed_nonsense(state: dict[str, Any]) -> None:
-    """Numbers that no tokenizer has, with a checksum that fits."""
+    """Return a state with impossible numbers and a matching checksum."""
     state["parts"] = {"text 0": [10**9]}
     state["checksum"] = checksum(json.dumps(state["parts"]).encode())
 
@@ -206,7 +206,7 @@ def test_a_state_that_cannot_be_trusted_is_refused(message, aligned, capsys, mon
     state.write_text(json.dumps(content))
     assert survey(aligned) == 1
     assert message in capsys.readouterr().err
-    assert json.loads(state.read_text()) == content  # the user's to remove
+    assert json.loads(state.read_text()) == content  # for the user to remove
 
 
 def test_the_state_of_other_settings_texts_or_files_is_refused(aligned, capsys, monkeypatch):
@@ -229,7 +229,7 @@ def test_the_state_of_other_settings_texts_or_files_is_refused(aligned, capsys, 
     assert "larger than the limit" in capsys.readouterr().err
 
 
-def test_frozen_weights_are_surveyed_of_files_or_of_generated_texts(
+def test_frozen_weights_are_surveyed_on_files_or_on_generated_texts(
     aligned, pairs, capsys, monkeypatch
 ):
     monkeypatch.setattr(survey_command, "GUIDED_STEPS", 3)
@@ -256,10 +256,10 @@ def test_frozen_weights_are_surveyed_of_files_or_of_generated_texts(
     assert "imposed over uniform" in capsys.readouterr().out
 
 
-def test_what_cannot_be_surveyed_is_said(aligned, trained_folder, capsys):
+def test_models_that_cannot_be_surveyed_are_refused(aligned, trained_folder, capsys):
     assert survey(trained_folder, name="weights") == 1
     assert "6 heads whose rows belong to written words; exactly 1" in capsys.readouterr().err
-    assert survey(trained_folder) == 1  # its words have three letters at most
+    assert survey(trained_folder) == 1  # its words have at most three letters
     assert "of at least 4 words" in capsys.readouterr().err
     assert cli.main(["survey", "recovery", "gpt", "--device", "cpu"]) == 1
     assert "gpt does not translate" in capsys.readouterr().err

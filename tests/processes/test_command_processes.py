@@ -1,4 +1,4 @@
-"""The real command in a process of its own: stopped by Ctrl-C, and at its first start on a machine."""
+"""The real command in a separate process: stopped by Ctrl-C, and at its first start on a machine."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from hub_models import BY_NAME
 
 import viz_app
 
-# The command, where Ctrl-C is pressed as it begins to import what stands first behind it.
+# The command, with Ctrl-C pressed when it begins to import the module in its first argument.
 PRESSED = """
 import os, signal, sys
 moment = sys.argv.pop(1)

@@ -1,4 +1,4 @@
-"""What is the same in every process, whatever order Python's sets have there: data and vocabularies."""
+"""Data and vocabularies are the same in every process, whatever the order of Python's sets there."""
 
 import hashlib
 import subprocess

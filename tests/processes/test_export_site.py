@@ -1,4 +1,4 @@
-"""`attnscope export-site` as a command: it refuses, and it is stopped."""
+"""`attnscope export-site` as a command: refusals, and an export that is stopped."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ COMMAND = [sys.executable, "-m", "viz_app.command", "export-site"]
 PATIENCE = 300  # s
 
 
-def test_a_folder_of_something_else_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused_before_anything_is_run(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     run = subprocess.run(
         [*COMMAND, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, check=False

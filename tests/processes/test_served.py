@@ -1,4 +1,4 @@
-"""The served app: no call leaves the machine, foreign pages stay outside, and one session's nonsense is nobody else's."""
+"""The served app: no call leaves the machine, foreign pages are refused, and one session's nonsense affects no other."""
 
 import asyncio
 import http.client
@@ -20,7 +20,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.session.live_route import PROTOCOL, SOCKETS
 
 PATIENCE = 240  # s, on a busy machine
-# Loaded by the server's Python before anything else: writes down every call to another machine, and lets none through.
+# Loaded by the server's Python before anything else: it logs every call to another machine, and blocks it.
 WATCH = """
 import os, socket
 def watch(name):
@@ -50,7 +50,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(calls: Path) -> Iterator[str]:
-    """The app, served by a process that may call nobody."""
+    """The address of the app, served by a process that may call no other machine."""
     calls.with_name("sitecustomize.py").write_text(WATCH)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CALLS", str(calls))
@@ -76,11 +76,11 @@ async def refused(url: str, **how: object) -> bool:
 
 
 def test_a_page_with_a_long_text_in_its_address_is_loaded_again(address: str) -> None:
-    """As many letters of nine bytes each as a model reads tokens, many times over."""
+    """The text has many times as many letters, of nine bytes each, as a model reads tokens."""
     assert status(address, f"/?text={quote('字' * 6 * MAX_HUB_TOKENS)}") == 200
 
 
-def test_the_watch_sees_a_call(calls: Path, tmp_path: Path) -> None:
+def test_the_log_notices_a_call(calls: Path, tmp_path: Path) -> None:
     seen: dict = {
         "os": os,
         "socket": type("socket", (), {"socket": type("socket", (), {}), "getaddrinfo": None}),
@@ -101,7 +101,7 @@ def test_the_watch_sees_a_call(calls: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_no_call_leaves_the_machine_whoever_asks(address: str, calls: Path) -> None:
+def test_no_call_leaves_the_machine_whatever_is_requested(address: str, calls: Path) -> None:
     host, port = address.split(":")
     foreign = [
         {"Origin": "http://evil.example"}, {"Origin": f"http://{host}:1"}, {"Origin": "null"}, {"Host": f"evil.example:{port}"},
@@ -148,7 +148,7 @@ def test_no_call_leaves_the_machine_whoever_asks(address: str, calls: Path) -> N
 
 
 async def arrived(address: str) -> Client:
-    """A session with its page and its live socket."""
+    """Start a session with its page and its live socket."""
     client = Client(
         1,
         address,
@@ -164,7 +164,7 @@ async def left(client: Client) -> None:
 
 
 async def ends(socket: object, message: str | bytes) -> bool:
-    """Whether the server ends this socket at this message, without an answer."""
+    """Return whether the server closes this socket at this message, without an answer."""
     await socket.send(message)
     try:
         await asyncio.wait_for(socket.recv(), PATIENCE)
@@ -173,7 +173,7 @@ async def ends(socket: object, message: str | bytes) -> bool:
     return False
 
 
-def test_nonsense_ends_its_own_socket_and_nobody_elses(address: str) -> None:
+def test_nonsense_closes_its_own_socket_and_no_other(address: str) -> None:
     async def ask() -> None:
         one, other = await arrived(address), await arrived(address)
         for nonsense in (
@@ -206,7 +206,7 @@ def test_half_a_character_is_answered(address: str) -> None:
     asyncio.run(ask())
 
 
-def test_a_session_has_few_sockets_and_a_stranger_none(address: str) -> None:
+def test_a_session_has_few_sockets_and_strangers_none(address: str) -> None:
     async def ask() -> None:
         client, other = await arrived(address), await arrived(address)
         url = f"ws://{address}/live"
@@ -233,5 +233,5 @@ def test_under_load_and_beside_nonsense_everyone_gets_their_own(address: str) ->
     assert found["wrong answers"] == 0
     assert (
         found["answers"] >= 2 * 4
-    )  # one before the time runs and one when typing rests, whatever there was time for
+    )  # one before the time starts and one when typing pauses, however many fit in between
     assert found["nonsense sent away"] >= 2 * len(load.NONSENSE)

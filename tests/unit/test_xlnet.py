@@ -91,7 +91,7 @@ def test_both_streams_are_those_of_the_library(order):
     logits, recording = run(model, ids, rank, segments)
     blocked = (
         (rank[None, :] >= rank[:, None]).float().expand(BATCH, N, N)
-    )  # theirs is True where [query, key] is blocked
+    )  # in their mask, 1 means that [query, key] is blocked
     with torch.no_grad():
         found = theirs(model)(
             ids,

@@ -88,7 +88,7 @@ def test_a_choice_can_be_left_out(folders: dict[str, Path]) -> None:
     assert (boxes["Choice 3"], boxes["Choice 4"]) == ("", "")
 
 
-def test_vectors_of_which_only_the_size_is_shown_are_not_said_to_be_the_same(
+def test_vectors_shown_by_size_only_are_not_called_the_same(
     folders: dict[str, Path],
 ) -> None:
     folder = folders["T5EncoderModel"]

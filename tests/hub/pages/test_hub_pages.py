@@ -1,4 +1,4 @@
-"""A Hugging Face folder in the app: every page opens with it, and says where a model's library hands out too little."""
+"""A Hugging Face folder in the app: every page opens with it, and says where a model's library returns too little."""
 
 import textwrap
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_masks_of_a_model_whose_projections_are_not_known(folders: dict[str, Pat
 def test_heads_are_taken_from_another_run_where_no_activation_can_be(
     folders: dict[str, Path],
 ) -> None:
-    """The library's XLNet offers none of its streams to an edit."""
+    """The library's XLNet lets no edit change its streams."""
     asked = {"interventions-section": "Patch", "text": "1 2 3 4 5", "patch-text": "1 2 9 4 5"}
     app = opened(folders["XLNetForSequenceClassification"], "interventions", **asked)
     kinds = [kind for panel in said(app, "patch")["panels"] for kind in panel["kinds"]]
@@ -69,9 +69,7 @@ def test_heads_are_taken_from_another_run_where_no_activation_can_be(
 
 
 @pytest.mark.parametrize("name", ["attention", "inside", "layer", "positions", "masks"])
-def test_a_gpt2_that_classifies_is_nowhere_called_an_encoder(
-    folders: dict[str, Path], name: str
-) -> None:
+def test_a_classifying_gpt2_is_never_called_an_encoder(folders: dict[str, Path], name: str) -> None:
     app = opened(folders["GPT2ForSequenceClassification"], name)
     assert "ncoder" not in prose(app)
     drawn = {"attention": "head", "inside": "walk", "layer": "layer", "masks": "mask_painter"}
@@ -81,7 +79,7 @@ def test_a_gpt2_that_classifies_is_nowhere_called_an_encoder(
         assert "ncoder" not in told
 
 
-def test_a_head_whose_queries_are_turned_says_so(folders: dict[str, Path]) -> None:
+def test_the_page_of_a_head_with_rotated_queries_says_so(folders: dict[str, Path]) -> None:
     app = opened(folders["LlamaForCausalLM"], "inside")
     assert "No walk from the tokens here" in prose(app)
 
@@ -96,10 +94,10 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("name", list(PAGES))
-def test_finished_weights_are_shown_and_the_rest_is_said(
+def test_returned_weights_are_shown_and_missing_parts_are_explained(
     folders: dict[str, Path], name: str
 ) -> None:
-    """What no such model has is nowhere claimed of it: no q·k, no walk, no term of its score, no mask to paint."""
+    """Nothing that such a model lacks is claimed of it: no q·k, no walk, no term of its score, no mask to paint."""
     app = opened(folders["GptOssForCausalLM"], name)
     said = prose(app)
     if name == "positions":  # it opens on a section that the model has
@@ -126,7 +124,7 @@ def test_every_page_opens_with_attention_that_its_library_writes_out(
 
 @pytest.fixture(scope="module")
 def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Models that write and whose library writes out its attention: one with a cache of keys, and one that keeps none."""
+    """Generating models with attention written out by their library: one with a cache of keys, and one without."""
     sizes = {"vocab_size": 53, "n_head": 2, "n_layer": 2, "eos_token_id": None}
     cases = [
         Case("BloomForCausalLM", "BloomConfig", sizes | {"hidden_size": 22}),
@@ -140,7 +138,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("model", ["BloomForCausalLM", "OpenAIGPTLMHeadModel"])
 @pytest.mark.parametrize("name", list(PAGES))
-def test_every_page_opens_with_a_writer_whose_attention_is_written_out(
+def test_every_page_opens_with_a_generating_model_whose_attention_is_written_out(
     writers: dict[str, Path], model: str, name: str
 ) -> None:
     app = opened(writers[model], name)
@@ -162,7 +160,7 @@ def test_decoding_with_attention_written_out_shows_each_step_and_checks_it(
     assert ("No cache is used here" not in prose(app)) is keeps
 
 
-def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(
+def test_the_vectors_that_a_model_looks_up_are_distinguished_from_others(
     folders: dict[str, Path],
 ) -> None:
     own, others = (
@@ -182,7 +180,7 @@ def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(
 def test_decoding_says_where_the_settings_passed_over_the_most_probable_token(
     tmp_path: Path, how: str
 ) -> None:
-    """And draws from what they leave, as the library does."""
+    """It samples from the tokens that they leave, as the library does."""
     module = BY_NAME["MarianMTModel"].make()
     module.save_pretrained(tmp_path)
     plain = models.load(tmp_path, device="cpu")
@@ -229,7 +227,7 @@ def test_checks_of_a_model_that_runs_in_half_precision_pass(
     assert "failed" not in looks
 
 
-def test_a_folder_that_is_cut_off_is_said_beside_the_picker(
+def test_an_incomplete_folder_is_reported_beside_the_picker(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
     damaged = tmp_path / "cut"
@@ -270,10 +268,10 @@ def test_forty_thousand_tokens_are_refused_in_a_sentence_and_the_picture_stays(
     assert picture(app, "head")[1]["weights"].size == 4
 
 
-def test_a_module_of_ones_own_is_what_the_app_opens_with(
+def test_the_app_opens_with_the_users_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lines of README, started as `attnscope --module` starts them: no name is in the address, and Attention shows it."""
+    """The README's lines are started as by `attnscope --module`: no name is in the address, and Attention shows the module."""
     file = tmp_path / "mine.py"
     file.write_text(own_module_of_readme(), "utf-8")
     monkeypatch.setenv(checkpoints.MODULE_VARIABLE, f"{file}:make_scope")
@@ -293,7 +291,7 @@ def test_a_module_of_ones_own_is_what_the_app_opens_with(
 def test_a_module_whose_letters_know_no_line_break_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Most scripts that read letters have a table of those of their own text."""
+    """Most scripts that read letters have a table of the letters of their own text only."""
     file = tmp_path / "mine.py"
     lines = own_module_of_readme()
     for old, new in (
@@ -309,7 +307,7 @@ def test_a_module_whose_letters_know_no_line_break_is_shown(
     assert [key for key, *_ in picture(app, "head")[0]["keys"]] == list("badcafe")
 
 
-def test_a_module_that_fails_is_said_beside_the_picker(
+def test_a_failing_module_is_reported_beside_the_picker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "mine.py"
@@ -324,7 +322,7 @@ def test_a_module_that_fails_is_said_beside_the_picker(
 
 
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, name: str) -> AppTest:
-    """The app on one page of the module that `lines` call `net`, watched with `how`."""
+    """Open one page of the app with the module that `lines` call `net`, watched with the options `how`."""
     file = tmp_path / "mine.py"
     start = "import models\nfrom torch import nn\n\n\ndef make_scope():\n"
     body = textwrap.indent(textwrap.dedent(lines).strip(), "    ")
@@ -361,7 +359,7 @@ how = {"call": call, "decode": lambda ids: "".join("abcdefg"[i] for i in ids)}
         (RAISES, "Sequential: cannot read this text (IndexError: index out of range in self)"),
     ],
 )
-def test_a_module_that_cannot_be_recorded_is_said_under_its_text(
+def test_a_module_that_cannot_be_recorded_is_reported_under_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, sentence: str
 ) -> None:
     app = own(tmp_path, monkeypatch, lines, "attention")
@@ -371,10 +369,10 @@ def test_a_module_that_cannot_be_recorded_is_said_under_its_text(
     assert sentence in note["rows"][0][1]
 
 
-def test_a_module_that_fails_on_one_page_is_said_there_and_shown_on_the_others(
+def test_a_module_that_fails_on_one_page_is_reported_there_and_shown_on_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows six places: the text fits, and what it would write does not."""
+    """It has six positions: the text fits, but its continuation does not."""
     app = own(tmp_path, monkeypatch, SHORT, "attention")
     assert not app.exception
     assert picture(app, "head")[1]["weights"].size == 25
@@ -384,14 +382,14 @@ def test_a_module_that_fails_on_one_page_is_said_there_and_shown_on_the_others(
 
 
 def described(checkpoint: str) -> tuple[str, str]:
-    """What the picker and the note say of a model; they are at the same spot."""
+    """Return the description of a model in the picker and in the note, which are in the same place."""
     app = app_at("attention", checkpoint=checkpoint)
     rows = said(app, "note checkpoint")["rows"]
     return picker_models(app).get(checkpoint, ""), "".join(str(line) for _, line in rows)
 
 
 def test_a_model_is_described_in_one_place(tmp_path: Path, monkeypatch) -> None:
-    """By the picker if it is listed, else by the note."""
+    """That is the picker if the model is listed, else the note."""
     BY_NAME["GPT2LMHeadModel"].save(tmp_path / "shelf" / "mine")
     picked, noted = described(str(tmp_path / "shelf" / "mine"))
     assert picked == ""

@@ -86,7 +86,7 @@ def test_every_section_opens(
 
 
 def notes(app: AppTest) -> list[str]:
-    """What the notes under controls say."""
+    """Return the notes under controls."""
     return [str(element.proto) for element in app.get("bidi_component")]
 
 
@@ -108,7 +108,7 @@ def test_both_towers_of_a_model_of_text_and_image_are_shown(folders: dict[str, P
 
 
 @pytest.mark.parametrize("view", ["interventions", "compare"])
-def test_what_needs_a_text_says_that_there_is_none(folders: dict[str, Path], view: str) -> None:
+def test_parts_that_need_a_text_say_that_there_is_none(folders: dict[str, Path], view: str) -> None:
     for section in PAGES[view].views:
         app = opened(folders[VIT], view, **{f"{view}-section": section})
         assert ("**This model reads no text**" in prose(app)) is (section == "Many texts")
@@ -119,7 +119,7 @@ CELL = "vit.layers.0.resid_post", 7
 
 
 def patched_by_hand(folder: Path, this: ImageFile, other: ImageFile) -> torch.Tensor:
-    """The library's probabilities of the first image, with CELL taken from the second."""
+    """Return the library's probabilities for the first image, with CELL taken from the second."""
     module = transformers.ViTForImageClassification.from_pretrained(folder).eval()
     processor = transformers.AutoImageProcessor.from_pretrained(folder)
     pixels = [processor(decoded(file), return_tensors="pt") for file in (this, other)]
@@ -138,7 +138,7 @@ def probabilities_of(app: AppTest) -> torch.Tensor:
     return app.session_state["live session"].shown.trace.outputs["classes"].logits.softmax(-1)
 
 
-def test_a_cell_taken_from_a_second_image_comes_back_from_its_link(
+def test_a_cell_taken_from_a_second_image_is_restored_from_its_link(
     folders: dict[str, Path],
 ) -> None:
     this, other = example(EXAMPLES[0]), example(EXAMPLES[1])
@@ -162,7 +162,7 @@ def test_a_cell_taken_from_a_second_image_comes_back_from_its_link(
     assert "edits" not in address_of(again)
 
 
-def test_a_second_image_of_ones_own_is_patched_from_and_named_in_a_link_elsewhere(
+def test_a_users_second_image_can_be_patched_from_and_a_link_reports_it_missing(
     folders: dict[str, Path],
 ) -> None:
     app = opened(folders[VIT], "interventions", **PATCH)
@@ -189,7 +189,7 @@ def test_a_second_image_of_ones_own_is_patched_from_and_named_in_a_link_elsewher
     assert "edits: a link cannot hold a file" in told
 
 
-def test_of_a_patch_from_a_text_no_file_is_told(folders: dict[str, Path]) -> None:
+def test_a_patch_from_a_text_names_no_file(folders: dict[str, Path]) -> None:
     where = Where(activation="decoder.layers.0.resid_post", queries=(1,))
     edits = to_text((Patch(where, fields=("The dog.",)),))
     told = prose(opened(folders[VIT], "interventions", **PATCH, edits=edits))
@@ -228,7 +228,7 @@ def test_a_patch_holds_its_file_only_as_long_as_the_session_keeps_it(
 def test_a_patch_from_a_file_is_left_out_of_a_model_that_reads_no_such_file(
     folders: dict[str, Path],
 ) -> None:
-    """Families share the names of their parts, such as a Whisper and a BART."""
+    """Families such as Whisper and BART share the names of their parts."""
     app = opened(folders[VIT], "interventions", **PATCH)
     texts = models.load("eng-fra", device="cpu")
     where = Where(activation="encoder.layers.0.resid_post", queries=(1,))
@@ -244,7 +244,7 @@ def test_a_patch_from_a_file_is_left_out_of_a_model_that_reads_no_such_file(
         assert run_changes.with_patched_files(run_changes.EDITS, vit) == (edits[0], edits[0])
 
 
-def test_the_pinned_image_is_taken_for_the_second(folders: dict[str, Path]) -> None:
+def test_the_pinned_image_is_used_as_the_second(folders: dict[str, Path]) -> None:
     pin = {"pin.checkpoint": str(folders[VIT]), f"pin.{IMAGE}": EXAMPLES[1]}
     app = opened(folders[VIT], "interventions", **PATCH, **pin, **{"patch-image": EXAMPLES[0]})
     assert say.same_inputs("image") in prose(app)
@@ -271,7 +271,7 @@ def test_the_grid_of_patches_has_the_cosines_of_the_librarys_positions(
 
 
 def values_of(numbers: Any) -> Any:
-    """Plotly writes an array as base64."""
+    """Decode an array, which Plotly writes as base64."""
     if not isinstance(numbers, dict):
         return numbers
     data = np.frombuffer(base64.b64decode(numbers["bdata"]), dtype=numbers["dtype"])
@@ -308,16 +308,16 @@ def test_the_picture_over_the_image_has_the_librarys_weights(folders: dict[str, 
 
 
 @pytest.mark.parametrize("name", [VIT, BEIT])
-def test_without_a_held_token_the_query_is_the_one_that_answers(
+def test_without_a_pinned_token_the_query_is_the_answering_one(
     folders: dict[str, Path], name: str
 ) -> None:
     header, _ = picture(opened(folders[name], "attention"), "image_map")
-    # BEiT's answer is read from all patches, so that a patch in the middle is shown
+    # BEiT's answer is read from all patches, so a patch in the middle is shown
     assert header["tokens"][header["query"]][0] == ("[CLS]" if name == VIT else "r3c3")
 
 
 def library(folder: Path, name: str) -> tuple[Any, Any]:
-    """The library's output for an example, and the image as it has made it smaller."""
+    """Return the library's output for an example, and the image as resized by the library."""
     module = transformers.ViTForImageClassification.from_pretrained(
         folder, attn_implementation="eager"
     )
@@ -364,7 +364,7 @@ def test_another_image_is_another_run(folders: dict[str, Path]) -> None:
     assert app.selectbox(key=IMAGE).value == EXAMPLES[1]
 
 
-def test_an_image_of_ones_own_is_read_and_a_link_to_it_opens_the_example(
+def test_a_users_image_is_read_and_a_link_to_it_opens_the_example(
     folders: dict[str, Path],
 ) -> None:
     app = opened(folders[VIT], "task")
@@ -389,7 +389,7 @@ def test_an_image_of_ones_own_is_read_and_a_link_to_it_opens_the_example(
 
 
 @pytest.mark.parametrize("value", ["own-zzz", "/etc/passwd", "<script>", "own-" + "0" * 12, ""])
-def test_a_link_with_an_image_that_is_none_opens_the_example(
+def test_a_link_with_an_invalid_image_opens_the_example(
     folders: dict[str, Path], value: str
 ) -> None:
     app = opened(folders[VIT], "attention", **{IMAGE: value})

@@ -106,11 +106,15 @@ def test_every_page_opens_on_an_encoder(encoders: dict[str, Path], name: str, vi
             "SEWForCTC",
             "interventions",
             "Is attention explanation?",
-        ),  # asks for a row of each answer
-        ("ParakeetForCTC", "positions", "Added or concatenated"),  # its layers have our names
+        ),  # requires a row for each answer
+        (
+            "ParakeetForCTC",
+            "positions",
+            "Added or concatenated",
+        ),  # its layers have names like ours
     ],
 )
-def test_a_section_opens_of_what_a_run_has(
+def test_a_page_opens_on_a_section_that_the_run_has(
     name: str, view: str, section: str, tmp_path: Path
 ) -> None:
     assert section in PAGES[view].views
@@ -150,7 +154,7 @@ def test_task_shows_every_letter_and_the_row_of_the_frame_that_it_is_read_from(
 
 
 @pytest.mark.parametrize("name", ["SEWForCTC", "Wav2Vec2ForCTC"])
-def test_of_a_sound_the_first_letter_of_the_rarest_class_is_shown(
+def test_for_a_sound_the_first_letter_of_the_rarest_class_is_shown(
     encoders: dict[str, Path], name: str
 ) -> None:
     scope = cache.scope(str(encoders[name]))
@@ -164,9 +168,7 @@ def test_of_a_sound_the_first_letter_of_the_rarest_class_is_shown(
 
 
 @pytest.mark.parametrize(("name", "unit"), [("SEWForCTC", "part"), ("Wav2Vec2ForCTC", "token")])
-def test_the_table_of_letters_calls_them_what_they_are(
-    encoders: dict[str, Path], name: str, unit: str
-) -> None:
+def test_the_table_of_letters_names_them(encoders: dict[str, Path], name: str, unit: str) -> None:
     scope = cache.scope(str(encoders[name]))
     run = CurrentRun(scope, scope.run(example_sound()))
     choices = TaskChoices(None, Focus())
@@ -206,7 +208,7 @@ def spectrogram(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("view", "address"), places())
-def test_of_patches_of_a_sound_no_page_says_what_is_not_true(
+def test_for_patches_of_a_sound_no_page_makes_a_false_statement(
     spectrogram: Path, view: str, address: dict[str, str]
 ) -> None:
     app = opened(spectrogram, view, **address)
@@ -226,7 +228,7 @@ def test_of_patches_of_a_sound_no_page_says_what_is_not_true(
         ("Is attention explanation?", "explanation.MAX_EXPLAINED_TOKENS"),
     ],
 )
-def test_of_a_sound_of_many_tokens_no_shorter_text_is_asked_for(
+def test_a_sound_with_many_tokens_is_not_answered_by_asking_for_a_shorter_text(
     spectrogram: Path, section: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n = defaultdict(lambda: 9) if section == "Attribution" else 9
@@ -253,7 +255,7 @@ def test_over_the_spectrogram_are_the_librarys_weights(spectrogram: Path) -> Non
     with torch.no_grad():
         made = module(**given, output_attentions=True)
     n = 2 + 2 * 25
-    assert header["seconds"] == pytest.approx(2.0)  # which the 20 columns outlast
+    assert header["seconds"] == pytest.approx(2.0)  # after which the 20 columns continue
     np.testing.assert_allclose(arrays["weights"].reshape(n, n), made.attentions[1][0, 2], atol=2e-6)
     np.testing.assert_allclose(arrays["heads"], made.attentions[1][0, :, 30], atol=2e-6)
     assert (header["rows"], header["columns"], header["before"], header["heard"]) == (2, 25, 2, 20)
@@ -271,7 +273,7 @@ def test_over_the_spectrogram_are_the_librarys_weights(spectrogram: Path) -> Non
     assert picture(task, "sound_map")[0]["query"] == 2 + 25 + 10  # in the middle of the sound
 
 
-def test_of_a_sound_that_is_cut_the_length_that_is_read_is_told(tmp_path: Path) -> None:
+def test_for_a_sound_that_is_cut_the_length_read_is_stated(tmp_path: Path) -> None:
     save_spectrogram_reader(tmp_path)
     app = opened(tmp_path, "masks")
     note = str(said(app, f"note {SOUND}"))
@@ -293,7 +295,7 @@ def test_the_positions_of_a_spectrogram_rise_with_the_bands(spectrogram: Path) -
 
 
 def library(folder: Path, file: SoundFile, ids: tuple[int, ...]) -> Any:
-    """The library's output for a sound and the tokens that are written from it."""
+    """Return the library's output for a sound and the tokens generated from it."""
     made = transformers.WhisperForConditionalGeneration
     module = made.from_pretrained(folder, attn_implementation="eager").eval()
     extractor = transformers.WhisperFeatureExtractor.from_pretrained(folder)
@@ -319,7 +321,7 @@ def test_the_picture_over_the_sound_has_the_librarys_weights(folder: Path) -> No
     assert (header["scale"], header["isInput"]) == ("row", True)
 
 
-def test_task_of_a_writer_shows_what_the_chosen_token_attends_to_over_the_sound(
+def test_task_of_a_generating_model_shows_what_the_chosen_token_attends_to_over_the_sound(
     folder: Path,
 ) -> None:
     app = opened(folder, "task", site=CROSS, head="1", **{"task-position": "4"})
@@ -363,7 +365,7 @@ def test_frames_read_frames_and_the_loud_part_of_the_picture_is_the_sound(folder
     inner = [i for i in range(3, 197) if silent[i - 3 : i + 4].all()]
     assert inner
     assert levels[:, inner].max() < levels[:, ~silent].max() / 2
-    assert levels[10:].max() > levels[:10].max()  # low tones stand low
+    assert levels[10:].max() > levels[:10].max()  # low tones are low in the picture
 
 
 def test_only_a_sound_site_has_the_picture(folder: Path) -> None:
@@ -400,7 +402,7 @@ def test_a_pinned_run_follows_a_typed_transcript_but_no_other_text(folder: Path)
     assert typed.streams["transcript"].ids != heard.streams["transcript"].ids
 
 
-def test_the_note_counts_the_frames_that_are_heard(folder: Path) -> None:
+def test_the_note_counts_the_frames_that_are_read(folder: Path) -> None:
     app = opened(folder, "attention")
     session = app.session_state["live session"]
     short = Waveform(np.full(8000, 0.2, np.float32), 16_000).as_wav()
@@ -419,14 +421,14 @@ def test_the_note_counts_the_frames_that_are_heard(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["own-zzz", "/etc/passwd", "<script>", "own-" + "0" * 12, ""])
-def test_a_link_with_a_sound_that_is_none_opens_the_example(folder: Path, value: str) -> None:
+def test_a_link_with_an_invalid_sound_opens_the_example(folder: Path, value: str) -> None:
     app = opened(folder, "task", **{SOUND: value})
     assert not app.exception
     assert app.selectbox(key=SOUND).value == SOUND_EXAMPLES[0]
 
 
 @pytest.mark.parametrize("view", ["interventions", "compare"])
-def test_what_needs_a_text_says_that_there_is_none(folder: Path, view: str) -> None:
+def test_parts_that_need_a_text_say_that_there_is_none(folder: Path, view: str) -> None:
     for section in PAGES[view].views:
         told = prose(opened(folder, view, **{f"{view}-section": section}))
         assert ("**This model reads no text**" in told) is (section == "Many texts")
